@@ -85,9 +85,9 @@ def quotient(values: Sequence[float], by: Sequence[float]) -> Interval:
 
 def share(count: int, of: int) -> tuple[float, float]:
     """Wilson's interval of a share, such as that of right answers."""
-    from edgekit.search.files import interval
+    from edgekit.search.model_files import accuracy_interval
 
-    low, high = interval(np.arange(of) < count, CONFIDENCE)
+    low, high = accuracy_interval(np.arange(of) < count, CONFIDENCE)
     return low, high
 
 

@@ -66,21 +66,21 @@ def report(
     """
     with errors_as_exit_codes():
         from edgekit.core import lock
+        from edgekit.report import finished_run as finished
         from edgekit.report import html
-        from edgekit.report import run as finished
         from edgekit.workbook.stage import RUN_LOCK
 
-        folder = finished.find(run_, out)
-        finished.check_whole(folder, finished.result_of(folder))
+        folder = finished.find_run(run_, out)
+        finished.verify_artifacts(folder, finished.read_result(folder))
         if mlflow is not None:
             from edgekit.report import mlflow as tracking
 
-            tracking.check(mlflow)
+            tracking.check_store(mlflow)
         with lock.hold(folder / RUN_LOCK, f"edgekit report {run_}"):
-            print(html.write(folder))
+            print(html.write_page(folder))
         if mlflow is not None:
             with watching("MLflow"):
-                where = tracking.log(folder, mlflow)
+                where = tracking.log_run(folder, mlflow)
             print(f"MLflow     {where}")
 
 

@@ -51,21 +51,21 @@ def compare(
             raise ConfigError(
                 "--json: is for two field reports, named *.json; the figures of a run are in its result.json"
             )
-        from edgekit.report import compare as comparing
-        from edgekit.report import run as finished
+        from edgekit.report import comparison as comparing
+        from edgekit.report import finished_run as finished
 
-        compared = comparing.compare(finished.find(run_a, out), finished.find(run_b, out))
-        comparing.show(compared, console, everything=all_)
+        compared = comparing.compare_runs(finished.find_run(run_a, out), finished.find_run(run_b, out))
+        comparing.print_comparison(compared, console, show_all=all_)
 
 
 def _compare_reports(a: Path, b: Path, as_json: bool, everything: bool, console: Console) -> None:
     """Print the comparison of two field reports, the earlier one first."""
-    from edgekit.report.field import show
-    from edgekit.report.field.compare import compare
-    from edgekit.report.field.reports import read
+    from edgekit.report.field import terminal
+    from edgekit.report.field.comparison import compare_reports
+    from edgekit.report.field.reports import read_report
 
-    found = compare(read(a), read(b))
+    found = compare_reports(read_report(a), read_report(b))
     if as_json:
-        print(json.dumps(show.to_dict(found), sort_keys=True, allow_nan=False))
+        print(json.dumps(terminal.comparison_to_json(found), sort_keys=True, allow_nan=False))
     else:
-        show.show(found, console, everything=everything)
+        terminal.print_comparison(found, console, show_all=everything)

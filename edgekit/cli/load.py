@@ -12,9 +12,9 @@ from edgekit.core.errors import ConfigError, StageError
 from edgekit.core.terminal_progress import watching
 from edgekit.device.autotune import run_selftest
 from edgekit.device.measure import bench
-from edgekit.measure.load.launch import Job, Outcome, drive, unavailable
-from edgekit.measure.load.rate import TRIAL_QUERIES, RateSearch
-from edgekit.measure.load.scenarios import MINIMUM, P99_BOUND_MS, SCENARIOS, Load, Result, Scenario
+from edgekit.measure.load.launcher import LoadJob, LoadOutcome, run_loads, why_unavailable
+from edgekit.measure.load.rate_search import MIN_TRIAL_QUERIES, RateSearch
+from edgekit.measure.load.scenarios import MLPERF_MINIMUMS, P99_BOUND_MS, SCENARIOS, Load, LoadResult, Scenario
 from edgekit.measure.load.subjects import SubjectSpec
 from edgekit.report.formatting import count, milliseconds, percent
 from edgekit.runner import bundle as bundles
@@ -37,18 +37,18 @@ class Request:
     max_rate: bool = False
     threads: int = 1
 
-    def job(self) -> Job:
+    def job(self) -> LoadJob:
         """The loads to run; without `seconds`, the minimum of MLPerf."""
         bound_ms = P99_BOUND_MS if self.p99_ms is None else self.p99_ms
         names = self.scenarios or (("server",) if self.max_rate else SCENARIOS)
         self._check(names)
         subject = SubjectSpec(
-            "edgekit.measure.load.subjects:bundle", {"path": str(self.bundle.resolve()), "threads": self.threads}
+            "edgekit.measure.load.subjects:open_bundle", {"path": str(self.bundle.resolve()), "threads": self.threads}
         )
         if self.max_rate:
             length_s = TRIAL_S if self.seconds is None else self.seconds
-            return Job(subject, search=Load("server", length_s, TRIAL_QUERIES, p99_bound_ms=bound_ms))
-        return Job(subject, tuple(self._load(name, bound_ms) for name in names))
+            return LoadJob(subject, search=Load("server", length_s, MIN_TRIAL_QUERIES, p99_bound_ms=bound_ms))
+        return LoadJob(subject, tuple(self._load(name, bound_ms) for name in names))
 
     def _check(self, names: tuple[str, ...]) -> None:
         for name in names:
@@ -64,7 +64,7 @@ class Request:
 
     def _load(self, name: str, bound_ms: float) -> Load:
         scenario = cast("Scenario", name)
-        least = MINIMUM[scenario]
+        least = MLPERF_MINIMUMS[scenario]
         rate_per_s = self.rate_per_s if scenario == "server" else None
         if self.seconds is None:
             return Load(scenario, least.seconds, least.queries, rate_per_s, bound_ms)
@@ -83,13 +83,13 @@ def run(request: Request, as_json: bool, say: Callable[[str], object]) -> None:
     StageError
         The measured process died.
     """
-    if reason := unavailable():
+    if reason := why_unavailable():
         raise ConfigError(f"edgekit load: {reason}")
     job = request.job()
     bundle = bundles.read(request.bundle)  # so that a damaged bundle is reported as such, not as a process that died
     _prove(request, bundle)
     with watching(f"{request.bundle.name} under load"):
-        outcome = drive(job)
+        outcome = run_loads(job)
     if as_json:
         say(json.dumps(_record(request, bundle.sha256, outcome), indent=2))
     else:
@@ -110,7 +110,7 @@ def _prove(request: Request, bundle: bundles.Bundle) -> None:
         )
 
 
-def _record(request: Request, sha256: str, outcome: Outcome) -> dict[str, Any]:
+def _record(request: Request, sha256: str, outcome: LoadOutcome) -> dict[str, Any]:
     return {
         "bundle": str(request.bundle),
         "sha256": sha256,
@@ -122,7 +122,7 @@ def _record(request: Request, sha256: str, outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _report_lines(request: Request, outcome: Outcome) -> Iterator[str]:
+def _report_lines(request: Request, outcome: LoadOutcome) -> Iterator[str]:
     machine = bench.machine_facts()
     yield f"{request.bundle.name}, threads: {request.threads}, one worker, raw sample to answer, driven by LoadGen"
     yield f"on {machine['host']} ({machine['cpu']}, {machine['cores']} cores), Python {machine['python']}"
@@ -132,7 +132,7 @@ def _report_lines(request: Request, outcome: Outcome) -> Iterator[str]:
         yield from _search_lines(outcome.search)
 
 
-def _result_lines(result: Result) -> Iterator[str]:
+def _result_lines(result: LoadResult) -> Iterator[str]:
     asked = "" if result.rate_per_s is None else f" at {result.rate_per_s:,.1f} arrivals per s"
     yield f"{result.scenario}{asked}: {count(result.queries)} queries in {result.seconds:.1f} s"
     yield f"  answered    {result.throughput_per_s:,.1f} per s, {percent(result.error_rate)} with an error"
@@ -164,7 +164,7 @@ def _search_lines(search: RateSearch) -> Iterator[str]:
     yield from _warnings(search)
 
 
-def _warnings(result: Result | RateSearch) -> Iterator[str]:
+def _warnings(result: LoadResult | RateSearch) -> Iterator[str]:
     """Why the result is not reliable."""
     if result.short:
         yield f"  SHORT       of what MLPerf asks for: {result.why_short}"

@@ -33,9 +33,9 @@ def show_result(ended: Ended, folder: Path, verbose: bool = False) -> None:
     if verbose:
         from edgekit.report import console as report
 
-        report.show(ended.result, folder, console, drawn=ended.drawn)
+        report.print_run(ended.result, folder, console, has_report=ended.drawn)
         console.print()
-    summary.show(ended.result, folder, console, drawn=ended.drawn)
+    summary.print_summary(ended.result, folder, console, has_report=ended.drawn)
 
 
 @contextmanager
@@ -116,7 +116,7 @@ def run(
         if mlflow is not None:
             from edgekit.report import mlflow as tracking
 
-            tracking.check(mlflow, ask=not dry_run)
+            tracking.check_store(mlflow, contact_store=not dry_run)
         if dry_run:
             from edgekit.cli.dry_run import show
 
@@ -158,7 +158,7 @@ def _run_one(
     if mlflow is not None:  # a store that has gone away since must not hide that the budget was missed
         from edgekit.report import mlflow as tracking
 
-        log = tracking.log if met else tracking.log_or_reason
+        log = tracking.log_run if met else tracking.log_or_reason
         with watching("MLflow"):
             where = log(folder, mlflow)
         print(f"MLflow     {where}")

@@ -57,11 +57,11 @@ def show(folder: Path, everything: bool = False) -> None:
         from edgekit.report import console as report
         from edgekit.report import html, summary
 
-        drawn = html.is_drawn(folder)
+        drawn = html.is_page_current(folder)
         console.print()
-        report.show(result, folder, console, drawn=drawn)
+        report.print_run(result, folder, console, has_report=drawn)
         console.print()
-        summary.show(result, folder, console, drawn=drawn)
+        summary.print_summary(result, folder, console, has_report=drawn)
         return
     console.print(_result(result, folder), highlight=False, soft_wrap=True)
 

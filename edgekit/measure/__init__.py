@@ -1,1 +1,1 @@
-"""Latency on this machine: networks timed in turns, forecasts held against them, and bundles under load."""
+"""Latency on this machine: timing networks in turn, comparing forecasts with measurements, and load tests."""

@@ -1,9 +1,10 @@
 """A process that opens a saved network, answers requests, and records the time of each step.
 
-A network of PyTorch's runs in eager mode; a file on its own interpreter, and PyTorch is not even imported.
+A PyTorch network runs in eager mode. A model file runs on its own interpreter, and PyTorch is not even imported.
 
-It writes one JSON line when it is ready and one for each request: a line with the number of a sample, and `bare` behind
-it where nothing but the answer is wanted. Stamps are nanoseconds of the monotonic clock, which all processes share.
+The process writes one JSON line when it is ready and one for each request. A request is a line with the number of a
+sample, followed by `bare` if only the answer is needed. Time stamps are nanoseconds of the monotonic clock, which all
+processes share.
 """
 
 from __future__ import annotations
@@ -25,16 +26,19 @@ if TYPE_CHECKING:
 
     from edgekit.models.spec import ModelSpec
 
-BEGAN = time.perf_counter_ns()
+STARTED_NS = time.perf_counter_ns()
 BARE = " bare\n"
-IMPORTED = {"onnx": "onnxruntime", "openvino": "openvino", "tflite": "ai_edge_litert.interpreter"}
-"""By kind of file, what runs it."""
+INTERPRETER_MODULES = {"onnx": "onnxruntime", "openvino": "openvino", "tflite": "ai_edge_litert.interpreter"}
+"""The module that runs a model file, by kind of file."""
 WARM_UP_CALLS = 3
 """Calls before the process says that it is ready: the first ones allocate memory and choose kernels."""
 
 
 def answer_requests(model_folder: str, samples_path: str) -> int:
-    """Answer until standard input ends; the exit code, and on standard error why a network cannot answer."""
+    """Answer requests until standard input ends, and return the exit code.
+
+    If the network cannot answer, the reason is written to standard error.
+    """
     try:
         main(Path(model_folder), Path(samples_path))
     except (Exception, SystemExit) as error:
@@ -47,7 +51,7 @@ def answer_requests(model_folder: str, samples_path: str) -> int:
 
 
 def main(model_folder: Path, samples_path: Path) -> None:
-    """Answer until standard input ends."""
+    """Open the model in a folder and answer requests about the samples in an .npy file until standard input ends."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what a network or a library prints must not mix with the answers
     clock = time.perf_counter_ns
@@ -56,48 +60,51 @@ def main(model_folder: Path, samples_path: Path) -> None:
     from edgekit.models.spec import read_spec
 
     spec = read_spec(model_folder)
-    begin = _torch if spec.is_torch else _file
-    load = begin(spec)
+    loader_of = _torch_loader if spec.is_torch else _file_loader
+    load = loader_of(spec)
     imported = clock()
-    how = load(model_folder)
+    steps = load(model_folder)
     samples = np.load(samples_path, allow_pickle=False)
     loaded = clock()
 
-    def say(**answer: object) -> None:
+    def send(**answer: object) -> None:
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
 
-    with how.inside:
+    with steps.context:
         for _ in range(WARM_UP_CALLS):
-            how.run(how.prepare(samples[0][None]))
-        say(began=BEGAN, imported=imported, loaded=loaded, warm=clock())
+            steps.run(steps.prepare(samples[0][None]))
+        send(began=STARTED_NS, imported=imported, loaded=loaded, warm=clock())
         for line in sys.stdin:
             if line.endswith(BARE):
-                x = how.prepare(samples[int(line.removesuffix(BARE))][None])
-                say(**how.read(how.run(x), x))
+                x = steps.prepare(samples[int(line.removesuffix(BARE))][None])
+                send(**steps.read(steps.run(x), x))
                 continue
-            picked = clock()
-            x = how.prepare(samples[int(line)][None])
+            received = clock()
+            x = steps.prepare(samples[int(line)][None])
             prepared = clock()
-            scores = how.run(x)
+            scores = steps.run(x)
             executed = clock()
-            answer = how.read(scores, x)
+            answer = steps.read(scores, x)
             answered = clock()
-            say(**answer, stamps=(picked, prepared, executed, answered))
+            send(**answer, stamps=(received, prepared, executed, answered))
 
 
 @dataclass(frozen=True)
-class Steps:
-    """The steps of an answer: raw sample (1, …) → input → scores → answer; `inside` is the context of all calls."""
+class AnswerSteps:
+    """The steps from a raw sample (1, …) to an answer: prepare the input, run the model, read its scores.
+
+    All calls happen within `context`.
+    """
 
     prepare: Callable[[Any], Any]
     run: Callable[[Any], Any]
     read: Callable[[Any, Any], dict[str, object]]
-    inside: AbstractContextManager[Any] = field(default_factory=nullcontext)
+    context: AbstractContextManager[Any] = field(default_factory=nullcontext)
 
 
-def _torch(spec: ModelSpec) -> Callable[[Path], Steps]:
-    """PyTorch eager on one thread, once it is imported."""
+def _torch_loader(spec: ModelSpec) -> Callable[[Path], AnswerSteps]:
+    """Return a function that loads a network for PyTorch eager mode on one thread."""
     import torch
 
     from edgekit.models import store
@@ -105,11 +112,11 @@ def _torch(spec: ModelSpec) -> Callable[[Path], Steps]:
 
     torch.set_num_threads(1)
 
-    def read(scores: torch.Tensor, inputs: torch.Tensor) -> dict[str, object]:
+    def read_answer(scores: torch.Tensor, inputs: torch.Tensor) -> dict[str, object]:
         if spec.task == "detection":
-            return _boxes(joined(scores)[0].numpy(), inputs.shape[2:])
+            return _box_answer(joined(scores)[0].numpy(), inputs.shape[2:])
         if spec.task == "segmentation":
-            return _cells(scores[0].numpy())
+            return _cell_answer(scores[0].numpy())
         if spec.task == "anomaly":
             return {"score": float(torch.mean((scores - inputs) ** 2))}
         if spec.task == "regression":
@@ -121,14 +128,19 @@ def _torch(spec: ModelSpec) -> Callable[[Path], Steps]:
         probabilities = (scores if spec.gives_probabilities else torch.softmax(scores, dim=1))[0]
         return _class_answer(spec, int(probabilities.argmax()), probabilities.tolist())
 
-    def load(folder: Path) -> Steps:
-        return Steps(lambda raw: eager_input(raw, spec.preprocess), store.load(folder)[0], read, torch.inference_mode())
+    def load(folder: Path) -> AnswerSteps:
+        return AnswerSteps(
+            lambda raw: eager_input(raw, spec.preprocess), store.load(folder)[0], read_answer, torch.inference_mode()
+        )
 
     return load
 
 
-def _file(spec: ModelSpec) -> Callable[[Path], Steps]:
-    """A file's own interpreter on one thread; Keras is imported as it is opened."""
+def _file_loader(spec: ModelSpec) -> Callable[[Path], AnswerSteps]:
+    """Return a function that opens a model file on its own interpreter with one thread.
+
+    Keras is only imported when the file is opened.
+    """
     import numpy as np
 
     from edgekit.models.files import interface, standalone, task_outputs
@@ -136,42 +148,46 @@ def _file(spec: ModelSpec) -> Callable[[Path], Steps]:
 
     assert spec.source is not None
     source, prepare = spec.source, pipeline(spec.preprocess)
-    if source.kind in IMPORTED:
-        importlib.import_module(IMPORTED[source.kind])
+    if source.kind in INTERPRETER_MODULES:
+        importlib.import_module(INTERPRETER_MODULES[source.kind])
 
-    def read(scores: np.ndarray, _: np.ndarray) -> dict[str, object]:
+    def read_answer(scores: np.ndarray, _: np.ndarray) -> dict[str, object]:
         if spec.task == "detection":
-            return _boxes(scores[0], spec.input_shape[1:])
+            return _box_answer(scores[0], spec.input_shape[1:])
         if spec.task == "segmentation":
-            return _cells(scores[0])
+            return _cell_answer(scores[0])
         if spec.task == "regression":
             return {"values": scores[0].tolist()}
-        found = scores[0]
+        probabilities = scores[0]
         if not spec.gives_probabilities:
-            found = np.exp(found - found.max())
-            found /= found.sum()
-        return _class_answer(spec, int(found.argmax()), found.tolist())
+            probabilities = np.exp(probabilities - probabilities.max())
+            probabilities /= probabilities.sum()
+        return _class_answer(spec, int(probabilities.argmax()), probabilities.tolist())
 
-    def load(folder: Path) -> Steps:
+    def load(folder: Path) -> AnswerSteps:
         sample = interface.channels_last(spec.input_shape)
         needed = task_outputs.for_task(spec.task, spec.num_classes, sample)
         opened = standalone.open(folder / source.file, source.kind, sample, tensors=spec.tensors, needed=needed)
         arrange = opened.layout.arrange
-        return Steps(lambda raw: arrange(prepare(raw)), opened.run, read)
+        return AnswerSteps(lambda raw: arrange(prepare(raw)), opened.run, read_answer)
 
     return load
 
 
-def _boxes(rows: np.ndarray, size: Sequence[int]) -> dict[str, object]:
-    """Of outputs (points, 4 + classes) for a picture of (height, width)."""
+def _box_answer(rows: np.ndarray, size: Sequence[int]) -> dict[str, object]:
+    """The boxes, from outputs (points, 4 + classes) for an image of `size` (height, width)."""
     from edgekit.runner.boxes import Decoder
 
-    found = Decoder(size, len(rows))(rows)
-    return {"boxes": found.sides.tolist(), "logits": found.logits.tolist(), "classes": found.classes.tolist()}
+    detections = Decoder(size, len(rows))(rows)
+    return {
+        "boxes": detections.sides.tolist(),
+        "logits": detections.logits.tolist(),
+        "classes": detections.classes.tolist(),
+    }
 
 
-def _cells(grid: np.ndarray) -> dict[str, object]:
-    """How many cells each class has, of logits (classes, rows, columns)."""
+def _cell_answer(grid: np.ndarray) -> dict[str, object]:
+    """The number of cells of each class, from logits (classes, rows, columns)."""
     import numpy as np
 
     return {"cells": np.bincount(grid.argmax(axis=0).ravel(), minlength=len(grid)).tolist()}

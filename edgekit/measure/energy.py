@@ -1,12 +1,13 @@
-"""Energy of a piece of work: from the processor's own counters, or from a file that a power meter writes.
+"""Energy used by a piece of work, from the processor's own counters or from a file that a power meter writes.
 
-Linux shows the processor's RAPL counters (running average power limit) below /sys/class/powercap. Each zone counts
-microjoules in `energy_uj`, from 0 again after `max_energy_range_uj` (docs.kernel.org/power/powercap/powercap.html).
-Packages are counted, and memory where it has a zone of its own, which no package holds. `psys` is the whole board and
-`intel-rapl-mmio` the same package again, so both stay out. Kernels since 5.10 let only root read: the counters tell
-what a neighbour computes (CVE-2020-8694).
+Linux shows the RAPL counters of the processor (running average power limit) below /sys/class/powercap. Each zone
+counts microjoules in `energy_uj` and starts again from 0 after `max_energy_range_uj`
+(docs.kernel.org/power/powercap/powercap.html). edgekit counts the packages, and memory where it has a zone of its own,
+because no package includes that. It ignores `psys`, which is the whole board, and `intel-rapl-mmio`, which is the same
+package again. Since Linux 5.10 only root may read the counters, because they reveal what other users compute
+(CVE-2020-8694).
 
-A power meter is a file that another program rewrites with one number, watts or joules.
+A power meter is a file that another program keeps rewriting with a single number, in watts or joules.
 """
 
 from __future__ import annotations
@@ -21,192 +22,205 @@ from time import perf_counter
 from typing import Literal, Protocol
 
 
-class Unreadable(Exception):
-    """Why there is no figure, in words that end a sentence such as "energy is unknown: …"."""
+class EnergyUnavailable(Exception):
+    """The energy cannot be measured. The message ends a sentence such as "energy is unknown: …"."""
 
 
 @dataclass(frozen=True)
-class Spent:
-    """What a piece of work took: joules of all that the source sees, and seconds."""
+class EnergyUsed:
+    """The energy that a piece of work used, as far as the source can see it, and how long the work took."""
 
     joules: float
     seconds: float
 
 
-class Source(Protocol):
-    """Something that knows how much energy was spent."""
+class EnergySource(Protocol):
+    """Anything that measures the energy of a piece of work."""
 
     @property
     def name(self) -> str:
-        """What it is and what it sees, for a caption."""
+        """What the source is and what it measures, for a caption."""
 
-    def of(self, work: Callable[[], object]) -> Spent:
-        """Energy from before `work` to after it; Unreadable where there is no sound figure."""
+    def measure(self, work: Callable[[], object]) -> EnergyUsed:
+        """Run `work` and return the energy used meanwhile.
+
+        Raises
+        ------
+        EnergyUnavailable
+            The source cannot give a valid figure.
+        """
 
 
 POWERCAP = Path("/sys/class/powercap")
-JOULE_UJ = 1e6
+MICROJOULES_PER_JOULE = 1e6
 
 
 @dataclass(frozen=True)
-class Zone:
-    """One counter; `range_uj` is the largest value that it shows."""
+class RaplZone:
+    """One counter; `max_uj` is the value after which it starts again from 0."""
 
     path: Path
     name: str
-    range_uj: int
+    max_uj: int
 
     def read_uj(self) -> int:
-        """The counter now; Unreadable where it cannot be read."""
-        return _microjoules(self.path / "energy_uj")
+        """Read the counter. Raises `EnergyUnavailable` if that is impossible."""
+        return _read_microjoules(self.path / "energy_uj")
 
-    def between_uj(self, before_uj: int, after_uj: int) -> int:
-        """What was counted; the counter may have begun again once."""
-        return after_uj - before_uj if after_uj >= before_uj else self.range_uj - before_uj + after_uj
+    def used_uj(self, before_uj: int, after_uj: int) -> int:
+        """The microjoules between two readings. The counter may have started again from 0 once."""
+        return after_uj - before_uj if after_uj >= before_uj else self.max_uj - before_uj + after_uj
 
 
 @dataclass(frozen=True)
-class Rapl:
-    """The zones of one machine."""
+class RaplCounters:
+    """The counters of one machine."""
 
-    zones: tuple[Zone, ...]
+    zones: tuple[RaplZone, ...]
 
     @property
     def name(self) -> str:
-        """The zones that are counted."""
+        """The names of the counted zones, for a caption."""
         return f"RAPL counters ({', '.join(zone.name for zone in self.zones)}) of the whole processor"
 
-    def of(self, work: Callable[[], object]) -> Spent:
-        """Energy of all zones while `work` runs. Of a work so long that a counter begins again twice it is too low."""
-        began, before = perf_counter(), [zone.read_uj() for zone in self.zones]
+    def measure(self, work: Callable[[], object]) -> EnergyUsed:
+        """Energy of all zones while `work` runs. It is too low if a counter starts again from 0 twice meanwhile."""
+        started, before_uj = perf_counter(), [zone.read_uj() for zone in self.zones]
         work()
-        after, ended = [zone.read_uj() for zone in self.zones], perf_counter()
-        each_uj = [
-            zone.between_uj(*ends) for zone, ends in zip(self.zones, zip(before, after, strict=True), strict=True)
+        after_uj, ended = [zone.read_uj() for zone in self.zones], perf_counter()
+        used_uj = [
+            zone.used_uj(*readings)
+            for zone, readings in zip(self.zones, zip(before_uj, after_uj, strict=True), strict=True)
         ]
-        if not any(each_uj):
-            raise Unreadable(f"the RAPL counters below {self.zones[0].path.parent} stand still")
-        return Spent(sum(each_uj) / JOULE_UJ, ended - began)
+        if not any(used_uj):
+            raise EnergyUnavailable(f"the RAPL counters below {self.zones[0].path.parent} do not change")
+        return EnergyUsed(sum(used_uj) / MICROJOULES_PER_JOULE, ended - started)
 
 
-def find_counters(root: Path = POWERCAP) -> Rapl:
-    """The counters of this machine; Unreadable where there are none, or where this user may not read them."""
+def find_rapl_counters(root: Path = POWERCAP) -> RaplCounters:
+    """Find the counters of this machine.
+
+    Raises
+    ------
+    EnergyUnavailable
+        The machine has no counters, or this user may not read them.
+    """
     zones = []
-    for path in sorted(root.glob("intel-rapl:*")):  # AMD's too
-        name = _text(path / "name")
+    for path in sorted(root.glob("intel-rapl:*")):  # AMD processors use this name too
+        name = _read_text(path / "name")
         if name.startswith("package") or name == "dram":
-            zones.append(Zone(path, name, _microjoules(path / "max_energy_range_uj")))
+            zones.append(RaplZone(path, name, _read_microjoules(path / "max_energy_range_uj")))
     if not zones:
-        raise Unreadable(f"this machine shows no RAPL counter of a package below {root}")
+        raise EnergyUnavailable(f"this machine has no RAPL counter of a package below {root}")
     for zone in zones:
         zone.read_uj()
-    return Rapl(tuple(zones))
+    return RaplCounters(tuple(zones))
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8").strip()
     except PermissionError:
-        raise Unreadable(f"{path} is readable only by root: run as root, or let this user read it") from None
+        raise EnergyUnavailable(f"{path} is readable only by root: run as root, or let this user read it") from None
     except (OSError, ValueError) as error:
-        raise Unreadable(f"{path} cannot be read ({error})") from None
+        raise EnergyUnavailable(f"{path} cannot be read ({error})") from None
 
 
-def _microjoules(path: Path) -> int:
-    text = _text(path)
+def _read_microjoules(path: Path) -> int:
+    text = _read_text(path)
     if not text.isdecimal():
-        raise Unreadable(f"{path} holds {text[:40]!r} and no number of microjoules")
+        raise EnergyUnavailable(f"{path} contains {text[:40]!r} instead of a number of microjoules")
     return int(text)
 
 
-Unit = Literal["watts", "joules"]
+MeterUnit = Literal["watts", "joules"]
 POLL_S = 0.05
-"""Between two looks at a file of watts."""
-METER_BYTES = 64
-"""Of the file: more is no number."""
-PATIENCE_S = 1.0
-"""A file that is being rewritten is empty or half for a moment; after so long it is a fault."""
+"""Seconds between two readings of a file in watts."""
+MAX_METER_BYTES = 64
+"""Bytes read from the file; anything longer is not a number."""
+METER_TIMEOUT_S = 1.0
+"""A file that is being rewritten can be empty or incomplete for a moment. After this time it counts as faulty."""
 
 
 @dataclass(frozen=True)
-class Meter:
-    """A meter's file. Joules are counted from any moment on; watts are summed up over the time that they are seen."""
+class PowerMeter:
+    """The file of a power meter. Joules are a counter with any start; watts are integrated over time."""
 
     path: Path
-    unit: Unit
+    unit: MeterUnit
 
     @property
     def name(self) -> str:
-        """The file and its unit."""
+        """The file and its unit, for a caption."""
         return f"power meter ({self.unit} in {self.path.name}) of all that it feeds"
 
     def read(self) -> float:
-        """The number now; Unreadable where there is none for `PATIENCE_S`."""
-        late = perf_counter() + PATIENCE_S
+        """Read the number. Raises `EnergyUnavailable` if there is none for `METER_TIMEOUT_S`."""
+        deadline = perf_counter() + METER_TIMEOUT_S
         while True:
             try:
                 return self._read()
-            except Unreadable:
-                if perf_counter() > late:
+            except EnergyUnavailable:
+                if perf_counter() > deadline:
                     raise
                 time.sleep(POLL_S / 10)
 
-    def of(self, work: Callable[[], object]) -> Spent:
-        """Energy while `work` runs; Unreadable where the counter went back, or moved not at all."""
-        return self._counted(work) if self.unit == "joules" else self._summed(work)
+    def measure(self, work: Callable[[], object]) -> EnergyUsed:
+        """Energy while `work` runs. Raises `EnergyUnavailable` if the counter went backwards or did not move."""
+        return self._measure_joules(work) if self.unit == "joules" else self._integrate_watts(work)
 
     def _read(self) -> float:
         text = ""
         try:
-            if self.path.is_fifo():  # it would keep its reader waiting
-                raise Unreadable(f"{self.path} is a pipe; a file is wanted that is rewritten")
+            if self.path.is_fifo():  # opening a pipe would block
+                raise EnergyUnavailable(f"{self.path} is a pipe; the meter must write to a regular file")
             with open(self.path, "rb") as stream:
-                text = stream.read(METER_BYTES).decode(errors="backslashreplace").strip()
-            if len(text) == METER_BYTES:
+                text = stream.read(MAX_METER_BYTES).decode(errors="backslashreplace").strip()
+            if len(text) == MAX_METER_BYTES:
                 raise ValueError
             value = float(text)
         except OSError as error:
-            raise Unreadable(f"{self.path} cannot be read ({error.strerror or error})") from None
+            raise EnergyUnavailable(f"{self.path} cannot be read ({error.strerror or error})") from None
         except ValueError:
-            raise Unreadable(f"{self.path} holds {text[:40]!r} and no number of {self.unit}") from None
+            raise EnergyUnavailable(f"{self.path} contains {text[:40]!r} instead of a number of {self.unit}") from None
         if not math.isfinite(value) or value < 0:
-            raise Unreadable(f"{self.path} holds {text[:40]!r}; a number of {self.unit} from 0 is wanted")
+            raise EnergyUnavailable(f"{self.path} contains {text[:40]!r}; the number of {self.unit} must be 0 or more")
         return value
 
-    def _counted(self, work: Callable[[], object]) -> Spent:
-        began, before = perf_counter(), self.read()
+    def _measure_joules(self, work: Callable[[], object]) -> EnergyUsed:
+        started, before = perf_counter(), self.read()
         work()
         after, ended = self.read(), perf_counter()
         if after < before:
-            raise Unreadable(f"{self.path} went back from {before:g} to {after:g} joules")
+            raise EnergyUnavailable(f"{self.path} went back from {before:g} to {after:g} joules")
         if after == before:
-            raise Unreadable(
-                f"{self.path} stayed at {before:g} joules for {ended - began:.2g} s; raise benchmark.cost.energy_s"
+            raise EnergyUnavailable(
+                f"{self.path} stayed at {before:g} joules for {ended - started:.2g} s; raise benchmark.cost.energy_s"
             )
-        return Spent(after - before, ended - began)
+        return EnergyUsed(after - before, ended - started)
 
-    def _summed(self, work: Callable[[], object]) -> Spent:
-        """The trapezoidal sum of the watts that were seen."""
-        looks, over, broken = [(perf_counter(), self.read())], threading.Event(), list[Unreadable]()
+    def _integrate_watts(self, work: Callable[[], object]) -> EnergyUsed:
+        """Integrate the readings in watts by the trapezoidal rule."""
+        readings, finished, errors = [(perf_counter(), self.read())], threading.Event(), list[EnergyUnavailable]()
 
-        def watch() -> None:
-            while not over.wait(POLL_S):
+        def poll() -> None:
+            while not finished.wait(POLL_S):
                 try:
-                    looks.append((perf_counter(), self.read()))
-                except Unreadable as error:
-                    broken.append(error)
+                    readings.append((perf_counter(), self.read()))
+                except EnergyUnavailable as error:
+                    errors.append(error)
                     return
 
-        watcher = threading.Thread(target=watch, daemon=True)
-        watcher.start()
+        thread = threading.Thread(target=poll, daemon=True)
+        thread.start()
         try:
             work()
         finally:
-            over.set()
-            watcher.join()
-        if broken:
-            raise broken[0]
-        looks.append((perf_counter(), self.read()))
-        steps = zip(looks, looks[1:], strict=False)
-        joules = sum((later - sooner) * (watts + then) / 2 for (sooner, watts), (later, then) in steps)
-        return Spent(joules, looks[-1][0] - looks[0][0])
+            finished.set()
+            thread.join()
+        if errors:
+            raise errors[0]
+        readings.append((perf_counter(), self.read()))
+        intervals = zip(readings, readings[1:], strict=False)
+        joules = sum((later - earlier) * (watts + then) / 2 for (earlier, watts), (later, then) in intervals)
+        return EnergyUsed(joules, readings[-1][0] - readings[0][0])

@@ -1,7 +1,8 @@
-"""The speed-up that a step should give, predicted before it is taken, and the speed-up that it gave.
+"""Predict the speed-up of a step before it is taken, and compare it with the speed-up that was measured.
 
-Two laws: what is not touched stays (Amdahl 1967, "Validity of the single processor approach"), and of what computes no
-more can be saved than the machine's own ceilings allow (the roofline of Williams, Waterman & Patterson 2009).
+Two laws apply. What a step does not change stays as slow as it was (Amdahl 1967, "Validity of the single processor
+approach"), and a computation can be no faster than the machine's ceilings for arithmetic and memory allow (the roofline
+of Williams, Waterman & Patterson 2009).
 """
 
 from __future__ import annotations
@@ -14,24 +15,24 @@ from edgekit.core.schema.profile import ExecutionFields, PredictedSpeedup, Runti
 from edgekit.core.schema.variants import BaselineRow, VariantRow
 
 EAGER = "PyTorch eager"
-UNMODIFIED = {
+BASELINE_RUNTIMES = {
     "torch": EAGER,
     "tensorflow": "Keras (unmodified)",
     "onnxruntime": "ONNX Runtime (unmodified)",
     "openvino": "OpenVINO (unmodified)",
     "litert": "LiteRT (unmodified)",
 }
-"""How the baseline is run, by the first word of its `interpreter`."""
+"""The name of the baseline's runtime, by the first word of its `interpreter`."""
 RUNTIMES = {"onnx": "ONNX Runtime", "tflite": "LiteRT", "openvino": "OpenVINO"}
-INT8_BYTES = 0.25
-"""Bytes moved in int8, of those in float32."""
+INT8_BYTES_RATIO = 0.25
+"""Bytes moved in int8 as a fraction of those in float32."""
 
 
 @dataclass(frozen=True)
 class Execution:
-    """One inference as it is measured, and the least that this machine needs for its arithmetic and its bytes, in ms.
+    """One measured inference, and the least time in ms that its arithmetic and its memory traffic need here.
 
-    `fixed_ms`, what neither explains, is what a call costs besides: it stays, whatever the network.
+    The rest of the measured time, `fixed_ms`, is the overhead of a call, which stays the same whatever the network.
     """
 
     measured_ms: float
@@ -41,50 +42,57 @@ class Execution:
 
     @property
     def fixed_ms(self) -> float:
-        """The rest of the measured time; 0 where the roofline alone predicts more than was measured."""
+        """The overhead of a call in ms; 0 if the roofline alone predicts more than was measured."""
         return max(0.0, self.measured_ms - self.compute_ms - self.memory_ms)
 
-    def speedup(self, *, int8: bool = False, macs: float = 1.0, moved: float = 1.0) -> float:
-        """How many times faster with that share of the multiply-adds and bytes, in int8 or as it is."""
+    def speedup(self, *, int8: bool = False, macs_share: float = 1.0, bytes_share: float = 1.0) -> float:
+        """The speed-up if these fractions of the multiply-adds and of the bytes moved remain, with or without int8."""
         before = self.compute_ms + self.memory_ms + self.fixed_ms
-        compute_ms = macs * (self.int8_compute_ms if int8 else self.compute_ms)
-        memory_ms = moved * self.memory_ms * (INT8_BYTES if int8 else 1.0)
+        compute_ms = macs_share * (self.int8_compute_ms if int8 else self.compute_ms)
+        memory_ms = bytes_share * self.memory_ms * (INT8_BYTES_RATIO if int8 else 1.0)
         return before / (compute_ms + memory_ms + self.fixed_ms)
 
 
-def way_of(interpreter: str) -> str:
-    """How a baseline is run, in words, from what the record calls its interpreter: `torch 2.13.0`."""
-    return UNMODIFIED[interpreter.partition(" ")[0]]
+def baseline_runtime(interpreter: str) -> str:
+    """The name of the runtime of a baseline, for example "PyTorch eager" for the interpreter `torch 2.13.0`."""
+    return BASELINE_RUNTIMES[interpreter.partition(" ")[0]]
 
 
-def of_whole(share: float, speedup: float) -> float:
-    """How many times faster a whole becomes, of which `share` becomes `speedup` times faster."""
+def amdahl_speedup(share: float, speedup: float) -> float:
+    """The speed-up of a whole of which a fraction `share` becomes `speedup` times faster."""
     return 1 / (1 - share + share / speedup)
 
 
-def compare(
+def compare_with_measured(
     profile: Mapping[str, Any], variants: Iterable[BaselineRow | VariantRow], costs: Mapping[str, Mapping[str, float]]
 ) -> list[PredictedSpeedup]:
-    """What `profile`'s forecast says of each measured variant on its runtime, beside what was measured.
+    """Compare the forecast of the profile stage with the measured speed-up of each variant on its runtime.
 
-    `profile` are the metrics of the profile stage, `variants` the rows of benchmark with their `speedup` against
-    the unmodified baseline, `costs` macs and bytes moved of each model. Only fp32 and int8, and runtimes that profile
-    measured.
+    Only fp32 and int8 variants on runtimes that the profile stage measured are compared.
+
+    Parameters
+    ----------
+    profile
+        The metrics of the profile stage.
+    variants
+        The rows of the benchmark stage, with `speedup` against the unmodified baseline.
+    costs
+        Multiply-adds (`macs`) and bytes moved (`moved`) of each model, by its name.
     """
     forecast = profile.get("forecast") or {}
     rows: list[PredictedSpeedup] = []
     for row in variants:
-        found = forecast.get("executions", {}).get(RUNTIMES.get(row["target"], ""))
-        known = row["precision"] in ("fp32", "int8") and row["model"] in costs
-        if row["target"] == "pytorch" or found is None or not known:
+        forecast_row = forecast.get("executions", {}).get(RUNTIMES.get(row["target"], ""))
+        is_covered = row["precision"] in ("fp32", "int8") and row["model"] in costs
+        if row["target"] == "pytorch" or forecast_row is None or not is_covered:
             continue
         base, cost = costs["baseline"], costs[row["model"]]
-        step = Execution(**found["execution"]).speedup(
+        compression = Execution(**forecast_row["execution"]).speedup(
             int8=row["precision"] == "int8",
-            macs=_ratio(cost["macs"], base["macs"]),
-            moved=_ratio(cost["moved"], base["moved"]),
+            macs_share=_ratio(cost["macs"], base["macs"]),
+            bytes_share=_ratio(cost["moved"], base["moved"]),
         )
-        predicted = found["ratio"] * step
+        predicted = forecast_row["ratio"] * compression
         rows.append(
             PredictedSpeedup(
                 name=row["name"],
@@ -102,32 +110,35 @@ def compare(
 
 
 def _ratio(part: float, whole: float) -> float:
-    """1 where the whole is nothing: torch counts no multiply-adds of some layers, a recurrent one for instance."""
+    """`part / whole`, or 1 if `whole` is 0: PyTorch counts no multiply-adds of some layers, such as recurrent ones."""
     return part / whole if whole else 1.0
 
 
-def executions(
-    ways: Iterable[Way], costs: Mapping[str, float], machine: Mapping[str, float]
+def runtime_forecasts(
+    runtime_rows: Iterable[Way], costs: Mapping[str, float], machine: Mapping[str, float]
 ) -> dict[str, RuntimeForecast]:
-    """By runtime: its speed-up over the unmodified baseline, and its `Execution`, as plain fields."""
+    """For each runtime, its speed-up over the unmodified baseline and the fields of its `Execution`."""
     return {
-        row["way"]: {"ratio": row["ratio"], "execution": _fields(execution(row["p50_ms"], costs, machine))}
-        for row in ways
+        row["way"]: {
+            "ratio": row["ratio"],
+            "execution": _execution_fields(estimate_execution(row["p50_ms"], costs, machine)),
+        }
+        for row in runtime_rows
         if row["way"] in RUNTIMES.values() and "p50_ms" in row
     }
 
 
-def _fields(one: Execution) -> ExecutionFields:
+def _execution_fields(execution: Execution) -> ExecutionFields:
     return {
-        "measured_ms": one.measured_ms,
-        "compute_ms": one.compute_ms,
-        "int8_compute_ms": one.int8_compute_ms,
-        "memory_ms": one.memory_ms,
+        "measured_ms": execution.measured_ms,
+        "compute_ms": execution.compute_ms,
+        "int8_compute_ms": execution.int8_compute_ms,
+        "memory_ms": execution.memory_ms,
     }
 
 
-def execution(measured_ms: float, costs: Mapping[str, float], machine: Mapping[str, float]) -> Execution:
-    """`costs` has macs and bytes moved of one call."""
+def estimate_execution(measured_ms: float, costs: Mapping[str, float], machine: Mapping[str, float]) -> Execution:
+    """The execution of a model that took `measured_ms`; `costs` has the multiply-adds and bytes moved of one call."""
     return Execution(
         measured_ms=measured_ms,
         compute_ms=costs["macs"] / machine["gmacs_per_s"] / 1e6,
@@ -136,41 +147,52 @@ def execution(measured_ms: float, costs: Mapping[str, float], machine: Mapping[s
     )
 
 
-def stop_here(
-    ways: Iterable[Way],
+def early_stop_advice(
+    runtime_rows: Iterable[Way],
     targets: Iterable[str],
-    bytes_now: int,
+    baseline_bytes: int,
     latency_p50_ms: float | None,
     size_bytes: int | None,
-    says_all: bool = True,
+    has_only_absolute_limits: bool = True,
 ) -> str | None:
-    """Why no compression is needed: a runtime meets the budget with the unmodified float network; None where none
-    does.
+    """Advise to stop if a runtime meets the budget with the unmodified float network; None if no runtime does.
 
-    `ways` as the profile has them; the first, the unmodified baseline of `bytes_now`, counts where no runtime is
-    inside. Without a limit of latency or size there is nothing to meet. Only the benchmark can tell where these two do
-    not say it all (`says_all`), for a limit is relative or of one target.
+    Parameters
+    ----------
+    runtime_rows
+        The rows of the profile stage. The first is the unmodified baseline, which counts if no runtime meets the
+        budget.
+    targets
+        The targets of the run.
+    baseline_bytes
+        Size of the unmodified baseline.
+    latency_p50_ms, size_bytes
+        The limits of the budget. Without any limit there is nothing to meet.
+    has_only_absolute_limits
+        False if the budget has a relative limit or a limit of one target. Then only the benchmark can tell, so no
+        advice
+        is given.
     """
-    if not says_all or (latency_p50_ms is None and size_bytes is None):
+    if not has_only_absolute_limits or (latency_p50_ms is None and size_bytes is None):
         return None
     runtimes = [RUNTIMES[target] for target in targets]
-    first, *others = ways
-    wanted = [first, *(row for row in others if "p50_ms" in row and row["way"] in runtimes)]
-    for row in sorted(wanted, key=lambda row: (row is first, row["p50_ms"])):
-        size = row["bytes"] or bytes_now
+    first, *others = runtime_rows
+    candidates = [first, *(row for row in others if "p50_ms" in row and row["way"] in runtimes)]
+    for row in sorted(candidates, key=lambda row: (row is first, row["p50_ms"])):
+        size = row["bytes"] or baseline_bytes
         if latency_p50_ms is not None and row["high_ms"] > latency_p50_ms:
             continue
         if size_bytes is not None and size > size_bytes:
             continue
         limits = [f"{row['p50_ms']:.3g} ms of {latency_p50_ms:g} ms"] if latency_p50_ms is not None else []
         limits += [f"{size:,} bytes of {size_bytes:,}"] if size_bytes is not None else []
-        done = (
+        advice = (
             "No change is needed; for a device, convert it (notebook 05)"
             if row is first
             else "Convert it (notebook 05) and stop"
         )
         return (
             f"Stop here: {row['way']} runs the unmodified network within the budget ({', '.join(limits)}), at no loss "
-            f"of accuracy. {done}; further stages cost time and may cost accuracy."
+            f"of accuracy. {advice}; further stages cost time and may cost accuracy."
         )
     return None

@@ -1,9 +1,10 @@
-"""The lane of a machine: what is measured there runs alone, beside no training, no conversion, no other measuring.
+"""The lane of a machine, a lock that lets measurements run alone: no training, conversion or other measurement.
 
-`EDGEKIT_LANE` names a folder for the locks; without it nothing here does anything. Whoever computes holds the lane
-shared, whoever measures holds it alone. The locks are the system's own (flock), so a process that dies holds nothing.
-Windows has no such locks, so there nothing waits. A process counts as one holder: its threads share what it holds.
-Whoever waits for another process that measures must not compute meanwhile, or both wait for ever.
+`EDGEKIT_LANE` names the folder of the locks; without it nothing here has any effect. Processes that compute hold the
+lane together, and a process that measures holds it alone. The locks belong to the operating system (flock), so a
+process that dies releases them. Windows has no such locks, so nothing waits there. A process counts as one holder, and
+its threads share what it holds. A process that waits for another one to measure must not hold the lane meanwhile, or
+both would wait for ever.
 """
 
 from __future__ import annotations
@@ -23,36 +24,36 @@ from typing import Literal
 from edgekit.core import progress
 from edgekit.core.errors import ResourceError
 
-Kind = Literal["computing", "measuring"]
+HoldKind = Literal["computing", "measuring"]
 
-FOLDER = "EDGEKIT_LANE"
-"""Environment variable: the folder of the lane of this machine."""
+FOLDER_VARIABLE = "EDGEKIT_LANE"
+"""Environment variable that names the folder of this machine's lane."""
 TURNSTILE, LANE = "turnstile.lock", "lane.lock"
 JOURNAL = "lane.jsonl"
-WAITING: dict[Kind, str] = {
+WAITING_MESSAGES: dict[HoldKind, str] = {
     "computing": "waiting until nobody measures on this machine",
     "measuring": "waiting until nobody computes on this machine",
 }
-"""What progress shows meanwhile."""
+"""The progress message while a process waits."""
 
 
 @dataclass(frozen=True)
 class Hold:
-    """One hold as `lane.jsonl` has it, in nanoseconds of the machine's monotonic clock.
+    """One hold as recorded in `lane.jsonl`, in nanoseconds of the machine's monotonic clock.
 
-    `ended_ns` is None while it lasts, and for ever where its process was killed.
+    `ended_ns` is None while the hold lasts, and stays None if its process was killed.
     """
 
-    kind: Kind
+    kind: HoldKind
     process: int
     began_ns: int
     ended_ns: int | None
 
 
 def machine_folder() -> Path:
-    """The folder that all processes of this user on this machine share, for whoever sets `EDGEKIT_LANE`.
+    """The default folder for `EDGEKIT_LANE`, shared by all processes of this user on this machine.
 
-    Not below TMPDIR where there is `/tmp`: batch systems give each job a TMPDIR of its own.
+    It is not below TMPDIR if there is a `/tmp`, because batch systems give each job a TMPDIR of its own.
     """
     user = os.getuid() if hasattr(os, "getuid") else "user"
     shared = Path("/tmp")
@@ -61,66 +62,67 @@ def machine_folder() -> Path:
 
 @contextmanager
 def computing() -> Iterator[None]:
-    """Train or convert: beside others that do, never while somebody measures."""
-    with _held("computing"):
+    """Hold the lane while training or converting. Others may compute at the same time, but nobody can measure."""
+    with _hold("computing"):
         yield
 
 
 @contextmanager
 def measuring() -> Iterator[None]:
-    """Measure alone. Within `computing` that hold is given up meanwhile, and taken back at the end.
+    """Hold the lane alone while measuring.
 
-    Whoever begins to compute after this has begun to wait comes after it.
+    Within `computing`, that hold is released meanwhile and taken again at the end. A process that wants to compute and
+    comes after this one started to wait, waits for it.
     """
-    with _held("measuring"):
+    with _hold("measuring"):
         yield
 
 
-def holds(folder: Path) -> list[Hold]:
-    """What the lane in `folder` was held for, in the order in which the holds began."""
-    found: dict[tuple[int, int], Hold] = {}
+def read_holds(folder: Path) -> list[Hold]:
+    """Read the holds recorded in the lane `folder`, in the order in which they started."""
+    holds: dict[tuple[int, int], Hold] = {}
     path = folder / JOURNAL
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
         try:
             row = json.loads(line)
             hold = Hold(row["kind"], row["process"], row["began_ns"], row.get("ended_ns"))
-        except (ValueError, KeyError, TypeError):  # torn by a kill or a full disk
+        except (ValueError, KeyError, TypeError):  # incomplete because of a kill or a full disk
             continue
-        found[hold.process, hold.began_ns] = hold
-    return sorted(found.values(), key=lambda hold: hold.began_ns)
+        holds[hold.process, hold.began_ns] = hold
+    return sorted(holds.values(), key=lambda hold: hold.began_ns)
 
 
-class _Process:
-    """What this process holds: how deep its contexts are nested, and the open lock."""
+class _ProcessHold:
+    """What this process holds: the depth of its nested contexts, and the open lock."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.depth: dict[Kind, int] = {"computing": 0, "measuring": 0}
+        self.depth: dict[HoldKind, int] = {"computing": 0, "measuring": 0}
         self.handle: int | None = None
-        self.hold: tuple[Path, Kind, int] | None = None
+        self.hold: tuple[Path, HoldKind, int] | None = None
 
-    def forked(self) -> None:
-        """In a forked child: it holds nothing, and its copy of the lock must not outlive its parent's."""
+    def reset_after_fork(self) -> None:
+        """Hold nothing in a forked child, whose copy of the lock must not outlive that of its parent."""
         if self.handle is not None:
             os.close(self.handle)
         self.__init__()  # type: ignore[misc]
 
-    def become(self, kind: Kind | None) -> None:
-        """Hold the lane as `kind`, or not at all; waits for it."""
+    def hold_as(self, kind: HoldKind | None) -> None:
+        """Wait until this process holds the lane as `kind`, or release it if `kind` is None."""
         if self.hold is not None and self.hold[1] == kind:
             return
-        self._let_go()
-        where = os.environ.get(FOLDER)
-        if kind is not None and where and sys.platform != "win32":
-            self._take(Path(where), kind)
+        self._release()
+        folder = os.environ.get(FOLDER_VARIABLE)
+        if kind is not None and folder and sys.platform != "win32":
+            self._acquire(Path(folder), kind)
 
-    def _take(self, folder: Path, kind: Kind) -> None:
+    def _acquire(self, folder: Path, kind: HoldKind) -> None:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            turnstile, handle = _open(folder / TURNSTILE), _open(folder / LANE)
+            turnstile, handle = _open_lock(folder / TURNSTILE), _open_lock(folder / LANE)
         except OSError as error:
             raise ResourceError(
-                f"{FOLDER}={folder}: no lane there ({error.strerror}); name a folder that can be written"
+                f"{FOLDER_VARIABLE}={folder}: cannot create a lane there ({error.strerror}); name a writable folder"
             ) from None
         try:
             _lock(turnstile, handle, kind)
@@ -130,48 +132,50 @@ class _Process:
         finally:
             os.close(turnstile)
         self.handle, self.hold = handle, (folder, kind, time.monotonic_ns())
-        _note(*self.hold)
+        _record(*self.hold)
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         if sys.platform == "win32" or self.handle is None or self.hold is None:
             return
         import fcntl
 
         handle, hold = self.handle, self.hold
         self.handle = self.hold = None
-        _note(*hold, ended_ns=time.monotonic_ns())  # before the next holder's beginning
-        fcntl.flock(handle, fcntl.LOCK_UN)  # for all copies of it, also a forked child's
+        _record(*hold, ended_ns=time.monotonic_ns())  # before the next holder records its start
+        fcntl.flock(handle, fcntl.LOCK_UN)  # releases all copies, including those of forked children
         os.close(handle)
 
 
-_process = _Process()
+_process = _ProcessHold()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_process.forked)
+    os.register_at_fork(after_in_child=_process.reset_after_fork)
 
 
 @contextmanager
-def _held(kind: Kind) -> Iterator[None]:
-    _enter(kind, 1)
+def _hold(kind: HoldKind) -> Iterator[None]:
+    _change_depth(kind, 1)
     try:
         yield
     finally:
-        _enter(kind, -1)
+        _change_depth(kind, -1)
 
 
-def _enter(kind: Kind, step: int) -> None:
+def _change_depth(kind: HoldKind, change: int) -> None:
     with _process.lock:
         depth = _process.depth
-        depth[kind] = max(0, depth[kind] + step)  # a forked child leaves what its parent entered
-        wanted: Kind | None = "measuring" if depth["measuring"] else "computing" if depth["computing"] else None
+        depth[kind] = max(0, depth[kind] + change)  # a forked child exits contexts that its parent entered
+        kind_to_hold: HoldKind | None = (
+            "measuring" if depth["measuring"] else "computing" if depth["computing"] else None
+        )
         try:
-            _process.become(wanted)
+            _process.hold_as(kind_to_hold)
         except BaseException:
-            if step > 0:
-                depth[kind] -= step
+            if change > 0:
+                depth[kind] -= change
             raise
 
 
-def _lock(turnstile: int, handle: int, kind: Kind) -> None:
+def _lock(turnstile: int, handle: int, kind: HoldKind) -> None:
     if sys.platform != "win32":
         import fcntl
 
@@ -179,39 +183,41 @@ def _lock(turnstile: int, handle: int, kind: Kind) -> None:
         try:
             fcntl.flock(turnstile, fcntl.LOCK_EX | fcntl.LOCK_NB)
             fcntl.flock(handle, operation | fcntl.LOCK_NB)
-        except BlockingIOError:  # it may last as long as a training, so it is shown
-            with progress.step(WAITING[kind]):
-                fcntl.flock(turnstile, fcntl.LOCK_EX)  # held by one who waits, so that nobody passes a measurer
+        except BlockingIOError:  # this can take as long as a training, so progress shows it
+            with progress.step(WAITING_MESSAGES[kind]):
+                fcntl.flock(turnstile, fcntl.LOCK_EX)  # held while waiting, so that nobody overtakes a measurement
                 fcntl.flock(handle, operation)
 
 
-def _open(path: Path) -> int:
+def _open_lock(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
 
-def _note(folder: Path, kind: Kind, began_ns: int, ended_ns: int | None = None) -> None:
+def _record(folder: Path, kind: HoldKind, began_ns: int, ended_ns: int | None = None) -> None:
     row = {"kind": kind, "process": os.getpid(), "began_ns": began_ns}
     if ended_ns is not None:
         row["ended_ns"] = ended_ns
     try:
         handle = os.open(folder / JOURNAL, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
-            os.write(handle, json.dumps(row).encode() + b"\n")  # one write, so lines of several processes stay whole
+            os.write(
+                handle, json.dumps(row).encode() + b"\n"
+            )  # a single write, so that lines of several processes never mix
         finally:
             os.close(handle)
-    except OSError:  # a full disk: the lane still holds, only unrecorded
+    except OSError:  # a full disk: the lock still holds, it is just not recorded
         pass
 
 
 @contextmanager
-def of_this_machine() -> Iterator[str]:
-    """Name a lane in the environment, unless there is one; the folder."""
-    before = os.environ.get(FOLDER)
-    where = os.environ[FOLDER] = before or str(machine_folder())
+def use_machine_folder() -> Iterator[str]:
+    """Set `EDGEKIT_LANE` to the folder of this machine unless it is set already, and return the folder."""
+    previous = os.environ.get(FOLDER_VARIABLE)
+    folder = os.environ[FOLDER_VARIABLE] = previous or str(machine_folder())
     try:
-        yield where
+        yield folder
     finally:
-        if before is None:
-            os.environ.pop(FOLDER, None)
+        if previous is None:
+            os.environ.pop(FOLDER_VARIABLE, None)
         else:
-            os.environ[FOLDER] = before
+            os.environ[FOLDER_VARIABLE] = previous

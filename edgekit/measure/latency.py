@@ -1,4 +1,4 @@
-"""Time networks on the targets, with files converted for this purpose, to choose between networks."""
+"""Time networks on the targets, using files converted for this purpose, to choose between networks."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from edgekit.targets.jobs import Files, Job, Step, plain_method
 
 CALIBRATION = "calibration.npy"
 CONFIDENCE = 0.99
-PLAIN, AS_IT_IS = "fp32", "as it is"
-"""Precision of a reference that is converted, and of a file that somebody else made."""
+REFERENCE_PRECISION, UNCONVERTED = "fp32", "as it is"
+"""Precision of a reference model that edgekit converts, and the entry for a file that is timed as it is."""
 
 
 @dataclass(frozen=True)
-class Timed:
-    """One network on one target in one precision; the interval is that of the median of the rounds' p50.
+class TimedFile:
+    """The timing of one network on one target in one precision; the interval belongs to the median of the rounds' p50.
 
-    `round_p50s_ms` (rounds,) pairs with those of every other network timed in the same call.
+    `round_p50s_ms` (rounds,) can be paired with those of every other network timed in the same call.
     """
 
     model: str
@@ -48,13 +48,13 @@ class Timed:
     round_p50s_ms: tuple[float, ...]
 
     def row(self) -> dict[str, Any]:
-        """Its fields but the rounds."""
+        """All fields except those of the single rounds."""
         return {name: value for name, value in asdict(self).items() if name != "round_p50s_ms"}
 
 
 @dataclass(frozen=True)
-class Lost:
-    """A file that could not be made or timed, and why."""
+class FailedFile:
+    """A file that could not be converted or timed, with the reason."""
 
     model: str
     target: str
@@ -66,14 +66,14 @@ class Lost:
         return f"{self.model}, {self.target}, {self.precision}: {self.reason}"
 
 
-class Times(NamedTuple):
-    """The files that were timed, and those that could not be."""
+class TimingResult(NamedTuple):
+    """The files that were timed, and those that failed."""
 
-    files: list[Timed]
-    lost: list[Lost]
+    files: list[TimedFile]
+    failed: list[FailedFile]
 
 
-def measure(
+def time_models(
     models: Mapping[str, Path],
     calibration: np.ndarray,
     targets: Sequence[str],
@@ -84,47 +84,65 @@ def measure(
     timeout_s: float,
     warmup_per_round: int = 5,
     threads: int = 1,
-    watch: conditions.ConditionsRecorder | None = None,
-    beside: References | None = None,
-) -> Times:
-    """Convert every saved network (`models` by name), time all of them interleaved; in the order of the arguments.
+    recorder: conditions.ConditionsRecorder | None = None,
+    references: References | None = None,
+) -> TimingResult:
+    """Convert saved networks and time all of them in interleaved rounds.
 
-    `calibration` is (n, C, H, W) or (n, F) float32, and its first sample is what is timed, at batch 1. At least 10
-    `rounds`. `watch` records other load on the machine. A file that cannot be made is listed in `lost`; the others
-    are timed. References `beside` them are found under their own names, of the target that a rival's file is for.
+    Parameters
+    ----------
+    models
+        Folders of the networks, by name.
+    calibration
+        Samples (n, C, H, W) or (n, F), float32. The first one is timed, at batch size 1.
+    targets, precisions
+        What each network is converted to. The results follow this order.
+    rounds
+        Number of rounds, at least 10.
+    recorder
+        Records other load on the machine.
+    references
+        Models and files that are timed in the same rounds. They appear in the result under their own names.
+
+    Returns
+    -------
+    TimingResult
+        A file that cannot be converted is listed as failed, and the others are timed.
     """
-    beside = beside or References()
+    references = references or References()
     with tempfile.TemporaryDirectory(prefix="edgekit-timed-") as folder:
-        made, lost = convert_plainly(models, calibration, targets, precisions, Path(folder), timeout_s)
-        if not made:
-            return Times([], lost)
-        if beside.models:
-            theirs, missing = convert_plainly(beside.models, calibration, targets, (PLAIN,), Path(folder), timeout_s)
-            made |= theirs
-            lost += missing
-        calls = {key: one.call(calibration[:1], threads) for key, one in made.items()}
-        calls |= {name: rival.call(beside.raw, threads) for name, rival in beside.rivals.items()}
+        converted, failed = convert_models(models, calibration, targets, precisions, Path(folder), timeout_s)
+        if not converted:
+            return TimingResult([], failed)
+        if references.models:
+            converted_references, failed_references = convert_models(
+                references.models, calibration, targets, (REFERENCE_PRECISION,), Path(folder), timeout_s
+            )
+            converted |= converted_references
+            failed += failed_references
+        calls = {key: model.call(calibration[:1], threads) for key, model in converted.items()}
+        calls |= {name: file.call(references.raw, threads) for name, file in references.files.items()}
         with (
-            progress.step("timing", "round", rounds) as shown,
+            progress.step("timing", "round", rounds) as step,
             lane.measuring(),
-            watch or conditions.ConditionsRecorder() as seeing,
+            recorder or conditions.ConditionsRecorder() as active_recorder,
         ):
-            on_round = progress.both(seeing.sample, shown.at)
+            on_round = progress.both(active_recorder.sample, step.at)
             samples_ms = time_interleaved(calls, rounds, calls_per_round, warmup_per_round, on_round=on_round)
         files = [
-            _timed(samples_ms[key], rounds, (one.job.model, one.job.target, one.step.precision), one.paths)
-            for key, one in made.items()
+            _timed_file(samples_ms[key], rounds, (model.job.model, model.job.target, model.step.precision), model.paths)
+            for key, model in converted.items()
         ]
         files += [
-            _timed(samples_ms[name], rounds, (name, rival.kind, AS_IT_IS), rival.members)
-            for name, rival in beside.rivals.items()
+            _timed_file(samples_ms[name], rounds, (name, file.kind, UNCONVERTED), file.paths)
+            for name, file in references.files.items()
         ]
-        return Times(files, lost)
+        return TimingResult(files, failed)
 
 
 @dataclass(frozen=True)
-class Converted:
-    """A network's files on one target in one precision, in the folder `step.out`."""
+class ConvertedModel:
+    """A network's files for one target in one precision, in the folder `step.out`."""
 
     step: Step
     job: Job
@@ -132,20 +150,20 @@ class Converted:
 
     @property
     def paths(self) -> list[Path]:
-        """The files."""
+        """The paths of the files."""
         return [self.step.out / name for name in self.files.names]
 
     @property
     def bytes(self) -> int:
-        """Of all files."""
+        """The size of all files together."""
         return sum(path.stat().st_size for path in self.paths)
 
     def as_input(self, x: np.ndarray) -> np.ndarray:
-        """`x` (1, C, H, W) or (1, F) in the layout of the files' input."""
+        """Convert `x` (1, C, H, W) or (1, F) to the layout of the files' input."""
         return np.ascontiguousarray(x.transpose(0, 2, 3, 1)) if self.files.input.layout == "NHWC" else x
 
     def call(self, x: np.ndarray, threads: int = 1) -> Callable[[], object]:
-        """One inference of `x` by the runner's own backend, as it is timed."""
+        """Return a function that runs one inference of `x` on the runner's backend, as it is timed."""
         inputs = self.as_input(x)
         with quiet_native():
             content = {path.name: path.read_bytes() for path in self.paths}
@@ -153,53 +171,62 @@ class Converted:
         return timed_call(backend, inputs)
 
 
-def convert_plainly(
+def convert_models(
     models: Mapping[str, Path],
     calibration: np.ndarray,
     targets: Sequence[str],
     precisions: Sequence[str],
     scratch: Path,
     timeout_s: float,
-) -> tuple[dict[str, Converted], list[Lost]]:
-    """Every saved network on every target that offers the precision, with default settings, and what failed.
+) -> tuple[dict[str, ConvertedModel], list[FailedFile]]:
+    """Convert saved networks for every target that supports the precision, with default settings.
 
-    Files lie in `scratch`, in the folder that is the result's key: NAME-PRECISION-TARGET.
+    Returns
+    -------
+    dict, list
+        The converted models by the name of their folder in `scratch`, NAME-PRECISION-TARGET, and the failed files.
     """
     np.save(scratch / CALIBRATION, calibration, allow_pickle=False)
-    jobs = [_job(name, folder, target, precisions, scratch) for name, folder in models.items() for target in targets]
+    jobs = [
+        _conversion_job(name, folder, target, precisions, scratch)
+        for name, folder in models.items()
+        for target in targets
+    ]
     jobs = [job for job in jobs if job.steps]
-    found: dict[str, launch.Outcome] = {}
+    outcomes: dict[str, launch.Outcome] = {}
 
-    def note(job: Job, outcomes: list[launch.Outcome]) -> None:
-        found.update({step.key: outcome for step, outcome in zip(job.steps, outcomes, strict=True)})
+    def record_outcomes(job: Job, step_outcomes: list[launch.Outcome]) -> None:
+        outcomes.update({step.key: outcome for step, outcome in zip(job.steps, step_outcomes, strict=True)})
 
-    launch.convert_all(jobs, scratch, timeout_s, note)
-    made: dict[str, Converted] = {}
-    lost: list[Lost] = []
+    launch.convert_all(jobs, scratch, timeout_s, record_outcomes)
+    converted: dict[str, ConvertedModel] = {}
+    failed: list[FailedFile] = []
     for job in jobs:
         for step in job.steps:
-            outcome = found[step.key]
+            outcome = outcomes[step.key]
             if isinstance(outcome, launch.Converted):
-                made[step.out.name] = Converted(step, job, outcome.files)
+                converted[step.out.name] = ConvertedModel(step, job, outcome.files)
             else:
-                lost.append(Lost(job.model, job.target, step.precision, outcome.reason))
-    return made, lost
+                failed.append(FailedFile(job.model, job.target, step.precision, outcome.reason))
+    return converted, failed
 
 
-def _job(name: str, folder: Path, target: str, precisions: Sequence[str], scratch: Path) -> Job:
-    wanted = [precision for precision in offered(target) if precision in precisions]
+def _conversion_job(name: str, folder: Path, target: str, precisions: Sequence[str], scratch: Path) -> Job:
+    supported = [precision for precision in offered(target) if precision in precisions]
     steps = tuple(
         Step(precision, plain_method(precision), folder, scratch / f"{name}-{precision}-{target}")
-        for precision in wanted
+        for precision in supported
     )
     return Job(name, target, scratch / CALIBRATION, steps)
 
 
-def _timed(samples_ms: np.ndarray, rounds: int, what: tuple[str, str, str], paths: Sequence[Path]) -> Timed:
-    """`what`: model, target and precision."""
+def _timed_file(
+    samples_ms: np.ndarray, rounds: int, identity: tuple[str, str, str], paths: Sequence[Path]
+) -> TimedFile:
+    """Summarize the samples of one file; `identity` is its model, target and precision."""
     median = p50_interval(samples_ms, rounds, CONFIDENCE)
-    model, target, precision = what
-    return Timed(
+    model, target, precision = identity
+    return TimedFile(
         model=model,
         target=target,
         precision=precision,

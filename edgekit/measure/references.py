@@ -1,4 +1,4 @@
-"""References of relative limits: files of others and the baseline's own, timed in the rounds of what they limit."""
+"""Reference models of relative limits: the baseline and files made by others, timed together with the variants."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from edgekit.training.teachers import model_file
 if TYPE_CHECKING:
     from edgekit.data import Data
 
-ASKED_LIMIT_S = 600.0
+ANSWER_TIMEOUT_S = 600.0
 
 
 @dataclass(frozen=True)
-class RivalFile:
-    """A file as it lies, its steps from a raw sample to its input, and what a call of it needs to know of the data."""
+class ReferenceFile:
+    """A model file made by others, with its preprocessing and what is needed to call it on samples of a data set."""
 
     path: str
     kind: str
@@ -35,66 +35,71 @@ class RivalFile:
     tensors: Tensors
 
     def call(self, raw: np.ndarray, threads: int = 1) -> Callable[[], object]:
-        """One inference of `raw` (1, *sample), as the variants are called."""
+        """Return a function that runs one inference of `raw` (1, *sample), in the same way as the variants."""
         prepared = pipeline(self.preprocess)(raw)
         needed = task_outputs.for_task(self.task, self.classes, prepared.shape[1:])
         opened = standalone.open(Path(self.path), self.kind, prepared.shape[1:], threads, self.tensors, needed)
         return opened.call(prepared)
 
     @property
-    def members(self) -> list[Path]:
-        """The file, and where its weights lie in another that one too."""
+    def paths(self) -> list[Path]:
+        """The file, and the file of its weights if they are stored separately."""
         return detect.members(Path(self.path), self.kind)
 
 
 @dataclass(frozen=True)
 class References:
-    """What is timed beside the files of a round: folders of models to convert as they are, in float, and rivals.
+    """What is timed beside the files of a round: folders of models to convert in float, and reference files.
 
-    `raw` (1, *sample) is the sample of the rivals.
+    `raw` (1, *sample) is the raw sample for the reference files.
     """
 
     models: Mapping[str, Path] = field(default_factory=dict)
-    rivals: Mapping[str, RivalFile] = field(default_factory=dict)
+    files: Mapping[str, ReferenceFile] = field(default_factory=dict)
     raw: np.ndarray = field(default_factory=lambda: np.empty(0))
 
     @property
     def names(self) -> list[str]:
-        """Of all."""
-        return [*self.models, *self.rivals]
+        """The names of all references."""
+        return [*self.models, *self.files]
 
 
-def rivals_of(budget: Budget, targets: Sequence[str], data: Data) -> dict[str, RivalFile]:
-    """The files that limits of latency of these targets name, by name; ModelError for one that is gone or no model.
+def open_reference_files(budget: Budget, targets: Sequence[str], data: Data) -> dict[str, ReferenceFile]:
+    """Open the files that the latency limits of these targets refer to, by name.
 
-    Each answers a sample in a process of its own first, which a broken one may take with it.
+    Each file first answers one sample in a process of its own, because a broken file may crash its process.
+
+    Raises
+    ------
+    ModelError
+        A file is missing, or it is not a model.
     """
-    found = {}
+    files = {}
     for name, limit in budget.timed_beside(targets).items():
         if name != BASELINE:
             file = model_file.open_file(
                 expand(limit.file["path"], "benchmark.rivals"), limit.file.get("preprocess") or []
             )
-            made = of_data(str(file.path), file.kind, file.preprocess, data)
+            reference = reference_file(str(file.path), file.kind, file.preprocess, data)
             model_file.logits(
                 file,
                 data.calibration.x[:1],
-                classes=made.classes,
-                timeout_s=ASKED_LIMIT_S,
+                classes=reference.classes,
+                timeout_s=ANSWER_TIMEOUT_S,
                 threads=1,
-                task=made.task,
-                tensors=made.tensors,
+                task=reference.task,
+                tensors=reference.tensors,
             )
-            found[name] = made
-    return found
+            files[name] = reference
+    return files
 
 
-def of_data(path: str, kind: str, preprocess: list[dict[str, Any]], data: Data) -> RivalFile:
-    """A file for samples of these data."""
-    return RivalFile(path, kind, preprocess, data.task, len(data.classes), data.tensors or ())
+def reference_file(path: str, kind: str, preprocess: list[dict[str, Any]], data: Data) -> ReferenceFile:
+    """A file that is called on samples of `data`."""
+    return ReferenceFile(path, kind, preprocess, data.task, len(data.classes), data.tensors or ())
 
 
-def of(budget: Budget, targets: Sequence[str], data: Data, baseline: Path) -> References:
-    """All that limits of these targets are relative to; `baseline` is the folder of its model."""
+def references_for(budget: Budget, targets: Sequence[str], data: Data, baseline: Path) -> References:
+    """Everything that the limits of these targets refer to; `baseline` is the folder of the baseline's model."""
     models = {BASELINE: baseline} if budget.counts_from_baseline(targets) else {}
-    return References(models, rivals_of(budget, targets, data), np.asarray(data.calibration.x[:1]))
+    return References(models, open_reference_files(budget, targets, data), np.asarray(data.calibration.x[:1]))

@@ -1,4 +1,4 @@
-"""How a run is shown: result.json, the page, notebooks' tables and figures, the console's words, MLflow.
+"""Present a run: result.json, the HTML page, tables and figures for notebooks, terminal output, and MLflow.
 
-`sections/` has one module a topic. `tables.py`, `figures.py`, `html/` and `console.py` show what these return.
+`sections/` has one module for each topic. `tables.py`, `figures.py`, `html/` and `console.py` show what these return.
 """

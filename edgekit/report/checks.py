@@ -1,4 +1,4 @@
-"""Gates: a notebook's checks. Each prints what it found, or raises with the value, the limit and what to do."""
+"""The checks of the notebooks. Each prints its result, or raises an error with the value, the limit and what to do."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from edgekit.core.tasks import accuracy_drop
 
 
 def at_least(what: str, value: float, limit: float, fix: str) -> None:
-    """`value` ≥ `limit`, else StageError."""
-    _check(
+    """Check that `value` ≥ `limit`. Raises `StageError`, with `fix` as the advice, if it is not."""
+    _require(
         value >= limit,
         f"{what}: {value:.4g} ≥ {limit:.4g}",
         f"{what}: got {value:.4g}, expected at least {limit:.4g}; {fix}",
@@ -24,8 +24,8 @@ def at_least(what: str, value: float, limit: float, fix: str) -> None:
 
 
 def at_most(what: str, value: float, limit: float, fix: str) -> None:
-    """`value` ≤ `limit`, else StageError."""
-    _check(
+    """Check that `value` ≤ `limit`. Raises `StageError`, with `fix` as the advice, if it is not."""
+    _require(
         value <= limit,
         f"{what}: {value:.4g} ≤ {limit:.4g}",
         f"{what}: got {value:.4g}, expected at most {limit:.4g}; {fix}",
@@ -33,24 +33,24 @@ def at_most(what: str, value: float, limit: float, fix: str) -> None:
 
 
 def quietly_at_least(what: str, value: float, limit: float, fix: str) -> None:
-    """As `at_least`, but prints nothing where all is well: for checks over many rows."""
+    """As `at_least`, but print nothing if the check passes, for checks over many rows."""
     if not value >= limit:
         at_least(what, value, limit, fix)
 
 
 def holds(what: str, condition: bool, fix: str) -> None:
-    """A plain fact, else StageError."""
-    _check(condition, what, f"does not hold: {what}; {fix}")
+    """Check a condition that `what` describes. Raises `StageError`, with `fix` as the advice, if it is False."""
+    _require(condition, what, f"does not hold: {what}; {fix}")
 
 
 def files_match(artifact: Artifact) -> None:
-    """Every file of the artifact is as it was sealed, else TrustError."""
+    """Check that every file of the artifact is as it was sealed. Raises `TrustError` otherwise."""
     verify(artifact)
     print(f"✓ {artifact.stage}: {len(artifact.files)} files match their sha256")
 
 
 def budget_met(benchmark: Artifact) -> None:
-    """At least one variant is inside the budget, else BudgetMissed with the nearest miss."""
+    """Check that at least one variant meets the budget. Raises `BudgetMissed` with the nearest miss otherwise."""
     metrics = benchmark.metrics
     verdict = metrics["verdict"]
     if not verdict["met"]:
@@ -60,19 +60,24 @@ def budget_met(benchmark: Artifact) -> None:
         f"at most {verdict['bound_validation_pp']:+.2f} pp at {100 * verdict['confidence']:g} % confidence"
     )
     convert = benchmark.made_by("convert")
-    lost = convert.metrics.get("targets_left_out", {}) if convert else {}
+    left_out = convert.metrics.get("targets_left_out", {}) if convert else {}
     for target, nearest in metrics["unmet"].items():
-        print(f"✗ {target}: {lost.get(target) or missed_message(nearest, metrics['budget'])}")
+        print(f"✗ {target}: {left_out.get(target) or missed_message(nearest, metrics['budget'])}")
 
 
 def budget_possible(budget: Budget, samples: int, task: str = "classification") -> None:
-    """Say whether `samples` validation samples can show the budget met; a note, for a network may also gain."""
-    kind = tasks.named(task)
-    if not kind.AT_MOST_ONE:
-        print(f"✓ {kind.METRIC} of {samples} validation samples: the bootstrap bounds the drop of each network")
+    """Print whether this many validation samples can show that the budget is met.
+
+    This is only a note, not an error, because a network may also gain accuracy.
+    """
+    task_class = tasks.named(task)
+    if not task_class.AT_MOST_ONE:
+        print(f"✓ {task_class.METRIC} of {samples} validation samples: the bootstrap bounds the drop of each network")
     elif accuracy_drop.can_meet(samples, budget.accuracy_confidence, budget.accuracy_drop_pp):
-        sure = f"{100 * budget.accuracy_confidence:g} % confidence"
-        print(f"✓ {samples} validation samples can show a drop of {budget.accuracy_drop_pp:g} pp or less at {sure}")
+        confidence = f"{100 * budget.accuracy_confidence:g} % confidence"
+        print(
+            f"✓ {samples} validation samples can show a drop of {budget.accuracy_drop_pp:g} pp or less at {confidence}"
+        )
     else:
         print(
             f"✗ budget of {budget.accuracy_drop_pp:g} pp: {accuracy_drop.too_few(samples, budget.accuracy_confidence)}"
@@ -80,30 +85,42 @@ def budget_possible(budget: Budget, samples: int, task: str = "classification") 
 
 
 def validation_unseen(benchmark: Artifact) -> None:
-    """Print whether models trained elsewhere seem to know validation; no error, because only their owners know."""
-    for found in tested_for_validation(benchmark.metrics):
-        print(f"{'✗' if found['known'] else '✓'} {seen_message(found)}")
+    """Print whether models trained elsewhere seem to know validation samples.
+
+    No error, because only their owners can tell.
+    """
+    for row in leakage_rows(benchmark.metrics):
+        print(f"{'✗' if row['known'] else '✓'} {leakage_message(row)}")
 
 
-def tested_for_validation(source: Mapping[str, Any]) -> list[SeenValidation]:
-    """The rows of a result, or of the benchmark's metrics: the baseline, the teacher, then the rivals."""
+def leakage_rows(source: Mapping[str, Any]) -> list[SeenValidation]:
+    """The rows of a result, or of the benchmark's metrics, about models that may know validation samples.
+
+    The baseline comes first, then the teacher and the reference models.
+    """
     baseline = source["seen_validation"]
     return [*([baseline] if baseline else []), *(source.get("others_seen_validation") or [])]
 
 
 def decisions_follow(benchmark: Artifact) -> None:
-    """Every winner follows from its own evidence by the rule, else StageError; a replayed decision is only printed."""
+    """Check that every winner follows from its evidence by the rule; a decision taken from a record is only printed.
+
+    Raises
+    ------
+    StageError
+        A winner does not follow from its evidence.
+    """
     for decision in benchmark.metrics["decisions"]:
-        what, chosen = decision["decision"], decision["chosen"]
+        name, chosen = decision["decision"], decision["chosen"]
         if decision["replayed"] and "where" in decision:
-            print(f"✓ {what}: {chosen}, as recorded on {decision['host'] or 'no device'} ({decision['where']})")
+            print(f"✓ {name}: {chosen}, as recorded on {decision['host'] or 'no device'} ({decision['where']})")
         elif decision["replayed"]:
             differs = decision["today"] != chosen
-            today = f"; today's measurement would decide {decision['today']}" if differs else ""
-            print(f"{'✗' if differs else '✓'} {what}: {chosen}, as recorded{today}")
+            note = f"; today's measurement would decide {decision['today']}" if differs else ""
+            print(f"{'✗' if differs else '✓'} {name}: {chosen}, as recorded{note}")
         elif decision["candidates"] and "in_the_tie" in decision["candidates"][0]:
             tie = [(row["bytes"], row["name"]) for row in decision["candidates"] if row["in_the_tie"]]
-            summary = f"{what}: {chosen}, {decision['rule']}" + (f" of {len(tie)}" if len(tie) > 1 else "")
+            summary = f"{name}: {chosen}, {decision['rule']}" + (f" of {len(tie)}" if len(tie) > 1 else "")
             holds(summary, chosen == min(tie)[1], "please report this: it is a fault of edgekit")
 
 
@@ -111,45 +128,45 @@ NONE_MET = "no variant meets the budget; "
 
 
 def missed_message(nearest: NearestMiss | None, budget: Limits) -> str:
-    """The message of a missed budget: the nearest variant, and by how much it missed."""
+    """The message about a missed budget: the nearest variant, and by how much it missed."""
     if nearest is None:
-        return f"{NONE_MET}there was none to measure: check convert.models and targets"
-    over = _over(nearest, budget)
-    there = nearest.get("device")
-    latency = f"p50 {nearest['p50_ms']:.4g} ms{' on this machine' if there else ''}"
-    if there and there["p50_ms"] is not None:
-        latency = f"p50 {there['p50_ms']:.4g} ms on {there['host']} ({there['where']})"
+        return f"{NONE_MET}there was no variant to measure: check convert.models and targets"
+    excesses = _excesses(nearest, budget)
+    device = nearest.get("device")
+    latency = f"p50 {nearest['p50_ms']:.4g} ms{' on this machine' if device else ''}"
+    if device and device["p50_ms"] is not None:
+        latency = f"p50 {device['p50_ms']:.4g} ms on {device['host']} ({device['where']})"
     return (
         f"{NONE_MET}the nearest miss is {nearest['name']} "
         f"({latency}, {nearest['bytes']:,} bytes)"
-        f"{', over by ' + ' and '.join(over) if over else ''}: {'; '.join(nearest['reasons'])}. "
+        f"{', over by ' + ' and '.join(excesses) if excesses else ''}: {'; '.join(nearest['reasons'])}. "
         "Widen the budget, prune less, or give the student more epochs"
     )
 
 
-def _over(nearest: NearestMiss, budget: Limits) -> list[str]:
-    """By how much it exceeds each limit that it exceeds."""
-    held = nearest.get("limits")
-    limit_ms, limit_bytes = (held or budget)["latency_p50_ms"], (held or budget)["size_bytes"]
-    over = []
+def _excesses(nearest: NearestMiss, budget: Limits) -> list[str]:
+    """By how much the variant exceeds each limit that it exceeds."""
+    own_limits = nearest.get("limits")
+    limit_ms, limit_bytes = (own_limits or budget)["latency_p50_ms"], (own_limits or budget)["size_bytes"]
+    excesses = []
     if (points := nearest["bound_pp"] - budget["accuracy_drop_pp"]) > 0:
-        over.append(f"{points:.2g} pp of accuracy")
-    there = nearest.get("device")
-    p50_ms = there["p50_ms"] if there else nearest["p50_ms"]
+        excesses.append(f"{points:.2g} pp of accuracy")
+    device = nearest.get("device")
+    p50_ms = device["p50_ms"] if device else nearest["p50_ms"]
     if limit_ms and p50_ms is not None and p50_ms > limit_ms:
-        over.append(f"{p50_ms - limit_ms:.3g} ms ({p50_ms / limit_ms - 1:.0%}) of p50")
-    beside = held.get("beside") if held else None
-    if beside and beside["ratio"] > beside["limit"]:
-        over.append(
-            f"{beside['ratio'] / beside['limit'] - 1:.0%} of p50, which is {beside['ratio']:.3g} "
-            f"({beside['ratio_low']:.3g} to {beside['ratio_high']:.3g}) times that of {beside['name']}"
+        excesses.append(f"{p50_ms - limit_ms:.3g} ms ({p50_ms / limit_ms - 1:.0%}) of p50")
+    relative = own_limits.get("beside") if own_limits else None
+    if relative and relative["ratio"] > relative["limit"]:
+        excesses.append(
+            f"{relative['ratio'] / relative['limit'] - 1:.0%} of p50, which is {relative['ratio']:.3g} "
+            f"({relative['ratio_low']:.3g} to {relative['ratio_high']:.3g}) times that of {relative['name']}"
         )
     if limit_bytes and nearest["bytes"] > limit_bytes:
-        over.append(f"{nearest['bytes'] - limit_bytes:,} bytes ({nearest['bytes'] / limit_bytes - 1:.0%})")
-    return over
+        excesses.append(f"{nearest['bytes'] - limit_bytes:,} bytes ({nearest['bytes'] / limit_bytes - 1:.0%})")
+    return excesses
 
 
-IF_SEEN = {
+ADVICE_IF_SEEN = {
     "baseline": "Because it was trained on validation samples, every drop on validation looks larger than it is: "
     "set data.validation_from to test, or give validation samples that it has not seen",
     "teacher": "It was chosen for an accuracy that it does not have: set data.validation_from to test, or name another "
@@ -157,34 +174,34 @@ IF_SEEN = {
     "rival": "It was most likely trained on the samples that validation is taken from, so use its accuracy on test "
     "alone",
 }
-"""What follows from it, by what the model is in the run."""
+"""What to do about a model that knows validation, by its role in the run."""
 
 
-def seen_message(found: SeenValidation) -> str:
+def leakage_message(row: SeenValidation) -> str:
     """The message about a model trained elsewhere, from its row of `stages/benchmark/leakage.py`."""
     rates = (
-        f"{found['accuracy_validation']:.2%} right of {found['samples_validation']} validation samples and "
-        f"{found['accuracy_test']:.2%} of {found['samples_test']} of test"
+        f"{row['accuracy_validation']:.2%} right of {row['samples_validation']} validation samples and "
+        f"{row['accuracy_test']:.2%} of {row['samples_test']} of test"
     )
-    test = f"Fisher's exact test, p = {found['p_value']:.2g}, level {100 * found['level']:g} %"
-    if not found["known"]:
-        return f"{found['name']}: {rates}; no evidence that it was trained on validation samples ({test})"
-    role = found.get("role", "baseline")
-    called = found["name"] if role == "baseline" else f"the {role} {found['name']}"
-    return f"{called} seems to know validation: {rates}, more than chance can explain ({test}). {IF_SEEN[role]}"
+    test = f"Fisher's exact test, p = {row['p_value']:.2g}, level {100 * row['level']:g} %"
+    if not row["known"]:
+        return f"{row['name']}: {rates}; no evidence that it was trained on validation samples ({test})"
+    role = row.get("role", "baseline")
+    called = row["name"] if role == "baseline" else f"the {role} {row['name']}"
+    return f"{called} seems to know validation: {rates}, more than chance can explain ({test}). {ADVICE_IF_SEEN[role]}"
 
 
-def short_seen_message(seen: SeenValidation) -> str:
-    """The same of a model that knows validation, without the test: for the end of a run."""
-    role = seen.get("role", "baseline")
-    name = seen["name"] if role == "baseline" else f"The {role} {seen['name']}"
+def short_leakage_message(row: SeenValidation) -> str:
+    """The message about a model that knows validation, without the statistical test, for the end of a run."""
+    role = row.get("role", "baseline")
+    name = row["name"] if role == "baseline" else f"The {role} {row['name']}"
     return (
-        f"{name} was probably trained on validation samples: {seen['accuracy_validation']:.2%} of them right, and "
-        f"{seen['accuracy_test']:.2%} of the test samples. {IF_SEEN[role]}."
+        f"{name} was probably trained on validation samples: {row['accuracy_validation']:.2%} of them right, and "
+        f"{row['accuracy_test']:.2%} of the test samples. {ADVICE_IF_SEEN[role]}."
     )
 
 
-def _check(good: bool, found: str, fault: str) -> None:
-    if not good:
-        raise StageError(fault)
-    print(f"✓ {found}")
+def _require(condition: bool, passed: str, failed: str) -> None:
+    if not condition:
+        raise StageError(failed)
+    print(f"✓ {passed}")

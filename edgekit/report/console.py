@@ -15,32 +15,32 @@ from edgekit.core.config import STAGES
 from edgekit.core.schema.result import Result
 from edgekit.core.schema.variants import WaterfallStep
 from edgekit.report import checks, costs, verdict
-from edgekit.report.formatting import faster_with_ends
+from edgekit.report.formatting import faster_with_bounds
 from edgekit.report.sections import decisions, devices, loads, variants
 from edgekit.report.tables import Column
 
 ANY_WIDTH = 10_000
 VERDICT_WIDTH = 24
-"""Characters more than its longest word that a verdict should have."""
+"""The verdict column should be at least this much wider than its longest word."""
 
 
-def show(result: Result, folder: Path, console: Console, *, drawn: bool = False) -> None:
-    """Print the verdict table, the wall times and the paths of all outputs."""
+def print_run(result: Result, folder: Path, console: Console, *, has_report: bool = False) -> None:
+    """Print the verdict table, the time of each stage, and the paths of all outputs."""
     console.print(_table(result, console))
     console.print()
     if result["verdict"]["met"]:
-        winner, _, figures = escape(verdict.message(result)).partition(" ")
+        winner, _, figures = escape(verdict.verdict_message(result)).partition(" ")
         console.print(f"[bold]{winner}[/bold] {figures}")
     else:
-        console.print(f"[bold]{escape(verdict.message(result))}[/bold]", soft_wrap=True)
+        console.print(f"[bold]{escape(verdict.verdict_message(result))}[/bold]", soft_wrap=True)
     if result["waterfall"]:
         console.print(f"Step by step: {_steps_text(result['waterfall'])}.", soft_wrap=True, highlight=False)
-    for target, why in verdict.unmet(result):
+    for target, why in verdict.unmet_targets(result):
         console.print(f"[bold]No bundle for {target}:[/bold] {escape(why)}", soft_wrap=True)
-    for line in verdict.lost(result):
+    for line in verdict.left_out_lines(result):
         console.print(f"[bold]Could not be made:[/bold] {escape(line)}.", soft_wrap=True, highlight=False)
-    others = filter(None, map(variants.rival_sentence, result["rivals"]))
-    for line in [*others, *decisions.ties(result), *loads.sentences(result), *_seen(result)]:
+    others = filter(None, map(variants.reference_sentence, result["rivals"]))
+    for line in [*others, *decisions.ties(result), *loads.sentences(result), *_leakage_lines(result)]:
         console.print(line, soft_wrap=True, highlight=False)
     if "devices" in result:
         decided = escape(devices.sentence(result["devices"], result["decisions"]))
@@ -64,43 +64,51 @@ def show(result: Result, folder: Path, console: Console, *, drawn: bool = False)
     done = [stage for stage in STAGES if stage in result["stages"]]
     took = " · ".join(f"{stage} {result['stages'][stage]['seconds']:.0f} s" for stage in done)
     console.print(f"\nStages     {took}", soft_wrap=True, highlight=False)
-    for line in verdict.paths(result, folder, drawn=drawn):
+    for line in verdict.output_paths(result, folder, has_report=has_report):
         console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
 def _table(result: Result, console: Console) -> Table:
-    """The table of variants; a second accuracy stands in it where the terminal is wide enough."""
-    found = variants.of_result(result)
-    plain = _laid_out(result, found, found.plain_figures)
-    if not found.second:
-        return plain
-    whole = _laid_out(result, found, (*found.plain_figures, *found.second))
-    needed = Measurement.get(console, console.options.update(max_width=ANY_WIDTH), whole).minimum
-    return whole if needed + VERDICT_WIDTH <= console.width else plain
+    """The table of variants, with a second accuracy if the terminal is wide enough."""
+    variants_table = variants.variants_of_result(result)
+    narrow_table = _build_table(result, variants_table, variants_table.plain_figures)
+    if not variants_table.second:
+        return narrow_table
+    full_table = _build_table(result, variants_table, (*variants_table.plain_figures, *variants_table.second))
+    needed_width = Measurement.get(console, console.options.update(max_width=ANY_WIDTH), full_table).minimum
+    return full_table if needed_width + VERDICT_WIDTH <= console.width else narrow_table
 
 
-def _laid_out(result: Result, found: variants.Variants, figures: Sequence[Column[variants.VariantLine]]) -> Table:
+def _build_table(
+    result: Result, variants_table: variants.Variants, figures: Sequence[Column[variants.VariantLine]]
+) -> Table:
     title = f"Verdict of run {result['name']}"
-    table = Table(title=title, title_justify="left", title_style="bold", caption=found.caption, caption_justify="left")
+    table = Table(
+        title=title, title_justify="left", title_style="bold", caption=variants_table.caption, caption_justify="left"
+    )
     columns = (variants.NAME, *figures, variants.VERDICT)
     for column in columns:
         # a second accuracy's name is longer than its figures, and so is a device's
-        heading = column.heading.replace(" ", "\n") if column in found.second else column.heading.replace("ms ", "ms\n")
+        heading = (
+            column.heading.replace(" ", "\n")
+            if column in variants_table.second
+            else column.heading.replace("ms ", "ms\n")
+        )
         justify: Literal["left", "right"] = "right" if column.numeric else "left"
         table.add_column(heading, justify=justify, no_wrap=column is not variants.VERDICT)
-    for line in found.lines:
+    for line in variants_table.lines:
         ships = line.standing == "ships"
         table.add_row(*(escape(column.text(line)) for column in columns), style="bold green" if ships else None)
     return table
 
 
-def _seen(result: Result) -> list[str]:
-    """One line for each model that seems to know validation."""
-    tested = checks.tested_for_validation(result)
-    return [f"Validation: {checks.seen_message(found)}." for found in tested if found["known"]]
+def _leakage_lines(result: Result) -> list[str]:
+    """One line for each model that seems to know validation samples."""
+    rows = checks.leakage_rows(result)
+    return [f"Validation: {checks.leakage_message(row)}." for row in rows if row["known"]]
 
 
 def _steps_text(steps: list[WaterfallStep]) -> str:
     return " · ".join(
-        f"{step['step']} {faster_with_ends(step, 'gain')}{'' if step['kept'] else ', not kept'}" for step in steps[1:]
+        f"{step['step']} {faster_with_bounds(step, 'gain')}{'' if step['kept'] else ', not kept'}" for step in steps[1:]
     )

@@ -1,4 +1,4 @@
-"""The method of each stage on one batch, by the stage's own functions: what the notebooks' visible cells call.
+"""Apply the method of a stage to one batch, with the stage's own functions, for the visible cells of the notebooks.
 
 Nothing here is sealed or decides anything.
 """
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from edgekit.stages.distill.config import DistillConfig
 
 BATCH = 32
-"""Samples of the one batch."""
+"""Number of samples in the batch."""
 Shapes = dict[str, tuple[int, ...]]
 
 
 def student_and_teacher(profile: Artifact, data: Data, config: DistillConfig) -> tuple[Tensor, Tensor, Tensor]:
-    """Outputs of the untrained student and of the baseline for one batch of train, and what is wanted of both.
+    """The outputs of the untrained student and of the baseline for one batch of training samples, and the targets.
 
-    Where there are candidates, the first of them is the student.
+    If there are candidates, the first of them is the student.
     """
     import torch
 
@@ -43,18 +43,18 @@ def student_and_teacher(profile: Artifact, data: Data, config: DistillConfig) ->
     network = config.student or config.candidates[0]
     student = store.build(spec_for(data, network.builder, network.kwargs, spec.preprocess), config.seed)
     x = eager_input(data.train.x[:BATCH], spec.preprocess)
-    wanted = x if tasks.named(data.task).RECONSTRUCTS else torch.tensor(data.train.y[:BATCH])
+    targets = x if tasks.named(data.task).RECONSTRUCTS else torch.tensor(data.train.y[:BATCH])
     with torch.no_grad():
         from edgekit.models.eager import joined
 
-        return joined(student(x)), joined(teacher(x)), wanted
+        return joined(student(x)), joined(teacher(x)), targets
 
 
-def softened(outputs: Tensor, data: Data, temperatures: Sequence[float], most: int = 4) -> Table:
-    """The most probable classes of the first sample of `outputs` (N, classes), and their shares at each temperature."""
+def softened(outputs: Tensor, data: Data, temperatures: Sequence[float], max_classes: int = 4) -> Table:
+    """The most probable classes of the first sample of `outputs` (N, classes), at each temperature."""
     if data.task != "classification":
         return Table(("classes",), [("none: the outputs of this task are not softened",)])
-    order = outputs[0].argsort(descending=True).tolist()[:most]
+    order = outputs[0].argsort(descending=True).tolist()[:max_classes]
     shares = [(outputs[0] / temperature).softmax(dim=0).tolist() for temperature in dict.fromkeys(temperatures)]
     rows = [(data.classes[place], *(percent(share[place]) for share in shares)) for place in order]
     heads = [f"at T = {temperature:g}" for temperature in dict.fromkeys(temperatures)]
@@ -62,7 +62,7 @@ def softened(outputs: Tensor, data: Data, temperatures: Sequence[float], most: i
 
 
 def weight_shapes(network: nn.Module) -> Shapes:
-    """Shape of every weight of more than one axis, by layer: (outputs, inputs, *kernel)."""
+    """The shape of every weight with more than one axis, by layer: (outputs, inputs, *kernel)."""
     return {
         name.removesuffix(".weight"): tuple(weight.shape)
         for name, weight in network.named_parameters()
@@ -70,13 +70,13 @@ def weight_shapes(network: nn.Module) -> Shapes:
     }
 
 
-def pruned_shapes(before: Shapes, after: Shapes, most: int = 6) -> Table:
-    """The first layers that became smaller, and all of them together: shapes and weights before and after."""
+def pruned_shapes(before: Shapes, after: Shapes, max_layers: int = 6) -> Table:
+    """Shapes and weights before and after pruning, of the first layers that became smaller and of all together."""
     sizes = [{name: _product(shape) for name, shape in shapes.items()} for shapes in (before, after)]
     smaller = [name for name in before if after[name] != before[name]]
     rows = [
         (name, _by(before[name]), _by(after[name]), *(count(size[name]) for size in sizes), _saved(*_of(sizes, name)))
-        for name in smaller[:most]
+        for name in smaller[:max_layers]
     ]
     totals = [sum(size.values()) for size in sizes]
     rows.append((f"all {len(before)} layers", "", "", *map(count, totals), _saved(*totals)))
@@ -85,9 +85,9 @@ def pruned_shapes(before: Shapes, after: Shapes, most: int = 6) -> Table:
 
 @dataclass(frozen=True, eq=False)
 class QuantizedWeight:
-    """A layer's weights as float, and as its own quantizer in the sealed network rounds them, both float32.
+    """The float weights of a layer, and the same weights rounded by its quantizer in the sealed network, both float32.
 
-    `scale` is the step of each output channel; integers run from `low` to `high` with float 0 at `zero_point`.
+    `scale` is the step of each output channel. The integers run from `low` to `high`, and float 0 is at `zero_point`.
     """
 
     layer: str
@@ -100,7 +100,7 @@ class QuantizedWeight:
 
 
 def quantized_weight(quantize: Artifact) -> QuantizedWeight:
-    """The weights of the most sensitive layer that is int8 in the network that a quantize artifact holds."""
+    """The weights of the most sensitive int8 layer of the network in a quantize artifact."""
     import json
 
     import torch
@@ -129,20 +129,20 @@ def quantized_weight(quantize: Artifact) -> QuantizedWeight:
 
 
 def by_precision(variants: list[Variant]) -> list[Variant]:
-    """The variants of one network on one target, those of the first variant."""
+    """The variants of the same network and target as the first variant."""
     first = variants[0]
     return [variant for variant in variants if (variant.model, variant.target) == (first.model, first.target)]
 
 
 def float_and_int8(variants: list[Variant]) -> list[Variant]:
-    """The first of them, and the int8 one, or where there is none the last."""
+    """The first variant and the int8 one, or the last one if there is no int8 variant."""
     int8 = [variant for variant in variants if variant.precision == "int8"]
     other = (int8 or variants)[-1]
     return [variants[0]] if other is variants[0] else [variants[0], other]
 
 
 def network_folder(convert: Artifact, variant: Variant) -> Path:
-    """Folder of the PyTorch network that a float variant was made from."""
+    """The folder of the PyTorch network that a float variant was converted from."""
     from edgekit.stages.convert.plan import ORIGINS
 
     stage, folder = ORIGINS[variant.model]
@@ -150,11 +150,11 @@ def network_folder(convert: Artifact, variant: Variant) -> Path:
 
 
 def one_call(convert: Artifact, variant: Variant, inputs: np.ndarray) -> Callable[[], np.ndarray]:
-    """A call of a variant's file on one network input (1, …), by the interpreter that the device will use."""
+    """Run one network input (1, …) through the file of a variant, on the interpreter that the device will use."""
     from edgekit.core import variants
 
-    given = inputs.transpose(0, 2, 3, 1).copy() if variant.input.layout == "NHWC" else inputs
-    return variants.one_call(convert, variant, given)
+    ordered = inputs.transpose(0, 2, 3, 1).copy() if variant.input.layout == "NHWC" else inputs
+    return variants.one_call(convert, variant, ordered)
 
 
 def _product(shape: tuple[int, ...]) -> int:

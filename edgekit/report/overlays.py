@@ -1,4 +1,4 @@
-"""Boxes and masks drawn over a picture: those of its label, and those of an answer with what is wrong in it."""
+"""Draw boxes and masks over an image: those of its label, and those of an answer with its errors."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from edgekit.runner.drawing import Colour as RGB
 from edgekit.runner.drawing import style_of_class
 from edgekit.runner.masks import UNKNOWN
 
-LINE = 1.3
-"""Points; between thin lines that stand out against the colour."""
+LINE_WIDTH = 1.3
+"""Width of a box's line in points; it is drawn between thin contrasting lines."""
 SOLID: Literal["-"] = "-"
 Colour = tuple[float, float, float]
-NAMED = 6
+MAX_LEGEND_CLASSES = 6
 """Classes in a legend."""
-OPACITY = 130
-"""Of a mask, of 255."""
+MASK_OPACITY = 130
+"""Opacity of a mask, out of 255."""
 
 
 def box_label(axes: Axes, label: np.ndarray) -> str:
-    """The boxes of a label (1 + most, 5); how many, in words."""
+    """Draw the boxes of a label (1 + most, 5), and return their number in words."""
     boxes = boxes_of(label[1:])
     for kind, sides in zip(boxes.classes, boxes.sides, strict=True):
         _draw_box(axes, int(kind), sides)
@@ -36,24 +36,24 @@ def box_label(axes: Axes, label: np.ndarray) -> str:
 
 
 def box_answer(axes: Axes, answer: np.ndarray, label: np.ndarray) -> str:
-    """The sure boxes of an answer (100, 6), a cross in each that is wrong, a ring where a label is missed."""
-    found = compared(answer, label)
-    for kind, sides, is_right in zip(found.boxes.classes, found.boxes.sides, found.right, strict=True):
+    """Draw the confident boxes of an answer (100, 6): a cross marks a wrong box, a ring a missed label."""
+    matches = compared(answer, label)
+    for kind, sides, is_right in zip(matches.boxes.classes, matches.boxes.sides, matches.right, strict=True):
         _draw_box(axes, int(kind), sides)
         if not is_right:
             _mark_box(axes, int(kind), sides, "x")
-    for kind, sides, is_found in zip(found.labels.classes, found.labels.sides, found.found, strict=True):
-        if not is_found:
+    for kind, sides, is_matched in zip(matches.labels.classes, matches.labels.sides, matches.found, strict=True):
+        if not is_matched:
             _mark_box(axes, int(kind), sides, "o")
-    wrong, missed = int((~found.right).sum()), int((~found.found).sum())
-    return f"{int(found.right.sum())} found, {wrong} wrong, {missed} missed"
+    wrong, missed = int((~matches.right).sum()), int((~matches.found).sum())
+    return f"{int(matches.right.sum())} found, {wrong} wrong, {missed} missed"
 
 
 def box_legend(names: Sequence[str], with_marks: bool = True) -> list[Line2D]:
-    """What the lines and marks mean."""
+    """The legend of lines and marks."""
     lines = [
         Line2D([], [], color=_colour(kind), linestyle=_pattern(kind), linewidth=2, label=name)
-        for kind, name in enumerate(names[:NAMED])
+        for kind, name in enumerate(names[:MAX_LEGEND_CLASSES])
     ]
     marks = [("x", "wrong"), ("o", "missed")] if with_marks else []
     return lines + [
@@ -64,15 +64,15 @@ def box_legend(names: Sequence[str], with_marks: bool = True) -> list[Line2D]:
 
 def _draw_box(axes: Axes, kind: int, sides: np.ndarray) -> None:
     left, top, right, bottom = sides.tolist()
-    around = (_shares(style_of_class(kind).against), LINE + 1.2, SOLID)
-    for colour, width, pattern in (around, (_colour(kind), LINE, _pattern(kind))):
+    around = (_rgb_fractions(style_of_class(kind).against), LINE_WIDTH + 1.2, SOLID)
+    for colour, width, pattern in (around, (_colour(kind), LINE_WIDTH, _pattern(kind))):
         place = (left - 0.5, top - 0.5), right - left, bottom - top
         axes.add_patch(Rectangle(*place, fill=False, edgecolor=colour, linewidth=width, linestyle=pattern))
 
 
 def _mark_box(axes: Axes, kind: int, sides: np.ndarray, mark: str) -> None:
     left, top, right, bottom = sides.tolist()
-    against = _shares(style_of_class(kind).against)
+    against = _rgb_fractions(style_of_class(kind).against)
     axes.plot(
         [(left + right) / 2], [(top + bottom) / 2],
         marker=mark, markersize=6, fillstyle="none", color=_colour(kind), markeredgewidth=1.3, clip_on=False,
@@ -81,10 +81,10 @@ def _mark_box(axes: Axes, kind: int, sides: np.ndarray, mark: str) -> None:
 
 
 def _colour(kind: int) -> Colour:
-    return _shares(style_of_class(kind).colour)
+    return _rgb_fractions(style_of_class(kind).colour)
 
 
-def _shares(colour: RGB) -> Colour:
+def _rgb_fractions(colour: RGB) -> Colour:
     red, green, blue = colour
     return red / 255, green / 255, blue / 255
 
@@ -95,25 +95,25 @@ def _pattern(kind: int) -> Literal["-"] | tuple[float, Sequence[float]]:
 
 
 def mask_label(axes: Axes, label: np.ndarray) -> str:
-    """The mask (height, width) of a label, black where no class is known; how much of it is, in words."""
+    """Draw the mask (height, width) of a label, black where no class is known, and return its labelled share."""
     _draw_mask(axes, label)
     return f"{(label != UNKNOWN).mean():.0%} labelled"
 
 
 def mask_answer(axes: Axes, answer: np.ndarray, label: np.ndarray) -> str:
-    """The cells (rows, columns) of an answer; the share of the labelled pixels that is right, in words."""
+    """Draw the cells (rows, columns) of an answer, and return in words which share of the labelled pixels is right."""
     _draw_mask(axes, answer)
     return f"{segmentation.closeness(answer[None], label[None])[0]:.0%} right"
 
 
 def mask_legend(names: Sequence[str]) -> list[Patch]:
-    """What the colours mean."""
-    return [Patch(color=_colour(kind), label=name) for kind, name in list(enumerate(names))[1 : 1 + NAMED]]
+    """The legend of the colours."""
+    return [Patch(color=_colour(kind), label=name) for kind, name in list(enumerate(names))[1 : 1 + MAX_LEGEND_CLASSES]]
 
 
 def _draw_mask(axes: Axes, mask: np.ndarray) -> None:
     colours = np.zeros((UNKNOWN + 1, 4), np.uint8)
-    colours[1:, 3] = OPACITY
+    colours[1:, 3] = MASK_OPACITY
     for kind in range(1, UNKNOWN):
         colours[kind, :3] = style_of_class(kind).colour
     right, bottom = axes.get_xlim()[1], axes.get_ylim()[0]
@@ -121,7 +121,7 @@ def _draw_mask(axes: Axes, mask: np.ndarray) -> None:
 
 
 class Overlay(NamedTuple):
-    """How a task's labels and answers are drawn over a picture; the two functions say what they drew, in words."""
+    """How the labels and answers of a task are drawn over an image; both functions return what they drew in words."""
 
     label: Callable[..., str]
     answer: Callable[..., str]

@@ -1,7 +1,7 @@
-"""The end of a run on the terminal, in at most 25 lines: what ships, what to know about it, and what to do next.
+"""The end of a run on the terminal in at most 25 lines: what ships, what to know about it, and what to do next.
 
-`edgekit.report.console` prints the rest. A finished run prints this at every start, so nothing here imports a
-framework, not even numpy.
+`edgekit.report.console` prints the rest. A finished run prints this whenever it is started again, so nothing here
+imports a framework, not even NumPy.
 """
 
 from __future__ import annotations
@@ -20,48 +20,48 @@ from edgekit.core.run_folder import stage_folder
 from edgekit.core.schema.devices import on_deciding
 from edgekit.core.schema.result import Result
 from edgekit.core.schema.variants import BaselineRow, VariantRow
-from edgekit.measure.forecast import way_of
+from edgekit.measure.forecast import baseline_runtime
 from edgekit.report import checks, html, verdict
 from edgekit.report.formatting import byte_size, capitalised, latency, percent, speedup
 
-MOST_LINES = 25
-WHOLE = 10_000
+MAX_LINES = 25
+UNWRAPPED_WIDTH = 10_000
 """A width at which no line is wrapped."""
 METRICS = {
     "classification": "accuracy", "regression": "R²", "multi_label": "F1", "anomaly": "AUC", "detection": "mAP@0.5",
     "segmentation": "mIoU", "embedding": "precision@1",
 }  # fmt: skip
-"""What accuracy is called; the tasks have it too, but they import numpy."""
+"""The name of the accuracy, by task. The tasks have it too, but they import NumPy."""
 WINNER_OF = "winner of "
-"""How the comparison that decides a target begins its name."""
+"""The prefix of the name of a comparison that decides a target."""
 DEVICE = "pi@raspberrypi.local"
 """The address in the command that copies a bundle; the user replaces it."""
 
 
-def show(result: Result, folder: Path, console: Console, *, drawn: bool = False) -> None:
-    """Print the summary of a run; `drawn` says whether its report is there and current.
+def print_summary(result: Result, folder: Path, console: Console, *, has_report: bool = False) -> None:
+    """Print the summary of a run; `has_report` says whether its report exists and is current.
 
-    On a terminal, sentences are wrapped at its width; through a pipe each stays one line, so that it can be searched.
+    On a terminal, sentences are wrapped at its width. In a pipe each stays on one line, so that it can be searched.
     """
-    width = console.width - 2 if console.is_terminal else WHOLE
+    width = console.width - 2 if console.is_terminal else UNWRAPPED_WIDTH
     head = [headline(result), *([] if result["winners"] else [nearest_miss(result)])]
     table = _table(result, console) if result["winners"] else None
     rows = len(result["winners"]) + 1 if table else 0
-    last = [f"{label:<9}{text}" for label, text in _where(result, folder, drawn)]
-    used = sum(len(_wrapped(line, width)) for line in head) + (rows + 1 if rows else 0) + len(last) + 2
-    middle = _fitting(list(_notes(result, drawn)), MOST_LINES - used, width, all_command(folder))
+    path_lines = [f"{label:<9}{text}" for label, text in _path_lines(result, folder, has_report)]
+    used_lines = sum(len(_wrap(line, width)) for line in head) + (rows + 1 if rows else 0) + len(path_lines) + 2
+    notes = _fit_lines(list(_notes(result, has_report)), MAX_LINES - used_lines, width, all_command(folder))
     for number, line in enumerate(head):
         _print(console, line, width, "bold" if number == 0 else "")
     if table:
         console.print()
         console.print(table, highlight=False)
-    if middle:
+    if notes:
         console.print()
-    for line in middle:
+    for line in notes:
         _print(console, line, width)
     console.print()
-    for line in last:
-        _print(console, line, WHOLE)  # to be copied
+    for line in path_lines:
+        _print(console, line, UNWRAPPED_WIDTH)  # so that it can be copied
 
 
 def headline(result: Result) -> str:
@@ -70,11 +70,11 @@ def headline(result: Result) -> str:
     budget = result["budget"]
     limits = [f"{METRICS[result['task']]} drop ≤ {budget['accuracy_drop_pp']:g} pp"]
     limits += [f"p50 ≤ {budget['latency_p50_ms']:g} ms"] if budget["latency_p50_ms"] else []
-    if beside := budget.get("latency_p50"):
-        limits.append(f"p50 ≤ {beside['ratio']:g}× {beside['of']}")
+    if relative_latency := budget.get("latency_p50"):
+        limits.append(f"p50 ≤ {relative_latency['ratio']:g}× {relative_latency['of']}")
     limits += [f"size ≤ {budget['size_bytes']:,} bytes"] if budget["size_bytes"] else []
-    if relative := budget.get("size"):
-        limits.append(f"size ≤ {relative['ratio']:g}× {relative['of']}")
+    if relative_size := budget.get("size"):
+        limits.append(f"size ≤ {relative_size['ratio']:g}× {relative_size['of']}")
     limits += ["limits of single targets"] if budget.get("targets") else []
     if not result["verdict"]["met"]:
         ships = "no variant meets the budget, so nothing ships"
@@ -83,24 +83,24 @@ def headline(result: Result) -> str:
     return f"{result['name']} · {ships} · budget: {', '.join(limits)}"
 
 
-def outcome(result: Result) -> str:
-    """One of several runs in a line: what ships and how fast the winner is, or the nearest miss."""
-    found = result["verdict"]
-    if not found["met"]:
+def outcome_line(result: Result) -> str:
+    """One line about one of several runs: what ships and how fast the winner is, or the nearest miss."""
+    verdict = result["verdict"]
+    if not verdict["met"]:
         return nearest_miss(result)
     ship, every = len(result["winners"]), len(result["winners"]) + len(result["unmet"])
-    p50_ms = found["device"]["p50_ms"] if "device" in found else found["p50_ms"]
-    return f"{ship} of {every} targets ship; fastest: {found['winner']}, p50 {latency(p50_ms)}"
+    p50_ms = verdict["device"]["p50_ms"] if "device" in verdict else verdict["p50_ms"]
+    return f"{ship} of {every} targets ship; fastest: {verdict['winner']}, p50 {latency(p50_ms)}"
 
 
 def nearest_miss(result: Result) -> str:
-    """What came nearest to a missed budget, and what to do about it."""
+    """The variant that came nearest to a missed budget, and what to do about it."""
     message = checks.missed_message(result["nearest_miss"], result["budget"])
     return f"{capitalised(message.removeprefix(checks.NONE_MET))}."
 
 
 def all_command(folder: Path) -> str:
-    """The command that prints all that the summary leaves out."""
+    """The command that prints everything that the summary leaves out."""
     return f"edgekit status {shlex.quote(str(folder))} --all"
 
 
@@ -148,33 +148,33 @@ def _drop_pp(result: Result, row: BaselineRow | VariantRow) -> float:
     return round(100 * (result["variants"][0]["accuracy_test"] - row["accuracy_test"]), 2) + 0.0
 
 
-def _notes(result: Result, drawn: bool) -> Iterator[str]:
-    """Sentences between the table and the paths: what one would do something about comes first."""
-    for target, why in verdict.unmet(result):
+def _notes(result: Result, has_report: bool) -> Iterator[str]:
+    """Sentences between the table and the paths, the most important first."""
+    for target, why in verdict.unmet_targets(result):
         yield f"No bundle for {target}: {why}"
-    for seen in (row for row in checks.tested_for_validation(result) if row["known"]):
-        yield checks.short_seen_message(seen)
+    for leakage_row in (row for row in checks.leakage_rows(result) if row["known"]):
+        yield checks.short_leakage_message(leakage_row)
     yield from _rivals_ahead(result)
     yield from _noise(result)
     if result["winners"]:
         baseline = result["variants"][0]
         yield (
             f"{capitalised(METRICS[result['task']])} and its drop are measured on the test samples; speed-ups "
-            f"are against {way_of(baseline['interpreter'])}, which takes {latency(baseline['p50_ms'])}."
+            f"are against {baseline_runtime(baseline['interpreter'])}, which takes {latency(baseline['p50_ms'])}."
         )
-    if not_kept := _not_kept(result, drawn):
-        yield not_kept
+    if rejected_note := _not_kept(result, has_report):
+        yield rejected_note
 
 
 def _rivals_ahead(result: Result) -> Iterator[str]:
-    """The reference models that the winner is not faster than."""
-    ahead = [row["name"] for row in result["rivals"] if (row.get("winner_speedup_low") or 2.0) <= 1]
-    if ahead:
-        yield f"Not significantly faster than {', '.join(ahead)}."
+    """A sentence about the reference models that the winner is not faster than."""
+    faster_names = [row["name"] for row in result["rivals"] if (row.get("winner_speedup_low") or 2.0) <= 1]
+    if faster_names:
+        yield f"Not significantly faster than {', '.join(faster_names)}."
 
 
 def _noise(result: Result) -> Iterator[str]:
-    """Whether something else ran during the measurement, and which winners are not settled for that."""
+    """Whether the measurement was noisy, and which winners are not settled because of that."""
     devices = result["devices"]["devices"] if "devices" in result else []
     noisy = [*result["conditions"]["disturbed"]]
     noisy += [f"{each['host']}: {each['disturbed'][0]}" for each in devices if each["disturbed"]]
@@ -191,24 +191,24 @@ def _noise(result: Result) -> Iterator[str]:
         )
 
 
-def _not_kept(result: Result, drawn: bool) -> str:
-    """How much was tried and not kept, in one sentence."""
-    where = "report gives" if drawn else "details give"
-    lost = {row["name"] for row in result["left_out"]}
+def _not_kept(result: Result, has_report: bool) -> str:
+    """One sentence about how much was tried and rejected."""
+    where = "report gives" if has_report else "details give"
+    left_out = {row["name"] for row in result["left_out"]}
     outside = {row["name"] for row in result["variants"] if not row.get("inside_budget", True)}
-    steps = [row for row in result["rejected"] if row["what"] not in lost | outside]
-    variants = len(result["variants"]) - 1 + len(lost)
+    steps = [row for row in result["rejected"] if row["what"] not in left_out | outside]
+    variants = len(result["variants"]) - 1 + len(left_out)
     parts = [f"{len(steps)} {'step' if len(steps) == 1 else 'steps'}"] if steps else []
     parts += [f"{len(outside)} of {variants} variants"] if outside and result["winners"] else []
-    kept = f"Tried and not kept: {' and '.join(parts)}. " if parts else ""
-    made = f"{len(lost)} of {variants} variants could not be made. " if lost else ""
-    return f"{kept}{made}The {where} the reason for each." if kept or made else ""
+    rejected_text = f"Tried and not kept: {' and '.join(parts)}. " if parts else ""
+    left_out_text = f"{len(left_out)} of {variants} variants could not be made. " if left_out else ""
+    return f"{rejected_text}{left_out_text}The {where} the reason for each." if rejected_text or left_out_text else ""
 
 
-def _where(result: Result, folder: Path, drawn: bool) -> Iterator[tuple[str, str]]:
-    """Label and text of the last lines: where everything is, and the next command."""
+def _path_lines(result: Result, folder: Path, has_report: bool) -> Iterator[tuple[str, str]]:
+    """The labels and texts of the last lines: the paths of all outputs, and the next command."""
     bundles = stage_folder(folder, "bundle")
-    if drawn:
+    if has_report:
         yield "Report", str(folder / html.PAGE)
     yield "Details", all_command(folder)
     if (folder / earlier_bundles.EARLIER).exists():
@@ -227,25 +227,25 @@ def copy_command(folder: Path, file: str) -> str:
     return f"scp {shlex.quote(str(folder))}/{{edgerun.pyz,{file}}} {DEVICE}:"
 
 
-def _fitting(sentences: list[str], most: int, width: int, command: str) -> list[str]:
-    """As many of the sentences, in order, as fit into so many lines; a last one says how many are left out."""
-    shown: list[str] = []
-    free = most - 1
+def _fit_lines(sentences: list[str], max_lines: int, width: int, command: str) -> list[str]:
+    """As many sentences as fit into `max_lines` lines, in order; a last line says how many are left out."""
+    fitted: list[str] = []
+    free_lines = max_lines - 1
     for number, sentence in enumerate(sentences):
-        lines = len(_wrapped(sentence, width))
+        lines = len(_wrap(sentence, width))
         is_last = number == len(sentences) - 1
-        if lines > free - (0 if is_last else 1):
-            left = len(sentences) - number
-            return [*shown, f"{left} more {'note' if left == 1 else 'notes'}: {command}"]
-        shown.append(sentence)
-        free -= lines
-    return shown
+        if lines > free_lines - (0 if is_last else 1):
+            left_out = len(sentences) - number
+            return [*fitted, f"{left_out} more {'note' if left_out == 1 else 'notes'}: {command}"]
+        fitted.append(sentence)
+        free_lines -= lines
+    return fitted
 
 
-def _wrapped(text: str, width: int) -> list[str]:
+def _wrap(text: str, width: int) -> list[str]:
     return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def _print(console: Console, text: str, width: int, style: str = "") -> None:
-    for line in _wrapped(text, width) if width < WHOLE else [text]:
+    for line in _wrap(text, width) if width < UNWRAPPED_WIDTH else [text]:
         console.print(Text(f" {line}", style=style), soft_wrap=True, highlight=False)

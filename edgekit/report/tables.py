@@ -1,4 +1,4 @@
-"""Tables as a notebook and a terminal show them (`Table`), and as the page does (`Grid`)."""
+"""Tables for notebooks and the terminal (`Table`), and for the page (`Grid`)."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells under named columns; numbers are formatted by the caller."""
+    """Rows of cells under named columns; the caller formats the numbers."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
     title: str = ""
 
     def _repr_markdown_(self) -> str:
-        if self.title and not self.rows:  # it says why there are none
-            return f"**{_text(self.title)}**"
+        if self.title and not self.rows:  # the title says why there are none
+            return f"**{_escape_html(self.title)}**"
         align = ["---" if column == 0 or not self._numeric(column) else "---:" for column in range(len(self.columns))]
         cells = [list(self.columns), *[[_cell(cell) for cell in row] for row in self.rows]]
-        escaped = [[_text(cell).replace("|", "\\|") for cell in row] for row in cells]
+        escaped = [[_escape_html(cell).replace("|", "\\|") for cell in row] for row in cells]
         body = "\n".join("| " + " | ".join(line) + " |" for line in [escaped[0], align, *escaped[1:]])
-        return f"**{_text(self.title)}**\n\n{body}" if self.title else body
+        return f"**{_escape_html(self.title)}**\n\n{body}" if self.title else body
 
     def __repr__(self) -> str:
         if self.title and not self.rows:
@@ -50,14 +50,14 @@ def _cell(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def _text(words: str) -> str:
-    """For Markdown, in which tags are tags: no more than what begins one or an entity."""
-    return words.replace("&", "&amp;").replace("<", "&lt;")
+def _escape_html(text: str) -> str:
+    """Escape a text for Markdown, in which HTML tags have a meaning."""
+    return text.replace("&", "&amp;").replace("<", "&lt;")
 
 
 @dataclass(frozen=True)
 class Column(Generic[Row]):
-    """A heading, and what stands below it for a row; `breaks`: whether the text may break over lines."""
+    """A heading, and the function that returns its text for a row; `breaks` says whether the text may be wrapped."""
 
     heading: str
     text: Callable[[Row], str]
@@ -65,15 +65,15 @@ class Column(Generic[Row]):
     breaks: bool = False
 
 
-def as_table(columns: Sequence[Column[Row]], rows: Iterable[Row], title: str = "") -> Table:
-    """As a notebook shows it."""
+def build_table(columns: Sequence[Column[Row]], rows: Iterable[Row], title: str = "") -> Table:
+    """A table for a notebook."""
     cells = [[column.text(row) for column in columns] for row in rows]
     return Table([column.heading for column in columns], cells, title)
 
 
 @dataclass(frozen=True)
 class Line:
-    """One row; `kind` is its class in the style sheet: ships, inside, out, limit, or nothing."""
+    """A row of a grid; `kind` is its class in the style sheet: ships, inside, out, limit, or empty."""
 
     cells: Sequence[str]
     kind: str = ""
@@ -81,7 +81,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Grid:
-    """Cells under named columns; `numeric` columns stand to the right, `words` may break over lines."""
+    """Cells under named columns; `numeric` columns are aligned right, and those in `words` may be wrapped."""
 
     caption: str
     columns: Sequence[str]
@@ -93,15 +93,15 @@ class Grid:
 def grid(
     caption: str, columns: Sequence[str], rows: Iterable[Sequence[str]], numeric: str = "", words: str = ""
 ) -> Grid:
-    """A plain one; `numeric` and `words` name columns, with `|` between them."""
+    """A simple grid; `numeric` and `words` name columns, separated by `|`."""
     lines = [Line(list(row)) for row in rows]
     return Grid(caption, columns, lines, frozenset(numeric.split("|")), frozenset(words.split("|")))
 
 
-def grid_of(
+def grid_from_columns(
     caption: str, columns: Sequence[Column[Row]], rows: Iterable[Row], kind: Callable[[Row], str] = lambda row: ""
 ) -> Grid:
-    """A table that notebooks show too; `kind` tells the class of a row in the style sheet."""
+    """A grid with the same columns as a table; `kind` returns the style class of a row."""
     lines = [Line([column.text(row) for column in columns], kind(row)) for row in rows]
     numeric = frozenset(column.heading for column in columns if column.numeric)
     breaks = frozenset(column.heading for column in columns if column.breaks)

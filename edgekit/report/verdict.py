@@ -1,6 +1,6 @@
-"""The outcome of a run as text: the winner, or the nearest miss, and the paths of all outputs.
+"""The outcome of a run as text: the winner or the nearest miss, and the paths of all outputs.
 
-A finished run prints it at every start, so nothing here imports a framework, not even numpy.
+A finished run prints this whenever it is started again, so nothing here imports a framework, not even NumPy.
 """
 
 from __future__ import annotations
@@ -15,45 +15,45 @@ from edgekit.core.config import STAGES
 from edgekit.core.run_folder import failed_notebook, notebook_name, stage_folder
 from edgekit.core.schema.result import Result
 from edgekit.core.schema.variants import Met
-from edgekit.measure.forecast import way_of
+from edgekit.measure.forecast import baseline_runtime
 from edgekit.report import checks, html
-from edgekit.report.formatting import ends, faster, milliseconds, points
+from edgekit.report.formatting import faster, milliseconds, percentage_points, ratio_with_bounds
 from edgekit.report.result import RESULT
 
 
-def message(result: Result) -> str:
-    """The winner with its figures; if the budget was missed, the nearest miss and by how much."""
+def verdict_message(result: Result) -> str:
+    """The winner with its figures, or the nearest miss and by how much it missed."""
     verdict = result["verdict"]
     if not verdict["met"]:
         return checks.missed_message(result["nearest_miss"], result["budget"])
     return (
         f"{verdict['winner']} wins: p50 {_p50(verdict)}; "
-        f"{_against(verdict, 'speedup_vs_eager', way_of(result['variants'][0]['interpreter']))}; "
-        f"{_against(verdict, 'speedup_vs_post_training_baseline', 'the best post-training-quantized baseline')}; "
-        f"drop {points(verdict['drop_validation_pp'])} pp on validation, at most "
-        f"{points(verdict['bound_validation_pp'])} pp at {100 * verdict['confidence']:g} % confidence, "
-        f"{points(verdict['drop_test_pp'])} pp on test."
+        f"{_speedup_text(verdict, 'speedup_vs_eager', baseline_runtime(result['variants'][0]['interpreter']))}; "
+        f"{_speedup_text(verdict, 'speedup_vs_post_training_baseline', 'the best post-training-quantized baseline')}; "
+        f"drop {percentage_points(verdict['drop_validation_pp'])} pp on validation, at most "
+        f"{percentage_points(verdict['bound_validation_pp'])} pp at {100 * verdict['confidence']:g} % confidence, "
+        f"{percentage_points(verdict['drop_test_pp'])} pp on test."
     )
 
 
-def unmet(result: Result) -> Iterator[tuple[str, str]]:
-    """Each target without a bundle in a run that has others, and what came nearest there."""
+def unmet_targets(result: Result) -> Iterator[tuple[str, str]]:
+    """Each target without a bundle in a run that has others, and its nearest miss."""
     if result["verdict"]["met"]:
-        empty = result.get("targets_left_out", {})
+        targets_left_out = result.get("targets_left_out", {})
         for target, nearest in result["unmet"].items():
-            yield target, f"{empty.get(target) or checks.missed_message(nearest, result['budget'])}."
+            yield target, f"{targets_left_out.get(target) or checks.missed_message(nearest, result['budget'])}."
 
 
-def lost(result: Result) -> list[str]:
-    """A line for each variant that could not be made, of the targets that have others."""
-    empty = result.get("targets_left_out", {})
-    return left_out.lines([row for row in result["left_out"] if row["target"] not in empty])
+def left_out_lines(result: Result) -> list[str]:
+    """A line for each variant that could not be converted, for targets that have others."""
+    targets_left_out = result.get("targets_left_out", {})
+    return left_out.lines([row for row in result["left_out"] if row["target"] not in targets_left_out])
 
 
-def paths(result: Result, folder: Path, *, drawn: bool) -> Iterator[str]:
-    """Lines that say where bundles, runner, notebooks, result and report of the run in `folder` lie.
+def output_paths(result: Result, folder: Path, *, has_report: bool) -> Iterator[str]:
+    """Lines with the paths of bundles, runner, notebooks, result and report of the run in `folder`.
 
-    `drawn`: whether the report is there and current.
+    `has_report` says whether the report exists and is current.
     """
     bundles = stage_folder(folder, "bundle")
     for entry in result["bundles"].values():
@@ -62,23 +62,23 @@ def paths(result: Result, folder: Path, *, drawn: bool) -> Iterator[str]:
         for label, file in (("Runner", "edgerun.pyz"), *(("SBOM", name) for name in EVIDENCE_FILES)):
             yield f"{label:<10} {bundles / file}"
     for stage in (stage for stage in STAGES if stage in result["stages"]):
-        failed = failed_notebook(folder, stage)  # a copy of an earlier, successful run may stand beside it
+        failed = failed_notebook(folder, stage)  # a copy from an earlier, successful run may lie beside it
         yield f"Notebook   {failed if failed.exists() else folder / 'notebooks' / notebook_name(stage)}"
     if (folder / earlier_bundles.EARLIER).exists():
         yield f"The bundles of an earlier run lie in {folder / earlier_bundles.EARLIER}."
     yield f"Result     {folder / RESULT}"
-    if drawn:
+    if has_report:
         yield f"Report     {folder / html.PAGE}"
 
 
 def _p50(verdict: Met) -> str:
-    here = f"{milliseconds(verdict['p50_ms'])} ms"
-    there = verdict.get("device")
-    if there is None:
-        return here
-    return f"{milliseconds(there['p50_ms'])} ms on {there['host']} ({there['where']}); on this machine {here}"
+    local = f"{milliseconds(verdict['p50_ms'])} ms"
+    device = verdict.get("device")
+    if device is None:
+        return local
+    return f"{milliseconds(device['p50_ms'])} ms on {device['host']} ({device['where']}); on this machine {local}"
 
 
-def _against(verdict: Mapping[str, Any], key: str, what: str) -> str:
-    found = ends(verdict, key)
-    return f"against {what} {faster(*found)}" if found else f"{what} is not among the variants"
+def _speedup_text(verdict: Mapping[str, Any], key: str, reference: str) -> str:
+    values = ratio_with_bounds(verdict, key)
+    return f"against {reference} {faster(*values)}" if values else f"{reference} is not among the variants"

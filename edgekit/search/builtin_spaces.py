@@ -1,7 +1,8 @@
-"""The spaces that ship, put together for a config; and what any space needs beside what its author named.
+"""The search spaces that edgekit ships, combined for a config, and the options that every space needs in addition.
 
-The files in `spaces/` are whole spaces, each for one network. The space of a config without a file has every network
-that ships and that the config names, as its student, a candidate, or its baseline, and the options of `stages.yaml`.
+Each file in `spaces/` is a complete space for one network. The space of a config that names no file includes every
+shipped network that the config uses as its student, as a candidate or as its baseline, and the options of
+`stages.yaml`.
 """
 
 from __future__ import annotations
@@ -18,11 +19,22 @@ FOLDER = Path(__file__).parent / "spaces"
 STAGES = "stages"
 BUILDER, KWARGS = "distill.student.builder", "distill.student.kwargs"
 STUDENT, LOSSES = "distill.student", "distill.losses"
-OF_SOFT_TARGETS = ("temperature", "alpha")
-"""Options of the stage that soft targets alone take over."""
-FIXED = ("name", "version", "task", "data", "preprocess", "budget", "targets", "benchmark", "bundle", "cell_limit_s")
-"""Sections that are no option of a trial."""
-WITHOUT: dict[str, Any] = {
+SOFT_TARGET_OPTIONS = ("temperature", "alpha")
+"""Options of the stage that only the loss with soft targets uses."""
+FIXED_SECTIONS = (
+    "name",
+    "version",
+    "task",
+    "data",
+    "preprocess",
+    "budget",
+    "targets",
+    "benchmark",
+    "bundle",
+    "cell_limit_s",
+)
+"""Sections that a trial cannot change."""
+SEARCH_DEFAULTS: dict[str, Any] = {
     "distill.lone_student": False,
     "prune.measure": False,
     "prune.sparsity_steps": 1,
@@ -30,77 +42,87 @@ WITHOUT: dict[str, Any] = {
 }
 
 
-def builders() -> dict[str, Path]:
-    """The networks that a space ships for: `package.module:function` and the file."""
-    found = {}
+def space_files() -> dict[str, Path]:
+    """The files of the shipped spaces, by the builder of their network (`package.module:function`)."""
+    files = {}
     for path in sorted(FOLDER.glob("*.yaml")):
         if path.stem != STAGES:
-            found[str(_space(path)[BUILDER][0])] = path
-    return found
+            files[str(_read_space(path)[BUILDER][0])] = path
+    return files
 
 
-def for_config(plan: Plan) -> dict[str, Any]:
-    """The space of a config, as the values of its YAML; ConfigError where no network of the config has one."""
-    shipped, named = builders(), list(dict.fromkeys(_networks(plan)))
-    paths = [shipped[name] for name in named if name in shipped]
+def space_for_config(plan: Plan) -> dict[str, Any]:
+    """Combine the shipped spaces for a config, as the values of a YAML file.
+
+    Raises
+    ------
+    ConfigError
+        No space ships for any network of the config.
+    """
+    files_by_builder, networks = space_files(), list(dict.fromkeys(_config_networks(plan)))
+    paths = [files_by_builder[name] for name in networks if name in files_by_builder]
     if not paths:
         raise ConfigError(
-            f"{plan.path.name}: no space ships for {' or '.join(named) or 'its networks'}; give one with --space. "
-            f"Those that ship are for {', '.join(shipped)}"
+            f"{plan.path.name}: edgekit ships no space for {' or '.join(networks) or 'its networks'}; name one with "
+            "--space. "
+            f"The shipped spaces are for {', '.join(files_by_builder)}"
         )
-    return {"space": _joined([_space(path) for path in [*paths, FOLDER / f"{STAGES}.yaml"]])}
+    return {"space": _merge_spaces([_read_space(path) for path in [*paths, FOLDER / f"{STAGES}.yaml"]])}
 
 
-def completed(given: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
-    """The values of a space with the options that a trial needs, where the space does not name them.
+def complete_space(values: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
+    """Add the options that a trial needs to the values of a space, where the space does not name them.
 
-    A trial trains one student, so `distill.candidates` is empty. Of losses that compete in a run a trial has one. Where
-    the space has networks to choose from, the config's keyword arguments are left out: they may belong to another
-    network. What decides nothing in a search is left out too, unless the config says more of it: a student without a
-    teacher, the latency of each pruning step, files of the baseline, which is the anchor, and of the network with
-    zeros, whose files are neither smaller nor faster.
+    A trial trains a single student, so `distill.candidates` is empty, and of several losses that compete in a run a
+    trial
+    uses one. If the space offers several networks, the config's keyword arguments are left out, because they may belong
+    to
+    another network. Steps that decide nothing in a search are switched off unless the config mentions them: a student
+    without a teacher, the latency of each pruning step, files of the baseline, which are made separately, and files of
+    the sparse network, which are neither smaller nor faster.
     """
-    space = given.get("space")
+    space = values.get("space")
     if not isinstance(space, dict) or not space:
-        return dict(given)  # its fault is told by whoever reads it
+        return dict(values)  # `Space.load` reports what is wrong with it
     for key in space:
-        if str(key).partition(".")[0] in FIXED:
+        if str(key).partition(".")[0] in FIXED_SECTIONS:
             raise ConfigError(
-                f"space.{key}: is the same for all trials, or they could not be compared; leave it out, or change the "
+                f"space.{key}: must be the same for all trials, so that they can be compared; leave it out, or "
+                "change the "
                 "config"
             )
     added: dict[str, Any] = {}
     options: Any = plan.stages["distill"]
     if options.candidates and any(str(key).startswith(STUDENT) for key in space):
         added["distill.candidates"] = [[]]
-    own = options.student.builder if options.student else None
-    named = _choices(space.get(BUILDER))
-    if named is not None and named != [own] and STUDENT not in space:
+    config_builder = options.student.builder if options.student else None
+    builders = _choices(space.get(BUILDER))
+    if builders is not None and builders != [config_builder] and STUDENT not in space:
         added[KWARGS] = [{}]
     if len(options.losses) > 1 and LOSSES not in space:
         added[LOSSES] = [[section] for section in options.losses]
-        space = _where_used(space, options.losses)
-    for key, value in WITHOUT.items():
+        space = _conditional_soft_targets(space, options.losses)
+    for key, value in SEARCH_DEFAULTS.items():
         section, _, option = key.partition(".")
         if option not in plan.values.get(section, {}):
             added[key] = [value]
-    return {**given, "space": {**{key: value for key, value in added.items() if key not in space}, **space}}
+    return {**values, "space": {**{key: value for key, value in added.items() if key not in space}, **space}}
 
 
-def _where_used(space: Mapping[str, Any], sections: list[dict[str, Any]]) -> dict[str, Any]:
-    """The space in which what soft targets alone take over is an option only beside soft targets that do."""
-    found = dict(space)
-    for name in OF_SOFT_TARGETS:
+def _conditional_soft_targets(space: Mapping[str, Any], sections: list[dict[str, Any]]) -> dict[str, Any]:
+    """Make the options of soft targets depend on a loss that uses them."""
+    completed = dict(space)
+    for name in SOFT_TARGET_OPTIONS:
         key = f"distill.{name}"
-        entry = {"choices": found[key]} if isinstance(found.get(key), list) else found.get(key)
-        if not isinstance(entry, dict) or "when" in entry or any(isinstance(each, dict) for each in found[key]):
+        entry = {"choices": completed[key]} if isinstance(completed.get(key), list) else completed.get(key)
+        if not isinstance(entry, dict) or "when" in entry or any(isinstance(each, dict) for each in completed[key]):
             continue
         users = [[each] for each in sections if each.get("loss") == "soft_targets" and name not in each]
         if users:
-            found[key] = {**entry, "when": {LOSSES: users}}
+            completed[key] = {**entry, "when": {LOSSES: users}}
         else:
-            del found[key]
-    return found
+            del completed[key]
+    return completed
 
 
 def _choices(entry: Any) -> list[Any] | None:
@@ -109,7 +131,7 @@ def _choices(entry: Any) -> list[Any] | None:
     return entry if isinstance(entry, list) else None
 
 
-def _networks(plan: Plan) -> Iterable[str]:
+def _config_networks(plan: Plan) -> Iterable[str]:
     options: Any = plan.stages["distill"]
     if options.student:
         yield options.student.builder
@@ -119,22 +141,22 @@ def _networks(plan: Plan) -> Iterable[str]:
         yield plan.run.model.builder
 
 
-def _space(path: Path) -> dict[str, Any]:
+def _read_space(path: Path) -> dict[str, Any]:
     return dict(yaml_file.read(path)["space"])
 
 
-def _joined(spaces: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """One space: the networks become the choices of one key, and the entries of a key stand in a list."""
-    joined: dict[str, Any] = {BUILDER: []}
+def _merge_spaces(spaces: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Merge spaces: networks become choices of one key, and the entries of any other key are listed together."""
+    merged: dict[str, Any] = {BUILDER: []}
     for space in spaces:
         for key, entry in space.items():
             if key == BUILDER:
-                joined[key] += entry
-            elif key in joined:
-                joined[key] = [*_entries(joined[key]), *_entries(entry)]
+                merged[key] += entry
+            elif key in merged:
+                merged[key] = [*_entries(merged[key]), *_entries(entry)]
             else:
-                joined[key] = entry
-    return joined
+                merged[key] = entry
+    return merged
 
 
 def _entries(entry: Any) -> list[Any]:

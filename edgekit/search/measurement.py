@@ -1,9 +1,9 @@
-"""Measuring: one round of a batch's files beside the anchors, alone on its lane, and what it found for good.
+"""Measure the files of a batch in one round together with the baseline's files, and store the results for good.
 
-What is told of a file is how many times slower it is than the baseline's float file in the same round, times that
-file's p50 in the study's first round. So an hour that is slower as a whole changes nothing. A value belongs to the
-bytes that were measured: `measured.json` has it by target and digest. A file that is there is never measured again, and
-a study that replays another takes its values from there.
+The latency of a file is reported as its ratio to the baseline's float file in the same round, times the p50 of that
+file in the first round of the study. So the results do not change if the whole machine is slower for a while. A
+measurement belongs to the content of a file: `measured.json` stores it by target and digest. A file that has been
+measured is never measured again, and a study that replays another one reuses its measurements.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from edgekit.core.hashing import write_json
 from edgekit.core.schema.study import AnchorRow
 from edgekit.device.measure import bench, conditions, intervals
 from edgekit.device.measure.execution import timed_call
-from edgekit.measure.references import RivalFile
+from edgekit.measure.references import ReferenceFile
 from edgekit.runner.backends import open_backend
 from edgekit.runner.native_stderr import quiet_native
-from edgekit.search.files import Content
+from edgekit.search.model_files import ModelFiles
 from edgekit.workbook.workers import Pool, Work
 
 FILE, FORMAT = "measured.json", 2
-TRIES = 3
-"""Rounds at most, where each is disturbed; of these the one that was least so counts."""
-DRIFT = 0.10
-"""By how much the ratio of a file of the front may leave its earlier interval; beyond, the round compares nothing."""
+MAX_ROUNDS = 3
+"""The most rounds if all of them are noisy; the least noisy one counts."""
+DRIFT_TOLERANCE = 0.10
+"""How far the ratio of a file of the front may leave its earlier interval before the round counts as noisy."""
 BASELINE = "baseline"
 
 
 @dataclass(frozen=True)
-class Protocol:
-    """How a round is timed, as `bench.growing`: options of the config's benchmark, and the sample's path."""
+class TimingProtocol:
+    """How a round is timed: options of the config's benchmark, and the path of the sample."""
 
     input: str
     rounds: int
@@ -52,10 +52,10 @@ class Protocol:
 
 
 @dataclass(frozen=True)
-class Latency:
-    """How many times slower than the anchor a file is, with its interval, and the anchor's first p50.
+class MeasuredLatency:
+    """The ratio of a file's latency to the baseline's, with its interval, and the baseline's first p50.
 
-    `beside` has the same of rivals, by sha256.
+    `beside` has the same ratios to the reference models, by sha256.
     """
 
     ratio: float
@@ -66,148 +66,184 @@ class Latency:
 
     @property
     def p50_ms(self) -> float:
-        """What is told."""
+        """The reported latency."""
         return self.ratio * self.anchor_ms
 
     @property
     def interval_ms(self) -> list[float]:
-        """Both ends."""
+        """The lower and the upper bound of the reported latency."""
         return [self.low * self.anchor_ms, self.high * self.anchor_ms]
 
     def ratio_low(self, limit: RelativeLatency) -> float:
-        """Lower end of the ratio to the reference of a limit; the baseline's is the anchor."""
+        """The lower bound of the ratio to the reference of a limit."""
         return self.low if limit.sha256 is None else self.beside[limit.sha256]["low"]
 
 
-class Measured:
-    """Everything that a study has measured; `replay` is the folder of another study whose values are taken first.
+class Measurements:
+    """All measurements of a study. `replay` is the folder of another study whose measurements are reused.
 
-    `beside` are the sha256 of rivals: what was not measured beside each of them is not known.
+    `reference_digests` are the sha256 of reference models. A measurement without one of them counts as missing.
     """
 
-    def __init__(self, folder: Path, replay: Path | None = None, beside: Sequence[str] = ()) -> None:
-        self._path, self.replay, self._beside = folder / FILE, replay, frozenset(beside)
-        self._own = _read(self._path) if self._path.is_file() else _nothing()
-        self._other = _read(replay / FILE) if replay else _nothing()
+    def __init__(self, folder: Path, replay: Path | None = None, reference_digests: Sequence[str] = ()) -> None:
+        self._path, self.replay, self._references = folder / FILE, replay, frozenset(reference_digests)
+        self._own = _read_measurements(self._path) if self._path.is_file() else _no_measurements()
+        self._replayed = _read_measurements(replay / FILE) if replay else _no_measurements()
 
-    def anchors(self) -> list[AnchorRow]:
+    def baseline_rows(self) -> list[AnchorRow]:
         """The baseline's file on each target, and its first p50."""
         rows = sorted(self._own["anchors"].items())
         return [{"name": BASELINE, "target": target, "p50_ms": p50_ms} for target, p50_ms in rows]
 
-    def of(self, content: Content) -> Latency | None:
-        """What is known of a file."""
-        found = self._own["files"].get(content.key)
-        return Latency(**found, anchor_ms=self._own["anchors"][content.target]) if found else None
+    def latency_of(self, content: ModelFiles) -> MeasuredLatency | None:
+        """The measured latency of files; None if they were not measured."""
+        row = self._own["files"].get(content.key)
+        return MeasuredLatency(**row, anchor_ms=self._own["anchors"][content.target]) if row else None
 
-    def check_anchors(self, anchors: Mapping[str, Content]) -> None:
-        """Ratios to another file say nothing here: ConfigError of a replayed study, TrustError of this one."""
-        for target, anchor in anchors.items():
-            if self._other["baselines"].get(target, anchor.sha256) != anchor.sha256:
+    def check_baselines(self, baselines: Mapping[str, ModelFiles]) -> None:
+        """Check that the earlier measurements refer to the same files of the baseline.
+
+        Raises
+        ------
+        ConfigError
+            The replayed study was measured with another baseline.
+        TrustError
+            This study was measured with another baseline.
+        """
+        for target, baseline in baselines.items():
+            if self._replayed["baselines"].get(target, baseline.sha256) != baseline.sha256:
                 raise ConfigError(
-                    f"--replay {self.replay}: measured beside another baseline for {target}; leave it out, or replay "
+                    f"--replay {self.replay}: measured with another baseline for {target}; leave the option out, or "
+                    "replay "
                     "a study of this config"
                 )
-            if self._own["baselines"].get(target, anchor.sha256) != anchor.sha256:
+            if self._own["baselines"].get(target, baseline.sha256) != baseline.sha256:
                 raise TrustError(
-                    f"{self._path}: measured beside another baseline for {target}, which is made anew with other "
+                    f"{self._path}: measured with another baseline for {target}, and converting it again gives other "
                     "bytes; search in another folder"
                 )
 
-    def adopt(self, contents: Iterable[Content]) -> list[Content]:
-        """Take what the other study knows of these files; those that neither knows, each once."""
-        unknown, before = dict[str, Content](), json.dumps(self._own)
-        for content in contents:
-            theirs = self._other["files"].get(content.key)
-            if self._is_known(theirs) and content.target in self._other["anchors"]:
-                for each in ("anchors", "baselines"):
-                    if content.target in self._other[each]:
-                        self._own[each].setdefault(content.target, self._other[each][content.target])
-                if not self._is_known(self._own["files"].get(content.key)):
-                    self._own["files"][content.key] = theirs
-            if not self._is_known(self._own["files"].get(content.key)):
-                unknown[content.key] = content
-        if json.dumps(self._own) != before:
+    def adopt(self, candidates: Iterable[ModelFiles]) -> list[ModelFiles]:
+        """Copy the replayed study's measurements, and return the files that neither study has measured."""
+        missing, previous = dict[str, ModelFiles](), json.dumps(self._own)
+        for files in candidates:
+            replayed_row = self._replayed["files"].get(files.key)
+            if self._is_complete(replayed_row) and files.target in self._replayed["anchors"]:
+                for section in ("anchors", "baselines"):
+                    if files.target in self._replayed[section]:
+                        self._own[section].setdefault(files.target, self._replayed[section][files.target])
+                if not self._is_complete(self._own["files"].get(files.key)):
+                    self._own["files"][files.key] = replayed_row
+            if not self._is_complete(self._own["files"].get(files.key)):
+                missing[files.key] = files
+        if json.dumps(self._own) != previous:
             write_json(self._path, self._own)
-        return list(unknown.values())
+        return list(missing.values())
 
-    def keep(self, found: Mapping[str, Any], contents: Iterable[Content], anchors: Mapping[str, Content]) -> None:
-        """Write down what a round found of these files beside the anchors."""
-        for target, p50_ms in found["anchors"].items():
-            first = self._other["anchors"].get(target, p50_ms)
-            self._own["anchors"].setdefault(target, first)
+    def record_round(
+        self, round_result: Mapping[str, Any], candidates: Iterable[ModelFiles], anchors: Mapping[str, ModelFiles]
+    ) -> None:
+        """Store the results of a round for these files."""
+        for target, p50_ms in round_result["anchors"].items():
+            first_p50_ms = self._replayed["anchors"].get(target, p50_ms)
+            self._own["anchors"].setdefault(target, first_p50_ms)
             self._own["baselines"].setdefault(target, anchors[target].sha256)
-        for content in contents:
-            if not self._is_known(self._own["files"].get(content.key)):
-                self._own["files"][content.key] = found["ratios"][content.key]
+        for files in candidates:
+            if not self._is_complete(self._own["files"].get(files.key)):
+                self._own["files"][files.key] = round_result["ratios"][files.key]
         write_json(self._path, self._own)
 
-    def _is_known(self, row: Mapping[str, Any] | None) -> bool:
-        return row is not None and self._beside <= set(row.get("beside", ()))
+    def _is_complete(self, row: Mapping[str, Any] | None) -> bool:
+        return row is not None and self._references <= set(row.get("beside", ()))
 
-    def drifted(self, found: Mapping[str, Any]) -> list[str]:
-        """Reasons not to trust a round: files known before that it sees otherwise."""
+    def drift_reasons(self, round_result: Mapping[str, Any]) -> list[str]:
+        """Why a round is not trustworthy: files of the front whose ratio differs from the earlier measurement."""
         reasons = []
-        for key, now in found["ratios"].items():
-            before = self._own["files"].get(key)
-            if before and not before["low"] / (1 + DRIFT) <= now["ratio"] <= before["high"] * (1 + DRIFT):
-                reasons.append(f"a file of the front takes {now['ratio']:.3g} times as long as the baseline's, and "
-                               f"took {before['ratio']:.3g}")  # fmt: skip
+        for key, row in round_result["ratios"].items():
+            earlier = self._own["files"].get(key)
+            if earlier and not earlier["low"] / (1 + DRIFT_TOLERANCE) <= row["ratio"] <= earlier["high"] * (
+                1 + DRIFT_TOLERANCE
+            ):
+                reasons.append(f"a file of the front takes {row['ratio']:.3g} times as long as the baseline's, but it "
+                               f"took {earlier['ratio']:.3g}")  # fmt: skip
         return reasons
 
 
 def check_replay(folder: Path) -> None:
-    """ConfigError where a folder is no study that can be replayed."""
+    """Raise `ConfigError` if a folder does not hold a study that can be replayed."""
     if not (folder / FILE).is_file():
         raise ConfigError(
-            f"--replay {folder}: no study there, for it has no {FILE}; name the folder of a finished search, "
+            f"--replay {folder}: not a study, because it has no {FILE}; name the folder of a finished search, "
             "such as artifacts/digits-search"
         )
-    _read(folder / FILE)
+    _read_measurements(folder / FILE)
 
 
-def measure(
-    contents: Iterable[Content],
-    anchors: Mapping[str, Content],
-    front: Sequence[Content],
-    measured: Measured,
-    protocol: Protocol,
+def measure_files(
+    candidates: Iterable[ModelFiles],
+    baselines: Mapping[str, ModelFiles],
+    front: Sequence[ModelFiles],
+    measurements: Measurements,
+    protocol: TimingProtocol,
     pool: Pool,
     say: Callable[[str], object] = progress.say,
-    beside: Mapping[str, Any] | None = None,
+    reference_inputs: Mapping[str, Any] | None = None,
 ) -> list[str]:
-    """Measure what is not known yet in one round beside the anchors; why it was disturbed, nothing of a quiet one.
+    """Measure the files that have not been measured yet in one round, together with the baseline's files.
 
-    `beside` are rivals, as `anchors.Anchors` has them, which are timed in the same round.
-    A disturbed round is repeated, `TRIES` in all. Files that a replayed study lacks are measured, and that is said.
+    A noisy round is repeated, up to `MAX_ROUNDS` rounds in all. Files that a replayed study lacks are measured, and a
+    message says so.
+
+    Parameters
+    ----------
+    candidates
+        The files to measure.
+    baselines
+        The baseline's float file, by target.
+    front
+        Files of the front, which are measured again to notice a drift.
+    reference_inputs
+        Reference models that are timed in the same round, as in `BaselineFiles`.
+
+    Returns
+    -------
+    list of str
+        Why the round was noisy; empty if it was not.
     """
-    measured.check_anchors(anchors)
-    unknown = measured.adopt(contents)
-    if not unknown:
+    measurements.check_baselines(baselines)
+    missing = measurements.adopt(candidates)
+    if not missing:
         return []
-    if measured.replay:
-        many = f"{len(unknown)} file was" if len(unknown) == 1 else f"{len(unknown)} files were"
-        say(f"--replay {measured.replay}: {many} not measured there, so measuring begins; the digest will be another.")
-    targets = {content.target for content in unknown}
-    known = {content.key: content for content in front if content.target in targets}
+    if measurements.replay:
+        what = f"{len(missing)} file was" if len(missing) == 1 else f"{len(missing)} files were"
+        say(
+            f"--replay {measurements.replay}: {what} not measured there, so they are measured now, and the study "
+            "gets another digest."
+        )
+    targets = {files.target for files in missing}
+    front_files = {files.key: files for files in front if files.target in targets}
     arguments = {
-        "contents": [content.to_json() for content in {**known, **{each.key: each for each in unknown}}.values()],
-        "anchors": {target: anchors[target].to_json() for target in sorted(targets)},
+        "contents": [files.to_json() for files in {**front_files, **{each.key: each for each in missing}}.values()],
+        "anchors": {target: baselines[target].to_json() for target in sorted(targets)},
         "protocol": vars(protocol),
-        **({"beside": dict(beside)} if beside else {}),
+        **({"beside": dict(reference_inputs)} if reference_inputs else {}),
     }
-    work = Work(f"measuring {len(unknown)} files", "edgekit.search.measurement:time_files", arguments, "measure")
+    job = Work(f"measuring {len(missing)} files", "edgekit.search.measurement:time_files", arguments, "measure")
     rounds: list[tuple[list[str], Any]] = []
-    for number in range(1, TRIES + 1):
-        found = pool.run([work])[0]
-        reasons = [*found["disturbed"], *measured.drifted(found)]
-        rounds.append((reasons, found))
+    for number in range(1, MAX_ROUNDS + 1):
+        result = pool.run([job])[0]
+        reasons = [*result["disturbed"], *measurements.drift_reasons(result)]
+        rounds.append((reasons, result))
         if not reasons:
             break
-        again = f"; it is measured again ({number + 1} of {TRIES})" if number < TRIES else "; it counts, and is marked"
-        say(f"The round was disturbed: {'; '.join(reasons)}{again}.")
-    reasons, found = min(rounds, key=lambda each: len(each[0]))
-    measured.keep(found, unknown, anchors)
+        consequence = (
+            f"; measuring again ({number + 1} of {MAX_ROUNDS})"
+            if number < MAX_ROUNDS
+            else "; the result is used and marked as noisy"
+        )
+        say(f"The measurement was noisy: {'; '.join(reasons)}{consequence}.")
+    reasons, result = min(rounds, key=lambda each: len(each[0]))
+    measurements.record_round(result, missing, baselines)
     return reasons
 
 
@@ -217,74 +253,91 @@ def time_files(
     protocol: dict[str, Any],
     beside: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Time files, anchors and rivals in turn; {"ratios": by key, "anchors": p50 by target, "disturbed": reasons}."""
-    how = Protocol(**protocol)
-    files = [Content.from_json(each) for each in contents]
-    by_target = {target: Content.from_json(each) for target, each in anchors.items()}
-    x = np.load(how.input, allow_pickle=False)
-    every = {content.key: content for content in [*by_target.values(), *files]}
+    """Time files, baselines and reference models in turn.
+
+    This is a job of the worker pool, so it takes and returns JSON.
+
+    The result has "ratios" by the key of a file, "anchors" with the p50 of the baseline by target, and "disturbed" with
+    the reasons for noise.
+    """
+    timing = TimingProtocol(**protocol)
+    files = [ModelFiles.from_json(each) for each in contents]
+    baseline_by_target = {target: ModelFiles.from_json(each) for target, each in anchors.items()}
+    x = np.load(timing.input, allow_pickle=False)
+    files_by_key = {each.key: each for each in [*baseline_by_target.values(), *files]}
     openers: dict[str, Callable[[], Callable[[], object]]] = {
-        key: partial(_open, content, x, how.threads) for key, content in every.items()
+        key: partial(_open_timed_call, files, x, timing.threads) for key, files in files_by_key.items()
     }
-    rivals = {sha256: RivalFile(**each) for sha256, each in beside["files"].items()} if beside else {}
+    references = {sha256: ReferenceFile(**each) for sha256, each in beside["files"].items()} if beside else {}
     raw = np.load(beside["raw"], allow_pickle=False) if beside else x
-    openers |= {sha256: partial(rival.call, raw, how.threads) for sha256, rival in rivals.items()}
+    openers |= {sha256: partial(reference.call, raw, timing.threads) for sha256, reference in references.items()}
     with (
-        conditions.ConditionsRecorder() as watch,
-        progress.step("measuring the trials", "opening", bench.opening_count(how.rounds)) as shown,
+        conditions.ConditionsRecorder() as recorder,
+        progress.step("measuring the trials", "opening", bench.opening_count(timing.rounds)) as shown,
     ):
-        on_round = progress.both(watch.sample, shown.at)
-        growing = bench.timed_openings(openers, how.rounds, how.rounds, how.calls_per_round, how.warmup_per_round,
-                                on_round=on_round, limit_s=how.limit_s)  # fmt: skip
-        samples_ms, openings = next(growing)
+        on_round = progress.both(recorder.sample, shown.at)
+        timed = bench.timed_openings(
+            openers,
+            timing.rounds,
+            timing.rounds,
+            timing.calls_per_round,
+            timing.warmup_per_round,
+            on_round=on_round,
+            limit_s=timing.limit_s,
+        )
+        samples_ms, openings = next(timed)
     p50 = {
-        target: intervals.p50_interval(samples_ms[each.key], openings, how.confidence)
-        for target, each in by_target.items()
+        target: intervals.p50_interval(samples_ms[each.key], openings, timing.confidence)
+        for target, each in baseline_by_target.items()
     }
 
     def ratio(key: str, to: str) -> dict[str, float]:
-        return asdict(intervals.ratio_interval(samples_ms[key], samples_ms[to], openings, how.confidence))
+        return asdict(intervals.ratio_interval(samples_ms[key], samples_ms[to], openings, timing.confidence))
 
-    ratios: dict[str, dict[str, Any]] = {each.key: ratio(each.key, by_target[each.target].key) for each in files}
-    if rivals:
-        for key, found in ratios.items():
-            found["beside"] = {sha256: ratio(key, sha256) for sha256 in rivals}
+    ratios: dict[str, dict[str, Any]] = {
+        each.key: ratio(each.key, baseline_by_target[each.target].key) for each in files
+    }
+    if references:
+        for key, row in ratios.items():
+            row["beside"] = {sha256: ratio(key, sha256) for sha256 in references}
     noise = float(np.median([conditions.noise(each, openings) for each in samples_ms.values()]))
     return {
         "ratios": ratios,
         "anchors": {target: median.p50_ms for target, median in p50.items()},
-        "disturbed": conditions.noise_reasons(watch.result(noise)),
+        "disturbed": conditions.noise_reasons(recorder.result(noise)),
     }
 
 
-def _open(content: Content, x: np.ndarray, threads: int) -> Callable[[], object]:
-    bytes_by_name = {Path(path).name: Path(path).read_bytes() for path in content.paths}
+def _open_timed_call(files: ModelFiles, x: np.ndarray, threads: int) -> Callable[[], object]:
+    bytes_by_name = {Path(path).name: Path(path).read_bytes() for path in files.paths}
     with quiet_native():
-        backend = open_backend(content.target, bytes_by_name, content.inputs, content.outputs, threads)
-    nhwc = content.inputs[0].layout == "NHWC"
-    inputs = np.ascontiguousarray(x.transpose(0, 2, 3, 1)) if nhwc else x
+        backend = open_backend(files.target, bytes_by_name, files.inputs, files.outputs, threads)
+    is_nhwc = files.inputs[0].layout == "NHWC"
+    inputs = np.ascontiguousarray(x.transpose(0, 2, 3, 1)) if is_nhwc else x
     return timed_call(backend, inputs)
 
 
-def _nothing() -> dict[str, Any]:
+def _no_measurements() -> dict[str, Any]:
     return {"format": FORMAT, "anchors": {}, "baselines": {}, "files": {}}
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_measurements(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        good = (
-            found["format"] == FORMAT
-            and all(isinstance(each, str) for each in found.setdefault("baselines", {}).values())
-            and all(map(_is_positive, found["anchors"].values()))
-            and all(map(_is_row, found["files"].values()))
-            and {key.partition(":")[0] for key in found["files"]} <= found["anchors"].keys()
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        is_valid = (
+            stored["format"] == FORMAT
+            and all(isinstance(each, str) for each in stored.setdefault("baselines", {}).values())
+            and all(map(_is_positive, stored["anchors"].values()))
+            and all(map(_is_row, stored["files"].values()))
+            and {key.partition(":")[0] for key in stored["files"]} <= stored["anchors"].keys()
         )
     except (ValueError, KeyError, TypeError, AttributeError):
-        good = False
-    if not good:
-        raise TrustError(f"{path}: not what a search of this edgekit measured; remove it, or name another folder")
-    return dict(found)
+        is_valid = False
+    if not is_valid:
+        raise TrustError(
+            f"{path}: not written by a search of this version of edgekit; remove it, or name another folder"
+        )
+    return dict(stored)
 
 
 def _is_row(row: dict[str, Any]) -> bool:

@@ -1,7 +1,7 @@
-"""What a study looks for: objectives, the front, and the hypervolume that the front dominates.
+"""The objectives of a study, its Pareto front, and the hypervolume that the front dominates.
 
-All of it is done in losses, of which less is better: accuracy is negated, milliseconds and bytes are logarithms.
-Half as many bytes then count the same at any size.
+All computations use losses, for which lower is better: accuracy is negated, and milliseconds and bytes are replaced by
+their logarithms, so that halving the size counts the same for any size.
 """
 
 from __future__ import annotations
@@ -17,59 +17,59 @@ from edgekit.core.config import TARGETS, suggest, truncated
 from edgekit.core.errors import ConfigError
 from edgekit.core.schema.study import ObjectiveRow, TrialRow
 
-Name = Literal["accuracy", "p50_ms", "bytes"]
-NAMES: tuple[Name, ...] = get_args(Name)
-BEYOND = 0.1
-"""The reference point lies this share of the range behind the worst value of a feasible trial."""
+ObjectiveName = Literal["accuracy", "p50_ms", "bytes"]
+OBJECTIVE_NAMES: tuple[ObjectiveName, ...] = get_args(ObjectiveName)
+REFERENCE_MARGIN = 0.1
+"""The reference point is this fraction of the range worse than the worst feasible trial."""
 
 
 @dataclass(frozen=True)
 class Objective:
-    """`accuracy`, a fraction; `p50_ms` or `bytes` of the file for a target."""
+    """An objective: `accuracy`, a fraction, or `p50_ms` or `bytes` of the file for a target."""
 
-    name: Name
+    name: ObjectiveName
     target: str | None = None
 
     @property
     def title(self) -> str:
-        """`p50_ms of tflite`."""
+        """For example `p50_ms of tflite`."""
         return f"{self.name} of {self.target}" if self.target else self.name
 
     def row(self) -> ObjectiveRow:
-        """As study.json has it."""
+        """The objective as study.json records it."""
         direction: Literal["maximize", "minimize"] = "maximize" if self.name == "accuracy" else "minimize"
         return {"name": self.name, "target": self.target, "direction": direction}
 
     def loss(self, value: float) -> float:
-        """Less is better: −accuracy, or the natural logarithm."""
+        """Convert a value to a loss: the negated accuracy, or the natural logarithm of a latency or size."""
         return -value if self.name == "accuracy" else math.log(max(value, 1e-12))
 
     def value(self, loss: float) -> float:
-        """The opposite of `loss`."""
+        """Convert a loss back to a value."""
         return -loss if self.name == "accuracy" else math.exp(loss)
 
 
-def read(given: Any, plan_values: Mapping[str, Any]) -> tuple[Objective, ...]:
-    """The section `objectives`; without it accuracy, and latency and bytes of the config's first target."""
+def read_objectives(entries: Any, plan_values: Mapping[str, Any]) -> tuple[Objective, ...]:
+    """Read the section `objectives`. By default accuracy, and latency and size for the first target of the config."""
     targets = plan_values.get("targets") or list(TARGETS)
-    if given is None:
+    if entries is None:
         return (Objective("accuracy"), Objective("p50_ms", targets[0]), Objective("bytes", targets[0]))
-    if not isinstance(given, list) or not given:
-        raise ConfigError(f"objectives: got {truncated(given)}; give a list such as [accuracy, {{bytes: tflite}}]")
-    found = [_objective(each, targets) for each in given]
-    for place, each in enumerate(found):
-        if each in found[:place]:
-            raise ConfigError(f"objectives: {each.title} stands there twice; name each once")
-    return tuple(found)
+    if not isinstance(entries, list) or not entries:
+        raise ConfigError(f"objectives: got {truncated(entries)}; give a list such as [accuracy, {{bytes: tflite}}]")
+    objectives = [_read_objective(each, targets) for each in entries]
+    for position, each in enumerate(objectives):
+        if each in objectives[:position]:
+            raise ConfigError(f"objectives: {each.title} is listed twice; name each objective once")
+    return tuple(objectives)
 
 
-def _objective(given: Any, targets: Sequence[str]) -> Objective:
-    name, target = next(iter(given.items())) if isinstance(given, dict) and len(given) == 1 else (given, None)
-    if not isinstance(name, str) or name not in NAMES:
-        raise ConfigError(f"objectives: got {truncated(given)}, {suggest(str(name), NAMES)}")
+def _read_objective(entry: Any, targets: Sequence[str]) -> Objective:
+    name, target = next(iter(entry.items())) if isinstance(entry, dict) and len(entry) == 1 else (entry, None)
+    if not isinstance(name, str) or name not in OBJECTIVE_NAMES:
+        raise ConfigError(f"objectives: got {truncated(entry)}, {suggest(str(name), OBJECTIVE_NAMES)}")
     if name == "accuracy":
         if target is not None:
-            raise ConfigError(f"objectives: accuracy has no target, and got {truncated(target)}; write accuracy alone")
+            raise ConfigError(f"objectives: accuracy has no target, but got {truncated(target)}; write accuracy alone")
         return Objective("accuracy")
     target = targets[0] if target is None else target
     if target not in targets:
@@ -78,74 +78,80 @@ def _objective(given: Any, targets: Sequence[str]) -> Objective:
 
 
 def is_feasible(row: TrialRow) -> bool:
-    """Whether a trial went through every rung and is inside the budget."""
+    """Whether a trial passed every fidelity and meets the budget."""
     return row["state"] == "complete" and all(value <= 0 for value in row["constraints"].values())
 
 
 def losses(rows: Sequence[TrialRow], objectives: Sequence[Objective]) -> np.ndarray:
-    """Losses of all trials (trials × objectives). The worst of the complete ones stands for a value that is None."""
-    found = np.array(
+    """The losses of all trials, shape (trials, objectives).
+
+    A missing value is replaced by the worst value of the complete trials.
+    """
+    losses_by_trial = np.array(
         [
             [each.loss(value) if value is not None else math.nan for each, value in zip(objectives, row["values"])]
             for row in rows
         ]
     ).reshape(len(rows), len(objectives))
     complete = np.array([row["state"] == "complete" for row in rows], dtype=bool)
-    known = found[complete] if complete.any() else found
+    complete_losses = losses_by_trial[complete] if complete.any() else losses_by_trial
     for column in range(len(objectives)):
-        there = known[:, column][~np.isnan(known[:, column])]
-        worst = there.max() if there.size else 0.0
-        found[:, column] = np.where(np.isnan(found[:, column]), worst, found[:, column])
-    return found
+        present = complete_losses[:, column][~np.isnan(complete_losses[:, column])]
+        worst = present.max() if present.size else 0.0
+        losses_by_trial[:, column] = np.where(np.isnan(losses_by_trial[:, column]), worst, losses_by_trial[:, column])
+    return losses_by_trial
 
 
-def front(rows: Sequence[TrialRow], objectives: Sequence[Objective]) -> list[int]:
-    """Numbers of the feasible trials that no other dominates; of several alike the first."""
+def pareto_front(rows: Sequence[TrialRow], objectives: Sequence[Objective]) -> list[int]:
+    """The numbers of the feasible trials that no other one dominates; the first of several equal ones."""
     feasible = [row for row in rows if row["feasible"] and None not in row["values"]]
-    return [feasible[place]["number"] for place in nondominated(losses(feasible, objectives))]
+    return [feasible[index]["number"] for index in nondominated(losses(feasible, objectives))]
 
 
 def nondominated(points: np.ndarray) -> list[int]:
-    """Places of the points (points × losses) that no other dominates; of equal points the first."""
-    kept = []
-    for place, point in enumerate(points):
+    """The indices of the points (points, losses) that no other one dominates; the first of several equal ones."""
+    indices = []
+    for index, point in enumerate(points):
         better = (points <= point).all(axis=1) & (points < point).any(axis=1)
-        equal = (points[:place] == point).all(axis=1)
+        equal = (points[:index] == point).all(axis=1)
         if not better.any() and not equal.any():
-            kept.append(place)
-    return kept
+            indices.append(index)
+    return indices
 
 
-def reference(rows: Sequence[TrialRow], objectives: Sequence[Objective]) -> list[float] | None:
-    """Losses of the point that hypervolumes are taken from; None before any trial is feasible.
+def reference_point(rows: Sequence[TrialRow], objectives: Sequence[Objective]) -> list[float] | None:
+    """The losses of the reference point for hypervolumes; None if no trial is feasible.
 
-    It is a little worse than the worst of the feasible trials, so each of them counts. It moves while a study
-    grows, so `grown` takes all hypervolumes from that of now.
+    The point is a little worse than the worst feasible trial, so that each of them counts. It moves while a study
+    grows,
+    so `hypervolume_by_batch` uses the current one for all batches.
     """
-    known = [row for row in rows if row["feasible"]]
-    if not known:
+    feasible = [row for row in rows if row["feasible"]]
+    if not feasible:
         return None
-    found = losses(known, objectives)
-    worst, best = found.max(axis=0), found.min(axis=0)
-    return [float(w + BEYOND * (w - b if w > b else 1.0)) for w, b in zip(worst, best)]
+    feasible_losses = losses(feasible, objectives)
+    worst, best = feasible_losses.max(axis=0), feasible_losses.min(axis=0)
+    return [float(w + REFERENCE_MARGIN * (w - b if w > b else 1.0)) for w, b in zip(worst, best)]
 
 
-def grown(rows: Sequence[TrialRow], objectives: Sequence[Objective]) -> list[float]:
-    """The hypervolume of the front behind each batch, all taken from the reference point of now."""
-    point = reference(rows, objectives)
-    found, known = list[float](), np.empty((0, len(objectives)))
+def hypervolume_by_batch(rows: Sequence[TrialRow], objectives: Sequence[Objective]) -> list[float]:
+    """The hypervolume of the front after each batch, measured from the current reference point."""
+    point = reference_point(rows, objectives)
+    volumes, front_points = list[float](), np.empty((0, len(objectives)))
     for batch in range(max((row["batch"] for row in rows), default=-1) + 1):
-        new = losses([row for row in rows if row["batch"] == batch and row["feasible"]], objectives)
-        both = np.concatenate([known, new])
-        known = both[nondominated(both)]
-        found.append(hypervolume(known, point) if point else 0.0)
-    return found
+        batch_losses = losses([row for row in rows if row["batch"] == batch and row["feasible"]], objectives)
+        points = np.concatenate([front_points, batch_losses])
+        front_points = points[nondominated(points)]
+        volumes.append(hypervolume(front_points, point) if point else 0.0)
+    return volumes
 
 
 def hypervolume(points: np.ndarray, reference: Sequence[float]) -> float:
-    """The volume that points (points × losses) dominate up to a reference point; exact in any number of dimensions.
+    """The volume that points (points, losses) dominate up to a reference point, exact in any number of dimensions.
 
-    By exclusive hypervolumes: While, Bradstreet, Barone, "A Fast Way of Calculating Exact Hypervolumes", 2012.
+    It is computed from exclusive hypervolumes: While, Bradstreet, Barone, "A Fast Way of Calculating Exact
+    Hypervolumes",
+    2012.
     """
     bound = np.asarray(reference, dtype=float)
     inside = points[(points < bound).all(axis=1)] if len(points) else points
@@ -161,13 +167,13 @@ def _volume(points: np.ndarray, bound: np.ndarray) -> float:
         heights = np.concatenate([bound[1:], np.minimum.accumulate(points[:, 1])[:-1]])
         return float(((bound[0] - points[:, 0]) * np.maximum(heights - points[:, 1], 0)).sum())
     total = 0.0
-    if len(bound) == 3:  # slabs between one point's last loss and the next one's: faster than what follows
+    if len(bound) == 3:  # slabs along the last loss are faster than the general case below
         points = points[np.argsort(points[:, 2])]
-        for place, thick in enumerate(np.diff([*points[:, 2], bound[2]])):
-            total += _volume(points[: place + 1, :2], bound[:2]) * float(thick) if thick else 0.0
+        for index, thickness in enumerate(np.diff([*points[:, 2], bound[2]])):
+            total += _volume(points[: index + 1, :2], bound[:2]) * float(thickness) if thickness else 0.0
         return total
-    for place, point in enumerate(points):
-        limited = np.maximum(points[place + 1 :], point)
+    for index, point in enumerate(points):
+        limited = np.maximum(points[index + 1 :], point)
         shared = _volume(limited[nondominated(limited)], bound) if len(limited) else 0.0
         total += float((bound - point).prod()) - shared
     return total

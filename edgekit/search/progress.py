@@ -1,4 +1,4 @@
-"""What a search shows while it works: trials done, the best of each objective so far, and the time left."""
+"""The progress of a running search: finished trials, the best values so far, and the remaining time."""
 
 from __future__ import annotations
 
@@ -16,63 +16,71 @@ from edgekit.report.search.studies import FILE, Study
 
 
 @dataclass
-class Reporter:
-    """Of the search that goes on. Its call is what `search` takes as `on_batch`."""
+class SearchProgress:
+    """Shows the progress of a search. Pass it to `edgekit.search.study.search` as `on_batch`."""
 
     step: progress.Step
     trials: int | None
     minutes: float | None
-    began: float
-    before: int | None = None
+    started: float
+    earlier_trials: int | None = None
     batches: int = 0
 
     def __call__(self, row: StudyRow) -> None:
-        """A batch is whole: how many trials there are, the best of them, and how long the rest will take."""
+        """Update the number of trials, the best values and the remaining time after a batch."""
         done = len(row["trials"])
-        if self.before is None:
-            self.before = sum(trial["batch"] < row["batches"][-1]["number"] for trial in row["trials"])
+        if self.earlier_trials is None:
+            self.earlier_trials = sum(trial["batch"] < row["batches"][-1]["number"] for trial in row["trials"])
         self.batches += 1
-        self.step.at(done, best=best(row) or None)
-        self.step.expect(self._left_s(done))
+        self.step.at(done, best=best_values(row) or None)
+        self.step.expect(self._remaining_s(done))
 
-    def _left_s(self, done: int) -> float | None:
-        """At the pace of this command, whole batches within the minutes; earlier trials cost it nothing."""
-        taken = time.monotonic() - self.began
-        gained = done - (self.before or 0)
-        pace = None if not self.trials or not gained else max(0, self.trials - done) * taken / gained
+    def _remaining_s(self, done: int) -> float | None:
+        """Estimate the remaining seconds from the pace of this command, in whole batches if there is a time limit."""
+        elapsed_s = time.monotonic() - self.started
+        new_trials = done - (self.earlier_trials or 0)
+        at_this_pace_s = (
+            None if not self.trials or not new_trials else max(0, self.trials - done) * elapsed_s / new_trials
+        )
         if self.minutes is None:
-            return pace
-        a_batch = taken / self.batches
-        rest = max(0.0, 60 * self.minutes - taken)
-        bound = -(-rest // a_batch) * a_batch  # the last batch begins before the end, and ends behind it
-        return bound if pace is None else min(bound, pace)
+            return at_this_pace_s
+        batch_s = elapsed_s / self.batches
+        remaining_s = max(0.0, 60 * self.minutes - elapsed_s)
+        until_end_s = (
+            -(-remaining_s // batch_s) * batch_s
+        )  # the last batch starts before the time limit and ends after it
+        return until_end_s if at_this_pace_s is None else min(until_end_s, at_this_pace_s)
 
 
 @contextmanager
-def shown(trials: int | None = None, minutes: float | None = None) -> Iterator[Reporter]:
-    """A step of `edgekit.core.progress` for the whole search; within `Watch.during`.
+def show_progress(trials: int | None = None, minutes: float | None = None) -> Iterator[SearchProgress]:
+    """Show the progress of a whole search, within `Watch.during`.
 
-    Whatever begins within publishes to nobody: several processes would write over one another and over this. So open
-    the pool within.
+    Progress of work started within this context is not published, because several processes would overwrite each
+    other's
+    progress and that of the search. So open the worker pool within it.
     """
     with progress.step("", "trials", trials or 0) as step:
-        told = Reporter(step, trials, minutes, time.monotonic())
+        reporter = SearchProgress(step, trials, minutes, time.monotonic())
         if minutes is not None:
             step.expect(60 * minutes)
-        before = os.environ.pop(progress.FILE, None)
+        progress_file = os.environ.pop(progress.FILE, None)
         try:
-            yield told
+            yield reporter
         finally:
-            if before is not None:
-                os.environ[progress.FILE] = before
+            if progress_file is not None:
+                os.environ[progress.FILE] = progress_file
 
 
-def best(row: StudyRow) -> str:
-    """`98.33 %, 0.0241 ms, 8.72 kB apart, front of 5`: of each objective its best; empty without a front."""
+def best_values(row: StudyRow) -> str:
+    """The best value of each objective on the front, for example `98.33 %, 0.0241 ms, 8.72 kB apart, front of 5`.
+
+    It is empty as long as there is no front.
+    """
     study = Study(Path(FILE), row)
     points = recommend.points(study)
-    found = {each.place: each.shown(point.trial["values"][each.place]) for point in points for each in point.best_in}
-    if not found:
+    texts = {each.place: each.shown(point.trial["values"][each.place]) for point in points for each in point.best_in}
+    if not texts:
         return ""
-    apart = " apart" if len(points) > 1 else ""
-    return f"{', '.join(found[place] for place in sorted(found))}{apart}, front of {len(study.front)}"
+    suffix = " apart" if len(points) > 1 else ""
+    return f"{', '.join(texts[place] for place in sorted(texts))}{suffix}, front of {len(study.front)}"

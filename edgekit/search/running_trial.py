@@ -1,4 +1,4 @@
-"""A trial on its way through the rungs, the files that stand for it, and what it is worth."""
+"""A trial on its way through the fidelities, the files that represent it, and its values."""
 
 from __future__ import annotations
 
@@ -12,146 +12,150 @@ from edgekit.core.config import Budget
 from edgekit.core.hashing import write_json
 from edgekit.core.schema.study import Rung, TrialState
 from edgekit.runner.files import make_folder
-from edgekit.search.files import Content
-from edgekit.search.measurement import Latency, Measured
+from edgekit.search.fidelities import EarlyResult, NetworkSize
+from edgekit.search.measurement import MeasuredLatency, Measurements
+from edgekit.search.model_files import ModelFiles
 from edgekit.search.objectives import Objective
-from edgekit.search.rungs import Size, Standing
-from edgekit.search.trial import Outcome
+from edgekit.search.trial import TrialOutcome
 
-KEPT = "kept.json"
-"""In a trial's folder: what later batches want of it."""
+RETAINED_FILE = "kept.json"
+"""The file in a trial's folder that holds what later batches need."""
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """A file with everything that is told of it; `interval` is that of the accuracy."""
+class SelectedFile:
+    """The file that represents a trial on a target, with its figures; `interval` is that of the accuracy."""
 
     name: str
     accuracy: float
     interval: list[float]
     bound_pp: float
     bytes: int
-    content: Content
-    latency: Latency
+    files: ModelFiles
+    latency: MeasuredLatency
 
 
 @dataclass
 class RunningTrial:
-    """A trial on its way."""
+    """A trial that is being evaluated."""
 
     number: int
     settings: list[str]
-    place: Path
-    rung: Rung = "shape"
+    folder: Path
+    fidelity: Rung = "shape"
     state: TrialState | None = None
     reason: str = ""
-    size: Size | None = None
+    size: NetworkSize | None = None
     epochs: int = 0
-    standing: Standing | None = None
-    chosen: dict[str, Chosen] = field(default_factory=dict)
+    early_result: EarlyResult | None = None
+    selected: dict[str, SelectedFile] = field(default_factory=dict)
     constraints: dict[str, float] = field(default_factory=dict)
     took_s: dict[str, float] = field(default_factory=dict)
 
-    def end(self, state: TrialState, reason: str) -> None:
-        """It goes no further."""
+    def finish(self, state: TrialState, reason: str) -> None:
+        """End the trial with a state and a reason."""
         self.state, self.reason = state, reason
 
-    def outcome(self, objectives: Sequence[Objective]) -> Outcome:
-        """Its row, but for what the study adds."""
+    def outcome(self, objectives: Sequence[Objective]) -> TrialOutcome:
+        """The outcome of the trial, without the fields that the study adds."""
         assert self.state is not None
-        done = self.state == "complete"
-        values = [value(each, self.chosen) if done else (None, None) for each in objectives]
+        is_complete = self.state == "complete"
+        values = [objective_value(each, self.selected) if is_complete else (None, None) for each in objectives]
         return {
             "state": self.state,
-            "rung": self.rung,
+            "rung": self.fidelity,
             "reason": self.reason,
             "values": [value for value, _ in values],
             "intervals": [interval for _, interval in values],
             "constraints": self.constraints,
-            "variants": {target: chosen.name for target, chosen in self.chosen.items()},
+            "variants": {target: file.name for target, file in self.selected.items()},
             "took_s": self.took_s,
         }
 
-    def keep(self) -> None:
-        """Write down what later batches want of a trial that may be on the front."""
-        contents = [chosen.content.to_json() for chosen in self.chosen.values()]
-        standing = asdict(self.standing) if self.standing else None
-        make_folder(self.place)
-        write_json(self.place / KEPT, {"standing": standing, "contents": contents})
+    def save_retained(self) -> None:
+        """Save what later batches need of a trial that may be on the front."""
+        files = [file.files.to_json() for file in self.selected.values()]
+        early_result = asdict(self.early_result) if self.early_result else None
+        make_folder(self.folder)
+        write_json(self.folder / RETAINED_FILE, {"standing": early_result, "contents": files})
 
 
 @dataclass(frozen=True)
-class Kept:
-    """Of a trial of the front: how it stood after a few epochs, and its files that are still there."""
+class RetainedTrial:
+    """What is retained of a trial on the front: its result after a few epochs, and its files that still exist."""
 
-    standing: Standing | None
-    contents: list[Content]
+    early_result: EarlyResult | None
+    files: list[ModelFiles]
 
     @classmethod
-    def read(cls, place: Path, number: int) -> Kept | None:
-        """What `RunningTrial.keep` left in a trial's folder; None where there is nothing."""
+    def read(cls, folder: Path, number: int) -> RetainedTrial | None:
+        """Read what `RunningTrial.save_retained` wrote; None if there is nothing."""
         try:
-            kept = json.loads((place / KEPT).read_text(encoding="utf-8"))
+            fields = json.loads((folder / RETAINED_FILE).read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
-        standing = Standing(**{**kept["standing"], "number": number}) if kept["standing"] else None
-        contents = [Content.from_json(each) for each in kept["contents"]]
-        return cls(standing, [content for content in contents if content.is_whole()])
+        early_result = EarlyResult(**{**fields["standing"], "number": number}) if fields["standing"] else None
+        files = [ModelFiles.from_json(each) for each in fields["contents"]]
+        return cls(early_result, [content for content in files if content.is_intact()])
 
 
-def choose(rows: Sequence[dict[str, Any]], measured: Measured) -> Chosen:
-    """The fastest of the rows of `files.evaluate`, all measured; of equals the smallest, then the first name."""
-    every = []
+def select_file(rows: Sequence[dict[str, Any]], measurements: Measurements) -> SelectedFile:
+    """Select the fastest of the rows of `evaluate_variants`, all of them measured; of equal ones the smallest."""
+    candidates = []
     for row in rows:
-        content = Content.from_json(row["content"])
-        latency = measured.of(content)
+        content = ModelFiles.from_json(row["content"])
+        latency = measurements.latency_of(content)
         assert latency is not None
-        figures = {name: row[name] for name in ("name", "accuracy", "interval", "bound_pp", "bytes")}
-        every.append(Chosen(**figures, content=content, latency=latency))
-    return min(every, key=lambda each: (each.latency.ratio, each.bytes, each.name))
+        fields = {name: row[name] for name in ("name", "accuracy", "interval", "bound_pp", "bytes")}
+        candidates.append(SelectedFile(**fields, files=content, latency=latency))
+    return min(candidates, key=lambda each: (each.latency.ratio, each.bytes, each.name))
 
 
-def candidates(
+def candidate_rows(
     rows: Sequence[dict[str, Any]], budget: Budget, baseline: Mapping[str, int] = {}
 ) -> list[dict[str, Any]]:
-    """The files that may stand for a trial, target by target: those within the budget's drop, of these the small ones.
+    """The files that may represent a trial, target by target.
 
-    Where none is within the drop, the most accurate. `baseline`: bytes of its float file, by target.
+    These are the files whose drop and size meet the budget, or else those whose drop does, or else the most accurate
+    one.
+    `baseline` has the size of the baseline's float file, by target.
     """
-    found = []
+    candidates = []
     for target in dict.fromkeys(row["target"] for row in rows):
         limit = budget.limits(target).most_bytes(baseline.get(target))
-        of = [row for row in rows if row["target"] == target]
-        within = [row for row in of if row["bound_pp"] <= budget.accuracy_drop_pp]
-        small = [row for row in within if limit is None or row["bytes"] <= limit]
-        most = min(of, key=lambda row: (-row["accuracy"], row["bytes"], row["name"]))
-        found += small or within or [most]
-    return found
+        target_rows = [row for row in rows if row["target"] == target]
+        accurate_rows = [row for row in target_rows if row["bound_pp"] <= budget.accuracy_drop_pp]
+        small_rows = [row for row in accurate_rows if limit is None or row["bytes"] <= limit]
+        most_accurate = min(target_rows, key=lambda row: (-row["accuracy"], row["bytes"], row["name"]))
+        candidates += small_rows or accurate_rows or [most_accurate]
+    return candidates
 
 
-def constraints(chosen: Iterable[Chosen], budget: Budget, baseline: Mapping[str, int] = {}) -> dict[str, float]:
-    """By how much the worst target is over each limit of the budget; at most 0 where it is met.
+def constraint_values(
+    selected: Iterable[SelectedFile], budget: Budget, baseline: Mapping[str, int] = {}
+) -> dict[str, float]:
+    """By how much the worst target exceeds each limit of the budget; 0 or less if it meets the limit.
 
     `latency_p50` is a ratio to the reference of a relative limit.
     """
-    every = list(chosen)
-    over = {"accuracy_drop_pp": [each.bound_pp - budget.accuracy_drop_pp for each in every]}
-    for each in every:
-        limits = budget.limits(each.content.target)
+    files = list(selected)
+    excesses = {"accuracy_drop_pp": [each.bound_pp - budget.accuracy_drop_pp for each in files]}
+    for each in files:
+        limits = budget.limits(each.files.target)
         if limits.latency_p50_ms is not None:
-            over.setdefault("latency_p50_ms", []).append(each.latency.interval_ms[0] - limits.latency_p50_ms)
+            excesses.setdefault("latency_p50_ms", []).append(each.latency.interval_ms[0] - limits.latency_p50_ms)
         if (relative := limits.latency_p50) is not None:
-            over.setdefault("latency_p50", []).append(each.latency.ratio_low(relative) - relative.ratio)
-        if (most := limits.most_bytes(baseline.get(each.content.target))) is not None:
-            over.setdefault("size_bytes", []).append(float(each.bytes - most))
-    return {name: max(by) for name, by in over.items()}
+            excesses.setdefault("latency_p50", []).append(each.latency.ratio_low(relative) - relative.ratio)
+        if (limit_bytes := limits.most_bytes(baseline.get(each.files.target))) is not None:
+            excesses.setdefault("size_bytes", []).append(float(each.bytes - limit_bytes))
+    return {name: max(amounts) for name, amounts in excesses.items()}
 
 
-def value(objective: Objective, chosen: Mapping[str, Chosen]) -> tuple[float, list[float]]:
-    """What a trial is worth by an objective, and its interval; accuracy is that of the first target's file."""
-    one = chosen[objective.target] if objective.target else next(iter(chosen.values()))
+def objective_value(objective: Objective, selected: Mapping[str, SelectedFile]) -> tuple[float, list[float]]:
+    """The value of a trial for an objective, with its interval. Accuracy is that of the first target's file."""
+    file = selected[objective.target] if objective.target else next(iter(selected.values()))
     if objective.name == "accuracy":
-        return one.accuracy, one.interval
+        return file.accuracy, file.interval
     if objective.name == "bytes":
-        return float(one.bytes), [float(one.bytes)] * 2
-    return one.latency.p50_ms, one.latency.interval_ms
+        return float(file.bytes), [float(file.bytes)] * 2
+    return file.latency.p50_ms, file.latency.interval_ms

@@ -1,4 +1,4 @@
-"""The space of a study: options of a config with their values, and the conditions under which each option exists."""
+"""The search space of a study: options of a config, their possible values, and the conditions for each option."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from edgekit.core.errors import MOST_FAULTS, ConfigError, Faults, with_article
 from edgekit.core.hashing import canonical
 from edgekit.core.schema.study import DimensionRow
 from edgekit.search.objectives import Objective
-from edgekit.search.objectives import read as read_objectives
+from edgekit.search.objectives import read_objectives as read_objectives
 
-KEY = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"
-WORDS = ("choices", "low", "high", "step", "log", "when")
-When = tuple[tuple[str, tuple[Any, ...]], ...]
+KEY_PATTERN = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"
+ENTRY_KEYS = ("choices", "low", "high", "step", "log", "when")
+Conditions = tuple[tuple[str, tuple[Any, ...]], ...]
 
 
-def same(one: object, other: object) -> bool:
-    """Whether two YAML values are spelled alike: 1, 1.0 and true are three values."""
+def same_value(one: object, other: object) -> bool:
+    """Whether two YAML values are the same; 1, 1.0 and true are different values."""
     return canonical(one) == canonical(other)
 
 
 @dataclass(frozen=True)
 class Dimension:
-    """An option. `name` is its key, with a number behind where the space has several entries for the key."""
+    """One option of a space. `name` is its key, with a number if the space has several entries for the key."""
 
     key: str
     name: str
@@ -41,67 +41,75 @@ class Dimension:
     high: float = 0
     step: float | None = None
     log: bool = False
-    when: When = ()
+    when: Conditions = ()
 
     @property
-    def whole(self) -> bool:
-        """Whether its values are ints."""
+    def is_integer(self) -> bool:
+        """Whether its values are integers."""
         return self.choices is None and isinstance(self.low, int) and isinstance(self.high, int)
 
     @property
-    def ordered(self) -> bool:
-        """Whether its choices are numbers that rise; a sampler is then told their places, and so their order."""
+    def is_ordered(self) -> bool:
+        """Whether its choices are rising numbers. A sampler then gets their indices, and so their order."""
         numbers = [each for each in self.choices or () if isinstance(each, int | float) and not isinstance(each, bool)]
         rising = all(one < other for one, other in zip(numbers, numbers[1:]))
         return self.choices is not None and len(numbers) == len(self.choices) > 1 and rising
 
     @property
     def labels(self) -> list[str]:
-        """Its choices as JSON texts, which every sampler can tell apart."""
+        """Its choices as JSON texts, which every sampler can distinguish."""
         return [canonical(choice).decode() for choice in self.choices or ()]
 
     @property
     def count(self) -> int | None:
-        """How many values it has; None for a range without steps."""
+        """The number of its values; None for a range without steps."""
         if self.choices is not None:
             return len(self.choices)
-        step = self.step or (1 if self.whole else None)
+        step = self.step or (1 if self.is_integer else None)
         return int((Decimal(str(self.high)) - Decimal(str(self.low))) / Decimal(str(step))) + 1 if step else None
 
     @property
     def corners(self) -> list[Any]:
-        """Its choices, or the ends of its range."""
+        """Its choices, or both ends of its range."""
         return list(self.choices) if self.choices is not None else [self.value(self.low), self.value(self.high)]
 
-    def active(self, parameters: Mapping[str, Any]) -> bool:
-        """Whether it exists beside these values."""
+    def is_active(self, parameters: Mapping[str, Any]) -> bool:
+        """Whether the option exists with these parameters."""
         return all(
-            key in parameters and any(same(parameters[key], value) for value in values) for key, values in self.when
+            key in parameters and any(same_value(parameters[key], value) for value in values)
+            for key, values in self.when
         )
 
-    def holds(self, value: object) -> bool:
-        """Whether `value` is one of its values."""
+    def contains(self, value: object) -> bool:
+        """Whether `value` is a possible value."""
         if self.choices is not None:
-            return any(same(value, choice) for choice in self.choices)
-        if isinstance(value, bool) or not isinstance(value, int | float) or (self.whole and isinstance(value, float)):
+            return any(same_value(value, choice) for choice in self.choices)
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or (self.is_integer and isinstance(value, float))
+        ):
             return False
-        return self.low <= value <= self.high and (not self.step or same(self.value(value), self.value(float(value))))
+        return self.low <= value <= self.high and (
+            not self.step or same_value(self.value(value), self.value(float(value)))
+        )
 
     def value(self, proposed: Any) -> Any:
-        """What a trial gets for a sampler's proposal: a choice of its label or place, an int, or a float of few digits.
+        """Convert a sampler's proposal to a value of the option.
 
-        Few digits (a thousandth to a ten-thousandth of the range) keep configs readable. They also take away the last
-        bits, in which two machines may differ.
+        It is a choice from its label or index, an integer, or a float with few digits. Few digits (a thousandth to a
+        ten-thousandth of the range) keep configs readable, and they remove the last bits, in which two machines may
+        differ.
         """
         if self.choices is not None:
-            return self.choices[proposed if self.ordered else self.labels.index(proposed)]
+            return self.choices[proposed if self.is_ordered else self.labels.index(proposed)]
         if self.step:
             low, step = Decimal(str(self.low)), Decimal(str(self.step))
             stepped = low + step * round((Decimal(str(proposed)) - low) / step)
             while stepped > Decimal(str(self.high)):
                 stepped -= step
-            return int(stepped) if self.whole else float(stepped)
-        if self.whole:
+            return int(stepped) if self.is_integer else float(stepped)
+        if self.is_integer:
             return int(proposed)
         return min(max(round(float(proposed), self._decimals(proposed)), float(self.low)), float(self.high))
 
@@ -110,7 +118,7 @@ class Dimension:
         return max(wide, 3 - math.floor(math.log10(proposed))) if self.log else wide
 
     def row(self) -> DimensionRow:
-        """As study.json has it."""
+        """The dimension as study.json records it."""
         row: DimensionRow = {"key": self.key}
         if self.choices is not None:
             row["choices"] = list(self.choices)
@@ -122,72 +130,83 @@ class Dimension:
 
 
 def read_dimensions(key: str, entry: Any) -> list[Dimension]:
-    """The dimensions that stand under a key of `space:`; ConfigError with one line for each fault."""
-    if not re.fullmatch(KEY, key):
-        raise ConfigError(f"space.{key}: is no dotted key; write it as after --set, for example prune.ratio")
-    entries = entry if _several(entry) else [entry]
-    faults, found = Faults(), []
+    """Read the dimensions of one key of `space:`.
+
+    Raises
+    ------
+    ConfigError
+        With one line for each fault.
+    """
+    if not re.fullmatch(KEY_PATTERN, key):
+        raise ConfigError(f"space.{key}: not a dotted key; write it as for --set, for example prune.ratio")
+    entries = entry if _is_entry_list(entry) else [entry]
+    faults, dimensions = Faults(), []
     for number, each in enumerate(entries, 1):
         name = key if len(entries) == 1 else f"{key}#{number}"
-        if dimension := faults.of(lambda each=each, name=name: _one(key, name, each)):  # type: ignore[misc]
-            found.append(dimension)
+        if dimension := faults.of(lambda each=each, name=name: _read_dimension(key, name, each)):  # type: ignore[misc]
+            dimensions.append(dimension)
     faults.raise_all()
-    for one, other in ((one, other) for place, one in enumerate(found) for other in found[:place]):
-        if not _apart(one, other):
+    for one, other in ((one, other) for position, one in enumerate(dimensions) for other in dimensions[:position]):
+        if not _exclude_each_other(one, other):
             raise ConfigError(
-                f"space.{key}: two of its entries can hold at once; give each a `when` with other values of one key"
+                f"space.{key}: two of its entries can apply at once; give each a `when` with different values of "
+                "one key"
             )
-    return found
+    return dimensions
 
 
-def _several(entry: Any) -> bool:
+def _is_entry_list(entry: Any) -> bool:
     return isinstance(entry, list) and bool(entry) and all(_is_entry(each) for each in entry)
 
 
 def _is_entry(value: Any) -> bool:
-    return isinstance(value, dict) and bool({"choices", "low", "high"} & set(value)) and set(value) <= set(WORDS)
+    return isinstance(value, dict) and bool({"choices", "low", "high"} & set(value)) and set(value) <= set(ENTRY_KEYS)
 
 
-def _apart(one: Dimension, other: Dimension) -> bool:
-    """Whether some condition of the one excludes the other."""
-    theirs = dict(other.when)
+def _exclude_each_other(one: Dimension, other: Dimension) -> bool:
+    """Whether some condition of one dimension excludes the other."""
+    other_conditions = dict(other.when)
     return any(
-        key in theirs and not any(same(mine, value) for mine in values for value in theirs[key])
+        key in other_conditions
+        and not any(same_value(own_values, value) for own_values in values for value in other_conditions[key])
         for key, values in one.when
     )
 
 
-def _one(key: str, name: str, entry: Any) -> Dimension:
+def _read_dimension(key: str, name: str, entry: Any) -> Dimension:
     if isinstance(entry, list):
-        return Dimension(key, name, choices=_choices(key, entry))
+        return Dimension(key, name, choices=_read_choices(key, entry))
     if not isinstance(entry, dict):
         raise ConfigError(
             f"space.{key}: got {truncated(entry)}; write choices as a list, or a range as {{low: 8, high: 64}}"
         )
     for word in entry:
-        if word not in WORDS:
-            raise ConfigError(f"space.{key}.{word}: unknown key, {suggest(str(word), WORDS)}")
-    when = _when(key, entry.get("when", {}))
+        if word not in ENTRY_KEYS:
+            raise ConfigError(f"space.{key}.{word}: unknown key, {suggest(str(word), ENTRY_KEYS)}")
+    when = _read_conditions(key, entry.get("when", {}))
     if "choices" not in entry:
-        return _range(key, name, entry, when)
+        return _read_range(key, name, entry, when)
     if len(entry) > 1 + ("when" in entry):
         raise ConfigError(f"space.{key}: has both choices and a range; leave one of them out")
-    return Dimension(key, name, choices=_choices(key, entry["choices"]), when=when)
+    return Dimension(key, name, choices=_read_choices(key, entry["choices"]), when=when)
 
 
-def _choices(key: str, values: Any) -> tuple[Any, ...]:
+def _read_choices(key: str, values: Any) -> tuple[Any, ...]:
     if not isinstance(values, list) or not values:
-        raise ConfigError(f"space.{key}: got {truncated(values)} for its choices; give a list with one value or more")
+        raise ConfigError(f"space.{key}: got {truncated(values)} for its choices; give a list with at least one value")
     for value in values:
-        if not _finite(value):
-            raise ConfigError(f"space.{key}: the choice {truncated(value)} is no finite value; leave it out")
-    twice = next((one for place, one in enumerate(values) if any(same(one, each) for each in values[:place])), None)
-    if twice is not None or sum(value is None for value in values) > 1:
-        raise ConfigError(f"space.{key}: has the choice {truncated(twice)} twice; name each once")
+        if not _is_serializable(value):
+            raise ConfigError(f"space.{key}: the choice {truncated(value)} is not a finite value; leave it out")
+    repeated = next(
+        (value for position, value in enumerate(values) if any(same_value(value, each) for each in values[:position])),
+        None,
+    )
+    if repeated is not None or sum(value is None for value in values) > 1:
+        raise ConfigError(f"space.{key}: lists the choice {truncated(repeated)} twice; name each choice once")
     return tuple(values)
 
 
-def _finite(value: Any) -> bool:
+def _is_serializable(value: Any) -> bool:
     try:
         canonical(value)
         return True
@@ -195,10 +214,10 @@ def _finite(value: Any) -> bool:
         return False
 
 
-def _range(key: str, name: str, entry: Mapping[str, Any], when: When) -> Dimension:
+def _read_range(key: str, name: str, entry: Mapping[str, Any], when: Conditions) -> Dimension:
     for word in ("low", "high"):
         if word not in entry:
-            raise ConfigError(f"space.{key}: has no {word}; a range needs low and high, choices stand in a list")
+            raise ConfigError(f"space.{key}: {word} is missing; a range needs low and high, and choices are a list")
     low, high, step, log = entry["low"], entry["high"], entry.get("step"), entry.get("log", False)
     for word, value in (("low", low), ("high", high), *([("step", step)] if step is not None else [])):
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
@@ -208,7 +227,7 @@ def _range(key: str, name: str, entry: Mapping[str, Any], when: When) -> Dimensi
     if low > high:
         raise ConfigError(f"space.{key}: low {low} is above high {high}; swap them")
     if log and low <= 0:
-        raise ConfigError(f"space.{key}: low is {low}, and a logarithm needs more than 0; raise low or leave log out")
+        raise ConfigError(f"space.{key}: low is {low}, but a log scale needs more than 0; raise low or leave log out")
     if step is not None and step <= 0:
         raise ConfigError(f"space.{key}.step: got {step}; give a number above 0")
     if log and step is not None:
@@ -218,38 +237,47 @@ def _range(key: str, name: str, entry: Mapping[str, Any], when: When) -> Dimensi
     return Dimension(key, name, low=low, high=high, step=step, log=log, when=when)
 
 
-def _when(key: str, given: Any) -> When:
-    if not isinstance(given, dict) or any(value == [] for value in given.values()):
+def _read_conditions(key: str, entry: Any) -> Conditions:
+    if not isinstance(entry, dict) or any(value == [] for value in entry.values()):
         raise ConfigError(
-            f"space.{key}.when: got {truncated(given)}; name another key of the space and its value, or a list of them"
+            f"space.{key}.when: got {truncated(entry)}; name another key of the space and its value, or a list of them"
         )
-    return tuple((other, tuple(value) if isinstance(value, list) else (value,)) for other, value in given.items())
+    return tuple((other, tuple(value) if isinstance(value, list) else (value,)) for other, value in entry.items())
 
 
-def in_order(dimensions: Sequence[Dimension]) -> tuple[Dimension, ...]:
-    """Each behind the options that its `when` names; ConfigError where conditions go in a circle."""
-    needs: dict[str, set[str]] = {}
+def sort_by_dependency(dimensions: Sequence[Dimension]) -> tuple[Dimension, ...]:
+    """Sort dimensions so that each follows the options that its `when` names.
+
+    Raises
+    ------
+    ConfigError
+        The conditions form a cycle.
+    """
+    required: dict[str, set[str]] = {}
     for each in dimensions:
-        needs.setdefault(each.key, set()).update(key for key, _ in each.when)
-    placed: list[str] = []
-    while waiting := [key for key in needs if key not in placed]:
-        free = next((key for key in waiting if needs[key] <= set(placed)), None)
-        if free is None:
-            raise ConfigError(f"space: `when` goes in a circle: {' → '.join(_circle(needs, waiting))}; leave one out")
-        placed.append(free)
-    return tuple(sorted(dimensions, key=lambda each: placed.index(each.key)))
+        required.setdefault(each.key, set()).update(key for key, _ in each.when)
+    sorted_keys: list[str] = []
+    while remaining := [key for key in required if key not in sorted_keys]:
+        next_key = next((key for key in remaining if required[key] <= set(sorted_keys)), None)
+        if next_key is None:
+            raise ConfigError(
+                f"space: the conditions in `when` form a cycle: {' → '.join(_find_cycle(required, remaining))}; "
+                "leave one out"
+            )
+        sorted_keys.append(next_key)
+    return tuple(sorted(dimensions, key=lambda each: sorted_keys.index(each.key)))
 
 
-def _circle(needs: Mapping[str, Iterable[str]], waiting: Sequence[str]) -> list[str]:
-    """A way through what waits, from a key back to itself."""
-    walked = [waiting[0]]
-    while walked[-1] not in walked[:-1]:
-        walked.append(min(key for key in needs[walked[-1]] if key in waiting))
-    return walked[walked.index(walked[-1]) :]
+def _find_cycle(required: Mapping[str, Iterable[str]], remaining: Sequence[str]) -> list[str]:
+    """A path through the remaining keys, from one key back to itself."""
+    path = [remaining[0]]
+    while path[-1] not in path[:-1]:
+        path.append(min(key for key in required[path[-1]] if key in remaining))
+    return path[path.index(path[-1]) :]
 
 
-def spelled(key: str, value: Any) -> str:
-    """`key=value` as `--set` takes it: plain text where YAML reads it back, else JSON in one line."""
+def format_setting(key: str, value: Any) -> str:
+    """Format `key=value` for `--set`: plain text if YAML reads it back unchanged, otherwise JSON in one line."""
     from edgekit.core.yaml_file import parse
 
     plain = isinstance(value, str) and re.fullmatch(r"[\w.:/+-]+", value)
@@ -263,9 +291,9 @@ def spelled(key: str, value: Any) -> str:
 
 @dataclass(frozen=True)
 class Space:
-    """Options in an order in which each stands behind those that its `when` names.
+    """The options of a study, sorted so that each follows those that its `when` names.
 
-    Parameters of a trial are a mapping of config keys to values, and hold only options that exist beside each other.
+    The parameters of a trial map config keys to values, and contain only options that exist together.
     """
 
     dimensions: tuple[Dimension, ...]
@@ -274,20 +302,20 @@ class Space:
 
     @staticmethod
     def load(path: Path, plan_values: Mapping[str, Any]) -> Space:
-        """Read the YAML of a space; `plan_values` are those of the config, for the default objectives.
+        """Read the YAML file of a space; `plan_values` are those of the config, for the default objectives.
 
         Raises
         ------
         ConfigError
             With one line for each fault.
         """
-        given = yaml_file.read(path)
+        content = yaml_file.read(path)
         faults = Faults()
-        for key in given:
+        for key in content:
             if key not in ("objectives", "space"):
                 faults.add(f"{key}: unknown key, {suggest(str(key), ('objectives', 'space'))}")
-        objectives = faults.of(lambda: read_objectives(given.get("objectives"), plan_values))
-        dimensions = faults.of(lambda: _dimensions(given.get("space")))
+        objectives = faults.of(lambda: read_objectives(content.get("objectives"), plan_values))
+        dimensions = faults.of(lambda: _read_space(content.get("space")))
         try:
             faults.raise_all(MOST_FAULTS)
         except ConfigError as error:
@@ -297,137 +325,155 @@ class Space:
 
     @property
     def count(self) -> float:
-        """At most so many points; infinite where a range has no steps."""
+        """An upper bound of the number of points; infinite if a range has no steps."""
         counts = [each.count for each in self.dimensions]
         return math.inf if None in counts else math.prod(count for count in counts if count)
 
     def rows(self) -> list[DimensionRow]:
-        """As study.json has it."""
+        """The space as study.json records it."""
         return [each.row() for each in self.dimensions]
 
     def settings(self, parameters: Mapping[str, Any]) -> list[str]:
-        """The parameters as `key=value` of `--set`, a section before what stands in it."""
-        return [spelled(key, parameters[key]) for key in sorted(parameters, key=lambda key: (key.count("."), key))]
+        """The parameters as `key=value` settings for `--set`, a section before the keys inside it."""
+        return [
+            format_setting(key, parameters[key]) for key in sorted(parameters, key=lambda key: (key.count("."), key))
+        ]
 
-    def existing(self, proposed: Mapping[str, Any]) -> dict[str, Any]:
-        """Parameters out of values for every dimension's name, of which only those that exist are kept."""
+    def active_parameters(self, proposed: Mapping[str, Any]) -> dict[str, Any]:
+        """Parameters from values by dimension name, keeping only options that exist together."""
         parameters: dict[str, Any] = {}
         for each in self.dimensions:
-            if each.name in proposed and each.active(parameters):
+            if each.name in proposed and each.is_active(parameters):
                 parameters[each.key] = proposed[each.name]
         return parameters
 
-    def names(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """The opposite: values by the name of the dimension that each belongs to."""
+    def values_by_name(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """The inverse of `active_parameters`: values by the name of their dimension."""
         return {
             each.name: parameters[each.key]
             for each in self.dimensions
-            if each.key in parameters and each.active(parameters)
+            if each.key in parameters and each.is_active(parameters)
         }
 
-    def point(self, values: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The parameters that a config itself has, by its nested values; None where it lies outside of the space."""
+    def parameters_of_config(self, values: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The parameters that a config itself has, from its nested values; None if it lies outside the space."""
         parameters: dict[str, Any] = {}
         for each in self.dimensions:
-            if each.active(parameters):
-                found, value = _at(values, each.key)
-                if not found or not each.holds(value):
+            if each.is_active(parameters):
+                exists, value = _lookup(values, each.key)
+                if not exists or not each.contains(value):
                     return None
                 parameters[each.key] = value
         return parameters
 
     def corners(self) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
-        """Each choice and each end of a range: its key, parameters with it, and only it with what it depends on."""
+        """For each choice and each end of a range, yield its key and two sets of parameters.
+
+        The first set includes it together with other values; the second has only it and what it depends on.
+        """
         for each in self.dimensions:
-            needed = self._needed(each)
+            required = self._required_values(each)
             for value in each.corners:
-                fixed = {**needed, each.name: value}
-                rest = {other.name: other.corners[0] for other in self.dimensions}
-                alone = {other.key: fixed[other.name] for other in self.dimensions if other.name in fixed}
-                yield each.key, self.existing({**rest, **fixed}), alone
+                fixed = {**required, each.name: value}
+                others = {other.name: other.corners[0] for other in self.dimensions}
+                own_parameters = {other.key: fixed[other.name] for other in self.dimensions if other.name in fixed}
+                yield each.key, self.active_parameters({**others, **fixed}), own_parameters
 
     def check(self, load: Callable[[Sequence[str]], object]) -> None:
-        """Refuse a space whose corners the config refuses; `load` makes a plan of settings, or raises ConfigError.
+        """Reject a space with values that the config rejects; `load` makes a plan from settings, or raises ConfigError.
 
-        A value is refused if the config refuses it beside the first values of all others, and beside its own values.
-        Two values that only exclude each other are left to the trials.
+        A value is rejected if the config rejects it both with the first values of all other options and with the
+        config's own
+        values. Two values that only exclude each other are left to the trials.
         """
-        faults, seen = Faults(), set[str]()
-        for key, parameters, alone in self.corners():
-            first = self._refused(load, parameters)
-            if first and (said := self._refused(load, alone)):
-                line = said if said.startswith(key) else f"{key}={truncated(alone[key])}: {said}"
-                if line not in seen:
-                    seen.add(line)
+        faults, reported = Faults(), set[str]()
+        for key, parameters, own_parameters in self.corners():
+            refusal = self._refusal(load, parameters)
+            if refusal and (own_refusal := self._refusal(load, own_parameters)):
+                line = (
+                    own_refusal
+                    if own_refusal.startswith(key)
+                    else f"{key}={truncated(own_parameters[key])}: {own_refusal}"
+                )
+                if line not in reported:
+                    reported.add(line)
                     faults.add(f"{self.path.name}: space: {line}")
         faults.raise_all(MOST_FAULTS)
 
-    def _refused(self, load: Callable[[Sequence[str]], object], parameters: Mapping[str, Any]) -> str:
+    def _refusal(self, load: Callable[[Sequence[str]], object], parameters: Mapping[str, Any]) -> str:
         try:
             load(self.settings(parameters))
             return ""
         except ConfigError as error:
             return str(error).splitlines()[0]
 
-    def _needed(self, wanted: Dimension) -> dict[str, Any]:
-        """Values, by name, of what a dimension's conditions ask for, and theirs; ConfigError if it can never exist."""
-        needed: dict[str, Any] = {}
-        waiting = list(wanted.when)
-        while waiting:
-            key, values = waiting.pop()
-            entries = [each for each in self.dimensions if each.key == key]
-            each, value = next((each, value) for value in values for each in entries if each.holds(value))
-            if each.name in needed and not same(needed[each.name], value):
-                raise _never(self.path, wanted)
-            needed[each.name] = value
-            waiting += each.when
-        if not wanted.active(self.existing(needed)):
-            raise _never(self.path, wanted)
-        return needed
+    def _required_values(self, dimension: Dimension) -> dict[str, Any]:
+        """The values, by name, that a dimension's conditions require.
+
+        Raises `ConfigError` if the dimension can never exist.
+        """
+        required: dict[str, Any] = {}
+        conditions = list(dimension.when)
+        while conditions:
+            key, values = conditions.pop()
+            entries = [other for other in self.dimensions if other.key == key]
+            other, value = next((other, value) for value in values for other in entries if other.contains(value))
+            if other.name in required and not same_value(required[other.name], value):
+                raise _unsatisfiable(self.path, dimension)
+            required[other.name] = value
+            conditions += other.when
+        if not dimension.is_active(self.active_parameters(required)):
+            raise _unsatisfiable(self.path, dimension)
+        return required
 
 
-def _never(path: Path, wanted: Dimension) -> ConfigError:
-    return ConfigError(f"{path.name}: space.{wanted.key}: its `when` can never hold; correct it, or leave the key out")
+def _unsatisfiable(path: Path, dimension: Dimension) -> ConfigError:
+    return ConfigError(
+        f"{path.name}: space.{dimension.key}: its `when` is never true; correct it, or leave the key out"
+    )
 
 
-def _at(values: Mapping[str, Any], key: str) -> tuple[bool, Any]:
-    found: Any = values
+def _lookup(values: Mapping[str, Any], key: str) -> tuple[bool, Any]:
+    value: Any = values
     for part in key.split("."):
-        if not isinstance(found, Mapping) or part not in found:
+        if not isinstance(value, Mapping) or part not in value:
             return False, None
-        found = found[part]
-    return True, found
+        value = value[part]
+    return True, value
 
 
-def _dimensions(given: Any) -> tuple[Dimension, ...]:
-    if not isinstance(given, dict) or not given:
-        got = "nothing" if not given else with_article(type(given).__name__)
-        raise ConfigError(f"space: got {got}; name one key of the config or more, each with its values")
+def _read_space(entries: Any) -> tuple[Dimension, ...]:
+    if not isinstance(entries, dict) or not entries:
+        description = "nothing" if not entries else with_article(type(entries).__name__)
+        raise ConfigError(f"space: got {description}; name at least one key of the config, each with its values")
     faults = Faults()
     dimensions = list[Dimension]()
-    for key, entry in given.items():
+    for key, entry in entries.items():
         dimensions += faults.of(partial(read_dimensions, str(key), entry)) or []
     faults.raise_all()
     for each in dimensions:
-        faults.of(partial(_check_when, each, dimensions))
+        faults.of(partial(_check_conditions, each, dimensions))
     faults.raise_all()
-    return in_order(dimensions)
+    return sort_by_dependency(dimensions)
 
 
-def _check_when(wanted: Dimension, dimensions: Sequence[Dimension]) -> None:
-    """Each condition names another option and values that it has."""
-    for key, values in wanted.when:
+def _check_conditions(dimension: Dimension, dimensions: Sequence[Dimension]) -> None:
+    """Check that each condition refers to another option and to values that it has."""
+    for key, values in dimension.when:
         entries = [each for each in dimensions if each.key == key]
         if not entries:
-            known = sorted({each.key for each in dimensions})
-            raise ConfigError(f"space.{wanted.key}.when: {key!r} is no key of this space; {suggest(str(key), known)}")
+            keys = sorted({each.key for each in dimensions})
+            raise ConfigError(
+                f"space.{dimension.key}.when: {key!r} is not a key of this space; {suggest(str(key), keys)}"
+            )
         for value in values:
-            if not any(each.holds(value) for each in entries):
+            if not any(each.contains(value) for each in entries):
                 raise ConfigError(
-                    f"space.{wanted.key}.when: {key} never is {truncated(value)}; name one of its values in this space"
+                    f"space.{dimension.key}.when: {key} is never {truncated(value)}; name one of its values in this "
+                    "space"
                 )
 
 
-def identity(parameters: Mapping[str, Any]) -> bytes:
-    """The same for the same parameters, whatever their order."""
+def parameters_id(parameters: Mapping[str, Any]) -> bytes:
+    """The same bytes for the same parameters, whatever their order."""
     return canonical(dict(parameters))

@@ -1,7 +1,8 @@
-"""One coordinator asks a batch, has it evaluated, and tells the answers in the order of their numbers.
+"""Run a study: propose a batch of trials, have it evaluated, and record the outcomes in the order of the trials.
 
-Who evaluates, in which order and on how many machines changes nothing: the next batch depends on the answers alone.
-All that was asked and answered stands in the journal first, so a killed study goes on to the same digest.
+The next batch depends on the outcomes alone, so it makes no difference in which order and on how many machines trials
+are evaluated. Proposals and outcomes are written to the journal first, so a study that was killed continues and ends
+with the same digest.
 """
 
 from __future__ import annotations
@@ -21,19 +22,22 @@ from edgekit.core.hashing import canonical, digest, write_json
 from edgekit.core.schema.study import SamplerRow, StudyRow
 from edgekit.runner.files import make_folder
 from edgekit.search import sampler
-from edgekit.search.journal import History, Journal, writing
-from edgekit.search.objectives import Objective, front, reference
-from edgekit.search.space import Space, identity
-from edgekit.search.trial import Context, Evaluate, Outcome, checked
+from edgekit.search.journal import History, Journal, resource_errors
+from edgekit.search.objectives import Objective, pareto_front, reference_point
+from edgekit.search.space import Space, parameters_id
+from edgekit.search.trial import BatchContext, Evaluate, TrialOutcome, check_outcome
 
 FORMAT, JOURNAL_FORMAT = 1, 2
-"""Of study.json, and of the journal: 2 since what is timed is `execute` alone, so that no study mixes the two."""
+"""The format of study.json, and of the journal.
+
+Journals of format 1 timed more than `execute`, and cannot be continued.
+"""
 OnBatch = Callable[[StudyRow], None]
 
 
 @dataclass(frozen=True)
-class Subject:
-    """What is searched: name, path, values and budget of the config, as study.json records them."""
+class SearchedConfig:
+    """The config that is searched: its name, path, values and budget, as study.json records them."""
 
     name: str
     config_path: str
@@ -42,15 +46,15 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Study:
-    """A study up to its last whole batch; `row` is what study.json holds."""
+class StudyState:
+    """A study up to its last complete batch; `row` is the content of study.json."""
 
     row: StudyRow
     folder: Path
 
     @property
     def digest(self) -> str:
-        """Hex sha256 of what was asked and told."""
+        """The sha256, in hex, of all proposals and outcomes."""
         return self.row["batches"][-1]["digest"] if self.row["batches"] else self.row["key"]
 
 
@@ -59,47 +63,47 @@ def search(
     objectives: Sequence[Objective],
     evaluate: Evaluate,
     *,
-    subject: Subject,
+    subject: SearchedConfig,
     folder: Path,
     seed: int = 0,
     batch: int = 8,
     trials: int | None = None,
     minutes: float | None = None,
     first: Sequence[Mapping[str, Any]] = (),
-    wanted: sampler.Name | None = None,
+    sampler_name: sampler.SamplerName | None = None,
     on_batch: OnBatch | None = None,
-) -> Study:
-    """Search, or go on with the search in `folder`.
+) -> StudyState:
+    """Run a study, or continue the one in `folder`.
 
     Parameters
     ----------
     space, objectives
-        What may be chosen, and what is looked for.
+        The options and the objectives of the study.
     evaluate
-        Gets the trials of a batch and a `Context`; returns outcomes in the same order.
+        Called with the trials of a batch and a `BatchContext`; returns outcomes in the same order.
     subject
-        What is searched.
+        The config that is searched.
     folder
-        Gets trials.jsonl and study.json.
+        Where trials.jsonl and study.json are written.
     seed, batch
-        Both decide which trials are asked.
+        The seed and the number of trials in a batch. Both decide which trials are proposed.
     trials
-        How many at least, for batches are whole; None: until the minutes are over.
+        The least number of trials, rounded up to whole batches; None to go on until the time is over.
     minutes
-        Looked at between batches; the first batch of a command always runs.
+        Time limit, checked between batches; the first batch of a command always runs.
     first
-        Parameters of the first trials, such as the config's own (`Space.point`).
-    wanted
-        The sampler; None takes the one that the study has begun with, or that suits the number of trials.
+        Parameters of the first trials, for example the config's own (`Space.parameters_of_config`).
+    sampler_name
+        The sampler; None for the one that the study has started with, or that suits the number of trials.
     on_batch
-        Called with study.json's content after each batch.
+        Called with the content of study.json after each batch.
 
     Raises
     ------
     ConfigError
-        The folder holds another study, or a number is wrong.
+        The folder holds another study, or a number is invalid.
     ResourceError
-        The journal cannot be written, or another process writes it.
+        The journal cannot be written, or another process is writing it.
     TrustError
         The journal was changed.
     """
@@ -107,8 +111,8 @@ def search(
         if value is not None and not 0 < value < math.inf:
             raise ConfigError(f"{name}: got {value}; give a finite number above 0")
     if trials is None and minutes is None:
-        raise ConfigError("trials and minutes: neither is given, so the search would never end; give one of them")
-    parts = as_json(
+        raise ConfigError("trials and minutes: neither is set, so the search would never end; set one of them")
+    key_parts = normalize_json(
         {
             "config": subject.config,
             "space": space.rows(),
@@ -119,34 +123,42 @@ def search(
             "edgekit": edgekit.__version__,
         }
     )
-    with writing(folder):
+    with resource_errors(folder):
         make_folder(folder)
     with lock.hold(folder / "study.lock", "edgekit search"):
-        coordinator = _Coordinator(space, objectives, subject, parts, folder, sampler.choose(trials, wanted), wanted)
+        coordinator = _Coordinator(
+            space, objectives, subject, key_parts, folder, sampler.choose_sampler(trials, sampler_name), sampler_name
+        )
         return coordinator.run(evaluate, trials, minutes, on_batch)
 
 
 class _Coordinator:
-    """A study in a folder; ConfigError where the folder holds another."""
+    """A study in a folder. Raises `ConfigError` if the folder holds another study."""
 
     def __init__(
         self,
         space: Space,
         objectives: Sequence[Objective],
-        subject: Subject,
-        parts: dict[str, Any],
+        subject: SearchedConfig,
+        key_parts: dict[str, Any],
         folder: Path,
-        chosen: SamplerRow,
-        wanted: sampler.Name | None,
+        sampler_row: SamplerRow,
+        sampler_name: sampler.SamplerName | None,
     ) -> None:
-        self.space, self.objectives, self.subject, self.parts, self.folder = space, objectives, subject, parts, folder
+        self.space, self.objectives, self.subject, self.key_parts, self.folder = (
+            space,
+            objectives,
+            subject,
+            key_parts,
+            folder,
+        )
         self.journal = Journal(folder)
         if not self.journal.lines():
-            self.journal.append({"format": JOURNAL_FORMAT, "parts": parts, "sampler": chosen})
-        begun, *lines = self.journal.lines()
-        self._compare(begun, wanted)
-        self.sampler: SamplerRow = begun["sampler"]
-        self.history = History(space, objectives, key({**parts, "sampler": self.sampler["name"]}))
+            self.journal.append({"format": JOURNAL_FORMAT, "parts": key_parts, "sampler": sampler_row})
+        header, *lines = self.journal.lines()
+        self._compare(header, sampler_name)
+        self.sampler: SamplerRow = header["sampler"]
+        self.history = History(space, objectives, study_key({**key_parts, "sampler": self.sampler["name"]}))
         for number, line in enumerate(lines, 2):
             try:
                 self.history.replay(line)
@@ -155,89 +167,94 @@ class _Coordinator:
                     f"{self.journal.path}: line {number} {error}; restore the file, or remove its folder"
                 ) from None
 
-    def _compare(self, begun: Mapping[str, Any], wanted: sampler.Name | None) -> None:
-        if begun.get("format") != JOURNAL_FORMAT or "parts" not in begun:
+    def _compare(self, header: Mapping[str, Any], sampler_name: sampler.SamplerName | None) -> None:
+        if header.get("format") != JOURNAL_FORMAT or "parts" not in header:
             raise ConfigError(
-                f"{self.journal.path}: is no journal of a study that this version can read; choose another folder"
+                f"{self.journal.path}: not a journal that this version of edgekit can read; choose another folder"
             )
-        others = differing(begun["parts"], self.parts)
-        if wanted and begun["sampler"]["name"] != wanted:
-            others.append("sampler")
-        if others:
+        differences = differing_names(header["parts"], self.key_parts)
+        if sampler_name and header["sampler"]["name"] != sampler_name:
+            differences.append("sampler")
+        if differences:
             raise ConfigError(
-                f"{self.folder}: holds a study with another {' and another '.join(others)}; choose another folder, or "
+                f"{self.folder}: holds a study with another {' and another '.join(differences)}; choose another "
+                "folder, or "
                 "remove it"
             )
 
-    def run(self, evaluate: Evaluate, trials: int | None, minutes: float | None, on_batch: OnBatch | None) -> Study:
-        """Batches until one of the ends is there; the last study.json says which."""
-        began, ran = time.monotonic(), 0
+    def run(
+        self, evaluate: Evaluate, trials: int | None, minutes: float | None, on_batch: OnBatch | None
+    ) -> StudyState:
+        """Run batches until the study ends; the last study.json records why."""
+        started, batches = time.monotonic(), 0
         try:
-            while not (ended := self._ended(trials, minutes, time.monotonic() - began, ran)):
+            while not (ended := self._ended(trials, minutes, time.monotonic() - started, batches)):
                 self._batch(evaluate)
-                ran += 1
+                batches += 1
                 row = self._write("")
                 if on_batch:
                     on_batch(row)
         except KeyboardInterrupt:
             self._write("interrupted")
             raise
-        return Study(self._write(ended), self.folder)
+        return StudyState(self._write(ended), self.folder)
 
-    def _ended(self, trials: int | None, minutes: float | None, elapsed_s: float, ran: int) -> str:
-        told = self.history.told
-        if trials is not None and len(told) >= trials:
+    def _ended(self, trials: int | None, minutes: float | None, elapsed_s: float, batches: int) -> str:
+        finished = self.history.trials
+        if trials is not None and len(finished) >= trials:
             return "trials"
-        if minutes is not None and ran and elapsed_s >= minutes * 60:
+        if minutes is not None and batches and elapsed_s >= minutes * 60:
             return "minutes"
-        if len({identity(row["parameters"]) for row in told}) >= self.space.count:
+        if len({parameters_id(row["parameters"]) for row in finished}) >= self.space.count:
             return "every point"
         return ""
 
     def _batch(self, evaluate: Evaluate) -> None:
-        """Ask, evaluate, tell; what the journal has of it already is not done again."""
-        began, history = time.monotonic(), self.history
-        if not history.asked:
-            self._note({"asked": self._ask()})
-        if waiting := history.waiting():
+        """Propose, evaluate and record a batch. What the journal has of it already is not done again."""
+        started, history = time.monotonic(), self.history
+        if not history.proposed:
+            self._record({"asked": self._propose()})
+        if unfinished := history.unfinished():
             context = self._context()
-            outcomes = evaluate(waiting, context)
-            for trial, outcome in zip(waiting, outcomes, strict=True):
+            outcomes = evaluate(unfinished, context)
+            for trial, outcome in zip(unfinished, outcomes, strict=True):
                 if trial.number not in history.finished:
-                    context.finished(trial.number, outcome)
-        self._note({"batch": history.batch(time.monotonic() - began)})
+                    context.record_outcome(trial.number, outcome)
+        self._record({"batch": history.batch_row(time.monotonic() - started)})
 
-    def _ask(self) -> list[dict[str, Any]]:
-        """The parameters of a batch: those that the study begins with, then the sampler's."""
-        told = self.history.told
-        given = self.parts["first"][len(told) : len(told) + self.parts["batch"]]
-        name, seed, batch = self.sampler["name"], self.parts["seed"], self.parts["batch"]
-        return sampler.ask(self.space, self.objectives, name, seed, told, batch, given)
+    def _propose(self) -> list[dict[str, Any]]:
+        """The parameters of a batch: first the initial ones of the study, then those of the sampler."""
+        finished = self.history.trials
+        initial = self.key_parts["first"][len(finished) : len(finished) + self.key_parts["batch"]]
+        name, seed, batch = self.sampler["name"], self.key_parts["seed"], self.key_parts["batch"]
+        return sampler.propose(self.space, self.objectives, name, seed, finished, batch, initial)
 
-    def _context(self) -> Context:
+    def _context(self) -> BatchContext:
         history = self.history
 
-        def finished(number: int, outcome: Outcome) -> None:
-            good = checked(outcome, self.objectives)
-            beside = {"anchors": list(context.anchors), "baseline_accuracy": context.baseline_accuracy}
-            self._note({"trial": number, "outcome": good, **beside, "disturbed": context.disturbed})
+        def record_outcome(number: int, outcome: TrialOutcome) -> None:
+            checked_outcome = check_outcome(outcome, self.objectives)
+            baseline_fields = {"anchors": list(context.baselines), "baseline_accuracy": context.baseline_accuracy}
+            self._record(
+                {"trial": number, "outcome": checked_outcome, **baseline_fields, "disturbed": context.is_noisy}
+            )
 
-        best = set(front(history.told, self.objectives))
-        shown = [row for row in history.told if row["number"] in best]
+        front_numbers = set(pareto_front(history.trials, self.objectives))
+        front_rows = [row for row in history.trials if row["number"] in front_numbers]
         number = len(history.batches)
-        known = list(history.anchors), history.baseline_accuracy
-        context = Context(self.folder, number, tuple(history.told), shown, finished, *known)
+        baseline = list(history.baselines), history.baseline_accuracy
+        context = BatchContext(self.folder, number, tuple(history.trials), front_rows, record_outcome, *baseline)
         return context
 
-    def _note(self, line: Mapping[str, Any]) -> None:
-        """Into the journal first, then into the history."""
+    def _record(self, line: Mapping[str, Any]) -> None:
+        """Write a line to the journal, then apply it to the history."""
         self.journal.append(line)
         self.history.replay(line)
 
     def _write(self, ended: str) -> StudyRow:
-        """study.json, whole or not at all."""
+        """Write study.json atomically."""
         history = self.history
-        point = reference(history.told, self.objectives) or []
+        reference_losses = reference_point(history.trials, self.objectives) or []
         row: StudyRow = {
             "format": FORMAT,
             "edgekit": edgekit.__version__,
@@ -248,35 +265,38 @@ class _Coordinator:
             "space": self.space.rows(),
             "objectives": [each.row() for each in self.objectives],
             "sampler": self.sampler,
-            "seed": self.parts["seed"],
-            "batch": self.parts["batch"],
+            "seed": self.key_parts["seed"],
+            "batch": self.key_parts["batch"],
             "key": history.key,
-            "reference": [each.value(loss) for each, loss in zip(self.objectives, point)],
-            "anchors": history.anchors,
-            "trials": history.told,
-            "batches": history.grown(),
-            "front": front(history.told, self.objectives),
+            "reference": [each.value(loss) for each, loss in zip(self.objectives, reference_losses)],
+            "anchors": history.baselines,
+            "trials": history.trials,
+            "batches": history.batch_rows(),
+            "front": pareto_front(history.trials, self.objectives),
             "ended": ended,
         }
         if history.baseline_accuracy is not None:
             row["baseline_accuracy"] = history.baseline_accuracy
         path = self.folder / "study.json"
-        with writing(path):
+        with resource_errors(path):
             write_json(path, row)
         return row
 
 
-def key(parts: Mapping[str, Any]) -> str:
-    """The key of a study: hex sha256 of all that decides which trials it asks. Its digests begin from it."""
-    return digest(dict(parts))
+def study_key(key_parts: Mapping[str, Any]) -> str:
+    """The key of a study: the sha256 in hex of everything that decides which trials it proposes.
+
+    Its digests start from it.
+    """
+    return digest(dict(key_parts))
 
 
-def as_json(parts: Mapping[str, Any]) -> dict[str, Any]:
-    """The parts, written as JSON and read again, so that those of a journal can be compared with them."""
-    found: dict[str, Any] = json.loads(canonical(dict(parts)))
-    return found
+def normalize_json(key_parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert to JSON and back, so that the parts can be compared with those of a journal."""
+    normalized: dict[str, Any] = json.loads(canonical(dict(key_parts)))
+    return normalized
 
 
-def differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Names of the parts in which two keys differ."""
-    return [name for name in {**before, **now} if before.get(name) != now.get(name)]
+def differing_names(earlier: Mapping[str, Any], current: Mapping[str, Any]) -> list[str]:
+    """The names of the parts in which two keys differ."""
+    return [name for name in {**earlier, **current} if earlier.get(name) != current.get(name)]

@@ -1,4 +1,4 @@
-"""A trial as it is asked, the outcome of its evaluation and the check of it, and what study and evaluation share."""
+"""A proposed trial, the outcome of its evaluation, and what a study and an evaluation share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgekit.search.objectives import Objective
 
 @dataclass(frozen=True)
 class Trial:
-    """What is asked: parameters by config key, and the same as `key=value` of `--set`."""
+    """A proposed trial: its parameters by config key, and the same as `key=value` settings."""
 
     number: int
     batch: int
@@ -23,8 +23,11 @@ class Trial:
     settings: tuple[str, ...]
 
 
-class Outcome(TypedDict):
-    """What an evaluation says of a trial; a TrialRow less what the study adds. `values` follow the objectives."""
+class TrialOutcome(TypedDict):
+    """The result of evaluating a trial: a `TrialRow` without the fields that the study adds.
+
+    `values` follow the objectives.
+    """
 
     state: TrialState
     rung: Rung
@@ -37,48 +40,52 @@ class Outcome(TypedDict):
 
 
 @dataclass
-class Context:
-    """What an evaluation knows besides its trials, and what it may tell beside its outcomes.
+class BatchContext:
+    """What an evaluation knows besides its trials, and what it can report besides its outcomes.
 
     Parameters
     ----------
     folder
-        The study's.
+        The folder of the study.
     batch
-        Its number.
-    told
-        Trials of all batches before, by number.
+        The number of the batch.
+    earlier_trials
+        The trials of all earlier batches, by number.
     front
-        Those of them that no other dominates.
-    anchors
-        Files that every round of measuring times beside the trials'; an evaluation fills them in the first batch.
+        Those of them that no other one dominates.
+    record_outcome
+        `record_outcome(number, outcome)` stores an outcome before the batch is complete, so that the trial is not
+        evaluated
+        again after a kill.
+    baselines
+        Files that every round times beside those of the trials; the evaluation fills them in with the first batch.
     baseline_accuracy
-        The fraction that the budget's drop counts from, where the evaluation knows it.
-    disturbed
-        Set by an evaluation whose last round of measuring was disturbed.
-    finished
-        `finished(number, outcome)` makes an outcome durable before the batch is whole. After a kill, that trial is not
-        evaluated again.
+        The accuracy (a fraction) from which the budget's drop counts, if the evaluation knows it.
+    is_noisy
+        Set by an evaluation whose last round of measurement was noisy.
     """
 
     folder: Path
     batch: int
-    told: Sequence[TrialRow]
+    earlier_trials: Sequence[TrialRow]
     front: Sequence[TrialRow]
-    finished: Callable[[int, Outcome], None]
-    anchors: list[AnchorRow] = field(default_factory=list)
+    record_outcome: Callable[[int, TrialOutcome], None]
+    baselines: list[AnchorRow] = field(default_factory=list)
     baseline_accuracy: float | None = None
-    disturbed: bool = False
+    is_noisy: bool = False
 
 
-Evaluate = Callable[[Sequence[Trial], Context], Sequence[Outcome]]
-"""Outcomes of the trials of a batch, in their order; trials that are finished or asked twice are left out."""
+Evaluate = Callable[[Sequence[Trial], BatchContext], Sequence[TrialOutcome]]
+"""Returns the outcomes of the trials of a batch in the same order. Finished and repeated trials are not passed."""
 
 
-def checked(outcome: Outcome, objectives: Sequence[Objective]) -> Outcome:
-    """The outcome; as failed, with the reason, where a value is no finite number. StageError for one of another form.
+def check_outcome(outcome: TrialOutcome, objectives: Sequence[Objective]) -> TrialOutcome:
+    """Check an outcome. A value that is missing or not finite makes it a failed one, with the reason.
 
-    A complete trial has all values.
+    Raises
+    ------
+    StageError
+        The outcome has the wrong number of values, or an unknown state or fidelity.
     """
     lengths = {len(outcome["values"]), len(outcome["intervals"])}
     if lengths != {len(objectives)}:
@@ -86,28 +93,30 @@ def checked(outcome: Outcome, objectives: Sequence[Objective]) -> Outcome:
             f"an evaluation returned {sorted(lengths)} values and intervals for {len(objectives)} objectives"
         )
     if outcome["state"] not in get_args(TrialState) or outcome["rung"] not in get_args(Rung):
-        raise StageError(f"an evaluation returned the state {outcome['state']!r} at the rung {outcome['rung']!r}")
-    wrong = [
+        raise StageError(f"an evaluation returned the state {outcome['state']!r} at the fidelity {outcome['rung']!r}")
+    faults = [
         f"{each.title}: got {value}"
         for each, value in zip(objectives, outcome["values"])
-        if (value is None and outcome["state"] == "complete") or (value is not None and not _sound(each, value))
+        if (value is None and outcome["state"] == "complete") or (value is not None and not _is_valid(each, value))
     ]
-    wrong += [f"constraint {name}: got {value}" for name, value in outcome["constraints"].items() if not _finite(value)]
-    if not wrong:
+    faults += [
+        f"constraint {name}: got {value}" for name, value in outcome["constraints"].items() if not _is_finite(value)
+    ]
+    if not faults:
         return outcome
     return {
         **outcome,
         "state": "failed",
-        "reason": "; ".join(wrong),
+        "reason": "; ".join(faults),
         "values": [None] * len(objectives),
         "intervals": [None] * len(objectives),
         "constraints": {},
     }
 
 
-def _finite(value: object) -> bool:
+def _is_finite(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _sound(objective: Objective, value: float) -> bool:
-    return _finite(value) and (objective.name == "accuracy" or value > 0)
+def _is_valid(objective: Objective, value: float) -> bool:
+    return _is_finite(value) and (objective.name == "accuracy" or value > 0)

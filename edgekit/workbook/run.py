@@ -83,7 +83,7 @@ def run(plan: Plan, out: Path, *, force: Collection[str] = (), caches: Sequence[
     with (
         lack_of_resources(folder),
         lock.hold(folder / RUN_LOCK, f"edgekit run {plan.path.name}"),
-        lane.of_this_machine(),
+        lane.use_machine_folder(),
         sigterm_as_interrupt(),
     ):
         tidy(folder)
@@ -114,7 +114,7 @@ def _to_the_end(
     with watch.during(f"{RESULT} and {html.PAGE}", quietly=True):
         result = write_result(plan, folder)
         shared.take_page(folder)
-        drawn = html.draw(folder, say)
+        drawn = html.try_write_page(folder, say)
     shared.give_page(folder)
     shared.account()
     return Ended(result, True, drawn)
@@ -144,7 +144,7 @@ def finished(plan: Plan, folder: Path) -> tuple[Result | None, DataDigest | None
 
 def _redraw(folder: Path, say: Say) -> bool:
     """Draw the page of a finished run, if it is missing or an earlier edgekit drew it; whether it is current then."""
-    if html.is_drawn(folder):
+    if html.is_page_current(folder):
         return True
     try:
         with (
@@ -152,7 +152,7 @@ def _redraw(folder: Path, say: Say) -> bool:
             Watch(folder) as watch,
             watch.during(html.PAGE, quietly=True),
         ):
-            return html.draw(folder, partial(watch.say, say=say))
+            return html.try_write_page(folder, partial(watch.say, say=say))
     except ResourceError as error:
         say(f"{html.PAGE} is not drawn: {error}")
         return False
@@ -285,7 +285,7 @@ def write_result(plan: Plan, folder: Path) -> Result:
         "version": plan.run.version,
         "config": plan.values,
         "budget": plan.run.budget.model_dump(),
-        **results.build(folder, plan.values),
+        **results.build_result(folder, plan.values),
     }
     result: Result = results.with_sources(made, folder)
     check(result)
@@ -314,7 +314,7 @@ def writable(folder: Path) -> None:
 
 def tidy(folder: Path) -> None:
     """Remove half-written files of a killed process; the lock shows that nobody is writing them now."""
-    patterns = (".*.tmp", "notebooks/.*.tmp", "notebooks/.*.partial.ipynb", f"{html.BESIDE}/.*.tmp")
+    patterns = (".*.tmp", "notebooks/.*.tmp", "notebooks/.*.partial.ipynb", f"{html.NOTEBOOK_FOLDER}/.*.tmp")
     for left in [path for pattern in patterns for path in folder.glob(pattern)]:
         left.unlink(missing_ok=True)
 

@@ -112,7 +112,7 @@ def run_one(config: str, settings: str, out: str, force: list[str], start: str, 
         return _row(error.exit_code, str(error), began, {})
     folder = Path(out) / plan.run.name
     met = ended.result["verdict"]["met"]
-    return _row(0 if met else BudgetMissed.exit_code, summary.outcome(ended.result), began, _bundles(folder))
+    return _row(0 if met else BudgetMissed.exit_code, summary.outcome_line(ended.result), began, _bundles(folder))
 
 
 def _row(exit_code: int, words: str, began: float, bundles: dict[str, str]) -> dict[str, Any]:

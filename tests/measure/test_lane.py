@@ -1,4 +1,4 @@
-"""The lane of a machine, held by real processes: nothing overlaps a measuring, nobody waits for ever."""
+"""The lane of a machine with real processes: nothing overlaps a measurement, and nobody waits for ever."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import pytest
 from edgekit.core import progress
 from edgekit.core.errors import ResourceError
 from edgekit.measure import lane
-from edgekit.measure.lane import Hold, Kind
+from edgekit.measure.lane import Hold, HoldKind
 
 WORKER = """
 import random, sys, time
@@ -50,7 +50,7 @@ with lane.{kind}():
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(lane.FOLDER, str(tmp_path / "lane"))
+    monkeypatch.setenv(lane.FOLDER_VARIABLE, str(tmp_path / "lane"))
     return tmp_path / "lane"
 
 
@@ -72,7 +72,7 @@ def overlapping(holds: list[Hold], ends: dict[int, int]) -> list[tuple[Hold, Hol
 
 
 def test_without_a_lane_nothing_is_held_and_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(lane.FOLDER, raising=False)
+    monkeypatch.delenv(lane.FOLDER_VARIABLE, raising=False)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with lane.computing(), lane.measuring():
         pass
@@ -86,7 +86,7 @@ def test_no_measuring_overlaps_anything_under_many_processes_and_kills(place: Pa
     deadline = time.monotonic() + 60
     while len(killed) < 3 and time.monotonic() < deadline:  # kill holders while they hold
         time.sleep(0.01)
-        open_ = [hold for hold in lane.holds(place) if hold.ended_ns is None and hold.process not in killed]
+        open_ = [hold for hold in lane.read_holds(place) if hold.ended_ns is None and hold.process not in killed]
         if open_:
             victim = chance.choice(open_).process
             with_pid = [process for process in processes if process.pid == victim]
@@ -95,7 +95,7 @@ def test_no_measuring_overlaps_anything_under_many_processes_and_kills(place: Pa
             os.kill(victim, signal.SIGKILL)
             with_pid[0].wait()
     codes = [process.wait(60) for process in processes]
-    holds = lane.holds(place)
+    holds = lane.read_holds(place)
     assert sorted(codes) == [-9] * codes.count(-9) + [0] * codes.count(0) and codes.count(0) >= 5
     assert {hold.kind for hold in holds} == {"computing", "measuring"} and len(holds) > 60
     assert overlapping(holds, killed) == []  # a hold without an end lasted until the kill at least
@@ -121,7 +121,7 @@ def test_a_killed_measurer_holds_nothing(place: Path) -> None:
     other.wait()
     with lane.measuring():
         pass
-    assert [hold.ended_ns is None for hold in lane.holds(place)] == [True, False]
+    assert [hold.ended_ns is None for hold in lane.read_holds(place)] == [True, False]
 
 
 def test_a_measurer_is_not_starved_by_those_who_begin_to_compute(place: Path) -> None:
@@ -137,17 +137,19 @@ while True:
     others = [start(busy) for _ in range(3)]
     try:
         deadline = time.monotonic() + 30
-        while len({hold.process for hold in lane.holds(place)}) < 3 and time.monotonic() < deadline:
+        while len({hold.process for hold in lane.read_holds(place)}) < 3 and time.monotonic() < deadline:
             time.sleep(0.01)
         for _ in range(3):
             asked_ns = time.monotonic_ns()
             with lane.measuring():
                 pass
-            mine = next(hold for hold in lane.holds(place) if hold.process == os.getpid() and hold.began_ns > asked_ns)
+            mine = next(
+                hold for hold in lane.read_holds(place) if hold.process == os.getpid() and hold.began_ns > asked_ns
+            )
             for other in others:
                 between = [
                     hold
-                    for hold in lane.holds(place)
+                    for hold in lane.read_holds(place)
                     if hold.process == other.pid and asked_ns < hold.began_ns < mine.began_ns
                 ]
                 assert len(between) <= 1  # at most one that was about to begin
@@ -165,13 +167,13 @@ def test_measuring_within_computing_gives_the_shared_hold_up_and_takes_it_back(p
         with pytest.raises(subprocess.TimeoutExpired):
             other.wait(1)
     assert other.wait(30) == 0
-    kinds = [hold.kind for hold in lane.holds(place) if hold.process == os.getpid()]
+    kinds = [hold.kind for hold in lane.read_holds(place) if hold.process == os.getpid()]
     assert kinds == ["computing", "measuring", "computing"]
 
 
 @pytest.mark.parametrize(("holder", "waiter"), [("measuring", "computing"), ("computing", "measuring")])
 def test_whoever_waits_is_shown_in_the_progress(
-    holder: str, waiter: Kind, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    holder: str, waiter: HoldKind, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = start(NESTED.format(kind=holder), "600")
     assert other.stdout is not None and other.stdout.readline() == "held\n"
@@ -181,9 +183,9 @@ def test_whoever_waits_is_shown_in_the_progress(
     waits = start(NESTED.format(kind=waiter), "0")
     try:
         deadline = time.monotonic() + 30
-        while lane.WAITING[waiter] not in str(progress.read(shown)) and time.monotonic() < deadline:
+        while lane.WAITING_MESSAGES[waiter] not in str(progress.read(shown)) and time.monotonic() < deadline:
             time.sleep(0.02)
-        assert lane.WAITING[waiter] in str(progress.read(shown))
+        assert lane.WAITING_MESSAGES[waiter] in str(progress.read(shown))
     finally:
         other.kill()
         other.wait()
@@ -217,18 +219,18 @@ def test_a_torn_line_of_the_journal_is_left_out(place: Path) -> None:
         pass
     with open(place / lane.JOURNAL, "a") as stream:
         stream.write(json.dumps({"kind": "measuring", "process": 1})[:-3])
-    assert [hold.kind for hold in lane.holds(place)] == ["computing"]
+    assert [hold.kind for hold in lane.read_holds(place)] == ["computing"]
 
 
 def test_a_place_without_a_lane_is_told_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv(lane.FOLDER, str(tmp_path / "file/lane"))
-    with pytest.raises(ResourceError, match=r"EDGEKIT_LANE=.*name a folder that can be written"), lane.computing():
+    monkeypatch.setenv(lane.FOLDER_VARIABLE, str(tmp_path / "file/lane"))
+    with pytest.raises(ResourceError, match=r"EDGEKIT_LANE=.*name a writable folder"), lane.computing():
         pass
-    monkeypatch.setenv(lane.FOLDER, str(tmp_path / "fine"))
+    monkeypatch.setenv(lane.FOLDER_VARIABLE, str(tmp_path / "fine"))
     with lane.computing():  # nothing is left over of the attempt
         pass
-    assert [hold.kind for hold in lane.holds(tmp_path / "fine")] == ["computing"]
+    assert [hold.kind for hold in lane.read_holds(tmp_path / "fine")] == ["computing"]
 
 
 def test_every_measurement_of_the_kit_takes_the_lane() -> None:

@@ -1,4 +1,4 @@
-"""RAPL counters in a seeded tree of files, as the kernel lays them out."""
+"""RAPL counters in a copy of the kernel's tree of files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from edgekit.measure import energy
-from edgekit.measure.energy import Unreadable
+from edgekit.measure.energy import EnergyUnavailable
 
 RANGE_UJ = 262_143_328_850
 
@@ -30,14 +30,14 @@ def counts(file: Path, to_uj: int) -> Callable[[], object]:
 
 def test_joules_are_those_between_two_readings(tmp_path: Path) -> None:
     file = zone(tmp_path, "intel-rapl:0", "package-0", 5_000_000)
-    spent = energy.find_counters(tmp_path).of(counts(file, 7_500_000))
+    spent = energy.find_rapl_counters(tmp_path).measure(counts(file, 7_500_000))
     assert spent.joules == pytest.approx(2.5)
     assert spent.seconds > 0
 
 
 def test_a_counter_that_begins_again_is_followed(tmp_path: Path) -> None:
     file = zone(tmp_path, "intel-rapl:0", "package-0", RANGE_UJ - 1_000_000)
-    assert energy.find_counters(tmp_path).of(counts(file, 500_000)).joules == pytest.approx(1.5)
+    assert energy.find_rapl_counters(tmp_path).measure(counts(file, 500_000)).joules == pytest.approx(1.5)
 
 
 def test_packages_and_memory_are_summed_and_what_they_hold_or_what_holds_them_is_not(tmp_path: Path) -> None:
@@ -52,22 +52,22 @@ def test_packages_and_memory_are_summed_and_what_they_hold_or_what_holds_them_is
             ("intel-rapl-mmio:0", "package-0"),
         )
     }
-    found = energy.find_counters(tmp_path)
+    result = energy.find_rapl_counters(tmp_path)
 
     def work() -> None:
         for place, file in enumerate(files.values()):
             file.write_text(str(10**place * 1_000_000))
 
-    assert found.of(work).joules == pytest.approx(1 + 100 + 1000)
-    assert found.name == "RAPL counters (package-0, dram, package-1) of the whole processor"
+    assert result.measure(work).joules == pytest.approx(1 + 100 + 1000)
+    assert result.name == "RAPL counters (package-0, dram, package-1) of the whole processor"
 
 
 def test_a_machine_without_counters_says_so(tmp_path: Path) -> None:
     (tmp_path / "dtpm").mkdir()
-    with pytest.raises(Unreadable, match="shows no RAPL counter of a package"):
-        energy.find_counters(tmp_path)
-    with pytest.raises(Unreadable, match="shows no RAPL counter of a package"):
-        energy.find_counters(tmp_path / "nothing")
+    with pytest.raises(EnergyUnavailable, match="has no RAPL counter of a package"):
+        energy.find_rapl_counters(tmp_path)
+    with pytest.raises(EnergyUnavailable, match="has no RAPL counter of a package"):
+        energy.find_rapl_counters(tmp_path / "nothing")
 
 
 ASK = """
@@ -77,8 +77,8 @@ from edgekit.measure import energy
 if os.geteuid() == 0:  # root reads everything
     os.setuid(65534)
 try:
-    energy.find_counters(Path("."))
-except energy.Unreadable as error:
+    energy.find_rapl_counters(Path("."))
+except energy.EnergyUnavailable as error:
     print(error)
 """
 
@@ -94,16 +94,16 @@ def test_counters_that_only_root_reads_are_named(tmp_path: Path) -> None:
 def test_a_file_that_is_a_folder_or_text_is_named(tmp_path: Path) -> None:
     file = zone(tmp_path, "intel-rapl:0", "package-0", 1)
     file.write_text("no data\n")
-    with pytest.raises(Unreadable, match="holds 'no data' and no number of microjoules"):
-        energy.find_counters(tmp_path)
+    with pytest.raises(EnergyUnavailable, match="contains 'no data' instead of a number of microjoules"):
+        energy.find_rapl_counters(tmp_path)
     file.unlink()
     file.mkdir()
-    with pytest.raises(Unreadable, match="energy_uj cannot be read"):
-        energy.find_counters(tmp_path)
+    with pytest.raises(EnergyUnavailable, match="energy_uj cannot be read"):
+        energy.find_rapl_counters(tmp_path)
 
 
 def test_counters_that_stand_still_give_no_figure(tmp_path: Path) -> None:
     """As some hypervisors show them."""
     zone(tmp_path, "intel-rapl:0", "package-0", 0)
-    with pytest.raises(Unreadable, match="stand still"):
-        energy.find_counters(tmp_path).of(lambda: None)
+    with pytest.raises(EnergyUnavailable, match="do not change"):
+        energy.find_rapl_counters(tmp_path).measure(lambda: None)

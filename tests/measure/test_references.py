@@ -1,4 +1,4 @@
-"""References of relative limits: a rival that breaks its interpreter or the samples is told before it is timed here."""
+"""Reference models of relative limits: one that crashes or rejects the samples is reported before it is timed."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ def linear(path: Path, *shape: int) -> Path:
     return path
 
 
-def rivals_of(path: Path) -> dict[str, references.RivalFile]:
+def rivals_of(path: Path) -> dict[str, references.ReferenceFile]:
     plan = load_plan(TINY, [f"benchmark.rivals=[{{path: {path}}}]", LIMIT])
     budget: Budget = plan.run.budget
-    return references.rivals_of(budget, ["onnx"], load(plan.data).withhold_test())
+    return references.open_reference_files(budget, ["onnx"], load(plan.data).withhold_test())
 
 
 def test_a_rival_is_opened_as_its_limit_names_it(tmp_path: Path) -> None:
     path = linear(tmp_path / "theirs.onnx", 1, 32, 32)
-    [(name, found)] = rivals_of(path).items()
-    assert (name, found.path, found.kind, found.classes) == ("theirs.onnx", str(path), "onnx", 10)
+    [(name, result)] = rivals_of(path).items()
+    assert (name, result.path, result.kind, result.classes) == ("theirs.onnx", str(path), "onnx", 10)
 
 
 def test_a_file_that_is_no_model_is_told_by_a_process_of_its_own(tmp_path: Path) -> None:

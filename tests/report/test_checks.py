@@ -1,4 +1,4 @@
-"""Gates: silent failure is the one thing they may not do."""
+"""The checks of the notebooks never fail silently."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def test_a_miss_of_one_targets_limits_is_told_by_those() -> None:
     nearest: Any = {"name": "a-int8-onnx", "p50_ms": 0.5, "bytes": 1000, "bound_pp": 0.5, "reasons": ["too slow"]}
     nearest |= {"limits": {"latency_p50_ms": None, "size_bytes": 900, "beside": beside}}
     budget: Any = BUDGET | {"latency_p50_ms": None, "latency_p50": {"ratio": 0.5, "of": "theirs.tflite"}}
-    said = checks.missed_message(nearest, budget)
-    assert "over by 20% of p50, which is 0.6 (0.59 to 0.61) times that of theirs.tflite and 100 bytes (11%)" in said
+    text = checks.missed_message(nearest, budget)
+    assert "over by 20% of p50, which is 0.6 (0.59 to 0.61) times that of theirs.tflite and 100 bytes (11%)" in text
 
 
 def test_a_met_budget_says_which_target_has_no_winner(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -76,10 +76,10 @@ def test_a_met_budget_says_which_target_has_no_winner(tmp_path: Path, capsys: py
     nearest = {"name": "a-int8-tflite", "p50_ms": 0.5, "bytes": 80, "bound_pp": 0.5, "reasons": ["too slow"]}
     metrics = {"verdict": verdict, "nearest_miss": None, "unmet": {"tflite": nearest}, "budget": BUDGET}
     checks.budget_met(seal(tmp_path, metrics))
-    said = capsys.readouterr().out
-    assert "✓ budget met by a-int8-onnx: +0.50 pp drop on validation, at most +1.25 pp at 95 % confidence" in said
-    assert "✗ tflite: no variant meets the budget; the nearest miss is a-int8-tflite" in said
-    assert "over by 0.1 ms (25%) of p50" in said
+    text = capsys.readouterr().out
+    assert "✓ budget met by a-int8-onnx: +0.50 pp drop on validation, at most +1.25 pp at 95 % confidence" in text
+    assert "✗ tflite: no variant meets the budget; the nearest miss is a-int8-tflite" in text
+    assert "over by 0.1 ms (25%) of p50" in text
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`edgekit compare`: what differs between two runs, and latencies only where they mean something."""
+"""`edgekit compare`: the differences between two runs, and latencies only if they are comparable."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from edgekit.report.compare import compare, show
+from edgekit.report.comparison import compare_runs, print_comparison
 from edgekit.report.result import RESULT
 from edgekit.stages.benchmark.stage import protocol
 from tests.conftest import FinishedRun, run_edgekit
@@ -36,13 +36,13 @@ def other(calm: Path, tmp_path: Path) -> Path:
 
 def told(a: Path, b: Path) -> str:
     stream = io.StringIO()
-    show(compare(a, b), Console(file=stream, width=240), everything=True)
+    print_comparison(compare_runs(a, b), Console(file=stream, width=240), show_all=True)
     return stream.getvalue()
 
 
 def line(text: str, name: str) -> list[str]:
-    found = next(each for each in text.splitlines() if f" {name} " in each and "│" in each)
-    return [cell.strip() for cell in found.strip("│").split("│")]
+    result = next(each for each in text.splitlines() if f" {name} " in each and "│" in each)
+    return [cell.strip() for cell in result.strip("│").split("│")]
 
 
 def test_a_run_against_itself_differs_in_nothing(calm: Path) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from edgekit.report.console import show
-from edgekit.report.formatting import count, milliseconds, percent, points, times
+from edgekit.report.console import print_run
+from edgekit.report.formatting import count, milliseconds, percent, percentage_points, times
 from edgekit.report.result import RESULT
 from tests.conftest import FinishedRun
 
@@ -23,7 +23,7 @@ def test_every_variants_line_holds_its_figures_and_its_speed_up_over_eager(tiny_
 
     result = json.loads((tiny_run.folder / RESULT).read_text())
     stream = io.StringIO()
-    show(result, tiny_run.folder, Console(file=stream, width=200))
+    print_run(result, tiny_run.folder, Console(file=stream, width=200))
     lines = stream.getvalue().splitlines()
     eager = result["variants"][0]
     for row in result["variants"]:
@@ -31,5 +31,5 @@ def test_every_variants_line_holds_its_figures_and_its_speed_up_over_eager(tiny_
         cells = [cell.strip() for cell in line.split("│")]
         figures = [percent(row["accuracy_validation"]), percent(row["accuracy_test"]), count(row["bytes"])]
         figures += [milliseconds(row[f"p{rank}_ms"]) for rank in (50, 95, 99)]
-        figures += [points(row["bound_pp"]), speed_up(row, eager)] if row is not eager else ["1×"]
+        figures += [percentage_points(row["bound_pp"]), speed_up(row, eager)] if row is not eager else ["1×"]
         assert [figure for figure in figures if figure not in cells] == [], row["name"]

@@ -1,4 +1,4 @@
-"""Was it worth it: the number of calls that saves what the walk has cost, and honest words where there is none."""
+"""The number of calls after which a run has paid for itself, and what is said if there is none."""
 
 from __future__ import annotations
 
@@ -59,16 +59,16 @@ def built(saved_s: Estimate, prices: Any = None, joules: bool = False, won: bool
     winners = {"winner": "mine", "winners": {"onnx": "mine"}} if won else {"winner": None, "winners": {}}
     benchmark = artifact("benchmark", {"cost": measured(saved_s, joules), **winners}, cpu_seconds=200.0)
     chain = [artifact("profile", **{"cpu_seconds": 100.0, **took}), benchmark]
-    found = costs.build(benchmark, [one for one in chain if one], prices)
-    assert found is not None
-    TypeAdapter(Schema).validate_python(found)
-    return found
+    result = costs.cost_of_run(benchmark, [one for one in chain if one], prices)
+    assert result is not None
+    TypeAdapter(Schema).validate_python(result)
+    return result
 
 
 def test_the_walk_is_paid_for_by_what_its_calls_save() -> None:
-    found = built(about(0.003))
-    (row,) = found["break_even"]
-    assert found["walk"]["cpu_s"] == 300
+    result = built(about(0.003))
+    (row,) = result["break_even"]
+    assert result["walk"]["cpu_s"] == 300
     assert (row["unit"], row["answer"], row["calls"]) == ("CPU-seconds", "after", pytest.approx(100_000))
     assert row["calls_low"] == pytest.approx(300 / 0.0033) and row["calls_high"] == pytest.approx(300 / 0.0027)
     assert row["text"] == "after 100,000 calls (90,900 to 111,000), 1.16 days at one a second"
@@ -90,10 +90,10 @@ def test_nothing_saved_is_never_worth_it() -> None:
 
 
 def test_a_stage_that_recorded_nothing_leaves_the_answer_unknown() -> None:
-    found = built(about(0.003), EUROS, cpu_seconds=None)
-    assert found["walk"]["cpu_s"] is None and found["walk"]["unknown"] == ["profile"]
-    assert {row["answer"] for row in found["break_even"]} == {"unknown"}
-    assert "not recorded by the version of edgekit that made: profile" in found["walk"]["notes"][0]
+    result = built(about(0.003), EUROS, cpu_seconds=None)
+    assert result["walk"]["cpu_s"] is None and result["walk"]["unknown"] == ["profile"]
+    assert {row["answer"] for row in result["break_even"]} == {"unknown"}
+    assert "not recorded by the version of edgekit that made: profile" in result["walk"]["notes"][0]
 
 
 def test_nothing_that_ships_has_no_break_even() -> None:
@@ -101,38 +101,40 @@ def test_nothing_that_ships_has_no_break_even() -> None:
 
 
 def test_money_is_processor_time_and_energy_at_their_prices() -> None:
-    found = built(about(0.003), EUROS, joules=True)
-    baseline, mine = found["calls"]
+    result = built(about(0.003), EUROS, joules=True)
+    baseline, mine = result["calls"]
     assert baseline["money"]["value"] == pytest.approx(0.004 * 0.36 / 3600 + 0.04 * 0.36 / 3.6e6)
     assert "saved_money" not in baseline
     assert mine["saved_money"]["low"] == pytest.approx(0.0027 * 1e-4 + 0.027 * 1e-7)
-    assert {row["unit"]: row["answer"] for row in found["break_even"]} == {
+    assert {row["unit"]: row["answer"] for row in result["break_even"]} == {
         "CPU-seconds": "after",
         "joules": "after",
         "money": "after",
     }
-    assert found["walk"]["joules"] is not None
-    assert found["walk"]["joules"]["value"] == pytest.approx(3000)
-    assert found["walk"]["money"] is not None
-    assert found["walk"]["money"]["value"] == pytest.approx(300 * 1e-4 + 3000 * 1e-7)
-    assert any("is an estimate" in note for note in found["walk"]["notes"])
+    assert result["walk"]["joules"] is not None
+    assert result["walk"]["joules"]["value"] == pytest.approx(3000)
+    assert result["walk"]["money"] is not None
+    assert result["walk"]["money"]["value"] == pytest.approx(300 * 1e-4 + 3000 * 1e-7)
+    assert any("is an estimate" in note for note in result["walk"]["notes"])
 
 
 def test_money_without_energy_says_so() -> None:
-    found = built(about(0.003), EUROS)
-    assert found["calls"][1]["money"]["value"] == pytest.approx(0.001 * 1e-4)
-    assert "the money does not include energy, which is unknown: nothing shows it" in found["walk"]["notes"]
+    result = built(about(0.003), EUROS)
+    assert result["calls"][1]["money"]["value"] == pytest.approx(0.001 * 1e-4)
+    assert "the money does not include energy, which is unknown: nothing shows it" in result["walk"]["notes"]
     only_energy = costs.prices_of({"per_kwh": 0.3, "currency": "EUR"})
-    found = built(about(0.003), only_energy)
-    assert "money" not in found["calls"][1]
-    assert {row["unit"]: row["answer"] for row in found["break_even"]}["money"] == "unknown"
+    result = built(about(0.003), only_energy)
+    assert "money" not in result["calls"][1]
+    assert {row["unit"]: row["answer"] for row in result["break_even"]}["money"] == "unknown"
 
 
 def test_energy_that_other_processes_hide_leaves_the_run_s_unknown_and_its_money_too() -> None:
-    found = measured(about(0.003), joules=True)
-    found["calls"][1]["joules"] = about(-0.5)
-    benchmark = artifact("benchmark", {"cost": found, "winner": "mine", "winners": {"onnx": "mine"}}, cpu_seconds=200.0)
-    cost = costs.build(benchmark, [benchmark], EUROS)
+    result = measured(about(0.003), joules=True)
+    result["calls"][1]["joules"] = about(-0.5)
+    benchmark = artifact(
+        "benchmark", {"cost": result, "winner": "mine", "winners": {"onnx": "mine"}}, cpu_seconds=200.0
+    )
+    cost = costs.cost_of_run(benchmark, [benchmark], EUROS)
     assert cost is not None and cost["walk"]["joules"] is None and cost["walk"]["money"] is None
     assert any("because other processes used too much" in note for note in cost["walk"]["notes"])
     answers = {row["unit"]: row["answer"] for row in cost["break_even"]}
@@ -144,12 +146,12 @@ def test_a_config_without_prices_has_none() -> None:
 
 
 def test_a_run_says_what_it_has_cost_and_what_each_call_saves(tiny_run: FinishedRun) -> None:
-    found = write_result(load_plan(TINY), tiny_run.folder)
-    cost, stages = found["cost"], found["stages"]
+    result = write_result(load_plan(TINY), tiny_run.folder)
+    cost, stages = result["cost"], result["stages"]
     assert cost["walk"]["cpu_s"] == pytest.approx(sum(stage["cpu_seconds"] for stage in stages.values()))
     assert all(stages[stage]["cpu_seconds"] > 0 for stage in STAGES)
-    assert [row["name"] for row in cost["calls"]] == [row["name"] for row in found["variants"]]
-    assert {row["name"] for row in cost["break_even"]} == set(found["winners"].values())
+    assert [row["name"] for row in cost["calls"]] == [row["name"] for row in result["variants"]]
+    assert {row["name"] for row in cost["break_even"]} == set(result["winners"].values())
     sealed = artifacts.load(tiny_run.folder / "benchmark")
     assert {"evidence/cost.json", "evidence/cpu_ms.npz"} <= set(sealed.files)
     assert "cost" not in sealed.config
@@ -183,9 +185,9 @@ def test_the_table_has_a_column_for_what_is_known_and_the_sentences_an_answer_fo
         "EUR a million calls",
     ]
     assert [column.heading for column in call_costs.columns(plain)] == heads[:3]
-    said = costs.worth(known)
-    assert said[0].startswith("The run has cost 300 CPU-seconds, about 3 kJ, 0.0303 EUR; its energy is an estimate")
-    assert [line.partition(":")[0] for line in said[1:]] == ["mine, in CPU-seconds", "mine, in joules", "mine, in EUR"]
+    text = costs.worth(known)
+    assert text[0].startswith("The run has cost 300 CPU-seconds, about 3 kJ, 0.0303 EUR; its energy is an estimate")
+    assert [line.partition(":")[0] for line in text[1:]] == ["mine, in CPU-seconds", "mine, in joules", "mine, in EUR"]
     assert costs.worth(built(about(0.003), won=False))[-1] == "Nothing ships, so no call pays it back."
 
 

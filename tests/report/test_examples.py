@@ -1,4 +1,4 @@
-"""Pictures with boxes: in the sample's pixels, right and wrong told apart, and counted where they are shown."""
+"""Images with boxes: drawn in the sample's pixels, with right and wrong boxes marked and counted."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ def test_label_and_answers_are_drawn_side_by_side(tmp_path: Path) -> None:
     data = data_of(tmp_path)
     (tmp_path / "sealed/evidence").mkdir(parents=True)
     evidence.write_examples(tmp_path / "sealed", data, answers_of(data), ["student-int8-tflite"])
-    found = examples.read(Sealed(tmp_path / "sealed"))  # type: ignore[arg-type]
-    assert found is not None and found.classes == CLASSES and found.places[0] == 0
-    figure = examples.figure(found)
+    result = examples.read(Sealed(tmp_path / "sealed"))  # type: ignore[arg-type]
+    assert result is not None and result.classes == CLASSES and result.places[0] == 0
+    figure = examples.figure(result)
     titles = [axes.get_title("left") for axes in figure.axes]
-    boxes = [int((each[1:, 0] >= 0).sum()) for each in found.labels]
+    boxes = [int((each[1:, 0] >= 0).sum()) for each in result.labels]
     for row, (count, closest) in enumerate(zip(boxes, [True, False, False, False], strict=True)):
         assert titles[3 * row] == f"label: {count} labelled"
         assert titles[3 * row + 1] == f"baseline-eager: {count} found, 0 wrong, 0 missed"
         lost = 0 if closest else 1
         assert titles[3 * row + 2] == f"student-int8-tflite: {count - lost} found, {lost} wrong, {lost} missed"
     drawn = {(*patch.get_xy(), patch.get_width()) for patch in figure.axes[0].patches if isinstance(patch, Rectangle)}
-    first = found.labels[0, 1]
+    first = result.labels[0, 1]
     assert (first[1] - 0.5, first[2] - 0.5, first[3] - first[1]) in drawn
     shown = picture(figure, "", "")
     assert shown.source.startswith("data:image/svg+xml") and len(shown.source) < 2_000_000

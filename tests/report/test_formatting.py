@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 
 from edgekit.report.formatting import (
-    at_most,
+    bound_note,
+    bounds_text,
     count,
-    ends,
     faster,
-    faster_with_ends,
+    faster_with_bounds,
     milliseconds,
-    milliseconds_with_ends,
+    milliseconds_with_bounds,
     percent,
-    points,
-    span,
+    percentage_points,
+    ratio_text,
+    ratio_with_bounds,
     speedup,
     times,
-    with_ends,
 )
 from edgekit.report.tables import Table
 
@@ -63,8 +63,8 @@ def test_an_empty_table_still_has_its_head() -> None:
     [
         (percent(0.98765), "98.77\u00a0%"),
         (percent(None), "–"),
-        (points(-0.001), "+0.00"),
-        (points(0.5), "+0.50"),
+        (percentage_points(-0.001), "+0.00"),
+        (percentage_points(0.5), "+0.50"),
         (milliseconds(0.0041234), "0.00412"),
         (milliseconds(2.2871), "2.29"),
         (milliseconds(999.4), "999"),
@@ -100,20 +100,23 @@ def test_what_was_not_compared_has_no_speed_up() -> None:
 
 
 def test_an_interval_has_three_digits() -> None:
-    assert span(0.9812, 1.0678) == "0.981–1.07"
+    assert bounds_text(0.9812, 1.0678) == "0.981–1.07"
 
 
 def test_a_ratio_stands_with_its_interval_and_nothing_compared_is_a_dash() -> None:
     row = {"gain": 2.0, "gain_low": 1.9, "gain_high": 2.1, "other": None, "other_low": None, "other_high": None}
-    assert ends(row, "gain") == (2.0, 1.9, 2.1) and ends(row, "other") is ends(row, "missing") is None
-    assert (with_ends(row, "gain"), faster_with_ends(row, "gain")) == ("2× (1.9–2.1)", "2× faster (1.9–2.1)")
-    assert with_ends(row, "other") == faster_with_ends(row, "other") == "–"
+    assert (
+        ratio_with_bounds(row, "gain") == (2.0, 1.9, 2.1)
+        and ratio_with_bounds(row, "other") is ratio_with_bounds(row, "missing") is None
+    )
+    assert (ratio_text(row, "gain"), faster_with_bounds(row, "gain")) == ("2× (1.9–2.1)", "2× faster (1.9–2.1)")
+    assert ratio_text(row, "other") == faster_with_bounds(row, "other") == "–"
 
 
 def test_a_latency_stands_with_its_interval_where_it_has_one() -> None:
-    assert milliseconds_with_ends(1.25, 1.2, 1.31) == "1.25 (1.2–1.31)"
-    assert milliseconds_with_ends(1.25, None, None) == "1.25"
+    assert milliseconds_with_bounds(1.25, 1.2, 1.31) == "1.25 (1.2–1.31)"
+    assert milliseconds_with_bounds(1.25, None, None) == "1.25"
 
 
 def test_the_sentence_about_bounds_names_its_confidence() -> None:
-    assert at_most(0.975).endswith("leave open at 97.5 % confidence")
+    assert bound_note(0.975).endswith("leave open at 97.5 % confidence")

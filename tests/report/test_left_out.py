@@ -1,4 +1,4 @@
-"""What a conversion left out stands where a finished run is told again: its verdict, beside another run, in MLflow."""
+"""Variants that were left out appear wherever a finished run is shown: verdict, comparison and MLflow."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.console import Console
 
 from edgekit.core import left_out
 from edgekit.report import mlflow, verdict
-from edgekit.report.compare import Comparison, show
+from edgekit.report.comparison import RunComparison, print_comparison
 
 Row = dict[str, Any]
 
@@ -45,11 +45,11 @@ def result(*rows: Row) -> Row:
 
 
 def test_the_verdict_has_a_line_for_each_failure() -> None:
-    assert verdict.lost(result(*LOST)) == [  # type: ignore[arg-type]
+    assert verdict.left_out_lines(result(*LOST)) == [  # type: ignore[arg-type]
         "baseline-fp32-onnx (and with it baseline-int8-onnx): svd: no such operator [opset 18]",
         "baseline-dynamic-tflite: SNR 3.0 dB, at least 20 dB asked",
     ]
-    assert verdict.lost(result()) == []  # type: ignore[arg-type]
+    assert verdict.left_out_lines(result()) == []  # type: ignore[arg-type]
 
 
 def test_the_summary_of_a_finished_run_needs_no_numpy() -> None:
@@ -67,12 +67,12 @@ def test_a_variant_of_one_run_says_why_the_other_has_none(letter: str) -> None:
     a, b = (ran, without) if letter == "A" else (without, ran)
     never = {**KEPT, "name": "baseline-w8-onnx"}
     rows = [(row["name"], *((row, None) if letter == "A" else (None, row))) for row in (KEPT, never)]
-    found = Comparison(
+    outcome = RunComparison(
         a=a, b=b, folders=(Path("a"), Path("b")), config={}, versions={}, machine={}, variants=rows,
         no_latencies=["another machine"], no_accuracies="", margin=0.05,
     )  # fmt: skip
     stream = io.StringIO()
-    show(found, Console(file=stream, width=240), everything=True)
+    print_comparison(outcome, Console(file=stream, width=240), show_all=True)
     kept, not_asked = (
         next(line for line in stream.getvalue().splitlines() if row["name"] in line) for row in (KEPT, never)
     )
@@ -84,7 +84,7 @@ def test_it_is_a_tag_in_mlflow() -> None:
     assert mlflow._tags(result(*LOST))["edgekit.left_out"] == ", ".join(row["name"] for row in LOST)
     assert mlflow._tags(result())["edgekit.left_out"] == ""
     many = [lost(f"fp{number}", "operator", "no") for number in range(99)]
-    assert len(mlflow._tags(result(*many))["edgekit.left_out"]) == mlflow.LONGEST_VALUE
+    assert len(mlflow._tags(result(*many))["edgekit.left_out"]) == mlflow.MAX_VALUE_LENGTH
 
 
 def test_the_lines_name_what_rests_on_the_lost_float_model_alone() -> None:

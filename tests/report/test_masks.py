@@ -1,4 +1,4 @@
-"""Pictures with masks: label and answers side by side, with what is right of them."""
+"""Images with masks: label and answers side by side, and how much of them is right."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def test_label_and_answers_are_drawn_side_by_side(tmp_path: Path) -> None:
     (tmp_path / "sealed/evidence").mkdir(parents=True)
     answers = {"baseline-eager": perfect, "student-int8-tflite": worse}
     evidence.write_examples(tmp_path / "sealed", data, answers, ["student-int8-tflite"])
-    found = examples.read(Sealed(tmp_path / "sealed"))  # type: ignore[arg-type]
-    assert found is not None and (found.classes, found.places[0]) == (CLASSES, 0)
-    titles = [axes.get_title("left") for axes in examples.figure(found).axes]
+    result = examples.read(Sealed(tmp_path / "sealed"))  # type: ignore[arg-type]
+    assert result is not None and (result.classes, result.places[0]) == (CLASSES, 0)
+    titles = [axes.get_title("left") for axes in examples.figure(result).axes]
     shares = [segmentation.closeness(each, data.validation.y) for each in (perfect, worse)]
-    for row, place in enumerate(found.places):
+    for row, place in enumerate(result.places):
         assert titles[3 * row] == f"label: {(data.validation.y[place] != 255).mean():.0%} labelled"
         assert titles[3 * row + 1] == f"baseline-eager: {shares[0][place]:.0%} right"
         assert titles[3 * row + 2] == f"student-int8-tflite: {shares[1][place]:.0%} right"
-    assert shares[1][found.places[1]] < 0.8 < shares[0].min()
+    assert shares[1][result.places[1]] < 0.8 < shares[0].min()
 
 
 def test_a_mask_lies_over_its_picture_in_the_colours_of_the_classes(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""MLflow: a finished run in a real local store, read back with MLflow's own client; nothing calls out."""
+"""A finished run in a real local MLflow store, read back with MLflow's own client; nothing contacts the network."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from edgekit.core.errors import ConfigError
+from edgekit.report import finished_run as finished
 from edgekit.report import html, mlflow
-from edgekit.report import run as finished
 from edgekit.report.result import RESULT
 from tests.conftest import ROOT, TINY, FinishedRun, run_edgekit
 from tests.report.html import runs
@@ -76,8 +76,8 @@ def test_every_figure_is_a_metric(logged: tuple[MlflowClient, Any, str], folder:
             assert metrics[f"{row['name']}/{name}"] == pytest.approx(row[name])
     assert metrics["verdict/speedup_vs_eager"] == pytest.approx(result["verdict"]["speedup_vs_eager"])
     assert metrics["verdict/met"] == 1.0
-    for stage, found in result["stages"].items():
-        assert metrics[f"seconds/{stage}"] == pytest.approx(found["seconds"])
+    for stage, outcome in result["stages"].items():
+        assert metrics[f"seconds/{stage}"] == pytest.approx(outcome["seconds"])
     assert logged[1].info.status == "FINISHED"
     assert logged[1].data.tags["edgekit.winner"] == result["verdict"]["winner"]
 
@@ -87,9 +87,9 @@ def test_what_it_delivers_is_there_to_the_byte(
 ) -> None:
     client, run, _ = logged
     result = json.loads((folder / RESULT).read_text())
-    wanted = {RESULT, html.PAGE, "bundles/edgerun.pyz", "report/06_benchmark.html"}
-    wanted |= {f"bundles/{entry['file']}" for entry in result["bundles"].values()}
-    for name in wanted:
+    expected = {RESULT, html.PAGE, "bundles/edgerun.pyz", "report/06_benchmark.html"}
+    expected |= {f"bundles/{entry['file']}" for entry in result["bundles"].values()}
+    for name in expected:
         fetched = Path(client.download_artifacts(run.info.run_id, name, str(tmp_path)))
         assert fetched.read_bytes() == (folder / name).read_bytes(), name
     assert Path(run.info.artifact_uri.removeprefix("file://")).is_relative_to(folder.parent / "mlartifacts")
@@ -97,7 +97,7 @@ def test_what_it_delivers_is_there_to_the_byte(
 
 def test_the_same_result_is_logged_once(logged: tuple[MlflowClient, Any, str], folder: Path) -> None:
     client, run, uri = logged
-    assert f"logged already as run {run.info.run_id}" in mlflow.log(folder, uri)
+    assert f"logged already as run {run.info.run_id}" in mlflow.log_run(folder, uri)
     assert len(client.search_runs([run.info.experiment_id])) == 1
 
 
@@ -106,7 +106,7 @@ def test_without_mlflow_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "mlflow", None)  # as Python marks a module that cannot be imported
     with pytest.raises(ConfigError, match=r"pip install mlflow-skinny alembic sqlalchemy"):
-        mlflow.check("sqlite:///x.db")
+        mlflow.check_store("sqlite:///x.db")
 
 
 @pytest.mark.parametrize("uri", ["http://user:secret@127.0.0.1:9", "gopher://somewhere", "sqlite:////proc/none/x.db"])
@@ -120,4 +120,4 @@ def test_a_store_that_does_not_answer_is_told_before_anything_runs(uri: str, tmp
 
 
 def test_options_are_flat_and_named_as_in_a_config() -> None:
-    assert finished.flat({"a": {"b": {"c": 1}, "d": []}, "e": {}}) == {"a.b.c": 1, "a.d": [], "e": {}}
+    assert finished.flatten({"a": {"b": {"c": 1}, "d": []}, "e": {}}) == {"a.b.c": 1, "a.d": [], "e": {}}

@@ -1,4 +1,4 @@
-"""The method on one batch: what the notebooks' visible cells call."""
+"""The functions that the visible cells of the notebooks call on one batch."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ def profile(data: Data, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ar
 @pytest.mark.parametrize("options", [{"student": STUDENT}, {"candidates": [STUDENT]}])
 def test_the_two_terms_of_a_batch_make_its_loss(options: dict[str, Any], profile: Artifact, data: Data) -> None:
     config = check(DistillConfig, options, "distill")
-    student, teacher, wanted = one_batch.student_and_teacher(profile, data, config)
-    assert student.shape == teacher.shape == (one_batch.BATCH, 10) and wanted.tolist() == data.train.y[:32].tolist()
+    student, teacher, expected = one_batch.student_and_teacher(profile, data, config)
+    assert student.shape == teacher.shape == (one_batch.BATCH, 10) and expected.tolist() == data.train.y[:32].tolist()
     baseline, _ = open_model(profile)
     with torch.no_grad():
         assert torch.equal(teacher, baseline(eager_input(data.train.x[:32], STEPS)))
     assert not torch.equal(student, teacher)
-    soft, labels = (mixed(student, teacher, wanted, 4.0, alpha) for alpha in (1.0, 0.0))
-    assert float(labels) == pytest.approx(float(hard("classification")(student, wanted)))
-    assert float(mixed(student, teacher, wanted, 4.0, 0.9)) == pytest.approx(float(0.9 * soft + 0.1 * labels))
+    soft, labels = (mixed(student, teacher, expected, 4.0, alpha) for alpha in (1.0, 0.0))
+    assert float(labels) == pytest.approx(float(hard("classification")(student, expected)))
+    assert float(mixed(student, teacher, expected, 4.0, 0.9)) == pytest.approx(float(0.9 * soft + 0.1 * labels))
 
 
 def test_a_higher_temperature_softens(data: Data) -> None:
@@ -88,9 +88,9 @@ def test_a_weight_is_rounded_as_its_own_quantizer_rounds_it(profile: Artifact, d
 
     network, spec = open_model(profile)
     out = artifacts.begin(tmp_path / "quantize")
-    made = ptq.quantize(network, ptq.calibration_inputs(data.calibration.x, STEPS, 8))
+    built = ptq.quantize(network, ptq.calibration_inputs(data.calibration.x, STEPS, 8))
     store.save(out / "model", network, spec)
-    quantized.save(out / "nncf", made)
+    quantized.save(out / "nncf", built)
     name = [name for name in one_batch.weight_shapes(network)][-1]
     artifacts.write_json(out / "sensitivity.json", {"layers": [{"layer": "in float"}, {"layer": name}]})
     sealed = artifacts.seal(out, stage="quantize", source=None, data_digest="d", config={}, metrics={})
@@ -107,11 +107,11 @@ def test_a_weight_is_rounded_as_its_own_quantizer_rounds_it(profile: Artifact, d
 
 
 def variants(*names: str) -> Any:
-    found = []
+    result = []
     for name in names:
         model, precision, target = name.split("-")
-        found.append(SimpleNamespace(name=name, model=model, precision=precision, target=target))
-    return found
+        result.append(SimpleNamespace(name=name, model=model, precision=precision, target=target))
+    return result
 
 
 def test_the_files_of_one_network_on_one_target() -> None:

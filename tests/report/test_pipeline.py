@@ -1,4 +1,4 @@
-"""The strip of a notebook: where a run stands, and what the network has become."""
+"""The figure above each notebook: the state of the run, and the network after each stage."""
 
 from __future__ import annotations
 

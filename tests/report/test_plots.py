@@ -1,4 +1,4 @@
-"""Words in pictures: none is written over another."""
+"""No text in a figure overlaps another."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from matplotlib.text import Text
 from edgekit.report.figures import spread_labels
 from edgekit.report.sections import classes as classes_section
 from edgekit.report.sections import distillation
-from edgekit.report.sections.distillation import LEAST_GAP, lines_up
+from edgekit.report.sections.distillation import MIN_LABEL_GAP, label_rows
 from edgekit.stages.benchmark.evidence import break_down
 
 
 @pytest.mark.parametrize("shares", [[0.5, 0.5, 0.5], [0.9, 0.99, 0.98, 0.97], [0.0, 0.01], [0.2, 0.8]])
 def test_labels_keep_their_order_and_their_distance(shares: list[float]) -> None:
-    found = spread_labels(shares, 0.1)
-    order = sorted(range(len(shares)), key=lambda place: (shares[place], found[place]))
+    result = spread_labels(shares, 0.1)
+    order = sorted(range(len(shares)), key=lambda place: (shares[place], result[place]))
     for below, above in zip(order, order[1:], strict=False):
-        assert found[above] - found[below] >= 0.1 - 1e-9
-    assert max(found) <= 1.0
+        assert result[above] - result[below] >= 0.1 - 1e-9
+    assert max(result) <= 1.0
 
 
 def test_what_has_room_stays_where_it_is() -> None:
@@ -32,9 +32,9 @@ def test_what_has_room_stays_where_it_is() -> None:
 
 def test_numbers_that_would_touch_stand_on_different_lines() -> None:
     macs = [1e6, 1.01e6, 1.02e6, 5e6, 9.9e6]
-    lines = lines_up(macs, 1e6, 1e7)
+    lines = label_rows(macs, 1e6, 1e7)
     assert lines == [0, 1, 2, 0, 0]
-    assert LEAST_GAP < 1 / 3
+    assert MIN_LABEL_GAP < 1 / 3
 
 
 def test_nothing_to_choose_is_no_picture() -> None:
@@ -57,9 +57,9 @@ def confused(classes: int) -> dict[str, Any]:
     y = np.repeat(np.arange(classes), 5)
     names = [f"a class with a name that is long and ends in {index}" for index in range(classes)]
     answers = {"baseline-eager": y, "w": np.roll(y, 2)}
-    found = break_down("classification", y, names, answers, ["w"])
-    assert found.confusion
-    return {"confusion": found.confusion, "lost": {**found.lost, "kind": "vector"}}
+    result = break_down("classification", y, names, answers, ["w"])
+    assert result.confusion
+    return {"confusion": result.confusion, "lost": {**result.lost, "kind": "vector"}}
 
 
 @pytest.mark.parametrize("classes", [2, 12, 150])
@@ -81,12 +81,12 @@ def drawn_texts(axes: Axes) -> list[Text]:
 
 
 def test_lost_samples_stand_under_their_labels_and_none_is_no_picture() -> None:
-    found = confused(8)["lost"]
-    figure = classes_section.lost_figure(found, np.random.default_rng(0).normal(size=(len(found["samples"]), 16)))
+    result = confused(8)["lost"]
+    figure = classes_section.lost_figure(result, np.random.default_rng(0).normal(size=(len(result["samples"]), 16)))
     assert figure is not None
     figure.draw_without_rendering()
     drawn = [axes for axes in figure.axes if axes.get_title(loc="left")]
-    assert len(drawn) == len(found["samples"]) == 12
+    assert len(drawn) == len(result["samples"]) == 12
     boxes = [text.get_window_extent() for axes in drawn for text in drawn_texts(axes)]
     for left, right in zip(boxes, boxes[1:], strict=False):
         assert left.x1 <= right.x0 or right.y1 <= left.y0
@@ -94,9 +94,9 @@ def test_lost_samples_stand_under_their_labels_and_none_is_no_picture() -> None:
 
 
 def test_lost_texts_are_shown_in_words_and_shortened() -> None:
-    found = {**confused(8)["lost"], "kind": "text"}
-    texts = ["win a free prize", *["call now for $5 " * 40] * (len(found["samples"]) - 1)]
-    figure = classes_section.lost_figure(found, np.array(texts))
+    result = {**confused(8)["lost"], "kind": "text"}
+    texts = ["win a free prize", *["call now for $5 " * 40] * (len(result["samples"]) - 1)]
+    figure = classes_section.lost_figure(result, np.array(texts))
     assert figure is not None
     figure.draw_without_rendering()
     shown = [axes.texts[0].get_text() for axes in figure.axes]
@@ -113,9 +113,9 @@ def test_where_nothing_is_lost_there_is_no_picture() -> None:
 def test_names_of_classes_in_a_confusion_matrix_are_no_formulas() -> None:
     y = np.repeat(np.arange(3), 5)
     answers = {"baseline-eager": y, "w": np.roll(y, 2)}
-    found = break_down("classification", y, [r"$\b$", "a$b$", "c"], answers, ["w"])
-    assert found.confusion
-    figure = classes_section.confusion_figure(found.confusion, ["baseline-eager", "w"])
+    result = break_down("classification", y, [r"$\b$", "a$b$", "c"], answers, ["w"])
+    assert result.confusion
+    figure = classes_section.confusion_figure(result.confusion, ["baseline-eager", "w"])
     figure.savefig(BytesIO())
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == [r"$\b$", "a$b$", "c"]
 
@@ -125,6 +125,6 @@ def test_names_of_classes_in_a_confusion_matrix_are_no_formulas() -> None:
     [("tensors", "all tensors, one behind the other →"), ("window", "time →"), ("vector", "feature →")],
 )
 def test_what_a_lost_sample_runs_along_is_said(kind: str, words: str) -> None:
-    found = {**confused(8)["lost"], "kind": kind}
-    figure = classes_section.lost_figure(found, np.zeros((len(found["samples"]), 16)))
+    result = {**confused(8)["lost"], "kind": kind}
+    figure = classes_section.lost_figure(result, np.zeros((len(result["samples"]), 16)))
     assert figure.get_supxlabel() == words

@@ -1,4 +1,4 @@
-"""What the stages record has the keys and values that its types say: mypy cannot see into JSON."""
+"""The records of the stages have the keys and values of their types, because mypy cannot check JSON."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def recorded(folder: Path) -> Iterable[tuple[Any, Iterable[Mapping[str, Any]]]]:
     profile, distill, prune, quantize, convert, benchmark = (
         artifacts.load(folder / stage) for stage in ("profile", "distill", "prune", "quantize", "convert", "benchmark")
     )
-    found = profile.metrics
-    yield profiles.Way, found["ways"]
-    yield profiles.Operator, [*found["operators"], *(row for rows in found["inside"].values() for row in rows)]
-    yield profiles.LayerTime, found["layers"]
-    yield profiles.Session, [found["session"]]
-    yield profiles.Stamped, [found["session"]["stamped"]]
-    yield profiles.ThreadGain, [found["threads"]]
-    yield profiles.Diagnosis, [found["diagnosis"]]
-    yield profiles.NextStep, found["diagnosis"]["steps"]
-    yield profiles.Forecast, [found["forecast"]]
+    result = profile.metrics
+    yield profiles.Way, result["ways"]
+    yield profiles.Operator, [*result["operators"], *(row for rows in result["inside"].values() for row in rows)]
+    yield profiles.LayerTime, result["layers"]
+    yield profiles.Session, [result["session"]]
+    yield profiles.Stamped, [result["session"]["stamped"]]
+    yield profiles.ThreadGain, [result["threads"]]
+    yield profiles.Diagnosis, [result["diagnosis"]]
+    yield profiles.NextStep, result["diagnosis"]["steps"]
+    yield profiles.Forecast, [result["forecast"]]
     yield training.Epoch, [row for rows in distill.metrics["history"].values() for row in rows]
     yield training.StudentRow, distill.metrics["students"]
     yield training.ShownCandidate, distill.metrics["candidates"]

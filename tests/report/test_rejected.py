@@ -1,4 +1,4 @@
-"""What was measured and not kept: every such step with its figures, from the artifacts of a real run."""
+"""Every step that was measured and rejected is listed with its figures, from the artifacts of a real run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from edgekit.core import artifacts
 from edgekit.core.artifacts import Artifact
 from edgekit.core.schema.variants import Rejected
-from edgekit.report import rejected
+from edgekit.report import rejected_steps
 from edgekit.report.result import RESULT
 from edgekit.report.sections import decisions
 from tests.conftest import FinishedRun
@@ -24,11 +24,11 @@ def benchmark(tiny_run: FinishedRun) -> Artifact:
 
 
 def of(benchmark: Artifact, stage: str) -> dict[str, dict[str, Any]]:
-    return {row["what"]: row for row in rejected.steps(benchmark) if row["stage"] == stage}
+    return {row["what"]: row for row in rejected_steps.rejected_steps(benchmark) if row["stage"] == stage}
 
 
 def test_every_one_has_figures_and_a_reason(benchmark: Artifact) -> None:
-    for row in rejected.steps(benchmark):
+    for row in rejected_steps.rejected_steps(benchmark):
         assert row["reason"]
         if row["stage"] == "convert":  # it came to no file that could be measured
             assert row["accuracy_validation"] is row["drop_pp"] is row["bound_pp"] is None
@@ -38,50 +38,50 @@ def test_every_one_has_figures_and_a_reason(benchmark: Artifact) -> None:
 
 
 def test_the_result_holds_them(tiny_run: FinishedRun, benchmark: Artifact) -> None:
-    assert json.loads((tiny_run.folder / RESULT).read_text())["rejected"] == rejected.steps(benchmark)
+    assert json.loads((tiny_run.folder / RESULT).read_text())["rejected"] == rejected_steps.rejected_steps(benchmark)
 
 
 def test_one_training_of_the_student_goes_on_and_the_others_are_told(benchmark: Artifact) -> None:
     students = benchmark.ancestor("distill").metrics["students"]
     names = {"alone": "student, labels alone"}
     given_up = {names.get(row["name"], f"student, {row['name']}"): row for row in students if not row["kept"]}
-    told = of(benchmark, "distill")
-    assert set(told) == set(given_up) and len(given_up) == len(students) - 1
-    for what, row in told.items():
+    content = of(benchmark, "distill")
+    assert set(content) == set(given_up) and len(given_up) == len(students) - 1
+    for what, row in content.items():
         student = given_up[what]
         assert row["drop_pp"] == pytest.approx(100 * (student["lost"] - student["gained"]) / student["samples"])
 
 
 def test_every_pruning_step_is_kept_or_told(benchmark: Artifact) -> None:
-    found = benchmark.ancestor("prune").metrics
+    result = benchmark.ancestor("prune").metrics
     given_up = [
-        (f"{found[way]['what']}, step {row['step']}", row["bound_pp"])
+        (f"{result[way]['what']}, step {row['step']}", row["bound_pp"])
         for way in ("structured", "unstructured")
-        for row in found[f"{way}_steps"]
+        for row in result[f"{way}_steps"]
         if row["step"] and not row["kept"]
     ]
     assert {what: row["bound_pp"] for what, row in of(benchmark, "prune").items()} == dict(given_up)
 
 
 def test_methods_and_recipes_that_were_not_chosen_are_told(benchmark: Artifact) -> None:
-    found = benchmark.ancestor("quantize").metrics
-    other = "qat" if found["method"] == "ptq" else "ptq"
-    told = of(benchmark, "quantize")
-    row = told.pop(f"{other.upper()} int8, in simulation")
-    assert (row["bound_pp"], row["reason"]) == (found[f"{other}_drop"]["bound_pp"], found[f"against_{other}"])
+    result = benchmark.ancestor("quantize").metrics
+    other = "qat" if result["method"] == "ptq" else "ptq"
+    content = of(benchmark, "quantize")
+    row = content.pop(f"{other.upper()} int8, in simulation")
+    assert (row["bound_pp"], row["reason"]) == (result[f"{other}_drop"]["bound_pp"], result[f"against_{other}"])
     given_up = {
         f"PTQ recipe {each['recipe']}, in simulation": (each["bound_pp"], each["reason"])
-        for each in found["recipes"]
+        for each in result["recipes"]
         if not each["kept"]
     }
-    assert {what: (row["bound_pp"], row["reason"]) for what, row in told.items()} == given_up
-    assert len(given_up) == 1 and not found["mixed"]
+    assert {what: (row["bound_pp"], row["reason"]) for what, row in content.items()} == given_up
+    assert len(given_up) == 1 and not result["mixed"]
 
 
 def test_layers_in_float_are_told_where_they_were_not_kept_and_so_is_what_could_not_be_made() -> None:
     figures = {"validation_accuracy": 0.9, "drop_pp": 1.0, "bound_pp": 2.0, "reason": "too much"}
     nothing = dict.fromkeys(figures)
-    found = {
+    result = {
         "method": "mixed",
         "recipes": [
             {**figures, "recipe": "minmax", "kept": True},
@@ -96,7 +96,7 @@ def test_layers_in_float_are_told_where_they_were_not_kept_and_so_is_what_could_
             {**nothing, "keep_float": ["stem", "head", "neck"], "kept": False, "reason": "nncf cannot"},
         ],
     }
-    rows = list(rejected.quantized(found))
+    rows = list(rejected_steps.quantization_rows(result))
     assert [(row["what"], row["bound_pp"], row["reason"]) for row in rows] == [
         ("PTQ recipe percentile, in simulation", None, "nncf cannot"),
         ("PTQ int8, in simulation", 2.0, "too much"),
@@ -115,23 +115,23 @@ def test_every_candidate_that_convert_left_out_is_told(benchmark: Artifact) -> N
         return SimpleNamespace(metrics={"left_out": [left_out]}) if stage == "convert" else benchmark.ancestor(stage)
 
     made = SimpleNamespace(metrics=benchmark.metrics, config=benchmark.config, ancestor=ancestor, made_by=ancestor)
-    [row] = [row for row in rejected.steps(made) if row["stage"] == "convert"]  # type: ignore[arg-type]
+    [row] = [row for row in rejected_steps.rejected_steps(made) if row["stage"] == "convert"]  # type: ignore[arg-type]
     assert (row["what"], row["reason"]) == tuple(left_out.values())
     assert row["accuracy_validation"] is row["drop_pp"] is row["bound_pp"] is None
     TypeAdapter(Rejected).validate_python(row)
 
 
 def test_every_variant_outside_the_budget_and_every_step_off_the_walk_is_told(benchmark: Artifact) -> None:
-    found = benchmark.metrics
-    told = of(benchmark, "benchmark")
-    outside = {row["name"]: "; ".join(row["reasons"]) for row in found["rows"][1:] if not row["inside_budget"]}
+    result = benchmark.metrics
+    content = of(benchmark, "benchmark")
+    outside = {row["name"]: "; ".join(row["reasons"]) for row in result["rows"][1:] if not row["inside_budget"]}
     slower = {
         f"{step['step']}: {step['variant']}"
-        for step in found["waterfall"]
+        for step in result["waterfall"]
         if not step["kept"] and step["variant"] not in outside
     }
-    assert set(told) == {*outside, *slower}
-    assert all(told[name]["reason"] == reason for name, reason in outside.items())
+    assert set(content) == {*outside, *slower}
+    assert all(content[name]["reason"] == reason for name, reason in outside.items())
 
 
 def made(kept: bool, inside: bool, gain: tuple[float, float, float]) -> dict[str, Any]:
@@ -167,13 +167,13 @@ def test_a_step_that_the_clock_gave_up_says_by_how_much(
         metrics, config = made(kept, inside, gain), benchmark.config
         ancestor, made_by = benchmark.ancestor, benchmark.made_by
 
-    rows = [row for row in rejected.steps(Made()) if row["stage"] == "benchmark"]  # type: ignore[arg-type]
+    rows = [row for row in rejected_steps.rejected_steps(Made()) if row["stage"] == "benchmark"]  # type: ignore[arg-type]
     assert [row["reason"] for row in rows] == told
 
 
 def test_the_table_has_a_line_for_each(benchmark: Artifact) -> None:
     table = decisions.rejected_table(benchmark)
-    assert [row[1] for row in table.rows] == [row["what"] for row in rejected.steps(benchmark)]
+    assert [row[1] for row in table.rows] == [row["what"] for row in rejected_steps.rejected_steps(benchmark)]
     assert "95 % confidence" in table.title
 
 
@@ -186,7 +186,7 @@ def test_the_page_shows_the_notebooks_table() -> None:
         ancestor=lambda stage: SimpleNamespace(metrics={"left_out": [left_out]}),
     )
     notebook = decisions.rejected_table(sealed)  # type: ignore[arg-type]
-    result = {"rejected": rejected.steps(sealed), "budget": sealed.config["budget"]}  # type: ignore[arg-type]
+    result = {"rejected": rejected_steps.rejected_steps(sealed), "budget": sealed.config["budget"]}  # type: ignore[arg-type]
     grid = decisions.rejected_grid(result)  # type: ignore[arg-type]
     assert grid is not None and len(grid.lines) == 2
     assert list(grid.columns) == list(notebook.columns)

@@ -1,4 +1,4 @@
-"""Relative limits, and limits of single targets, as people read them: page, table, picture and search."""
+"""Relative limits and limits of single targets, as the page, tables, figures and searches show them."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def test_the_page_has_a_line_of_limits_or_one_for_each_target() -> None:
 
 
 def test_the_table_says_how_a_variant_compares_with_the_reference() -> None:
-    lines = {line.name: line.verdict for line in variants.of_result(result(**RELATIVE)).lines}
-    said = "0.512× (0.5–0.52) the time of theirs.tflite, of which 0.6 is the limit"
-    assert lines["student-fp32-tflite"] == f"ships for tflite; {said}"
+    lines = {line.name: line.verdict for line in variants.variants_of_result(result(**RELATIVE)).lines}
+    text = "0.512× (0.5–0.52) the time of theirs.tflite, of which 0.6 is the limit"
+    assert lines["student-fp32-tflite"] == f"ships for tflite; {text}"
     assert "theirs" not in lines["student-fp32-onnx"]
 
 
@@ -77,4 +77,4 @@ def test_a_study_tells_its_relative_limits(tmp_path: Path) -> None:
     drawn = {objective.name: figures.limit_of(study, objective) for objective in study.objectives}
     assert drawn["p50_ms"] is None and drawn["bytes"] == 600
     over: Any = {"constraints": {"latency_p50": 0.3, "size_bytes": -5.0}}
-    assert words.over(over) == "p50 by 0.3 of the reference's"
+    assert words.excess_text(over) == "p50 by 0.3 of the reference's"

@@ -1,4 +1,4 @@
-"""result.json keeps to its published schema, and is known for stale when the artifacts beside it have changed."""
+"""result.json follows its published schema, and is recognised as stale when its artifacts have changed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from edgekit.core.run_folder import stage_folder
 from edgekit.core.schema.result import SCHEMA, check
 from edgekit.device.measure.conditions import Conditions, differences
 from edgekit.report import result as results
-from edgekit.report.console import show
+from edgekit.report.console import print_run
 from edgekit.stages.benchmark import decide, winners
 from edgekit.workbook.plan import load_plan
 from edgekit.workbook.run import write_result
@@ -126,8 +126,8 @@ def seal_again(run: Path, stage: str, change: Callable[[dict[str, Any]], None]) 
 
 
 def test_the_published_schema_is_the_one_that_the_code_makes() -> None:
-    made = subprocess.run([sys.executable, "-m", "edgekit.core.schema"], capture_output=True, text=True, check=True)
-    assert made.stdout == PUBLISHED.read_text(), "python -m edgekit.core.schema > docs/result.schema.json"
+    built = subprocess.run([sys.executable, "-m", "edgekit.core.schema"], capture_output=True, text=True, check=True)
+    assert built.stdout == PUBLISHED.read_text(), "python -m edgekit.core.schema > docs/result.schema.json"
 
 
 def test_the_schema_is_one_and_names_itself(schema: dict[str, Any]) -> None:
@@ -157,15 +157,15 @@ def test_the_result_of_a_real_run_keeps_to_the_published_schema(schema: dict[str
 
 
 def test_a_result_says_what_went_on_beside_its_measurement(result: Result) -> None:
-    told = result["conditions"]
-    assert told["seen"]["seconds"] > 0 and told["seen"]["pace_ms"] > 0 and told["seen"]["noise"] >= 0
-    assert set(told["interpreters"]) >= {"torch", "litert"} and told["calls_per_round"] == 5
-    assert differences({**told, "disturbed": []}, {**told, "disturbed": []}) == []
-    if told["disturbed"]:
-        assert differences(told, told)[0].startswith("the first was disturbed: ")
-    loud = {**result, "conditions": {**told, "disturbed": ["other processes took 31% of the processor's time"]}}
+    content = result["conditions"]
+    assert content["seen"]["seconds"] > 0 and content["seen"]["pace_ms"] > 0 and content["seen"]["noise"] >= 0
+    assert set(content["interpreters"]) >= {"torch", "litert"} and content["calls_per_round"] == 5
+    assert differences({**content, "disturbed": []}, {**content, "disturbed": []}) == []
+    if content["disturbed"]:
+        assert differences(content, content)[0].startswith("the first was disturbed: ")
+    loud = {**result, "conditions": {**content, "disturbed": ["other processes took 31% of the processor's time"]}}
     console = Console(file=io.StringIO(), width=200)
-    show(loud, Path("artifacts/tiny"), console)
+    print_run(loud, Path("artifacts/tiny"), console)
     assert "Noisy measurement: other processes took 31%" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
@@ -300,8 +300,8 @@ def test_a_wrong_result_is_never_written(run: Path) -> None:
 
 
 def test_what_is_written_is_what_is_returned(run: Path, result: Result) -> None:
-    made = write_result(load_plan(TINY), run)
-    assert json.loads((run / results.RESULT).read_text()) == made == result
+    built = write_result(load_plan(TINY), run)
+    assert json.loads((run / results.RESULT).read_text()) == built == result
 
 
 def test_the_result_of_an_untouched_run_is_current(tiny_run: FinishedRun, result: Result) -> None:
@@ -391,7 +391,7 @@ def test_the_schema_knows_every_rule_of_the_benchmark(schema: dict[str, Any]) ->
 
 def shown(result: Result, folder: Path) -> list[str]:
     stream = io.StringIO()
-    show(result, folder, Console(file=stream, width=140))
+    print_run(result, folder, Console(file=stream, width=140))
     return stream.getvalue().splitlines()
 
 

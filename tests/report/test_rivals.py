@@ -1,4 +1,4 @@
-"""The table of files made by others: notebook and page show one and the same, the console one line of it."""
+"""The table of reference models: the same in the notebook and on the page, and one line on the terminal."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ALONE = rival("other.onnx")
 
 def test_notebook_and_page_show_the_same_table() -> None:
     notebook = variants.rivals_table(cast("Any", SimpleNamespace(metrics={"rivals": [BEATEN, ALONE]})))
-    grid = variants.rivals_grid(cast("Any", {"rivals": [BEATEN, ALONE]}))
+    grid = variants.references_grid(cast("Any", {"rivals": [BEATEN, ALONE]}))
     assert grid is not None
     assert list(grid.columns) == list(notebook.columns)
     assert [line.cells for line in grid.lines] == notebook.rows
@@ -44,14 +44,14 @@ def test_notebook_and_page_show_the_same_table() -> None:
 
 
 def test_without_a_rival_there_is_no_table_on_the_page_and_the_notebook_says_so() -> None:
-    assert variants.rivals_grid(cast("Any", {"rivals": []})) is None
+    assert variants.references_grid(cast("Any", {"rivals": []})) is None
     empty = variants.rivals_table(cast("Any", SimpleNamespace(metrics={"rivals": []})))
     assert empty.title == "the config names no reference model (benchmark.rivals)"
 
 
 def test_the_console_says_it_in_one_line_where_a_variant_won() -> None:
-    assert variants.rival_sentence(BEATEN) == (
+    assert variants.reference_sentence(BEATEN) == (
         "Against theirs.tflite (91.00\u00a0% on test, 96,000 bytes, p50 0.5 ms): student-int8-tflite is 2× faster, "
         "+1.50 pp on test, 0.25× its bytes."
     )
-    assert variants.rival_sentence(ALONE) == ""
+    assert variants.reference_sentence(ALONE) == ""

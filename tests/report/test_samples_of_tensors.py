@@ -1,4 +1,4 @@
-"""The figure of samples that are several tensors."""
+"""The figure of samples with several tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sections of the page on recorded rows: sessions, loads, predictions, boundaries, the machine, the verdict."""
+"""Sections of the page for recorded rows: sessions, loads, predictions, boundaries, machine and verdict."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ def test_what_was_seen_beside_the_measurement_stands_with_what_disturbs() -> Non
 
 def test_the_machine_stands_with_its_interpreters_and_what_stayed_open() -> None:
     conditions = {"host": "pi", "cpu": "Cortex-A72", "new_condition": 3, "interpreters": {"litert": "2.3.0"}}
-    found = {"conditions": {**conditions, "disturbed": ["noise"], "stayed_open": ["a and b"], "seen": SEEN}}
-    assert machine.facts(cast("Any", found)) == [
+    result = {"conditions": {**conditions, "disturbed": ["noise"], "stayed_open": ["a and b"], "seen": SEEN}}
+    assert machine.facts(cast("Any", result)) == [
         ("host", "pi"), ("processor", "Cortex-A72"), ("new condition", "3"), ("interpreters", "litert 2.3.0"),
         ("noise", "noise"), ("stayed open", "a and b"),
     ]  # fmt: skip
@@ -167,8 +167,8 @@ def boundary(snr_db: float, agreement: float, of: str = "torch-fp32") -> Row:
 def converted(folder: Path, files: Sequence[Row], **metrics: Any) -> Any:
     """A sealed conversion, as far as the page reads it."""
     (folder / "variants.json").write_text(json.dumps(files))
-    found = {"check_samples": 40, "variants": len(files), "debris": {}, "float_ops": {}, "ends": [], **metrics}
-    return SimpleNamespace(metrics=found, file=lambda name: folder / name)
+    result = {"check_samples": 40, "variants": len(files), "debris": {}, "float_ops": {}, "ends": [], **metrics}
+    return SimpleNamespace(metrics=result, file=lambda name: folder / name)
 
 
 def test_every_boundary_stands_at_its_worst(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The table of answers over time: notebook and page show the same rows, and say on how much it rests."""
+"""The table of streaming accuracy: the same in the notebook and on the page, with its number of windows."""
 
 from __future__ import annotations
 

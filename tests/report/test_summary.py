@@ -1,4 +1,4 @@
-"""The end of a run on the terminal: never longer than 25 lines, whatever the run has to say."""
+"""The end of a run on the terminal never has more than 25 lines."""
 
 from __future__ import annotations
 
@@ -22,41 +22,43 @@ FOLDER = Path("artifacts/tiny")
 
 @pytest.fixture
 def result(tiny_run: FinishedRun) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((tiny_run.folder / RESULT).read_text())
-    found["conditions"] |= {"disturbed": [], "stayed_open": []}
-    return found
+    outcome: dict[str, Any] = json.loads((tiny_run.folder / RESULT).read_text())
+    outcome["conditions"] |= {"disturbed": [], "stayed_open": []}
+    return outcome
 
 
 def lines(result: dict[str, Any], width: int = 100, *, terminal: bool = True, drawn: bool = True) -> list[str]:
     stream = io.StringIO()
     console = Console(file=stream, width=width, force_terminal=terminal, color_system=None, _environ={"TERM": "xterm"})
-    summary.show(result, FOLDER, console, drawn=drawn)  # type: ignore[arg-type]
+    summary.print_summary(result, FOLDER, console, has_report=drawn)  # type: ignore[arg-type]
     return stream.getvalue().splitlines()
 
 
 def loud(result: dict[str, Any]) -> dict[str, Any]:
     """The same run with everything that a summary may have to say."""
-    told = deepcopy(result)
+    content = deepcopy(result)
     seen = {
         "name": "net.keras", "accuracy_validation": 1.0, "samples_validation": 359, "accuracy_test": 0.88,
         "samples_test": 359, "p_value": 1e-9, "level": 0.001, "known": True,
     }  # fmt: skip
-    row = next(row for row in told["variants"] if row["name"] == told["winners"]["openvino"])
+    row = next(row for row in content["variants"] if row["name"] == content["winners"]["openvino"])
     lost = {
         "name": "sparse-int4-onnx", "model": "sparse", "precision": "int4", "target": "onnx", "kind": "other",
         "operator": None, "layer": None, "place": None, "cause": "no", "advice": None, "reason": "no",
     }  # fmt: skip
-    told["seen_validation"], told["others_seen_validation"] = seen, [{**seen, "role": "teacher"}] * 3
-    told["conditions"] |= {
+    content["seen_validation"], content["others_seen_validation"] = seen, [{**seen, "role": "teacher"}] * 3
+    content["conditions"] |= {
         "disturbed": ["other processes took 77% of the processor's time", "interrupted 223 times a second", "more"],
         "stayed_open": ["winner of onnx: a takes 1.1 times as long", "gain of convert: 2 times"],
     }
-    told["rivals"] = [{"name": "other.tflite", "winner_speedup_low": 0.5}]
-    told["unmet"] = {"onnx": {**row, "name": "pruned-int8-onnx", "bound_pp": 30.0, "reasons": ["too inaccurate " * 9]}}
-    told["winners"] = {target: name for target, name in told["winners"].items() if target != "onnx"}
-    told["bundles"].pop("onnx")
-    told["left_out"] = [lost]
-    return told
+    content["rivals"] = [{"name": "other.tflite", "winner_speedup_low": 0.5}]
+    content["unmet"] = {
+        "onnx": {**row, "name": "pruned-int8-onnx", "bound_pp": 30.0, "reasons": ["too inaccurate " * 9]}
+    }
+    content["winners"] = {target: name for target, name in content["winners"].items() if target != "onnx"}
+    content["bundles"].pop("onnx")
+    content["left_out"] = [lost]
+    return content
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 140])
@@ -66,7 +68,7 @@ def test_it_has_at_most_25_lines_that_fit_the_terminal(
     result: dict[str, Any], width: int, terminal: bool, change: Any
 ) -> None:
     shown = lines(change(result), width, terminal=terminal)
-    assert len(shown) <= summary.MOST_LINES, "\n".join(shown)
+    assert len(shown) <= summary.MAX_LINES, "\n".join(shown)
     if terminal:  # a command stays one line, to be copied
         assert all(len(line.rstrip()) <= width for line in shown if " Next " not in line), "\n".join(shown)
     assert not any("\x1b" in line for line in shown)
@@ -136,7 +138,7 @@ def test_a_missed_budget_shows_the_nearest_miss_and_no_command_that_ships(result
         "unmet": dict.fromkeys(result["winners"], nearest),
     }  # fmt: skip
     words = "\n".join(shown := lines(missed, terminal=False))
-    assert len(shown) <= summary.MOST_LINES and "no variant meets the budget, so nothing ships" in shown[0]
+    assert len(shown) <= summary.MAX_LINES and "no variant meets the budget, so nothing ships" in shown[0]
     assert shown[1].startswith(f" The nearest miss is {nearest['name']} ") and "over by 5 pp of accuracy" in shown[1]
     assert "scp" not in words and shown[-1] == " Details  edgekit status artifacts/tiny --all"
 
@@ -165,7 +167,7 @@ def test_latencies_have_the_unit_that_suits_them(value: float | None, text: str)
 
 def test_one_of_several_runs_is_told_in_a_line(result: dict[str, Any]) -> None:
     p50 = latency(result["verdict"]["p50_ms"])
-    line = summary.outcome(result)  # type: ignore[arg-type]
+    line = summary.outcome_line(result)  # type: ignore[arg-type]
     assert line == f"3 of 3 targets ship; fastest: {result['verdict']['winner']}, p50 {p50}"
 
 

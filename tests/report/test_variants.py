@@ -1,4 +1,4 @@
-"""The table of variants: what it holds, and that console, notebook and page show one and the same."""
+"""The table of variants: its content, and that terminal, notebook and page show the same."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.console import Console
 
 from edgekit.core import artifacts
 from edgekit.core.artifacts import Artifact
-from edgekit.report.console import show
+from edgekit.report.console import print_run
 from edgekit.report.result import RESULT
 from edgekit.report.sections import variants
 from edgekit.report.sections.variants import page_grid
@@ -43,7 +43,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> variants.Variants:
     decision = decided(ROWS, P50_MS, budget(latency_p50_ms=1.0))
     config = {"confidence": 0.99, "tie_margin": 0.05, "budget": decision.metrics["budget"]}
     metrics = decision.metrics
-    return variants.of_benchmark(
+    return variants.variants_of_benchmark(
         artifacts.seal(out, stage="benchmark", source=None, data_digest="d", config=config, metrics=metrics)
     )
 
@@ -62,9 +62,9 @@ def test_the_baseline_comes_first_then_what_ships_then_what_might_have_then_what
 
 
 def test_every_line_says_why_it_ended_so(made: variants.Variants) -> None:
-    said = {line.name: line.verdict for line in made.lines}
-    assert said.pop("student-int8-tflite").startswith("rejected: accuracy drop 48.00 pp")
-    assert said == {
+    text = {line.name: line.verdict for line in made.lines}
+    assert text.pop("student-int8-tflite").startswith("rejected: accuracy drop 48.00 pp")
+    assert text == {
         "baseline-eager": "baseline",
         "pruned-fp32-tflite": "ships for tflite: tie, won by fewest bytes",
         "student-fp32-onnx": "ships for onnx: fastest",
@@ -74,9 +74,9 @@ def test_every_line_says_why_it_ended_so(made: variants.Variants) -> None:
 
 
 def test_the_figures_are_those_of_the_rows(made: variants.Variants) -> None:
-    found = next(line for line in made.lines if line.name == "pruned-fp32-tflite")
-    assert (found.bytes, found.p50_ms, found.drop_pp) == (800, pytest.approx(0.0203), 0.0)
-    assert found.speedup is not None and found.speedup[0] == pytest.approx(2.0 / 0.0203, rel=1e-3)
+    result = next(line for line in made.lines if line.name == "pruned-fp32-tflite")
+    assert (result.bytes, result.p50_ms, result.drop_pp) == (800, pytest.approx(0.0203), 0.0)
+    assert result.speedup is not None and result.speedup[0] == pytest.approx(2.0 / 0.0203, rel=1e-3)
     before = made.lines[0]
     assert (before.drop_pp, before.bound_pp, before.speedup) == (0.0, None, None)
     assert "at 95 % confidence" in made.caption
@@ -88,7 +88,7 @@ def by_heading(headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[s
 
 def on_the_console(result: dict[str, Any], folder: Path) -> dict[str, dict[str, str]]:
     stream = io.StringIO()
-    show(result, folder, Console(file=stream, width=400))  # type: ignore[arg-type]
+    print_run(result, folder, Console(file=stream, width=400))  # type: ignore[arg-type]
     lines = stream.getvalue().splitlines()
     head = next(line for line in lines if line.startswith("┃"))
     headings = [cell.strip() for cell in head.strip("┃").split("┃")]
@@ -117,7 +117,7 @@ def test_a_second_accuracy_stands_on_the_console_where_it_is_wide_enough(tiny_ru
     shown = {}
     for width in (120, 240):
         stream = io.StringIO()
-        show(result, tiny_run.folder, Console(file=stream, width=width))
+        print_run(result, tiny_run.folder, Console(file=stream, width=width))
         shown[width] = stream.getvalue()
     assert shown[240].count("12.34") == shown[240].count("23.45") == len(result["variants"])
     assert shown[240].count("mAP@0.5:0.95") == 2

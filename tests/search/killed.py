@@ -1,8 +1,8 @@
-"""Runs a study in children that are killed at any moment, again and again to its end; prints JSON.
+"""Run a study in child processes that are killed at random moments until it ends; prints JSON.
 
     python -m tests.search.killed FOLDER KILLS
 
-Children are forked from a process that has imported everything, so that a hundred of them take a minute.
+The children are forked from a process that has imported everything, so that a hundred of them take only a minute.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from pathlib import Path
 
 from edgekit.search import sampler
 from edgekit.search.journal import FILE
-from edgekit.search.trial import Context, Outcome, Trial
+from edgekit.search.trial import BatchContext, Trial, TrialOutcome
 from tests.search import studies
 
 LONGEST_S = 0.2
 """The first child lives no longer. One that leaves nothing new in the journal gives the next more time."""
 
 
-def slowly(trials: Sequence[Trial], context: Context) -> list[Outcome]:
+def slowly(trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]:
     """Trials that take a moment, finish in an order of chance, and in half of the batches one by one."""
-    found = {}
+    result = {}
     for trial in random.sample(list(trials), len(trials)):
         time.sleep(random.random() * 0.01)
-        found[trial.number] = studies.outcome(trial.parameters)
+        result[trial.number] = studies.outcome(trial.parameters)
         if context.batch % 2:
-            context.finished(trial.number, found[trial.number])
-    return [found[trial.number] for trial in trials]
+            context.record_outcome(trial.number, result[trial.number])
+    return [result[trial.number] for trial in trials]
 
 
 def to_the_end(folder: Path) -> tuple[int, str]:
@@ -43,7 +43,7 @@ def to_the_end(folder: Path) -> tuple[int, str]:
         child = os.fork()
         if not child:
             random.seed()
-            digest = studies.run(folder / "study", folder, wanted="tpe", trials=24, evaluate=slowly).digest
+            digest = studies.run(folder / "study", folder, sampler_name="tpe", trials=24, evaluate=slowly).digest
             (folder / "digest").write_text(digest)
             os._exit(0)
         time.sleep(random.random() * longest_s)
@@ -59,11 +59,11 @@ def to_the_end(folder: Path) -> tuple[int, str]:
 
 def main() -> None:
     """As many studies as it takes."""
-    home, wanted = Path(sys.argv[1]), int(sys.argv[2])
+    home, expected = Path(sys.argv[1]), int(sys.argv[2])
     warm = studies.space(home)
-    sampler.ask(warm, warm.objectives, "tpe", 0, [], 1)
+    sampler.propose(warm, warm.objectives, "tpe", 0, [], 1)
     killed, digests = 0, []
-    while killed < wanted:
+    while killed < expected:
         folder = home / str(len(digests))
         folder.mkdir()
         more, digest = to_the_end(folder)

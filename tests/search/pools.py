@@ -1,4 +1,4 @@
-"""Pools for tests: one that does works in this process, and one that answers from a script."""
+"""Worker pools for tests: one runs jobs in this process, and one answers from a script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small studies for the tests: a space with conditions, a formula for an evaluation, a script that runs the two."""
+"""Small studies for tests: a conditional space, a formula instead of an evaluation, and a script that runs both."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.search.space import Space
-from edgekit.search.study import Study, Subject, search
-from edgekit.search.trial import Context, Outcome, Trial
+from edgekit.search.study import SearchedConfig, StudyState, search
+from edgekit.search.trial import BatchContext, Trial, TrialOutcome
 
 SPACE = """
 space:
@@ -31,7 +31,7 @@ space:
   prune.ratio: {low: 0.0, high: 0.5, step: 0.1}
 """
 CONFIG: dict[str, Any] = {"name": "formula", "targets": ["tflite"]}
-SUBJECT = Subject("formula", "formula.yaml", CONFIG, {})
+SUBJECT = SearchedConfig("formula", "formula.yaml", CONFIG, {})
 
 
 def space(folder: Path, text: str = SPACE) -> Space:
@@ -41,7 +41,7 @@ def space(folder: Path, text: str = SPACE) -> Space:
     return Space.load(path, CONFIG)
 
 
-def outcome(parameters: dict[str, Any]) -> Outcome:
+def outcome(parameters: dict[str, Any]) -> TrialOutcome:
     """By a formula: wide networks are good, slow and large; some trials are infeasible, stopped, or fail."""
     width, ratio = parameters["model.kwargs.width"], parameters["prune.ratio"]
     work = width * width * parameters.get("model.kwargs.expand", 9) * (1 - ratio)
@@ -57,7 +57,7 @@ def outcome(parameters: dict[str, Any]) -> Outcome:
     return _outcome("complete", values, limits)
 
 
-def _outcome(state: Any, values: list[float | None], constraints: dict[str, float], reason: str = "") -> Outcome:
+def _outcome(state: Any, values: list[float | None], constraints: dict[str, float], reason: str = "") -> TrialOutcome:
     intervals = [None if value is None else [value, value] for value in values]
     return {
         "state": state,
@@ -71,26 +71,26 @@ def _outcome(state: Any, values: list[float | None], constraints: dict[str, floa
     }
 
 
-def evaluate(trials: Sequence[Trial], context: Context) -> list[Outcome]:
+def evaluate(trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]:
     """All trials of a batch, at once."""
-    context.anchors = context.anchors or [{"name": "baseline", "target": "tflite", "p50_ms": 1.0}]
+    context.baselines = context.baselines or [{"name": "baseline", "target": "tflite", "p50_ms": 1.0}]
     context.baseline_accuracy = 0.95
     return [outcome(trial.parameters) for trial in trials]
 
 
-def two_objectives(trials: Sequence[Trial], context: Context) -> list[Outcome]:
+def two_objectives(trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]:
     """The same for a study of accuracy and bytes alone."""
-    found = evaluate(trials, context)
-    for each in found:
+    result = evaluate(trials, context)
+    for each in result:
         each["values"], each["intervals"] = each["values"][::2], each["intervals"][::2]
-    return found
+    return result
 
 
-def run(folder: Path, where: Path, **options: Any) -> Study:
+def run(folder: Path, where: Path, **options: Any) -> StudyState:
     """A study in `folder`, of the space in `where`."""
-    made = space(where, options.pop("text", SPACE))
+    built = space(where, options.pop("text", SPACE))
     options = {"seed": 1, "batch": 4, "trials": 16, "evaluate": evaluate, "subject": SUBJECT, **options}
-    return search(made, made.objectives, folder=folder, **options)
+    return search(built, built.objectives, folder=folder, **options)
 
 
 def main() -> None:
@@ -98,13 +98,13 @@ def main() -> None:
     folder, options = Path(sys.argv[1]), json.loads(sys.argv[2])
     moment_s = options.pop("moment_s", 0.0)
 
-    def slowly(trials: Sequence[Trial], context: Context) -> list[Outcome]:
-        found = {}
+    def slowly(trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]:
+        result = {}
         for trial in random.sample(list(trials), len(trials)):
             time.sleep(moment_s * random.random())
-            found[trial.number] = outcome(trial.parameters)
-            context.finished(trial.number, found[trial.number])
-        return [found[trial.number] for trial in trials]
+            result[trial.number] = outcome(trial.parameters)
+            context.record_outcome(trial.number, result[trial.number])
+        return [result[trial.number] for trial in trials]
 
     print("begun", os.getpid(), flush=True)
     print(run(folder, folder.parent, evaluate=slowly, **options).digest)

@@ -20,7 +20,7 @@ ALONE = "budget={accuracy_drop_pp: 1.2}"
 
 def opened(values: dict, plan: Plan, folder: Path) -> Space:
     path = folder / "space.yaml"
-    path.write_text(yaml.safe_dump(spaces.completed(values, plan), sort_keys=False))
+    path.write_text(yaml.safe_dump(spaces.complete_space(values, plan), sort_keys=False))
     return Space.load(path, plan.values)
 
 
@@ -35,17 +35,17 @@ def test_the_space_of_a_shipped_config_needs_no_file_and_each_of_its_corners_is_
     config: Path, tmp_path: Path
 ) -> None:
     plan = without_rivals(config, tmp_path)
-    space = opened(spaces.for_config(plan), plan, tmp_path)
+    space = opened(spaces.space_for_config(plan), plan, tmp_path)
     base = ["benchmark.rivals=[]", ALONE, f"data.path={tmp_path}"] if config == CIFAR10 else []
     space.check(lambda settings: load_plan(config, [*base, *settings], known=True))
     networks = next(each for each in space.dimensions if each.key == spaces.BUILDER)
     assert len(networks.choices or ()) == {DIGITS: 2, CIFAR10: 5}[config]
 
 
-@pytest.mark.parametrize("builder", sorted(spaces.builders()))
+@pytest.mark.parametrize("builder", sorted(spaces.space_files()))
 def test_each_shipped_file_is_a_whole_space_whose_corners_can_be_built(builder: str, tmp_path: Path) -> None:
     plan = load_plan(DIGITS, known=True)
-    given = yaml.safe_load(spaces.builders()[builder].read_text())
+    given = yaml.safe_load(spaces.space_files()[builder].read_text())
     space = opened(given, plan, tmp_path)
     for _, parameters, _ in space.corners():
         kwargs = {key.rpartition(".")[2]: value for key, value in parameters.items()
@@ -61,7 +61,7 @@ def test_each_shipped_file_is_a_whole_space_whose_corners_can_be_built(builder: 
 
 def test_a_space_for_other_networks_leaves_the_configs_candidates_and_arguments_out(tmp_path: Path) -> None:
     plan = without_rivals(CIFAR10, tmp_path)
-    completed = spaces.completed(spaces.for_config(plan), plan)["space"]
+    completed = spaces.complete_space(spaces.space_for_config(plan), plan)["space"]
     assert completed["distill.candidates"] == [[]] and completed[spaces.KWARGS] == [{}]
     settings = [f"{key}={yaml.safe_dump(entry[0], default_flow_style=True).strip()}"
                 for key, entry in completed.items() if key in ("distill.candidates", spaces.KWARGS)]  # fmt: skip
@@ -72,16 +72,16 @@ def test_a_space_for_other_networks_leaves_the_configs_candidates_and_arguments_
 
 def test_of_losses_that_compete_in_a_run_a_trial_has_one(tmp_path: Path) -> None:
     plan = without_rivals(CIFAR10, tmp_path)
-    completed = spaces.completed(spaces.for_config(plan), plan)["space"]
+    completed = spaces.complete_space(spaces.space_for_config(plan), plan)["space"]
     names = [[section["loss"] for section in choice] for choice in completed["distill.losses"]]
     assert names == [["soft_targets"], ["dkd"], ["dist"], ["hints"]]
     assert completed["distill.temperature"]["when"] == {"distill.losses": [[{"loss": "soft_targets"}]]}
     without = without_rivals(CIFAR10, tmp_path, "distill.losses=[{loss: dkd}, {loss: dist}]")
-    assert "distill.temperature" not in spaces.completed(spaces.for_config(without), without)["space"]
+    assert "distill.temperature" not in spaces.complete_space(spaces.space_for_config(without), without)["space"]
     one_loss = load_plan(DIGITS, known=True)
-    assert "distill.losses" not in spaces.completed({"space": {"seed": [0, 1]}}, one_loss)["space"]
+    assert "distill.losses" not in spaces.complete_space({"space": {"seed": [0, 1]}}, one_loss)["space"]
     own = {"space": {"distill.losses": [[{"loss": "dkd"}]]}}
-    assert spaces.completed(own, plan)["space"]["distill.losses"] == own["space"]["distill.losses"]
+    assert spaces.complete_space(own, plan)["space"]["distill.losses"] == own["space"]["distill.losses"]
 
 
 def test_what_a_user_has_said_is_not_replaced() -> None:
@@ -93,16 +93,16 @@ def test_what_a_user_has_said_is_not_replaced() -> None:
             "convert.models": [["sparse"]],
         }
     }
-    completed = spaces.completed(given, plan)["space"]
+    completed = spaces.complete_space(given, plan)["space"]
     assert "prune.measure" not in completed and {key: completed[key] for key in given["space"]} == given["space"]
     own = {"space": {"distill.student.kwargs.width": {"low": 8, "high": 16}}}
-    assert spaces.KWARGS not in spaces.completed(own, plan)["space"]
+    assert spaces.KWARGS not in spaces.complete_space(own, plan)["space"]
 
 
 def test_the_goal_is_no_option() -> None:
     plan = load_plan(DIGITS, known=True)
     with pytest.raises(ConfigError, match=r"space\.budget\.accuracy_drop_pp: is the same for all trials"):
-        spaces.completed({"space": {"budget.accuracy_drop_pp": [1.0, 2.0]}}, plan)
+        spaces.complete_space({"space": {"budget.accuracy_drop_pp": [1.0, 2.0]}}, plan)
 
 
 def test_a_config_of_networks_without_a_space_is_told_which_there_are(tmp_path: Path) -> None:
@@ -111,4 +111,4 @@ def test_a_config_of_networks_without_a_space_is_told_which_there_are(tmp_path: 
     own = "{builder: 'own:net'}"
     config.write_text(f"name: own\ndata: {{source: digits}}\nmodel: {own}\ndistill: {{student: {own}}}\n")
     with pytest.raises(ConfigError, match=r"no space ships for own:net; give one with --space"):
-        spaces.for_config(load_plan(config, known=True))
+        spaces.space_for_config(load_plan(config, known=True))

@@ -1,4 +1,4 @@
-"""The journal: lines are whole or not there, and what is no kill's work is told."""
+"""The journal: every line is complete or absent, and damage that no kill can cause is reported."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_torn_last_line_is_dropped_and_written_again(tmp_path: Path, torn: byt
 
 def test_a_broken_line_with_others_behind_is_told(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b'{"trial":1}\n{"tri\n{"trial":3}\n')
-    with pytest.raises(TrustError, match=r"trials.jsonl: line 2 is broken, and others follow; restore the file"):
+    with pytest.raises(TrustError, match=r"trials.jsonl: line 2 is broken, but others follow it; restore the file"):
         Journal(tmp_path).lines()
 
 
@@ -64,8 +64,8 @@ def test_a_full_disk_is_one_line_and_costs_no_other(tmp_path: Path) -> None:
     command = [*requirements.mount(), "sh", "-c", script, "sh", sys.executable, "-c", FULL, str(disk)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout, done.stderr
-    said, whole, again = done.stdout.splitlines()
-    assert said.startswith(f"{disk}/{FILE}: cannot be written (No space left on device); "), said
+    text, whole, again = done.stdout.splitlines()
+    assert text.startswith(f"{disk}/{FILE}: cannot be written (No space left on device). "), text
     assert (whole, again) == ("True b'}\\n'", "True")
 
 

@@ -13,15 +13,23 @@ from onnx import TensorProto, helper, numpy_helper
 
 from edgekit.core.budget import RelativeLatency
 from edgekit.core.errors import ConfigError, TrustError
-from edgekit.measure.references import RivalFile
+from edgekit.measure.references import ReferenceFile
 from edgekit.runner.backends.base import BaseBackend
 from edgekit.runner.bundle.manifest import TensorSpec
-from edgekit.search.files import Content
-from edgekit.search.measurement import FILE, TRIES, Measured, Protocol, check_replay, measure, time_files
+from edgekit.search.measurement import (
+    FILE,
+    MAX_ROUNDS,
+    Measurements,
+    TimingProtocol,
+    check_replay,
+    measure_files,
+    time_files,
+)
+from edgekit.search.model_files import ModelFiles
 from tests.search.pools import HerePool, ScriptedPool
 
 
-def a_file(folder: Path, width: int) -> Content:
+def a_file(folder: Path, width: int) -> ModelFiles:
     """An ONNX model of one matrix, 4 × `width`."""
     weights = numpy_helper.from_array(np.ones((4, width), np.float32), "w")
     graph = helper.make_graph(
@@ -35,78 +43,78 @@ def a_file(folder: Path, width: int) -> Content:
     path = folder / f"{width}.onnx"
     onnx.save(model, str(path))
     specs = [TensorSpec(name, (1, size), "float32", "NC") for name, size in (("x", 4), ("y", width))]
-    return Content.of("onnx", [path], specs[:1], specs[1:])
+    return ModelFiles.from_paths("onnx", [path], specs[:1], specs[1:])
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> list[Content]:
+def files(tmp_path: Path) -> list[ModelFiles]:
     return [a_file(tmp_path, width) for width in (3, 5, 7)]
 
 
 @pytest.fixture
-def protocol(tmp_path: Path) -> Protocol:
+def protocol(tmp_path: Path) -> TimingProtocol:
     np.save(tmp_path / "input.npy", np.ones((1, 4), np.float32))
-    return Protocol(str(tmp_path / "input.npy"), 10, 5, 1, 0.95, 60.0)
+    return TimingProtocol(str(tmp_path / "input.npy"), 10, 5, 1, 0.95, 60.0)
 
 
 def test_each_file_is_told_as_a_ratio_to_the_anchor_of_its_target_in_the_same_round(
-    files: list[Content], protocol: Protocol, monkeypatch: pytest.MonkeyPatch
+    files: list[ModelFiles], protocol: TimingProtocol, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(BaseBackend, "run", lambda *_: pytest.fail("a call that is timed made its input"))
     anchor, other = files[0].to_json(), files[1].to_json()
-    found = time_files([anchor, other], {"onnx": anchor}, vars(protocol))
-    assert found["ratios"][files[0].key] == {"ratio": 1.0, "low": 1.0, "high": 1.0}
-    ratio = found["ratios"][files[1].key]
+    result = time_files([anchor, other], {"onnx": anchor}, vars(protocol))
+    assert result["ratios"][files[0].key] == {"ratio": 1.0, "low": 1.0, "high": 1.0}
+    ratio = result["ratios"][files[1].key]
     assert 0 < ratio["low"] <= ratio["ratio"] <= ratio["high"]
-    assert found["anchors"]["onnx"] > 0 and isinstance(found["disturbed"], list)
+    assert result["anchors"]["onnx"] > 0 and isinstance(result["disturbed"], list)
 
 
 def test_a_rival_is_timed_on_its_own_sample_in_the_same_round(
-    files: list[Content], protocol: Protocol, tmp_path: Path
+    files: list[ModelFiles], protocol: TimingProtocol, tmp_path: Path
 ) -> None:
     np.save(tmp_path / "raw.npy", np.ones((1, 4), np.float32))
-    rival = RivalFile(files[1].paths[0], "onnx", [{"step": "scale", "factor": 0.5}], "regression", 5, ())
+    rival = ReferenceFile(files[1].paths[0], "onnx", [{"step": "scale", "factor": 0.5}], "regression", 5, ())
     beside = {"raw": str(tmp_path / "raw.npy"), "files": {"5" * 64: asdict(rival)}}
-    pool, measured = HerePool(), Measured(tmp_path, beside=["5" * 64])
-    measure(files[1:], {"onnx": files[0]}, [], measured, protocol, pool, beside=beside)
+    pool, measured = HerePool(), Measurements(tmp_path, reference_digests=["5" * 64])
+    measure_files(files[1:], {"onnx": files[0]}, [], measured, protocol, pool, reference_inputs=beside)
     limit = RelativeLatency.model_validate({"ratio": 0.5, "of": "5.onnx", "sha256": "5" * 64})
     anchored = RelativeLatency.model_validate({"ratio": 0.5, "of": "baseline"})
     for content in files[1:]:
-        found = Measured(tmp_path, beside=["5" * 64]).of(content)
-        assert found is not None and found.ratio_low(anchored) == found.low
-        assert 0 < found.ratio_low(limit) <= found.beside["5" * 64]["ratio"] <= found.beside["5" * 64]["high"]
+        result = Measurements(tmp_path, reference_digests=["5" * 64]).latency_of(content)
+        assert result is not None and result.ratio_low(anchored) == result.low
+        assert 0 < result.ratio_low(limit) <= result.beside["5" * 64]["ratio"] <= result.beside["5" * 64]["high"]
     done = len(pool.did)
-    measure(files[1:], {"onnx": files[0]}, [], measured, protocol, pool, beside=beside)
+    measure_files(files[1:], {"onnx": files[0]}, [], measured, protocol, pool, reference_inputs=beside)
     assert len(pool.did) == done, "what is known beside the rival is not measured again"
 
 
 def test_a_measured_file_keeps_its_value_and_is_not_measured_again(
-    files: list[Content], protocol: Protocol, tmp_path: Path
+    files: list[ModelFiles], protocol: TimingProtocol, tmp_path: Path
 ) -> None:
-    pool, measured = HerePool(), Measured(tmp_path)
-    measure(files[1:], {"onnx": files[0]}, [], measured, protocol, pool)
-    before = measured.of(files[1])
-    assert before is not None and before.p50_ms == before.ratio * measured.anchors()[0]["p50_ms"]
-    said = len(pool.did)
-    again = Measured(tmp_path)
-    assert measure(files[1:], {"onnx": files[0]}, [], again, protocol, pool) == []
-    assert len(pool.did) == said and again.of(files[1]) == before
+    pool, measured = HerePool(), Measurements(tmp_path)
+    measure_files(files[1:], {"onnx": files[0]}, [], measured, protocol, pool)
+    before = measured.latency_of(files[1])
+    assert before is not None and before.p50_ms == before.ratio * measured.baseline_rows()[0]["p50_ms"]
+    text = len(pool.did)
+    again = Measurements(tmp_path)
+    assert measure_files(files[1:], {"onnx": files[0]}, [], again, protocol, pool) == []
+    assert len(pool.did) == text and again.latency_of(files[1]) == before
 
 
 def test_a_replay_takes_values_and_the_first_p50_from_another_study_and_measures_only_what_that_lacks(
-    files: list[Content], protocol: Protocol, tmp_path: Path
+    files: list[ModelFiles], protocol: TimingProtocol, tmp_path: Path
 ) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     second.mkdir()
-    one = Measured(first)
-    measure(files[1:2], {"onnx": files[0]}, [], one, protocol, HerePool())
-    pool, two = HerePool(), Measured(second, replay=first)
-    measure(files[1:2], {"onnx": files[0]}, [], two, protocol, pool)
-    assert pool.did == [] and two.of(files[1]) == one.of(files[1])
-    measure(files[1:], {"onnx": files[0]}, [], two, protocol, pool)
-    assert pool.did[0] == "time_files" and two.anchors() == one.anchors() and two.of(files[2])
-    assert two.of(files[1]) == one.of(files[1])
+    one = Measurements(first)
+    measure_files(files[1:2], {"onnx": files[0]}, [], one, protocol, HerePool())
+    pool, two = HerePool(), Measurements(second, replay=first)
+    measure_files(files[1:2], {"onnx": files[0]}, [], two, protocol, pool)
+    assert pool.did == [] and two.latency_of(files[1]) == one.latency_of(files[1])
+    measure_files(files[1:], {"onnx": files[0]}, [], two, protocol, pool)
+    assert pool.did[0] == "time_files" and two.baseline_rows() == one.baseline_rows() and two.latency_of(files[2])
+    assert two.latency_of(files[1]) == one.latency_of(files[1])
 
 
 def rounds(*disturbed: list[str]) -> Any:
@@ -115,7 +123,7 @@ def rounds(*disturbed: list[str]) -> Any:
 
     def answer(contents: list[dict[str, Any]], anchors: dict[str, Any], protocol: dict[str, Any]) -> dict[str, Any]:
         number, reasons = next(left)
-        keys = [Content.from_json(each).key for each in contents]
+        keys = [ModelFiles.from_json(each).key for each in contents]
         ratio = {"ratio": 2.0 + number, "low": 1.9 + number, "high": 2.1 + number}
         return {"ratios": dict.fromkeys(keys, ratio), "anchors": {"onnx": 0.5}, "disturbed": reasons}
 
@@ -123,57 +131,61 @@ def rounds(*disturbed: list[str]) -> Any:
 
 
 def test_a_disturbed_round_is_measured_again_at_most_twice_and_the_least_disturbed_counts(
-    files: list[Content], protocol: Protocol, tmp_path: Path
+    files: list[ModelFiles], protocol: TimingProtocol, tmp_path: Path
 ) -> None:
-    said: list[str] = []
+    text: list[str] = []
     pool = ScriptedPool(time_files=rounds(["a", "b"], ["a"], ["a", "b", "c"]))
-    measured = Measured(tmp_path)
-    assert measure(files[1:], {"onnx": files[0]}, [], measured, protocol, pool, said.append) == ["a"]
-    assert len(pool.did) == TRIES and len(said) == TRIES and "measured again (2 of 3)" in said[0]
-    assert measured.of(files[1]).ratio == 3.0  # type: ignore[union-attr]
+    measured = Measurements(tmp_path)
+    assert measure_files(files[1:], {"onnx": files[0]}, [], measured, protocol, pool, text.append) == ["a"]
+    assert len(pool.did) == MAX_ROUNDS and len(text) == MAX_ROUNDS and "measuring again (2 of 3)" in text[0]
+    assert measured.latency_of(files[1]).ratio == 3.0  # type: ignore[union-attr]
 
 
 def test_a_round_that_sees_a_file_of_the_front_otherwise_than_before_compares_nothing(
-    files: list[Content], protocol: Protocol, tmp_path: Path
+    files: list[ModelFiles], protocol: TimingProtocol, tmp_path: Path
 ) -> None:
-    measured = Measured(tmp_path)
-    measure(files[1:2], {"onnx": files[0]}, [], measured, protocol, ScriptedPool(time_files=rounds([])))
+    measured = Measurements(tmp_path)
+    measure_files(files[1:2], {"onnx": files[0]}, [], measured, protocol, ScriptedPool(time_files=rounds([])))
     pool = ScriptedPool(time_files=rounds([], [], []))  # 2.0 as before, so the first round is a good one
-    assert measure(files[2:], {"onnx": files[0]}, files[1:2], measured, protocol, pool) == []
+    assert measure_files(files[2:], {"onnx": files[0]}, files[1:2], measured, protocol, pool) == []
     assert len(pool.did) == 1
     moved = replace(files[2], sha256="0" * 64)
     pool = ScriptedPool(time_files=rounds(["a"], [], []))  # 2.0 with a disturbance, then 3.0 and 4.0
-    reasons = measure([moved], {"onnx": files[0]}, files[1:2], measured, protocol, pool)
-    assert reasons and len(pool.did) == TRIES
-    assert measured.of(files[1]).ratio == 2.0  # type: ignore[union-attr]
+    reasons = measure_files([moved], {"onnx": files[0]}, files[1:2], measured, protocol, pool)
+    assert reasons and len(pool.did) == MAX_ROUNDS
+    assert measured.latency_of(files[1]).ratio == 2.0  # type: ignore[union-attr]
 
 
 def test_a_replay_that_has_to_measure_says_so_in_a_line(
-    files: list[Content], protocol: Protocol, tmp_path: Path
+    files: list[ModelFiles], protocol: TimingProtocol, tmp_path: Path
 ) -> None:
-    first, second, said = tmp_path / "first", tmp_path / "second", list[str]()
+    first, second, text = tmp_path / "first", tmp_path / "second", list[str]()
     first.mkdir()
     second.mkdir()
-    measure(files[1:2], {"onnx": files[0]}, [], Measured(first), protocol, ScriptedPool(time_files=rounds([])))
-    replayed = Measured(second, replay=first)
-    measure(files[1:2], {"onnx": files[0]}, [], replayed, protocol, ScriptedPool(), said.append)
-    assert said == []
+    measure_files(
+        files[1:2], {"onnx": files[0]}, [], Measurements(first), protocol, ScriptedPool(time_files=rounds([]))
+    )
+    replayed = Measurements(second, replay=first)
+    measure_files(files[1:2], {"onnx": files[0]}, [], replayed, protocol, ScriptedPool(), text.append)
+    assert text == []
     pool = ScriptedPool(time_files=rounds([]))
-    measure(files[1:], {"onnx": files[0]}, [], replayed, protocol, pool, said.append)
-    assert len(pool.did) == 1 and len(said) == 1 and f"--replay {first}: 1 file was not measured there" in said[0]
+    measure_files(files[1:], {"onnx": files[0]}, [], replayed, protocol, pool, text.append)
+    assert len(pool.did) == 1 and len(text) == 1 and f"--replay {first}: 1 file was not measured there" in text[0]
 
 
-def test_ratios_to_another_baseline_are_never_taken(files: list[Content], protocol: Protocol, tmp_path: Path) -> None:
+def test_ratios_to_another_baseline_are_never_taken(
+    files: list[ModelFiles], protocol: TimingProtocol, tmp_path: Path
+) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     second.mkdir()
-    one = Measured(first)
-    measure(files[1:2], {"onnx": files[0]}, [], one, protocol, ScriptedPool(time_files=rounds([])))
+    one = Measurements(first)
+    measure_files(files[1:2], {"onnx": files[0]}, [], one, protocol, ScriptedPool(time_files=rounds([])))
     pool = ScriptedPool(time_files=rounds([]))
-    with pytest.raises(ConfigError, match=r"--replay .*first: measured beside another baseline for onnx"):
-        measure(files[1:2], {"onnx": files[2]}, [], Measured(second, replay=first), protocol, pool)
-    with pytest.raises(TrustError, match=r"measured.json: measured beside another baseline for onnx"):
-        measure(files[1:2], {"onnx": files[2]}, [], one, protocol, pool)
+    with pytest.raises(ConfigError, match=r"--replay .*first: measured with another baseline for onnx"):
+        measure_files(files[1:2], {"onnx": files[2]}, [], Measurements(second, replay=first), protocol, pool)
+    with pytest.raises(TrustError, match=r"measured.json: measured with another baseline for onnx"):
+        measure_files(files[1:2], {"onnx": files[2]}, [], one, protocol, pool)
     assert pool.did == [] and not (second / FILE).exists()
 
 
@@ -188,14 +200,16 @@ BROKEN = (
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", *BROKEN])
 def test_a_replay_of_what_is_no_study_is_refused_in_one_line(text: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"no study there"):
+    with pytest.raises(ConfigError, match=r"not a study"):
         check_replay(tmp_path)
     (tmp_path / FILE).write_text(text)
-    with pytest.raises(TrustError, match=r"not what a search of this edgekit measured"):
+    with pytest.raises(TrustError, match=r"not written by a search of this version of edgekit"):
         check_replay(tmp_path)
 
 
-def test_what_was_measured_is_written_whole(files: list[Content], protocol: Protocol, tmp_path: Path) -> None:
-    measure(files[1:], {"onnx": files[0]}, [], Measured(tmp_path), protocol, ScriptedPool(time_files=rounds([])))
-    found = json.loads((tmp_path / FILE).read_text())
-    assert set(found["files"]) == {each.key for each in files[1:]} and found["anchors"] == {"onnx": 0.5}
+def test_what_was_measured_is_written_whole(files: list[ModelFiles], protocol: TimingProtocol, tmp_path: Path) -> None:
+    measure_files(
+        files[1:], {"onnx": files[0]}, [], Measurements(tmp_path), protocol, ScriptedPool(time_files=rounds([]))
+    )
+    result = json.loads((tmp_path / FILE).read_text())
+    assert set(result["files"]) == {each.key for each in files[1:]} and result["anchors"] == {"onnx": 0.5}

@@ -1,4 +1,4 @@
-"""Notebook 00 opens in papermill with `study` as a parameter, on any study that a search may leave."""
+"""Notebook 00 runs in papermill with `study` as a parameter, for any study that a search may leave."""
 
 from __future__ import annotations
 

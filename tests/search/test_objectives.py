@@ -1,4 +1,4 @@
-"""The front and its hypervolume, against counting and against Optuna's."""
+"""The front and its hypervolume, compared with counting and with Optuna's."""
 
 from __future__ import annotations
 
@@ -8,15 +8,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgekit.search.objectives import Objective, front, grown, hypervolume, is_feasible, losses, nondominated, reference
+from edgekit.search.objectives import (
+    Objective,
+    hypervolume,
+    hypervolume_by_batch,
+    is_feasible,
+    losses,
+    nondominated,
+    pareto_front,
+    reference_point,
+)
 from tests import requirements
 
 OBJECTIVES = (Objective("accuracy"), Objective("bytes", "tflite"))
 
 
 def row(number: int, values: list[float | None], **more: Any) -> Any:
-    found = {"number": number, "batch": 0, "state": "complete", "values": values, "constraints": {}, **more}
-    return {"feasible": is_feasible(found), **found}
+    result = {"number": number, "batch": 0, "state": "complete", "values": values, "constraints": {}, **more}
+    return {"feasible": is_feasible(result), **result}
 
 
 @pytest.mark.parametrize("dimensions", [1, 2, 3, 4, 5])
@@ -55,19 +64,19 @@ def test_the_front_has_feasible_complete_trials_alone() -> None:
         row(4, [0.99, 100], state="stopped"),
         row(5, [0.9, 1000]),
     ]
-    assert front(rows, OBJECTIVES) == [0, 1]
+    assert pareto_front(rows, OBJECTIVES) == [0, 1]
 
 
 def test_what_is_not_known_counts_as_the_worst_of_the_complete_trials() -> None:
-    found = losses([row(0, [0.9, 1000]), row(1, [0.5, 10]), row(2, [None, 100], state="infeasible")], OBJECTIVES)
-    assert found[2].tolist() == pytest.approx([-0.5, np.log(100)])
+    result = losses([row(0, [0.9, 1000]), row(1, [0.5, 10]), row(2, [None, 100], state="infeasible")], OBJECTIVES)
+    assert result[2].tolist() == pytest.approx([-0.5, np.log(100)])
     assert losses([row(0, [None, None], state="failed")], OBJECTIVES).tolist() == [[0.0, 0.0]]
 
 
 def test_the_reference_is_a_little_worse_than_every_feasible_trial() -> None:
     rows = [row(0, [None, None], state="failed"), row(1, [0.9, 1000], batch=1), row(2, [0.5, 100], batch=1)]
-    assert reference(rows, OBJECTIVES) == pytest.approx([-0.46, np.log(1000) + 0.1 * np.log(10)])
-    assert reference(rows[:1], OBJECTIVES) is None
+    assert reference_point(rows, OBJECTIVES) == pytest.approx([-0.46, np.log(1000) + 0.1 * np.log(10)])
+    assert reference_point(rows[:1], OBJECTIVES) is None
 
 
 def test_the_hypervolume_grows_batch_by_batch_from_one_reference() -> None:
@@ -78,11 +87,11 @@ def test_the_hypervolume_grows_batch_by_batch_from_one_reference() -> None:
         row(3, [0.4, 100], batch=3),
         row(4, [0.9, 90], batch=4),
     ]
-    found = grown(rows, OBJECTIVES)
-    assert 0 < found[0] == found[1] < found[2] == found[3] < found[4]
+    result = hypervolume_by_batch(rows, OBJECTIVES)
+    assert 0 < result[0] == result[1] < result[2] == result[3] < result[4]
     best = losses(rows[4:], OBJECTIVES)
-    assert found[4] == pytest.approx(hypervolume(best, reference(rows, OBJECTIVES) or []))
-    assert grown([], OBJECTIVES) == []
+    assert result[4] == pytest.approx(hypervolume(best, reference_point(rows, OBJECTIVES) or []))
+    assert hypervolume_by_batch([], OBJECTIVES) == []
 
 
 def test_losses_and_values_are_opposites() -> None:

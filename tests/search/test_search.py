@@ -1,4 +1,4 @@
-"""A search with real trainings, conversions and measuring, on the smallest config."""
+"""A search with real training, conversion and measurement, on the smallest config."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from edgekit.core.artifacts import load
-from edgekit.search.evaluate import trial_folder
+from edgekit.search.evaluator import trial_folder
 from tests.conftest import ROOT, TINY, run_edgekit
 
 pytestmark = pytest.mark.long
@@ -42,8 +42,8 @@ def a_search(out: Path, *arguments: str, timeout_s: int = 1800) -> subprocess.Co
 
 
 def study_of(out: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((out / "tiny-search" / "study.json").read_text())
-    return found
+    result: dict[str, Any] = json.loads((out / "tiny-search" / "study.json").read_text())
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -96,8 +96,8 @@ def test_ctrl_c_leaves_a_study_and_the_same_command_goes_on(searched: Path, tmp_
     while not study.exists() and process.poll() is None and time.monotonic() < ends:
         time.sleep(0.2)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=120)
-    assert process.returncode == 130 and b"study.json holds all whole batches" in said, said
+    _, text = process.communicate(timeout=120)
+    assert process.returncode == 130 and b"study.json holds all whole batches" in text, text
     assert study_of(out)["ended"] == "interrupted" and len(study_of(out)["trials"]) == 1
     again = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=1800, check=False)
     assert again.returncode == 0, again.stderr

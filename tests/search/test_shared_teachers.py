@@ -1,4 +1,4 @@
-"""A teacher that is trained here is trained once for all trials, and each trial's bits are those of its run alone."""
+"""A teacher is trained once for all trials, and each trial has the same bits as its run alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from edgekit.core import lock
 from edgekit.core.artifacts import Artifact
-from edgekit.search import work
+from edgekit.search import jobs
 from edgekit.training import resume
 from tests.conftest import TINY
 
@@ -25,8 +25,8 @@ TEACHER = {
 
 def distilled(out: Path, *settings: str, teacher: dict[str, object] = TEACHER) -> Artifact:
     """The distill stage of a trial with these settings."""
-    _, made, _ = work.make_stages(str(TINY), [f"distill.teachers={json.dumps([teacher])}", *settings], out, "distill")
-    return made
+    _, built, _ = jobs.run_stages(str(TINY), [f"distill.teachers={json.dumps([teacher])}", *settings], out, "distill")
+    return built
 
 
 def trained(folder: Path) -> dict[str, int]:
@@ -86,5 +86,5 @@ def test_one_trial_waits_while_another_trains_the_teacher(tmp_path: Path) -> Non
 
 
 def test_without_sharing_nothing_is_left_in_the_run(tmp_path: Path) -> None:
-    made = distilled(tmp_path / "a")
-    assert not list((made.path.parent / resume.FOLDER / "distill").glob("*"))
+    built = distilled(tmp_path / "a")
+    assert not list((built.path.parent / resume.FOLDER / "distill").glob("*"))

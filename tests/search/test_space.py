@@ -1,4 +1,4 @@
-"""Spaces: what a YAML means, which settings its points become, and one line for each fault."""
+"""Search spaces: the meaning of a YAML file, the settings of its points, and one line for each fault."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class TestPoints:
     def test_an_option_exists_only_beside_the_values_of_its_when(self, tmp_path: Path) -> None:
         space = studies.space(tmp_path)
         proposed = {"model.kwargs.kind": "plain", "model.kwargs.width": 8, "model.kwargs.expand": 2}
-        assert "model.kwargs.expand" not in space.existing(proposed)
-        assert space.existing({**proposed, "model.kwargs.kind": "separable"})["model.kwargs.expand"] == 2
+        assert "model.kwargs.expand" not in space.active_parameters(proposed)
+        assert space.active_parameters({**proposed, "model.kwargs.kind": "separable"})["model.kwargs.expand"] == 2
 
     def test_conditions_may_be_chained_in_any_order(self, tmp_path: Path) -> None:
         space = load(
@@ -49,8 +49,8 @@ class TestPoints:
             "space:\n  c: {low: 1, high: 2, when: {b: 3}}\n  b: {choices: [3, 4], when: {a: x}}\n  a: [x, y]\n",
         )
         assert [each.key for each in space.dimensions] == ["a", "b", "c"]
-        assert space.existing({"a": "y", "b": 3, "c": 1}) == {"a": "y"}
-        assert space.existing({"a": "x", "b": 3, "c": 1}) == {"a": "x", "b": 3, "c": 1}
+        assert space.active_parameters({"a": "y", "b": 3, "c": 1}) == {"a": "y"}
+        assert space.active_parameters({"a": "x", "b": 3, "c": 1}) == {"a": "x", "b": 3, "c": 1}
 
     def test_one_key_may_have_several_entries_that_exclude_each_other(self, tmp_path: Path) -> None:
         space = load(
@@ -60,9 +60,9 @@ class TestPoints:
         )
         names = [each.name for each in space.dimensions]
         assert names == ["kind", "width#1", "width#2"]
-        point = space.existing({"kind": "b", "width#1": 8, "width#2": 2})
+        point = space.active_parameters({"kind": "b", "width#1": 8, "width#2": 2})
         assert point == {"kind": "b", "width": 2}
-        assert space.names(point) == {"kind": "b", "width#2": 2}
+        assert space.values_by_name(point) == {"kind": "b", "width#2": 2}
 
     def test_choices_may_be_mappings(self, tmp_path: Path) -> None:
         space = load(tmp_path, "space:\n  distill.student: [{builder: 'a:b', kwargs: {width: 8}}, null]\n")
@@ -112,9 +112,12 @@ class TestPoints:
     def test_the_configs_own_point_is_found_where_it_lies_in_the_space(self, tmp_path: Path) -> None:
         space = load(tmp_path, "space:\n  distill.student.kwargs.width: {low: 8, high: 64, step: 4}\n")
         values = load_plan(DIGITS).values
-        assert space.point(values) == {"distill.student.kwargs.width": 48}
-        assert load(tmp_path, "space:\n  distill.student.kwargs.width: {low: 8, high: 32}\n").point(values) is None
-        assert load(tmp_path, "space:\n  prune.ratio: {low: 0.0, high: 0.7}\n").point(values) is None
+        assert space.parameters_of_config(values) == {"distill.student.kwargs.width": 48}
+        assert (
+            load(tmp_path, "space:\n  distill.student.kwargs.width: {low: 8, high: 32}\n").parameters_of_config(values)
+            is None
+        )
+        assert load(tmp_path, "space:\n  prune.ratio: {low: 0.0, high: 0.7}\n").parameters_of_config(values) is None
 
     def test_its_points_are_counted(self, tmp_path: Path) -> None:
         text = "space:\n  a: [1, 2]\n  b: {low: 8, high: 64, step: 4}\n  c: {low: 0.0, high: 0.6, step: 0.3}\n"
@@ -130,50 +133,53 @@ class TestFaults:
             ("[1, 2]", "space.yaml: holds a list, not a mapping of keys to values"),
             ("space: {a: [1, 2", "space.yaml: not a YAML config: line 1, column 17: "),
             ("space: {a: [1], a: [2]}", "space.yaml: "),
-            ("objectives: [accuracy]", "space.yaml: space: got nothing; name one key"),
-            ("space: {}", "space.yaml: space: got nothing; name one key"),
-            ("space: [a]", "space.yaml: space: got a list; name one key"),
+            ("objectives: [accuracy]", "space.yaml: space: got nothing; name at least one key"),
+            ("space: {}", "space.yaml: space: got nothing; name at least one key"),
+            ("space: [a]", "space.yaml: space: got a list; name at least one key"),
             ("spaces: {a: [1]}\nspace: {a: [1]}", 'space.yaml: spaces: unknown key, did you mean "space"?'),
             ("space: {a: {low: 3, high: 2}}", "space.yaml: space.a: low 3 is above high 2; swap them"),
-            ("space: {a: {low: 0, high: 2, log: true}}", "space.yaml: space.a: low is 0, and a logarithm needs more"),
+            ("space: {a: {low: 0, high: 2, log: true}}", "space.yaml: space.a: low is 0, but a log scale needs more"),
             ("space: {a: {low: 1, high: 2, log: true, step: 1}}", "space.yaml: space.a: has both log and step"),
             ("space: {a: {low: 1, high: 2, log: 1}}", "space.yaml: space.a.log: got 1; give true or false"),
             ("space: {a: {low: 1, high: 2, step: 0}}", "space.yaml: space.a.step: got 0; give a number above 0"),
-            ("space: {a: {low: 1}}", "space.yaml: space.a: has no high; a range needs low and high"),
+            ("space: {a: {low: 1}}", "space.yaml: space.a: high is missing; a range needs low and high"),
             ("space: {a: {low: x, high: 2}}", "space.yaml: space.a.low: got 'x'; give a number"),
             ("space: {a: {low: true, high: 2}}", "space.yaml: space.a.low: got True; give a number"),
             ("space: {a: {low: 1, high: .inf}}", "space.yaml: space.a.high: got inf; give a number"),
             ("space: {a: {low: 1, hihg: 2}}", 'space.yaml: space.a.hihg: unknown key, did you mean "high"?'),
-            ("space: {a: []}", "space.yaml: space.a: got [] for its choices; give a list with one value or more"),
-            ("space: {a: [1, 2, 1]}", "space.yaml: space.a: has the choice 1 twice; name each once"),
-            ("space: {a: [null, 2, null]}", "space.yaml: space.a: has the choice None twice; name each once"),
-            ("space: {a: [.nan, 2]}", "space.yaml: space.a: the choice nan is no finite value; leave it out"),
+            ("space: {a: []}", "space.yaml: space.a: got [] for its choices; give a list with at least one value"),
+            ("space: {a: [1, 2, 1]}", "space.yaml: space.a: lists the choice 1 twice; name each choice once"),
+            ("space: {a: [null, 2, null]}", "space.yaml: space.a: lists the choice None twice; name each choice once"),
+            ("space: {a: [.nan, 2]}", "space.yaml: space.a: the choice nan is not a finite value; leave it out"),
             ("space: {a: 3}", "space.yaml: space.a: got 3; write choices as a list, or a range as {low: 8, high: 64}"),
             ("space: {a: {choices: [1], low: 2}}", "space.yaml: space.a: has both choices and a range"),
-            ("space: {'a b': [1]}", "space.yaml: space.a b: is no dotted key; write it as after --set"),
+            ("space: {'a b': [1]}", "space.yaml: space.a b: not a dotted key; write it as for --set"),
             ("space: {a: {choices: [1], when: 3}}", "space.yaml: space.a.when: got 3; name another key of the space"),
-            ("space: {a: {choices: [1], when: {b: 1}}}", "space.yaml: space.a.when: 'b' is no key of this space"),
+            ("space: {a: {choices: [1], when: {b: 1}}}", "space.yaml: space.a.when: 'b' is not a key of this space"),
             (
                 "space: {a: {choices: [1], when: {b: 3}}, b: [1, 2]}",
-                "space.yaml: space.a.when: b never is 3; name one of its values in this space",
+                "space.yaml: space.a.when: b is never 3; name one of its values in this space",
             ),
             (
                 "space: {a: {choices: [1], when: {b: 1}}, b: {choices: [1], when: {a: 1}}}",
-                "space.yaml: space: `when` goes in a circle: a → b → a; leave one out",
+                "space.yaml: space: the conditions in `when` form a cycle: a → b → a; leave one out",
             ),
             (
                 "space: {a: [{low: 1, high: 2}, {low: 3, high: 4}]}",
-                "space.yaml: space.a: two of its entries can hold at once",
+                "space.yaml: space.a: two of its entries can apply at once",
             ),
             ("objectives: [speed]\nspace: {a: [1]}", "space.yaml: objectives: got 'speed', allowed here: accuracy"),
             ("objectives: []\nspace: {a: [1]}", "space.yaml: objectives: got []; give a list such as"),
             ("objectives: [{bytes: tflit}]\nspace: {a: [1]}", "space.yaml: objectives.bytes: got 'tflit', did you"),
-            ("objectives: [bytes, {bytes: tflite}]\nspace: {a: [1]}", "space.yaml: objectives: bytes of tflite stands"),
+            (
+                "objectives: [bytes, {bytes: tflite}]\nspace: {a: [1]}",
+                "space.yaml: objectives: bytes of tflite is listed",
+            ),
         ],
     )
     def test_each_is_one_line_that_names_the_key_and_what_to_do(self, tmp_path: Path, text: str, line: str) -> None:
-        (found,) = refusal(tmp_path, text)
-        assert found.removeprefix(f"{tmp_path}/").startswith(line), found
+        (result,) = refusal(tmp_path, text)
+        assert result.removeprefix(f"{tmp_path}/").startswith(line), result
 
     def test_several_are_told_at_once(self, tmp_path: Path) -> None:
         assert len(refusal(tmp_path, "objectives: [speed]\nspace: {a: [], b: {low: 2, high: 1}}")) == 3
@@ -204,8 +210,8 @@ class TestCheck:
         ],
     )
     def test_a_key_or_value_that_the_config_refuses_is_one_line(self, tmp_path: Path, entry: str, line: str) -> None:
-        (found,) = refused_by_digits(tmp_path, f"space:\n  {entry}\n  distill.learning_rate: [0.05, 0.1]\n")
-        assert found.startswith(line), found
+        (result,) = refused_by_digits(tmp_path, f"space:\n  {entry}\n  distill.learning_rate: [0.05, 0.1]\n")
+        assert result.startswith(line), result
 
     def test_values_that_only_exclude_each_other_are_left_to_the_trials(self, tmp_path: Path) -> None:
         text = "space:\n  data.calibration_samples: [20, 200]\n  quantize.calibration_samples: [20, 100]\n"
@@ -217,7 +223,7 @@ class TestCheck:
 
     def test_an_option_that_can_never_exist(self, tmp_path: Path) -> None:
         text = "space: {a: [1, 2], b: {choices: [1], when: {a: 1}}, c: {choices: [5], when: {b: 1, a: 2}}}"
-        with pytest.raises(ConfigError, match=r"^space.yaml: space.c: its `when` can never hold"):
+        with pytest.raises(ConfigError, match=r"^space.yaml: space.c: its `when` is never true"):
             load(tmp_path, text).check(lambda settings: None)
 
 

@@ -1,4 +1,4 @@
-"""Studies: the same digest whatever happens on the way, and words where a folder cannot be gone on with."""
+"""A study always ends with the same digest, and a folder that cannot be continued is refused with the reason."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ import pytest
 from edgekit.core.errors import ConfigError, ResourceError, StageError, TrustError
 from edgekit.core.schema.study import StudyRow
 from edgekit.search.journal import FILE
-from edgekit.search.study import Subject
-from edgekit.search.trial import Context, Outcome, Trial
+from edgekit.search.study import SearchedConfig
+from edgekit.search.trial import BatchContext, Trial, TrialOutcome
 from tests.search import studies
 
 ROOT = Path(__file__).parents[2]
@@ -29,13 +29,13 @@ ROOT = Path(__file__).parents[2]
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study of 16 trials that nothing disturbed, by TPE."""
     folder = tmp_path_factory.mktemp("whole")
-    studies.run(folder / "study", folder, wanted="tpe")
+    studies.run(folder / "study", folder, sampler_name="tpe")
     return folder / "study"
 
 
 def read(folder: Path) -> StudyRow:
-    found: StudyRow = json.loads((folder / "study.json").read_text())
-    return found
+    result: StudyRow = json.loads((folder / "study.json").read_text())
+    return result
 
 
 def digests(folder: Path) -> list[str]:
@@ -47,14 +47,14 @@ class TestDigest:
     def test_any_order_of_completion(self, whole: Path, tmp_path: Path, order: str) -> None:
         gate = threading.Lock()
 
-        def evaluate(trials: Sequence[Trial], context: Context) -> list[Outcome]:
-            context.anchors = [{"name": "baseline", "target": "tflite", "p50_ms": 1.0}]
-            found: dict[int, Outcome] = {}
+        def evaluate(trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]:
+            context.baselines = [{"name": "baseline", "target": "tflite", "p50_ms": 1.0}]
+            result: dict[int, TrialOutcome] = {}
 
             def one(trial: Trial) -> None:
-                found[trial.number] = studies.outcome(trial.parameters)
+                result[trial.number] = studies.outcome(trial.parameters)
                 with gate:
-                    context.finished(trial.number, found[trial.number])
+                    context.record_outcome(trial.number, result[trial.number])
 
             if order == "side by side":
                 with ThreadPoolExecutor(4) as pool:
@@ -62,33 +62,35 @@ class TestDigest:
             else:
                 for trial in trials if order == "first to last" else reversed(trials):
                     one(trial)
-            return [found[trial.number] for trial in trials]
+            return [result[trial.number] for trial in trials]
 
-        study = studies.run(tmp_path / "study", tmp_path, wanted="tpe", evaluate=evaluate)
+        study = studies.run(tmp_path / "study", tmp_path, sampler_name="tpe", evaluate=evaluate)
         assert study.digest == digests(whole)[-1]
         assert study.row["trials"] == read(whole)["trials"]
 
     def test_a_shorter_study_goes_on_to_that_of_a_longer_one(self, whole: Path, tmp_path: Path) -> None:
-        short = studies.run(tmp_path / "study", tmp_path, wanted="tpe", trials=8)
+        short = studies.run(tmp_path / "study", tmp_path, sampler_name="tpe", trials=8)
         assert digests(whole)[:2] == [row["digest"] for row in short.row["batches"]]
         assert studies.run(tmp_path / "study", tmp_path, trials=16).digest == digests(whole)[-1]
 
     def test_processes_whose_texts_hash_differently(self, whole: Path, tmp_path: Path) -> None:
         words = [sys.executable, "-m", "tests.search.studies", str(tmp_path / "study"), json.dumps({"wanted": "tpe"})]
-        found = subprocess.run(
+        result = subprocess.run(
             words, capture_output=True, text=True, check=True, cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": "7"}
         )
-        assert found.stdout.split()[-1] == digests(whole)[-1]
+        assert result.stdout.split()[-1] == digests(whole)[-1]
 
     def test_another_value_another_digest(self, whole: Path, tmp_path: Path) -> None:
-        def evaluate(trials: Sequence[Trial], context: Context) -> list[Outcome]:
-            found = [studies.outcome(trial.parameters) for trial in trials]
+        def evaluate(trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]:
+            result = [studies.outcome(trial.parameters) for trial in trials]
             if context.batch == 1:
-                found[0]["values"] = [value and value * 1.0000001 for value in found[0]["values"]]
-            return found
+                result[0]["values"] = [value and value * 1.0000001 for value in result[0]["values"]]
+            return result
 
-        found = studies.run(tmp_path / "study", tmp_path, wanted="tpe", trials=8, evaluate=evaluate).row["batches"]
-        assert (found[0]["digest"], found[1]["digest"] == digests(whole)[1]) == (digests(whole)[0], False)
+        result = studies.run(tmp_path / "study", tmp_path, sampler_name="tpe", trials=8, evaluate=evaluate).row[
+            "batches"
+        ]
+        assert (result[0]["digest"], result[1]["digest"] == digests(whole)[1]) == (digests(whole)[0], False)
 
     def test_a_gaussian_process_goes_on_to_the_same_digest(self, tmp_path: Path) -> None:
         """Its model is asked from the eleventh trial on."""
@@ -113,7 +115,9 @@ class TestJournal:
             (folder / FILE).write_bytes(data[:length])
             evaluated: list[int] = []
 
-            def evaluate(trials: Sequence[Trial], context: Context, seen: list[int] = evaluated) -> list[Outcome]:
+            def evaluate(
+                trials: Sequence[Trial], context: BatchContext, seen: list[int] = evaluated
+            ) -> list[TrialOutcome]:
                 seen += [trial.number for trial in trials]
                 return studies.evaluate(trials, context)
 
@@ -125,7 +129,7 @@ class TestJournal:
         shutil.copytree(whole, tmp_path / "study")
         (tmp_path / "study" / "study.json").unlink()
 
-        def never(trials: Sequence[Trial], context: Context) -> list[Outcome]:
+        def never(trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]:
             raise AssertionError(trials)
 
         assert studies.run(tmp_path / "study", tmp_path, evaluate=never).row == read(whole)
@@ -152,7 +156,7 @@ class TestOtherKey:
         [
             ({"seed": 2}, "another seed;"),
             ({"batch": 8}, "another batch;"),
-            ({"subject": Subject("formula", "", {"name": "other"}, {})}, "another config;"),
+            ({"subject": SearchedConfig("formula", "", {"name": "other"}, {})}, "another config;"),
             ({"text": studies.SPACE.replace("high: 64", "high: 60")}, "another space;"),
             ({"text": "objectives: [accuracy]\n" + studies.SPACE}, "another objectives;"),
             ({"first": [{"model.kwargs.width": 8}]}, "another first;"),
@@ -172,19 +176,19 @@ class TestOtherKey:
         assert studies.run(tmp_path / "study", tmp_path, trials=4).row["sampler"]["name"] == "gp"
         text = "space:\n  prune.ratio: [0.0, 0.1]\n  model.kwargs.width: [8, 16]\n  distill.learning_rate: [0.1]\n"
         studies.run(tmp_path / "other", tmp_path, text=text, trials=4)
-        found = studies.run(tmp_path / "other", tmp_path, text=text, trials=400).row
-        assert (found["sampler"]["name"], found["ended"]) == ("gp", "every point")
+        result = studies.run(tmp_path / "other", tmp_path, text=text, trials=400).row
+        assert (result["sampler"]["name"], result["ended"]) == ("gp", "every point")
 
     def test_a_file_of_something_else(self, tmp_path: Path) -> None:
         (tmp_path / FILE).write_text('{"other": 1}\n')
-        with pytest.raises(ConfigError, match="is no journal of a study that this version can read"):
+        with pytest.raises(ConfigError, match="not a journal that this version of edgekit can read"):
             studies.run(tmp_path, tmp_path)
 
     def test_one_that_was_timed_in_another_way(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with monkeypatch.context() as before:
             before.setattr("edgekit.search.study.JOURNAL_FORMAT", 1)
             studies.run(tmp_path / "study", tmp_path, trials=4)
-        with pytest.raises(ConfigError, match="is no journal of a study that this version can read"):
+        with pytest.raises(ConfigError, match="not a journal that this version of edgekit can read"):
             studies.run(tmp_path / "study", tmp_path, trials=8)
 
 
@@ -205,55 +209,57 @@ class TestRow:
     def test_a_point_that_is_asked_twice_is_told_again_and_not_evaluated(self, tmp_path: Path) -> None:
         evaluated: list[int] = []
 
-        def evaluate(trials: Sequence[Trial], context: Context) -> list[Outcome]:
+        def evaluate(trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]:
             evaluated.extend(trial.number for trial in trials)
             return studies.evaluate(trials, context)
 
         same = {"model.kwargs.kind": "plain", "model.kwargs.width": 8, "distill.learning_rate": 0.1, "prune.ratio": 0.0}
         first = [same, same, {**same, "prune.ratio": 0.5}, same, same]
-        row = studies.run(tmp_path / "study", tmp_path, wanted="random", first=first, trials=8, evaluate=evaluate).row
+        row = studies.run(
+            tmp_path / "study", tmp_path, sampler_name="random", first=first, trials=8, evaluate=evaluate
+        ).row
         assert evaluated == [0, 2, 5, 6, 7]
         assert [trial["same_as"] for trial in row["trials"]] == [None, 0, None, 0, 0, None, None, None]
         assert row["trials"][4]["values"] == row["trials"][0]["values"]
         assert row["trials"][4]["took_s"] == {} != row["trials"][0]["took_s"]
 
     def test_what_is_no_number_is_a_failed_trial_with_its_reason(self, tmp_path: Path) -> None:
-        def evaluate(trials: Sequence[Trial], context: Context) -> list[Outcome]:
-            found = studies.evaluate(trials, context)
-            found[0].update({"state": "complete", "values": [float("nan"), 1.0, 2.0]})
-            found[1].update({"state": "complete", "values": [0.5, 0.0, None]})
-            return found
+        def evaluate(trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]:
+            result = studies.evaluate(trials, context)
+            result[0].update({"state": "complete", "values": [float("nan"), 1.0, 2.0]})
+            result[1].update({"state": "complete", "values": [0.5, 0.0, None]})
+            return result
 
-        row = studies.run(tmp_path / "study", tmp_path, wanted="random", trials=4, evaluate=evaluate).row
+        row = studies.run(tmp_path / "study", tmp_path, sampler_name="random", trials=4, evaluate=evaluate).row
         assert [trial["state"] for trial in row["trials"][:2]] == ["failed", "failed"]
         assert row["trials"][0]["reason"] == "accuracy: got nan"
         assert row["trials"][1]["reason"] == "p50_ms of tflite: got 0.0; bytes of tflite: got None"
 
     def test_an_evaluation_of_another_form_is_an_error(self, tmp_path: Path) -> None:
-        def evaluate(trials: Sequence[Trial], context: Context) -> list[Outcome]:
-            return [{**found, "values": [1.0]} for found in studies.evaluate(trials, context)]
+        def evaluate(trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]:
+            return [{**result, "values": [1.0]} for result in studies.evaluate(trials, context)]
 
         with pytest.raises(StageError, match=r"an evaluation returned \[1, 3\] values and intervals for 3 objectives"):
-            studies.run(tmp_path / "study", tmp_path, wanted="random", evaluate=evaluate)
+            studies.run(tmp_path / "study", tmp_path, sampler_name="random", evaluate=evaluate)
 
 
 class TestEnd:
     def test_after_an_interruption_the_front_so_far_is_there(self, whole: Path, tmp_path: Path) -> None:
-        def evaluate(trials: Sequence[Trial], context: Context) -> list[Outcome]:
+        def evaluate(trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]:
             if context.batch == 2:
-                context.finished(trials[1].number, studies.outcome(trials[1].parameters))
+                context.record_outcome(trials[1].number, studies.outcome(trials[1].parameters))
                 raise KeyboardInterrupt
             return studies.evaluate(trials, context)
 
         with pytest.raises(KeyboardInterrupt):
-            studies.run(tmp_path / "study", tmp_path, wanted="tpe", evaluate=evaluate)
+            studies.run(tmp_path / "study", tmp_path, sampler_name="tpe", evaluate=evaluate)
         row = read(tmp_path / "study")
         assert (row["ended"], len(row["trials"]), bool(row["front"])) == ("interrupted", 8, True)
         assert studies.run(tmp_path / "study", tmp_path).digest == digests(whole)[-1]
 
     def test_minutes_never_end_the_first_batch_and_always_the_second(self, tmp_path: Path) -> None:
         for count in (1, 2):
-            row = studies.run(tmp_path / "study", tmp_path, wanted="random", trials=None, minutes=1e-9).row
+            row = studies.run(tmp_path / "study", tmp_path, sampler_name="random", trials=None, minutes=1e-9).row
             assert (row["ended"], len(row["batches"])) == ("minutes", count)
 
     @pytest.mark.parametrize(
@@ -263,7 +269,7 @@ class TestEnd:
             ({"batch": -1}, "batch: got -1; give a finite number above 0"),
             ({"minutes": float("nan")}, "minutes: got nan; give a finite number above 0"),
             ({"minutes": float("inf")}, "minutes: got inf; give a finite number above 0"),
-            ({"trials": None}, "trials and minutes: neither is given"),
+            ({"trials": None}, "trials and minutes: neither is set"),
         ],
     )
     def test_numbers_that_make_no_search_are_refused(self, tmp_path: Path, options: dict[str, Any], words: str) -> None:
@@ -272,9 +278,9 @@ class TestEnd:
         assert not (tmp_path / "study").exists()
 
     def test_two_at_once_do_not_share_a_folder(self, tmp_path: Path) -> None:
-        def evaluate(trials: Sequence[Trial], context: Context) -> list[Outcome]:
+        def evaluate(trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]:
             with pytest.raises(ResourceError, match="in use by `edgekit search`"):
-                studies.run(tmp_path / "study", tmp_path, wanted="random")
+                studies.run(tmp_path / "study", tmp_path, sampler_name="random")
             return studies.evaluate(trials, context)
 
-        studies.run(tmp_path / "study", tmp_path, wanted="random", trials=4, evaluate=evaluate)
+        studies.run(tmp_path / "study", tmp_path, sampler_name="random", trials=4, evaluate=evaluate)

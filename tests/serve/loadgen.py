@@ -18,7 +18,7 @@ from typing import Any
 import mlperf_loadgen as loadgen
 import numpy as np
 
-from edgekit.measure.load.drive import loadgen_settings, log_settings
+from edgekit.measure.load.loadgen_run import loadgen_settings, log_settings
 from edgekit.measure.load.scenarios import Load
 from tests.serve.server import RAW, asked
 

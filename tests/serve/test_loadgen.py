@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from edgekit.core import subprocesses
-from edgekit.measure.load import trace
+from edgekit.measure.load import loadgen_logs
 from edgekit.measure.load.scenarios import Load
 from edgekit.runner import load as load_bundle
 from tests.runner.conftest import samples
@@ -49,7 +49,7 @@ class Asked:
     @property
     def said(self) -> dict[str, Any]:
         """LoadGen's own result."""
-        return trace.detail(self.folder)
+        return loadgen_logs.read_detail(self.folder)
 
 
 @pytest.fixture(scope="module")
@@ -124,12 +124,12 @@ def test_every_query_is_answered_rightly_and_loadgen_calls_the_run_valid(
 
 
 def test_arrivals_are_a_poisson_process_and_each_latency_is_recorded(measured: Asked) -> None:
-    lines = (measured.folder / trace.TRACE).read_text().splitlines()
+    lines = (measured.folder / loadgen_logs.TRACE_LOG).read_text().splitlines()
     begun = [json.loads(line.rstrip(",")) for line in lines if '"name":"Sample"' in line and '"ph":"b"' in line]
     gaps_s = np.diff(sorted(each["ts"] for each in begun)) / 1e6  # of scheduled times, which no load can move
     assert gaps_s.mean() == pytest.approx(1 / RATE_PER_S, rel=0.2)
     assert gaps_s.std() == pytest.approx(gaps_s.mean(), rel=0.2), "as of an exponential distribution"
-    latencies_ms = trace.latencies_ms(measured.folder)
+    latencies_ms = loadgen_logs.read_latencies_ms(measured.folder)
     assert len(begun) == len(latencies_ms) == measured.said["queries"]
     assert 0 < latencies_ms.min() <= measured.said["p50_ns"] / 1e6 <= measured.said["p99_ns"] / 1e6
 

@@ -14,7 +14,7 @@ from edgekit.core.artifacts import Artifact
 from edgekit.data import Data, load, parse
 from edgekit.models import store
 from edgekit.models.from_artifact import spec_for
-from edgekit.report.rejected import quantized
+from edgekit.report.rejected_steps import quantization_rows
 from edgekit.report.sections import pruning, quantization
 from edgekit.stages import prune, quantize
 from edgekit.training import losses
@@ -92,7 +92,7 @@ def test_qat_can_be_switched_off(tmp_path: Path) -> None:
     assert learnt(found) == [[]]
     assert "QAT int8" not in repr(quantization.table(found))
     assert "fine-tuned" not in repr(quantization.table(found))
-    assert all("QAT" not in row["what"] for row in quantized(found.metrics))
+    assert all("QAT" not in row["what"] for row in quantization_rows(found.metrics))
 
 
 def test_labels_alone_may_be_asked_for_whatever_was_kept(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from convert_runs import spec_of
 
 from edgekit.measure import latency
-from edgekit.measure.references import References, RivalFile
+from edgekit.measure.references import ReferenceFile, References
 from edgekit.models import store
 from edgekit.runner.backends.base import BaseBackend
 from edgekit.targets.onnx import convert
@@ -25,7 +25,7 @@ def save(folder: Path, builder: str, built_by: str = "") -> Path:
 
 def test_a_row_for_each_model_target_and_precision(tmp_path: Path) -> None:
     models = {"large": save(tmp_path / "large", "dense"), "small": save(tmp_path / "small", "dense")}
-    rows, lost = latency.measure(models, CALIBRATION, ["openvino", "onnx"], ["w8", "fp32"], **EFFORT)
+    rows, lost = latency.time_models(models, CALIBRATION, ["openvino", "onnx"], ["w8", "fp32"], **EFFORT)
     assert lost == []
     found = [(row.model, row.target, row.precision) for row in rows]
     of_each = [("openvino", "fp32"), ("openvino", "w8"), ("onnx", "fp32")]  # ONNX Runtime has no w8
@@ -42,11 +42,13 @@ def test_references_are_timed_in_the_same_rounds_each_with_its_own_input(
     monkeypatch.setattr(BaseBackend, "run", lambda *_: pytest.fail("a call that is timed made its input"))
     small, large = save(tmp_path / "small", "dense"), save(tmp_path / "large", "dense")
     [name] = convert.convert(large, "fp32", None, tmp_path / "theirs").names
-    theirs = RivalFile(
+    theirs = ReferenceFile(
         str(tmp_path / "theirs" / name), "onnx", [{"step": "scale", "factor": 0.5}], "classification", 10, ()
     )
     beside = References({"baseline": large}, {"theirs.onnx": theirs}, CALIBRATION[:1])
-    rows, lost = latency.measure({"small": small}, CALIBRATION, ["onnx"], ["fp32", "int8"], beside=beside, **EFFORT)
+    rows, lost = latency.time_models(
+        {"small": small}, CALIBRATION, ["onnx"], ["fp32", "int8"], references=beside, **EFFORT
+    )
     assert lost == [] and beside.names == ["baseline", "theirs.onnx"]
     assert [(row.model, row.target, row.precision) for row in rows] == [
         ("small", "onnx", "fp32"),
@@ -59,7 +61,7 @@ def test_references_are_timed_in_the_same_rounds_each_with_its_own_input(
 
 def test_a_network_that_cannot_be_converted_is_lost_and_the_others_are_timed(tmp_path: Path) -> None:
     models = {"fine": save(tmp_path / "fine", "dense"), "odd one": save(tmp_path / "odd", "decomposing")}
-    rows, lost = latency.measure(models, CALIBRATION, ["onnx"], ["fp32", "int8"], **EFFORT)
+    rows, lost = latency.time_models(models, CALIBRATION, ["onnx"], ["fp32", "int8"], **EFFORT)
     assert [(row.model, row.precision) for row in rows] == [("fine", "fp32"), ("fine", "int8")]
     first, rests = lost
     assert first.describe().startswith("odd one, onnx, fp32: ") and "svd" in first.reason
@@ -67,6 +69,6 @@ def test_a_network_that_cannot_be_converted_is_lost_and_the_others_are_timed(tmp
 
 
 def test_where_nothing_can_be_converted_nothing_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    lost = [latency.Lost("odd", "onnx", "fp32", "no such operator")]
-    monkeypatch.setattr(latency, "convert_plainly", lambda *_: ({}, lost))
-    assert latency.measure({"odd": Path("odd")}, CALIBRATION, ["onnx"], ["fp32"], **EFFORT) == ([], lost)
+    lost = [latency.FailedFile("odd", "onnx", "fp32", "no such operator")]
+    monkeypatch.setattr(latency, "convert_models", lambda *_: ({}, lost))
+    assert latency.time_models({"odd": Path("odd")}, CALIBRATION, ["onnx"], ["fp32"], **EFFORT) == ([], lost)

@@ -23,16 +23,16 @@ def test_a_run_of_one_config_measures_on_the_lane_that_is_named_or_on_that_of_th
 ) -> None:
     before = str(tmp_path / "lane") if named else None
     if before is None:
-        monkeypatch.delenv(lane.FOLDER)
+        monkeypatch.delenv(lane.FOLDER_VARIABLE)
     else:
-        monkeypatch.setenv(lane.FOLDER, before)
+        monkeypatch.setenv(lane.FOLDER_VARIABLE, before)
     found: list[str | None] = []
 
     def say(line: str) -> None:
-        found.append(os.environ.get(lane.FOLDER))  # what the kernels get
+        found.append(os.environ.get(lane.FOLDER_VARIABLE))  # what the kernels get
         raise _Heard
 
     with pytest.raises(_Heard):
         run(load_plan(TINY), tmp_path / "out", force=["profile"], say=say)  # a line before the first notebook
     assert found == [before or str(lane.machine_folder())]
-    assert os.environ.get(lane.FOLDER) == before
+    assert os.environ.get(lane.FOLDER_VARIABLE) == before

@@ -17,7 +17,7 @@ from edgekit.core.config import STAGES, TARGETS
 from edgekit.core.earlier_bundles import EARLIER
 from edgekit.data import load as load_data
 from edgekit.device.measure import intervals
-from edgekit.report.summary import MOST_LINES
+from edgekit.report.summary import MAX_LINES
 from edgekit.runner import load as load_bundle
 from edgekit.runner.bundle import read
 from edgekit.workbook.plan import load_plan
@@ -133,7 +133,7 @@ def test_the_waterfall_leads_from_the_baseline_to_the_winner(result: dict[str, A
 def test_the_command_ends_with_the_verdict_and_the_paths(tiny_run: FinishedRun, result: dict[str, Any]) -> None:
     lines = tiny_run.stdout.splitlines()
     assert lines[0] == " tiny · 3 of 3 targets ship · budget: accuracy drop ≤ 25 pp"
-    assert len(lines) <= MOST_LINES, tiny_run.stdout
+    assert len(lines) <= MAX_LINES, tiny_run.stdout
     for target, path in bundles(tiny_run).items():
         (line,) = [line for line in lines if line.startswith(f" {target} ")]
         row = next(row for row in result["variants"] if row["name"] == result["winners"][target])
@@ -213,7 +213,7 @@ def test_a_budget_that_nothing_meets_is_exit_code_3_with_the_nearest_miss(
     by = f" {nearest['bytes'] - 100:,} bytes ("
     assert missed in done.stdout and by in done.stdout
     assert "no variant meets the budget, so nothing ships" in done.stdout
-    assert len(done.stdout.splitlines()) <= MOST_LINES
+    assert len(done.stdout.splitlines()) <= MAX_LINES
     everything = run_edgekit("status", str(tmp_path / "tiny"), "--all").stdout
     assert "06_benchmark.failed.ipynb" in everything and "07_bundle.ipynb" not in everything
     assert "Nothing ships, so the bundles of an earlier run were moved to" in done.stdout

@@ -154,7 +154,7 @@ def test_four_configs_on_two_workers_give_the_bundles_that_each_gives_alone(tmp_
         assert run_edgekit("run", path, "--out", str(tmp_path / "alone")).returncode == 0
     assert len(bundles(tmp_path / "alone")) == 4
     assert bundles(tmp_path / "together") == bundles(tmp_path / "alone")
-    holds = lane.holds(tmp_path / "lane")
+    holds = lane.read_holds(tmp_path / "lane")
     assert {hold.kind for hold in holds} == {"computing", "measuring"}
     for a, b in combinations(holds, 2):
         assert a.ended_ns and b.ended_ns

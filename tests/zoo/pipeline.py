@@ -135,7 +135,7 @@ def _told(found: dict[str, Artifact]) -> tuple[str, str]:
 def in_process(entry: Entry, folder: Path) -> Ended:
     """As `run`, in a process of its own: a native crash, a hang or an error that is no sentence ends that alone."""
     command = [sys.executable, "-X", "faulthandler", "-m", "tests.zoo.pipeline", entry.name, str(folder)]
-    alone = {**os.environ, lane.FOLDER: str(folder / "lane")}  # nothing here is about how fast a network is
+    alone = {**os.environ, lane.FOLDER_VARIABLE: str(folder / "lane")}  # nothing here is about how fast a network is
     with (folder / "log").open("w") as log:
         done = subprocess.run(command, stdout=log, stderr=log, cwd=ROOT, env=alone, timeout=LIMIT_S, check=False)
     if done.returncode:

@@ -69,11 +69,11 @@ def search(
                 "--workers and --on: got both; choose one, because --on uses the workers of its scheduler"
             )
         if take is not None:
-            from edgekit.search import take as taking
+            from edgekit.search import trial_config as taking
             from edgekit.workbook.plan import load_plan
 
             plan = load_plan(config, set_ or (), known=True)
-            taking.command(out / f"{plan.run.name}-search", take, to, print, plan)
+            taking.run_take(out / f"{plan.run.name}-search", take, to, print, plan)
             return
         from edgekit.cli.search.run import Request, run
 

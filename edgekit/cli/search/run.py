@@ -20,15 +20,15 @@ from edgekit.core.errors import ConfigError, ResourceError
 from edgekit.core.progress import to_stderr
 from edgekit.core.schema.study import StudyRow
 from edgekit.core.terminal_progress import Watch
-from edgekit.report.search import page, show
+from edgekit.report.search import page, terminal
 from edgekit.report.search.studies import FILE, read
 from edgekit.report.search.words import STATES
 from edgekit.runner.files import make_folder, write_atomically
 from edgekit.search import builtin_spaces, progress
-from edgekit.search.evaluate import Evaluator
+from edgekit.search.evaluator import Evaluator
 from edgekit.search.measurement import check_replay
 from edgekit.search.space import Space
-from edgekit.search.study import Study, Subject, search
+from edgekit.search.study import SearchedConfig, StudyState, search
 from edgekit.workbook.plan import Plan, load_plan, make_importable
 from edgekit.workbook.run import lack_of_resources, sigterm_as_interrupt
 from edgekit.workbook.shared_cache import open_cache
@@ -113,18 +113,18 @@ def run(request: Request, say: Say) -> bool:
         ) from None
     with lack_of_resources(folder), sigterm_as_interrupt(), Watch(folder) as watch:
         study = _search(request, plan, space, text, folder, caches, watch, say)
-    page.draw(folder / FILE, say)
+    page.try_write_page(folder / FILE, say)
     console, shown = Console(width=None if sys.stdout.isatty() else 120), read(folder)
     if request.verbose:
-        show.show(shown, console)
+        terminal.print_study(shown, console)
         console.print()
-    show.summary(shown, console, study.digest)
+    terminal.print_summary(shown, console, study.digest)
     return bool(study.row["front"])
 
 
 def _search(
     request: Request, plan: Plan, space: Space, text: str, folder: Path, caches: list[str], watch: Watch, say: Say
-) -> Study:
+) -> StudyState:
     trials = TRIALS if request.trials is None and request.minutes is None else request.trials
     workers, fewer = with_cores(request.workers, [plan.run.threads])
     if fewer:
@@ -132,16 +132,16 @@ def _search(
     with (
         open(folder / LOG, "a", encoding="utf-8") as log,
         watch.during("search", quietly=True),
-        progress.shown(trials, request.minutes) as told,
+        progress.show_progress(trials, request.minutes) as told,
         open_pool(workers, request.on, folder, say=partial(_note, log)) as pool,
     ):
         evaluator = Evaluator(plan, folder, space.objectives, pool, caches, request.replay)
-        own = space.point(plan.values)
+        own = space.parameters_of_config(plan.values)
         return search(
             space,
             space.objectives,
             evaluator,
-            subject=Subject(plan.run.name, str(plan.path), plan.values, plan.run.budget.model_dump()),
+            subject=SearchedConfig(plan.run.name, str(plan.path), plan.values, plan.run.budget.model_dump()),
             folder=folder,
             seed=request.seed,
             batch=request.batch,
@@ -152,13 +152,13 @@ def _search(
         )
 
 
-def _on_batch(folder: Path, text: str, told: progress.Reporter, say: Say, row: StudyRow) -> None:
+def _on_batch(folder: Path, text: str, told: progress.SearchProgress, say: Say, row: StudyRow) -> None:
     if not (folder / SPACE).is_file():
         write_atomically(folder / SPACE, (HEAD + text).encode())
     told(row)
     for line in batch_line(row):
         say(line)
-    page.draw(folder / FILE, say)
+    page.try_write_page(folder / FILE, say)
 
 
 def _note(log: Any, name: str, line: str) -> None:
@@ -169,9 +169,9 @@ def _note(log: Any, name: str, line: str) -> None:
 
 def _space(request: Request, plan: Plan) -> tuple[Space, str]:
     """The space with what a trial needs beside it, and its text; ConfigError for a space that the config refuses."""
-    given = yaml_file.read(request.space) if request.space else builtin_spaces.for_config(plan)
+    given = yaml_file.read(request.space) if request.space else builtin_spaces.space_for_config(plan)
     name = request.space.name if request.space else SPACE
-    text = yaml.safe_dump(builtin_spaces.completed(given, plan), sort_keys=False, width=120)
+    text = yaml.safe_dump(builtin_spaces.complete_space(given, plan), sort_keys=False, width=120)
     with tempfile.TemporaryDirectory(prefix="edgekit-space-") as folder:
         path = Path(folder) / name
         path.write_text(text, encoding="utf-8")

@@ -1,6 +1,6 @@
-"""Load: variants and bundles driven by MLPerf's LoadGen, from raw sample to answer, each in a process of its own.
+"""Load tests: MLPerf's LoadGen drives variants and bundles, from raw sample to answer, each in a process of its own.
 
-`launch.drive` is what others call. LoadGen is native code with state and threads of its own, so it only ever runs in
-the worker that `launch` starts. On a device there is no LoadGen: `edgerun bench --minutes`
-(`device/measure/soak.py`) holds a fixed rate there.
+Call `launcher.run_loads`. LoadGen is native code with state and threads of its own, so it only runs in the worker
+process that the launcher starts. There is no LoadGen for devices; `edgerun bench --minutes`
+(`device/measure/soak.py`) keeps a fixed rate there.
 """

@@ -1,7 +1,7 @@
 """Percentiles of latencies with bootstrap intervals.
 
-What is resampled is a block of consecutive queries, for a queue makes neighbours alike (block bootstrap, Künsch 1989);
-the percentile is that of all queries of the blocks drawn, since one block is too short to have a p99 of its own.
+Blocks of consecutive queries are resampled, because neighbours in a queue are alike (block bootstrap, Künsch 1989). The
+percentile is computed over all queries of the drawn blocks, since a single block is too short to have a p99.
 """
 
 from __future__ import annotations
@@ -16,24 +16,26 @@ from edgekit.measure.load.scenarios import Percentile
 BLOCKS = 30
 LEAST_IN_BLOCK = 10
 LEAST_IN_ROUND = 20
-"""As many as the benchmark's rounds have calls: the limit of `conditions.MAX_NOISE` is for those."""
+"""As many as the benchmark's rounds have calls, because the limit `conditions.MAX_NOISE` applies to those."""
 RESAMPLES = 1000
 STEPS = 5000
-"""Ranks that latencies are binned to, equally many queries each: the last 1 % has 50 of them."""
+"""Latencies are binned to this many ranks with equally many queries each; the last 1 % has 50 of them."""
 _AT_ONCE = 250
 
 
 def percentiles(latencies_ms: np.ndarray, confidence: float) -> dict[str, Percentile]:
-    """p50, p90, p95 and p99 of latencies in the order of their queries, (n,) with n > 0."""
+    """p50, p90, p95 and p99 with their intervals, from latencies (n,) in the order of their queries, n > 0."""
     figures = latency_summary(latencies_ms)
-    ends = _ends(latencies_ms, confidence)
-    return {f"p{rank}": Percentile(figures[f"p{rank}_ms"], *ends[rank]) for rank in PERCENTILES}
+    intervals = _ends(latencies_ms, confidence)
+    return {f"p{rank}": Percentile(figures[f"p{rank}_ms"], *intervals[rank]) for rank in PERCENTILES}
 
 
 def noise(service_ms: np.ndarray) -> float | None:
-    """How much the medians of consecutive queries spread, see `conditions.noise`; None of too few queries.
+    """How much the medians of consecutive queries vary, see `conditions.noise`; None if there are too few queries.
 
-    Of what an answer itself takes, (n,) in the order of the queries: a queue makes latencies differ on any machine.
+    `service_ms` (n,) are the times of the answers alone, in the order of the queries, because a queue makes latencies
+    vary
+    on any machine.
     """
     rounds = min(BLOCKS, len(service_ms) // LEAST_IN_ROUND)
     return conditions.noise(service_ms[: len(service_ms) // rounds * rounds], rounds) if rounds else None
@@ -49,13 +51,13 @@ def _ends(latencies_ms: np.ndarray, confidence: float) -> dict[int, tuple[float 
     for _ in range(0, RESAMPLES, _AT_ONCE):
         times = generator.multinomial(blocks, np.full(blocks, 1 / blocks), size=_AT_ONCE)
         below = np.cumsum(times @ counts, axis=1)
-        for rank, found in drawn.items():
-            found.append(values_ms[(below < rank / 100 * below[:, -1:]).sum(axis=1)])
-    return {rank: _quantiles(np.concatenate(found), share) for rank, found in drawn.items()}
+        for rank, draws in drawn.items():
+            draws.append(values_ms[(below < rank / 100 * below[:, -1:]).sum(axis=1)])
+    return {rank: _quantiles(np.concatenate(draws), share) for rank, draws in drawn.items()}
 
 
 def _binned(latencies_ms: np.ndarray, blocks: int) -> tuple[np.ndarray, np.ndarray]:
-    """How many queries of each block lie in each step of rank, (blocks, steps), and the steps' values (steps,)."""
+    """The number of queries of each block in each rank, (blocks, ranks), and the values of the ranks (ranks,)."""
     count = len(latencies_ms)
     order = np.argsort(latencies_ms, kind="stable")
     step = np.arange(count) * min(STEPS, count) // count

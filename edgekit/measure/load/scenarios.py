@@ -1,9 +1,9 @@
-"""Scenarios: what LoadGen is asked for, what MLPerf wants at least, and what came out.
+"""Scenarios: what LoadGen runs, what MLPerf requires at least, and the result.
 
-`single_stream` asks again when the answer is there; `server` asks at the times of a Poisson process, whatever became
-of the questions before; `offline` hands over all samples at once. Names, minimums and the definition of a latency are
-those of the MLPerf Inference Rules (https://github.com/mlcommons/inference_policies, "Scenarios"; Reddi et al., "MLPerf
-Inference Benchmark", 2019, arXiv:1911.02549).
+`single_stream` sends the next query when the last one is answered; `server` sends queries at the times of a Poisson
+process, however long the answers take; `offline` sends all samples at once. Names, minimums and the definition of a
+latency follow the MLPerf Inference Rules (https://github.com/mlcommons/inference_policies, "Scenarios"; Reddi et al.,
+"MLPerf Inference Benchmark", 2019, arXiv:1911.02549).
 """
 
 from __future__ import annotations
@@ -17,35 +17,38 @@ from edgekit.device.measure.conditions import Conditions
 Scenario = Literal["single_stream", "server", "offline"]
 SCENARIOS: tuple[Scenario, ...] = get_args(Scenario)
 P99_BOUND_MS = 10.0
-"""LoadGen's own for the server scenario (`*.Server.target_latency` of its mlperf.conf)."""
+"""LoadGen's default for the server scenario (`*.Server.target_latency` in its mlperf.conf)."""
 
 
 @dataclass(frozen=True)
-class Minimum:
-    """The least that a result must rest on; one that rests on less is marked short."""
+class LoadMinimum:
+    """The least that a result must rest on; a result with less is marked as short."""
 
     seconds: float
     queries: int
 
 
-MINIMUM: dict[Scenario, Minimum] = {
-    "single_stream": Minimum(600.0, 100),
-    "server": Minimum(600.0, 100),
-    "offline": Minimum(600.0, 24_576),
+MLPERF_MINIMUMS: dict[Scenario, LoadMinimum] = {
+    "single_stream": LoadMinimum(600.0, 100),
+    "server": LoadMinimum(600.0, 100),
+    "offline": LoadMinimum(600.0, 24_576),
 }
-"""MLPerf's, as the mlperf.conf inside LoadGen 6.0.17 has them; for `offline`, samples of the one query."""
+"""MLPerf's requirements, from the mlperf.conf inside LoadGen 6.0.17; for `offline`, the samples of its single query."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """One run of LoadGen. Without `rate_per_s`, `server` asks half as often as a closed loop is answered."""
+    """One run of LoadGen.
+
+    Without `rate_per_s`, `server` sends half as many queries per second as a closed loop answers.
+    """
 
     scenario: Scenario
     seconds: float
     queries: int = 1
     rate_per_s: float | None = None
     p99_bound_ms: float = P99_BOUND_MS
-    minimum: Minimum | None = None
+    minimum: LoadMinimum | None = None
     confidence: float = 0.95
     seed: int = 0
 
@@ -61,22 +64,22 @@ class Load:
             raise ConfigError(f"rate: got {self.rate_per_s:g} for {self.scenario}; only server has a rate")
 
     @property
-    def least(self) -> Minimum:
+    def required(self) -> LoadMinimum:
         """What the result must rest on."""
-        return self.minimum or MINIMUM[self.scenario]
+        return self.minimum or MLPERF_MINIMUMS[self.scenario]
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Load:
-        least = fields["minimum"]
-        return cls(**{**fields, "minimum": Minimum(**least) if least else None})
+        minimum = fields["minimum"]
+        return cls(**{**fields, "minimum": LoadMinimum(**minimum) if minimum else None})
 
 
 @dataclass(frozen=True)
 class Percentile:
-    """Of the latencies, with the ends of its bootstrap interval; None where too few queries allow none."""
+    """A percentile of the latencies with its bootstrap interval; the bounds are None if there are too few queries."""
 
     value_ms: float
     low_ms: float | None
@@ -84,10 +87,12 @@ class Percentile:
 
 
 @dataclass(frozen=True)
-class Result:
-    """What one run of LoadGen gave. A latency runs from the intended start: in `server` from the scheduled arrival.
+class LoadResult:
+    """The result of one run of LoadGen.
 
-    In `offline` it runs from the start of the one query, so there `throughput_per_s` and `service_p50_ms` tell more.
+    Latencies count from the intended start: in `server`, from the scheduled arrival.
+
+    In `offline` they count from the start of the only query, so `throughput_per_s` and `service_p50_ms` say more there.
     """
 
     scenario: Scenario
@@ -120,7 +125,7 @@ class Result:
         return {**asdict(self), "error_rate": self.error_rate}
 
     @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> Result:
-        kept = {name: value for name, value in fields.items() if name != "error_rate"}
+    def from_json(cls, fields: dict[str, Any]) -> LoadResult:
+        values = {name: value for name, value in fields.items() if name != "error_rate"}
         latency = {name: Percentile(**each) for name, each in fields["latency"].items()}
-        return cls(**{**kept, "latency": latency, "seen": Conditions(**fields["seen"])})
+        return cls(**{**values, "latency": latency, "seen": Conditions(**fields["seen"])})

@@ -1,4 +1,4 @@
-"""Subjects under load, opened in the worker from plain JSON. From raw sample to answer, one at a time."""
+"""The systems that a load test drives, opened in the worker from plain JSON. Each answers one raw sample at a time."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from edgekit.measure.load.drive import Subject
+    from edgekit.measure.load.loadgen_run import Subject
 
 
 @dataclass(frozen=True)
 class SubjectSpec:
-    """A function that opens a `Subject`, as package.module:function, and its keywords, plain JSON."""
+    """A function that opens a `Subject`, as package.module:function, and its keyword arguments as JSON."""
 
     function: str
     keywords: dict[str, Any]
@@ -26,41 +26,43 @@ class SubjectSpec:
         return opened
 
 
-def bundle(path: str, threads: int = 1) -> Subject:
-    """A bundle as a device opens it, with its own golden inputs and without the autotune trial."""
-    from edgekit.measure.load.drive import Subject
+def open_bundle(path: str, threads: int = 1) -> Subject:
+    """Open a bundle as a device does, with its own golden samples and without autotuning."""
+    from edgekit.measure.load.loadgen_run import Subject
     from edgekit.runner.loader import load
 
     model = load(path, threads=threads, trial=False)
     return Subject(model.predict, list(model.golden()[0]))
 
 
-def variant(convert: str, name: str, preprocess: list[dict[str, Any]], samples: str, threads: int = 1) -> Subject:
-    """A variant of the artifact in the folder `convert`, on the interpreter of the device.
+def open_convert_variant(
+    convert: str, name: str, preprocess: list[dict[str, Any]], samples: str, threads: int = 1
+) -> Subject:
+    """Open a variant of the artifact in the folder `convert`, on the interpreter of the device.
 
     `samples` is an .npy file of raw samples (n, …).
     """
     from edgekit.core import artifacts
     from edgekit.core.variants import open_variant, read
-    from edgekit.measure.load.drive import Subject
+    from edgekit.measure.load.loadgen_run import Subject
     from edgekit.runner.preprocess.transform import pipeline, to_layout
 
     source = artifacts.load(Path(convert))
-    found = next(each for each in read(source) if each.name == name)
-    backend, prepare = open_variant(source, found, threads), pipeline(preprocess)
+    variant = next(each for each in read(source) if each.name == name)
+    backend, prepare = open_variant(source, variant, threads), pipeline(preprocess)
 
     def predict(raw: np.ndarray) -> int:
-        return int(backend.run(to_layout(prepare(raw[None]), found.input.layout)).argmax())
+        return int(backend.run(to_layout(prepare(raw[None]), variant.input.layout)).argmax())
 
     return Subject(predict, list(np.load(samples, allow_pickle=False)))
 
 
-def baseline(profile: str, samples: str, threads: int = 1) -> Subject:
-    """The unmodified baseline, from the profile artifact in a folder; preprocessed by the same numpy code."""
+def open_baseline(profile: str, samples: str, threads: int = 1) -> Subject:
+    """Open the unmodified baseline from the profile artifact in a folder, with the same NumPy preprocessing."""
     import torch
 
     from edgekit.core import artifacts
-    from edgekit.measure.load.drive import Subject
+    from edgekit.measure.load.loadgen_run import Subject
     from edgekit.models.eager import eager_input
     from edgekit.models.files import interface, standalone, task_outputs
     from edgekit.models.from_artifact import open_model

@@ -1,7 +1,7 @@
-"""Drives loads in a process of its own, which `launch` starts.
+"""The worker process of a load test, which `launcher` starts.
 
-It writes each step and its result to JOB.journal, one JSON object a line, so that what was measured before a
-crash is kept.
+It writes each step and its result to JOB.journal, one JSON object per line, so that a crash does not lose what was
+measured before.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from edgekit.measure.load import drive, rate
-from edgekit.measure.load.launch import Job
+from edgekit.measure.load import loadgen_run, rate_search
+from edgekit.measure.load.launcher import LoadJob
 from edgekit.measure.load.scenarios import Load
 
 WARM_UP_S = 0.5
-"""Longest warm-up: a closed loop, which also measures the throughput."""
+"""The longest warm-up: a closed loop, which also measures the throughput."""
 
-Note = Callable[..., None]
+WriteNote = Callable[..., None]
 
 
-def drive_all(job_file: str) -> int:
-    """Run the job in a file; 0 if all of it came to a result."""
+def run_job(job_file: str) -> int:
+    """Run the job in a file; returns 0 if all of it succeeded."""
     path = Path(job_file)
-    job = Job.from_json(json.loads(path.read_text(encoding="utf-8")))
+    job = LoadJob.from_json(json.loads(path.read_text(encoding="utf-8")))
     with open(path.with_suffix(".journal"), "a", buffering=1, encoding="utf-8") as journal:
 
         def note(**fields: Any) -> None:
             journal.write(json.dumps(fields) + "\n")
 
         try:
-            _work(job, path.parent, note)
+            _run_loads(job, path.parent, note)
         except Exception as error:
             traceback.print_exc()
             note(failed=f"{type(error).__name__}: {error}"[:300])
@@ -41,26 +41,30 @@ def drive_all(job_file: str) -> int:
     return 0
 
 
-def _work(job: Job, folder: Path, note: Note) -> None:
+def _run_loads(job: LoadJob, folder: Path, note: WriteNote) -> None:
     note(begins="opening it")
     subject = job.subject.open()
     lengths = [load.seconds for load in (*job.loads, *([job.search] if job.search else []))]
     capacity_per_s = subject.capacity(min(WARM_UP_S, *lengths))
     for load in job.loads:
-        note(begins=load.scenario, within_s=drive.longest_s(load, capacity_per_s))
-        note(result=drive.run(load, subject, capacity_per_s, folder / load.scenario).to_json())
+        note(begins=load.scenario, within_s=loadgen_run.timeout_s(load, capacity_per_s))
+        note(result=loadgen_run.run_load(load, subject, capacity_per_s, folder / load.scenario).to_json())
     if job.search:
-        found = _search(job.search, subject, capacity_per_s, folder / "search", note)
-        note(found=found.to_json())
+        search_result = _search_rate(job.search, subject, capacity_per_s, folder / "search", note)
+        note(found=search_result.to_json())
 
 
-def _search(load: Load, subject: drive.Subject, capacity_per_s: float, folder: Path, note: Note) -> rate.RateSearch:
-    def attempt(rate_per_s: float, reason: rate.Reason, number: int) -> rate.Trial:
-        seconds = load.seconds * (1 if reason == "confirm" else rate.SEARCH_SHARE)
-        one = replace(load, seconds=seconds, rate_per_s=rate_per_s, seed=load.seed + number)
-        note(begins="the search for the highest rate", within_s=drive.longest_s(one, capacity_per_s))
-        trial = rate.Trial.of(drive.run(one, subject, capacity_per_s, folder), rate_per_s, reason)
+def _search_rate(
+    load: Load, subject: loadgen_run.Subject, capacity_per_s: float, folder: Path, note: WriteNote
+) -> rate_search.RateSearch:
+    def attempt(rate_per_s: float, reason: rate_search.TrialReason, number: int) -> rate_search.RateTrial:
+        seconds = load.seconds * (1 if reason == "confirm" else rate_search.SEARCH_SECONDS_SHARE)
+        trial_load = replace(load, seconds=seconds, rate_per_s=rate_per_s, seed=load.seed + number)
+        note(begins="the search for the highest rate", within_s=loadgen_run.timeout_s(trial_load, capacity_per_s))
+        trial = rate_search.RateTrial.of(
+            loadgen_run.run_load(trial_load, subject, capacity_per_s, folder), rate_per_s, reason
+        )
         note(trial=trial.to_json())
         return trial
 
-    return rate.find(attempt, capacity_per_s, load.p99_bound_ms)
+    return rate_search.find_highest_rate(attempt, capacity_per_s, load.p99_bound_ms)

@@ -1,4 +1,4 @@
-"""A folder of field reports as a history: which of them is then and which is now, in tables and figures."""
+"""A folder of field reports as a history: which two reports to compare, tables and figures."""
 
 from __future__ import annotations
 
@@ -16,72 +16,79 @@ from edgekit.core.errors import DataError
 from edgekit.device.monitor.counts import TOTAL
 from edgekit.device.monitor.histogram import BOUNDS_MS, percentile_ms
 from edgekit.report.field import advice
-from edgekit.report.field.compare import WORDS, Comparison, compare
+from edgekit.report.field.comparison import PART_NAMES, FieldComparison, compare_reports
 from edgekit.report.field.latency import percentile
-from edgekit.report.field.reports import Report
-from edgekit.report.figures import ACCENT, DARK, NAMING, STYLE, Look, done, plain_ticks
-from edgekit.report.formatting import both_ends, count, milliseconds
+from edgekit.report.field.reports import FieldReport
+from edgekit.report.figures import ACCENT, DARK, PLAIN_TEXT_STYLE, STYLE, PlotStyle, close_figure, plain_ticks
+from edgekit.report.formatting import count, milliseconds, shorten_middle
 from edgekit.report.tables import Table
 
 LEVELS = ("early", "sound", "doubtful", "wrong")
-LEAST = 0.01
-"""Evidence that is worth a row."""
+MIN_EVIDENCE = 0.01
+"""The least evidence of a finding that is shown."""
 COLUMNS = ("report", "from", "bundle", "host", "interpreter", "answered", "refused", "dropped", "hottest, °C", "health")
 RANKS = {0.5: "p50", 0.9: "p90", 0.99: "p99"}
-LOOKS: dict[str, tuple[str, str]] = {"then": ("#333333", "--"), "now": (DARK, "-")}
-HEALTH = {"early": ("#777777", "."), "sound": (DARK, "o"), "doubtful": (ACCENT, "^"), "wrong": (ACCENT, "X")}
-"""Colour and marker of a verdict; the marker says the same in greyscale."""
-LONGEST = 34
-MOST_FINDINGS = 20
+CURVE_STYLES: dict[str, tuple[str, str]] = {"then": ("#333333", "--"), "now": (DARK, "-")}
+HEALTH_STYLES = {"early": ("#777777", "."), "sound": (DARK, "o"), "doubtful": (ACCENT, "^"), "wrong": (ACCENT, "X")}
+"""Colour and marker of each level of health; the marker says the same in greyscale."""
+MAX_NAME_LENGTH = 34
+MAX_FINDINGS = 20
 
 
 @dataclass(frozen=True)
-class History:
-    """`reports` are all, the earliest first; `then` and `now` are of the same bundle where two are."""
+class ReportHistory:
+    """All reports, the earliest first, and the two that are compared, which are of the same bundle if possible."""
 
-    reports: tuple[Report, ...]
-    then: Report
-    now: Report
+    reports: tuple[FieldReport, ...]
+    then: FieldReport
+    now: FieldReport
 
     @property
-    def comparison(self) -> Comparison:
-        """Now against then; of a single report against itself."""
-        return compare(self.then, self.now)
+    def comparison(self) -> FieldComparison:
+        """The later report compared with the earlier one, or a single report with itself."""
+        return compare_reports(self.then, self.now)
 
 
-def of(reports: Sequence[Report], then: str = "", now: str = "") -> History:
-    """Which two to compare, by name. Without one: the latest, and the earliest of its bundle, on its host if it can be.
+def of(reports: Sequence[FieldReport], then: str = "", now: str = "") -> ReportHistory:
+    """Choose the two reports to compare, by name.
 
-    DataError of no report, or of no such name.
+    By default these are the latest report, and the earliest one of the same bundle, from the same host if possible.
+
+    Raises
+    ------
+    DataError
+        There is no report, or none of that name.
     """
     if not reports:
         raise DataError("no field report; `edgerun predict --report FILE.json` writes one")
-    latest = _named(reports, now) if now else reports[-1]
-    return History(tuple(reports), _named(reports, then) if then else _earliest(reports, latest), latest)
+    latest = _report_named(reports, now) if now else reports[-1]
+    return ReportHistory(tuple(reports), _report_named(reports, then) if then else _earliest(reports, latest), latest)
 
 
-def _named(reports: Sequence[Report], name: str) -> Report:
-    found = next((each for each in reports if each.name == name.removesuffix(".json")), None)
-    if found is None:
+def _report_named(reports: Sequence[FieldReport], name: str) -> FieldReport:
+    report = next((each for each in reports if each.name == name.removesuffix(".json")), None)
+    if report is None:
         raise DataError(f"no field report is called {name!r}; there are {', '.join(each.name for each in reports)}")
-    return found
+    return report
 
 
-def _earliest(reports: Sequence[Report], now: Report) -> Report:
-    same = [each for each in reports if each.bundle["identity"] == now.bundle["identity"]]
-    here = [each for each in same if each.content["device"].get("host") == now.content["device"].get("host")]
-    return (here if len(here) > 1 else same)[0]
+def _earliest(reports: Sequence[FieldReport], now: FieldReport) -> FieldReport:
+    same_bundle = [each for each in reports if each.bundle["identity"] == now.bundle["identity"]]
+    same_host = [
+        each for each in same_bundle if each.content["device"].get("host") == now.content["device"].get("host")
+    ]
+    return (same_host if len(same_host) > 1 else same_bundle)[0]
 
 
-def rows(found: History) -> list[dict[str, Any]]:
-    """For each report what a chart over time shows: name, from, p50 and p99 of the whole in ms, hottest, health."""
-    return [_row(each) for each in found.reports]
+def rows(history: ReportHistory) -> list[dict[str, Any]]:
+    """The values of each report for a chart over time: name, date, p50 and p99 in ms, highest temperature, health."""
+    return [_row(each) for each in history.reports]
 
 
-def drift(report: Report) -> list[dict[str, Any]]:
-    """Findings of its monitor, the strongest first: statistic, evidence, alarm, text. None without a monitor."""
+def drift(report: FieldReport) -> list[dict[str, Any]]:
+    """The findings of the report's monitor, the strongest first; empty without a monitor."""
     findings = (report.verdict or {}).get("findings") or ()
-    picked = [
+    rows = [
         {
             "statistic": str(each.get("statistic")),
             "evidence": float(each.get("evidence") or 0.0),
@@ -90,10 +97,10 @@ def drift(report: Report) -> list[dict[str, Any]]:
         }
         for each in findings
     ]
-    return sorted(picked, key=lambda each: (-each["evidence"], each["statistic"]))
+    return sorted(rows, key=lambda each: (-each["evidence"], each["statistic"]))
 
 
-def _row(report: Report) -> dict[str, Any]:
+def _row(report: FieldReport) -> dict[str, Any]:
     p50, p99 = (percentile(report.counts(TOTAL), share) for share in (0.5, 0.99))
     return {
         "name": report.name,
@@ -108,20 +115,20 @@ def _row(report: Report) -> dict[str, Any]:
     }
 
 
-def reports_table(found: History) -> Table:
-    """All of them, the earliest first; which is *then* and which *now*."""
+def reports_table(history: ReportHistory) -> Table:
+    """All reports, the earliest first, with the two that are compared marked."""
     rows = []
-    for each in found.reports:
+    for each in history.reports:
         content = each.content
-        role = " (then)" if each is found.then else " (now)" if each is found.now else ""
-        made = content["interpreter"]
+        role = " (then)" if each is history.then else " (now)" if each is history.now else ""
+        interpreter = content["interpreter"]
         rows.append(
             (
                 f"{each.name}{role}",
                 content["from"][:10],
                 f"{each.bundle['name']} {each.bundle['version']}",
                 content["device"].get("host"),
-                f"{made.get('name')} {made.get('version')}",
+                f"{interpreter.get('name')} {interpreter.get('version')}",
                 count(each.answered),
                 count(sum(content["refused"].values())),
                 count(content["dropped"]),
@@ -132,28 +139,28 @@ def reports_table(found: History) -> Table:
     return Table(COLUMNS, rows)
 
 
-def latency_table(found: Comparison) -> Table:
-    """Each part's p50 and p99, then and now."""
+def latency_table(comparison: FieldComparison) -> Table:
+    """p50 and p99 of each part, then and now."""
     rows = [
         (
-            WORDS.get(each.part, each.part),
+            PART_NAMES.get(each.part, each.part),
             each.percentile,
             milliseconds(each.a_ms),
             milliseconds(each.b_ms),
             each.shown,
             each.said,
         )
-        for each in found.parts
+        for each in comparison.parts
     ]
     return Table(("part", "", "then, ms", "now, ms", "now / then", "now it is"), rows)
 
 
-def findings_table(found: History) -> Table:
-    """What the monitor of *now* says, statistic by statistic."""
+def findings_table(history: ReportHistory) -> Table:
+    """What the monitor of the later report found, one statistic per row."""
     rows = [
         (each["statistic"], f"{each['evidence']:.2f}", "alarm" if each["alarm"] else "", each["text"])
-        for each in drift(found.now)
-        if each["alarm"] or each["evidence"] >= LEAST
+        for each in drift(history.now)
+        if each["alarm"] or each["evidence"] >= MIN_EVIDENCE
     ]
     if not rows:
         return Table(
@@ -162,19 +169,19 @@ def findings_table(found: History) -> Table:
     return Table(("statistic", "evidence", "", "in words"), rows)
 
 
-def steps_table(found: History) -> Table:
-    """What to do, the first thing first."""
+def steps_table(history: ReportHistory) -> Table:
+    """What to do, the most urgent first."""
     rows = [
         (number, step.action, step.why, step.how)
-        for number, step in enumerate(advice.steps(found.now, found.comparison), 1)
+        for number, step in enumerate(advice.steps(history.now, history.comparison), 1)
     ]
     return Table(("", "step", "why", "how"), rows)
 
 
 def latency_figure(counts: Mapping[str, Sequence[int]], parts: Sequence[Mapping[str, Any]]) -> Figure:
-    """Two panels: all answers' latencies by name ("then", "now"), as counts; and the ratio of each part's p50.
+    """Two panels: the distributions of all latencies by name ("then", "now"), and the ratio of each part's p50.
 
-    `parts` are rows of part, ratio, low, high; of those without an interval the ratio alone is drawn.
+    `parts` are rows of part, ratio, low, high. Without an interval, only the ratio is drawn.
     """
     shown = [row for row in parts if row["ratio"] is not None]
     with plt.rc_context(STYLE):
@@ -184,20 +191,20 @@ def latency_figure(counts: Mapping[str, Sequence[int]], parts: Sequence[Mapping[
         left.set_xscale("log")
         plain_ticks(left)
         left.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-        left.set_xlim(right=max(map(_nearly_all, counts.values())))
+        left.set_xlim(right=max(map(_axis_limit_ms, counts.values())))
         left.set(ylim=(0, 1.03), xlabel="one answer, ms (log scale)", ylabel="share of answers at most this long")
         left.set_title("Latency of all answers")
         left.legend(loc="lower right", fontsize=8, handlelength=3.2)
         _ratios(right, shown)
-    return done(figure)
+    return close_figure(figure)
 
 
 def figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """Reports in their order: p50 and p99 of an answer, the hottest temperature, and the monitor's verdict."""
+    """The reports in order: p50 and p99 of an answer, the highest temperature, and the monitor's verdict."""
     places = range(len(rows))
     hot = [row["hottest_c"] for row in rows]
     panels = 2 if any(each is not None for each in hot) else 1
-    with plt.rc_context(NAMING):
+    with plt.rc_context(PLAIN_TEXT_STYLE):
         figure, axes = plt.subplots(
             panels, 1, figsize=(8.4, 2.6 + 1.3 * (panels - 1)), layout="constrained", sharex=True, squeeze=False,
             height_ratios=(2, 1)[:panels],
@@ -205,7 +212,7 @@ def figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
         top: Axes = axes[0][0]
         for key, line, label in (("p50_ms", "-", "p50"), ("p99_ms", ":", "p99")):
             top.plot(places, [row[key] for row in rows], line, color="#333333", linewidth=1.3, label=label)
-        for level, (colour, marker) in HEALTH.items():
+        for level, (colour, marker) in HEALTH_STYLES.items():
             at = [place for place in places if rows[place]["health"] == level and rows[place]["p50_ms"] is not None]
             if at:
                 y = [rows[place]["p50_ms"] for place in at]
@@ -233,26 +240,26 @@ def figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
         last.xaxis.set_major_locator(FixedLocator(list(places)[::step]))
         last.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _when(rows[int(value)])))
         last.tick_params(axis="x", labelsize=8)
-    return done(figure)
+    return close_figure(figure)
 
 
 def drift_figure(findings: Sequence[Mapping[str, Any]], alarm: float) -> Figure | None:
-    """Evidence of each statistic, as −log₁₀ of its corrected p-value, and the line from which it is an alarm.
+    """The evidence of each statistic, as −log₁₀ of its corrected p-value, and the threshold of an alarm.
 
     None without a finding.
     """
-    shown = list(findings)[:MOST_FINDINGS]
+    shown = list(findings)[:MAX_FINDINGS]
     if not shown:
         return None
-    with plt.rc_context(NAMING):
+    with plt.rc_context(PLAIN_TEXT_STYLE):
         figure, axes = plt.subplots(figsize=(7.6, 0.9 + 0.28 * len(shown)), layout="constrained")
         for place, row in enumerate(shown):
-            look: Look = (
+            look: PlotStyle = (
                 {"color": ACCENT, "hatch": "///", "edgecolor": "white"} if row["alarm"] else {"color": "#bbbbbb"}
             )
             axes.barh(place, row["evidence"], height=0.66, **look)
         axes.axvline(alarm, color="#333333", linewidth=1, linestyle="--")
-        axes.set_yticks(range(len(shown)), [both_ends(row["statistic"], LONGEST) for row in shown])
+        axes.set_yticks(range(len(shown)), [shorten_middle(row["statistic"], MAX_NAME_LENGTH) for row in shown])
         axes.set_ylim(len(shown) - 0.4, -0.6)
         axes.set_xscale("log")
         axes.set_xlim(alarm / 20, 1.3 * max(alarm, *(row["evidence"] for row in shown)))
@@ -261,14 +268,14 @@ def drift_figure(findings: Sequence[Mapping[str, Any]], alarm: float) -> Figure 
         axes.grid(visible=False, axis="y")
         axes.set_xlabel("evidence, −log10 of the corrected p-value (log scale); hatched: beyond the alarm (dashed)")
         axes.set_title("What changed since validation")
-    return done(figure)
+    return close_figure(figure)
 
 
 def _curve(axes: Axes, name: str, counts: Sequence[int]) -> None:
     total = sum(counts)
     if not total:
         return
-    colour, line = LOOKS.get(name, ("#777777", "-."))
+    colour, line = CURVE_STYLES.get(name, ("#777777", "-."))
     shares = [each / total for each in accumulate(counts)][: len(BOUNDS_MS)]
     first = next(place for place, share in enumerate(shares) if share > 0)
     last = next((place for place, share in enumerate(shares) if share >= 1), len(shares) - 1)
@@ -282,19 +289,19 @@ def _curve(axes: Axes, name: str, counts: Sequence[int]) -> None:
                           textcoords="offset points", fontsize=8)  # fmt: skip
 
 
-def _nearly_all(counts: Sequence[int]) -> float:
-    """Milliseconds within which 99.5 % of the answers came: the rest would take most of the picture."""
+def _axis_limit_ms(counts: Sequence[int]) -> float:
+    """The latency within which 99.5 % of the answers came, because the rest would take most of the figure."""
     return 1.2 * (percentile_ms(counts, 0.995) or BOUNDS_MS[0])
 
 
 def _ratios(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
-    """A dot for each part, and its interval as a line; beyond 1 it takes longer now."""
+    """A dot for each part with its interval as a line; above 1, the part takes longer now."""
     for place, row in enumerate(rows):
-        sure = row["low"] is not None and (row["low"] > 1 or row["high"] < 1)
-        colour = ACCENT if sure else "#333333"
+        is_significant = row["low"] is not None and (row["low"] > 1 or row["high"] < 1)
+        colour = ACCENT if is_significant else "#333333"
         if row["low"] is not None:
             axes.plot([row["low"], row["high"]], [place, place], "-", color=colour, linewidth=2)
-        axes.plot(row["ratio"], place, "D" if sure else "o", color=colour, markersize=6)
+        axes.plot(row["ratio"], place, "D" if is_significant else "o", color=colour, markersize=6)
     axes.axvline(1, color="#333333", linewidth=1, linestyle="--")
     axes.set_xscale("log", base=2)
     ends = [row[key] for row in rows for key in ("low", "high", "ratio") if row[key] is not None] or [1]
@@ -313,4 +320,4 @@ def _ratios(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _when(row: Mapping[str, Any]) -> str:
-    return f"{both_ends(row['name'], 22)}\n{row['from'][:10]}"
+    return f"{shorten_middle(row['name'], 22)}\n{row['from'][:10]}"

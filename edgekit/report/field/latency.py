@@ -23,8 +23,8 @@ LOWEST_MS = BOUNDS_MS[0] / 1.15
 
 
 @dataclass(frozen=True)
-class Percentile:
-    """Milliseconds; `low_ms` and `high_ms` are None where there are too few calls for an interval."""
+class LatencyPercentile:
+    """A percentile in milliseconds; `low_ms` and `high_ms` are None if there are too few calls for an interval."""
 
     value_ms: float
     low_ms: float | None
@@ -37,8 +37,8 @@ class Percentile:
 
 
 @dataclass(frozen=True)
-class Ratio:
-    """The second report's percentile over the first one's; `low` and `high` are None where there is no interval."""
+class LatencyRatio:
+    """The second report's percentile divided by the first one's; `low` and `high` are None without an interval."""
 
     ratio: float
     low: float | None
@@ -55,8 +55,8 @@ class Ratio:
         return self.high is not None and self.high < 1
 
 
-def percentile(counts: Sequence[int], share: float, confidence: float = CONFIDENCE) -> Percentile | None:
-    """Of counts by the places of `BOUNDS_MS`; None of no call."""
+def percentile(counts: Sequence[int], share: float, confidence: float = CONFIDENCE) -> LatencyPercentile | None:
+    """A percentile of counts by the bins of `BOUNDS_MS`; None if there are no calls."""
     total = sum(counts)
     if not total:
         return None
@@ -64,30 +64,32 @@ def percentile(counts: Sequence[int], share: float, confidence: float = CONFIDEN
     position = share * total
     place = next(number for number, below in enumerate(summed) if below >= position)
     below = summed[place] - counts[place]
-    low_ms, high_ms = _ends(place)
+    low_ms, high_ms = _bin_bounds_ms(place)
     value_ms = low_ms * (high_ms / low_ms) ** ((position - below) / counts[place])
     spread = NormalDist().inv_cdf((1 + confidence) / 2) * (total * share * (1 - share)) ** 0.5
     first, last = int(position - spread), int(position + spread) + 1
     if first < 1 or last > total:
-        return Percentile(value_ms, None, None)
+        return LatencyPercentile(value_ms, None, None)
     places = [next(number for number, below in enumerate(summed) if below >= rank) for rank in (first, last)]
     if places[1] == len(BOUNDS_MS):
-        return Percentile(value_ms, None, None)
-    return Percentile(value_ms, _ends(places[0])[0], _ends(places[1])[1])
+        return LatencyPercentile(value_ms, None, None)
+    return LatencyPercentile(value_ms, _bin_bounds_ms(places[0])[0], _bin_bounds_ms(places[1])[1])
 
 
-def ratio(then: Sequence[int], now: Sequence[int], share: float, confidence: float = CONFIDENCE) -> Ratio | None:
-    """How many times as long it takes now; None where one has no call."""
+def latency_ratio(
+    then: Sequence[int], now: Sequence[int], share: float, confidence: float = CONFIDENCE
+) -> LatencyRatio | None:
+    """How many times as long a call takes now; None if one of the reports has no calls."""
     each = 1 - (1 - confidence) / 2
     a, b = percentile(then, share, each), percentile(now, share, each)
     if a is None or b is None:
         return None
     if a.low_ms is None or a.high_ms is None or b.low_ms is None or b.high_ms is None:
-        return Ratio(b.value_ms / a.value_ms, None, None)
-    return Ratio(b.value_ms / a.value_ms, b.low_ms / a.high_ms, b.high_ms / a.low_ms)
+        return LatencyRatio(b.value_ms / a.value_ms, None, None)
+    return LatencyRatio(b.value_ms / a.value_ms, b.low_ms / a.high_ms, b.high_ms / a.low_ms)
 
 
-def _ends(place: int) -> tuple[float, float]:
-    """The bounds of a count. What is above all bounds is as long as the highest, at least."""
+def _bin_bounds_ms(place: int) -> tuple[float, float]:
+    """The bounds of a bin. The last bin has no upper bound, so that of a bin as wide as the others is used."""
     low_ms = BOUNDS_MS[place - 1] if place else LOWEST_MS
     return low_ms, BOUNDS_MS[place] if place < len(BOUNDS_MS) else low_ms * 1.15

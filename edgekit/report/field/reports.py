@@ -1,4 +1,4 @@
-"""Field reports as `edgekit/device/monitor/field_report.py` writes them, read and checked."""
+"""Read and check field reports, as `edgekit/device/monitor/field_report.py` writes them."""
 
 from __future__ import annotations
 
@@ -14,79 +14,84 @@ from edgekit.device.monitor.field_report import FORMAT, KIND
 from edgekit.device.monitor.histogram import BOUNDS_MS
 from edgekit.runner.errors import bounded_recursion
 
-GROUPS = ("bundle", "interpreter", "device", "latency_ms", "machine", "refused", "labels")
-NAMES = ("name", "version", "identity", "variant")
-"""Of a bundle."""
-LOOK = ("at_s", "answered", "execute_p50_ms", "temperature_c", "frequency_mhz", "throttled", "resident_bytes")
-LARGEST = 1e15
-"""No count and no reading is above it."""
-LARGEST_BYTES = 16_000_000
+REQUIRED_GROUPS = ("bundle", "interpreter", "device", "latency_ms", "machine", "refused", "labels")
+BUNDLE_NAMES = ("name", "version", "identity", "variant")
+"""Required texts about the bundle."""
+READING_KEYS = ("at_s", "answered", "execute_p50_ms", "temperature_c", "frequency_mhz", "throttled", "resident_bytes")
+MAX_VALUE = 1e15
+"""No count and no reading can be larger."""
+MAX_BYTES = 16_000_000
 
 
-def parse(data: bytes) -> Any:
-    """JSON whose numbers are finite and whose texts can be printed; ValueError or RecursionError otherwise."""
+def parse_json(data: bytes) -> Any:
+    """Parse JSON whose numbers are finite and whose texts can be printed.
+
+    Raises `ValueError` or `RecursionError` otherwise.
+    """
     with bounded_recursion():
-        content = json.loads(data, parse_constant=_number, parse_float=_number, parse_int=_whole)
+        content = json.loads(data, parse_constant=_parse_float, parse_float=_parse_float, parse_int=_parse_int)
         json.dumps(content, ensure_ascii=False).encode()
     return content
 
 
-def content_fault(content: Mapping[str, Any]) -> str:
-    """What is not as it should be; empty where all is."""
-    for group in GROUPS:
+def find_fault(content: Mapping[str, Any]) -> str:
+    """What is wrong with the content of a report; empty if nothing is."""
+    for group in REQUIRED_GROUPS:
         if not isinstance(content.get(group), dict):
             return f"{group} is missing"
     for number in ("answered", "dropped"):
         if not _is_count(content.get(number)):
             return f"{number} is {content.get(number)!r}"
     if not all(_is_count(each) for name in ("refused", "labels") for each in content[name].values()):
-        return "refused or labels holds something that is no count"
+        return "refused or labels contains something other than a count"
     if not all(isinstance(content.get(name), str) for name in ("from", "to")):
         return "from or to is missing"
-    for name in NAMES:
+    for name in BUNDLE_NAMES:
         if not isinstance(content["bundle"].get(name), str):
             return f"bundle.{name} is {content['bundle'].get(name)!r}"
     for part, latency in content["latency_ms"].items():
         pairs = latency.get("counts") if isinstance(latency, dict) else None
         if not isinstance(pairs, list) or not all(map(_is_pair, pairs)):
-            return f"latency_ms.{part}.counts is no list of [place, count]"
-    return _of_machine(content["machine"]) or _of_verdict(content.get("verdict", {}))
+            return f"latency_ms.{part}.counts is not a list of [place, count]"
+    return _machine_fault(content["machine"]) or _verdict_fault(content.get("verdict", {}))
 
 
-def _of_machine(machine: Mapping[str, Any]) -> str:
+def _machine_fault(machine: Mapping[str, Any]) -> str:
     ends = [machine.get(end) for end in ("first", "last")]
     if not all(isinstance(each, dict) for each in ends):
         return "machine.first or machine.last is missing"
     looks = machine.get("looks")
     if not isinstance(looks, list) or not all(isinstance(each, dict) for each in looks):
-        return "machine.looks is no list of readings"
-    if any(name not in each for each in looks for name in LOOK):
-        return "a reading of machine.looks is not whole"
-    if not all(_is_reading(each.get(name)) for each in (*ends, *looks) for name in LOOK if isinstance(each, dict)):
-        return "a reading of machine is no number"
+        return "machine.looks is not a list of readings"
+    if any(name not in each for each in looks for name in READING_KEYS):
+        return "a reading of machine.looks is incomplete"
+    if not all(
+        _is_reading(each.get(name)) for each in (*ends, *looks) for name in READING_KEYS if isinstance(each, dict)
+    ):
+        return "a reading of machine is not a number"
     return ""
 
 
-def _of_verdict(verdict: Any) -> str:
+def _verdict_fault(verdict: Any) -> str:
     if not isinstance(verdict, dict):
-        return "verdict is no object"
+        return "verdict is not an object"
     findings = verdict.get("findings", [])
     if not isinstance(findings, list) or not all(isinstance(each, dict) for each in findings):
-        return "verdict.findings is no list of objects"
+        return "verdict.findings is not a list of objects"
     if not all(_is_reading(each.get("evidence")) for each in findings):
-        return "verdict.findings holds evidence that is no number"
+        return "verdict.findings has evidence that is not a number"
     return ""
 
 
-def _number(text: str) -> float:
+def _parse_float(text: str) -> float:
     value = float(text)
-    if not abs(value) <= LARGEST:
-        raise ValueError(f"{text[:40]} is no reading")
+    if not abs(value) <= MAX_VALUE:
+        raise ValueError(f"{text[:40]} is not a reading")
     return value
 
 
-def _whole(text: str) -> int:
-    return int(_number(text)) and int(text)
+def _parse_int(text: str) -> int:
+    return int(_parse_float(text)) and int(text)
 
 
 def _is_reading(value: Any) -> bool:
@@ -102,60 +107,64 @@ def _is_pair(value: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Report:
-    """One report. `content` is the file's; `name` is the file's name without its suffix."""
+class FieldReport:
+    """One report: the content of its file, and the name of the file without its suffix."""
 
     name: str
     content: Mapping[str, Any]
 
     @property
     def answered(self) -> int:
-        """Samples that got an answer."""
+        """Samples that were answered."""
         return int(self.content["answered"])
 
     @property
     def asked(self) -> int:
-        """Samples that came: answered, refused and dropped ones."""
+        """All samples: answered, rejected and dropped ones."""
         return self.answered + sum(self.content["refused"].values()) + int(self.content["dropped"])
 
     @property
     def bundle(self) -> Mapping[str, Any]:
-        """Name, version, target, variant, task and identity of what answered."""
+        """Name, version, target, variant, task and identity of the bundle."""
         return self.content["bundle"]
 
     @property
     def verdict(self) -> Mapping[str, Any] | None:
-        """Of the monitor; None where none was attached."""
+        """The verdict of the monitor; None if there was no monitor."""
         return self.content.get("verdict")
 
     @property
     def temperature_c(self) -> float | None:
-        """The hottest that it was seen."""
+        """The highest temperature that was read."""
         return max((each for each in self._seen("temperature_c") if each is not None), default=None)
 
     @property
     def throttled(self) -> bool | None:
-        """Whether it was seen throttled or short of voltage at any look; None where the kernel does not say."""
+        """Whether any reading showed throttling or low voltage; None if the kernel does not report it."""
         machine = self.content["machine"]
-        ends = [machine[end].get(what) for end in ("first", "last") for what in ("throttled", "under_voltage")]
-        known = [each for each in (machine.get("throttled"), *self._seen("throttled"), *ends) if each is not None]
-        return any(known) if known else None
+        first_and_last = [
+            machine[end].get(what) for end in ("first", "last") for what in ("throttled", "under_voltage")
+        ]
+        observations = [
+            each for each in (machine.get("throttled"), *self._seen("throttled"), *first_and_last) if each is not None
+        ]
+        return any(observations) if observations else None
 
     @property
     def readings(self) -> Sequence[Mapping[str, Any]]:
-        """At the machine, one a minute or fewer: `at_s`, `answered`, `execute_p50_ms`, `temperature_c` and others."""
+        """Readings of the machine, at most one per minute, with `at_s`, `answered`, `temperature_c` and others."""
         return self.content["machine"]["looks"]
 
     def counts(self, part: str) -> list[int]:
-        """How many answers took how long in a part, by the places of `histogram.BOUNDS_MS`; zeros of no such part."""
-        found = [0] * (len(BOUNDS_MS) + 1)
-        for place, seen in self.content["latency_ms"].get(part, {}).get("counts", ()):
-            found[place] = seen
-        return found
+        """The number of answers of a part by the bins of `histogram.BOUNDS_MS`; zeros if there is no such part."""
+        counts = [0] * (len(BOUNDS_MS) + 1)
+        for index, count in self.content["latency_ms"].get(part, {}).get("counts", ()):
+            counts[index] = count
+        return counts
 
     @property
     def parts(self) -> list[str]:
-        """What latencies there are of, the whole last."""
+        """The parts of an answer that have latencies, the whole answer last."""
         there = self.content["latency_ms"]
         return [part for part in ("wait", "preprocess", "execute", "postprocess", TOTAL) if part in there]
 
@@ -164,13 +173,13 @@ class Report:
         return [each.get(what) for each in (machine["first"], *self.readings, machine["last"])]
 
 
-def read(path: Path) -> Report:
-    """One report; DataError for a file that is none."""
+def read_report(path: Path) -> FieldReport:
+    """Read one report. Raises `DataError` if the file is not a field report."""
     try:
         size = path.stat().st_size
-        if size > LARGEST_BYTES:
-            raise DataError(f"{path}: {size:,} bytes, but a field report has at most {LARGEST_BYTES:,}")
-        content = parse(path.read_bytes())
+        if size > MAX_BYTES:
+            raise DataError(f"{path}: {size:,} bytes, but a field report has at most {MAX_BYTES:,}")
+        content = parse_json(path.read_bytes())
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (ValueError, RecursionError):
@@ -179,27 +188,30 @@ def read(path: Path) -> Report:
         raise DataError(f"{path}: not a field report; give a file that `edgerun predict --report` wrote")
     if content.get("format") != FORMAT:
         raise DataError(
-            f"{path}: a field report of format {content.get('format')!r}, and this edgekit reads {FORMAT}; "
-            "use the edgekit that its edgerun.pyz came from"
+            f"{path}: a field report of format {content.get('format')!r}, but this version of edgekit reads {FORMAT}; "
+            "use the version of edgekit that its edgerun.pyz came from"
         )
-    if wrong := content_fault(content):
-        raise DataError(f"{path}: {wrong}; it was edited or cut short, copy it from the device again")
-    return Report(path.stem, content)
+    if fault := find_fault(content):
+        raise DataError(f"{path}: {fault}; it was edited or cut short, copy it from the device again")
+    return FieldReport(path.stem, content)
 
 
-def folder(path: Path) -> list[Report]:
-    """All reports of a folder, the earliest first; DataError where it holds none. Other JSON files are left out."""
+def folder(path: Path) -> list[FieldReport]:
+    """Read all reports of a folder, the earliest first, ignoring other JSON files.
+
+    Raises `DataError` if there is none.
+    """
     if not path.is_dir():
         raise DataError(f"{path}: no such folder; name one with field reports, which `edgerun predict --report` writes")
-    found = [read(each) for each in sorted(path.glob("*.json")) if _is_one(each)]
-    if not found:
-        raise DataError(f"{path}: holds no field report; `edgerun predict --report {path}/DEVICE.json` writes one")
-    return sorted(found, key=lambda each: (each.content["from"], each.name))
+    reports = [read_report(each) for each in sorted(path.glob("*.json")) if _is_field_report(each)]
+    if not reports:
+        raise DataError(f"{path}: has no field report; `edgerun predict --report {path}/DEVICE.json` writes one")
+    return sorted(reports, key=lambda each: (each.content["from"], each.name))
 
 
-def _is_one(path: Path) -> bool:
+def _is_field_report(path: Path) -> bool:
     try:
-        content = parse(path.read_bytes())
+        content = parse_json(path.read_bytes())
     except (OSError, ValueError, RecursionError):
-        return True  # `read` says what is wrong
+        return True  # `read_report` says what is wrong
     return isinstance(content, dict) and content.get("kind") == KIND

@@ -10,8 +10,8 @@ import yaml
 from edgekit.core.config import STAGES
 from edgekit.core.hashing import sha256_file
 from edgekit.core.schema.result import Result
-from edgekit.report import run
-from edgekit.report.html.notebooks import Link
+from edgekit.report import finished_run
+from edgekit.report.html.notebooks import NotebookPage
 from edgekit.report.result import RESULT
 from edgekit.report.sections import (
     bundles,
@@ -31,9 +31,9 @@ from edgekit.report.sections import (
 )
 
 
-def build_context(folder: Path, result: Result, links: list[Link]) -> dict[str, Any]:
-    """Everything that `page.html.j2` names; a figure that the run has no data for is left out of `figures`."""
-    chain = run.chain(folder, result)
+def build_context(folder: Path, result: Result, links: list[NotebookPage]) -> dict[str, Any]:
+    """The values for `page.html.j2`; a figure without data is left out of `figures`."""
+    chain = finished_run.load_artifacts(folder, result)
     benchmark = chain["benchmark"]
     predicted = profile.predicted_rows(benchmark)
     return {
@@ -58,7 +58,7 @@ def build_context(folder: Path, result: Result, links: list[Link]) -> dict[str, 
         "devices": devices.page_grid(result),
         "variants": variants.page_grid(result),
         "rejected": decisions.rejected_grid(result),
-        "rivals": variants.rivals_grid(result),
+        "rivals": variants.references_grid(result),
         "decisions": decisions.page_grid(result),
         "converted": conversion.grids(chain["convert"], result),
         "machine": machine.facts(result),
@@ -84,11 +84,11 @@ def stage_rows(result: Result) -> list[dict[str, str]]:
     return [
         {
             "stage": stage,
-            "finished": found["finished"].replace("T", " ").replace("+00:00", " UTC"),
-            "seconds": f"{found['seconds']:.1f}",
-            "key": found["key"],
-            "digest": found["digest"],
+            "finished": row["finished"].replace("T", " ").replace("+00:00", " UTC"),
+            "seconds": f"{row['seconds']:.1f}",
+            "key": row["key"],
+            "digest": row["digest"],
         }
-        for stage, found in ((stage, result["stages"].get(stage)) for stage in ("origin", *STAGES))
-        if found
+        for stage, row in ((stage, result["stages"].get(stage)) for stage in ("origin", *STAGES))
+        if row
     ]

@@ -1,6 +1,6 @@
-"""A study of `edgekit search`, for people: read and checked, its front in words and figures, and a page of it.
+"""Present a study of `edgekit search`: its front in words and figures, and its page.
 
-`studies.py` reads study.json, `recommend.py` names the best point of each objective, `importances.py` says what each
-option did, `words.py`, `tables.py` and `figures.py` show it, `page.py` draws search.html, and `show.py` is what the
-terminal says at the end.
+`studies.py` reads study.json, `recommend.py` names the best trial for each objective, `importances.py` estimates the
+effect of each option, `words.py`, `tables.py` and `figures.py` describe the study, `page.py` builds search.html, and
+`terminal.py` prints the end of a search.
 """

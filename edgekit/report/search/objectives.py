@@ -1,4 +1,4 @@
-"""The objectives of a study: how they are called, shown and compared."""
+"""The objectives of a study: their names, how they are shown, and how values are compared."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from edgekit.core.schema.study import ObjectiveRow
 from edgekit.report.formatting import kilobytes, milliseconds, percent
 
-NAMES = ("accuracy", "p50_ms", "bytes")
-BEST = {"accuracy": "most accurate", "p50_ms": "fastest", "bytes": "smallest"}
+OBJECTIVE_NAMES = ("accuracy", "p50_ms", "bytes")
+BEST_WORDS = {"accuracy": "most accurate", "p50_ms": "fastest", "bytes": "smallest"}
 
 
 @dataclass(frozen=True)
-class Objective:
-    """One of them; `place` is where its value stands in a trial's `values`. `alone`: no other has its name."""
+class StudyObjective:
+    """One objective; `place` is its index in a trial's `values`, and `alone` says that no other one has its name."""
 
     place: int
     name: str
@@ -24,33 +24,33 @@ class Objective:
 
     @property
     def title(self) -> str:
-        """`accuracy`, `p50 on tflite`, `size for tflite`."""
+        """For example `accuracy`, `p50 on tflite` or `size for tflite`."""
         if self.name == "accuracy":
             return "accuracy"
         return f"p50 on {self.target}" if self.name == "p50_ms" else f"size for {self.target}"
 
     @property
     def unit(self) -> str:
-        """Of the numbers that `scaled` gives."""
+        """The unit of the numbers that `scaled` returns."""
         return {"accuracy": "%", "p50_ms": "ms", "bytes": "kB"}[self.name]
 
     @property
     def heading(self) -> str:
-        """`p50 on tflite, ms`: of an axis or a column."""
+        """The heading of an axis or column, for example `p50 on tflite, ms`."""
         return f"{self.title}, {self.unit}"
 
     @property
     def best(self) -> str:
-        """`fastest`, or `fastest on tflite` where there is another target."""
+        """For example `fastest`, or `fastest on tflite` if there is another target."""
         where = "" if self.alone else f" {'on' if self.name == 'p50_ms' else 'for'} {self.target}"
-        return BEST[self.name] + where
+        return BEST_WORDS[self.name] + where
 
     def scaled(self, value: float) -> float:
-        """In the unit of axes: a fraction as per cent, bytes as kB."""
+        """Convert a value to the unit of axes: a fraction to per cent, bytes to kB."""
         return value * {"accuracy": 100.0, "p50_ms": 1.0, "bytes": 1e-3}[self.name]
 
     def number(self, value: float | None) -> str:
-        """Without its unit."""
+        """The value as text, without its unit."""
         if value is None:
             return "–"
         if self.name == "accuracy":
@@ -58,7 +58,7 @@ class Objective:
         return milliseconds(value) if self.name == "p50_ms" else kilobytes(round(value))
 
     def shown(self, value: float | None, interval: Sequence[float] | None = None) -> str:
-        """`0.0214 ms (0.0209–0.0221)`; without brackets where the interval is unknown or a point."""
+        """The value with its interval if there is one, for example `0.0214 ms (0.0209–0.0221)`."""
         if value is None:
             return "–"
         text = f"{self.number(value)}\u00a0{self.unit}"
@@ -67,26 +67,26 @@ class Objective:
         return f"{text} ({self.number(interval[0])}–{self.number(interval[1])})"
 
     def better(self, one: float, other: float) -> bool:
-        """Whether the first is strictly better."""
+        """Whether the first value is strictly better."""
         return one > other if self.maximize else one < other
 
     def surely_better(self, one: Sequence[float] | None, other: Sequence[float] | None) -> bool:
-        """Whether all of the first interval is better than all of the other; without intervals nothing is sure."""
+        """Whether the first value is significantly better: all of its interval is better than all of the other's."""
         if one is None or other is None:
             return False
         return self.better(one[0], other[1]) if self.maximize else self.better(one[1], other[0])
 
 
-def of(rows: Sequence[ObjectiveRow]) -> list[Objective]:
-    """In the study's order."""
+def read_objectives(rows: Sequence[ObjectiveRow]) -> list[StudyObjective]:
+    """The objectives in the order of the study."""
     names = [row["name"] for row in rows]
     return [
-        Objective(place, row["name"], row["target"], row["direction"] == "maximize", names.count(row["name"]) == 1)
+        StudyObjective(place, row["name"], row["target"], row["direction"] == "maximize", names.count(row["name"]) == 1)
         for place, row in enumerate(rows)
     ]
 
 
-def dominates(one: Sequence[float], other: Sequence[float], objectives: Sequence[Objective]) -> bool:
+def dominates(one: Sequence[float], other: Sequence[float], objectives: Sequence[StudyObjective]) -> bool:
     """Whether `one` is nowhere worse than `other`, and somewhere better."""
     pairs = [(one[each.place], other[each.place], each) for each in objectives]
     return not any(each.better(b, a) for a, b, each in pairs) and any(each.better(a, b) for a, b, each in pairs)

@@ -1,4 +1,4 @@
-"""`search.html`: one page about a study, drawn from study.json alone, with nothing in it that comes from elsewhere."""
+"""`search.html`: one page about a study, built from study.json alone, which loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from matplotlib.figure import Figure
 from edgekit import __version__
 from edgekit.core.hashing import sha256_file
 from edgekit.report.figures import Picture, picture
-from edgekit.report.html.render import render
-from edgekit.report.html.sign import digest_with_code, sign_of
+from edgekit.report.html.source_digest import digest_with_code, stored_digest
+from edgekit.report.html.templates import render
 from edgekit.report.search import figures, importances, recommend, tables, words
 from edgekit.report.search.importances import Importances
-from edgekit.report.search.studies import Study, read, shown
+from edgekit.report.search.studies import Study, read, value_text
 from edgekit.runner.files import write_atomically
 
 PAGE = "search.html"
@@ -35,42 +35,42 @@ CAPTIONS = {
 }
 
 
-def write(path: Path) -> Path:
-    """Draw the page beside a study's file if what is there is not current; DataError where there is no sound study."""
+def write_page(path: Path) -> Path:
+    """Write the page beside a study's file, unless it is current. Raises `DataError` if the study is invalid."""
     study = read(path)
     page = study.path.parent / PAGE
-    if not is_drawn(study.path):
-        write_atomically(page, text(study).encode())
+    if not is_page_current(study.path):
+        write_atomically(page, render_page(study).encode())
     return page
 
 
-def draw(path: Path, say: Callable[[str], None]) -> bool:
-    """`write` at the end of a search; an error is printed only, because the study stands without a page."""
+def try_write_page(path: Path, say: Callable[[str], None]) -> bool:
+    """As `write_page`, but only print an error, because the study is valid without a page."""
     try:
-        write(path)
+        write_page(path)
         return True
     except Exception as error:
-        say(f"{PAGE} could not be drawn ({type(error).__name__}: {error}); the study stands: {path}")
+        say(f"{PAGE} could not be written ({type(error).__name__}: {error}). The study is complete: {path}")
         return False
 
 
-def is_drawn(path: Path) -> bool:
-    """True where the page is whole and says what the study's file says now."""
+def is_page_current(path: Path) -> bool:
+    """Whether the page is complete and belongs to the current file of the study."""
     try:
-        there = (path.parent / PAGE).read_text(encoding="utf-8")
-        return there.endswith(END) and sign_of(there) == digest_with_code([path])
+        text = (path.parent / PAGE).read_text(encoding="utf-8")
+        return text.endswith(END) and stored_digest(text) == digest_with_code([path])
     except (OSError, ValueError):
         return False
 
 
-def text(study: Study) -> str:
-    """The page; the same bytes for the same study and the same code."""
-    return render("search.html.j2", **context(study))
+def render_page(study: Study) -> str:
+    """The page as text; the same study and code always give the same bytes."""
+    return render("search.html.j2", **build_context(study))
 
 
-def context(study: Study) -> dict[str, Any]:
-    """Everything that `search.html.j2` names."""
-    found, points = importances.of(study), recommend.points(study)
+def build_context(study: Study) -> dict[str, Any]:
+    """The values for `search.html.j2`."""
+    importance_rows, points = importances.of(study), recommend.points(study)
     return {
         "study": {"name": study.row["name"], "front": bool(study.front)},
         "edgekit": __version__,
@@ -80,16 +80,16 @@ def context(study: Study) -> dict[str, Any]:
         "facts": facts(study, points),
         "points": [_describe(study, point) for point in points],
         "missed": [line for line in (words.nearest(study), words.disturbed(study)) if line],
-        "figures": pictures(study, found),
+        "figures": pictures(study, importance_rows),
         "front": tables.front_grid(study),
-        "untold": found.left_out,
+        "unexplained": importance_rows.left_out,
         "cost": " ".join(filter(None, (words.cost(study), words.spared(study)))),
-        "rungs": tables.rungs_grid(study),
+        "fidelities": tables.fidelities_grid(study),
         "work": tables.work_grid(study),
         "trials": tables.trials_grid(study),
         "about": tables.facts(study),
         "space": tables.space_grid(study),
-        "anchors": tables.anchors_grid(study),
+        "baselines": tables.baselines_grid(study),
         "config": yaml.safe_dump(study.row["config"], sort_keys=False, allow_unicode=True),
         "file": study.path.name,
         "sha256": sha256_file(study.path),
@@ -97,17 +97,19 @@ def context(study: Study) -> dict[str, Any]:
     }
 
 
-def facts(study: Study, points: list[recommend.Point]) -> list[tuple[str, str, str]]:
-    """The best value of each objective, and whose it is."""
-    found = []
+def facts(study: Study, points: list[recommend.Recommendation]) -> list[tuple[str, str, str]]:
+    """The best value of each objective, and the trial that has it."""
+    rows = []
     for point in points:
         for each in point.best_in:
             figure = each.shown(point.trial["values"][each.place])
-            found.append((figure, each.best, f"trial {point.number}, {shown(point.trial, each).partition(' (')[2]}"))
-    return [(figure, what, beside.removesuffix(")").removesuffix(", ")) for figure, what, beside in found]
+            rows.append(
+                (figure, each.best, f"trial {point.number}, {value_text(point.trial, each).partition(' (')[2]}")
+            )
+    return [(figure, what, beside.removesuffix(")").removesuffix(", ")) for figure, what, beside in rows]
 
 
-def _describe(study: Study, point: recommend.Point) -> dict[str, str]:
+def _describe(study: Study, point: recommend.Recommendation) -> dict[str, str]:
     first, *rest = recommend.sentences(study, point)
     title, _, figure = first.partition(". ")
     return {
@@ -118,21 +120,22 @@ def _describe(study: Study, point: recommend.Point) -> dict[str, str]:
     }
 
 
-def pictures(study: Study, found: Importances) -> dict[str, Picture]:
-    """The figures by name; one that has nothing to show is left out."""
+def pictures(study: Study, importance_rows: Importances) -> dict[str, Picture]:
+    """The figures by name; those that have nothing to show are left out."""
     drawn: dict[str, tuple[Figure | None, str]] = {
         "front": (figures.front(study), f"{len(study.complete)} complete trials by two objectives at a time"),
-        "importances": (figures.importances(study, found), _largest(found)),
-        "parallel": (figures.parallel(study, found), f"{len(study.trials)} trials through their options"),
+        "importances": (figures.importances(study, importance_rows), _largest(importance_rows)),
+        "parallel": (figures.parallel(study, importance_rows), f"{len(study.trials)} trials through their options"),
         "growth": (figures.growth(study), f"Hypervolume of the front after {len(study.row['batches'])} batches"),
         "cost": (figures.cost(study), f"Trials and work by fidelity: {words.cost(study)}"),
     }
     return {name: picture(figure, alt, CAPTIONS[name]) for name, (figure, alt) in drawn.items() if figure is not None}
 
 
-def _largest(found: Importances) -> str:
-    first = dict.fromkeys(row.objective.title for row in found.rows)
+def _largest(importance_rows: Importances) -> str:
+    first = dict.fromkeys(row.objective.title for row in importance_rows.rows)
     largest = [
-        max((row for row in found.rows if row.objective.title == title), key=lambda row: row.share) for title in first
+        max((row for row in importance_rows.rows if row.objective.title == title), key=lambda row: row.share)
+        for title in first
     ]
     return "; ".join(f"{row.objective.title}: {row.key} {row.share:.0%}" for row in largest)

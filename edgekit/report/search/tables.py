@@ -7,13 +7,13 @@ from edgekit.core.schema.study import DimensionRow, TrialRow
 from edgekit.report.formatting import count, milliseconds, percent
 from edgekit.report.search import recommend, studies, words
 from edgekit.report.search.importances import Importances
-from edgekit.report.search.studies import Study, plain, shown
-from edgekit.report.search.words import RUNG_NAMES, spent, work_by_part
+from edgekit.report.search.studies import Study, parameter_text, value_text
+from edgekit.report.search.words import FIDELITY_NAMES, work_by_fidelity, work_by_part
 from edgekit.report.tables import Grid, Line, Table, grid
 
 
 def facts_table(study: Study) -> Table:
-    """What was searched, for what, and by whom."""
+    """The facts of the study: its config, objectives, budget and sampler."""
     return Table(("study", study.row["name"]), [row for row in facts(study) if row[0] != "key"])
 
 
@@ -24,7 +24,7 @@ def front_table(study: Study) -> Table:
         (
             f"trial {trial['number']}",
             chosen.get(trial["number"], ""),
-            *(shown(trial, each) for each in study.objectives),
+            *(value_text(trial, each) for each in study.objectives),
             recommend.options(study, trial),
         )
         for trial in study.front
@@ -32,47 +32,56 @@ def front_table(study: Study) -> Table:
     return Table(("", "", *(each.title for each in study.objectives), "options"), rows, "" if rows else "No front.")
 
 
-def importances_table(study: Study, found: Importances) -> Table:
-    """A row for each option, its share of each objective; in brackets with other quarters of the trials left out."""
-    by_option = {(row.key, row.objective): row for row in found.rows}
-    keys, names = list(dict.fromkeys(row.key for row in found.rows)), studies.names(study)
+def importances_table(study: Study, importance_rows: Importances) -> Table:
+    """A row for each option with its share of each objective, and in brackets the range without parts of the trials."""
+    by_option = {(row.key, row.objective): row for row in importance_rows.rows}
+    keys, names = list(dict.fromkeys(row.key for row in importance_rows.rows)), studies.option_names(study)
     rows = []
     for key in keys:
-        mine = [by_option.get((key, each)) for each in study.objectives]
-        cells = [f"{percent(row.share)} ({percent(row.low)} to {percent(row.high)})" if row else "–" for row in mine]
-        rows.append((names[key], *cells, next(str(row.trials) for row in mine if row)))
-    return Table(("option", *(each.title for each in study.objectives), "trials"), rows, " ".join(found.left_out))
+        importances = [by_option.get((key, each)) for each in study.objectives]
+        cells = [
+            f"{percent(row.share)} ({percent(row.low)} to {percent(row.high)})" if row else "–" for row in importances
+        ]
+        rows.append((names[key], *cells, next(str(row.trials) for row in importances if row)))
+    return Table(
+        ("option", *(each.title for each in study.objectives), "trials"), rows, " ".join(importance_rows.left_out)
+    )
 
 
 def front_grid(study: Study) -> Grid:
-    """The front, by the first objective; the recommended ones stand out."""
+    """The front, sorted by the first objective, with the recommended trials marked."""
     chosen = {point.number: point.title for point in recommend.points(study)}
     headings = [each.title for each in study.objectives]
     lines = []
     for trial in study.front:
         title = chosen.get(trial["number"], "")
-        cells = [str(trial["number"]), title, *(shown(trial, each) for each in study.objectives)]
-        lines.append(Line([*cells, recommend.options(study, trial), files(trial)], "ships" if title else ""))
+        cells = [str(trial["number"]), title, *(value_text(trial, each) for each in study.objectives)]
+        lines.append(Line([*cells, recommend.options(study, trial), file_list(trial)], "ships" if title else ""))
     columns = ["trial", "", *headings, "options", "files"]
     return Grid("The front, with intervals", columns, lines, frozenset(["trial", *headings]), frozenset({"options"}))
 
 
 def trials_grid(study: Study) -> Grid:
-    """All of them, by number; what was over the budget or ended early says why."""
+    """All trials by number, with the reason for each that exceeded the budget or ended early."""
     on_front = {each["number"] for each in study.front}
     headings = [each.heading for each in study.objectives]
     lines = []
     for trial in study.trials:
         values = [each.number(trial["values"][each.place]) for each in study.objectives]
         kind = "ships" if trial["number"] in on_front else "" if trial["feasible"] else "out"
-        cells = [str(trial["number"]), standing(trial, on_front), RUNG_NAMES.get(trial["rung"], trial["rung"]), *values]
-        lines.append(Line([*cells, recommend.options(study, trial), why(trial)], kind))
+        cells = [
+            str(trial["number"]),
+            trial_standing(trial, on_front),
+            FIDELITY_NAMES.get(trial["rung"], trial["rung"]),
+            *values,
+        ]
+        lines.append(Line([*cells, recommend.options(study, trial), trial_reason(trial)], kind))
     columns = ["trial", "state", "fidelity", *headings, "options", "why"]
     return Grid("Every trial", columns, lines, frozenset(["trial", *headings]), frozenset({"options", "why"}))
 
 
-def standing(trial: TrialRow, on_front: set[int]) -> str:
-    """`on the front`, `over the budget`, or the trial's state."""
+def trial_standing(trial: TrialRow, on_front: set[int]) -> str:
+    """`on the front`, `over the budget`, or the state of the trial."""
     if trial["number"] in on_front:
         return "on the front"
     if trial["state"] != "complete":
@@ -80,21 +89,21 @@ def standing(trial: TrialRow, on_front: set[int]) -> str:
     return "complete" if trial["feasible"] else "over the budget"
 
 
-def why(trial: TrialRow) -> str:
-    """The reason as one line, or the limits that it is over."""
+def trial_reason(trial: TrialRow) -> str:
+    """The reason in one line, or the limits that the trial exceeds."""
     reason = " ".join("".join(each if each.isprintable() else " " for each in trial["reason"]).split())
     again = f"as trial {trial['same_as']}" if trial["same_as"] is not None else ""
-    return "; ".join(filter(None, [again, reason, words.over(trial)]))
+    return "; ".join(filter(None, [again, reason, words.excess_text(trial)]))
 
 
-def files(trial: TrialRow) -> str:
-    """`int8 for tflite`: which file stands for each target."""
+def file_list(trial: TrialRow) -> str:
+    """The file that represents the trial on each target, for example `int8 for tflite`."""
     return ", ".join(f"{variant} for {target}" for target, variant in trial["variants"].items())
 
 
-def rungs_grid(study: Study) -> Grid:
-    """What each rung sifted out, and the work of the trials that ended at it."""
-    rows = spent(study)
+def fidelities_grid(study: Study) -> Grid:
+    """How many trials each fidelity sorted out, and the work of the trials that ended there."""
+    rows = work_by_fidelity(study)
     whole = sum(row.seconds for row in rows)
     cells = []
     for row in rows:
@@ -111,14 +120,14 @@ def work_grid(study: Study) -> Grid:
     rows = work_by_part(study)
     whole = sum(rows.values())
     cells = [
-        (RUNG_NAMES.get(name, name), f"{took:,.0f}", percent(took / whole if whole else None))
+        (FIDELITY_NAMES.get(name, name), f"{took:,.0f}", percent(took / whole if whole else None))
         for name, took in rows.items()
     ]
     return grid("Where the work went", ("part", "work, s", "share"), cells, numeric="work, s|share")
 
 
 def facts(study: Study) -> list[tuple[str, str]]:
-    """The facts of the study, for a list of terms."""
+    """The facts of the study, as terms and values."""
     row = study.row
     took = row["batches"][-1]["seconds"] if row["batches"] else 0.0
     return [
@@ -134,24 +143,26 @@ def facts(study: Study) -> list[tuple[str, str]]:
 
 
 def space_grid(study: Study) -> Grid:
-    """Every option, its range or choices, and when it exists."""
+    """Every option with its range or choices, and when it exists."""
     rows = [(row["key"], _range(row), _when(row)) for row in study.row["space"]]
     return grid("The space", ("option", "values", "exists when"), rows, words="values|exists when")
 
 
 def _range(row: DimensionRow) -> str:
     if "choices" in row:
-        return ", ".join(plain(each) for each in row["choices"])
+        return ", ".join(parameter_text(each) for each in row["choices"])
     step, log = row.get("step"), ", log scale" if row.get("log") else ""
     return f"{row.get('low'):g} to {row.get('high'):g}{f', step {step:g}' if step else ''}{log}"
 
 
 def _when(row: DimensionRow) -> str:
-    return "; ".join(f"{key} is {' or '.join(map(plain, found))}" for key, found in row.get("when", {}).items())
+    return "; ".join(
+        f"{key} is {' or '.join(map(parameter_text, values))}" for key, values in row.get("when", {}).items()
+    )
 
 
-def anchors_grid(study: Study) -> Grid:
-    """What every round of measuring timed beside the trials."""
+def baselines_grid(study: Study) -> Grid:
+    """The baseline's files, which every round timed beside those of the trials."""
     rows = [(each["name"], each["target"], milliseconds(each["p50_ms"])) for each in study.row["anchors"]]
     caption = "Baselines: timed beside the trials in every round, because latencies are reported as ratios to theirs"
     return grid(caption, ("file", "target", "p50 in the first round, ms"), rows, numeric="p50 in the first round, ms")

@@ -1,4 +1,4 @@
-"""A study in sentences, for the page, the notebook and the terminal alike, and what its rungs cost."""
+"""A study in sentences, for the page, the notebook and the terminal, and the work that each fidelity took."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from edgekit.core.config import STAGES, TARGETS, Budget
 from edgekit.core.progress_state import duration
 from edgekit.core.schema.study import TrialRow
 from edgekit.report.formatting import count
-from edgekit.report.search.studies import RUNGS, Study
+from edgekit.report.search.studies import FIDELITIES, Study
 
-RUNG_NAMES = {
+FIDELITY_NAMES = {
     "shape": "by shape",
     "untrained": "timed untrained",
     "few_epochs": "few epochs",
@@ -30,7 +30,7 @@ ENDS = {
     "every point": "every point of the space was tried",
     "interrupted": "interrupted; it can be continued",
 }
-OVER = {
+CONSTRAINT_WORDS = {
     "accuracy_drop_pp": ("drop of accuracy", " pp"),
     "latency_p50_ms": ("p50", " ms"),
     "latency_p50": ("p50", " of the reference's"),
@@ -39,8 +39,8 @@ OVER = {
 
 
 @dataclass(frozen=True)
-class Spent:
-    """A rung: how many trials came to it, how many it ended by state, and the work of those that ended at it."""
+class FidelityWork:
+    """A fidelity: the trials that reached it, those that ended there by state, and the work of the latter."""
 
     name: str
     came: int
@@ -49,41 +49,45 @@ class Spent:
 
     @property
     def title(self) -> str:
-        """In words."""
-        return RUNG_NAMES.get(self.name, self.name)
+        """The name of the fidelity."""
+        return FIDELITY_NAMES.get(self.name, self.name)
 
 
-def spent(study: Study) -> list[Spent]:
-    """Of each rung, from cheap to dear. A trial that repeats another one cost nothing."""
+def work_by_fidelity(study: Study) -> list[FidelityWork]:
+    """The work of each fidelity, from cheap to expensive. A trial that repeats another one took no work."""
     trials = [each for each in study.trials if each["same_as"] is None]
-    found = []
-    for place, rung in enumerate(RUNGS):
-        came = sum(RUNGS.index(each["rung"]) >= place for each in trials)
-        mine = [each for each in trials if each["rung"] == rung]
-        ended: Counter[str] = Counter(each["state"] for each in mine if each["state"] != "complete")
-        found.append(Spent(rung, came, dict(ended), float(sum(sum(each["took_s"].values()) for each in mine))))
-    return found
+    rows = []
+    for place, fidelity in enumerate(FIDELITIES):
+        reached = sum(FIDELITIES.index(each["rung"]) >= place for each in trials)
+        ended_here = [each for each in trials if each["rung"] == fidelity]
+        ended: Counter[str] = Counter(each["state"] for each in ended_here if each["state"] != "complete")
+        rows.append(
+            FidelityWork(
+                fidelity, reached, dict(ended), float(sum(sum(each["took_s"].values()) for each in ended_here))
+            )
+        )
+    return rows
 
 
 def work_by_part(study: Study) -> dict[str, float]:
-    """Seconds by what they went into: rungs and stages in their order, then what else there is."""
+    """Seconds by fidelity and stage in their order, then by anything else."""
     seconds: Counter[str] = Counter()
     for each in study.trials:
         seconds.update(each["took_s"])
-    order = [*RUNGS, *STAGES]
+    order = [*FIDELITIES, *STAGES]
     names = sorted(seconds, key=lambda name: (order.index(name) if name in order else len(order), name))
     return {name: float(seconds[name]) for name in names}
 
 
 def headline(study: Study) -> str:
-    """`A front of 7 trials inside the budget`."""
+    """For example `A front of 7 trials inside the budget`."""
     if study.front:
         return f"A front of {len(study.front)} trial{'s' if len(study.front) > 1 else ''} inside the budget"
     return "No trial is inside the budget"
 
 
 def trials(study: Study) -> str:
-    """How many there were, and what became of them."""
+    """The number of trials, and what became of them."""
     states = "; ".join(f"{many} {STATES[state]}" for state, many in study.counts.items())
     inside = f", {len(study.inside)} of these inside the budget" if study.complete else ""
     batches = len(study.row["batches"])
@@ -93,86 +97,86 @@ def trials(study: Study) -> str:
 
 
 def proposed(study: Study) -> str:
-    """Who proposed the trials, and why."""
+    """Which sampler proposed the trials, and why."""
     sampler = study.row["sampler"]
     return f"Proposed by {sampler['name']}: {sampler['reason']}."
 
 
 def ended(study: Study) -> str:
-    """Why the search ended; empty of one that goes on."""
-    found = study.row["ended"]
-    return f"Ended: {ENDS.get(found, found)}." if found else ""
+    """Why the search ended; empty while it is running."""
+    reason = study.row["ended"]
+    return f"Ended: {ENDS.get(reason, reason)}." if reason else ""
 
 
 def budget(study: Study) -> str:
-    """The limits that constraints come from."""
-    found = study.row["budget"]
-    drop = found.get("accuracy_drop_pp")
+    """The limits of the budget."""
+    limits_row = study.row["budget"]
+    drop = limits_row.get("accuracy_drop_pp")
     limits = [] if drop is None else [f"a drop of at most {drop:g} pp"]
-    limits += Budget.model_validate(found).words(targets(study), "a p50 of at most {}", "at most {}")
+    limits += Budget.model_validate(limits_row).words(targets(study), "a p50 of at most {}", "at most {}")
     return f"The budget: {', '.join(limits)}." if limits else "No budget limits the search."
 
 
 def targets(study: Study) -> list[str]:
-    """Those whose files stand for a trial: of the objectives; where these name none, all that there are."""
+    """The targets whose files represent a trial: those of the objectives, or all."""
     return list(dict.fromkeys(each.target for each in study.objectives if each.target)) or list(TARGETS)
 
 
 def cost(study: Study) -> str:
-    """Wall clock, and work of all processes."""
+    """The time that the search took, and the work of all processes."""
     took = study.row["batches"][-1]["seconds"] if study.row["batches"] else 0.0
-    work = sum(row.seconds for row in spent(study))
+    work = sum(row.seconds for row in work_by_fidelity(study))
     return f"The search took {duration(took)} of wall-clock time and {duration(work)} of work in all processes."
 
 
 def spared(study: Study) -> str:
-    """How many trials the cheap rungs kept from the dearest; empty where none."""
-    rows = {row.name: row for row in spent(study)}
+    """How many trials ended before the most expensive fidelity; empty if none did."""
+    rows = {row.name: row for row in work_by_fidelity(study)}
     every, last = rows["shape"].came or 0, rows["all"].came or 0
     return f"{every - last} of {every} trials ended before the most expensive step." if last < every else ""
 
 
 def disturbed(study: Study) -> str:
-    """The batches whose latencies are noisy, counted from 1, in a sentence; empty where none is."""
-    found = [str(each["number"] + 1) for each in study.row["batches"] if each["disturbed"]]
-    if not found:
+    """A sentence about the batches with noisy latencies, counted from 1; empty if there is none."""
+    batches = [str(each["number"] + 1) for each in study.row["batches"] if each["disturbed"]]
+    if not batches:
         return ""
-    which = f"batch {found[0]}" if len(found) == 1 else f"batches {', '.join(found)}"
+    which = f"batch {batches[0]}" if len(batches) == 1 else f"batches {', '.join(batches)}"
     return f"The latencies of {which} are noisy: they are less certain than their intervals say."
 
 
 def nearest(study: Study) -> str:
-    """Of a study that met no budget: the complete trial that is over it by the least; empty of any other."""
+    """If no trial meets the budget, the complete trial that exceeds it least; empty otherwise."""
     if study.front:
         return ""
     if not study.complete:
         return "No trial was measured in full: widen the space, or the budget."
     limits = study.row["budget"]
-    best = min(study.complete, key=lambda each: _over(each, limits))
-    return f"Trial {best['number']} comes nearest, but it is over the budget: {over(best)}."
+    best = min(study.complete, key=lambda each: _worst_excess(each, limits))
+    return f"Trial {best['number']} comes nearest, but it is over the budget: {excess_text(best)}."
 
 
-def over(trial: TrialRow) -> str:
-    """`drop of accuracy by 1.21 pp`: every limit that a trial is over, and by how much."""
-    found = []
-    for name, by in trial["constraints"].items():
-        what, unit = OVER.get(name, (name, ""))
-        found += [f"{what} by {_figure(by)}{unit}"] if by > 0 else []
-    return ", ".join(found)
+def excess_text(trial: TrialRow) -> str:
+    """Every limit that a trial exceeds, and by how much: `drop of accuracy by 1.21 pp`."""
+    texts = []
+    for name, excess in trial["constraints"].items():
+        what, unit = CONSTRAINT_WORDS.get(name, (name, ""))
+        texts += [f"{what} by {_figure(excess)}{unit}"] if excess > 0 else []
+    return ", ".join(texts)
 
 
-def _over(trial: TrialRow, limits: Mapping[str, object]) -> float:
-    """The worst excess, as a share of its limit where that is known."""
+def _worst_excess(trial: TrialRow, limits: Mapping[str, object]) -> float:
+    """The largest excess, as a share of its limit if that is known."""
     shares = []
     for name, by in trial["constraints"].items():
-        known = limits.get(name)
-        limit = known if isinstance(known, (int, float)) else _relative(name, limits)
+        recorded_limit = limits.get(name)
+        limit = recorded_limit if isinstance(recorded_limit, (int, float)) else _relative_limit(name, limits)
         shares.append(by / limit if limit and limit > 0 else by)
     return max(shares, default=0.0)
 
 
-def _relative(name: str, limits: Mapping[str, object]) -> float | None:
-    """A limit beside a reference as a number: a ratio of latencies, or bytes where they are known."""
+def _relative_limit(name: str, limits: Mapping[str, object]) -> float | None:
+    """A limit relative to a reference model as a number: a ratio of latencies, or bytes if they are known."""
     whole = Budget.model_validate(limits).limits("")
     if name == "latency_p50":
         return whole.latency_p50.ratio if whole.latency_p50 else None

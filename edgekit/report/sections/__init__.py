@@ -1,1 +1,1 @@
-"""One module a topic: its rows, its table for a notebook, its table and figure for the page, and its sentence."""
+"""One module for each topic, with its rows, tables, figures and sentences for notebooks, the page and the terminal."""

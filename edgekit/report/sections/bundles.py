@@ -1,4 +1,4 @@
-"""The bundles, what they answered in a fresh process, and what is in them."""
+"""The bundles: the result of their self-test in a new process, and what they contain."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from matplotlib.figure import Figure
 from edgekit.core.artifacts import Artifact
 from edgekit.core.schema.result import Result
 from edgekit.core.schema.variants import VariantRow
-from edgekit.report.figures import DARK, LIGHT, MID, STYLE, done
+from edgekit.report.figures import DARK, LIGHT, MID, STYLE, close_figure
 from edgekit.report.formatting import count
 from edgekit.report.tables import Grid, Table, grid
 
 
 def table(artifact: Artifact) -> Table:
-    """Every bundle and what it answered in a fresh process."""
+    """Every bundle with the result of its self-test in a new process."""
     rows = []
     for target, entry in artifact.metrics["bundles"].items():
         proof = artifact.metrics["selftest"][target]
@@ -35,7 +35,7 @@ def table(artifact: Artifact) -> Table:
 
 
 def page_grid(result: Result) -> Grid | None:
-    """The files to copy to a device: the bundle's bytes as it is sent, its model's on disk and if they are zipped."""
+    """The files to copy to a device, with the sizes of the bundle, of its model, and of its model when zipped."""
     models = {row["name"]: row for row in result["variants"]}
     rows = []
     for target, entry in result["bundles"].items():
@@ -48,7 +48,7 @@ def page_grid(result: Result) -> Grid | None:
 
 
 def members_figure(bundles: dict[str, dict[str, int]]) -> Figure:
-    """Bytes of each bundle by member."""
+    """The size of each bundle by member."""
     kinds = ("model", "golden", "rest")
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.2, 0.5 * len(bundles) + 1.3), layout="constrained")
@@ -71,7 +71,7 @@ def members_figure(bundles: dict[str, dict[str, int]]) -> Figure:
         axes.set_title("What is in each bundle")
         axes.grid(axis="y", visible=False)
         figure.legend(loc="outside lower center", ncols=3)
-    return done(figure)
+    return close_figure(figure)
 
 
 def _kind(member: str) -> str:

@@ -1,4 +1,4 @@
-"""What conversion changed: every boundary, what was left out, and what computes nothing."""
+"""What conversion changed: the outputs after each step, the variants that were left out, and redundant operators."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from matplotlib.figure import Figure
 from edgekit.core.artifacts import Artifact
 from edgekit.core.schema.conversion import ConvertedVariant, LastBoundary, LeftBehind, NotOffered
 from edgekit.core.schema.result import Result
-from edgekit.report.figures import DARK, MARKER, STYLE, done
+from edgekit.report.figures import DARK, PRECISION_MARKERS, STYLE, close_figure
 from edgekit.report.formatting import count, percent
 from edgekit.report.tables import Grid, Line, Table, grid
 
-MOST_NAMES = 4
-"""Of operators or layers that a cell lists."""
+MAX_NAMES = 4
+"""Operators or layers listed in a cell."""
 
 
 def boundary_rows(artifact: Artifact) -> list[LastBoundary]:
@@ -61,7 +61,7 @@ def table(artifact: Artifact) -> Table:
 
 
 def left_out_table(artifact: Artifact) -> Table:
-    """What is not among the variants: what failed, with operator, layer, cause and what to do; what is not offered."""
+    """What is not among the variants: failures with cause and advice, and what a target does not support."""
     rows: list[tuple[str, ...]] = [
         (row["name"], row["kind"], row["operator"] or "", row["layer"] or "", row["cause"], row["advice"] or "")
         for row in artifact.metrics["left_out"]
@@ -75,11 +75,11 @@ def left_out_table(artifact: Artifact) -> Table:
 
 
 def transposes_table(artifact: Artifact) -> Table:
-    """Every transpose inside a variant's graph, between which layers, and how many bytes it reads and writes."""
+    """Every transpose inside a variant's graph: between which layers it is, and how many bytes it moves."""
     rows = [
         (name, "when compiled" if one["compiled"] else "in the file", one["where"], count(one["moved_bytes"]))
-        for name, found in artifact.metrics["debris"].items()
-        for one in found
+        for name, redundant in artifact.metrics["debris"].items()
+        for one in redundant
         if one["kind"] == "transpose"
     ]
     none = [(f"none in {len(_variants(artifact))} variants", "", "", "")]
@@ -87,9 +87,9 @@ def transposes_table(artifact: Artifact) -> Table:
 
 
 def ends_table(artifact: Artifact) -> Table:
-    """The boundaries before and behind the converters: raw sample to input, calibration to ranges, scores to answer.
+    """The boundaries before and after the converters: raw sample to input, calibration to ranges, scores to answer.
 
-    Of a network whose branches were merged after its training, that too.
+    If the branches of a network were merged after training, this is included.
     """
     return Table(
         ("model", "boundary", "samples", "result"),
@@ -101,7 +101,7 @@ def ends_table(artifact: Artifact) -> Table:
 
 
 def cosine(value: float) -> str:
-    """With as many nines as tell it from 1: `0.9998`, `0.999997`."""
+    """A cosine with as many digits as distinguish it from 1: `0.9998`, `0.999997`."""
     return f"{value:.4f}" if value < 0.9999 else f"{value:.7g}"
 
 
@@ -124,32 +124,32 @@ def _end(row: Mapping[str, Any]) -> str:
 
 
 def missing_names(artifact: Artifact) -> list[str]:
-    """Names of the variants that the config asks for, and that are neither there nor left out with a reason."""
-    config, found = artifact.config, artifact.metrics
-    absent = {note.split(":")[0] for note in found["notes"]}
-    asked = [
+    """Variants that the config requests, but that are neither there nor left out with a reason."""
+    config, metrics = artifact.config, artifact.metrics
+    absent = {note.split(":")[0] for note in metrics["notes"]}
+    requested = [
         f"{model}-{precision}-{target}"
         for model in config["models"]
         if model not in absent
         for target in config["targets"]
         for precision in config["precisions"]
     ]
-    known = {row["name"] for row in (*_variants(artifact), *found["left_out"], *_not_offered(artifact))}
-    return [name for name in asked if name not in known]
+    listed = {row["name"] for row in (*_variants(artifact), *metrics["left_out"], *_not_offered(artifact))}
+    return [name for name in requested if name not in listed]
 
 
 def _not_offered(artifact: Artifact) -> list[NotOffered]:
-    found: list[NotOffered] = artifact.metrics["not_offered"]
-    return found
+    rows: list[NotOffered] = artifact.metrics["not_offered"]
+    return rows
 
 
 def _variants(artifact: Artifact) -> list[ConvertedVariant]:
-    found: list[ConvertedVariant] = json.loads(artifact.file("variants.json").read_text(encoding="utf-8"))
-    return found
+    rows: list[ConvertedVariant] = json.loads(artifact.file("variants.json").read_text(encoding="utf-8"))
+    return rows
 
 
 def _method(variant: ConvertedVariant) -> str:
-    """`PTQ, percentile, kept in float: 2`; nothing for what is float anyway."""
+    """How a variant became int8, for example `PTQ, percentile, kept in float: 2`; empty for float variants."""
     if variant["method"] == "float":
         return ""
     recipe = variant["quantization"]
@@ -167,17 +167,17 @@ def _method(variant: ConvertedVariant) -> str:
 
 
 def _left_behind(redundant: list[LeftBehind]) -> str:
-    """`pad 2, copy 3 [reshape 1]`; nothing where there is none."""
+    """Redundant operators in the file, and in brackets those added when it is compiled: `pad 2, copy 3 [reshape 1]`."""
     in_file, compiled = (
-        ", ".join(f"{kind} {number}" for kind, number in Counter(one["kind"] for one in found).items())
-        for found in ([one for one in redundant if one["compiled"] == when] for when in (False, True))
+        ", ".join(f"{kind} {number}" for kind, number in Counter(one["kind"] for one in operators).items())
+        for operators in ([one for one in redundant if one["compiled"] == when] for when in (False, True))
     )
     return " ".join(part for part in (in_file, f"[{compiled}]" if compiled else "") if part)
 
 
 def _in_float(operators: list[str]) -> str:
-    """`2: MEAN:pool, SOFTMAX:head`; nothing where all computes in integers, or nothing was to."""
-    return f"{len(operators)}: {_some(operators)}" if operators else ""
+    """Operators of an int8 file that compute in float: `2: MEAN:pool, SOFTMAX:head`; empty if there are none."""
+    return f"{len(operators)}: {_first_names(operators)}" if operators else ""
 
 
 def grids(convert: Artifact, result: Result) -> list[Grid]:
@@ -187,11 +187,11 @@ def grids(convert: Artifact, result: Result) -> list[Grid]:
 
 
 def ends_grid(convert: Artifact) -> Grid:
-    """The boundaries before and behind the converters; of each the network that stands worst."""
-    found: dict[str, list[tuple[float, tuple[str, ...]]]] = defaultdict(list)
+    """The boundaries before and after the converters, with the worst network at each."""
+    by_boundary: dict[str, list[tuple[float, tuple[str, ...]]]] = defaultdict(list)
     for row, (model, boundary, samples, what) in zip(convert.metrics["ends"], ends_table(convert).rows, strict=True):
-        found[boundary].append((_badness(row), (boundary, model, samples, what)))
-    rows = [max(some, key=lambda each: each[0])[1] for some in found.values()]
+        by_boundary[boundary].append((_error_size(row), (boundary, model, samples, what)))
+    rows = [max(candidates, key=lambda each: each[0])[1] for candidates in by_boundary.values()]
     columns = ("boundary", "worst network", "samples", "result")
     return grid(
         "Before and after the converters, the worst network at each boundary", columns, rows, "samples", "result"
@@ -199,23 +199,23 @@ def ends_grid(convert: Artifact) -> Grid:
 
 
 def boundaries_grid(convert: Artifact) -> Grid:
-    """From network to file, step by step: in each column the worst of all files that crossed that boundary."""
-    found: dict[tuple[str, str], list[LastBoundary]] = defaultdict(list)
+    """Each step from network to file; every column has the worst of all files that crossed that boundary."""
+    by_boundary: dict[tuple[str, str], list[LastBoundary]] = defaultdict(list)
     for row in boundary_rows(convert):
-        found[row["to"], row["from"]].append(row)
+        by_boundary[row["to"], row["from"]].append(row)
     lines = [
         Line(
             (
                 *boundary,
-                str(len(some)),
-                f"{max(row['max_abs'] for row in some):.2g}",
-                f"{min(row['snr_db'] for row in some):.1f}",
-                cosine(min(row["worst_cosine"] for row in some)),
-                percent(min(row["top1_agreement"] for row in some)),
-                min(some, key=lambda row: row["snr_db"])["name"],
+                str(len(crossings)),
+                f"{max(row['max_abs'] for row in crossings):.2g}",
+                f"{min(row['snr_db'] for row in crossings):.1f}",
+                cosine(min(row["worst_cosine"] for row in crossings)),
+                percent(min(row["top1_agreement"] for row in crossings)),
+                min(crossings, key=lambda row: row["snr_db"])["name"],
             )
         )
-        for boundary, some in found.items()
+        for boundary, crossings in by_boundary.items()
     ]
     columns = (
         "file", "compared with", "files", "max\u00a0|\u2060Δ|", "SNR, dB", "cosine of the worst sample",
@@ -227,7 +227,7 @@ def boundaries_grid(convert: Artifact) -> Grid:
 
 
 def left_out_grid(result: Result) -> Grid | None:
-    """Variants that failed or were wrong, each with its layer and advice; None if nothing was left out."""
+    """Variants that failed or were wrong, with layer and advice; None if nothing was left out."""
     rows = [
         (row["name"], row["kind"], row["layer"] or row["operator"] or "", row["cause"], row["advice"] or "")
         for row in result["left_out"]
@@ -238,7 +238,7 @@ def left_out_grid(result: Result) -> Grid | None:
 
 
 def left_behind_grid(convert: Artifact, result: Result) -> Grid:
-    """What computes nothing in the files that ship, or that came nearest where nothing does."""
+    """Redundant operators in the files that ship, or in the nearest misses if nothing does."""
     redundant: dict[str, list[LeftBehind]] = convert.metrics["debris"]
     nearest = {target: row["name"] for target, row in result["unmet"].items() if row}
     shown = {**result["winners"], **nearest}
@@ -257,22 +257,22 @@ def left_behind_grid(convert: Artifact, result: Result) -> Grid:
         )
         for target, name in shown.items()
     ]
-    turned = sum(_transposes(found) > 0 for found in redundant.values())
+    with_transposes = sum(_transposes(operators) > 0 for operators in redundant.values())
     columns = (
         "variant", "target", "transposes inside", "bytes moved", "redundant operators, and where",
         *(["in float inside int8"] if has_float else []),
     )  # fmt: skip
     caption = (
-        f"Redundant operators that the converters left in the files; {turned or 'none'} of "
-        f"{convert.metrics['variants']} files {'have' if turned > 1 else 'has'} a transpose inside the graph"
+        f"Redundant operators that the converters left in the files; {with_transposes or 'none'} of "
+        f"{convert.metrics['variants']} files {'have' if with_transposes > 1 else 'has'} a transpose inside the graph"
     )
     return Grid(caption, columns, lines, frozenset(columns[2:4]), frozenset(columns[4:]))
 
 
-def _badness(row: Mapping[str, Any]) -> float:
-    """Larger is worse: of inputs the SNR, of ranges the values outside, of answers those that are wrong.
+def _error_size(row: Mapping[str, Any]) -> float:
+    """How bad a row is; larger is worse. It uses the SNR of inputs, values outside of ranges, and wrong answers.
 
-    Of merged branches the share that the outputs moved.
+    For merged branches, it is how far the outputs moved relative to the largest.
     """
     if "snr_db" in row:
         return -float(row["snr_db"])
@@ -286,39 +286,45 @@ def _transposes(redundant: list[LeftBehind]) -> int:
 
 
 def _summary(redundant: list[LeftBehind]) -> str:
-    """`copy 2: stem, head; when compiled here: reshape 1: input → stem.1`."""
-    said = []
+    """Redundant operators and where they are: `copy 2: stem, head; when compiled here: reshape 1: input → stem.1`."""
+    parts = []
     for compiled in (False, True):
         places: dict[str, list[str]] = defaultdict(list)
         for one in redundant:
             if one["compiled"] == compiled:
                 places[one["kind"]].append(one["where"])
-        words = [f"{kind} {len(where)}: {_some(where)}" for kind, where in places.items()]
-        said += [("when compiled here: " if compiled else "") + "; ".join(words)] if words else []
-    return "; ".join(said) or "nothing"
+        words = [f"{kind} {len(where)}: {_first_names(where)}" for kind, where in places.items()]
+        parts += [("when compiled here: " if compiled else "") + "; ".join(words)] if words else []
+    return "; ".join(parts) or "nothing"
 
 
-def _some(where: list[str]) -> str:
-    return ", ".join(where[:MOST_NAMES]) + (", …" if len(where) > MOST_NAMES else "")
+def _first_names(where: list[str]) -> str:
+    return ", ".join(where[:MAX_NAMES]) + (", …" if len(where) > MAX_NAMES else "")
 
 
 def boundaries_figure(rows: Sequence[LastBoundary]) -> Figure:
-    """SNR of every conversion step against the step before; a line for each network on each target."""
+    """The SNR of every conversion step, with a line for each network on each target."""
     lines = list(dict.fromkeys(_line(row) for row in rows))[::-1]
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.2, 0.26 * len(lines) + 1.6), layout="constrained")
         for row in rows:
-            axes.plot([row["snr_db"]], [lines.index(_line(row))], MARKER[row["precision"]], color=DARK, markersize=6.5)
+            axes.plot(
+                [row["snr_db"]],
+                [lines.index(_line(row))],
+                PRECISION_MARKERS[row["precision"]],
+                color=DARK,
+                markersize=6.5,
+            )
         axes.set_yticks(range(len(lines)), lines)
         axes.set(xlabel="SNR against the step before, dB (higher is closer)", ylim=(-0.7, len(lines) - 0.3))
         axes.set_xlim(min(0, *(row["snr_db"] for row in rows)) - 2, None)
         axes.set_title("What each conversion changed")
         there = {row["precision"] for row in rows}
-        for precision, marker in MARKER.items():
+        for precision, marker in PRECISION_MARKERS.items():
             if precision in there:
                 axes.plot([], [], marker, color=DARK, label=f"to {precision}")
         figure.legend(loc="outside lower center", ncols=5)
-    return done(figure)
+    return close_figure(figure)
 
 
 def _line(row: LastBoundary) -> str:

@@ -1,4 +1,4 @@
-"""Which variant won by which rule, and every step that was tried and not kept."""
+"""Which variant won by which rule, and which steps were tried and rejected."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 from edgekit.core.artifacts import Artifact
 from edgekit.core.schema.decisions import Candidate, Decision, is_choice
 from edgekit.core.schema.result import Result
-from edgekit.report import rejected as rejections
-from edgekit.report.formatting import at_most, count, milliseconds
-from edgekit.report.tables import Grid, Table, as_table, grid, grid_of
+from edgekit.report import rejected_steps as rejections
+from edgekit.report.formatting import bound_note, count, milliseconds
+from edgekit.report.tables import Grid, Table, build_table, grid, grid_from_columns
 from edgekit.stages.benchmark.winners import FEWEST_BYTES, winner_of
 
 
 def table(artifact: Artifact) -> Table:
-    """Who won by which rule: all that are in a tie with the fastest, and the first that is not."""
+    """Who won by which rule: all variants in a tie with the fastest, and the first that is slower."""
     rows = [
         (
             decision["decision"] if place == 0 else "",
@@ -24,28 +24,28 @@ def table(artifact: Artifact) -> Table:
             f"{row['ratio']:.2f}",
             f"{row['ratio_low']:.2f} to {row['ratio_high']:.2f}",
             count(row["bytes"]),
-            _won(row, decision),
+            _outcome(row, decision),
         )
         for decision in artifact.metrics["decisions"]
-        for place, row in enumerate(_telling(decision))
+        for place, row in enumerate(_telling_candidates(decision))
     ]
     confidence, margin = artifact.config["confidence"], artifact.config["tie_margin"]
     title = (
         f"Slower: the whole {100 * confidence:g} % interval is above {1 + margin:g} times the fastest; otherwise a tie"
     )
-    found = artifact.metrics.get("devices")
-    p50 = f"p50, ms on {found['slowest'] or found['where']}" if found else "p50, ms"
+    devices = artifact.metrics.get("devices")
+    p50 = f"p50, ms on {devices['slowest'] or devices['where']}" if devices else "p50, ms"
     return Table(("decision", "variant", p50, "× the fastest", "interval", "bytes", ""), rows, title)
 
 
-def _telling(decision: Decision) -> list[Candidate]:
-    """Of the candidates of a winner, nearest first, those that show why it won."""
+def _telling_candidates(decision: Decision) -> list[Candidate]:
+    """The candidates that show why the winner won, the nearest first."""
     candidates = decision["candidates"] if is_choice(decision) else []
     beaten = [row["name"] for row in candidates if not row["in_the_tie"]][:1]
     return [row for row in candidates if row["in_the_tie"] or row["name"] in (*beaten, decision["chosen"])]
 
 
-def _won(row: Candidate, decision: Decision) -> str:
+def _outcome(row: Candidate, decision: Decision) -> str:
     if row["name"] == decision["chosen"]:
         return f"wins: {decision['rule']}"
     if row["name"] == decision["today"]:
@@ -76,10 +76,10 @@ def _names(chosen: Any) -> str:
 
 
 def ties(result: Result) -> Iterator[str]:
-    """One line for each target whose winner was chosen by its size, because the speeds did not differ."""
-    found = {decision["decision"]: decision for decision in result["decisions"] if is_choice(decision)}
+    """A line for each target whose winner was chosen by size, because the speeds did not differ."""
+    by_name = {decision["decision"]: decision for decision in result["decisions"] if is_choice(decision)}
     for target in result["winners"]:
-        decision = found[winner_of(target)]
+        decision = by_name[winner_of(target)]
         if decision["rule"] != FEWEST_BYTES:
             continue
         chosen, others = decision["chosen"], decision["candidates"]
@@ -87,25 +87,29 @@ def ties(result: Result) -> Iterator[str]:
         fastest = next(row for row in others if row["ratio_low"] == row["ratio_high"] == 1.0)
         if fastest is own:
             tied = next(row for row in others if row["in_the_tie"] and row is not own)
-            comparison = f"{tied['name']} is {_by_how_little(tied, 'slower')}"
+            comparison = f"{tied['name']} is {_small_difference(tied, 'slower')}"
         else:
-            comparison = f"{fastest['name']} is {_by_how_little(own, 'faster')}"
+            comparison = f"{fastest['name']} is {_small_difference(own, 'faster')}"
         yield f"{target}: {chosen}, by fewer bytes: {comparison}"
 
 
-def _by_how_little(row: Candidate, word: str) -> str:
+def _small_difference(row: Candidate, word: str) -> str:
     measured = f"({row['ratio']:.2f}×, {row['ratio_low']:.2f}–{row['ratio_high']:.2f})"
     return f"not measurably {word} {measured}" if row["ratio_low"] <= 1 else f"{word} within the margin {measured}"
 
 
 def rejected_table(artifact: Artifact) -> Table:
-    """Every step of the run, from distilling to the clock, that was tried and not kept; from its benchmark."""
-    return as_table(
-        rejections.COLUMNS, rejections.steps(artifact), at_most(artifact.config["budget"]["accuracy_confidence"])
+    """Every step of the run that was tried and rejected, from its benchmark."""
+    return build_table(
+        rejections.COLUMNS,
+        rejections.rejected_steps(artifact),
+        bound_note(artifact.config["budget"]["accuracy_confidence"]),
     )
 
 
 def rejected_grid(result: Result) -> Grid | None:
-    """What was tried on the way and not kept."""
-    caption = f"Measured and not kept, in the order of the pipeline. {at_most(result['budget']['accuracy_confidence'])}"
-    return grid_of(caption, rejections.COLUMNS, result["rejected"]) if result["rejected"] else None
+    """Every step that was tried and rejected."""
+    caption = (
+        f"Measured and not kept, in the order of the pipeline. {bound_note(result['budget']['accuracy_confidence'])}"
+    )
+    return grid_from_columns(caption, rejections.COLUMNS, result["rejected"]) if result["rejected"] else None

@@ -1,4 +1,4 @@
-"""The devices whose latencies decided, beside this machine's."""
+"""The devices whose latencies decided, compared with this machine."""
 
 from __future__ import annotations
 
@@ -11,46 +11,53 @@ from edgekit.core.schema.result import Result
 from edgekit.report.formatting import capitalised, milliseconds
 from edgekit.report.tables import Grid, Table, grid
 
-HERE = "this machine decided: benchmark.where names no class of devices"
+LOCAL_DECISION = "this machine decided: benchmark.where names no class of devices"
 
 
 def table(artifact: Artifact) -> Table:
-    """A row for each variant that was timed there; where this machine decided, that alone is said."""
-    found: DeviceClass | None = artifact.metrics.get("devices")
-    if found is None:
-        return Table(("variant", "this machine"), [], HERE)
-    return Table(columns(found), rows(found, artifact.metrics["rows"]), sentence(found, artifact.metrics["decisions"]))
+    """A row for each variant timed on the devices; empty, with a note, if this machine decided."""
+    device_class: DeviceClass | None = artifact.metrics.get("devices")
+    if device_class is None:
+        return Table(("variant", "this machine"), [], LOCAL_DECISION)
+    return Table(
+        columns(device_class),
+        rows(device_class, artifact.metrics["rows"]),
+        sentence(device_class, artifact.metrics["decisions"]),
+    )
 
 
-def columns(found: DeviceClass) -> tuple[str, ...]:
-    """This machine first, then every device of the class, the slowest marked."""
-    named = [f"{each['host']}{', decides' if each['host'] == found['slowest'] else ''}" for each in found["devices"]]
-    return ("variant", "p50, ms here", *(f"p50, ms on {name}" for name in named), "× the fastest there")
+def columns(device_class: DeviceClass) -> tuple[str, ...]:
+    """This machine first, then every device of the class, with the slowest one marked."""
+    names = [
+        f"{each['host']}{', decides' if each['host'] == device_class['slowest'] else ''}"
+        for each in device_class["devices"]
+    ]
+    return ("variant", "p50, ms here", *(f"p50, ms on {name}" for name in names), "× the fastest there")
 
 
-def rows(found: DeviceClass, here: Sequence[Mapping[str, object]]) -> list[tuple[str, ...]]:
-    """Fastest first, by the device that decides."""
-    p50s_ms = {str(row["name"]): row["p50_ms"] for row in here}
-    times = {each["host"]: {row["name"]: row for row in each["variants"]} for each in found["devices"]}
-    slowest = times.get(found["slowest"], {})
+def rows(device_class: DeviceClass, local_rows: Sequence[Mapping[str, object]]) -> list[tuple[str, ...]]:
+    """The variants, fastest first on the device that decides."""
+    p50s_ms = {str(row["name"]): row["p50_ms"] for row in local_rows}
+    times = {each["host"]: {row["name"]: row for row in each["variants"]} for each in device_class["devices"]}
+    slowest = times.get(device_class["slowest"], {})
     return [
         (
             name,
             milliseconds(p50s_ms[name]),  # type: ignore[arg-type]
-            *(_with_ends(times[each["host"]][name]) for each in found["devices"]),
+            *(_with_ends(times[each["host"]][name]) for each in device_class["devices"]),
             f"{row['ratio']:.2f} ({row['ratio_low']:.2f}–{row['ratio_high']:.2f})",
         )
         for name, row in sorted(slowest.items(), key=lambda item: (item[1]["ratio"], item[0]))
     ]
 
 
-def sentence(found: DeviceClass, decisions: Sequence[Decision]) -> str:
-    """Which devices, what they are, what disturbed them, and whether an earlier run asked them."""
-    if not found["devices"]:
-        return f"class {found['where']}: nothing was sent there, because no variant is inside the other limits"
-    described = "; ".join(_device(each) for each in found["devices"])
+def sentence(device_class: DeviceClass, decisions: Sequence[Decision]) -> str:
+    """The devices, whether they were noisy, and whether the latencies come from an earlier run."""
+    if not device_class["devices"]:
+        return f"class {device_class['where']}: nothing was sent there, because no variant is inside the other limits"
+    described = "; ".join(_device(each) for each in device_class["devices"])
     recorded = ", as recorded by an earlier run" if any(each["replayed"] for each in decisions) else ""
-    return f"the slowest device of class {found['where']}, {found['slowest']}{recorded}: {described}"
+    return f"the slowest device of class {device_class['where']}, {device_class['slowest']}{recorded}: {described}"
 
 
 def _device(device: Device) -> str:
@@ -63,9 +70,9 @@ def _with_ends(row: OnDevice) -> str:
 
 
 def page_grid(result: Result) -> Grid | None:
-    """Every variant that was timed there; None where this machine decided."""
-    found = result.get("devices")
-    if found is None:
+    """Every variant timed on the devices; None if this machine decided."""
+    device_class = result.get("devices")
+    if device_class is None:
         return None
-    said, named = sentence(found, result["decisions"]), columns(found)
-    return grid(capitalised(said), named, rows(found, result["variants"]), "|".join(named[1:]))
+    text, headings = sentence(device_class, result["decisions"]), columns(device_class)
+    return grid(capitalised(text), headings, rows(device_class, result["variants"]), "|".join(headings[1:]))

@@ -1,4 +1,4 @@
-"""The choice of a student, and what each teacher and loss taught it."""
+"""The choice of the student, and what each teacher and loss contributed."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from edgekit.core.artifacts import Artifact
 from edgekit.core.schema.training import CandidatePoint, Epoch, ShortlistRow, ShownCandidate, StudentRow
-from edgekit.report.figures import ACCENT, DARK, MID, STYLE, Look, done, label_curve_ends
-from edgekit.report.formatting import count, milliseconds, percent, points
+from edgekit.report.figures import ACCENT, DARK, MID, STYLE, PlotStyle, close_figure, label_curve_ends
+from edgekit.report.formatting import count, milliseconds, percent, percentage_points
 from edgekit.report.tables import Table
 
 NO_LONE_STUDENT = "no student was trained with labels alone, so it is not known what the teacher brought"
-LOOKS = (("o", DARK), ("s", ACCENT), ("^", "#333333"), ("D", "#56B4E9"), ("v", "#009E73"))
-"""Marker and colour of each family, in the order they come."""
-LEAST_GAP = 0.075
-"""Between two numbers of one line, share of a panel's width."""
+FAMILY_STYLES = (("o", DARK), ("s", ACCENT), ("^", "#333333"), ("D", "#56B4E9"), ("v", "#009E73"))
+"""Marker and colour of each family of networks, in order."""
+MIN_LABEL_GAP = 0.075
+"""The least distance between two numbers on a line, as a share of the panel's width."""
 LINE_POINTS = 10
-FAR = 4
-"""A limit so many times above the slowest is named, not drawn: it would compress the scale."""
-CURVE_LOOKS = (("#333333", ":", "o"), (ACCENT, "-", "s"), (DARK, "--", "^"), (MID, "-.", "D"), ("#009E73", "-", "v"))
+MAX_LIMIT_FACTOR = 4
+"""A limit this many times above the slowest is named instead of drawn, because it would compress the scale."""
+CURVE_STYLES = (("#333333", ":", "o"), (ACCENT, "-", "s"), (DARK, "--", "^"), (MID, "-.", "D"), ("#009E73", "-", "v"))
 """Colour, line and marker of each curve."""
 
 
 def table(artifact: Artifact) -> Table:
-    """The teachers that were there, and the student by each loss; by labels alone too, where one was so trained."""
-    found = artifact.metrics
-    students: list[StudentRow] = found["students"]
-    small = tuple(count(found["student_cost"][name]) for name in ("parameters", "macs"))
+    """The teachers, and the student for each loss and, if it was trained, with labels alone."""
+    metrics = artifact.metrics
+    students: list[StudentRow] = metrics["students"]
+    small = tuple(count(metrics["student_cost"][name]) for name in ("parameters", "macs"))
     rows = [
         (
             f"teacher: {row['name']}",
@@ -46,34 +46,34 @@ def table(artifact: Artifact) -> Table:
             *(count(row["cost"][name]) if row["cost"] else "" for name in ("parameters", "macs")),
             "teaches" if row["teaches"] else "",
         )
-        for row in found["teachers"]
+        for row in metrics["teachers"]
     ]
     rows += [
         (
             "student, labels alone" if row["options"] is None else f"student, {row['name']}",
             percent(row["validation_accuracy"]),
             "" if row["options"] is None or row["gain_pp"] is None else f"{row['gain_pp']:+.2f}",
-            "" if row["gap_closed"] is None else points(row["gap_closed"]),
+            "" if row["gap_closed"] is None else percentage_points(row["gap_closed"]),
             *small,
             "kept" if row["kept"] else "",
         )
         for row in students
     ]
-    rows += [(f"student, {name}", "", "", "", "", "", f"skipped: {why}") for name, why in found["skipped"].items()]
+    rows += [(f"student, {name}", "", "", "", "", "", f"skipped: {why}") for name, why in metrics["skipped"].items()]
     heads = ("network", "validation accuracy", "gain, pp", "share of the gap", "parameters", "MACs", "")
     alone = any(row["options"] is None for row in students)
     return Table(heads, rows, "" if alone else NO_LONE_STUDENT)
 
 
 def curves(artifact: Artifact) -> dict[str, list[Epoch]]:
-    """Epochs of each training of the student, by name."""
+    """The epochs of each training of the student, by name."""
     return {"labels alone" if name == "alone" else name: rows for name, rows in artifact.metrics["history"].items()}
 
 
 def candidates_table(artifact: Artifact) -> Table:
-    """Every candidate for the student: its costs, its p50 on every target untrained, and what became of it.
+    """Every candidate for the student: its size, its p50 before training on every target, and the outcome.
 
-    What could not be converted, and so was not timed, stands behind that.
+    The outcome also says which files could not be converted, and so were not timed.
     """
     rows = artifact.metrics["candidates"]
     if not rows:
@@ -97,9 +97,9 @@ def candidates_table(artifact: Artifact) -> Table:
 
 
 def _times(row: ShownCandidate, files: list[tuple[str, str]]) -> list[str]:
-    """The p50 of each file, a dash for one that could not be made."""
-    found = {(file["target"], file["precision"]): file["p50_ms"] for file in row["timed"]}
-    return [milliseconds(found.get(file)) for file in files]
+    """The p50 of each file, or a dash if it could not be converted."""
+    p50_by_file = {(file["target"], file["precision"]): file["p50_ms"] for file in row["timed"]}
+    return [milliseconds(p50_by_file.get(file)) for file in files]
 
 
 def _lost(row: ShownCandidate) -> list[str]:
@@ -107,7 +107,7 @@ def _lost(row: ShownCandidate) -> list[str]:
 
 
 def candidate_points(artifact: Artifact) -> list[CandidatePoint]:
-    """One row for each file that was timed: what `candidates_figure` draws."""
+    """A row for each file that was timed, as `candidates_figure` draws it."""
     candidates: list[ShownCandidate] = artifact.metrics["candidates"]
     return [
         {**timed, "name": row["name"], "builder": row["builder"], "macs": row["macs"], "kept": row["kept"]}
@@ -117,7 +117,7 @@ def candidate_points(artifact: Artifact) -> list[CandidatePoint]:
 
 
 def latency_limit_ms(artifact: Artifact) -> float | None:
-    """What the candidates were compared with; None: nothing, or not one number for all of them."""
+    """The limit of the candidates' latency; None if there is none, or not the same for all."""
     shortlist = artifact.metrics["shortlist"]
     return shortlist["latency_p50_ms"] if shortlist and "limits" not in shortlist else None
 
@@ -137,7 +137,7 @@ def _title(shortlist: ShortlistRow) -> str:
 
 
 class Network(NamedTuple):
-    """One that was timed, whatever its files."""
+    """A timed network, independent of its files."""
 
     macs: int
     name: str
@@ -146,23 +146,23 @@ class Network(NamedTuple):
 
 
 def candidates_figure(points: Sequence[CandidatePoint], limit_ms: float | None = None) -> Figure | None:
-    """p50 against multiply-adds, both log, a panel for each target; hollow is fp32, full is int8. None without points.
+    """p50 against multiply-adds, with a panel for each target; fp32 is hollow and int8 is filled. None without points.
 
-    Numbers above a panel name the networks, in the order of their multiply-adds; a family has one marker.
+    Numbers above a panel name the networks in the order of their multiply-adds. Each family has its own marker.
     """
     if not points:
         return None
     networks = sorted({Network(row["macs"], row["name"], family(row["builder"]), row["kept"]) for row in points})
     targets = list(dict.fromkeys(row["target"] for row in points))
     families = list(dict.fromkeys(network.family for network in networks))
-    looks = {name: LOOKS[place % len(LOOKS)] for place, name in enumerate(families)}
+    looks = {name: FAMILY_STYLES[place % len(FAMILY_STYLES)] for place, name in enumerate(families)}
     low, high = _axis_ends([network.macs for network in networks])
-    lines = lines_up([network.macs for network in networks], low, high)
+    lines = label_rows([network.macs for network in networks], low, high)
     size = (2.2 + 2.2 * len(targets), 3.0 + 0.14 * max(lines) + 0.1 * (len(networks) + 3))
     with plt.rc_context(STYLE):
         figure, panels = plt.subplots(1, len(targets), figsize=size, layout="constrained", sharey=True, squeeze=False)
         levels = [row["p50_ms"] for row in points]
-        near = limit_ms is not None and limit_ms <= FAR * max(levels)
+        near = limit_ms is not None and limit_ms <= MAX_LIMIT_FACTOR * max(levels)
         levels += [limit_ms] if limit_ms and near else []
         for axes, target in zip(panels[0], targets, strict=True):
             axes.set(
@@ -180,16 +180,16 @@ def candidates_figure(points: Sequence[CandidatePoint], limit_ms: float | None =
                 axes.axhline(limit_ms, color="#333333", linewidth=1, linestyle="--")
         panels[0][0].set_ylabel("p50 of one call before training, ms")
         _legend(figure, networks, looks, _budget_label(limit_ms, near))
-    return done(figure)
+    return close_figure(figure)
 
 
 def family(builder: str) -> str:
-    """`resnet` of `edgekit.models.resnet:resnet8`: networks of one module are drawn alike."""
+    """The module of a builder, `resnet` for `edgekit.models.resnet:resnet8`; networks of one module look alike."""
     return builder.partition(":")[0].rpartition(".")[2]
 
 
 def _networks(axes: Axes, rows: Sequence[CandidatePoint], looks: dict[str, tuple[str, str]]) -> None:
-    """Both precisions of a network hang on one line; the student's is thick."""
+    """Draw both precisions of each network on a line, which is thick for the student."""
     for name in dict.fromkeys(row["name"] for row in rows):
         own = [row for row in rows if row["name"] == name]
         marker, colour = looks[family(own[0]["builder"])]
@@ -201,7 +201,7 @@ def _networks(axes: Axes, rows: Sequence[CandidatePoint], looks: dict[str, tuple
 
 
 def _numbers(axes: Axes, networks: Sequence[Network], lines: Sequence[int]) -> None:
-    """Above the panel, each over its network."""
+    """Write the number of each network above the panel."""
     for number, (network, line) in enumerate(zip(networks, lines, strict=True), 1):
         axes.annotate(
             str(number),
@@ -216,16 +216,16 @@ def _numbers(axes: Axes, networks: Sequence[Network], lines: Sequence[int]) -> N
         axes.axvline(network.macs, color="#cccccc", linewidth=0.6, linestyle=":", zorder=0)
 
 
-def lines_up(macs: Sequence[float], low: float, high: float) -> list[int]:
-    """How many lines up each number stands, so that none touches another; `macs` ascend between `low` and `high`."""
+def label_rows(macs: Sequence[float], low: float, high: float) -> list[int]:
+    """The row of each number, so that none overlaps another; `macs` ascend between `low` and `high`."""
     ends: list[float] = []
-    found = []
+    rows = []
     for value in macs:
         x = math.log(value / low) / math.log(high / low)
-        line = next((place for place, end in enumerate(ends) if x - end >= LEAST_GAP), len(ends))
+        line = next((place for place, end in enumerate(ends) if x - end >= MIN_LABEL_GAP), len(ends))
         ends[line : line + 1] = [x]
-        found.append(line)
-    return found
+        rows.append(line)
+    return rows
 
 
 def _legend(figure: Figure, networks: Sequence[Network], looks: dict[str, tuple[str, str]], budget: str) -> None:
@@ -234,7 +234,7 @@ def _legend(figure: Figure, networks: Sequence[Network], looks: dict[str, tuple[
         marker, colour = looks[network.family]
         label = f"{number}  {network.name}" + (", the student" if network.kept else "")
         lines.append(Line2D([], [], linestyle="", marker=marker, color=colour, markersize=6, label=label))
-    grey: Look = {"linestyle": "", "marker": "o", "color": "#777777", "markersize": 6}
+    grey: PlotStyle = {"linestyle": "", "marker": "o", "color": "#777777", "markersize": 6}
     lines.append(Line2D([], [], markerfacecolor="white", label="hollow: fp32", **grey))
     lines.append(Line2D([], [], label="full: int8", **grey))
     if budget:
@@ -243,7 +243,7 @@ def _legend(figure: Figure, networks: Sequence[Network], looks: dict[str, tuple[
 
 
 def _axis_ends(values: Sequence[float]) -> tuple[float, float]:
-    """Room on both sides of a log axis, enough for a tick at 1, 2 or 5."""
+    """The ends of a log axis with a margin on both sides, wide enough for a tick at 1, 2 or 5."""
     margin = max((max(values) / min(values)) ** 0.12, 1.6)
     return min(values) / margin, max(values) * margin
 
@@ -253,7 +253,7 @@ def _budget_label(limit_ms: float | None, near: bool) -> str:
 
 
 def _tick_steps(low: float, high: float) -> tuple[float, ...]:
-    """Ticks within a decade: fewer where there are many decades."""
+    """Ticks within a decade; fewer if there are many decades."""
     return (1.0, 2.0, 5.0) if high / low < 300 else (1.0,)
 
 
@@ -262,10 +262,10 @@ def _plain_number(value: float, _: int, unit: float) -> str:
 
 
 def curves_figure(curves: Mapping[str, Sequence[Epoch]], reference: tuple[str, float] | None = None) -> Figure:
-    """Validation accuracy by epoch, a line for each training; `reference` is drawn as a level."""
+    """Validation accuracy by epoch, with a line for each training; `reference` is drawn as a horizontal line."""
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.2, 3.0), layout="constrained")
-        for rows, (colour, line, marker) in zip(curves.values(), itertools.cycle(CURVE_LOOKS), strict=False):
+        for rows, (colour, line, marker) in zip(curves.values(), itertools.cycle(CURVE_STYLES), strict=False):
             epochs = [row["epoch"] for row in rows]
             values = [row["validation_accuracy"] for row in rows]
             every = max(1, len(rows) // 12)
@@ -284,10 +284,10 @@ def curves_figure(curves: Mapping[str, Sequence[Epoch]], reference: tuple[str, f
         ends = {name: (rows[-1]["epoch"], rows[-1]["validation_accuracy"]) for name, rows in curves.items()}
         looks = [
             {"color": colour, "marker": marker}
-            for _, (colour, _, marker) in zip(curves, itertools.cycle(CURVE_LOOKS), strict=False)
+            for _, (colour, _, marker) in zip(curves, itertools.cycle(CURVE_STYLES), strict=False)
         ]
         if reference:
             ends[reference[0]] = (last, reference[1])
             looks.append({"color": "#333333", "marker": "_"})
         label_curve_ends(axes, list(ends.values()), list(ends), looks)
-    return done(figure)
+    return close_figure(figure)

@@ -1,4 +1,4 @@
-"""Validation pictures with their labels and what each variant answers."""
+"""Validation images with their labels and the answers of each variant."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from edgekit.report.figures import NAMING, done
+from edgekit.report.figures import PLAIN_TEXT_STYLE, close_figure
 from edgekit.report.overlays import OVERLAYS
-from edgekit.report.sections.samples import draw
+from edgekit.report.sections.samples import draw_sample
 
 if TYPE_CHECKING:
     from edgekit.core.artifacts import Artifact
@@ -23,7 +23,7 @@ WIDTH, MOST_TALL = 7.6, 2.4
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Raw pictures `x` with their `labels`; `answers` (variants, pictures, …) are those of the task's own form."""
+    """Raw images `x` with `labels`; `answers` (variants, images, …) have the form of the task."""
 
     task: str
     classes: tuple[str, ...]
@@ -35,36 +35,40 @@ class Examples:
 
 
 def read(artifact: Artifact) -> Examples | None:
-    """Of a benchmark; None where the answers of its task lie in no picture."""
+    """The examples of a benchmark; None if the answers of its task have no position in an image."""
     if not (artifact.path / EXAMPLES).is_file():
         return None
-    with np.load(artifact.file(EXAMPLES), allow_pickle=False) as kept:
+    with np.load(artifact.file(EXAMPLES), allow_pickle=False) as file:
         return Examples(
-            str(kept["task"]),
-            tuple(kept["classes"].tolist()),
-            kept["places"].tolist(),
-            kept["x"],
-            kept["labels"],
-            tuple(kept["variants"].tolist()),
-            kept["answers"],
+            str(file["task"]),
+            tuple(file["classes"].tolist()),
+            file["places"].tolist(),
+            file["x"],
+            file["labels"],
+            tuple(file["variants"].tolist()),
+            file["answers"],
         )
 
 
-def figure(found: Examples) -> Figure:
-    """A row for each picture: its label, then each variant's answer."""
-    drawn, columns = OVERLAYS[found.task], ("label", *found.variants)
-    height, width = found.x.shape[1:3]
+def figure(examples: Examples) -> Figure:
+    """A row for each image: its label, then the answer of each variant."""
+    overlay, columns = OVERLAYS[examples.task], ("label", *examples.variants)
+    height, width = examples.x.shape[1:3]
     tall = min(MOST_TALL, WIDTH / len(columns) * height / width)
-    with plt.rc_context({**NAMING, "axes.grid": False}):
+    with plt.rc_context({**PLAIN_TEXT_STYLE, "axes.grid": False}):
         figure, grid = plt.subplots(
-            len(found.x), len(columns), figsize=(WIDTH, 0.5 + len(found.x) * (tall + 0.2)), layout="constrained",
+            len(examples.x), len(columns), figsize=(WIDTH, 0.5 + len(examples.x) * (tall + 0.2)), layout="constrained",
             squeeze=False,
         )  # fmt: skip
-        for row, (x, label) in enumerate(zip(found.x, found.labels, strict=True)):
+        for row, (x, label) in enumerate(zip(examples.x, examples.labels, strict=True)):
             for axes, column in zip(grid[row], range(len(columns)), strict=True):
-                draw(axes, x, "image")
-                said = drawn.answer(axes, found.answers[column - 1][row], label) if column else drawn.label(axes, label)
-                axes.set_title(f"{columns[column]}: {said}", fontsize=7, weight="normal")
-        handles = drawn.legend(found.classes)
+                draw_sample(axes, x, "image")
+                description = (
+                    overlay.answer(axes, examples.answers[column - 1][row], label)
+                    if column
+                    else overlay.label(axes, label)
+                )
+                axes.set_title(f"{columns[column]}: {description}", fontsize=7, weight="normal")
+        handles = overlay.legend(examples.classes)
         figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), fontsize=8)
-    return done(figure)
+    return close_figure(figure)

@@ -1,4 +1,4 @@
-"""How long calls took: their distribution, and the speed-up of each step."""
+"""The latency of calls: their distribution, and the speed-up of each step."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from matplotlib.ticker import FuncFormatter, NullFormatter, PercentFormatter
 from edgekit.core.artifacts import EVIDENCE, Artifact
 from edgekit.core.schema.result import Result
 from edgekit.core.schema.variants import WaterfallStep
-from edgekit.report.figures import ACCENT, DARK, MID, STYLE, Look, Picture, done, picture
-from edgekit.report.formatting import count, faster, faster_with_ends, milliseconds, span, times
+from edgekit.report.figures import ACCENT, DARK, MID, STYLE, Picture, PlotStyle, close_figure, picture
+from edgekit.report.formatting import bounds_text, count, faster, faster_with_bounds, milliseconds, times
 from edgekit.report.tables import Grid, grid
 
 SAMPLES = f"{EVIDENCE}/samples_ms.npz"
-MOST_CURVES = 7
+MAX_CURVES = 7
 RANKS = {50: "o", 95: "s", 99: "^"}
-LOOKS = (
+CURVE_STYLES = (
     ("#333333", "-"), (DARK, "--"), (ACCENT, "-"), (MID, "-."), ("#777777", ":"), (DARK, ":"), (ACCENT, "-."),
 )  # fmt: skip
-POINTS = 400
-"""Steps of a curve: more than a screen can show of its height, and few enough for a small file."""
+CURVE_POINTS = 400
+"""Points of a curve: more than a screen can show, and few enough for a small file."""
 
 
 def shown_in_ecdf(benchmark: Artifact) -> list[str]:
-    """The baseline, the winners, the best post-training int8, rivals: a curve for each variant would hide them all."""
+    """The baseline, winners, best post-training int8 and reference models; more curves would hide each other."""
     metrics = benchmark.metrics
     nearest = [row["name"] for row in metrics["unmet"].values() if row]
     shown = [metrics["rows"][0]["name"], *metrics["winners"].values(), metrics["post_training_baseline"], *nearest]
     names = dict.fromkeys(name for name in [*shown, *(row["name"] for row in metrics["rivals"])] if name)
-    return list(names)[:MOST_CURVES]
+    return list(names)[:MAX_CURVES]
 
 
 def ecdf_figure(samples_ms: Mapping[str, np.ndarray]) -> Figure:
-    """Share of the calls that took at most so long; `samples_ms` are (calls,) by name. p50, p95 and p99 are marked."""
-    shares = np.linspace(0.0, 1.0, POINTS + 1)
+    """The share of calls that took at most this long, with percentiles marked; `samples_ms` are (calls,) by name."""
+    shares = np.linspace(0.0, 1.0, CURVE_POINTS + 1)
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.6, 4.4), layout="constrained")
         for number, (name, values) in enumerate(samples_ms.items()):
-            colour, line = LOOKS[number % len(LOOKS)]
+            colour, line = CURVE_STYLES[number % len(CURVE_STYLES)]
             curve_ms = np.quantile(values, shares, method="inverted_cdf")
             axes.plot(curve_ms, shares, line, color=colour, linewidth=1.4, drawstyle="steps-post", label=name)
             for rank, marker in RANKS.items():
@@ -65,11 +65,11 @@ def ecdf_figure(samples_ms: Mapping[str, np.ndarray]) -> Figure:
         axes.set(ylim=(0, 1.02), xlabel="one call, ms (log scale)", ylabel="share of calls at most this long")
         axes.set_title("Latency of all calls (ECDF; ○ p50, □ p95, △ p99)")
         figure.legend(loc="outside lower center", ncols=2, fontsize=8, handlelength=3.2)
-    return done(figure)
+    return close_figure(figure)
 
 
 def percentiles_grid(result: Result, names: Sequence[str]) -> Grid:
-    """The figures behind the curves."""
+    """The percentiles of the same calls."""
     rows = {row["name"]: row for row in [*result["variants"], *result["rivals"]]}
     columns = ("variant", "p50, ms", "p90, ms", "p95, ms", "p99, ms", "mean, ms", "p99 over p50", "calls")
     lines = [
@@ -85,14 +85,16 @@ def percentiles_grid(result: Result, names: Sequence[str]) -> Grid:
 
 
 def waterfall_figure(steps: Sequence[WaterfallStep]) -> Figure:
-    """p50 after each step of the pipeline, log scale, with its speed-up; steps not kept are hatched.
+    """p50 after each step of the pipeline with its speed-up; rejected steps are hatched.
 
-    Below the gain of a step stands the interval of that ratio; one that holds 1 is no measurable gain.
+    The interval of each speed-up is below it. If it contains 1, there is no measurable gain.
     """
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.6, 3.4), layout="constrained")
         for position, step in enumerate(steps):
-            look: Look = {"color": DARK} if step["kept"] else {"color": "white", "edgecolor": DARK, "hatch": "////"}
+            look: PlotStyle = (
+                {"color": DARK} if step["kept"] else {"color": "white", "edgecolor": DARK, "hatch": "////"}
+            )
             axes.bar(position, step["p50_ms"], width=0.62, **look)
             note = f"{step['p50_ms']:.3g} ms" + (f"\n{_gain(step)}" if "gain" in step else "")
             note += "" if step["kept"] else "\nnot kept"
@@ -107,12 +109,12 @@ def waterfall_figure(steps: Sequence[WaterfallStep]) -> Figure:
         axes.set(ylabel="p50 of one call, ms (log scale)")
         axes.set_title("Speed-up of each step")
         axes.grid(axis="x", visible=False)
-    return done(figure)
+    return close_figure(figure)
 
 
 def _gain(step: WaterfallStep) -> str:
     low, high = step["gain_low"], step["gain_high"]
-    return f"{faster(step['gain'], low, high)}\n({span(low, high)})"
+    return f"{faster(step['gain'], low, high)}\n({bounds_text(low, high)})"
 
 
 def _short(step: WaterfallStep) -> str:
@@ -126,7 +128,7 @@ def waterfall_grid(result: Result) -> Grid | None:
             step["step"],
             step["variant"],
             milliseconds(step["p50_ms"]),
-            faster_with_ends(step, "gain"),
+            faster_with_bounds(step, "gain"),
             "yes" if step["kept"] else "no",
         )
         for step in result["waterfall"]
@@ -145,10 +147,10 @@ def pictures(result: Result, benchmark: Artifact) -> dict[str, Picture]:
         "All timed calls. A curve further left is faster, and a steeper one is steadier. A curve that bends to "
         "the right at the top has slow calls that the median does not show."
     )
-    found = {"ecdf": picture(ecdf_figure(chosen), f"Distribution of call latencies; medians in ms: {medians}", caption)}
+    drawn = {"ecdf": picture(ecdf_figure(chosen), f"Distribution of call latencies; medians in ms: {medians}", caption)}
     if result["waterfall"]:
-        steps = "; ".join(f"{step['step']} {faster_with_ends(step, 'gain')}" for step in result["waterfall"][1:])
+        steps = "; ".join(f"{step['step']} {faster_with_bounds(step, 'gain')}" for step in result["waterfall"][1:])
         alt = f"p50 after each step of the pipeline: {steps}"
         caption = "Hatched steps were measured and not kept. The interval of each ratio is in brackets."
-        found["waterfall"] = picture(waterfall_figure(result["waterfall"]), alt, caption)
-    return found
+        drawn["waterfall"] = picture(waterfall_figure(result["waterfall"]), alt, caption)
+    return drawn

@@ -1,4 +1,4 @@
-"""How the winners and the baseline fare under load: every run of LoadGen, and the highest rate that was held."""
+"""The winners and the baseline under load: every run of LoadGen, and the highest rate that was confirmed."""
 
 from __future__ import annotations
 
@@ -13,47 +13,58 @@ from matplotlib.figure import Figure
 from edgekit.core.artifacts import Artifact
 from edgekit.core.schema.loads import LoadRate, LoadRun, Loads, ends_ms
 from edgekit.core.schema.result import Result
-from edgekit.report.figures import ACCENT, DARK, LIGHT, MID, STYLE, Look, Picture, done, picture, plain_ticks
-from edgekit.report.formatting import count, milliseconds, milliseconds_with_ends, percent
+from edgekit.report.figures import (
+    ACCENT,
+    DARK,
+    LIGHT,
+    MID,
+    STYLE,
+    Picture,
+    PlotStyle,
+    close_figure,
+    picture,
+    plain_ticks,
+)
+from edgekit.report.formatting import count, milliseconds, milliseconds_with_bounds, percent
 from edgekit.report.tables import Grid, Line, Table
 
 MEBI = 2**20
 RANKS = (50, 90, 95, 99)
 SCENARIOS = {"single_stream": "single stream", "server": "server, Poisson", "offline": "offline"}
-LOOKS: tuple[Look, ...] = (
+SUBJECT_STYLES: tuple[PlotStyle, ...] = (
     {"color": "#333333", "marker": "s"},
     {"color": DARK, "marker": "o"},
     {"color": MID, "marker": "^"},
     {"color": LIGHT, "marker": "D"},
 )
-SHOWN = {"single_stream": "single stream", "server": "server"}
+SHOWN_SCENARIOS = {"single_stream": "single stream", "server": "server"}
 
 
 def table(artifact: Artifact) -> Table:
-    """Every run of LoadGen, and the highest rate that was confirmed; from the benchmark."""
-    found = artifact.metrics["loads"]
-    best = {row["name"]: row for row in found["rates"]}
-    rows = [_run(row, best.get(row["name"])) for row in found["runs"]]
-    rows += [(row["name"], *[""] * 9, f"failed: {row['reason']}") for row in found["failed"]]
+    """Every run of LoadGen of a benchmark, and the highest confirmed rates."""
+    loads = artifact.metrics["loads"]
+    rate_by_name = {row["name"]: row for row in loads["rates"]}
+    rows = [_run(row, rate_by_name.get(row["name"])) for row in loads["runs"]]
+    rows += [(row["name"], *[""] * 9, f"failed: {row['reason']}") for row in loads["failed"]]
     heads = ("driven", "scenario", "asked, 1/s", "answered, 1/s", "p50, ms", "p95, ms", "p99, ms", "errors", "cores")
-    return Table((*heads, "peak, MiB", ""), rows, _title(artifact) if rows else nothing_driven(found))
+    return Table((*heads, "peak, MiB", ""), rows, _title(artifact) if rows else not_run_message(loads))
 
 
-def nothing_driven(found: Loads) -> str:
-    """That no load was driven, and why where one was asked for."""
-    return f"no load was driven: {reason}" if (reason := found.get("skipped")) else "no load was driven"
+def not_run_message(loads: Loads) -> str:
+    """The message that there was no load test, and why if one was requested."""
+    return f"no load was driven: {reason}" if (reason := loads.get("skipped")) else "no load was driven"
 
 
-def held(row: LoadRate) -> str:
-    """What a search for the highest rate came to, and why it is not to be relied on: 1,234/s (short: 1 of 600 s)."""
-    rate, but = row["rate_per_s"], "; ".join(marks(row))
-    rate_text = f"no rate was confirmed, {row['why']}" if rate is None else f"{count(rate)}/s"
-    return f"{rate_text} ({but})" if but else rate_text
+def rate_text(row: LoadRate) -> str:
+    """The result of a search for the highest rate, and why it is unreliable: 1,234/s (short: 1 of 600 s)."""
+    rate, reasons = row["rate_per_s"], "; ".join(caveats(row))
+    text = f"no rate was confirmed, {row['why']}" if rate is None else f"{count(rate)}/s"
+    return f"{text} ({reasons})" if reasons else text
 
 
 def _run(row: LoadRun, best: LoadRate | None) -> tuple[str, ...]:
-    offline = row["scenario"] == "offline"  # its latencies only say how long the whole took
-    latencies = ("",) * 3 if offline else tuple(milliseconds_with_ends(*ends_ms(row, rank)) for rank in (50, 95, 99))
+    offline = row["scenario"] == "offline"  # its latencies only say how long the whole run took
+    latencies = ("",) * 3 if offline else tuple(milliseconds_with_bounds(*ends_ms(row, rank)) for rank in (50, 95, 99))
     return (
         row["name"],
         row["scenario"],
@@ -72,29 +83,29 @@ def _notes(row: LoadRun, best: LoadRate | None) -> list[str]:
     if row["scenario"] == "server":
         notes.append("within the bound" if row["meets"] else "over the bound")
         if best:
-            notes.append(f"highest rate: {held(best)}")
-    return notes + marks(row)
+            notes.append(f"highest rate: {rate_text(best)}")
+    return notes + caveats(row)
 
 
-def marks(row: LoadRun | LoadRate) -> list[str]:
-    """Why a run or a rate is not to be relied on: what it lacks, what disturbed it."""
+def caveats(row: LoadRun | LoadRate) -> list[str]:
+    """Why a run or a rate is unreliable: it is too short or noisy."""
     short = [f"short: {row['why_short']}"] if row["short"] else []
     return short + ([f"noisy: {'; '.join(row['disturbed'])}"] if row["disturbed"] else [])
 
 
 def _title(artifact: Artifact) -> str:
-    found = artifact.metrics["loads"]
+    loads = artifact.metrics["loads"]
     return (
-        f"Raw sample to answer, {found['seconds']:g} s each, one worker; p99 bound {found['p99_bound_ms']:g} ms; "
+        f"Raw sample to answer, {loads['seconds']:g} s each, one worker; p99 bound {loads['p99_bound_ms']:g} ms; "
         f"in brackets {100 * artifact.config['confidence']:g} % intervals"
     )
 
 
 def section(result: Result, confidence: float) -> dict[str, Any] | None:
-    """`grids` and `failed`, a line each; None where nothing was driven. `confidence` is that of the intervals."""
+    """The entries `grids` and `failed` of the page; None without a load test. `confidence` is that of the intervals."""
     loads = result["loads"]
     if loads.get("skipped"):
-        return {"grids": [], "failed": [f"{nothing_driven(loads)}."]}
+        return {"grids": [], "failed": [f"{not_run_message(loads)}."]}
     if not loads["runs"] and not loads["failed"]:
         return None
     grids = [rates_grid(loads), latencies_grid(loads, confidence), throughput_grid(loads)]
@@ -110,9 +121,9 @@ def rates_grid(loads: Loads) -> Grid | None:
             (
                 row["name"],
                 count(row["rate_per_s"]),
-                _held_ms(row),
+                _confirmed_p99_text(row),
                 str(len(row["trials"])),
-                "; ".join([row["why"], *marks(row)]),
+                "; ".join([row["why"], *caveats(row)]),
             ),
             "out" if row["rate_per_s"] is None else "",
         )
@@ -131,7 +142,7 @@ def latencies_grid(loads: Loads, confidence: float) -> Grid | None:
             (
                 row["name"],
                 SCENARIOS[row["scenario"]],
-                *(milliseconds_with_ends(*ends_ms(row, rank)) for rank in RANKS),
+                *(milliseconds_with_bounds(*ends_ms(row, rank)) for rank in RANKS),
                 {None: "–", True: "within", False: "over"}[row["meets"]],
             )
         )
@@ -146,7 +157,7 @@ def latencies_grid(loads: Loads, confidence: float) -> Grid | None:
 
 
 def throughput_grid(loads: Loads) -> Grid | None:
-    """What was asked and answered, with errors, processor time and memory."""
+    """Requested and achieved throughput, with errors, processor time and memory."""
     rows = loads["runs"]
     lines = [
         Line(
@@ -158,7 +169,7 @@ def throughput_grid(loads: Loads) -> Grid | None:
                 percent(row["error_rate"]),
                 f"{row['cpu_cores']:.2f}",
                 count(None if row["peak_bytes"] is None else row["peak_bytes"] / MEBI),
-                "; ".join(marks(row)) or f"{count(row['queries'])} queries",
+                "; ".join(caveats(row)) or f"{count(row['queries'])} queries",
             )
         )
         for row in rows
@@ -173,33 +184,38 @@ def throughput_grid(loads: Loads) -> Grid | None:
     return Grid(caption, columns, lines, frozenset(columns[2:7]), frozenset(columns[7:])) if rows else None
 
 
-def _held_ms(row: LoadRate) -> str:
+def _confirmed_p99_text(row: LoadRate) -> str:
     """The worst p99 of the trials that confirmed the rate."""
-    there = [trial["p99_ms"] for trial in row["trials"] if trial["rate_per_s"] == row["rate_per_s"] and trial["meets"]]
-    return milliseconds(max(there, default=None))
+    p99s_ms = [
+        trial["p99_ms"] for trial in row["trials"] if trial["rate_per_s"] == row["rate_per_s"] and trial["meets"]
+    ]
+    return milliseconds(max(p99s_ms, default=None))
 
 
-def figure(found: Loads) -> Figure:
-    """Left: every trial of the search, the bound and the highest rate confirmed. Right: percentiles, with intervals."""
-    names = list(dict.fromkeys(row["name"] for row in [*found["rates"], *found["runs"]]))
-    looks = {name: LOOKS[place % len(LOOKS)] for place, name in enumerate(names)}
+def figure(loads: Loads) -> Figure:
+    """Left: every trial of the search, with the bound and the highest confirmed rate.
+
+    Right: percentiles with intervals.
+    """
+    names = list(dict.fromkeys(row["name"] for row in [*loads["rates"], *loads["runs"]]))
+    looks = {name: SUBJECT_STYLES[place % len(SUBJECT_STYLES)] for place, name in enumerate(names)}
     with plt.rc_context(STYLE):
         figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.9), layout="constrained", width_ratios=(1.1, 1))
-        _draw_rates(left, found["rates"], found["p99_bound_ms"], looks)
-        _draw_percentiles(right, found["runs"], looks)
+        _draw_rates(left, loads["rates"], loads["p99_bound_ms"], looks)
+        _draw_percentiles(right, loads["runs"], looks)
         handles = [
             plt.Line2D([], [], linestyle="", markeredgecolor="#333333", label=name, **look)
             for name, look in looks.items()
         ]
         handles.append(plt.Line2D([], [], linestyle="", marker="o", markerfacecolor="white", color="#333333",
                                   label="hollow: over the bound"))  # fmt: skip
-        bound = f"p99 bound, {found['p99_bound_ms']:g} ms"
+        bound = f"p99 bound, {loads['p99_bound_ms']:g} ms"
         handles.append(plt.Line2D([], [], linestyle="--", color=ACCENT, label=bound))
         figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=8)
-    return done(figure)
+    return close_figure(figure)
 
 
-def _draw_rates(axes: Axes, rates: Sequence[LoadRate], bound_ms: float, looks: dict[str, Look]) -> None:
+def _draw_rates(axes: Axes, rates: Sequence[LoadRate], bound_ms: float, looks: dict[str, PlotStyle]) -> None:
     axes.set(xscale="log", yscale="log", xlabel="Poisson arrivals per second (log scale)", ylabel="p99, ms (log scale)")
     axes.set_title("p99 against the rate")
     for row in rates:
@@ -208,14 +224,14 @@ def _draw_rates(axes: Axes, rates: Sequence[LoadRate], bound_ms: float, looks: d
             fill = look["color"] if trial["meets"] else "white"
             axes.plot(trial["rate_per_s"], trial["p99_ms"], markerfacecolor=fill, markeredgecolor="#333333",
                       markersize=6, **look)  # fmt: skip
-    if rates:  # room above for what is written there
+    if rates:  # leave room for the labels
         axes.set_ylim(top=axes.get_ylim()[1] * 4)
         axes.set_xlim(right=axes.get_xlim()[1] * 1.6)
     axes.axhline(bound_ms, color=ACCENT, linestyle="--", linewidth=1.2)
     middle = math.sqrt(math.prod(axes.get_xlim()))
     for place, row in enumerate(rates):
         if row["rate_per_s"] is not None:
-            toward = 1 if row["rate_per_s"] < middle else -1  # the side of its line that has room
+            toward = 1 if row["rate_per_s"] < middle else -1  # the side of the line that has more room
             axes.axvline(row["rate_per_s"], color=looks[row["name"]]["color"], linewidth=1.5, linestyle=":")
             held = f"{row['name']}\nholds {row['rate_per_s']:,.0f}/s{' (short)' if row['short'] else ''}"
             axes.annotate(held, (row["rate_per_s"], 0.98 - 0.14 * place),
@@ -224,9 +240,9 @@ def _draw_rates(axes: Axes, rates: Sequence[LoadRate], bound_ms: float, looks: d
     plain_ticks(axes)
 
 
-def _draw_percentiles(axes: Axes, runs: Sequence[LoadRun], looks: dict[str, Look]) -> None:
-    places = [(scenario, rank) for scenario in SHOWN for rank in RANKS]
-    shown = [row for row in runs if row["scenario"] in SHOWN]
+def _draw_percentiles(axes: Axes, runs: Sequence[LoadRun], looks: dict[str, PlotStyle]) -> None:
+    places = [(scenario, rank) for scenario in SHOWN_SCENARIOS for rank in RANKS]
+    shown = [row for row in runs if row["scenario"] in SHOWN_SCENARIOS]
     for row in shown:
         look = looks[row["name"]]
         beside = (list(looks).index(row["name"]) - (len(looks) - 1) / 2) * 0.8 / len(looks)
@@ -238,7 +254,7 @@ def _draw_percentiles(axes: Axes, runs: Sequence[LoadRun], looks: dict[str, Look
     axes.set(yscale="log", ylabel="latency, ms (log scale)")
     axes.set_xticks(range(len(places)), [f"p{rank}" for _, rank in places], fontsize=8)
     axes.axvline(len(RANKS) - 0.5, color="#999999", linewidth=0.8)
-    for place, title in enumerate(SHOWN.values()):
+    for place, title in enumerate(SHOWN_SCENARIOS.values()):
         axes.annotate(title, ((place + 0.5) / 2, 1.0), xycoords="axes fraction", ha="center", va="top", fontsize=8.5)
     axes.set_title("Raw sample to answer, with intervals", pad=10)
     axes.grid(axis="x", visible=False)
@@ -247,23 +263,23 @@ def _draw_percentiles(axes: Axes, runs: Sequence[LoadRun], looks: dict[str, Look
     plain_ticks(axes)
 
 
-def pictures(found: Loads) -> dict[str, Picture]:
-    """The figure of the page; none where nothing was driven."""
-    if not found["runs"]:
+def pictures(loads: Loads) -> dict[str, Picture]:
+    """The figure of the page, if there was a load test."""
+    if not loads["runs"]:
         return {}
-    rates = ", ".join(f"{row['name']} {count(row['rate_per_s'])}" for row in found["rates"]) or "not searched"
+    rates = ", ".join(f"{row['name']} {count(row['rate_per_s'])}" for row in loads["rates"]) or "not searched"
     caption = (
         "Left: every trial in the search for the highest rate. Right: how long a query waits and takes. The p99 rises "
         "long before the worker is busy all the time, because arrivals come in bursts."
     )
     alt = f"p99 against the rate of arrivals; highest rates held a second: {rates}"
-    return {"loads": picture(figure(found), alt, caption)}
+    return {"loads": picture(figure(loads), alt, caption)}
 
 
 def sentences(result: Result) -> list[str]:
-    """The highest rates held under load, and one line for each failure."""
+    """The highest confirmed rates, and a line for each failure."""
     loads = result["loads"]
-    rates = ", ".join(f"{row['name']} {held(row)}" for row in loads["rates"])
+    rates = ", ".join(f"{row['name']} {rate_text(row)}" for row in loads["rates"])
     lines = [f"Poisson arrivals held with a p99 within {loads['p99_bound_ms']:g} ms: {rates}"] if rates else []
     lines += [f"Load test failed: {row['name']}, {row['reason']}" for row in loads["failed"]]
-    return [*lines, f"Load test: {nothing_driven(loads)}"] if loads.get("skipped") else lines
+    return [*lines, f"Load test: {not_run_message(loads)}"] if loads.get("skipped") else lines

@@ -1,4 +1,4 @@
-"""Where it was measured, what else the machine did meanwhile, and with which versions."""
+"""The machine of the measurement, what else ran on it, and the versions of the libraries."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from edgekit.device.measure.conditions import (
 )
 from edgekit.report.tables import Grid, Line, grid
 
-UNDISTURBED = "the measurement was not noisy"
-CONDITIONS = {
+NOT_NOISY = "the measurement was not noisy"
+CONDITION_NAMES = {
     "host": "host",
     "cpu": "processor",
     "cores": "cores the process could use",
@@ -29,7 +29,7 @@ CONDITIONS = {
     "threads": "threads of every interpreter",
     "protocol": "protocol",
 }
-NOISES: tuple[tuple[str, str, str, float | None], ...] = (
+NOISE_SOURCES: tuple[tuple[str, str, str, float | None], ...] = (
     ("seconds", "duration, seconds", "{:,.0f}", None),
     ("others_share", "CPU time of other processes", "{:.1%}", MAX_OTHERS_SHARE),
     ("steal_share", "CPU time withheld by the hypervisor", "{:.1%}", MAX_STEAL_SHARE),
@@ -46,25 +46,25 @@ NOISES: tuple[tuple[str, str, str, float | None], ...] = (
     ("pace_change", "change of that time", "{:.1%}", MAX_PACE_CHANGE),
     ("noise", "spread between openings of a variant, median of all variants", "{:.1%}", MAX_NOISE),
 )
-"""Of `conditions.seen`: key, words, how a value is written, and above which it disturbs."""
+"""Entries of `conditions.seen`: key, description, format, and the limit above which a measurement is noisy."""
 
 
 def disturbance_text(artifact: Artifact) -> str:
-    """What else went on while profile or benchmark measured, in one line, and a line for each open comparison."""
+    """What else went on during the measurement of profile or benchmark, and a line for each unsettled comparison."""
     conditions = artifact.metrics["conditions"]
     noise = conditions["seen"]["noise"]
     spread = "" if noise is None else f"; opening the same variant again changed its p50 by {noise:.1%} in the median"
-    seen = f"noisy measurement: {'; '.join(conditions['disturbed'])}" if conditions["disturbed"] else UNDISTURBED
-    seen = f"this machine: {seen}" if "devices" in artifact.metrics else seen
-    return "\n".join([f"{seen}{spread}", *(f"stayed open: {line}" for line in conditions.get("stayed_open", []))])
+    observed = f"noisy measurement: {'; '.join(conditions['disturbed'])}" if conditions["disturbed"] else NOT_NOISY
+    observed = f"this machine: {observed}" if "devices" in artifact.metrics else observed
+    return "\n".join([f"{observed}{spread}", *(f"stayed open: {line}" for line in conditions.get("stayed_open", []))])
 
 
 def facts(result: Result) -> list[tuple[str, str]]:
-    """Where it was measured; a condition without words of its own is shown under its name."""
+    """The conditions of the measurement; one without a description is shown under its key."""
     conditions = result["conditions"]
     rows = [
-        (CONDITIONS.get(name, name.replace("_", " ")), str(value))
-        for name, value in sorted(conditions.items(), key=lambda item: [*CONDITIONS, item[0]].index(item[0]))
+        (CONDITION_NAMES.get(name, name.replace("_", " ")), str(value))
+        for name, value in sorted(conditions.items(), key=lambda item: [*CONDITION_NAMES, item[0]].index(item[0]))
         if isinstance(value, (str, int, float))
     ]
     interpreters = ", ".join(f"{name} {version}" for name, version in sorted(conditions["interpreters"].items()))
@@ -77,15 +77,15 @@ def facts(result: Result) -> list[tuple[str, str]]:
 
 
 def noise_grid(result: Result) -> Grid:
-    """What went on beside the measurement, and from where on it disturbs; what a machine does not show is left out."""
-    found: Mapping[str, Any] = result["conditions"]["seen"]
+    """What was observed during the measurement, as far as the machine reports it, and the limits for noise."""
+    observed: Mapping[str, Any] = result["conditions"]["seen"]
     lines = [
         Line(
-            (words, _spelt(found[key], form), "" if limit is None else form.format(limit)),
-            "out" if _disturbs(found[key], limit) else "",
+            (words, _format_value(observed[key], form), "" if limit is None else form.format(limit)),
+            "out" if _is_noisy(observed[key], limit) else "",
         )
-        for key, words, form, limit in NOISES
-        if found[key] is not None
+        for key, words, form, limit in NOISE_SOURCES
+        if observed[key] is not None
     ]
     columns = ("during the measurement", "observed", "noisy above")
     caption = "What else went on, from before the first call to after the last; shares are of all cores’ time"
@@ -93,20 +93,21 @@ def noise_grid(result: Result) -> Grid:
 
 
 def versions_grid(result: Result, chain: dict[str, Artifact]) -> Grid:
-    """Every library that shaped an artifact, and the interpreters that ran the variants."""
-    found: dict[tuple[str, str], list[str]] = {("edgekit", result["edgekit"]): []}
-    for stage, made in chain.items():
-        for library, version in made.versions.items():
-            found.setdefault((library, str(version)), []).append(stage)
+    """Every library that an artifact depends on, with its version and stages."""
+    stages_by_library: dict[tuple[str, str], list[str]] = {("edgekit", result["edgekit"]): []}
+    for stage, artifact in chain.items():
+        for library, version in artifact.versions.items():
+            stages_by_library.setdefault((library, str(version)), []).append(stage)
     rows = [
-        (*key, ", ".join(used) or "all") for key, used in sorted(found.items(), key=lambda item: item[0][0].lower())
+        (*key, ", ".join(used) or "all")
+        for key, used in sorted(stages_by_library.items(), key=lambda item: item[0][0].lower())
     ]
     return grid("Libraries that shaped the artifacts", ("library", "version", "stages"), rows, words="stages")
 
 
-def _spelt(value: Any, form: str) -> str:
+def _format_value(value: Any, form: str) -> str:
     return ("no", "yes")[value] if isinstance(value, bool) else form.format(value)
 
 
-def _disturbs(value: Any, limit: float | None) -> bool:
+def _is_noisy(value: Any, limit: float | None) -> bool:
     return value is True or (limit is not None and value > limit)

@@ -1,4 +1,4 @@
-"""The verdict of the page: its headline, the few large figures, and what ships beside the limits of the budget."""
+"""The verdict of the page: its headline, the main figures, and what ships compared with the limits of the budget."""
 
 from __future__ import annotations
 
@@ -11,40 +11,44 @@ from edgekit.core.config import TARGETS
 from edgekit.core.schema.limits import Limits as Recorded
 from edgekit.core.schema.result import Result
 from edgekit.core.schema.variants import Met, VariantRow
-from edgekit.measure.forecast import way_of
+from edgekit.measure.forecast import baseline_runtime
 from edgekit.report import checks
 from edgekit.report.formatting import (
+    bounds_text,
     capitalised,
     count,
-    ends,
     faster,
-    faster_with_ends,
+    faster_with_bounds,
     milliseconds,
     percent,
-    points,
-    span,
+    percentage_points,
+    ratio_text,
+    ratio_with_bounds,
     times,
-    with_ends,
 )
 from edgekit.report.tables import Grid, Line
 
 
 def headline(result: Result) -> tuple[str, str]:
-    """The verdict in a line, and what it rests on in another."""
+    """The verdict in one line, and its reasons in a second text."""
     verdict, budget = result["verdict"], result["budget"]
     if not verdict["met"]:
         message = checks.missed_message(result["nearest_miss"], budget)
         return "Budget missed: nothing ships", f"{capitalised(message)}."
-    ships, asked = len(result["winners"]), len(result["winners"]) + len(result["unmet"])
-    found = (
+    ships, requested = len(result["winners"]), len(result["winners"]) + len(result["unmet"])
+    details = (
         f"{verdict['winner']} is the fastest of what ships: {_p50(verdict)} a call at p50, "
-        f"against {way_of(result['variants'][0]['interpreter'])} {faster_with_ends(verdict, 'speedup_vs_eager')}, "
+        f"against {baseline_runtime(result['variants'][0]['interpreter'])} "
+        f"{faster_with_bounds(verdict, 'speedup_vs_eager')}, "
         f"and {_size(verdict['size_ratio'])}. "
         f"On validation it {_loss(verdict['drop_validation_pp'])}; with {100 * verdict['confidence']:g} % confidence "
         f"{_bound(verdict['bound_validation_pp'])}, and the budget allows a loss of "
         f"{budget['accuracy_drop_pp']:g} pp.{_accuracy_is(result)}"
     )
-    return f"Budget met: {ships} of {asked} target{'s' if asked > 1 else ''} ship{'s' if ships == 1 else ''}", found
+    return (
+        f"Budget met: {ships} of {requested} target{'s' if requested > 1 else ''} ship{'s' if ships == 1 else ''}",
+        details,
+    )
 
 
 def _p50(verdict: Met) -> str:
@@ -53,7 +57,7 @@ def _p50(verdict: Met) -> str:
 
 
 def _accuracy_is(result: Result) -> str:
-    """What accuracy means, where it is not what everybody expects."""
+    """What accuracy means for tasks other than classification."""
     task = tasks.named(result["task"])
     if result["task"] == "classification":
         return ""
@@ -62,7 +66,7 @@ def _accuracy_is(result: Result) -> str:
 
 
 def _size(ratio: float) -> str:
-    """Of `ratio`, the baseline's bytes over the winner's."""
+    """How the winner's size compares; `ratio` is the baseline's bytes divided by the winner's."""
     if times(ratio) == times(1.0):
         return "of the same size"
     return f"{times(ratio)} smaller" if ratio > 1 else f"{times(1 / ratio)} larger"
@@ -79,14 +83,14 @@ def _loss(drop_pp: float) -> str:
 
 
 def facts(result: Result) -> list[tuple[str, str, str]]:
-    """The few figures that stand large: value, what it is, and what it is compared with."""
+    """The few main figures: value, description, and what it is compared with."""
     verdict = result["verdict"]
     if not verdict["met"]:
         return []
     rows = {row["name"]: row for row in result["variants"]}
     baseline, winner = result["variants"][0], rows[verdict["winner"]]
     metric = tasks.named(result["task"]).METRIC
-    before = f"{way_of(baseline['interpreter'])}: {milliseconds(baseline['p50_ms'])} ms"
+    before = f"{baseline_runtime(baseline['interpreter'])}: {milliseconds(baseline['p50_ms'])} ms"
     what = "latency, p50 of one call"
     p50_ms: float | None = verdict["p50_ms"]
     if there := verdict.get("device"):
@@ -105,20 +109,20 @@ def facts(result: Result) -> list[tuple[str, str, str]]:
             f"baseline: {percent(baseline['accuracy_test'])}",
         ),
     ]
-    if (plain := ends(verdict, "speedup_vs_post_training_baseline")) is not None:
+    if (plain := ratio_with_bounds(verdict, "speedup_vs_post_training_baseline")) is not None:
         itself = plain == (1.0, 1.0, 1.0)
         large.append(
             (
                 faster(*plain),
                 "against the best plain int8",
-                "which it is itself" if itself else f"interval {span(*plain[1:])}",
+                "which it is itself" if itself else f"interval {bounds_text(*plain[1:])}",
             )
         )
     return large
 
 
 def targets_grid(result: Result) -> Grid:
-    """What ships for each target, beside each limit of the budget."""
+    """What ships for each target, compared with each limit of the budget."""
     budget, baseline = result["budget"], result["variants"][0]
     rows = {row["name"]: row for row in result["variants"] if row["target"] != "pytorch"}
     there = result.get("devices")
@@ -147,11 +151,11 @@ def _met(row: VariantRow) -> list[str]:
     return [
         row["name"],
         percent(row["accuracy_validation"]),
-        points(row["bound_pp"]),
+        percentage_points(row["bound_pp"]),
         *([milliseconds(row["device"]["p50_ms"])] if "device" in row else []),
         milliseconds(row["p50_ms"]),
         count(row["bytes"]),
-        with_ends(row, "speedup"),
+        ratio_text(row, "speedup"),
     ]
 
 
@@ -167,8 +171,8 @@ def missed_lines(result: Result) -> list[str]:
 
 
 def leakage_lines(result: Result) -> list[str]:
-    """A line for each model that came from elsewhere: does it know validation?"""
-    return [f"{checks.seen_message(found)}." for found in checks.tested_for_validation(result)]
+    """A line for each model trained elsewhere, about whether it knows validation samples."""
+    return [f"{checks.leakage_message(row)}." for row in checks.leakage_rows(result)]
 
 
 def _unmet(result: Result) -> dict[str, Any]:
@@ -176,18 +180,18 @@ def _unmet(result: Result) -> dict[str, Any]:
 
 
 def limit_lines(budget: Recorded, targets: Sequence[str], elsewhere: bool) -> list[Line]:
-    """A line for the limits of all targets; where they differ, one for each.
+    """A line with the limits of all targets, or one for each target if they differ.
 
-    `elsewhere`: devices decided, so latencies of this machine have a column without a limit.
+    `elsewhere` says that devices decided, so that the latencies of this machine have a column without a limit.
     """
     whole = Budget.model_validate(budget)
-    found = {f"limit for {target}": _limit(whole.limits(target)) for target in targets}
-    if len(set(found.values())) < 2:
-        found = {"limit of the budget": _limit(whole.limits(targets[0] if targets else ""))}
+    limits_by_name = {f"limit for {target}": _limit(whole.limits(target)) for target in targets}
+    if len(set(limits_by_name.values())) < 2:
+        limits_by_name = {"limit of the budget": _limit(whole.limits(targets[0] if targets else ""))}
     drop = f"≤ {budget['accuracy_drop_pp']:g}"
     return [
         Line([name, "", "", drop, *([latency, ""] if elsewhere else [latency]), size, ""], "limit")
-        for name, (latency, size) in found.items()
+        for name, (latency, size) in limits_by_name.items()
     ]
 
 

@@ -1,4 +1,4 @@
-"""What the network has become so far, stage by stage: from the sealed artifacts, and as the strip above a notebook."""
+"""The network after each stage so far, from the sealed artifacts, and the figure above each notebook."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from edgekit.core.artifacts import Artifact
 from edgekit.core.config import STAGES
 from edgekit.core.schema.pruning import StepLatency
 from edgekit.core.schema.training import TimedFile
-from edgekit.report.figures import DARK, STYLE, Look, done
+from edgekit.report.figures import DARK, STYLE, PlotStyle, close_figure
 from edgekit.report.formatting import kilobytes, milliseconds
 
 State = Literal["done", "here", "ahead", "left out"]
@@ -25,21 +25,22 @@ UNKNOWN = "–"
 ROWS = ("network", "size, kB", "accuracy", "p50, ms", "timed on")
 LENGTH, POINT, HEIGHT, LINE, MIDDLE = 0.94, 0.10, 0.62, 0.34, 0.52
 """Of an arrow its length, tip and height, the pitch of the rows below, and where words stand, in columns."""
-LOOKS: dict[str, Look] = {
+STATE_STYLES: dict[str, PlotStyle] = {
     "done": {"facecolor": "#dddddd", "edgecolor": "#333333", "linewidth": 1},
     "here": {"facecolor": DARK, "edgecolor": "#333333", "linewidth": 1},
     "ahead": {"facecolor": "white", "edgecolor": "#777777", "linewidth": 1, "linestyle": "--"},
     "left out": {"facecolor": "white", "edgecolor": "#bbbbbb", "linewidth": 0.8, "hatch": "////"},
 }
-"""Told apart in greyscale by lightness, by the line and by the hatch."""
+"""Styles that also differ in greyscale, by lightness, line and hatch."""
 
 
 @dataclass(frozen=True)
 class PipelineStep:
-    """A stage, where it stands in the run, and the network that it left; None for what the stage does not know.
+    """A stage, its state in the run, and the network after it; None for what the stage does not know.
 
-    `what` names the network or the file, and `timed_on` what ran it. Before `convert` the bytes are those of the
-    float32 weights.
+    `what` names the network or the file, and `timed_on` the interpreter. Before `convert`, the size is that of the
+    float32
+    weights.
     """
 
     stage: str
@@ -52,7 +53,7 @@ class PipelineStep:
 
 
 def steps_so_far(source: Artifact, stages: Sequence[str]) -> list[PipelineStep]:
-    """All seven stages of the workbook, for the stage that reads `source`; `stages` are those of this run."""
+    """All seven stages, as seen by the stage that reads `source`; `stages` are those of this run."""
     reached = stages.index(source.stage) + 1 if source.stage in stages else 0
     steps = []
     for stage in STAGES:
@@ -65,35 +66,37 @@ def steps_so_far(source: Artifact, stages: Sequence[str]) -> list[PipelineStep]:
     return steps
 
 
-def _profile(found: Mapping[str, Any]) -> PipelineStep:
-    eager, accuracy = found["ways"][0], found["validation_accuracy"]
-    return PipelineStep("profile", "done", "baseline", found["file_bytes"], accuracy, eager["p50_ms"], eager["way"])
+def _profile(metrics: Mapping[str, Any]) -> PipelineStep:
+    eager, accuracy = metrics["ways"][0], metrics["validation_accuracy"]
+    return PipelineStep("profile", "done", "baseline", metrics["file_bytes"], accuracy, eager["p50_ms"], eager["way"])
 
 
-def _distill(found: Mapping[str, Any]) -> PipelineStep:
-    timed = next((row["best"] for row in found["candidates"] if row["kept"]), None)
-    accuracy, size = found["accuracy"][found["kept"]], found["student_cost"]["weight_bytes"]
+def _distill(metrics: Mapping[str, Any]) -> PipelineStep:
+    timed = next((row["best"] for row in metrics["candidates"] if row["kept"]), None)
+    accuracy, size = metrics["accuracy"][metrics["kept"]], metrics["student_cost"]["weight_bytes"]
     return PipelineStep("distill", "done", "student", size, accuracy, *_fastest([timed] if timed else []))
 
 
-def _prune(found: Mapping[str, Any]) -> PipelineStep:
-    kept = next(row for row in found["structured_steps"] if row["kept"])
-    timed = (found["latency"] or {}).get("steps", [])
-    fastest = _fastest([row for row in timed if row["step"] == kept["step"]])
-    return PipelineStep("prune", "done", "pruned", kept["weight_bytes"], kept["validation_accuracy"], *fastest)
+def _prune(metrics: Mapping[str, Any]) -> PipelineStep:
+    kept_step = next(row for row in metrics["structured_steps"] if row["kept"])
+    timed = (metrics["latency"] or {}).get("steps", [])
+    fastest = _fastest([row for row in timed if row["step"] == kept_step["step"]])
+    return PipelineStep(
+        "prune", "done", "pruned", kept_step["weight_bytes"], kept_step["validation_accuracy"], *fastest
+    )
 
 
-def _quantize(found: Mapping[str, Any]) -> PipelineStep:
-    method = found["method"]
-    return PipelineStep("quantize", "done", f"int8, {_METHODS[method]}", accuracy=found[f"{method}_accuracy"])
+def _quantize(metrics: Mapping[str, Any]) -> PipelineStep:
+    method = metrics["method"]
+    return PipelineStep("quantize", "done", f"int8, {_METHODS[method]}", accuracy=metrics[f"{method}_accuracy"])
 
 
-def _convert(found: Mapping[str, Any]) -> PipelineStep:
-    return PipelineStep("convert", "done", f"smallest of {len(found['bytes'])}", min(found["bytes"].values()))
+def _convert(metrics: Mapping[str, Any]) -> PipelineStep:
+    return PipelineStep("convert", "done", f"smallest of {len(metrics['bytes'])}", min(metrics["bytes"].values()))
 
 
-def _benchmark(found: Mapping[str, Any]) -> PipelineStep:
-    winner = next((row for row in found["rows"] if row["name"] == found["winner"]), None)
+def _benchmark(metrics: Mapping[str, Any]) -> PipelineStep:
+    winner = next((row for row in metrics["rows"] if row["name"] == metrics["winner"]), None)
     if winner is None:
         return PipelineStep("benchmark", "done", "none in the budget")
     accuracy, p50_ms = winner["accuracy_validation"], winner["p50_ms"]
@@ -102,11 +105,11 @@ def _benchmark(found: Mapping[str, Any]) -> PipelineStep:
 
 
 def _fastest(files: Sequence[TimedFile | StepLatency]) -> tuple[float | None, str]:
-    """p50 of the fastest file that was timed, and what ran it."""
+    """The p50 of the fastest file that was timed, and its target and precision."""
     if not files:
         return None, ""
-    found = min(files, key=itemgetter("p50_ms"))
-    return found["p50_ms"], f"{found['target']} {found['precision']}"
+    fastest = min(files, key=itemgetter("p50_ms"))
+    return fastest["p50_ms"], f"{fastest['target']} {fastest['precision']}"
 
 
 _DONE: dict[str, Callable[[Mapping[str, Any]], PipelineStep]] = {
@@ -120,7 +123,7 @@ _DONE: dict[str, Callable[[Mapping[str, Any]], PipelineStep]] = {
 
 
 def figure(steps: Sequence[PipelineStep]) -> Figure:
-    """The stages as arrows, the present one dark; below each that is done, the network that it left."""
+    """The stages as arrows with the current one dark, and below each finished stage the network after it."""
     with plt.rc_context(STYLE):
         rows = ROWS if any(step.state == "done" for step in steps) else ()
         figure, axes = plt.subplots(figsize=(8.4, 0.5 + 0.25 * len(rows)), layout="constrained")
@@ -133,21 +136,21 @@ def figure(steps: Sequence[PipelineStep]) -> Figure:
             axes.text(-0.08, -LINE * (row + 0.6), name, ha="right", va="center", fontsize=8, color="#555555")
         axes.set(xlim=(-0.85, len(steps) + 0.05), ylim=(-LINE * len(rows) - 0.05, HEIGHT + 0.2))
         axes.axis("off")
-    return done(figure)
+    return close_figure(figure)
 
 
 def _arrow(axes: Axes, place: int, step: PipelineStep) -> None:
     low, high, end = 0.15, 0.15 + HEIGHT, place + LENGTH
     corners = [(place, low), (end, low), (end + POINT, (low + high) / 2), (end, high), (place, high)]
     notch = [(place + POINT, (low + high) / 2)] if place else []
-    axes.add_patch(Polygon([*corners, *notch], closed=True, **LOOKS[step.state]))
-    words: Look = {"color": "white", "weight": "bold"} if step.state == "here" else {"color": "#333333"}
+    axes.add_patch(Polygon([*corners, *notch], closed=True, **STATE_STYLES[step.state]))
+    words: PlotStyle = {"color": "white", "weight": "bold"} if step.state == "here" else {"color": "#333333"}
     name = f"{place + 1:02d} {step.stage}" if step.state != "left out" else f"{step.stage}\nnot in this run"
     box = {"facecolor": "white", "edgecolor": "none", "pad": 1.0} if step.state == "left out" else None
     axes.text(place + MIDDLE, (low + high) / 2, name, ha="center", va="center", fontsize=8, bbox=box, **words)
 
 
 def _values(step: PipelineStep) -> list[str]:
-    """What stands below a stage that is done, in the order of ROWS."""
+    """The values below a finished stage, in the order of ROWS."""
     accuracy = UNKNOWN if step.accuracy is None else f"{step.accuracy:.1%}".replace("%", " %")
     return [step.what, kilobytes(step.bytes), accuracy, milliseconds(step.p50_ms), step.timed_on]

@@ -1,4 +1,4 @@
-"""Where the time of a call goes: the baseline, its runtimes, operators, roofline, and predicted speed-ups."""
+"""Where the time of a call goes: the baseline, its runtimes, operators and roofline, and predicted speed-ups."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from edgekit.core.schema.profile import LayerTime, Operator, PredictedSpeedup, W
 from edgekit.core.schema.result import Result
 from edgekit.measure import forecast
 from edgekit.measure.forecast import EAGER, RUNTIMES
-from edgekit.report.figures import ACCENT, DARK, LIGHT, MID, STYLE, Picture, done, picture, plain_ticks
-from edgekit.report.formatting import count, milliseconds, percent, span, times, with_ends
+from edgekit.report.figures import ACCENT, DARK, LIGHT, MID, STYLE, Picture, close_figure, picture, plain_ticks
+from edgekit.report.formatting import bounds_text, count, milliseconds, percent, ratio_text, times
 from edgekit.report.tables import Grid, Line, Table, grid
 from edgekit.stages.profile.session import COLD, PARTS
 
-IN_ORDER = (*COLD, *PARTS)
-"""Of a session, and from `queue` on of a call; a record does not keep it."""
-LOOKS = (
+PART_ORDER = (*COLD, *PARTS)
+"""The order of the parts of a session, and from `queue` on of a call, because a record does not keep it."""
+PART_STYLES = (
     (LIGHT, "///"),
     (MID, "..."),
     (DARK, ""),
@@ -36,37 +36,37 @@ TITLES = {"pytorch": EAGER, **RUNTIMES}
 
 
 def table(artifact: Artifact) -> Table:
-    """What the baseline is, before anything is done to it."""
-    found = artifact.metrics
-    latency = found["latency"]["total"]
+    """The baseline before anything is changed."""
+    metrics = artifact.metrics
+    latency = metrics["latency"]["total"]
     rows = [
-        ("validation accuracy", percent(found["validation_accuracy"])),
-        ("parameters", count(found["parameters"])),
-        ("multiply-adds (MACs)", count(found["macs"])),
-        ("weights file, bytes", count(found["file_bytes"])),
+        ("validation accuracy", percent(metrics["validation_accuracy"])),
+        ("parameters", count(metrics["parameters"])),
+        ("multiply-adds (MACs)", count(metrics["macs"])),
+        ("weights file, bytes", count(metrics["file_bytes"])),
         *((f"p{rank}, ms", milliseconds(latency[f"p{rank}_ms"])) for rank in (50, 90, 95, 99)),
         ("throughput, calls/s", count(latency["throughput_per_s"])),
     ]
-    return Table((f"baseline, {found['ways'][0]['way']}, batch 1", "value"), rows)
+    return Table((f"baseline, {metrics['ways'][0]['way']}, batch 1", "value"), rows)
 
 
 def session_table(artifact: Artifact) -> Table:
-    """A session from the start of the process to its last answer, part by part."""
-    found = artifact.metrics["session"]
+    """One session, from the start of the process to its last answer, part by part."""
+    session = artifact.metrics["session"]
     rows = [
-        (name, milliseconds(value), f"{value / found['whole_ms']:.1%}") for name, value in found["parts_ms"].items()
+        (name, milliseconds(value), f"{value / session['whole_ms']:.1%}") for name, value in session["parts_ms"].items()
     ]
-    rows.append(("all parts", milliseconds(sum(found["parts_ms"].values())), f"{found['covered']:.2%}"))
-    rows.append(("measured from outside", milliseconds(found["whole_ms"]), ""))
-    stamped = found["stamped"]
+    rows.append(("all parts", milliseconds(sum(session["parts_ms"].values())), f"{session['covered']:.2%}"))
+    rows.append(("measured from outside", milliseconds(session["whole_ms"]), ""))
+    stamped = session["stamped"]
     rows.append(
         (
             "a call with timestamps, relative to one without",
             times(stamped["ratio"]),
-            span(stamped["low"], stamped["high"]),
+            bounds_text(stamped["low"], stamped["high"]),
         )
     )
-    return Table((f"one process, {found['calls']} answers", "ms", "share"), rows)
+    return Table((f"one process, {session['calls']} answers", "ms", "share"), rows)
 
 
 def runtimes_table(artifact: Artifact) -> Table:
@@ -76,7 +76,7 @@ def runtimes_table(artifact: Artifact) -> Table:
             row["way"],
             milliseconds(row.get("p50_ms")),
             times(row.get("ratio")),
-            span(row["ratio_low"], row["ratio_high"]) if "ratio" in row else "",
+            bounds_text(row["ratio_low"], row["ratio_high"]) if "ratio" in row else "",
             count(row["bytes"]) if row.get("bytes") else "",
             row.get("reason", ""),
         )
@@ -87,7 +87,7 @@ def runtimes_table(artifact: Artifact) -> Table:
 
 
 def steps_table(artifact: Artifact) -> Table:
-    """What to do next: against the bound first, then the largest predicted gain."""
+    """What to do next, by the limiting factor first, then by the largest predicted gain."""
     rows = [
         (place, row["title"], times(row["speedup"]), row["where"], row["why"])
         for place, row in enumerate(artifact.metrics["diagnosis"]["steps"], start=1)
@@ -96,29 +96,29 @@ def steps_table(artifact: Artifact) -> Table:
 
 
 def predicted_rows(benchmark: Artifact) -> list[PredictedSpeedup]:
-    """What profile predicted of each variant that was measured, in float and in int8, beside what it reached.
+    """The speed-up that the profile stage predicted for each fp32 and int8 variant, and the measured one.
 
-    Nothing where the two were measured on different machines.
+    Empty if the two stages ran on different machines.
     """
     profile = benchmark.ancestor("profile").metrics
-    here = [found["conditions"] for found in (profile, benchmark.metrics)]
-    if any(here[0][name] != here[1][name] for name in ("host", "cpu", "cores")):
+    conditions = [metrics["conditions"] for metrics in (profile, benchmark.metrics)]
+    if any(conditions[0][name] != conditions[1][name] for name in ("host", "cpu", "cores")):
         return []
     costs = {"baseline": profile}
     if (distilled := benchmark.made_by("distill")) and (pruned := benchmark.made_by("prune")):
-        kept = next((row for row in pruned.metrics["structured_steps"] if row["kept"]), None)
-        costs |= {"student": distilled.metrics["student_cost"], **({"pruned": kept} if kept else {})}
-    moved = {
+        kept_step = next((row for row in pruned.metrics["structured_steps"] if row["kept"]), None)
+        costs |= {"student": distilled.metrics["student_cost"], **({"pruned": kept_step} if kept_step else {})}
+    costs_by_model = {
         name: {"macs": cost["macs"], "moved": cost["weight_bytes"] + cost["activation_bytes"]}
         for name, cost in costs.items()
     }
-    return forecast.compare(profile, benchmark.metrics["rows"], moved)
+    return forecast.compare_with_measured(profile, benchmark.metrics["rows"], costs_by_model)
 
 
 def section(profile: Mapping[str, Any], result: Result, predicted: Sequence[PredictedSpeedup]) -> dict[str, Any]:
-    """`text` from the diagnosis, what `disturbed` it, and `grids`, the tables that the profile's metrics allow.
+    """The entries `text`, `disturbed` and `grids` of the page, as far as the profile's metrics allow.
 
-    `predicted` are the predictions beside what was achieved, none where profile measured no runtime.
+    `predicted` has the predicted and measured speed-ups; empty if the profile measured no runtime.
     """
     diagnosis = profile.get("diagnosis", {})
     grids = [
@@ -137,29 +137,31 @@ def section(profile: Mapping[str, Any], result: Result, predicted: Sequence[Pred
 
 
 def session_grid(profile: Mapping[str, Any]) -> Grid | None:
-    """One process from its start to its last answer, part by part, beside the same timed from outside."""
-    found = profile.get("session", {})
-    if not found:
+    """One process from its start to its last answer, part by part, compared with its duration measured from outside."""
+    session = profile.get("session", {})
+    if not session:
         return None
-    whole_ms, parts_ms = found["whole_ms"], found["parts_ms"]
+    whole_ms, parts_ms = session["whole_ms"], session["parts_ms"]
     cold_ms = sum(parts_ms[name] for name in COLD)
     rows = [
-        (f"{name}, {count(found['calls'])} calls" if name in PARTS else name, parts_ms[name])
+        (f"{name}, {count(session['calls'])} calls" if name in PARTS else name, parts_ms[name])
         for name in sorted(parts_ms, key=_place)
     ]
     rows += [("all parts", sum(parts_ms.values())), ("of which before the first answer", cold_ms)]
     cells = [(name, milliseconds(value_ms), f"{value_ms / whole_ms:.1%}") for name, value_ms in rows]
     cells.append(("measured from outside", milliseconds(whole_ms), ""))
-    if stamped := found.get("stamped"):
-        interval = span(stamped["low"], stamped["high"])
+    if stamped := session.get("stamped"):
+        interval = bounds_text(stamped["low"], stamped["high"])
         cells.append(("a call with timestamps, relative to one without", times(stamped["ratio"]), interval))
     columns = ("part of the session", "ms", "share")
-    caption = f"Before: one process of the baseline, from its start to the last of its {count(found['calls'])} answers"
+    caption = (
+        f"Before: one process of the baseline, from its start to the last of its {count(session['calls'])} answers"
+    )
     return grid(caption, columns, cells, "ms|share")
 
 
 def parts_grid(profile: Mapping[str, Any]) -> Grid | None:
-    """One call of the baseline, part by part as the profile names them."""
+    """One call of the baseline, part by part."""
     latency = profile.get("latency", {})
     if "total" not in latency:
         return None
@@ -177,7 +179,7 @@ def parts_grid(profile: Mapping[str, Any]) -> Grid | None:
 
 
 def causes_grid(profile: Mapping[str, Any]) -> Grid | None:
-    """What the diagnosis makes of them, with the least time that this machine's ceilings allow."""
+    """What the diagnosis attributes the time to, with the least time that this machine's ceilings allow."""
     diagnosis = profile.get("diagnosis", {})
     shares = diagnosis.get("shares", {})
     floors_ms = diagnosis.get("floors_ms", {})
@@ -194,7 +196,7 @@ def causes_grid(profile: Mapping[str, Any]) -> Grid | None:
 
 
 def steps_grid(profile: Mapping[str, Any]) -> Grid | None:
-    """What the diagnosis advised: against the bound first, then by what it predicted."""
+    """What the diagnosis advised, by the limiting factor first, then by the predicted gain."""
     advised = profile.get("diagnosis", {}).get("steps", [])
     rows = [(step["title"], step["where"], times(step["speedup"]), step["why"]) for step in advised]
     columns = ("next step", "where", "predicted", "why")
@@ -202,11 +204,11 @@ def steps_grid(profile: Mapping[str, Any]) -> Grid | None:
 
 
 def predicted_grid(predicted: Sequence[PredictedSpeedup], result: Result) -> Grid | None:
-    """What was predicted of each variant before a step was taken, and what it reached; None where nothing was."""
+    """The predicted and the measured speed-up of each variant; None if nothing was predicted."""
     ships = set(result["winners"].values())
     lines = [
         Line(
-            (row["name"], times(row["predicted"]), with_ends(row, "achieved"), times(row["share"])),
+            (row["name"], times(row["predicted"]), ratio_text(row, "achieved"), times(row["share"])),
             "ships" if row["name"] in ships else "",
         )
         for row in sorted(predicted, key=lambda row: -row["achieved"])
@@ -217,7 +219,7 @@ def predicted_grid(predicted: Sequence[PredictedSpeedup], result: Result) -> Gri
 
 
 def execute_grid(result: Result) -> Grid | None:
-    """Execute alone, before and after, measured in the same rounds; None where nothing won."""
+    """Execution alone before and after, measured in the same rounds; None if there is no winner."""
     rows = {row["name"]: row for row in result["variants"]}
     if not result["verdict"]["met"]:
         return None
@@ -239,11 +241,11 @@ def execute_grid(result: Result) -> Grid | None:
 
 
 def _place(part: str) -> tuple[int, str]:
-    return IN_ORDER.index(part) if part in IN_ORDER else len(IN_ORDER), part
+    return PART_ORDER.index(part) if part in PART_ORDER else len(PART_ORDER), part
 
 
 def parts_figure(latency: dict[str, dict[str, float]], shares: Mapping[str, float]) -> Figure:
-    """One call by its parts (mean), with the percentiles of the whole; below it, what that time is spent for."""
+    """The mean time of a call by part with percentiles of the whole, and below it what limits that time."""
     with plt.rc_context(STYLE):
         figure, (parts, causes) = plt.subplots(2, 1, figsize=(7.2, 3.9), layout="constrained")
         values = {name: latency[name]["mean_ms"] for name in PARTS}
@@ -265,44 +267,44 @@ def parts_figure(latency: dict[str, dict[str, float]], shares: Mapping[str, floa
             axes.set_yticks([])
             axes.grid(axis="y", visible=False)
             axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8)
-    return done(figure)
+    return close_figure(figure)
 
 
 def _stack(axes: Axes, values: Mapping[str, float], labels: Mapping[str, str]) -> None:
     left = 0.0
-    for (name, width), (colour, hatch) in zip(values.items(), cycle(LOOKS), strict=False):
+    for (name, width), (colour, hatch) in zip(values.items(), cycle(PART_STYLES), strict=False):
         axes.barh(0, width, left=left, color=colour, hatch=hatch, edgecolor="white", label=labels[name])
         left += width
 
 
 def operators_figure(rows: Sequence[Operator], inside: Mapping[str, Sequence[Operator]], most: int = 6) -> Figure:
-    """Self time of the slowest operators, ms per call: PyTorch's, and those that each runtime made of the network."""
+    """The time of the slowest operators in ms per call, in PyTorch and on each runtime."""
     shown = {**({"pytorch": rows} if rows else {}), **inside}
     if not shown:
-        return _nothing("no operators: PyTorch does not run the baseline, and profile.runtimes is false")
+        return _empty_figure("no operators: PyTorch does not run the baseline, and profile.runtimes is false")
     with plt.rc_context(STYLE):
         high = (len(shown) + 1) // 2
         figure, grid = plt.subplots(high, 2, figsize=(9.6, 2.4 * high), layout="constrained", squeeze=False)
-        for axes, (target, found) in zip(grid.flat, shown.items(), strict=False):
-            _bars(axes, list(found), most)
+        for axes, (target, operators) in zip(grid.flat, shown.items(), strict=False):
+            _bars(axes, list(operators), most)
             axes.set_title(TITLES[target])
         for axes in list(grid.flat)[len(shown) :]:
             axes.set_visible(False)
         figure.supxlabel("self time under the profiler, ms a call", fontsize=9)
-    return done(figure)
+    return close_figure(figure)
 
 
-def _nothing(why: str) -> Figure:
+def _empty_figure(why: str) -> Figure:
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.2, 0.8), layout="constrained")
         axes.set_axis_off()
         axes.text(0, 0.5, why, va="center")
-    return done(figure)
+    return close_figure(figure)
 
 
-def _bars(axes: Axes, found: list[Operator], most: int) -> None:
-    top = found[:most][::-1]
-    rest = sum(row["self_ms"] for row in found[most:])
+def _bars(axes: Axes, operators: list[Operator], max_bars: int) -> None:
+    top = operators[:max_bars][::-1]
+    rest = sum(row["self_ms"] for row in operators[max_bars:])
     names = [_short(row["operator"], row["calls"]) for row in top]
     bars = axes.barh(range(len(top)), [row["self_ms"] for row in top], color=DARK)
     axes.bar_label(bars, [f"{row['share']:.0%}" for row in top], padding=3, fontsize=8)
@@ -319,7 +321,7 @@ def _short(name: str, calls: float) -> str:
 
 
 def runtimes_figure(rows: Sequence[Way]) -> Figure:
-    """The same float network on every runtime, p50 with its interval; fastest at the top."""
+    """The p50 of the float network on every runtime with its interval, the fastest at the top."""
     measured = sorted((row for row in rows if "p50_ms" in row), key=lambda row: -row["p50_ms"])
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.2, 0.36 * len(measured) + 1.1), layout="constrained")
@@ -335,13 +337,13 @@ def runtimes_figure(rows: Sequence[Way]) -> Figure:
         axes.set_xlabel("p50 of one call, ms, one thread (line: 99 % interval; ×: against the unmodified baseline)")
         axes.set_title("The unmodified network on each runtime")
         axes.grid(axis="y", visible=False)
-    return done(figure)
+    return close_figure(figure)
 
 
 def roofline_figure(layers: Sequence[LayerTime], machine: Mapping[str, float]) -> Figure:
-    """Every layer's rate against its arithmetic intensity, under the machine's roofline in float and in int8.
+    """The rate of every layer against its arithmetic intensity, below the machine's roofline in float and int8.
 
-    Layers that multiply nothing have no point; multiply-adds outside layers are reported in the title.
+    Layers without multiplications have no point. Multiply-adds outside of layers are mentioned in the figure.
     """
     shown = [row for row in layers if row["macs"] and row["intensity"]]
     intensity = {row["layer"]: row["intensity"] or 0.0 for row in shown}
@@ -350,7 +352,7 @@ def roofline_figure(layers: Sequence[LayerTime], machine: Mapping[str, float]) -
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.2, 3.8), layout="constrained")
         for name, key, style in (("float", "gmacs_per_s", "-"), ("int8", "int8_gmacs_per_s", "--")):
-            # an int8 value has a quarter of the bytes, so the same layer stands further to the right there
+            # an int8 value has a quarter of the bytes, so the same layer lies further to the right
             roof = np.minimum(machine[key], along * machine["gbytes_per_s"])
             axes.plot(
                 along, roof, color="#333333", linestyle=style, label=f"ceiling in {name}: {machine[key]:.0f} GMAC/s"
@@ -376,11 +378,11 @@ def roofline_figure(layers: Sequence[LayerTime], machine: Mapping[str, float]) -
         axes.set_xlabel(f"arithmetic intensity, multiply-adds per byte (slope: {machine['gbytes_per_s']:.0f} GB/s)")
         axes.set_title("Every layer on this machine's roofline; area: its share of the time")
         axes.legend(loc="lower right", fontsize=8)
-    return done(figure)
+    return close_figure(figure)
 
 
 def _unshown(layers: Sequence[LayerTime]) -> str:
-    """What the roofline cannot show; nothing where it shows all that multiplies."""
+    """What the roofline cannot show; empty if it shows all multiplications."""
     macs = sum(row["macs"] for row in layers)
     if not macs:
         return (
@@ -392,7 +394,7 @@ def _unshown(layers: Sequence[LayerTime]) -> str:
 
 
 def predicted_figure(rows: Sequence[PredictedSpeedup]) -> Figure:
-    """The speed-up that profile predicted of each variant against the one that was measured; on the line both agree."""
+    """The predicted against the measured speed-up of each variant; on the line, both agree."""
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.2, 3.8), layout="constrained")
         ends = [value for row in rows for value in (row["predicted"], row["achieved_low"], row["achieved_high"])]
@@ -415,15 +417,15 @@ def predicted_figure(rows: Sequence[PredictedSpeedup]) -> Figure:
         axes.set(xlabel="predicted by notebook 01, × the baseline", ylabel="measured, × the baseline")
         axes.set_title("Predicted and achieved speed-up")
         axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8)
-    return done(figure)
+    return close_figure(figure)
 
 
 def pictures(profile: Mapping[str, Any], predicted: Sequence[PredictedSpeedup]) -> dict[str, Picture]:
-    """The figures of the page; without runtimes or predictions theirs are left out."""
+    """The figures of the page; those of runtimes and predictions are left out if there are none."""
     latency, shares = profile["latency"], profile["diagnosis"]["shares"]
     parts = ", ".join(f"{name} {latency[name]['share']:.0%}" for name in latency if name != "total")
     slowest = ", ".join(f"{row['operator']} {row['share']:.0%}" for row in profile["operators"][:3]) or "by runtime"
-    found = {
+    drawn = {
         "parts": picture(
             parts_figure(latency, shares), f"One call of the baseline: {parts}", "Before any optimisation."
         ),
@@ -440,7 +442,7 @@ def pictures(profile: Mapping[str, Any], predicted: Sequence[PredictedSpeedup]) 
     }
     if ways := profile["ways"]:
         alt, caption = f"One call by each of {len(ways)} runtimes", "The unmodified float network on each runtime."
-        found["ways"] = picture(runtimes_figure(ways), alt, caption)
+        drawn["ways"] = picture(runtimes_figure(ways), alt, caption)
     if predicted:
         shares_reached = [row["share"] for row in predicted]
         low, high = times(min(shares_reached)), times(max(shares_reached))
@@ -449,5 +451,5 @@ def pictures(profile: Mapping[str, Any], predicted: Sequence[PredictedSpeedup]) 
             "On the line, the prediction came true. Below it, something that is neither arithmetic nor bytes took the "
             "time. Above it, the other costs of a call shrank too."
         )
-        found["predicted"] = picture(predicted_figure(predicted), alt, caption)
-    return found
+        drawn["predicted"] = picture(predicted_figure(predicted), alt, caption)
+    return drawn

@@ -1,4 +1,4 @@
-"""What pruning removed, what that cost in accuracy, and what it brought in measured time."""
+"""What pruning removed, what it cost in accuracy, and what it gained in measured time."""
 
 from __future__ import annotations
 
@@ -13,22 +13,43 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentF
 
 from edgekit.core.artifacts import Artifact
 from edgekit.core.schema.pruning import CutRow, Latencies, Pattern, PruneStep, StepLatency
-from edgekit.report.figures import ACCENT, COLOUR, DARK, FILL, MARKER, MID, STYLE, Look, done, lowest
-from edgekit.report.formatting import at_most, count, faster, milliseconds, percent, points, span, speedup, times
+from edgekit.report.figures import (
+    ACCENT,
+    DARK,
+    MID,
+    PRECISION_MARKERS,
+    STYLE,
+    TARGET_COLOURS,
+    TARGET_FILLS,
+    PlotStyle,
+    close_figure,
+    lowest_accuracy,
+)
+from edgekit.report.formatting import (
+    bound_note,
+    bounds_text,
+    count,
+    faster,
+    milliseconds,
+    percent,
+    percentage_points,
+    speedup,
+    times,
+)
 from edgekit.report.tables import Table
 from edgekit.stages.benchmark.winners import SPARSITY_DECISION
 
-NOTHING = "–"
-"""In the place of what was not timed."""
-MOST_OUTPUTS, MOST_INPUTS = 64, 144
-"""Of a layer's weights so many rows and columns are shown, for each to be a pixel."""
-DASH = {"fp32": "-", "fp16": ":", "int8": "--"}
-WANTED_SHARE = 0.8
-"""Of the multiply-adds' gain, as the workbook wants it in time."""
+NOT_TIMED = "–"
+"""Shown for what was not timed."""
+MAX_OUTPUTS, MAX_INPUTS = 64, 144
+"""Rows and columns of a layer's weights that are shown, so that each is at least a pixel."""
+PRECISION_LINES = {"fp32": "-", "fp16": ":", "int8": "--"}
+EXPECTED_GAIN_SHARE = 0.8
+"""The share of the predicted speed-up that is expected in measured time."""
 
 
 def table(artifact: Artifact) -> Table:
-    """Every step of both ways of pruning."""
+    """Every step of structured and unstructured pruning."""
     rows = []
     for way, key in (("channels", "structured_steps"), ("weights", "unstructured_steps")):
         steps: list[PruneStep] = artifact.metrics[key]
@@ -38,8 +59,8 @@ def table(artifact: Artifact) -> Table:
                     way,
                     f"{step['from_scratch']}, new weights" if "from_scratch" in step else str(step["step"]),
                     percent(step["validation_accuracy"]),
-                    points(step["drop_pp"]),
-                    points(step["bound_pp"]),
+                    percentage_points(step["drop_pp"]),
+                    percentage_points(step["bound_pp"]),
                     count(step["macs"]),
                     count(step["parameters"]),
                     percent(step["sparsity"]),
@@ -47,25 +68,27 @@ def table(artifact: Artifact) -> Table:
                 )
             )
     heads = ("removed", "step", "validation accuracy", "drop, pp", "at most", "MACs", "parameters", "zero weights", "")
-    return Table(heads, rows, f"{at_most(artifact.config['budget']['accuracy_confidence'])}; {tuned_by(artifact)}")
+    return Table(
+        heads, rows, f"{bound_note(artifact.config['budget']['accuracy_confidence'])}; {tuning_text(artifact)}"
+    )
 
 
-def tuned_by(artifact: Artifact) -> str:
-    """What fine-tuning minimised."""
+def tuning_text(artifact: Artifact) -> str:
+    """Which loss fine-tuning minimised."""
     row = artifact.metrics["tuning"]
     by = f"{row['loss']} under {row['teacher']}" if row["loss"] else "labels alone"
     return f"fine-tuned with {by}: {row['reason']}"
 
 
 def latencies(artifact: Artifact) -> Latencies:
-    """`steps` and `sparse` as `stages/prune/latency.py` left them; both empty where nothing was measured."""
+    """`steps` and `sparse` as `stages/prune/latency.py` recorded them; both are empty if nothing was measured."""
     return {"steps": [], "sparse": [], **(artifact.metrics["latency"] or {})}
 
 
 def speed_table(artifact: Artifact) -> Table:
-    """Every structured step: the speed-up that its MACs predict, the measured ones, and the share of the former.
+    """Every structured step: the speed-up predicted from its MACs, the measured ones, and their share of it.
 
-    What could not be converted, and so was not timed, stands in the title.
+    The title says what could not be converted, and so was not timed.
     """
     rows = latencies(artifact)["steps"]
     places = list(dict.fromkeys((row["target"], row["precision"]) for row in rows))
@@ -79,7 +102,7 @@ def speed_table(artifact: Artifact) -> Table:
                 str(step),
                 count(first["macs"]),
                 times(first["predicted"]),
-                *(_measured(own[place]) if place in own else NOTHING for place in places),
+                *(_measured(own[place]) if place in own else NOT_TIMED for place in places),
                 f"{_measured(best)} {best['target']} {best['precision']}",
             )
         )
@@ -88,7 +111,7 @@ def speed_table(artifact: Artifact) -> Table:
 
 
 def cuts_table(artifact: Artifact) -> Table:
-    """Every cut that was timed and surely saves time, and which was taken; no row where channels go by a ratio."""
+    """Every timed cut that significantly saves time, and which was chosen; empty if channels are removed by a ratio."""
     rows: list[CutRow] = artifact.metrics.get("cuts", [])
     if not rows:
         replayed = artifact.metrics.get("replayed", False)
@@ -99,7 +122,7 @@ def cuts_table(artifact: Artifact) -> Table:
             str(row["step"]),
             row["group"],
             str(row["width"]),
-            f"{row['of_before']:.3f} ({span(row['low'], row['high'])})",
+            f"{row['of_before']:.3f} ({bounds_text(row['low'], row['high'])})",
             f"{row['of_student']:.3f}",
             "" if row["validation_accuracy"] is None else percent(row["validation_accuracy"]),
             "taken" if row["taken"] else "",
@@ -124,7 +147,7 @@ def cuts_table(artifact: Artifact) -> Table:
 
 
 def zeros_table(artifact: Artifact) -> Table:
-    """The sparse network beside the student it was made from, converted and timed together."""
+    """The sparse network compared with its dense student, converted and timed together."""
     rows = [
         (
             f"{row['target']} {row['precision']}",
@@ -132,7 +155,7 @@ def zeros_table(artifact: Artifact) -> Table:
             *map(count, (row["dense_zipped_bytes"], row["sparse_zipped_bytes"])),
             percent(row["sparse_zipped_bytes"] / row["dense_zipped_bytes"]),
             *map(milliseconds, (row["dense_p50_ms"], row["sparse_p50_ms"])),
-            f"{times(row['measured'])} ({span(row['measured_low'], row['measured_high'])})",
+            f"{times(row['measured'])} ({bounds_text(row['measured_low'], row['measured_high'])})",
             faster(row["measured"], row["measured_low"], row["measured_high"]),
         )
         for row in latencies(artifact)["sparse"]
@@ -145,14 +168,14 @@ def zeros_table(artifact: Artifact) -> Table:
 
 
 def gained_table(benchmark: Artifact) -> Table:
-    """Every sparse variant that ships beside its dense counterpart, and whether it is faster or smaller."""
+    """Every sparse variant compared with its dense counterpart, and whether it is faster or smaller."""
     decision = next((each for each in benchmark.metrics["decisions"] if each["decision"] == SPARSITY_DECISION), None)
     out = decision["chosen"] if decision else ()
     rows = [
         (
             row["name"],
             row["dense"],
-            f"{times(row['ratio'])} ({span(row['ratio_low'], row['ratio_high'])})",
+            f"{times(row['ratio'])} ({bounds_text(row['ratio_low'], row['ratio_high'])})",
             percent(row["bytes_share"]) if "bytes_share" in row else "",
             percent(row["zipped_share"]),
             "rejected: no speed-up" if row["name"] in out else "remains a candidate",
@@ -168,9 +191,9 @@ def gained_table(benchmark: Artifact) -> Table:
 
 
 def patterns(artifact: Artifact) -> list[Pattern]:
-    """One row for each layer of the sparse network, by name: `name`, `zeros`, and the corner of the map to show.
+    """One row for each layer of the sparse network: its name, its share of zero weights, and a part of its weight map.
 
-    `zeros` is the share of zero weights; `nonzero` is (outputs, inputs * kernel) bool, at most 64 x 144 of `shape`.
+    `nonzero` is (outputs, inputs * kernel) bool, at most 64 x 144 of `shape`.
     """
     from safetensors.numpy import load
 
@@ -178,7 +201,7 @@ def patterns(artifact: Artifact) -> list[Pattern]:
     rows: list[Pattern] = []
     for name in sorted((name for name in tensors if _is_weight(name, tensors[name])), key=_natural):
         flat = tensors[name].reshape(len(tensors[name]), -1)
-        corner = flat[:MOST_OUTPUTS, :MOST_INPUTS] != 0
+        corner = flat[:MAX_OUTPUTS, :MAX_INPUTS] != 0
         rows.append(
             {
                 "name": name.removesuffix(".weight"),
@@ -196,7 +219,7 @@ def _is_weight(name: str, tensor: np.ndarray) -> bool:
 
 
 def _natural(name: str) -> list[tuple[int, int | str]]:
-    """`blocks.2` before `blocks.10`."""
+    """A sort key that puts `blocks.2` before `blocks.10`."""
     return [(0, int(part)) if part.isdigit() else (1, part) for part in name.split(".")]
 
 
@@ -218,9 +241,9 @@ def _title(artifact: Artifact, text: str) -> str:
 
 
 def figure(structured: Sequence[PruneStep], unstructured: Sequence[PruneStep], floor: float) -> Figure:
-    """Accuracy against MACs (channels removed) and against sparsity (weights zeroed); the kept step is ringed.
+    """Accuracy against MACs and against sparsity, with the selected step marked.
 
-    A whisker hangs down to the accuracy that the samples leave open: it must not cross the line of the budget.
+    A whisker reaches down to the lowest accuracy that the samples do not rule out; it must not cross the budget's line.
     """
     with plt.rc_context(STYLE):
         figure, (left, right) = plt.subplots(1, 2, figsize=(7.6, 3.1), layout="constrained", sharey=True)
@@ -235,15 +258,15 @@ def figure(structured: Sequence[PruneStep], unstructured: Sequence[PruneStep], f
         left.yaxis.set_major_formatter(PercentFormatter(1, decimals=1))
         left.margins(y=0.18)
         figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    return done(figure)
+    return close_figure(figure)
 
 
 def _draw_steps(axes: Axes, x: Sequence[float], rows: Sequence[PruneStep], floor: float) -> None:
     y = [row["validation_accuracy"] for row in rows]
-    axes.vlines(x, [lowest(row) for row in rows], y, color=MID, linewidth=2, label="left open by the samples")
+    axes.vlines(x, [lowest_accuracy(row) for row in rows], y, color=MID, linewidth=2, label="left open by the samples")
     axes.plot(x, y, "-o", color=DARK, markersize=5)
-    kept = next(index for index, row in enumerate(rows) if row["kept"])
-    axes.plot([x[kept]], [y[kept]], "o", markersize=12, markerfacecolor="none", color=ACCENT, label="kept")
+    kept_index = next(index for index, row in enumerate(rows) if row["kept"])
+    axes.plot([x[kept_index]], [y[kept_index]], "o", markersize=12, markerfacecolor="none", color=ACCENT, label="kept")
     axes.axhline(floor, color="#333333", linewidth=1, linestyle="--", label="accuracy budget")
     for row, across, up in zip(rows, x, y, strict=True):
         axes.annotate(
@@ -252,7 +275,7 @@ def _draw_steps(axes: Axes, x: Sequence[float], rows: Sequence[PruneStep], floor
 
 
 def cost_figure(steps: Sequence[PruneStep], latencies: Sequence[StepLatency], floor: float) -> Figure:
-    """Validation accuracy of every structured step against its MACs, and against its measured p50 on every target."""
+    """The accuracy of every structured step against its MACs, and against its measured p50 on every target."""
     accuracy = {row["step"]: row["validation_accuracy"] for row in steps}
     with plt.rc_context(STYLE):
         figure, (left, right) = plt.subplots(1, 2, figsize=(7.6, 3.7), layout="constrained", sharey=True)
@@ -283,20 +306,27 @@ def cost_figure(steps: Sequence[PruneStep], latencies: Sequence[StepLatency], fl
             right.xaxis.set_major_formatter(NullFormatter())
             right.xaxis.set_minor_formatter(NullFormatter())
         figure.legend(*right.get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    return done(figure)
+    return close_figure(figure)
 
 
 def speed_figure(latencies: Sequence[StepLatency]) -> Figure:
-    """Measured speed-up of every structured step against that of its MACs; on the line, all of it arrived."""
+    """The measured speed-up of every structured step against that of its MACs; on the line, both agree."""
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
         series = list(_series(latencies))
         most = max([row["predicted"] for row in latencies], default=1.0)
         line = np.array([1.0, 1.08 * most])
         axes.plot(line, line, color="#333333", linewidth=1, label="all of the gain")
-        axes.plot(line, WANTED_SHARE * line, color="#333333", linewidth=1, linestyle=":", label=f"{WANTED_SHARE:.0%}")
+        axes.plot(
+            line,
+            EXPECTED_GAIN_SHARE * line,
+            color="#333333",
+            linewidth=1,
+            linestyle=":",
+            label=f"{EXPECTED_GAIN_SHARE:.0%}",
+        )
         for number, (target, precision, rows) in enumerate(series):
-            aside = (number - (len(series) - 1) / 2) * 0.009 * most  # so that whiskers do not hide one another
+            aside = (number - (len(series) - 1) / 2) * 0.009 * most  # so that whiskers do not overlap
             x = [row["predicted"] + (aside if row["step"] else 0) for row in rows]
             y = [row["measured"] for row in rows]
             ends = [[row["measured"] - row["measured_low"] for row in rows],
@@ -307,11 +337,11 @@ def speed_figure(latencies: Sequence[StepLatency]) -> Figure:
         axes.set(ylabel="measured speed-up over step 0, ×")
         axes.set_title("Predicted and measured speed-up of every step")
         axes.legend(loc="upper left", fontsize=8)
-    return done(figure)
+    return close_figure(figure)
 
 
 def patterns_figure(layers: Sequence[Pattern], most: int = 4) -> Figure:
-    """Weights of some layers as a map, black where one is left and white where it is zero; sparsity of all below."""
+    """Maps of the weights of some layers, black where a weight remains, and the sparsity of all layers below."""
     shown = [layers[place] for place in np.unique(np.linspace(0, len(layers) - 1, min(most, len(layers))).astype(int))]
     height = 0.19 * len(layers) + 1.0
     with plt.rc_context(STYLE):
@@ -330,7 +360,7 @@ def patterns_figure(layers: Sequence[Pattern], most: int = 4) -> Figure:
         axes.tick_params(axis="y", labelsize=8)
         axes.set_title("Sparsity of every layer")
         axes.grid(axis="y", visible=False)
-    return done(figure)
+    return close_figure(figure)
 
 
 def _map(axes: Axes, row: Pattern) -> None:
@@ -347,14 +377,18 @@ def _map(axes: Axes, row: Pattern) -> None:
 
 
 def _series(latencies: Sequence[StepLatency]) -> Iterator[tuple[str, str, list[StepLatency]]]:
-    """Rows by target and precision, in order."""
+    """The rows by target and precision, in order."""
     for target, precision in dict.fromkeys((row["target"], row["precision"]) for row in latencies):
         yield target, precision, [row for row in latencies if (row["target"], row["precision"]) == (target, precision)]
 
 
-def _look(target: str, precision: str) -> Look:
-    look: Look = {"color": COLOUR[target], "marker": MARKER[precision], "fillstyle": FILL[target]}
-    return {**look, "linestyle": DASH[precision], "markersize": 6, "linewidth": 1.1}
+def _look(target: str, precision: str) -> PlotStyle:
+    look: PlotStyle = {
+        "color": TARGET_COLOURS[target],
+        "marker": PRECISION_MARKERS[precision],
+        "fillstyle": TARGET_FILLS[target],
+    }
+    return {**look, "linestyle": PRECISION_LINES[precision], "markersize": 6, "linewidth": 1.1}
 
 
 def _plain_log(axes: Axes) -> None:

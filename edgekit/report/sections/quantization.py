@@ -1,4 +1,4 @@
-"""What int8 does to the accuracy: by method, recipe, layer, and choice of calibration samples."""
+"""The effect of int8 on accuracy: by method, recipe, layer, and choice of calibration samples."""
 
 from __future__ import annotations
 
@@ -12,65 +12,69 @@ from matplotlib.ticker import NullLocator, PercentFormatter
 
 from edgekit.core.artifacts import Artifact
 from edgekit.core.schema.quantization import CalibrationSize, CalibrationStudy, Histogram, LayerSensitivity, RecipeRow
-from edgekit.report.figures import ACCENT, DARK, LIGHT, MID, STYLE, done
-from edgekit.report.formatting import at_most, capitalised, percent, points
-from edgekit.report.sections.pruning import tuned_by
+from edgekit.report.figures import ACCENT, DARK, LIGHT, MID, STYLE, close_figure
+from edgekit.report.formatting import bound_note, capitalised, percent, percentage_points
+from edgekit.report.sections.pruning import tuning_text
 from edgekit.report.tables import Table
 
 SIMULATION_OPTION, FILES_OPTION = "quantize.calibration_samples", "convert.calibration_samples"
 BOTH_OPTIONS = f"{SIMULATION_OPTION} (simulation) and {FILES_OPTION} (the files)"
 STABLE_SHARE = 0.01
-"""Of the answers: where the draw of the samples changes no more of them, it is said to matter little."""
+"""If the draw of the samples changes at most this share of the answers, it counts as unimportant."""
 BLACK = "#222222"
 UNIT = {"step": "in steps of its own channel", "value": "in its own units"}
 
 
 def table(artifact: Artifact) -> Table:
-    """Float, and every way to int8 that was tried in simulation, against the baseline and against float."""
-    found = json.loads(artifact.file("decision.json").read_text(encoding="utf-8"))
+    """Float and every int8 network that was tried in simulation, compared with the baseline and with float."""
+    decision = json.loads(artifact.file("decision.json").read_text(encoding="utf-8"))
     rows = []
     names = {"baseline": "baseline, float", "float": "pruned, float", "ptq": "PTQ int8"}
-    if found["qat_drop"]:
+    if decision["qat_drop"]:
         names["qat"] = "QAT int8"
-    if found["mixed_drop"]:
+    if decision["mixed_drop"]:
         names["mixed"] = "int8, most sensitive layers in float"
     for key, name in names.items():
-        drop = found.get(f"{key}_drop", {"drop_pp": 0.0, "bound_pp": None})
-        figures = (percent(found[f"{key}_accuracy"]), points(drop["drop_pp"]), points(drop["bound_pp"]))
-        below = found.get(f"{key}_below_float")
-        below_float = (points(below["drop_pp"]), points(below["bound_pp"])) if below else ("", "")
-        rows.append((name, *figures, *below_float, "chosen" if found["method"] == key else ""))
+        drop = decision.get(f"{key}_drop", {"drop_pp": 0.0, "bound_pp": None})
+        figures = (
+            percent(decision[f"{key}_accuracy"]),
+            percentage_points(drop["drop_pp"]),
+            percentage_points(drop["bound_pp"]),
+        )
+        below = decision.get(f"{key}_below_float")
+        below_float = (percentage_points(below["drop_pp"]), percentage_points(below["bound_pp"])) if below else ("", "")
+        rows.append((name, *figures, *below_float, "chosen" if decision["method"] == key else ""))
     measured = ("validation accuracy", "drop, pp", "at most", "below float, pp", "at most")
     heads = ("network (int8: in simulation)", *measured, "")
     more = f"; {artifact.metrics['shared_scale']}" if "shared_scale" in artifact.metrics else ""
-    tuned = f"QAT: {tuned_by(artifact)}" if found["qat_drop"] else f"QAT {found['against_qat']}"
-    return Table(heads, rows, f"{at_most(artifact.config['budget']['accuracy_confidence'])}; {tuned}{more}")
+    tuned = f"QAT: {tuning_text(artifact)}" if decision["qat_drop"] else f"QAT {decision['against_qat']}"
+    return Table(heads, rows, f"{bound_note(artifact.config['budget']['accuracy_confidence'])}; {tuned}{more}")
 
 
 def sensitivity_rows(artifact: Artifact) -> list[LayerSensitivity]:
-    """One row a layer, most sensitive first."""
+    """One row per layer, the most sensitive first."""
     rows: list[LayerSensitivity] = json.loads(artifact.file("sensitivity.json").read_text(encoding="utf-8"))["layers"]
     return rows
 
 
 def sensitivity_table(artifact: Artifact, most: int = 10) -> Table:
-    """The layers that int8 hurts most, alone."""
+    """The layers that lose most when they alone are int8."""
     rows = [
-        (row["layer"], row["kind"], f"{row['snr_db']:.1f}", points(row["drop_pp"]))
+        (row["layer"], row["kind"], f"{row['snr_db']:.1f}", percentage_points(row["drop_pp"]))
         for row in sensitivity_rows(artifact)[:most]
     ]
     return Table(("layer", "kind", "SNR, dB", "drop, pp"), rows)
 
 
 def recipes_table(artifact: Artifact) -> Table:
-    """Every PTQ recipe, and why it was kept or not."""
+    """Every PTQ recipe, and why it was selected or rejected."""
     tried: list[RecipeRow] = artifact.metrics["recipes"]
     rows = [
         (
             row["recipe"],
             percent(row["validation_accuracy"]),
-            points(row["drop_pp"]),
-            points(row["bound_pp"]),
+            percentage_points(row["drop_pp"]),
+            percentage_points(row["bound_pp"]),
             f"kept: {row['reason']}" if row["kept"] else row["reason"],
         )
         for row in tried
@@ -79,26 +83,26 @@ def recipes_table(artifact: Artifact) -> Table:
 
 
 def mixed_table(artifact: Artifact) -> Table:
-    """Every step of keeping layers in float, or why none was taken."""
-    found = artifact.metrics
+    """Every step of keeping layers in float, or why none was selected."""
+    metrics = artifact.metrics
     rows = [
         (
             ", ".join(row["keep_float"]),
             percent(row["validation_accuracy"]),
-            points(row["drop_pp"]),
-            points(row["bound_pp"]),
+            percentage_points(row["drop_pp"]),
+            percentage_points(row["bound_pp"]),
             "inside the budget" if row["inside_budget"] else row["reason"],
             "chosen" if row["kept"] else "",
         )
-        for row in found["mixed"]
+        for row in metrics["mixed"]
     ]
     if not rows:
-        return Table(("layers kept in float", "why"), [("none", found["against_mixed"])])
+        return Table(("layers kept in float", "why"), [("none", metrics["against_mixed"])])
     return Table(("layers kept in float", "validation accuracy", "drop, pp", "at most", "budget", ""), rows)
 
 
 def calibration_rows(artifact: Artifact) -> list[CalibrationSize]:
-    """One row for each size of the study."""
+    """One row for each number of samples in the study."""
     return _calibration(artifact)["sizes"]
 
 
@@ -122,7 +126,7 @@ def calibration_table(artifact: Artifact) -> Table:
 
 
 def calibration_sentence(artifact: Artifact) -> str:
-    """What the study says of this run's own number of samples; draws that share samples agree for that alone."""
+    """What the study says about this run's number of samples. Draws with common samples agree for that reason alone."""
     study, used = _calibration(artifact), artifact.metrics["calibration_samples"]
     rows = [row for row in study["sizes"] if not row["shared_samples"]]
     left_out = ", ".join(map(str, study["too_large"]))
@@ -134,30 +138,33 @@ def calibration_sentence(artifact: Artifact) -> str:
     if not rows:
         return f"No draws can be compared: the split is too small for two of them of any size in study_sizes.{omitted}"
     stable = [row["samples"] for place, row in enumerate(rows) if _stable(rows[place:])]
-    seen = f"Of {study['validation_samples']} answers, the choice of the calibration samples changes " + " and ".join(
-        f"{percent(row['disagreement'])} ({_spread_db(row):.1f} dB of SNR) with {row['samples']} samples"
-        for row in (rows[place] for place in dict.fromkeys((0, len(rows) - 1)))
+    observed = (
+        f"Of {study['validation_samples']} answers, the choice of the calibration samples changes "
+        + " and ".join(
+            f"{percent(row['disagreement'])} ({_spread_db(row):.1f} dB of SNR) with {row['samples']} samples"
+            for row in (rows[place] for place in dict.fromkeys((0, len(rows) - 1)))
+        )
     )
     limit = f"{100 * STABLE_SHARE:g} %"
     if not stable:
         more = f"More than the {used} samples of the simulation may help: raise {BOTH_OPTIONS}"
-        return f"{seen}. That is more than {limit}. {more}.{omitted}"
-    enough = f"enough, and the same number will do for the files ({FILES_OPTION})"
+        return f"{observed}. That is more than {limit}. {more}.{omitted}"
+    verdict = f"enough, and the same number will do for the files ({FILES_OPTION})"
     if used < stable[0]:
-        enough = f"fewer than that: raise {BOTH_OPTIONS} to {stable[0]}"
-    held = f"it changes at most {limit}. The {used} samples of the simulation ({SIMULATION_OPTION}) are {enough}"
-    return f"{seen}. From {stable[0]} samples on, {held}.{omitted}"
+        verdict = f"fewer than that: raise {BOTH_OPTIONS} to {stable[0]}"
+    conclusion = f"it changes at most {limit}. The {used} samples of the simulation ({SIMULATION_OPTION}) are {verdict}"
+    return f"{observed}. From {stable[0]} samples on, {conclusion}.{omitted}"
 
 
 def histogram_rows(artifact: Artifact) -> list[Histogram]:
-    """Weights and activations of the most and the least sensitive layer, counted before and after int8."""
+    """Histograms of weights and activations of the most and the least sensitive layer, in float and int8."""
     rows: list[Histogram] = json.loads(artifact.file("histograms.json").read_text(encoding="utf-8"))
     return rows
 
 
 def _calibration(artifact: Artifact) -> CalibrationStudy:
-    found: CalibrationStudy = json.loads(artifact.file("calibration.json").read_text(encoding="utf-8"))
-    return found
+    study: CalibrationStudy = json.loads(artifact.file("calibration.json").read_text(encoding="utf-8"))
+    return study
 
 
 def _stable(rows: list[CalibrationSize]) -> bool:
@@ -170,7 +177,7 @@ def _spread_db(row: CalibrationSize) -> float:
 
 
 def histograms_figure(rows: Sequence[Histogram]) -> Figure | None:
-    """Weights and inputs of each layer: float filled, int8 as steps, the range's ends dashed; log scale."""
+    """Weights and inputs of each layer: float filled, int8 as steps, the ends of the range dashed; log scale."""
     if not rows:
         return None
     layers = list(dict.fromkeys(row["layer"] for row in rows))
@@ -185,11 +192,11 @@ def histograms_figure(rows: Sequence[Histogram]) -> Figure | None:
             _values(grid[layers.index(row["layer"])][parts.index(row["part"])], row)
         shown = next(axes for axes in grid.flat if axes.get_visible())
         figure.legend(*shown.get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    return done(figure)
+    return close_figure(figure)
 
 
 def calibration_figure(rows: Sequence[CalibrationSize]) -> Figure | None:
-    """Two draws of each size: SNR of either against float and of one against the other; answers that differ."""
+    """Two draws of each size: the SNR of each against float and against the other, and the answers that differ."""
     if not rows:
         return None
     sizes = [row["samples"] for row in rows]
@@ -215,7 +222,7 @@ def calibration_figure(rows: Sequence[CalibrationSize]) -> Figure | None:
             axes.xaxis.set_minor_locator(NullLocator())
             axes.margins(x=0.12)
         figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    return done(figure)
+    return close_figure(figure)
 
 
 def _values(axes: Axes, row: Histogram) -> None:
@@ -228,20 +235,20 @@ def _values(axes: Axes, row: Histogram) -> None:
         axes.axvline(end, color=ACCENT, linewidth=1.2, linestyle="--", label=label)
     most = max(*row["float"], *row["int8"])
     axes.set(yscale="log", ylim=(0.7, 12 * most), ylabel="values (log scale)")
-    axes.set_xlabel(f"{_called(row)}, {UNIT[row['unit']]}", fontsize=8.5)
+    axes.set_xlabel(f"{_part_name(row)}, {UNIT[row['unit']]}", fontsize=8.5)
     sensitive = "most sensitive" if row["most_sensitive"] else "least sensitive"
-    axes.set_title(f"{row['layer']}, {sensitive}: {_called(row)}", fontsize=9.5)
+    axes.set_title(f"{row['layer']}, {sensitive}: {_part_name(row)}", fontsize=9.5)
     clipped = f"{row['clipped'] / max(1, sum(row['float'])):.2%} clipped"
     axes.text(0.5, 0.97, f"{row['levels_used']} levels used, {clipped}", transform=axes.transAxes,
               ha="center", va="top", fontsize=8)  # fmt: skip
 
 
-def _called(row: Histogram) -> str:
+def _part_name(row: Histogram) -> str:
     return "weights" if row["part"] == "weights" else "inputs"
 
 
 def sensitivity_figure(rows: Sequence[LayerSensitivity], most: int = 20) -> Figure:
-    """Signal-to-noise ratio with only one layer in int8; the shortest bars are the layers to keep in float."""
+    """The SNR with only one layer in int8; the layers with the shortest bars are those to keep in float."""
     shown = list(rows[:most])[::-1]
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.2, 0.26 * len(shown) + 1.2), layout="constrained")
@@ -251,10 +258,10 @@ def sensitivity_figure(rows: Sequence[LayerSensitivity], most: int = 20) -> Figu
         axes.set_title("Sensitivity by layer, most sensitive first")
         axes.margins(x=0.14)
         axes.grid(axis="y", visible=False)
-    return done(figure)
+    return close_figure(figure)
 
 
 def shared_scale_lines(quantize: Artifact | None) -> list[str]:
-    """A line where int8 has one scale for outputs of different ranges."""
-    said = quantize.metrics.get("shared_scale", "") if quantize else ""
-    return [f"{capitalised(said)}."] if said else []
+    """A line if int8 uses a single scale for outputs of different ranges."""
+    text = quantize.metrics.get("shared_scale", "") if quantize else ""
+    return [f"{capitalised(text)}."] if text else []

@@ -1,4 +1,4 @@
-"""The raw samples: some of them drawn, how many each split has, and what was changed while reading."""
+"""The raw samples: some of them drawn, the size of each split, and what was changed while reading."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from edgekit.core import tasks
 from edgekit.report import overlays
-from edgekit.report.figures import DARK, NAMING, done
+from edgekit.report.figures import DARK, PLAIN_TEXT_STYLE, close_figure
 from edgekit.report.formatting import count
 from edgekit.report.overlays import OVERLAYS
 from edgekit.report.tables import Table
@@ -25,65 +25,72 @@ if TYPE_CHECKING:
 FEATURES = 10
 ROWS, COLUMNS = 2, 6
 POINTS = 20_000
-"""Of a curve: more than so small a picture can show."""
-NAMED = 6
-"""Channels in the legend: further ones have no colour of their own for long."""
-LETTERS = 18
-"""Of a label above a picture."""
-LINES = 9
-"""Of a text."""
-MOST_ROWS = 4
+"""Points of a curve: more than such a small figure can show."""
+MAX_LEGEND_CHANNELS = 6
+"""Channels in the legend, because further ones would repeat the colours."""
+MAX_LABEL_LETTERS = 18
+"""Characters of a label above a sample."""
+MAX_TEXT_LINES = 9
+"""Lines of a text."""
+MAX_TENSORS = 4
 """Tensors of a sample that are drawn."""
 CHANNELS = (1, 3)
-"""By an axis of so many a tensor is known for a picture."""
-ALONG = {kind: "time →" for kind in ("vector", "audio", "window")} | {"tensors": "all tensors, one behind the other →"}
-"""What the curves of a kind of samples run along."""
+"""A tensor with an axis of this length is drawn as an image."""
+X_LABELS = {kind: "time →" for kind in ("vector", "audio", "window")} | {
+    "tensors": "all tensors, one behind the other →"
+}
+"""The label of the x axis, by kind of samples."""
 
 
 def table(data: Data) -> Table:
-    """Twelve vectors of the train split with their labels, every class in turn; their first features."""
+    """Twelve training samples with their labels and first features, from every class in turn."""
     train = data.train
     more = train.x.shape[1] - FEATURES
     columns = ["label", *(f"feature {place}" for place in range(min(FEATURES, train.x.shape[1])))]
     rows = [
-        [named(data, train.y[place]), *(f"{value:.4g}" for value in train.x[place][:FEATURES])]
-        for place in in_turn(train.y, 12)
+        [label_text(data, train.y[place]), *(f"{value:.4g}" for value in train.x[place][:FEATURES])]
+        for place in one_of_each_class(train.y, 12)
     ]
     return Table(columns, rows, f"the first {FEATURES} of {train.x.shape[1]} features" if more > 0 else "")
 
 
 def notes_table(data: Data) -> Table | None:
-    """What was skipped or changed while the data were read; None, which a notebook does not show, for nothing."""
+    """What was skipped or changed while reading the data; None, which a notebook does not show, if nothing was."""
     return Table(("what was skipped or changed in the data",), [(line,) for line in data.notes]) if data.notes else None
 
 
 def splits_table(data: Data) -> Table:
-    """How many samples of each class every split has; of numbers, their mean and their range."""
-    found = {"train": data.train.y, "calibration": data.calibration.y, "validation": data.validation.y}
+    """The number of samples of each class in every split; for numeric labels, their mean and range."""
+    labels_by_split = {"train": data.train.y, "calibration": data.calibration.y, "validation": data.validation.y}
     if data.task == "detection":
-        return _boxes(found, data.classes)
+        return _boxes(labels_by_split, data.classes)
     if data.train.y.dtype.kind == "f":
         rows = [
             (name, count(len(y)), title, *(f"{value:.4g}" for value in (column.min(), column.mean(), column.max())))
-            for name, y in found.items()
+            for name, y in labels_by_split.items()
             for title, column in zip(data.classes, y.T, strict=True)
         ]
         return Table(("split", "samples", "value", "lowest", "mean", "highest"), rows)
-    counts = {name: _counts(y, len(data.classes)) for name, y in found.items()}
+    counts = {name: _counts(y, len(data.classes)) for name, y in labels_by_split.items()}
     rows = [(label, *(count(of[place]) for of in counts.values())) for place, label in enumerate(data.classes)]
-    return Table(("class", *found), [*rows, ("samples", *(count(len(y)) for y in found.values()))])
+    return Table(("class", *labels_by_split), [*rows, ("samples", *(count(len(y)) for y in labels_by_split.values()))])
 
 
-def _boxes(found: Mapping[str, np.ndarray], names: Sequence[str]) -> Table:
-    """Boxes of each class, and pictures, in every split."""
+def _boxes(labels_by_split: Mapping[str, np.ndarray], names: Sequence[str]) -> Table:
+    """The number of boxes of each class, and of images, in every split."""
     rows = [
-        (label, *(count(int((y[:, 1:, 0] == kind).sum())) for y in found.values())) for kind, label in enumerate(names)
+        (label, *(count(int((y[:, 1:, 0] == kind).sum())) for y in labels_by_split.values()))
+        for kind, label in enumerate(names)
     ]
-    return Table(("class", *found), [*rows, ("pictures", *(count(len(y)) for y in found.values()))], "boxes of a class")
+    return Table(
+        ("class", *labels_by_split),
+        [*rows, ("pictures", *(count(len(y)) for y in labels_by_split.values()))],
+        "boxes of a class",
+    )
 
 
 def _counts(y: np.ndarray, classes: int) -> list[int]:
-    if y.ndim == 3:  # masks: pictures that have a pixel of it
+    if y.ndim == 3:  # masks: images with at least one pixel of the class
         return [int((y == label).any(axis=(1, 2)).sum()) for label in range(classes)]
     if y.ndim == 2:
         return [int(number) for number in y.sum(axis=0)]
@@ -91,22 +98,24 @@ def _counts(y: np.ndarray, classes: int) -> list[int]:
 
 
 def figure(data: Data) -> Figure:
-    """Twelve samples of the train split with their labels, every class in turn; pictures, or curves over time.
+    """Twelve training samples with their labels, from every class in turn, as images or curves.
 
-    Of samples of several tensors six, each tensor in a row of its own, for their numbers may differ by far in size.
+    Samples with several tensors have a row for each tensor, because their values may differ greatly in size.
     """
     if data.tensors:
         return _of_tensors(data)
-    with plt.rc_context(NAMING):
+    with plt.rc_context(PLAIN_TEXT_STYLE):
         figure, grid = plt.subplots(ROWS, COLUMNS, figsize=(7.6, 3.0), layout="constrained")
-        places = in_turn(data.train.y, grid.size)
+        places = one_of_each_class(data.train.y, grid.size)
         for axes in grid.flat[len(places) :]:
             axes.set_axis_off()
         for axes, place in zip(grid.flat, places, strict=False):
-            draw(axes, data.train.x[place], data.kind, text_of(data, data.train.x[place]))
+            draw_sample(axes, data.train.x[place], data.kind, sample_text(data, data.train.x[place]))
             if data.task in OVERLAYS:
                 OVERLAYS[data.task].label(axes, data.train.y[place])
-            axes.set_title(textwrap.shorten(named(data, data.train.y[place]), LETTERS, placeholder="…"), fontsize=8)
+            axes.set_title(
+                textwrap.shorten(label_text(data, data.train.y[place]), MAX_LABEL_LETTERS, placeholder="…"), fontsize=8
+            )
         if data.task in OVERLAYS:
             handles = (
                 overlays.mask_legend(data.classes)
@@ -114,18 +123,24 @@ def figure(data: Data) -> Figure:
                 else overlays.box_legend(data.classes, False)
             )
             figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), fontsize=8)
-        if data.kind in ALONG:
-            figure.supxlabel(ALONG[data.kind], fontsize=8)
+        if data.kind in X_LABELS:
+            figure.supxlabel(X_LABELS[data.kind], fontsize=8)
         if columns := getattr(data, "columns", None):  # of windows, by name
-            figure.legend(figure.axes[0].lines, columns[:NAMED], loc="outside upper center", ncols=NAMED, fontsize=8)
-    return done(figure)
+            figure.legend(
+                figure.axes[0].lines,
+                columns[:MAX_LEGEND_CHANNELS],
+                loc="outside upper center",
+                ncols=MAX_LEGEND_CHANNELS,
+                fontsize=8,
+            )
+    return close_figure(figure)
 
 
 def _of_tensors(data: Data) -> Figure:
-    tensors = (data.tensors or ())[:MOST_ROWS]
-    places = in_turn(data.train.y, COLUMNS)
+    tensors = (data.tensors or ())[:MAX_TENSORS]
+    places = one_of_each_class(data.train.y, COLUMNS)
     parts = input_vector.split(data.train.x[places], [each["shape"] for each in data.tensors or ()])
-    with plt.rc_context(NAMING):
+    with plt.rc_context(PLAIN_TEXT_STYLE):
         height = 0.4 + 1.2 * len(tensors)
         figure, grid = plt.subplots(
             len(tensors), COLUMNS, figsize=(7.6, height), layout="constrained", squeeze=False, sharey="row"
@@ -137,25 +152,26 @@ def _of_tensors(data: Data) -> Figure:
                 _draw_tensor(axes, values)
                 if row == 0:
                     axes.set_title(
-                        textwrap.shorten(named(data, data.train.y[place]), LETTERS, placeholder="…"), fontsize=8
+                        textwrap.shorten(label_text(data, data.train.y[place]), MAX_LABEL_LETTERS, placeholder="…"),
+                        fontsize=8,
                     )
-            grid[row, 0].set_ylabel(textwrap.shorten(tensor["name"], LETTERS, placeholder="…"), fontsize=8)
-    return done(figure)
+            grid[row, 0].set_ylabel(textwrap.shorten(tensor["name"], MAX_LABEL_LETTERS, placeholder="…"), fontsize=8)
+    return close_figure(figure)
 
 
 def _draw_tensor(axes: Axes, values: np.ndarray) -> None:
-    """A picture, known by an axis of 1 or 3 channels, in grey by its own range; anything else as a curve."""
+    """Draw a tensor with 1 or 3 channels as a grey image in its own range, and anything else as curves."""
     if values.ndim == 3 and values.shape[0] in CHANNELS:
         values = values.transpose(1, 2, 0)
     if values.ndim == 3 and values.shape[2] in CHANNELS:
         axes.imshow(values.mean(axis=2), cmap="gray")
         axes.set(xticks=[], yticks=[])
         return
-    draw(axes, values.reshape(len(values), -1) if values.ndim > 1 else values, "tensors")
+    draw_sample(axes, values.reshape(len(values), -1) if values.ndim > 1 else values, "tensors")
 
 
-def in_turn(y: np.ndarray, count: int) -> list[int]:
-    """Places of at most `count` samples, one of each class, then a second; the first where labels are no classes."""
+def one_of_each_class(y: np.ndarray, count: int) -> list[int]:
+    """Indices of up to `count` samples, from every class in turn; the first ones if labels are not classes."""
     if y.ndim != 1 or y.dtype.kind == "f":
         return list(range(min(count, len(y))))
     of_class = [np.flatnonzero(y == label) for label in np.unique(y)]
@@ -163,8 +179,8 @@ def in_turn(y: np.ndarray, count: int) -> list[int]:
     return sorted((int(place) for place, _ in zip(rounds, range(count), strict=False)), key=lambda place: int(y[place]))
 
 
-def named(data: Data, label: Any) -> str:
-    """A label in words: its class, its classes, its numbers, or how many of what are in a picture."""
+def label_text(data: Data, label: Any) -> str:
+    """A label in words: its class or classes, its numbers, or the number of objects in an image."""
     if data.task in OVERLAYS:
         return str(tasks.named(data.task).labels_in_words(label[None], data.classes)[0])
     values = np.atleast_1d(label)
@@ -175,8 +191,8 @@ def named(data: Data, label: Any) -> str:
     return data.classes[int(label)]
 
 
-def text_of(data: Data, sample: np.ndarray) -> str:
-    """A text in words, from its token ids; empty for other samples."""
+def sample_text(data: Data, sample: np.ndarray) -> str:
+    """The words of a text sample, from its token ids; empty for other samples."""
     if data.kind != "text":
         return ""
     from edgekit.data.texts import in_words
@@ -184,11 +200,11 @@ def text_of(data: Data, sample: np.ndarray) -> str:
     return in_words(data, sample)
 
 
-def draw(axes: Axes, sample: np.ndarray, kind: str, words: str = "") -> None:
-    """One raw sample: a picture, curves, or a text in its `words`; without any, its token ids."""
+def draw_sample(axes: Axes, sample: np.ndarray, kind: str, words: str = "") -> None:
+    """Draw a raw sample: an image, curves, or a text as its `words` or else its token ids."""
     if kind == "text":
         whole = words or " ".join(map(str, sample.tolist()))
-        shown = textwrap.wrap(whole, LETTERS, max_lines=LINES, placeholder=" …")
+        shown = textwrap.wrap(whole, MAX_LABEL_LETTERS, max_lines=MAX_TEXT_LINES, placeholder=" …")
         axes.text(0, 1, "\n".join(shown), fontsize=6, va="top")
         axes.set_axis_off()
         return

@@ -1,4 +1,4 @@
-"""Answers over time: each way to smooth them, its detections and its false alarms per hour."""
+"""Streaming accuracy: the detections and false alarms of each smoothing method."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ NOT_IN_TIME = "validation has no order in time, so answers to a stream cannot be
 
 
 def table(artifact: Artifact) -> Table:
-    """Every candidate for each bundle; where nothing could be evaluated, why."""
-    found: Mapping[str, Streamed] = artifact.metrics["streams"]
-    return Table(COLUMNS, rows(found), caption(found) if found else NOT_IN_TIME)
+    """Every smoothing candidate for each bundle, or why none could be evaluated."""
+    streams: Mapping[str, Streamed] = artifact.metrics["streams"]
+    return Table(COLUMNS, rows(streams), caption(streams) if streams else NOT_IN_TIME)
 
 
-def rows(found: Mapping[str, Streamed]) -> list[tuple[str, ...]]:
-    """A row for each candidate, the kept one marked."""
+def rows(streams: Mapping[str, Streamed]) -> list[tuple[str, ...]]:
+    """A row for each candidate, with the selected one marked."""
     return [
         (target if place == 0 else "", *_cells(row, stream))
-        for target, stream in found.items()
+        for target, stream in streams.items()
         for place, row in enumerate(stream["candidates"])
     ]
 
 
-def caption(found: Mapping[str, Streamed]) -> str:
-    """On which windows, for how long, and by which rule."""
-    stream = next(iter(found.values()))
+def caption(streams: Mapping[str, Streamed]) -> str:
+    """On which windows, for how long, and by which rule the candidates were evaluated."""
+    stream = next(iter(streams.values()))
     text = f"{count(stream['windows'])} validation windows in the order of time, in {count(stream['pieces'])} pieces"
     if stream["background"] is None:
         return f"{text}; no class is the background, so there are no events; kept by: {stream['rule']}"
@@ -62,10 +62,10 @@ def _number(value: float | None, form: str) -> str:
 
 
 def page_grid(result: Result) -> Grid | None:
-    """Every way to smooth them, bundle by bundle; None where validation has no order in time."""
-    found = result["streams"]
-    if not found:
+    """Every smoothing candidate for each bundle; None if validation has no order in time."""
+    streams = result["streams"]
+    if not streams:
         return None
-    said = caption(found)
+    text = caption(streams)
     numeric = "|".join(COLUMNS[2:-1])
-    return grid(capitalised(said), COLUMNS, rows(found), numeric, "smoothing|")
+    return grid(capitalised(text), COLUMNS, rows(streams), numeric, "smoothing|")

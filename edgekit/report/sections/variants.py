@@ -1,4 +1,4 @@
-"""Every variant with its accuracy, size, latency and verdict, and beside it files made by others."""
+"""Every variant with its accuracy, size, latency and verdict, and the reference models."""
 
 from __future__ import annotations
 
@@ -17,46 +17,56 @@ from edgekit.core.schema.devices import DeviceClass
 from edgekit.core.schema.limits import Limits
 from edgekit.core.schema.result import Result
 from edgekit.core.schema.variants import BaselineRow, Rival, SecondAccuracy, VariantRow
-from edgekit.measure.forecast import way_of
-from edgekit.report.figures import COLOUR, FILL, MARKER, STYLE, Look, Picture, done, lowest, picture
+from edgekit.measure.forecast import baseline_runtime
+from edgekit.report.figures import (
+    PRECISION_MARKERS,
+    STYLE,
+    TARGET_COLOURS,
+    TARGET_FILLS,
+    Picture,
+    PlotStyle,
+    close_figure,
+    lowest_accuracy,
+    picture,
+)
 from edgekit.report.formatting import (
-    at_most,
+    bound_note,
+    bounds_text,
     count,
-    ends,
     faster,
     milliseconds,
     percent,
-    points,
-    span,
+    percentage_points,
+    ratio_text,
+    ratio_with_bounds,
     speedup,
     times,
-    with_ends,
 )
-from edgekit.report.tables import Column, Grid, Table, as_table, grid_of
+from edgekit.report.tables import Column, Grid, Table, build_table, grid_from_columns
 from edgekit.stages.benchmark.winners import FEWEST_BYTES, winner_of
 from edgekit.targets import FEW_BITS
 
 Standing = Literal["baseline", "ships", "inside", "out"]
 STANDINGS: tuple[Standing, ...] = ("baseline", "ships", "inside", "out")
-"""In the order of the table: what ships, what is inside the budget and what is not; of each the fastest first."""
-KINDS = {"baseline": "", "ships": "ships", "inside": "inside", "out": "out"}
-"""Classes of the style sheet, by how a variant ended."""
-RIVAL_COLUMNS: tuple[Column[Rival], ...] = (
+"""The order of the table: what ships, what meets the budget, and what does not; each sorted by latency."""
+STYLE_CLASSES = {"baseline": "", "ships": "ships", "inside": "inside", "out": "out"}
+"""Classes of the style sheet, by standing."""
+REFERENCE_COLUMNS: tuple[Column[Rival], ...] = (
     Column("reference model", lambda row: row["name"], numeric=False),
     Column("test", lambda row: percent(row["accuracy_test"])),
     Column("bytes", lambda row: count(row["bytes"])),
     Column("p50, ms", lambda row: milliseconds(row["p50_ms"])),
     Column("p95, ms", lambda row: milliseconds(row["p95_ms"])),
     Column("winner", lambda row: row["winner"] or "–", numeric=False),
-    Column("test, pp", lambda row: points(row["winner_gain_pp"])),
+    Column("test, pp", lambda row: percentage_points(row["winner_gain_pp"])),
     Column("its bytes", lambda row: times(row["winner_bytes_share"])),
-    Column("its speed", lambda row: with_ends(row, "winner_speedup")),
+    Column("its speed", lambda row: ratio_text(row, "winner_speedup")),
 )
 
 
 @dataclass(frozen=True)
 class VariantLine:
-    """One variant. Accuracies are fractions, drops percentage points; the baseline has no bound and no speed-up."""
+    """One variant. Accuracies are fractions and drops percentage points; the baseline has no bound and no speed-up."""
 
     name: str
     standing: Standing
@@ -76,7 +86,7 @@ class VariantLine:
 
 NAME: Column[VariantLine] = Column("variant", lambda line: line.name, numeric=False)
 VERDICT: Column[VariantLine] = Column("verdict", lambda line: line.verdict, numeric=False, breaks=True)
-HERE: Column[VariantLine] = Column("p50, ms", lambda line: milliseconds(line.p50_ms))
+LOCAL_P50: Column[VariantLine] = Column("p50, ms", lambda line: milliseconds(line.p50_ms))
 TAILS: tuple[Column[VariantLine], ...] = (
     Column("p95, ms", lambda line: milliseconds(line.p95_ms)),
     Column("p99, ms", lambda line: milliseconds(line.p99_ms)),
@@ -84,10 +94,10 @@ TAILS: tuple[Column[VariantLine], ...] = (
 FIGURES: tuple[Column[VariantLine], ...] = (
     Column("val.", lambda line: percent(line.accuracy_validation)),
     Column("test", lambda line: percent(line.accuracy_test)),
-    Column("drop, pp", lambda line: points(line.drop_pp)),
-    Column("at most, pp", lambda line: points(line.bound_pp)),
+    Column("drop, pp", lambda line: percentage_points(line.drop_pp)),
+    Column("at most, pp", lambda line: percentage_points(line.bound_pp)),
     Column("bytes", lambda line: count(line.bytes)),
-    HERE,
+    LOCAL_P50,
     *TAILS,
     Column("speed-up", lambda line: speedup(*line.speedup) if line.speedup else "1×"),
 )
@@ -95,9 +105,9 @@ FIGURES: tuple[Column[VariantLine], ...] = (
 
 @dataclass(frozen=True)
 class Variants:
-    """Every variant of a run, the baseline first; `confidence` is that of the bounds, a fraction.
+    """Every variant of a run, the baseline first; `confidence` (a fraction) is that of the bounds.
 
-    `devices`: those whose latencies decided; None: this machine's did.
+    `devices` are those whose latencies decided; None if this machine decided.
     """
 
     lines: tuple[VariantLine, ...]
@@ -106,57 +116,61 @@ class Variants:
 
     @property
     def plain_figures(self) -> tuple[Column[VariantLine], ...]:
-        """For a terminal: `FIGURES`, and where devices decided no tails of this machine's latencies."""
+        """The columns for a terminal, without the tails of this machine's latencies if devices decided."""
         return tuple(column for column in self._all_figures if self.devices is None or column not in TAILS)
 
     @property
     def _all_figures(self) -> tuple[Column[VariantLine], ...]:
-        """Where devices decided the p50 on the slowest stands before that of this machine."""
+        """If devices decided, the p50 on the slowest one comes before that of this machine."""
         if self.devices is None:
             return FIGURES
         there = f"p50, ms on {self.devices['slowest'] or self.devices['where']}"
         latencies: tuple[Column[VariantLine], ...] = (
             Column(there, lambda line: milliseconds(line.device_p50_ms)),
-            Column("p50, ms here", HERE.text),
+            Column("p50, ms here", LOCAL_P50.text),
         )
-        at = FIGURES.index(HERE)
+        at = FIGURES.index(LOCAL_P50)
         return (*FIGURES[:at], *latencies, *FIGURES[at + 1 :])
 
     @property
     def second(self) -> tuple[Column[VariantLine], ...]:
-        """Columns of the second accuracy; none where the task has only one."""
+        """The columns of the second accuracy; empty if the task has only one."""
         metrics = {line.second["metric"] for line in self.lines if line.second}
         return tuple(column for metric in metrics for column in _second(metric))
 
     @property
     def figures(self) -> tuple[Column[VariantLine], ...]:
-        """All, with a second accuracy at the end: where a table is too wide, that is what one scrolls to."""
+        """All columns. The second accuracy comes last, because a wide table has to be scrolled."""
         return (*self._all_figures, *self.second)
 
     @property
     def caption(self) -> str:
-        """What no heading says."""
-        said = f"{at_most(self.confidence)}; speed-up over the baseline, – if its interval contains 1"
+        """What the headings do not say."""
+        text = f"{bound_note(self.confidence)}; speed-up over the baseline, – if its interval contains 1"
         if self.devices is None:
-            return said
+            return text
         slowest = self.devices["slowest"] or "no device"
-        return f"{said}; {slowest} of class {self.devices['where']} decided, all other latencies are of this machine"
+        return f"{text}; {slowest} of class {self.devices['where']} decided, all other latencies are of this machine"
 
 
-def of_result(result: Result) -> Variants:
-    """The table of a finished run."""
+def variants_of_result(result: Result) -> Variants:
+    """The variants of a finished run."""
     confidence = result["budget"]["accuracy_confidence"]
-    return _sorted(result["variants"], result["winners"], result["decisions"], confidence, result.get("devices"))
+    return _build_variants(
+        result["variants"], result["winners"], result["decisions"], confidence, result.get("devices")
+    )
 
 
-def of_benchmark(artifact: Artifact) -> Variants:
-    """The same of a sealed benchmark, before there is a result."""
-    found = artifact.metrics
+def variants_of_benchmark(artifact: Artifact) -> Variants:
+    """The variants of a sealed benchmark, before there is a result."""
+    metrics = artifact.metrics
     confidence = artifact.config["budget"]["accuracy_confidence"]
-    return _sorted(found["rows"], found["winners"], found["decisions"], confidence, found.get("devices"))
+    return _build_variants(
+        metrics["rows"], metrics["winners"], metrics["decisions"], confidence, metrics.get("devices")
+    )
 
 
-def _sorted(
+def _build_variants(
     rows: Sequence[BaselineRow | VariantRow],
     winners: Mapping[str, str],
     decisions: Sequence[Decision],
@@ -186,12 +200,12 @@ def _variant(row: VariantRow, winners: Mapping[str, str], decisions: Sequence[De
 
 
 def _beside_reference(row: VariantRow) -> str:
-    """How it compares with the reference of a relative limit, where it has one."""
-    found = row["limits"].get("beside") if "limits" in row else None
-    if found is None:
+    """The comparison with the reference of a relative limit; empty if there is none."""
+    relative = row["limits"].get("beside") if "limits" in row else None
+    if relative is None:
         return ""
-    interval = f"{times(found['ratio'])} ({span(found['ratio_low'], found['ratio_high'])})"
-    return f"; {interval} the time of {found['name']}, of which {found['limit']:g} is the limit"
+    interval = f"{times(relative['ratio'])} ({bounds_text(relative['ratio_low'], relative['ratio_high'])})"
+    return f"; {interval} the time of {relative['name']}, of which {relative['limit']:g} is the limit"
 
 
 def _line(
@@ -222,7 +236,7 @@ def _line(
 
 
 def _standing(row: VariantRow, winners: Mapping[str, str], decisions: Sequence[Decision]) -> tuple[Standing, str]:
-    """Where a variant ended, and why, in words."""
+    """The standing of a variant, and the reason."""
     own = (one for one in decisions if is_choice(one) and one["decision"] == winner_of(row["target"]))
     choice = next(own, None)
     rule = choice["rule"] if choice else ""
@@ -231,37 +245,39 @@ def _standing(row: VariantRow, winners: Mapping[str, str], decisions: Sequence[D
     if not row["inside_budget"]:
         return "out", f"rejected: {'; '.join(row['reasons'])}"
     beside = next((one for one in choice["candidates"] if one["name"] == row["name"]), None) if choice else None
-    return "inside", "inside the budget" + (f": {_beaten(beside, rule)}" if beside else "")
+    return "inside", "inside the budget" + (f": {_why_not_winner(beside, rule)}" if beside else "")
 
 
-def _beaten(row: Candidate, rule: str) -> str:
-    """Why a variant inside the budget did not win."""
+def _why_not_winner(row: Candidate, rule: str) -> str:
+    """Why a variant within the budget did not win."""
     lost = "a file with fewer bytes" if rule == FEWEST_BYTES else "a file of the same size"
     if row["ratio_low"] == row["ratio_high"] == 1.0:
         return f"the fastest, but in a tie with {lost}"
-    interval = f"{times(row['ratio'])} ({span(row['ratio_low'], row['ratio_high'])}) the time of the fastest"
+    interval = f"{times(row['ratio'])} ({bounds_text(row['ratio_low'], row['ratio_high'])}) the time of the fastest"
     return f"in a tie with {lost}, {interval}" if row["in_the_tie"] else f"slower, {interval}"
 
 
 def table(artifact: Artifact) -> Table:
-    """Every variant, what ships first, below the baseline."""
-    found = of_benchmark(artifact)
-    return as_table((NAME, *found.figures, VERDICT), found.lines, found.caption)
+    """Every variant below the baseline, those that ship first."""
+    variants = variants_of_benchmark(artifact)
+    return build_table((NAME, *variants.figures, VERDICT), variants.lines, variants.caption)
 
 
 def page_grid(result: Result) -> Grid:
-    """Every variant; the verdict stands beside the name, for the table is wider than a phone."""
-    found = of_result(result)
-    columns = (NAME, VERDICT, *found.figures)
-    return grid_of(found.caption, columns, found.lines, lambda line: KINDS[line.standing])
+    """Every variant, with the verdict beside the name, because the table is wider than a phone."""
+    variants = variants_of_result(result)
+    columns = (NAME, VERDICT, *variants.figures)
+    return grid_from_columns(variants.caption, columns, variants.lines, lambda line: STYLE_CLASSES[line.standing])
 
 
 def pareto_figure(rows: Sequence[BaselineRow | VariantRow], budget: Limits, winners: Sequence[str]) -> Figure:
-    """Accuracy against measured p50 of every variant, with the budget drawn in; winners are ringed and named.
+    """Accuracy against measured p50 of every variant, with the budget; winners are marked and named.
 
-    A whisker hangs down to the accuracy that the samples leave open: it must not cross the line of the budget. Where
-    devices decided, the limit of latency is theirs, and is not drawn through the latencies of this machine. Nor is one
-    that differs from target to target, or that is relative: it moves with every round.
+    A whisker reaches down to the lowest accuracy that the samples do not rule out; it must not cross the budget's line.
+    The
+    limit of latency is not drawn if devices decided, if it differs between targets, or if it is relative, because a
+    relative
+    limit moves with every round.
     """
     elsewhere = any("device" in row for row in rows)
     limit_ms = None if elsewhere or "targets" in budget else budget["latency_p50_ms"]
@@ -270,17 +286,17 @@ def pareto_figure(rows: Sequence[BaselineRow | VariantRow], budget: Limits, winn
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.6, 4.2), layout="constrained")
         for row in rows:
-            look: Look = {
-                "marker": "X" if row is baseline else MARKER[row["precision"]],
-                "color": COLOUR[row["target"]],
+            look: PlotStyle = {
+                "marker": "X" if row is baseline else PRECISION_MARKERS[row["precision"]],
+                "color": TARGET_COLOURS[row["target"]],
             }
             place = ([row["p50_ms"]], [row["accuracy_validation"]])
             if row is not baseline:
-                axes.vlines(place[0], lowest(row), place[1], color=look["color"], linewidth=1, alpha=0.5)
-            axes.plot(*place, linestyle="", markersize=7, fillstyle=FILL[row["target"]], alpha=0.9, **look)
+                axes.vlines(place[0], lowest_accuracy(row), place[1], color=look["color"], linewidth=1, alpha=0.5)
+            axes.plot(*place, linestyle="", markersize=7, fillstyle=TARGET_FILLS[row["target"]], alpha=0.9, **look)
         axes.set_xscale("log")
         accuracies = [row["accuracy_validation"] for row in rows]
-        low = min(*accuracies, *(lowest(row) for row in rows[1:]), floor)
+        low = min(*accuracies, *(lowest_accuracy(row) for row in rows[1:]), floor)
         span = max(accuracies) - low or 0.01
         axes.set_ylim(low - 0.12 * span, max(accuracies) + 0.30 * span)
         axes.set_xlim(min(row["p50_ms"] for row in rows) / 1.8, max(row["p50_ms"] for row in rows) * 2.2)
@@ -296,12 +312,14 @@ def pareto_figure(rows: Sequence[BaselineRow | VariantRow], budget: Limits, winn
         axes.set_yticks([tick for tick in axes.get_yticks() if axes.get_ylim()[0] <= tick <= 1.0])
         axes.set_title("Every variant: accuracy against measured latency")
         shown = {row["precision"] for row in rows}
-        _pareto_legend(axes, budget, limit_ms, [one for one in MARKER if one in shown or one not in FEW_BITS])
-    return done(figure)
+        _pareto_legend(
+            axes, budget, limit_ms, [one for one in PRECISION_MARKERS if one in shown or one not in FEW_BITS]
+        )
+    return close_figure(figure)
 
 
 def _name_points(axes: Axes, rows: Sequence[BaselineRow | VariantRow], winners: Sequence[str]) -> None:
-    """Ring and number the winners and list them in the corner, where the names cannot collide."""
+    """Mark and number the winners and list them in the corner, where the names cannot overlap."""
     named = sorted((row for row in rows if row["name"] in winners), key=lambda row: row["p50_ms"])
     for number, row in enumerate(named, 1):
         place = (row["p50_ms"], row["accuracy_validation"])
@@ -313,7 +331,7 @@ def _name_points(axes: Axes, rows: Sequence[BaselineRow | VariantRow], winners: 
     axes.text(0.015, 0.975, text, transform=axes.transAxes, va="top", fontsize=8.5, linespacing=1.4)
     baseline = rows[0]
     axes.annotate(
-        f"{way_of(baseline['interpreter'])}, {baseline['p50_ms']:.3g} ms",
+        f"{baseline_runtime(baseline['interpreter'])}, {baseline['p50_ms']:.3g} ms",
         (baseline["p50_ms"], baseline["accuracy_validation"]),
         xytext=(0, 9),
         textcoords="offset points",
@@ -324,9 +342,9 @@ def _name_points(axes: Axes, rows: Sequence[BaselineRow | VariantRow], winners: 
 
 def _pareto_legend(axes: Axes, budget: Limits, limit_ms: float | None, precisions: Sequence[str]) -> None:
     for target in ("tflite", "openvino", "onnx"):
-        axes.plot([], [], "D", color=COLOUR[target], fillstyle=FILL[target], label=target)
+        axes.plot([], [], "D", color=TARGET_COLOURS[target], fillstyle=TARGET_FILLS[target], label=target)
     for precision in precisions:
-        axes.plot([], [], MARKER[precision], color="#777777", label=precision)
+        axes.plot([], [], PRECISION_MARKERS[precision], color="#777777", label=precision)
     axes.plot([], [], "o", markersize=10, markerfacecolor="none", color="#333333", label="wins its target")
     sure = f"{100 * budget['accuracy_confidence']:g} %"
     axes.plot([], [], "--", color="#333333", linewidth=1, label=f"{budget['accuracy_drop_pp']:g} pp under the baseline")
@@ -351,25 +369,27 @@ def pictures(result: Result) -> dict[str, Picture]:
     return {"pareto": picture(pareto_figure(result["variants"], result["budget"], winners), alt, caption)}
 
 
-def rival_sentence(row: Rival) -> str:
-    """One line for a terminal; nothing where no variant won."""
-    speed = ends(row, "winner_speedup")
+def reference_sentence(row: Rival) -> str:
+    """One line about a reference model for the terminal; empty if no variant won."""
+    speed = ratio_with_bounds(row, "winner_speedup")
     if speed is None:
         return ""
     return (
         f"Against {row['name']} ({percent(row['accuracy_test'])} on test, {count(row['bytes'])} bytes, "
         f"p50 {milliseconds(row['p50_ms'])} ms): {row['winner']} is {faster(*speed)}, "
-        f"{points(row['winner_gain_pp'])} pp on test, {times(row['winner_bytes_share'])} its bytes."
+        f"{percentage_points(row['winner_gain_pp'])} pp on test, {times(row['winner_bytes_share'])} its bytes."
     )
 
 
 def rivals_table(artifact: Artifact) -> Table:
-    """Each rival, and what the winner is beside it; from the benchmark."""
+    """Each reference model of a benchmark, compared with the winner."""
     rows = artifact.metrics["rivals"]
-    return as_table(RIVAL_COLUMNS, rows, "" if rows else "the config names no reference model (benchmark.rivals)")
+    return build_table(
+        REFERENCE_COLUMNS, rows, "" if rows else "the config names no reference model (benchmark.rivals)"
+    )
 
 
-def rivals_grid(result: Result) -> Grid | None:
-    """Files made by others, compared with the winner."""
+def references_grid(result: Result) -> Grid | None:
+    """The reference models compared with the winner; None if there are none."""
     caption = "Reference models: files made by others, measured in the same rounds"
-    return grid_of(caption, RIVAL_COLUMNS, result["rivals"]) if result["rivals"] else None
+    return grid_from_columns(caption, REFERENCE_COLUMNS, result["rivals"]) if result["rivals"] else None

@@ -18,7 +18,7 @@ from edgekit.core.schema.variants import (
     WaterfallStep,
 )
 from edgekit.device.measure.intervals import RatioInterval
-from edgekit.measure.forecast import way_of
+from edgekit.measure.forecast import baseline_runtime
 from edgekit.stages.benchmark import winners
 from edgekit.stages.benchmark.timings import Timings
 
@@ -48,7 +48,12 @@ def waterfall(
     found = {(row["model"], row["precision"]): row for row in rows if row["target"] == winner["target"]}
     before = baseline["name"]
     steps: list[WaterfallStep] = [
-        {"step": way_of(baseline["interpreter"]), "variant": before, "p50_ms": timings.p50_ms(before), "kept": True}
+        {
+            "step": baseline_runtime(baseline["interpreter"]),
+            "variant": before,
+            "p50_ms": timings.p50_ms(before),
+            "kept": True,
+        }
     ]
     for step, model, precision in wanted:
         row = found.get((model, precision))

@@ -25,7 +25,7 @@ from edgekit.device.measure import intervals
 from edgekit.device.measure.bench import FRESH_CALLS
 from edgekit.device.measure.intervals import MIN_ROUNDS
 from edgekit.measure import lane
-from edgekit.measure.energy import Meter, Source, Unreadable, find_counters
+from edgekit.measure.energy import EnergySource, EnergyUnavailable, PowerMeter, find_rapl_counters
 from edgekit.stages.benchmark.config import Cost
 from edgekit.stages.benchmark.timings import Timings
 
@@ -36,17 +36,17 @@ PROTOCOL = (
 OFF = "benchmark.cost.energy_s is 0, so it is not measured"
 
 
-def source_of(cost: Cost) -> Source | str:
+def source_of(cost: Cost) -> EnergySource | str:
     """What shows energy, the config's meter or else RAPL; or in words why nothing does. ConfigError for a bad meter."""
     if not cost.energy_s:
         return OFF
     try:
         if cost.meter is None or cost.meter_unit is None:
-            return find_counters()
-        meter = Meter(expand(cost.meter, "benchmark.cost.meter"), cost.meter_unit)
+            return find_rapl_counters()
+        meter = PowerMeter(expand(cost.meter, "benchmark.cost.meter"), cost.meter_unit)
         meter.read()
         return meter
-    except Unreadable as error:
+    except EnergyUnavailable as error:
         if cost.meter is not None:
             raise ConfigError(
                 f"benchmark.cost.meter: {error}; got {truncated(cost.meter)}; name a file that a meter's program writes"
@@ -55,14 +55,14 @@ def source_of(cost: Cost) -> Source | str:
 
 
 def measure_costs(
-    names: Sequence[str], openers: Mapping[str, Opener], timings: Timings, source: Source | str, energy_s: float
+    names: Sequence[str], openers: Mapping[str, Opener], timings: Timings, source: EnergySource | str, energy_s: float
 ) -> CallCosts:
     """Of all `names`, the baseline first. An energy source that fails leaves energy unknown and says why."""
     drawn, why = None, source if isinstance(source, str) else ""
     if not isinstance(source, str):
         try:
             drawn = measure_energy({name: openers[name] for name in names}, source, energy_s)
-        except Unreadable as error:
+        except EnergyUnavailable as error:
             why = str(error)
             progress.say(f"The energy of a call could not be measured: {why}.")
     return described(names, timings, drawn, why)
@@ -132,7 +132,9 @@ class Drawn:
 
 
 @lane.measuring()
-def measure_energy(openers: Mapping[str, Callable[[], Callable[[], object]]], source: Source, seconds: float) -> Drawn:
+def measure_energy(
+    openers: Mapping[str, Callable[[], Callable[[], object]]], source: EnergySource, seconds: float
+) -> Drawn:
     """`ROUNDS` blocks of `seconds` of each, opened anew for each block. Unreadable where `source` fails.
 
     Counters and meters are too coarse for the rounds of timing, so these are rounds of their own, of longer blocks.
@@ -147,11 +149,11 @@ def measure_energy(openers: Mapping[str, Callable[[], Callable[[], object]]], so
             start = number % len(order)
             for name in order[start:] + order[:start]:
                 if name == IDLE:
-                    spent = source.of(lambda: time.sleep(seconds))
+                    spent = source.measure(lambda: time.sleep(seconds))
                     watts[number] = spent.joules / spent.seconds
                     continue
                 block = _Block(openers[name](), seconds)
-                spent = source.of(block)
+                spent = source.measure(block)
                 gross[name][number] = spent.joules / block.calls
                 took_s[name][number] = spent.seconds / block.calls
             shown.at(number + 1)

@@ -18,9 +18,9 @@ from edgekit.core.artifacts import Artifact
 from edgekit.core.schema.loads import LoadRate, LoadRun, Loads
 from edgekit.data import Data
 from edgekit.measure import lane
-from edgekit.measure.load.launch import Job, Outcome, drive, unavailable
-from edgekit.measure.load.rate import TRIAL_QUERIES, RateSearch
-from edgekit.measure.load.scenarios import P99_BOUND_MS, SCENARIOS, Load, Result
+from edgekit.measure.load.launcher import LoadJob, LoadOutcome, run_loads, why_unavailable
+from edgekit.measure.load.rate_search import MIN_TRIAL_QUERIES, RateSearch
+from edgekit.measure.load.scenarios import P99_BOUND_MS, SCENARIOS, Load, LoadResult
 from edgekit.measure.load.subjects import SubjectSpec
 from edgekit.stages.benchmark.config import BenchmarkConfig
 
@@ -52,7 +52,7 @@ def measure_loads(
     }
     if not config.load_s or winner is None:
         return record
-    if reason := unavailable():
+    if reason := why_unavailable():
         return {**record, "skipped": reason}
     record["seconds"] = config.load_s
     with tempfile.TemporaryDirectory(prefix="edgekit-loads-") as folder, lane.measuring():
@@ -61,7 +61,7 @@ def measure_loads(
         models = [baseline, *sorted(set(winners))]
         for name in progress.each(models, "model", "load test of {}".format):
             subject = _subject(name, name == baseline, source, samples, config)
-            outcome = drive(_job(subject, config, bound, searched=name in (baseline, winner)))
+            outcome = run_loads(_job(subject, config, bound, searched=name in (baseline, winner)))
             _add(record, name, outcome)
     return record
 
@@ -76,24 +76,26 @@ def _subject(name: str, is_baseline: bool, source: Artifact, samples: Path, conf
     shared = {"samples": str(samples), "threads": config.inference_threads}
     profile = source.ancestor("profile")
     if is_baseline:
-        return SubjectSpec("edgekit.measure.load.subjects:baseline", {"profile": str(profile.path.resolve()), **shared})
+        return SubjectSpec(
+            "edgekit.measure.load.subjects:open_baseline", {"profile": str(profile.path.resolve()), **shared}
+        )
     spec = json.loads(profile.file("model/model.json").read_text(encoding="utf-8"))
     keywords = {"convert": str(source.path.resolve()), "name": name, "preprocess": spec["preprocess"]}
-    return SubjectSpec("edgekit.measure.load.subjects:variant", {**keywords, **shared})
+    return SubjectSpec("edgekit.measure.load.subjects:open_convert_variant", {**keywords, **shared})
 
 
-def _job(subject: SubjectSpec, config: BenchmarkConfig, bound: float, searched: bool) -> Job:
+def _job(subject: SubjectSpec, config: BenchmarkConfig, bound: float, searched: bool) -> LoadJob:
     common: dict[str, Any] = {
         "seconds": config.load_s,
         "p99_bound_ms": bound,
         "confidence": config.confidence,
         "seed": config.seed,
     }
-    search = Load("server", queries=TRIAL_QUERIES, **common) if searched else None
-    return Job(subject, tuple(Load(scenario, **common) for scenario in SCENARIOS), search)
+    search = Load("server", queries=MIN_TRIAL_QUERIES, **common) if searched else None
+    return LoadJob(subject, tuple(Load(scenario, **common) for scenario in SCENARIOS), search)
 
 
-def _add(record: Loads, name: str, outcome: Outcome) -> None:
+def _add(record: Loads, name: str, outcome: LoadOutcome) -> None:
     record["runs"] += [_run(name, result) for result in outcome.results]
     record["loadgen"] = next((result.loadgen["version"] for result in outcome.results), record["loadgen"])
     if outcome.search:
@@ -102,7 +104,7 @@ def _add(record: Loads, name: str, outcome: Outcome) -> None:
         record["failed"].append({"name": name, "reason": outcome.failed})
 
 
-def _run(name: str, result: Result) -> LoadRun:
+def _run(name: str, result: LoadResult) -> LoadRun:
     row = {"name": name, **result.to_json()}
     for key, found in result.latency.items():
         row |= {f"{key}_ms": found.value_ms, f"{key}_low_ms": found.low_ms, f"{key}_high_ms": found.high_ms}

@@ -15,7 +15,7 @@ from edgekit.core import progress, tasks
 from edgekit.core.schema.variants import Facts, RivalFacts, SeenValidation
 from edgekit.core.schema.variants import Rival as RivalRow
 from edgekit.data.paths import expand
-from edgekit.measure.references import of_data
+from edgekit.measure.references import reference_file
 from edgekit.models.files import detect
 from edgekit.stages.benchmark.account import with_interval
 from edgekit.stages.benchmark.leakage import answered, seen_by
@@ -80,5 +80,5 @@ def _open(file: ModelFile, data: Data, threads: int) -> Rival:
         "bytes": sum(path.stat().st_size for path in detect.members(model.path, model.kind)),
         "accuracy_test": tasks.accuracy(test),
     }
-    called = partial(of_data(str(model.path), model.kind, model.preprocess, data).call, data.test.x[:1], threads)
+    called = partial(reference_file(str(model.path), model.kind, model.preprocess, data).call, data.test.x[:1], threads)
     return Rival(row, called, seen_by(file.name, "rival", model, data, threads, test))

@@ -24,7 +24,7 @@ from edgekit.core.hashing import write_json
 from edgekit.data import Data
 from edgekit.device.measure import intervals
 from edgekit.measure import references
-from edgekit.measure.latency import CONFIDENCE, Lost, Timed, Times, measure
+from edgekit.measure.latency import CONFIDENCE, FailedFile, TimedFile, TimingResult, time_models
 from edgekit.models import store
 from edgekit.models.cost import cost
 from edgekit.models.from_artifact import spec_for
@@ -33,11 +33,11 @@ from edgekit.stages.distill.config import DistillConfig
 from edgekit.targets import evaluate
 from edgekit.training.resume import ResumeFolder
 
-ReferenceTimes = Sequence[Timed]
+ReferenceTimes = Sequence[TimedFile]
 """Models to which limits are relative, timed in the same rounds: reference files by name, the baseline by target."""
 
 
-def within_size(files: Sequence[Timed], budget: Budget, reference_times: ReferenceTimes) -> list[Timed]:
+def within_size(files: Sequence[TimedFile], budget: Budget, reference_times: ReferenceTimes) -> list[TimedFile]:
     """Return the files that meet the size limit of their target."""
     size_limits = [
         budget.limits(file.target).most_bytes(_baseline_bytes(file.target, reference_times)) for file in files
@@ -45,7 +45,7 @@ def within_size(files: Sequence[Timed], budget: Budget, reference_times: Referen
     return [file for file, limit in zip(files, size_limits, strict=True) if limit is None or file.bytes <= limit]
 
 
-def meets_limits(files: Sequence[Timed], budget: Budget, reference_times: ReferenceTimes) -> bool:
+def meets_limits(files: Sequence[TimedFile], budget: Budget, reference_times: ReferenceTimes) -> bool:
     """Return whether any file meets both limits.
 
     As in the benchmark stage, a latency exceeds its limit only if its whole confidence interval does.
@@ -56,12 +56,12 @@ def meets_limits(files: Sequence[Timed], budget: Budget, reference_times: Refere
     )
 
 
-def describe_size_limit(file: Timed, budget: Budget, reference_times: ReferenceTimes, unit: str = " bytes") -> str:
+def describe_size_limit(file: TimedFile, budget: Budget, reference_times: ReferenceTimes, unit: str = " bytes") -> str:
     """Describe the size limit of a file."""
     return budget.limits(file.target).size_words(_baseline_bytes(file.target, reference_times), unit)
 
 
-def describe_too_slow(files: Sequence[Timed], budget: Budget, reference_times: ReferenceTimes) -> str:
+def describe_too_slow(files: Sequence[TimedFile], budget: Budget, reference_times: ReferenceTimes) -> str:
     """Explain that none of a candidate's files that are small enough is fast enough."""
     latencies = {file.target: budget.limits(file.target).latency_words() for file in files}
     sizes = {describe_size_limit(file, budget, reference_times) for file in files}
@@ -76,14 +76,14 @@ def describe_too_slow(files: Sequence[Timed], budget: Budget, reference_times: R
     return f"p50{size_note} is over {latency_limits} on every target"
 
 
-def reference_for(name: str, target: str, reference_times: ReferenceTimes) -> Timed | None:
+def reference_for(name: str, target: str, reference_times: ReferenceTimes) -> TimedFile | None:
     """Return the timing of a reference model for a target, or None."""
     return next(
         (each for each in reference_times if each.model == name and (name != BASELINE or each.target == target)), None
     )
 
 
-def _ratio_low(file: Timed, reference_times: ReferenceTimes, reference_name: str) -> float:
+def _ratio_low(file: TimedFile, reference_times: ReferenceTimes, reference_name: str) -> float:
     """Return the lower bound of the ratio of a file's p50 to that of the reference, over the rounds."""
     reference = reference_for(reference_name, file.target, reference_times)
     if reference is None:
@@ -133,8 +133,8 @@ class Shortlist:
     """
 
     entries: list[CandidateNetwork]
-    timed: dict[str, list[Timed]]
-    lost: dict[str, list[Lost]]
+    timed: dict[str, list[TimedFile]]
+    lost: dict[str, list[FailedFile]]
     choice: ShortlistChoice
     measured_choice: ShortlistChoice
     replayed: bool
@@ -181,9 +181,9 @@ def time_candidates(
     entries = [_build_candidate(network, data, preprocess, config.seed) for network in config.candidates]
     path = resume_folder.folder / TIMES_FILE
     times_by_title = _read_times(path, resume_folder.key) or _measure_candidates(entries, data, config, baseline)
-    reference_times = times_by_title.pop(REFERENCES_KEY, Times([], [])).files
+    reference_times = times_by_title.pop(REFERENCES_KEY, TimingResult([], [])).files
     timed = {title: times.files for title, times in times_by_title.items()}
-    failures = {title: times.lost for title, times in times_by_title.items()}
+    failures = {title: times.failed for title, times in times_by_title.items()}
     if not any(timed.values()):
         raise ConversionError(
             f"distill.candidates: no target takes any of them; {next(iter(failures.values()))[0].describe()}"
@@ -196,7 +196,7 @@ def time_candidates(
     _store_times(
         path,
         resume_folder.key,
-        {**times_by_title, REFERENCES_KEY: Times(reference_times, [])} if reference_times else times_by_title,
+        {**times_by_title, REFERENCES_KEY: TimingResult(reference_times, [])} if reference_times else times_by_title,
     )
     return Shortlist(
         entries,
@@ -210,7 +210,7 @@ def time_candidates(
 
 
 def choose_candidates(
-    timed: Mapping[str, Sequence[Timed]], budget: Budget, max_trained: int, reference_times: ReferenceTimes = ()
+    timed: Mapping[str, Sequence[TimedFile]], budget: Budget, max_trained: int, reference_times: ReferenceTimes = ()
 ) -> ShortlistChoice:
     """Choose the candidates within the budget, and the fastest of those that the most targets support for training.
 
@@ -226,19 +226,19 @@ def choose_candidates(
     return {"in_time": within_budget, "trained": [title for title in within_budget if title in fastest]}
 
 
-def fastest_file(files: Sequence[Timed], budget: Budget, reference_times: ReferenceTimes = ()) -> Timed:
+def fastest_file(files: Sequence[TimedFile], budget: Budget, reference_times: ReferenceTimes = ()) -> TimedFile:
     """Return the fastest file of a candidate, of those within the size limit if there are any."""
     return min(within_size(files, budget, reference_times) or files, key=lambda file: file.p50_ms)
 
 
-def targets_without_file(files: Sequence[Timed], targets: Sequence[str]) -> list[str]:
+def targets_without_file(files: Sequence[TimedFile], targets: Sequence[str]) -> list[str]:
     """Return the targets for which a candidate has no file."""
     return [target for target in targets if target not in _targets(files)]
 
 
 def reason_not_trained(
     title: str,
-    timed: Mapping[str, Sequence[Timed]],
+    timed: Mapping[str, Sequence[TimedFile]],
     choice: ShortlistChoice,
     budget: Budget,
     max_trained: int,
@@ -265,7 +265,10 @@ def reason_not_trained(
 
 
 def check_recorded_choice(
-    choice: ShortlistChoice, timed: Mapping[str, Sequence[Timed]], budget: Budget, reference_times: ReferenceTimes = ()
+    choice: ShortlistChoice,
+    timed: Mapping[str, Sequence[TimedFile]],
+    budget: Budget,
+    reference_times: ReferenceTimes = (),
 ) -> None:
     """Raise StageError if a recorded choice names a candidate that is unknown, not convertible or too large."""
     for title in [*choice["in_time"], *choice["trained"]]:
@@ -289,12 +292,12 @@ def check_recorded_choice(
         )
 
 
-def _targets(files: Sequence[Timed]) -> set[str]:
+def _targets(files: Sequence[TimedFile]) -> set[str]:
     return {file.target for file in files}
 
 
 def _describe_unreachable(
-    timed: Mapping[str, Sequence[Timed]], config: DistillConfig, reference_times: ReferenceTimes
+    timed: Mapping[str, Sequence[TimedFile]], config: DistillConfig, reference_times: ReferenceTimes
 ) -> str:
     budget = config.budget
     title = min(
@@ -325,16 +328,16 @@ def _build_candidate(
 
 def _measure_candidates(
     entries: Sequence[CandidateNetwork], data: Data, config: DistillConfig, baseline: Path
-) -> dict[str, Times]:
+) -> dict[str, TimingResult]:
     """Time all files of all candidates. Returns them by title, and the reference models as `REFERENCES_KEY`."""
     steps = entries[0].spec.preprocess
     samples = evaluate.network_inputs(evaluate.spread(data.calibration, CALIBRATION_SAMPLES), steps)
     names = {_file_name(entry.title, number): entry for number, entry in enumerate(entries, 1)}
-    reference_models = references.of(config.budget, config.targets, data, baseline)
+    reference_models = references.references_for(config.budget, config.targets, data, baseline)
     with tempfile.TemporaryDirectory(prefix="edgekit-candidates-") as folder:
         for name, entry in names.items():
             store.save(Path(folder) / name, *_untrained_network(entry.spec, config.seed))
-        timings, failures = measure(
+        timings, failures = time_models(
             {name: Path(folder) / name for name in names},
             samples,
             config.targets,
@@ -342,16 +345,16 @@ def _measure_candidates(
             rounds=config.rounds,
             calls_per_round=config.calls_per_round,
             timeout_s=config.timeout_s,
-            beside=reference_models,
+            references=reference_models,
         )
     times = {
-        entry.title: Times(
+        entry.title: TimingResult(
             [one for one in timings if one.model == name], [one for one in failures if one.model == name]
         )
         for name, entry in names.items()
     }
     reference_timings = [one for one in timings if one.model in reference_models.names]
-    return {**times, **({REFERENCES_KEY: Times(reference_timings, [])} if reference_timings else {})}
+    return {**times, **({REFERENCES_KEY: TimingResult(reference_timings, [])} if reference_timings else {})}
 
 
 def _untrained_network(spec: store.ModelSpec, seed: int) -> tuple[nn.Module, store.ModelSpec]:
@@ -364,24 +367,24 @@ def _file_name(title: str, number: int) -> str:
     return f"{re.sub(r'[^A-Za-z0-9_().,= -]', '_', title)[:80]} (no. {number})"
 
 
-def _store_times(path: Path, key: str, times_by_title: Mapping[str, Times]) -> None:
+def _store_times(path: Path, key: str, times_by_title: Mapping[str, TimingResult]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     timed, failures = (
         {title: [asdict(each) for each in getattr(times, part)] for title, times in times_by_title.items()}
-        for part in Times._fields
+        for part in TimingResult._fields
     )
     write_json(path, {"key": key, "timed": timed, "lost": failures})
 
 
-def _read_times(path: Path, key: str) -> dict[str, Times] | None:
+def _read_times(path: Path, key: str) -> dict[str, TimingResult] | None:
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
         if stored["key"] != key:
             return None
         return {
-            title: Times(
-                [Timed(**{**row, "round_p50s_ms": tuple(row["round_p50s_ms"])}) for row in rows],
-                [Lost(**row) for row in stored["lost"][title]],
+            title: TimingResult(
+                [TimedFile(**{**row, "round_p50s_ms": tuple(row["round_p50s_ms"])}) for row in rows],
+                [FailedFile(**row) for row in stored["lost"][title]],
             )
             for title, rows in stored["timed"].items()
         }

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import cast
 
 from edgekit.core.schema.profile import Diagnosis, Forecast, LayerTime, NextStep, Operator, Session, ThreadGain, Way
-from edgekit.measure.forecast import Execution, execution, executions, of_whole
+from edgekit.measure.forecast import Execution, amdahl_speedup, estimate_execution, runtime_forecasts
 from edgekit.models.cost import Cost
 from edgekit.stages.profile.runtimes import COMPILED, SCRIPTED
 from edgekit.stages.profile.session import PARTS, cold_ms
@@ -78,7 +78,7 @@ def diagnose(found: Measured) -> Diagnosis:
 
 def forecast(found: Measured) -> Forecast:
     """What `measure.forecast` predicts of variants from."""
-    return {"executions": executions(found.ways, found.costs, found.machine), "costs": found.costs}
+    return {"executions": runtime_forecasts(found.ways, found.costs, found.machine), "costs": found.costs}
 
 
 def _shares(found: Measured) -> dict[str, float]:
@@ -127,7 +127,7 @@ def _floors_ms(found: Measured) -> dict[str, float]:
 
 
 def _eager(found: Measured) -> Execution:
-    return execution(found.latency["execute"]["p50_ms"], found.costs, found.machine)
+    return estimate_execution(found.latency["execute"]["p50_ms"], found.costs, found.machine)
 
 
 def _bound_by_threads(found: Measured, shares: dict[str, float]) -> bool:
@@ -141,7 +141,7 @@ def _steps(found: Measured, shares: dict[str, float]) -> list[Step]:
         Step(
             "keep one process running, or load a lighter runtime",
             "the program that calls the model",
-            of_whole(shares["cold start"], 1e9),
+            amdahl_speedup(shares["cold start"], 1e9),
             f"a process costs {cold_ms(found.session):,.0f} ms before its first answer, and gives "
             f"{found.calls_per_start:,} of them; this is the speed-up without any of that",
             ("cold start",),
@@ -149,14 +149,14 @@ def _steps(found: Measured, shares: dict[str, float]) -> list[Step]:
         Step(
             "make the preprocess cheaper: resize less, decode once, keep samples as uint8",
             "preprocess in the config",
-            of_whole(shares["preprocess"], 1e9),
+            amdahl_speedup(shares["preprocess"], 1e9),
             f"it is {shares['preprocess']:.0%} of a call; this is the speed-up without any of it",
             ("preprocess",),
         ),
         Step(
             "answer with the class alone, in one process, without text",
             "the program that calls the model",
-            of_whole(shares["serialisation"], 1e9),
+            amdahl_speedup(shares["serialisation"], 1e9),
             f"queue, postprocess and serialise are {shares['serialisation']:.0%} of a call",
             ("serialisation",),
         ),
@@ -167,7 +167,7 @@ def _steps(found: Measured, shares: dict[str, float]) -> list[Step]:
             Step(
                 f"use {count} threads",
                 "the runner's --threads",
-                of_whole(inside, gain),
+                amdahl_speedup(inside, gain),
                 f"measured: {gain:.2f}×",
                 ("thread", "compute"),
             )
@@ -177,12 +177,12 @@ def _steps(found: Measured, shares: dict[str, float]) -> list[Step]:
     if not runtimes:
         return steps
     best = min(runtimes.values(), key=lambda row: row["p50_ms"])
-    runs = execution(best["p50_ms"], found.costs, found.machine)
+    runs = estimate_execution(best["p50_ms"], found.costs, found.machine)
     steps.append(
         Step(
             f"run it unmodified on {best['way']}",
             "notebook 05",
-            of_whole(inside, best["ratio"]),
+            amdahl_speedup(inside, best["ratio"]),
             f"measured: {best['p50_ms']:.3g} ms in place of {unmodified['p50_ms']:.3g} ms",
             INSIDE,
         )
@@ -192,7 +192,7 @@ def _steps(found: Measured, shares: dict[str, float]) -> list[Step]:
         Step(
             f"run it in int8 on {best['way']}",
             "notebook 04",
-            of_whole(inside, both),
+            amdahl_speedup(inside, both),
             f"int8 multiply-adds have {found.machine['int8_gmacs_per_s'] / found.machine['gmacs_per_s']:.1f} times the "
             f"ceiling of float ones here, and {runs.fixed_ms / best['p50_ms']:.0%} of a call is neither arithmetic nor "
             "bytes and stays",
@@ -203,7 +203,7 @@ def _steps(found: Measured, shares: dict[str, float]) -> list[Step]:
         Step(
             f"halve its multiply-adds, in float on {best['way']}",
             "notebooks 02 and 03",
-            of_whole(inside, best["ratio"] * runs.speedup(macs=0.5, moved=0.5)),
+            amdahl_speedup(inside, best["ratio"] * runs.speedup(macs_share=0.5, bytes_share=0.5)),
             "a smaller student or pruned channels, at half the arithmetic and half the bytes",
             ("compute", "memory"),
         )

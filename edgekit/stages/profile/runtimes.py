@@ -21,7 +21,7 @@ from edgekit.core.schema.profile import Operator, Way
 from edgekit.device.measure import conditions, intervals
 from edgekit.device.measure.bench import timed_openings
 from edgekit.measure import latency
-from edgekit.measure.forecast import RUNTIMES, way_of
+from edgekit.measure.forecast import RUNTIMES, baseline_runtime
 from edgekit.models import baseline, store
 from edgekit.models.eager import eager_call, single_thread
 from edgekit.runner.native_stderr import quiet_native
@@ -55,7 +55,7 @@ def measure(
     """
     with tempfile.TemporaryDirectory(prefix="edgekit-runtimes-") as scratch:
         spec = store.read_spec(folder)
-        unmodified = way_of(spec.interpreter)
+        unmodified = baseline_runtime(spec.interpreter)
         ways, failed, made = _openers(spec, module, folder, x, Path(scratch), compiling, runtimes, timeout_s)
         with (
             progress.step("timing", "round", ROUNDS) as shown,
@@ -88,17 +88,17 @@ def _openers(
     compiling: bool,
     runtimes: bool,
     timeout_s: float,
-) -> tuple[dict[str, Opener], dict[str, str], dict[str, latency.Converted]]:
+) -> tuple[dict[str, Opener], dict[str, str], dict[str, latency.ConvertedModel]]:
     """What opens each way, why the others cannot be, and the converted files by target."""
-    ways: dict[str, Opener] = {way_of(spec.interpreter): baseline.opener(folder, module, spec, x)}
+    ways: dict[str, Opener] = {baseline_runtime(spec.interpreter): baseline.opener(folder, module, spec, x)}
     failed: dict[str, str] = {}
-    made: dict[str, latency.Converted] = {}
+    made: dict[str, latency.ConvertedModel] = {}
 
-    def convert(target: Target) -> latency.Converted | str:
+    def convert(target: Target) -> latency.ConvertedModel | str:
         try:
             mine = scratch / target
             mine.mkdir()
-            made, lost = latency.convert_plainly({"baseline": folder}, x, [target], ["fp32"], mine, timeout_s)
+            made, lost = latency.convert_models({"baseline": folder}, x, [target], ["fp32"], mine, timeout_s)
             return lost[0].reason if lost else next(iter(made.values()))
         except (ConversionError, ResourceError) as error:
             return _first_line(error)

@@ -27,7 +27,7 @@ from edgekit.device.measure import conditions, intervals
 from edgekit.device.measure.bench import machine_facts
 from edgekit.device.measure.execution import EXECUTED
 from edgekit.measure import latency
-from edgekit.measure.latency import CONFIDENCE, Timed, Times
+from edgekit.measure.latency import CONFIDENCE, TimedFile, TimingResult
 from edgekit.models import store
 from edgekit.runner.errors import RunnerError
 from edgekit.stages.prune.config import PruneConfig
@@ -47,14 +47,14 @@ def measure(
     data: Data,
     config: PruneConfig,
     watch: conditions.ConditionsRecorder | None = None,
-) -> Times:
+) -> TimingResult:
     """Convert `steps` (step 0 is the student) and the sparse network, and time all of them in the same rounds."""
     raw = evaluate.spread(data.calibration, CALIBRATION_SAMPLES)
     with tempfile.TemporaryDirectory(prefix="edgekit-prune-") as folder:
         models = {_step_name(number): module for number, module in enumerate(steps)} | {SPARSE: sparse}
         for name, module in models.items():
             store.save(Path(folder) / name, module, spec)
-        return latency.measure(
+        return latency.time_models(
             {name: Path(folder) / name for name in models},
             evaluate.network_inputs(raw, spec.preprocess),
             config.targets,
@@ -62,7 +62,7 @@ def measure(
             rounds=config.rounds,
             calls_per_round=config.calls_per_round,
             timeout_s=config.timeout_s,
-            watch=watch,
+            recorder=watch,
         )
 
 
@@ -112,7 +112,7 @@ def time_steps(
     return figures, [{**one.row(), "round_p50s_ms": one.round_p50s_ms} for one in timings]
 
 
-def step_speedups(timings: Sequence[Timed], macs: Sequence[int]) -> list[StepLatency]:
+def step_speedups(timings: Sequence[TimedFile], macs: Sequence[int]) -> list[StepLatency]:
     """Return the speed-up of each step, for each target and precision in which step 0 was timed.
 
     `macs` holds the multiply-adds of each step.
@@ -132,7 +132,7 @@ def step_speedups(timings: Sequence[Timed], macs: Sequence[int]) -> list[StepLat
     return [cast("StepLatency", row) for row in without_model]
 
 
-def sparse_speedups(timings: Sequence[Timed]) -> list[SparseLatency]:
+def sparse_speedups(timings: Sequence[TimedFile]) -> list[SparseLatency]:
     """Compare the sparse network with the student, for each target and precision."""
     dense = {(one.target, one.precision): one for one in timings if one.model == _step_name(0)}
     rows = []
@@ -144,7 +144,7 @@ def sparse_speedups(timings: Sequence[Timed]) -> list[SparseLatency]:
     return [cast("SparseLatency", row) for row in rows]
 
 
-def _speedup(before: Timed, after: Timed) -> Gain:
+def _speedup(before: TimedFile, after: TimedFile) -> Gain:
     """Return how many times as fast `after` is, with a confidence interval over the rounds."""
     ratio = _ratio(before, after)
     return {"measured": ratio.ratio, "measured_low": ratio.low, "measured_high": ratio.high}
@@ -251,9 +251,9 @@ class CutTimer:
         with tempfile.TemporaryDirectory(prefix="edgekit-cuts-") as folder:
             for name, module in models.items():
                 store.save(Path(folder) / name, module, self.spec)
-            failures: list[latency.Lost] = []
+            failures: list[latency.FailedFile] = []
             for precision in CUT_PRECISIONS:
-                timings, failures = latency.measure(
+                timings, failures = latency.time_models(
                     {name: Path(folder) / name for name in models},
                     inputs,
                     config.targets[:1],
@@ -272,7 +272,7 @@ class CutTimer:
         )
 
 
-def _cut_timings(timed: Mapping[str, Timed], names: Mapping[str, tuple[str, int]]) -> CutTimings:
+def _cut_timings(timed: Mapping[str, TimedFile], names: Mapping[str, tuple[str, int]]) -> CutTimings:
     student = timed[STUDENT]
     current = timed.get(CURRENT, student)  # nothing is cut yet
     cuts = []
@@ -288,7 +288,7 @@ def _shapes(module: nn.Module) -> list[tuple[int, ...]]:
     return [tuple(value.shape) for value in module.state_dict().values()]
 
 
-def _ratio(timing: Timed, reference: Timed) -> intervals.RatioInterval:
+def _ratio(timing: TimedFile, reference: TimedFile) -> intervals.RatioInterval:
     rounds = len(timing.round_p50s_ms)
     return intervals.ratio_interval(
         np.array(timing.round_p50s_ms), np.array(reference.round_p50s_ms), rounds, CONFIDENCE

@@ -59,8 +59,8 @@ def give_page(store: Store, folder: Path) -> None:
 
 def _names(folder: Path) -> dict[str, Path]:
     """The files of the page, by their names below the run's folder."""
-    make_folder(folder / html.BESIDE)
-    return {path.relative_to(folder).as_posix(): path for path in html.files(folder)}
+    make_folder(folder / html.NOTEBOOK_FOLDER)
+    return {path.relative_to(folder).as_posix(): path for path in html.page_files(folder)}
 
 
 Say = Callable[[str], None]
@@ -144,7 +144,7 @@ class SharedCache:
     def pull_page(self, folder: Path) -> None:
         """Put the page of the run in `folder` in its place, where one was drawn from the same sources."""
         try:
-            if self.readable and not html.is_drawn(folder):
+            if self.readable and not html.is_page_current(folder):
                 take_page(self.store, folder)
         except StoreError as error:
             self._failed(f"{html.PAGE} is not taken from it", error)
@@ -154,7 +154,7 @@ class SharedCache:
     def push_page(self, folder: Path) -> None:
         """Put the page of the run in `folder` into the cache, if it is drawn."""
         try:
-            if self.writable and html.is_drawn(folder):
+            if self.writable and html.is_page_current(folder):
                 give_page(self.store, folder)
         except StoreError as error:
             self._failed(f"{html.PAGE} is not shared through it", error)

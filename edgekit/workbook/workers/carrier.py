@@ -30,8 +30,8 @@ def carry_here(work: str, name: str, topic: str) -> dict[str, Any]:
     def say(line: str) -> None:
         worker.log_event(topic, [name, line])
 
-    where = os.environ.get(lane.FOLDER) or str(lane.machine_folder())
+    where = os.environ.get(lane.FOLDER_VARIABLE) or str(lane.machine_folder())
     try:
-        return carry(work, {lane.FOLDER: where}, say, wanted)._asdict()
+        return carry(work, {lane.FOLDER_VARIABLE: where}, say, wanted)._asdict()
     except (WorkerDied, OSError) as error:  # the latter such as a full disk of that machine
         return {"died": str(error)}

@@ -71,5 +71,5 @@ def _result(work: dict[str, Any]) -> Any:
     measures = work["resources"] == "measure"
     with lane.measuring() if measures else nullcontext():
         if measures:  # what it starts belongs to its measuring, and must not wait for its end
-            os.environ.pop(lane.FOLDER, None)
+            os.environ.pop(lane.FOLDER_VARIABLE, None)
         return function(**work["arguments"])

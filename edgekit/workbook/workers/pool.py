@@ -59,9 +59,9 @@ def open_pool(
     """
     if not 1 <= workers <= MOST:
         raise ConfigError(f"workers: got {workers}; use a number from 1 to {MOST}")
-    with lane.of_this_machine() as where:
+    with lane.use_machine_folder() as where:
         if on is None:
-            yield LocalPool(workers, {lane.FOLDER: where}, say)
+            yield LocalPool(workers, {lane.FOLDER_VARIABLE: where}, say)
         else:
             from edgekit.workbook.workers.dask import open_dask
 

@@ -36,7 +36,7 @@ def test_the_notebook_is_executed_on_the_folder_that_was_named(tmp_path: Path) -
 
 def test_what_is_no_folder_of_reports_is_one_line_before_any_kernel_starts(tmp_path: Path) -> None:
     for folder, out, code, text in (
-        (tmp_path, "a.ipynb", 4, "holds no field report"),
+        (tmp_path, "a.ipynb", 4, "has no field report"),
         (tmp_path / "none", "a.ipynb", 4, "no such folder"),
         (EXAMPLES, "a.html", 2, "name a file that ends in .ipynb"),
     ):

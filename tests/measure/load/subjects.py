@@ -1,4 +1,4 @@
-"""What is driven in these tests, opened in the child: callables of a known service time and with known faults."""
+"""The systems that these tests drive, opened in the child: callables with a known service time and known faults."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import signal
 import time
 from itertools import count
 
-from edgekit.measure.load.drive import Subject
+from edgekit.measure.load.loadgen_run import Subject
 
 
 def sleeping(seconds: float) -> Subject:

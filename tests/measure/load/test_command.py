@@ -1,4 +1,4 @@
-"""`edgekit load` on a real bundle and a real interpreter."""
+"""`edgekit load` with a real bundle and a real interpreter."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pytest
 from edgekit.cli.load import TRIAL_S, Request
 from edgekit.core.errors import ConfigError
 from edgekit.device.measure.conditions import MAX_OTHERS_SHARE
-from edgekit.measure.load.rate import TRIAL_QUERIES
-from edgekit.measure.load.scenarios import MINIMUM, SCENARIOS
+from edgekit.measure.load.rate_search import MIN_TRIAL_QUERIES
+from edgekit.measure.load.scenarios import MLPERF_MINIMUMS, SCENARIOS
 from edgekit.runner import bundle
 from tests.conftest import run_edgekit
 from tests.runner.conftest import NCHW, SCORES, Made, manifest_for, members_for, onnx_model, reference, samples
@@ -28,29 +28,29 @@ NOWHERE = Path("tiny.edge.zip")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model = Made("onnx", {"model.onnx": onnx_model()}, NCHW, SCORES, 1e-4)
     images = samples()
-    made = tmp_path_factory.mktemp("bundle") / "tiny-onnx-1.2.0.edge.zip"
-    bundle.write(made, manifest_for(model), members_for(model, images, reference(images)))
-    return made
+    built = tmp_path_factory.mktemp("bundle") / "tiny-onnx-1.2.0.edge.zip"
+    bundle.write(built, manifest_for(model), members_for(model, images, reference(images)))
+    return built
 
 
 def test_every_scenario_is_told_and_a_look_is_called_short(path: Path) -> None:
     done = run_edgekit("load", str(path), "--seconds", "0.2", "--p99-ms", "5000", "--rate", "100")
     assert done.returncode == 0, done.stderr
-    for said in (*SCENARIOS, "server at 100.0 arrivals per s", "p99 bound   5000 ms: met", "cores busy", "p95"):
-        assert said in done.stdout, done.stdout
+    for text in (*SCENARIOS, "server at 100.0 arrivals per s", "p99 bound   5000 ms: met", "cores busy", "p95"):
+        assert text in done.stdout, done.stdout
     assert done.stdout.count("SHORT       of what MLPerf asks for: 0.2 of 600 s") == 3
 
 
 def test_the_highest_rate_as_json(path: Path) -> None:
     done = run_edgekit("load", str(path), "--max-rate", "--seconds", "0.1", "--p99-ms", "2000", "--json")
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["runs"] == [] and told["failed"] is None
-    assert told["sha256"] == bundle.read(path).sha256
-    assert told["rate"]["rate_per_s"] > 0 and told["rate"]["p99_bound_ms"] == 2000
-    assert all(trial["queries"] >= TRIAL_QUERIES for trial in told["rate"]["trials"])
-    assert told["rate"]["short"] and told["rate"]["why_short"].startswith("0.1 of 600 s")
-    assert all(trial["short"] and trial["seen"]["pace_ms"] > 0 for trial in told["rate"]["trials"])
+    content = json.loads(done.stdout)
+    assert content["runs"] == [] and content["failed"] is None
+    assert content["sha256"] == bundle.read(path).sha256
+    assert content["rate"]["rate_per_s"] > 0 and content["rate"]["p99_bound_ms"] == 2000
+    assert all(trial["queries"] >= MIN_TRIAL_QUERIES for trial in content["rate"]["trials"])
+    assert content["rate"]["short"] and content["rate"]["why_short"].startswith("0.1 of 600 s")
+    assert all(trial["short"] and trial["seen"]["pace_ms"] > 0 for trial in content["rate"]["trials"])
 
 
 def test_without_loadgen_the_command_says_so_in_one_line(path: Path) -> None:
@@ -108,9 +108,12 @@ def test_wishes_that_do_not_fit_together_are_refused(wishes: dict[str, object], 
 
 def test_by_default_as_much_as_mlperf_asks_for() -> None:
     for load in Request(NOWHERE).job().loads:
-        assert (load.seconds, load.queries) == (MINIMUM[load.scenario].seconds, MINIMUM[load.scenario].queries)
+        assert (load.seconds, load.queries) == (
+            MLPERF_MINIMUMS[load.scenario].seconds,
+            MLPERF_MINIMUMS[load.scenario].queries,
+        )
     search = Request(NOWHERE, max_rate=True).job().search
-    assert search is not None and (search.seconds, search.queries) == (TRIAL_S, TRIAL_QUERIES)
+    assert search is not None and (search.seconds, search.queries) == (TRIAL_S, MIN_TRIAL_QUERIES)
 
 
 def test_what_is_no_bundle_is_told_as_such(tmp_path: Path) -> None:

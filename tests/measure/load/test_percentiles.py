@@ -1,4 +1,4 @@
-"""Percentiles and their intervals, on latencies whose distribution is known."""
+"""Percentiles and their intervals for latencies with a known distribution."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from edgekit.measure.load.scenarios import Load
 
 def test_values_are_numpys() -> None:
     values = np.random.default_rng(0).exponential(3.0, 1000)
-    found = percentiles(values, 0.95)
-    assert list(found) == ["p50", "p90", "p95", "p99"]
-    for name, each in found.items():
+    result = percentiles(values, 0.95)
+    assert list(result) == ["p50", "p90", "p95", "p99"]
+    for name, each in result.items():
         assert each.value_ms == np.percentile(values, int(name[1:]))
         assert each.low_ms is not None and each.high_ms is not None
         assert each.low_ms <= each.value_ms <= each.high_ms
@@ -41,9 +41,9 @@ def test_neighbours_that_are_alike_widen_the_interval() -> None:
     shuffled = generator.permutation(alike)
 
     def width(values: np.ndarray) -> float:
-        found = percentiles(values, 0.95)["p90"]
-        assert found.low_ms is not None and found.high_ms is not None
-        return found.high_ms - found.low_ms
+        result = percentiles(values, 0.95)["p90"]
+        assert result.low_ms is not None and result.high_ms is not None
+        return result.high_ms - result.low_ms
 
     assert width(alike) > 3 * width(shuffled)
 
@@ -62,8 +62,8 @@ def test_noise_is_the_spread_of_neighbours_medians() -> None:
     steady = np.random.default_rng(4).normal(1.0, 0.02, 3007)
     assert noise(steady) == pytest.approx(0.0, abs=0.01)
     slowed = steady * np.repeat([1.0, 1.2], [1500, 1507])
-    found = noise(slowed)
-    assert found is not None and found > conditions.MAX_NOISE
+    result = noise(slowed)
+    assert result is not None and result > conditions.MAX_NOISE
     least = LEAST_IN_ROUND * intervals.MIN_ROUNDS
     assert noise(steady[:least]) is not None
     assert noise(steady[: least - 1]) is None and noise(steady[:5]) is None

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from edgekit.measure.forecast import UNMODIFIED
+from edgekit.measure.forecast import BASELINE_RUNTIMES
 from edgekit.models import baseline, store
 from edgekit.models.files import TITLES, module, standalone
 from edgekit.runner.backends import openvino as openvino_backend
@@ -76,7 +76,7 @@ def test_it_answers_as_pytorchs_view_of_it(kind: str, folder: Path) -> None:
 def test_what_the_profile_times_of_a_file_is_not_pytorch(kind: str, folder: Path) -> None:
     home, found = saved(kind, folder)
     rows, _, _ = runtimes.measure(NotAsked(), home, samples(1), 20, 5, compiling=True, runtimes=False, timeout_s=60)
-    assert rows[0]["way"] == UNMODIFIED[found.interpreter.partition(" ")[0]] and rows[0]["p50_ms"] > 0
+    assert rows[0]["way"] == BASELINE_RUNTIMES[found.interpreter.partition(" ")[0]] and rows[0]["p50_ms"] > 0
     assert "eager" not in rows[0]["way"].lower()
 
 

@@ -47,7 +47,7 @@ MEASURING = (
     ),
     Seed(
         "a-rate-is-held-once",
-        "measure/load/rate.py",
+        "measure/load/rate_search.py",
         'if all(meets(low, "confirm") for _ in range(confirmations)):',
         'if any(meets(low, "confirm") for _ in range(confirmations)):',
         "the highest rate is one that was met by luck",
@@ -55,7 +55,7 @@ MEASURING = (
     ),
     Seed(
         "a-short-rate-is-not-marked",
-        "measure/load/rate.py",
+        "measure/load/rate_search.py",
         "return any(trial.short for trial in self._rests_on)",
         "return all(trial.short for trial in self.trials[:0])",
         "a rate that rests on seconds reads as MLPerf's",
@@ -63,11 +63,11 @@ MEASURING = (
     ),
     Seed(
         "latency-from-the-actual-start",
-        "measure/load/drive.py",
-        "latencies_ms = trace.latencies_ms(folder)",
+        "measure/load/loadgen_run.py",
+        "latencies_ms = loadgen_logs.read_latencies_ms(folder)",
         "latencies_ms = service_ms",
         "the wait of a query that stood in the queue is forgotten",
-        ("tests/measure/load/test_drive.py",),
+        ("tests/measure/load/test_loadgen_run.py",),
     ),
 )
 

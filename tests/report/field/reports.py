@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.device.monitor.histogram import bucket_index
-from edgekit.report.field.reports import Report
+from edgekit.report.field.reports import FieldReport
 from tests.conftest import ROOT
 
 EXAMPLES = ROOT / "notebooks" / "field"
@@ -17,11 +17,11 @@ EXAMPLES = ROOT / "notebooks" / "field"
 
 def example(name: str = "camera-7-march") -> dict[str, Any]:
     """The content of one of the examples."""
-    found: dict[str, Any] = json.loads((EXAMPLES / f"{name}.json").read_text())
-    return found
+    result: dict[str, Any] = json.loads((EXAMPLES / f"{name}.json").read_text())
+    return result
 
 
-def made(name: str = "then", verdict: dict[str, Any] | None = None, **changes: Any) -> Report:
+def made(name: str = "then", verdict: dict[str, Any] | None = None, **changes: Any) -> FieldReport:
     """A sound report without a monitor; a change is `group__key=value`, or `key=value` at the top."""
     content = copy.deepcopy(example())
     del content["sketch"], content["verdict"]
@@ -34,7 +34,7 @@ def made(name: str = "then", verdict: dict[str, Any] | None = None, **changes: A
         where[last] = value
     if verdict is not None:
         content["verdict"] = verdict
-    return Report(name, content)
+    return FieldReport(name, content)
 
 
 def counted(values_ms: np.ndarray) -> list[list[int]]:

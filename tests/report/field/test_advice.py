@@ -1,4 +1,4 @@
-"""What to do next: each rule for what it is about, and nothing where nothing is wrong."""
+"""What to do next: each rule in its own situation, and no step if nothing is wrong."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from edgekit.report.field import advice
-from edgekit.report.field.compare import compare
-from edgekit.report.field.reports import Report
+from edgekit.report.field.comparison import compare_reports
+from edgekit.report.field.reports import FieldReport
 from tests.report.field.reports import finding, judged, latencies, made
 
 
-def actions(report: Report, then: Report | None = None) -> list[str]:
-    return [each.action for each in advice.steps(report, compare(then, report) if then else None)]
+def actions(report: FieldReport, then: FieldReport | None = None) -> list[str]:
+    return [each.action for each in advice.steps(report, compare_reports(then, report) if then else None)]
 
 
 def test_a_sound_report_asks_for_nothing() -> None:
@@ -46,8 +46,8 @@ def test_changed_inputs_are_looked_at_and_an_int8_network_is_recalibrated() -> N
     verdict = judged("doubtful", finding("brightness", text="inputs are darker"), finding("noise"))
     (step,) = advice.steps(made(verdict=verdict))
     assert (step.action, step.why) == ("look at the inputs", "inputs changed: inputs are darker; so did noise")
-    found = advice.steps(made(verdict=verdict, bundle__variant="student-int8-tflite"))
-    assert [each.action for each in found] == ["look at the inputs", "recalibrate"]
+    result = advice.steps(made(verdict=verdict, bundle__variant="student-int8-tflite"))
+    assert [each.action for each in result] == ["look at the inputs", "recalibrate"]
 
 
 def test_refused_inputs_recalibrate_nothing() -> None:
@@ -70,13 +70,13 @@ class TestLatency:
     def test_slower_with_another_interpreter(self) -> None:
         then = made(latency_ms=latencies(1.0))
         now = made(latency_ms=latencies(2.0, seed=2), interpreter__version="9.9")
-        (step,) = advice.steps(now, compare(then, now))
+        (step,) = advice.steps(now, compare_reports(then, now))
         assert step.action == "another interpreter"
         assert "version of the interpreter" in step.why and "9.9 now" in step.why
 
     def test_slower_with_the_same_one(self) -> None:
         then, now = made(latency_ms=latencies(1.0)), made(latency_ms=latencies(2.0, seed=2))
-        (step,) = advice.steps(now, compare(then, now))
+        (step,) = advice.steps(now, compare_reports(then, now))
         assert step.action == "look at the device" and "with the same interpreter" in step.why
 
     def test_another_device_or_another_bundle_says_nothing(self) -> None:
@@ -86,7 +86,7 @@ class TestLatency:
 
     def test_throttling_comes_first_and_alone(self) -> None:
         now = made(latency_ms=latencies(3.0, seed=2), machine__last__throttled=True)
-        assert [each.why for each in advice.steps(now, compare(made(latency_ms=latencies(1.0)), now))] == [
+        assert [each.why for each in advice.steps(now, compare_reports(made(latency_ms=latencies(1.0)), now))] == [
             "the processor throttled or had too little voltage"
         ]
 

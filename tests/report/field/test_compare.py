@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from edgekit.cli.app import app
-from edgekit.report.field.compare import compare
+from edgekit.report.field.comparison import compare_reports
 from tests.report.field.reports import EXAMPLES, latencies, made
 
 MARCH, SEPTEMBER = EXAMPLES / "camera-7-march.json", EXAMPLES / "camera-7-september.json"
@@ -29,28 +29,28 @@ def test_the_examples_are_compared_in_words_and_tables() -> None:
 
 
 def test_json_has_ratios_with_intervals_and_the_steps() -> None:
-    found = json.loads(edgekit("compare", MARCH, SEPTEMBER, "--json").output)
-    execute = next(each for each in found["latency"] if (each["part"], each["percentile"]) == ("execute", "p50"))
+    result = json.loads(edgekit("compare", MARCH, SEPTEMBER, "--json").output)
+    execute = next(each for each in result["latency"] if (each["part"], each["percentile"]) == ("execute", "p50"))
     assert execute["low"] < execute["ratio"] < execute["high"] and execute["said"] == "slower"
     assert 1.3 < execute["ratio"] < 1.7, "the example's execute is half as long again"
-    assert found["same_bundle"] is True and found["b"]["health"] == "doubtful"
-    assert [each["action"] for each in found["next"]][:2] == ["look at the inputs", "retrain"]
-    assert found["words"][0].startswith("An answer took ")
+    assert result["same_bundle"] is True and result["b"]["health"] == "doubtful"
+    assert [each["action"] for each in result["next"]][:2] == ["look at the inputs", "retrain"]
+    assert result["words"][0].startswith("An answer took ")
 
 
 def test_what_changed_of_the_conditions_is_named() -> None:
-    found = compare(made(), made(interpreter__version="9.9", device__python="3.13.0", device__host="b"))
-    assert set(found.changed) == {"version of the interpreter", "Python", "host"}
-    assert any("9.9 now." in line for line in found.words)
+    result = compare_reports(made(), made(interpreter__version="9.9", device__python="3.13.0", device__host="b"))
+    assert set(result.changed) == {"version of the interpreter", "Python", "host"}
+    assert any("9.9 now." in line for line in result.words)
 
 
 def test_a_part_in_one_report_alone_and_few_answers_are_said() -> None:
     stream = made(latency_ms={**latencies(1.0), **latencies(0.1, part="wait")})
-    found = compare(made(latency_ms=latencies(1.0, answers=6)), stream)
-    wait, execute = found.part("wait"), found.part("execute")
+    result = compare_reports(made(latency_ms=latencies(1.0, answers=6)), stream)
+    wait, execute = result.part("wait"), result.part("execute")
     assert wait is not None and wait.said == "in one report alone" and wait.ratio is None
     assert execute is not None and execute.said == "too few answers to say" and execute.ratio is not None
-    empty = compare(made(latency_ms={}), stream)
+    empty = compare_reports(made(latency_ms={}), stream)
     assert empty.words[0].startswith("Latency is not compared")
 
 
@@ -59,7 +59,7 @@ def test_a_part_in_one_report_alone_and_few_answers_are_said() -> None:
     [
         ((MARCH, "none.json"), 4, "none.json: cannot be read"),
         (("runs/a", "runs/b", "--json"), 2, "--json: is for two field reports"),
-        ((MARCH, "somewhere"), 2, "no run here"),
+        ((MARCH, "somewhere"), 2, "no such run here"),
     ],
 )
 def test_what_cannot_be_compared_is_one_line(arguments: tuple[object, ...], code: int, text: str) -> None:

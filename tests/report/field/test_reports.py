@@ -1,4 +1,4 @@
-"""Reading field reports: what is none is refused in one line, whatever it holds."""
+"""Reading field reports: anything else is refused in one line."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ import pytest
 from rich.console import Console
 
 from edgekit.core.errors import DataError
-from edgekit.report.field import history, show
-from edgekit.report.field.compare import compare
-from edgekit.report.field.reports import Report, folder, read
+from edgekit.report.field import history, terminal
+from edgekit.report.field.comparison import compare_reports
+from edgekit.report.field.reports import FieldReport, folder, read_report
 from tests.report.field.reports import EXAMPLES, example, made
 
 
 def test_the_examples_are_read_in_their_order() -> None:
-    found = folder(EXAMPLES)
-    assert [each.name for each in found] == ["camera-7-march", "camera-7-june", "camera-7-september"]
-    assert all(each.answered == each.asked == 3000 == sum(each.counts("whole")) for each in found)
-    assert [each.temperature_c for each in found] == [51.0, 63.5, 58.0]
-    assert [(each.verdict or {})["level"] for each in found] == ["sound", "sound", "doubtful"]
-    assert found[0].parts == ["preprocess", "execute", "postprocess", "whole"]
+    result = folder(EXAMPLES)
+    assert [each.name for each in result] == ["camera-7-march", "camera-7-june", "camera-7-september"]
+    assert all(each.answered == each.asked == 3000 == sum(each.counts("whole")) for each in result)
+    assert [each.temperature_c for each in result] == [51.0, 63.5, 58.0]
+    assert [(each.verdict or {})["level"] for each in result] == ["sound", "sound", "doubtful"]
+    assert result[0].parts == ["preprocess", "execute", "postprocess", "whole"]
 
 
 @pytest.mark.parametrize(
     ("change", "text"),
     [
         ({"kind": "something"}, "not a field report"),
-        ({"format": 2}, "a field report of format 2, and this edgekit reads 1"),
+        ({"format": 2}, "a field report of format 2, but this version of edgekit reads 1"),
         ({"answered": -1}, "answered is -1"),
         ({"answered": True}, "answered is True"),
         ({"bundle": None}, "bundle is missing"),
-        ({"refused": {"invalid": "x"}}, "refused or labels holds something that is no count"),
+        ({"refused": {"invalid": "x"}}, "refused or labels contains something other than a count"),
         ({"from": 3}, "from or to is missing"),
         ({"machine": {}}, "machine.first or machine.last is missing"),
-        ({"machine": {"first": {}, "last": {}, "looks": [{}]}}, "a reading of machine.looks is not whole"),
-        ({"latency_ms": {"execute": {"counts": [[0, -1]]}}}, "latency_ms.execute.counts is no list"),
-        ({"latency_ms": {"execute": {"counts": [[9999, 1]]}}}, "latency_ms.execute.counts is no list"),
-        ({"verdict": "fine"}, "verdict is no object"),
-        ({"verdict": {"level": "doubtful", "findings": [3]}}, "verdict.findings is no list of objects"),
+        ({"machine": {"first": {}, "last": {}, "looks": [{}]}}, "a reading of machine.looks is incomplete"),
+        ({"latency_ms": {"execute": {"counts": [[0, -1]]}}}, "latency_ms.execute.counts is not a list"),
+        ({"latency_ms": {"execute": {"counts": [[9999, 1]]}}}, "latency_ms.execute.counts is not a list"),
+        ({"verdict": "fine"}, "verdict is not an object"),
+        ({"verdict": {"level": "doubtful", "findings": [3]}}, "verdict.findings is not a list of objects"),
         ({"bundle": {"name": "a", "version": "1", "variant": "b"}}, "bundle.identity is None"),
     ],
 )
@@ -51,7 +51,7 @@ def test_what_is_no_report_is_refused_with_the_reason(change: dict[str, Any], te
     path = tmp_path / "a.json"
     path.write_text(json.dumps({**example(), **change}))
     with pytest.raises(DataError) as caught:
-        read(path)
+        read_report(path)
     assert text in str(caught.value) and str(path) in str(caught.value)
 
 
@@ -76,26 +76,32 @@ def test_a_report_with_anything_anywhere_is_refused_or_compared(bad: str, tmp_pa
         where[place[-1]] = "HERE"
         path.write_text(json.dumps(content).replace('"HERE"', bad))
         try:
-            report = read(path)
+            report = read_report(path)
         except DataError as error:
             assert str(path) in str(error)
             continue
-        found = history.of([made(), report])
-        assert history.rows(found) and history.drift(report) is not None
-        json.dumps([show.to_dict(found.comparison), show.to_dict(compare(report, made()))], allow_nan=False)
-        show.show(found.comparison, Console(file=io.TextIOWrapper(io.BytesIO(), "utf-8")))
+        result = history.of([made(), report])
+        assert history.rows(result) and history.drift(report) is not None
+        json.dumps(
+            [
+                terminal.comparison_to_json(result.comparison),
+                terminal.comparison_to_json(compare_reports(report, made())),
+            ],
+            allow_nan=False,
+        )
+        terminal.print_comparison(result.comparison, Console(file=io.TextIOWrapper(io.BytesIO(), "utf-8")))
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", "3", '{"a": 1}', "\x00", "[" * 100_000])
 def test_what_is_no_json_or_no_object_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(text)
     with pytest.raises(DataError, match="`edgerun predict --report` wrote"):
-        read(tmp_path / "a.json")
+        read_report(tmp_path / "a.json")
 
 
 def test_a_folder_without_reports_says_how_to_make_one(tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text('{"mine": 1}')
-    with pytest.raises(DataError, match="holds no field report; `edgerun predict --report"):
+    with pytest.raises(DataError, match="has no field report; `edgerun predict --report"):
         folder(tmp_path)
     with pytest.raises(DataError, match="no such folder"):
         folder(tmp_path / "none")
@@ -109,7 +115,7 @@ def test_throttling_is_known_or_not() -> None:
 
 
 class TestHistory:
-    def dated(self, name: str, month: int, **changes: Any) -> Report:
+    def dated(self, name: str, month: int, **changes: Any) -> FieldReport:
         return made(name, **{"from": f"2026-{month:02d}-01T00:00:00Z"}, **changes)
 
     def test_then_is_the_earliest_of_the_same_bundle_on_the_same_host(self) -> None:
@@ -119,8 +125,8 @@ class TestHistory:
             self.dated("first", 3, device__host="a"),
             self.dated("last", 4, device__host="a"),
         ]
-        found = history.of(reports)
-        assert (found.then.name, found.now.name) == ("first", "last")
+        result = history.of(reports)
+        assert (result.then.name, result.now.name) == ("first", "last")
         assert history.of(reports[:3]).then.name == "elsewhere"
         named = history.of(reports, then="other-bundle", now="first.json")
         assert (named.then.name, named.now.name) == ("other-bundle", "first")

@@ -1,4 +1,4 @@
-"""A headless Chromium, driven through its DevTools: pages at a width, in light or dark, and their complaints."""
+"""A headless Chromium, driven through its DevTools: pages at a given width, in light or dark, and their errors."""
 
 from __future__ import annotations
 
@@ -88,9 +88,9 @@ class Browser:
 
     def ask(self, expression: str) -> Any:
         """The value of an expression in the page, promises waited for."""
-        found = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
-        assert "exceptionDetails" not in found, f"{expression}: {found['exceptionDetails']}"
-        return found["result"].get("value")
+        result = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in result, f"{expression}: {result['exceptionDetails']}"
+        return result["result"].get("value")
 
     def picture(self, path: Path, *, whole: bool = True) -> bytes:
         """A PNG of the page from its top to its end, kept in `path` as well."""

@@ -1,4 +1,4 @@
-"""What the tests of the page share: a run that missed its budget, and a browser."""
+"""Shared by the tests of the page: a run that missed its budget, and a browser."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.report.html.browser import Browser
 def missed(tiny_run: FinishedRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run that missed its budget, its page drawn."""
     folder = runs.missed(tiny_run, tmp_path_factory.mktemp("missed"))
-    html.write(folder)
+    html.write_page(folder)
     return folder
 
 

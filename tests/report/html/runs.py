@@ -1,4 +1,4 @@
-"""Runs that differ from the shared one: copies whose records say something else, sealed as the real ones are."""
+"""Variations of the shared run: copies with other records, sealed like real ones."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def edit(folder: Path, stage: str, change: Callable[[dict[str, Any]], None]) -> 
     kept = {name: value for name, value in fields.items() if name not in ("format", "record_sha256")}
     write_json(path, {**fields, "record_sha256": digest(kept)})
     old = json.loads((folder / result.RESULT).read_text())
-    write_json(folder / result.RESULT, result.with_sources({**old, **result.build(folder, old["config"])}, folder))
+    write_json(
+        folder / result.RESULT, result.with_sources({**old, **result.build_result(folder, old["config"])}, folder)
+    )
 
 
 def missed(run: FinishedRun, out: Path) -> Path:
@@ -43,24 +45,27 @@ def missed(run: FinishedRun, out: Path) -> Path:
     folder = copy(run, out)
     shutil.rmtree(folder / "bundles")
     (folder / "notebooks/07_bundle.ipynb").unlink()
-    made, samples_ms = artifacts.load(folder / "benchmark"), dict(np.load(folder / "benchmark/evidence/samples_ms.npz"))
-    rounds = len(next(iter(samples_ms.values()))) // made.config["calls_per_round"]
-    timings = Timings(samples_ms, rounds, made.config["confidence"], made.config["tie_margin"])
+    built, samples_ms = (
+        artifacts.load(folder / "benchmark"),
+        dict(np.load(folder / "benchmark/evidence/samples_ms.npz")),
+    )
+    rounds = len(next(iter(samples_ms.values()))) // built.config["calls_per_round"]
+    timings = Timings(samples_ms, rounds, built.config["confidence"], built.config["tie_margin"])
     plan = load_plan(TINY, ["budget.size_bytes=1000", "budget.latency_p50_ms=0.000001"])
     budget = Budget.model_validate(plan.run.budget.model_dump())
-    baseline, *variants = made.metrics["variants"]
-    zipped = {row["name"]: row["zipped_bytes"] for row in made.metrics["rows"][1:]}
+    baseline, *variants = built.metrics["variants"]
+    zipped = {row["name"]: row["zipped_bytes"] for row in built.metrics["rows"][1:]}
     rows = [baseline, *({**row, "zipped_bytes": zipped[row["name"]]} for row in variants)]
-    decided = decide(rows, timings, budget, made.config["targets"])
+    decided = decide(rows, timings, budget, built.config["targets"])
     working = artifacts.begin(folder / ".benchmark.partial")
     shutil.copytree(folder / "benchmark/evidence", working / "evidence", dirs_exist_ok=True)
     artifacts.seal(
         working,
         stage="benchmark",
         source=artifacts.load(folder / "convert"),
-        data_digest=made.data_digest,
-        config={**made.config, "budget": budget.model_dump()},
-        metrics={**made.metrics, **decided.metrics},
+        data_digest=built.data_digest,
+        config={**built.config, "budget": budget.model_dump()},
+        metrics={**built.metrics, **decided.metrics},
     )
     artifacts.publish(working, folder / "benchmark")
     write_result(plan, folder)

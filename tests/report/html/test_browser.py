@@ -1,4 +1,4 @@
-"""What the tests' own browser leaves behind: nothing, however it ends."""
+"""The browser of the tests leaves nothing behind, however it ends."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); prin
 def test_what_does_not_end_is_killed() -> None:
     deaf = subprocess.Popen([sys.executable, "-c", DEAF], stdout=subprocess.PIPE)
     assert deaf.stdout
-    with deaf.stdout as said:
-        assert said.readline() == b"deaf\n"
+    with deaf.stdout as text:
+        assert text.readline() == b"deaf\n"
         browser.end(deaf, patience_s=0.2)
     assert deaf.returncode == -9
 

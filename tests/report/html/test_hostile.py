@@ -1,4 +1,4 @@
-"""A notebook that means ill: nothing that it brings runs, and nothing leaves the machine."""
+"""A malicious notebook: nothing in it runs, and nothing leaves the machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from nbformat import v4
 
 from edgekit.report.html import notebooks
-from edgekit.report.html.render import POLICY
+from edgekit.report.html.templates import CONTENT_SECURITY_POLICY
 from edgekit.report.tables import Table
 from tests.report.html.browser import Browser
 
@@ -101,7 +101,7 @@ def drawn(stranger: tuple[str, list[str]], tmp_path: Path) -> Path:
     notebook, beside = tmp_path / "01_profile.ipynb", tmp_path / "report"
     beside.mkdir()
     nbformat.write(hostile(stranger[0]), notebook)
-    notebooks.write([notebook], beside)
+    notebooks.write_pages([notebook], beside)
     return beside / "01_profile.html"
 
 
@@ -153,7 +153,7 @@ def test_should_a_tag_get_through_the_policy_stops_it(
 ) -> None:
     url, asked = stranger
     text = drawn.read_text().replace("<main>", f"<main>{tags(url, 'through')}")
-    policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+    policy = f'<meta http-equiv="Content-Security-Policy" content="{CONTENT_SECURITY_POLICY}">'
     assert text.count(policy) == 1
     drawn.write_text(text if guarded else text.replace(policy, ""))
     browser.open(drawn, width=1280, dark=False)

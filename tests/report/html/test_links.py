@@ -1,4 +1,4 @@
-"""Links of a notebook, on its page beside the report."""
+"""The links of a notebook on its page beside the report."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_a_page_of_the_docs_is_named_and_a_notebook_is_linked(tmp_path: Path) ->
     path, beside = tmp_path / "01_profile.ipynb", tmp_path / "report"
     beside.mkdir()
     nbformat.write(v4.new_notebook(cells=[v4.new_markdown_cell(TEXT)]), path)
-    notebooks.write([path], beside)
+    notebooks.write_pages([path], beside)
     page = (beside / "01_profile.html").read_text()
     assert "words (<code>docs/explanation/latency.md</code>)" in page
     assert "part (<code>docs/explanation/accuracy.md</code>)" in page

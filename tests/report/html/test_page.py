@@ -1,4 +1,4 @@
-"""report.html: all that the result says stands in it, nothing in it comes from elsewhere, and it is never stale."""
+"""report.html contains everything in the result, loads nothing from elsewhere, and is never stale."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 
 from edgekit.core.errors import DataError
 from edgekit.report import html
-from edgekit.report.formatting import count, milliseconds, percent, points
-from edgekit.report.html.render import POLICY, TEMPLATES
+from edgekit.report.formatting import count, milliseconds, percent, percentage_points
+from edgekit.report.html.templates import CONTENT_SECURITY_POLICY, TEMPLATES
 from edgekit.report.result import RESULT
 from tests.conftest import TINY, FinishedRun, run_edgekit
 from tests.report.html import runs
@@ -66,7 +66,7 @@ class Read(HTMLParser):
 
 @pytest.fixture(scope="module")
 def read(tiny_run: FinishedRun) -> Read:
-    html.write(tiny_run.folder)
+    html.write_page(tiny_run.folder)
     return Read(tiny_run.folder / html.PAGE)
 
 
@@ -83,9 +83,9 @@ def copy(tiny_run: FinishedRun, read: Read, tmp_path: Path) -> Path:
 def test_every_variant_stands_with_its_figures_and_its_reasons(read: Read, result: dict[str, Any]) -> None:
     for row in result["variants"]:
         cells = read.row(row["name"], percent(row["accuracy_test"]))
-        wanted = [percent(row["accuracy_validation"]), count(row["bytes"]), points(row.get("bound_pp"))]
-        wanted += [milliseconds(row[f"p{rank}_ms"]) for rank in (50, 95, 99)]
-        assert [each for each in wanted if each not in cells] == [], row["name"]
+        expected = [percent(row["accuracy_validation"]), count(row["bytes"]), percentage_points(row.get("bound_pp"))]
+        expected += [milliseconds(row[f"p{rank}_ms"]) for rank in (50, 95, 99)]
+        assert [each for each in expected if each not in cells] == [], row["name"]
         assert all(reason in cells[1] for reason in row.get("reasons", []))
         ships = row["name"] in result["winners"].values()
         assert ships == cells[1].startswith("ships for")
@@ -126,20 +126,20 @@ def test_where_the_time_goes_stands_before_and_after(read: Read, result: dict[st
 
 
 def test_accuracy_stands_class_by_class_with_what_was_lost(read: Read, result: dict[str, Any]) -> None:
-    found = result["by_class"]
-    for row in found["groups"]:
+    outcome = result["by_class"]
+    for row in outcome["groups"]:
         cells = read.row(row["name"], str(row["samples"]))
         assert [cell.split()[0] for cell in cells[2:]] == [f"{100 * one['score']:.2f}" for one in row["answers"]]
     winner = result["verdict"]["winner"]
-    assert f"{winner} loses {found['lost'][winner]:,} and gains {found['gained'][winner]:,}" in read.text
+    assert f"{winner} loses {outcome['lost'][winner]:,} and gains {outcome['gained'][winner]:,}" in read.text
     alts = [image["alt"] for image in read.named("img")]
     assert any(alt.startswith("Confusion matrix of baseline-eager and ") for alt in alts)
-    assert bool(found["lost"][winner]) == any(alt.startswith("Lost validation samples") for alt in alts)
+    assert bool(outcome["lost"][winner]) == any(alt.startswith("Lost validation samples") for alt in alts)
 
 
 def test_nothing_comes_from_elsewhere_and_every_link_leads_somewhere(read: Read, tiny_run: FinishedRun) -> None:
     assert not {name for name, _ in read.tags} & {"script", "iframe", "object", "embed", "base"}
-    assert {"http-equiv": "Content-Security-Policy", "content": POLICY} in read.named("meta")
+    assert {"http-equiv": "Content-Security-Policy", "content": CONTENT_SECURITY_POLICY} in read.named("meta")
     ids = [attributes["id"] for _, attributes in read.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
     for name, attributes in read.tags:
@@ -166,8 +166,8 @@ def test_it_is_written_for_everybody(read: Read) -> None:
 
 
 def test_the_notebooks_pages_are_whole_and_lead_to_one_another(tiny_run: FinishedRun, read: Read) -> None:
-    pages = sorted((tiny_run.folder / html.BESIDE).glob("*.html"))
-    assert [path.stem for path in pages] == [path.stem for path in html.executed(tiny_run.folder)]
+    pages = sorted((tiny_run.folder / html.NOTEBOOK_FOLDER).glob("*.html"))
+    assert [path.stem for path in pages] == [path.stem for path in html.executed_notebooks(tiny_run.folder)]
     for path in pages:
         notebook = Read(path)
         assert not notebook.named("script")
@@ -180,31 +180,31 @@ def test_the_notebooks_pages_are_whole_and_lead_to_one_another(tiny_run: Finishe
 
 def test_a_page_that_is_true_is_not_drawn_again_and_one_that_is_not_is(copy: Path) -> None:
     path = copy / html.PAGE
-    assert html.is_drawn(copy)
+    assert html.is_page_current(copy)
     before = path.stat().st_ino, path.stat().st_mtime_ns
-    html.write(copy)
+    html.write_page(copy)
     assert (path.stat().st_ino, path.stat().st_mtime_ns) == before
     whole = path.read_bytes()
     path.write_bytes(whole[:-10])
-    assert not html.is_drawn(copy)
+    assert not html.is_page_current(copy)
     path.write_bytes(whole)
-    (copy / html.BESIDE / "03_prune.html").unlink()
-    assert not html.is_drawn(copy)
-    html.write(copy)
-    assert html.is_drawn(copy)
+    (copy / html.NOTEBOOK_FOLDER / "03_prune.html").unlink()
+    assert not html.is_page_current(copy)
+    html.write_page(copy)
+    assert html.is_page_current(copy)
     assert path.read_bytes() == whole
     notebook = copy / "notebooks/06_benchmark.ipynb"
     notebook.write_text(notebook.read_text().replace("Benchmark", "Benchmarks", 1))
-    assert not html.is_drawn(copy)
+    assert not html.is_page_current(copy)
 
 
 def test_a_page_that_cannot_be_drawn_is_told_and_the_verdict_stands(copy: Path) -> None:
     (copy / html.PAGE).unlink()
-    shutil.rmtree(copy / html.BESIDE)
-    (copy / html.BESIDE).write_text("in the way")
+    shutil.rmtree(copy / html.NOTEBOOK_FOLDER)
+    (copy / html.NOTEBOOK_FOLDER).write_text("in the way")
     done = run_edgekit("run", str(TINY), "--out", str(copy.parent))
     assert done.returncode == 0, done.stderr
-    assert "report.html could not be drawn (FileExistsError" in done.stdout
+    assert "report.html could not be written (FileExistsError" in done.stdout
     assert " tiny · 3 of 3 targets ship" in done.stdout
     assert not (copy / html.PAGE).exists()
 
@@ -215,7 +215,7 @@ def test_the_command_draws_it_without_a_framework(copy: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [str(copy / html.PAGE), "IMPORTED"]
-    assert html.is_drawn(copy)
+    assert html.is_page_current(copy)
 
 
 def test_what_is_no_run_or_has_no_verdict_is_refused_with_what_is_missing(copy: Path) -> None:
@@ -228,7 +228,7 @@ def test_what_is_no_run_or_has_no_verdict_is_refused_with_what_is_missing(copy: 
     assert done.returncode == 4
     assert "no verdict yet: benchmark, bundle have yet to run" in done.stderr
     with pytest.raises(DataError, match="edgekit run"):
-        html.write(copy)
+        html.write_page(copy)
 
 
 @pytest.mark.parametrize(
@@ -247,14 +247,14 @@ def test_a_run_in_which_something_sealed_was_edited_gets_no_page(copy: Path, fil
 
 
 def test_a_missed_budget_gets_its_page_with_the_nearest_miss(missed: Path) -> None:
-    told = Read(missed / html.PAGE)
+    content = Read(missed / html.PAGE)
     result = json.loads((missed / RESULT).read_text())
     nearest = result["nearest_miss"]
-    assert "Budget missed: nothing ships" in told.text
-    assert f"the nearest miss is {nearest['name']}" in told.text
-    assert all(reason in told.text for reason in nearest["reasons"])
-    assert told.row("limit of the budget", "≤ 1,000")[3:5] == ["≤ 25", "≤ 1e-06"]
-    assert not any("ships for" in cell for row in told.rows for cell in row)
-    assert "What each step bought" not in told.text  # no waterfall leads anywhere
+    assert "Budget missed: nothing ships" in content.text
+    assert f"the nearest miss is {nearest['name']}" in content.text
+    assert all(reason in content.text for reason in nearest["reasons"])
+    assert content.row("limit of the budget", "≤ 1,000")[3:5] == ["≤ 25", "≤ 1e-06"]
+    assert not any("ships for" in cell for row in content.rows for cell in row)
+    assert "What each step bought" not in content.text  # no waterfall leads anywhere
     assert "07_bundle" not in (missed / html.PAGE).read_text()
-    assert not (missed / html.BESIDE / "07_bundle.html").exists()
+    assert not (missed / html.NOTEBOOK_FOLDER / "07_bundle.html").exists()

@@ -1,4 +1,4 @@
-"""The page in a real browser: wide and narrow, light and dark, on paper; nothing hidden, nothing complained of."""
+"""The page in a real browser: wide and narrow, light and dark, and on paper, without hidden content or errors."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def looked_at(browser: Browser, path: Path, width: int, dark: bool, shot: Path) 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_report_reads_well(width: int, dark: bool, browser: Browser, tiny_run: FinishedRun, tmp_path: Path) -> None:
-    looked_at(browser, html.write(tiny_run.folder), width, dark, tmp_path / "shot.png")
+    looked_at(browser, html.write_page(tiny_run.folder), width, dark, tmp_path / "shot.png")
     sheets = "[...document.querySelectorAll('.sheet')].map((one) => getComputedStyle(one).backgroundColor)"
     assert set(browser.ask(sheets)) == {"rgb(255, 255, 255)"}  # figures are drawn for white
     letters = "[...document.images].map((one) => one.getBoundingClientRect().width / one.naturalWidth)"
@@ -111,13 +111,13 @@ def test_the_report_of_a_missed_budget_reads_well(
 def test_a_notebooks_page_reads_well(
     number: str, dark: bool, browser: Browser, tiny_run: FinishedRun, tmp_path: Path
 ) -> None:
-    html.write(tiny_run.folder)
-    looked_at(browser, tiny_run.folder / html.BESIDE / f"{number}.html", 400, dark, tmp_path / "shot.png")
+    html.write_page(tiny_run.folder)
+    looked_at(browser, tiny_run.folder / html.NOTEBOOK_FOLDER / f"{number}.html", 400, dark, tmp_path / "shot.png")
 
 
 def test_nothing_in_any_notebook_reaches_beyond_a_narrow_window(browser: Browser, tiny_run: FinishedRun) -> None:
-    html.write(tiny_run.folder)
-    for path in sorted((tiny_run.folder / html.BESIDE).glob("*.html")):
+    html.write_page(tiny_run.folder)
+    for path in sorted((tiny_run.folder / html.NOTEBOOK_FOLDER).glob("*.html")):
         browser.open(path, width=400, dark=False)
         assert browser.complaints == []
         assert browser.ask(FITS), path.name
@@ -138,16 +138,16 @@ WIDER = """[...document.querySelectorAll('table')].filter((one) => {
 
 
 def test_no_table_runs_off_a_laptops_window(browser: Browser, tiny_run: FinishedRun) -> None:
-    html.write(tiny_run.folder)
-    for path in [tiny_run.folder / html.PAGE, *sorted((tiny_run.folder / html.BESIDE).glob("*.html"))]:
+    html.write_page(tiny_run.folder)
+    for path in [tiny_run.folder / html.PAGE, *sorted((tiny_run.folder / html.NOTEBOOK_FOLDER).glob("*.html"))]:
         browser.open(path, width=1200, dark=False)
         assert browser.ask(WIDER) == [], path.name
-    browser.open(tiny_run.folder / html.BESIDE / "06_benchmark.html", width=400, dark=False)
+    browser.open(tiny_run.folder / html.NOTEBOOK_FOLDER / "06_benchmark.html", width=400, dark=False)
     assert browser.ask(f"{WIDER}.length") > 0  # or the looks above would see nothing; here one scrolls
 
 
 def test_all_of_a_report_is_on_paper(browser: Browser, tiny_run: FinishedRun) -> None:
-    browser.open(html.write(tiny_run.folder), width=1280, dark=True, media="print")
+    browser.open(html.write_page(tiny_run.folder), width=1280, dark=True, media="print")
     assert browser.ask("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert not browser.ask("document.querySelector('nav').checkVisibility()")
     assert browser.ask(CONTRASTS)["weak"] == []
@@ -156,8 +156,8 @@ def test_all_of_a_report_is_on_paper(browser: Browser, tiny_run: FinishedRun) ->
 
 
 def test_all_of_a_notebook_is_on_paper(browser: Browser, tiny_run: FinishedRun) -> None:
-    html.write(tiny_run.folder)
-    browser.open(tiny_run.folder / html.BESIDE / "01_profile.html", width=1280, dark=True, media="print")
+    html.write_page(tiny_run.folder)
+    browser.open(tiny_run.folder / html.NOTEBOOK_FOLDER / "01_profile.html", width=1280, dark=True, media="print")
     assert browser.ask("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert browser.ask(CONTRASTS)["weak"] == []
     everything = "[...document.querySelectorAll('main :not(img)')]"

@@ -1,4 +1,4 @@
-"""The list of bundles tells three sizes apart: as it is sent, its model on disk, and that compressed."""
+"""The list of bundles has three sizes: as sent, the model on disk, and the model compressed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page tells beside the verdict: a second accuracy, what the data lost, and outputs that share a scale."""
+"""What the page says besides the verdict: a second accuracy, notes about the data, and outputs that share a scale."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def folder(tiny_run: FinishedRun, tmp_path_factory: pytest.TempPathFactory) -> P
     runs.edit(folder, "benchmark", second)
     runs.edit(folder, "profile", lambda found: found.update(data_notes=[SKIPPED]))
     runs.edit(folder, "quantize", lambda found: found.update(shared_scale=SHARED_SCALE))
-    html.write(folder)
+    html.write_page(folder)
     return folder
 
 
@@ -51,20 +51,20 @@ def test_a_second_accuracy_stands_in_every_row_of_page_and_notebook(folder: Path
     page, notebook = Read(folder / html.PAGE), variants.table(artifacts.load(folder / "benchmark"))
     cells = {row[0]: row for row in notebook.rows}
     for row in result["variants"]:
-        wanted = [percent(row["second_accuracy"][split]) for split in ("validation", "test")]
+        expected = [percent(row["second_accuracy"][split]) for split in ("validation", "test")]
         shown = page.row(row["name"], percent(row["accuracy_test"]))
-        for found in (shown, list(cells[row["name"]])):
-            place = found.index(wanted[0])
-            assert [*found[place : place + 2]] == wanted, row["name"]
+        for outcome in (shown, list(cells[row["name"]])):
+            place = outcome.index(expected[0])
+            assert [*outcome[place : place + 2]] == expected, row["name"]
     assert [head for head in notebook.columns if "mAP" in head] == ["val. mAP@0.5:0.95", "test mAP@0.5:0.95"]
 
 
 def test_mlflow_gets_it_as_two_figures(result: dict[str, Any]) -> None:
-    found = dict(metrics(result))  # type: ignore[arg-type]
+    outcome = dict(metrics(result))  # type: ignore[arg-type]
     baseline: Mapping[str, Any] = result["variants"][0]
     for split in ("validation", "test"):
-        assert found[f"{baseline['name']}/second_accuracy_{split}"] == baseline["second_accuracy"][split]
-    assert not [name for name in found if "metric" in name]
+        assert outcome[f"{baseline['name']}/second_accuracy_{split}"] == baseline["second_accuracy"][split]
+    assert not [name for name in outcome if "metric" in name]
 
 
 def test_what_was_skipped_in_the_data_stands_on_the_page_and_in_the_result(
@@ -81,9 +81,9 @@ def test_outputs_that_share_a_scale_are_told_on_the_page_and_in_notebook_04(fold
 
 
 def test_nothing_of_all_that_is_said_where_there_is_nothing_to_say(tiny_run: FinishedRun) -> None:
-    html.write(tiny_run.folder)
+    html.write_page(tiny_run.folder)
     text = Read(tiny_run.folder / html.PAGE).text
-    assert not [said for said in ("mAP", "skipped or changed", SHARED_SCALE[1:]) if said in text]
-    found = json.loads((tiny_run.folder / RESULT).read_text())
-    assert "data_notes" not in found and not [row for row in found["variants"] if "second_accuracy" in row]
+    assert not [printed for printed in ("mAP", "skipped or changed", SHARED_SCALE[1:]) if printed in text]
+    outcome = json.loads((tiny_run.folder / RESULT).read_text())
+    assert "data_notes" not in outcome and not [row for row in outcome["variants"] if "second_accuracy" in row]
     assert SHARED_SCALE not in quantization.table(artifacts.load(tiny_run.folder / "quantize")).title

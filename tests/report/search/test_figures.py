@@ -1,4 +1,4 @@
-"""The figures of a study: what they show, and that no words in them touch."""
+"""The figures of a study: what they show, and that no texts in them overlap."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ def read(folder: Path, content: dict[str, Any]) -> Study:
 
 def made_up(study: Study) -> Importances:
     """Without a forest, which takes seconds."""
-    keys = list(studies.names(study))
+    keys = list(studies.option_names(study))
     rows = [Importance(each, key, 0.3, 0.1, 0.6, 30) for each in study.objectives for key in keys[:-1]]
     return Importances(tuple(rows), ())
 
 
 def all_of(study: Study) -> dict[str, Figure | None]:
-    found = made_up(study)
+    result = made_up(study)
     return {
         "front": figures.front(study),
-        "importances": figures.importances(study, found),
-        "parallel": figures.parallel(study, found),
+        "importances": figures.importances(study, result),
+        "parallel": figures.parallel(study, result),
         "growth": figures.growth(study),
         "cost": figures.cost(study),
     }
@@ -84,16 +84,16 @@ def test_a_limit_that_is_not_known_is_not_drawn(tmp_path: Path) -> None:
 def test_what_there_is_nothing_to_draw_of_is_left_out(
     content: dict[str, Any], missing: set[str], tmp_path: Path
 ) -> None:
-    found = all_of(read(tmp_path, content))
-    assert {name for name, figure in found.items() if figure is None} == missing
-    for figure in filter(None, found.values()):
+    result = all_of(read(tmp_path, content))
+    assert {name for name, figure in result.items() if figure is None} == missing
+    for figure in filter(None, result.values()):
         figure.draw_without_rendering()
 
 
 def overlapping(figure: Figure) -> list[tuple[str, str]]:
     """Pairs of texts of one panel, tick labels apart, whose boxes share more than a pixel."""
     figure.draw_without_rendering()
-    found = []
+    result = []
     for axes in figure.axes:
         texts = [each for each in axes.texts if each.get_text().strip() and each.get_visible()]
         boxes = [(each.get_text(), each.get_window_extent()) for each in texts if isinstance(each, Annotation)]
@@ -101,8 +101,8 @@ def overlapping(figure: Figure) -> list[tuple[str, str]]:
             wide = min(a.x1, b.x1) - max(a.x0, b.x0)
             high = min(a.y1, b.y1) - max(a.y0, b.y0)
             if wide > SPARE_PX and high > SPARE_PX:
-                found.append((one, other))
-    return found
+                result.append((one, other))
+    return result
 
 
 @pytest.mark.parametrize("content", [example.study(), example.study(trials=160, batch=8)], ids=["three", "long"])

@@ -1,11 +1,11 @@
-"""Importances: what an option did is found, and what too few trials tell is not claimed."""
+"""Importances find the effect of an option, and nothing is claimed from too few trials."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from edgekit.report.search import importances, studies
-from edgekit.report.search.importances import LEAST
+from edgekit.report.search.importances import MIN_TRIALS
 from edgekit.report.search.studies import Study
 from tests.report.search import example
 
@@ -20,29 +20,29 @@ def with_values(folder: Path, trials: int = 52) -> Study:
 
 def test_the_option_that_decides_explains_nearly_all_and_a_constant_nothing(tmp_path: Path) -> None:
     study = with_values(tmp_path)
-    found = importances.of(study)
+    result = importances.of(study)
     latency, size = study.objectives[1:]
-    shares = {row.key: row for row in found.of(latency)}
+    shares = {row.key: row for row in result.of(latency)}
     assert shares[example.WIDTH].share > 0.9 and shares[example.RATIO].share < 0.05
-    assert all(row.low <= row.share <= row.high for row in found.rows)
-    assert found.of(size) == [] and "every trial has the same size for tflite" in " ".join(found.left_out)
-    conditional = [row for row in found.rows if row.key == example.DEPTH]
+    assert all(row.low <= row.share <= row.high for row in result.rows)
+    assert result.of(size) == [] and "every trial has the same size for tflite" in " ".join(result.left_out)
+    conditional = [row for row in result.rows if row.key == example.DEPTH]
     having = sum(example.DEPTH in trial["parameters"] for trial in study.complete)
-    assert having >= LEAST and {row.trials for row in conditional} == {having}
+    assert having >= MIN_TRIALS and {row.trials for row in conditional} == {having}
 
 
 def test_the_same_study_has_the_same_importances(tmp_path: Path) -> None:
     study = studies.read(example.write(example.study(objectives=1), tmp_path / "study.json"))
-    found = importances.of(study)
-    assert found.rows and importances.of(study) == found
+    result = importances.of(study)
+    assert result.rows and importances.of(study) == result
 
 
 def test_of_few_trials_nothing_is_told(tmp_path: Path) -> None:
     study = studies.read(example.write(example.study(trials=12), tmp_path / "study.json"))
-    found = importances.of(study)
-    assert found.rows == ()
-    assert found.left_out == (
-        f"Too few trials to tell what each option did: {len(study.complete)} complete, and at least {LEAST} are "
+    result = importances.of(study)
+    assert result.rows == ()
+    assert result.left_out == (
+        f"Too few trials to tell what each option did: {len(study.complete)} complete, and at least {MIN_TRIALS} are "
         "needed.",
     )
 
@@ -50,5 +50,5 @@ def test_of_few_trials_nothing_is_told(tmp_path: Path) -> None:
 def test_an_option_that_few_trials_have_is_named(tmp_path: Path) -> None:
     study = studies.read(example.STUDY)
     having = sum(example.BLOCKS in trial["parameters"] for trial in study.complete)
-    [said] = importances.few_words(len(study.complete), {example.BLOCKS: having}).splitlines()
-    assert f"{example.BLOCKS} ({having} complete)" in said
+    [text] = importances.too_few_message(len(study.complete), {example.BLOCKS: having}).splitlines()
+    assert f"{example.BLOCKS} ({having} complete)" in text

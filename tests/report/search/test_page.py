@@ -1,4 +1,4 @@
-"""search.html: whole and the same again, read in a browser wide and narrow, and deaf to what a study brings."""
+"""search.html: complete and reproducible, readable on wide and narrow screens, and safe against malicious studies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from edgekit.core.errors import DataError
-from edgekit.report.html.sign import sign_of
+from edgekit.report.html.source_digest import stored_digest
 from edgekit.report.search import page, studies
 from tests.report.html.browser import Browser
 from tests.report.html.conftest import browser as browser
@@ -21,7 +21,7 @@ FEW = example.study(trials=16)
 
 def drawn(folder: Path, content: dict[str, Any]) -> Path:
     example.write(content, folder / "study.json")
-    return page.write(folder)
+    return page.write_page(folder)
 
 
 def test_a_page_has_the_points_and_the_commands_and_is_drawn_once(tmp_path: Path) -> None:
@@ -32,10 +32,10 @@ def test_a_page_has_the_points_and_the_commands_and_is_drawn_once(tmp_path: Path
         assert f'<th scope="row" class="number">{number}</th>' in text
     assert "edgekit search configs/digits.yaml --take" in text and "Ended: made up by a formula" in text
     assert "Too few trials to tell what each option did" in text
-    assert sign_of(text) and text.endswith(page.END)
-    assert page.write(tmp_path).stat().st_mtime_ns == before
+    assert stored_digest(text) and text.endswith(page.END)
+    assert page.write_page(tmp_path).stat().st_mtime_ns == before
     path.write_text(text[:-9])
-    assert page.write(tmp_path).read_text() == text  # the same bytes again
+    assert page.write_page(tmp_path).read_text() == text  # the same bytes again
 
 
 def test_another_study_has_another_page(tmp_path: Path) -> None:
@@ -50,10 +50,10 @@ def test_a_damaged_study_leaves_the_page_that_is_there(tmp_path: Path) -> None:
     text = path.read_text()
     (tmp_path / "study.json").write_text("{")
     with pytest.raises(DataError):
-        page.write(tmp_path)
-    said: list[str] = []
-    assert not page.draw(tmp_path / "study.json", said.append)
-    assert path.read_text() == text and "the study stands" in said[0]
+        page.write_page(tmp_path)
+    printed: list[str] = []
+    assert not page.try_write_page(tmp_path / "study.json", printed.append)
+    assert path.read_text() == text and "The study is complete" in printed[0]
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (400, True)])

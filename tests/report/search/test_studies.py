@@ -1,4 +1,4 @@
-"""study.json is read as it was written, and one that was edited, cut short or damaged is refused in one line."""
+"""study.json is read as it was written; an edited, truncated or damaged one is refused in one line."""
 
 from __future__ import annotations
 
@@ -71,16 +71,16 @@ EDITS: list[tuple[Edit, str]] = [
     (lambda found: found["trials"][0]["values"].append(1.0), "trial 0: 4 values and 3 intervals"),
     (lambda found: found["trials"][0]["values"].__setitem__(0, 98.2), "accuracy is 98.2"),
     (lambda found: found["trials"][0]["intervals"].__setitem__(0, [0.9, 0.8]), "interval of accuracy"),
-    (lambda found: found["trials"][0]["parameters"].update({"a.b": 1}), "a.b is no option of the space"),
+    (lambda found: found["trials"][0]["parameters"].update({"a.b": 1}), "a.b is not an option of the space"),
     (lambda found: found["trials"][0].update(feasible=not found["trials"][0]["feasible"]), "its constraints say"),
-    (lambda found: found["trials"].reverse(), "numbers of the trials do not rise"),
+    (lambda found: found["trials"].reverse(), "numbers of the trials are not ascending"),
     (lambda found: found["front"].pop(), "is missing from it"),
-    (lambda found: found["front"].append(999), "no complete one inside the budget"),
-    (lambda found: found["batches"].pop(), "its batch 9 is not there"),
+    (lambda found: found["front"].append(999), "not a complete trial within the budget"),
+    (lambda found: found["batches"].pop(), "its batch 9 does not exist"),
     (lambda found: found["batches"][0].update(digest="0"), "digest is '0'"),
     (lambda found: found["objectives"][0].update(name="beauty"), "'beauty' is none of"),
     (lambda found: found["objectives"][1].update(direction="maximize"), "p50_ms has direction maximize"),
-    (lambda found: found.update(name="a\u001b[2J"), "is no name"),
+    (lambda found: found.update(name="a\u001b[2J"), "is not a name"),
 ]
 
 
@@ -97,7 +97,7 @@ def test_values_that_fit_but_do_not_have_their_digest_are_no_study(whole: dict[s
     content = json.loads(json.dumps(whole))
     stopped = next(trial for trial in content["trials"] if trial["state"] == "stopped")
     stopped["parameters"][example.RATE] = 0.05
-    with pytest.raises(TrustError, match=rf"batch {stopped['batch'] + 1} do not have the digest"):
+    with pytest.raises(TrustError, match=rf"batch {stopped['batch'] + 1} do not match its digest"):
         studies.read(written(content, tmp_path))
     assert studies.read(written(rechained(content), tmp_path)).row["key"] == whole["key"]
 
@@ -105,14 +105,17 @@ def test_values_that_fit_but_do_not_have_their_digest_are_no_study(whole: dict[s
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"", "no JSON"),
-        (b"{", "no JSON"),
-        (b"\xff\xfe", "no JSON"),
-        (b"[" * 200_000, "no JSON"),
-        (b'{"trials": NaN}', "no JSON"),
+        (b"", "not JSON"),
+        (b"{", "not JSON"),
+        (b"\xff\xfe", "not JSON"),
+        (b"[" * 200_000, "not JSON"),
+        (b'{"trials": NaN}', "not JSON"),
         (b"[]", "not a study"),
         (b'{"kind": "field"}', "not a study"),
-        (b'{"trials": [], "objectives": [], "format": 9, "edgekit": "9.0"}', "format 9, and this edgekit reads 1"),
+        (
+            b'{"trials": [], "objectives": [], "format": 9, "edgekit": "9.0"}',
+            "format 9, but this version of edgekit reads 1",
+        ),
     ],
 )
 def test_what_is_no_study_is_told_in_one_line(data: bytes, words: str, tmp_path: Path) -> None:

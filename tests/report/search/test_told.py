@@ -1,4 +1,4 @@
-"""A study in words: what became of the trials, which points to take, and how sure that is."""
+"""A study in words: what became of the trials, which ones to look at, and how significant the differences are."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from edgekit.report.search import page, recommend, show, studies, words
+from edgekit.report.search import page, recommend, studies, terminal, words
 from edgekit.report.search.studies import Study
 from tests.report.search import example
 
@@ -18,9 +18,9 @@ def read(folder: Path, **given: Any) -> Study:
     return studies.read(example.write(example.study(**given), folder / "study.json"))
 
 
-def terminal(study: Study, width: int = 150) -> str:
+def terminal_text(study: Study, width: int = 150) -> str:
     console = Console(file=StringIO(), width=width, color_system=None)
-    show.show(study, console)
+    terminal.print_study(study, console)
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
@@ -60,7 +60,7 @@ def test_a_study_without_a_feasible_trial_says_which_came_nearest(tmp_path: Path
         f"Trial {least['number']} comes nearest, but it is over the budget: drop of accuracy by {over:.3g} pp."
     )
     assert recommend.points(study) == [] and "none to take" in recommend.describe(study)
-    assert "No trial is inside the budget." in terminal(study)
+    assert "No trial is inside the budget." in terminal_text(study)
 
 
 def test_how_near_a_trial_came_to_a_limit_beside_a_reference_is_a_share_of_it_too(tmp_path: Path) -> None:
@@ -83,10 +83,10 @@ def test_a_study_that_no_trial_went_through_says_what_to_widen(tmp_path: Path) -
 
 def test_states_are_counted_and_disturbed_batches_named(tmp_path: Path) -> None:
     study = read(tmp_path)
-    said = words.trials(study)
+    text = words.trials(study)
     for state, many in study.counts.items():
-        assert f"{many} {words.STATES[state]}" in said
-    assert f"{len(study.inside)} of these inside the budget" in said
+        assert f"{many} {words.STATES[state]}" in text
+    assert f"{len(study.inside)} of these inside the budget" in text
     assert "latencies of batch 6 are noisy" in words.disturbed(study)
     assert words.disturbed(read(tmp_path, trials=8)) == ""
 
@@ -94,7 +94,7 @@ def test_states_are_counted_and_disturbed_batches_named(tmp_path: Path) -> None:
 def test_work_is_counted_once_by_rung_and_once_by_part(tmp_path: Path) -> None:
     study = read(tmp_path)
     whole = sum(sum(trial["took_s"].values()) for trial in study.trials)
-    rows = words.spent(study)
+    rows = words.work_by_fidelity(study)
     assert (
         sum(row.seconds for row in rows)
         == pytest.approx(whole)
@@ -106,19 +106,19 @@ def test_work_is_counted_once_by_rung_and_once_by_part(tmp_path: Path) -> None:
 
 def test_a_trial_that_was_told_again_costs_nothing(tmp_path: Path) -> None:
     study = read(tmp_path, trials=4)
-    before = sum(row.came for row in words.spent(study))
+    before = sum(row.came for row in words.work_by_fidelity(study))
     study.trials[3]["same_as"] = 0
-    assert sum(row.came for row in words.spent(study)) < before
+    assert sum(row.came for row in words.work_by_fidelity(study)) < before
 
 
 def test_the_terminal_shows_the_front_and_a_command_for_each_point(tmp_path: Path) -> None:
     study = read(tmp_path)
-    said = terminal(study)
+    text = terminal_text(study)
     for trial in study.front:
-        assert studies.shown(trial, study.objectives[0]) in said
+        assert studies.value_text(trial, study.objectives[0]) in text
     for point in recommend.points(study):
-        assert f"\n  {study.command(point.number)}\n" in said
-    assert "Ended: made up by a formula" in said
+        assert f"\n  {study.command(point.number)}\n" in text
+    assert "Ended: made up by a formula" in text
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -127,7 +127,7 @@ def test_a_search_ends_with_the_best_trials_and_the_command_that_takes_one(tmp_p
     (study.path.parent / page.PAGE).write_text("page")
     points = recommend.points(study)
     console = Console(file=StringIO(), width=width, color_system=None)
-    show.summary(study, console, "cd" * 32)
+    terminal.print_summary(study, console, "cd" * 32)
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert len(lines) <= 25
     assert lines[0].startswith(f" A front of {len(study.front)} trials inside the budget. 160 trials in 20 batches: ")
@@ -142,7 +142,7 @@ def test_a_search_ends_with_the_best_trials_and_the_command_that_takes_one(tmp_p
 def test_a_search_that_met_no_budget_ends_with_the_nearest_trial(tmp_path: Path) -> None:
     study = read(tmp_path, trials=12, budget={"accuracy_drop_pp": 0.0})
     console = Console(file=StringIO(), width=120, color_system=None)
-    show.summary(study, console, "cd" * 32)
+    terminal.print_summary(study, console, "cd" * 32)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert text.startswith(" No trial is inside the budget.") and words.nearest(study) in text and "--take" not in text
 
@@ -152,8 +152,8 @@ def test_a_long_front_is_cut_and_words_with_brackets_stay(tmp_path: Path) -> Non
     many = [dict(trial) for trial in study.front for _ in range(3)]
     study.row["name"] = "[red]name"
     study.__dict__["front"] = many
-    said = terminal(study)
-    assert f"and {len(many) - show.MOST_ROWS} more, in the page" in said and "[red]name" in said
+    text = terminal_text(study)
+    assert f"and {len(many) - terminal.MAX_ROWS} more, in the page" in text and "[red]name" in text
 
 
 @pytest.mark.parametrize(
@@ -167,9 +167,9 @@ def test_a_long_front_is_cut_and_words_with_brackets_stay(tmp_path: Path) -> Non
     ],
 )
 def test_a_value_is_shown_in_a_few_letters(given: object, words_: str) -> None:
-    assert studies.plain(given) == words_
+    assert studies.parameter_text(given) == words_
 
 
 def test_a_key_is_as_short_as_it_can_be_told_apart() -> None:
     keys = ["distill.student.kwargs.width", "model.kwargs.width", "prune.ratio"]
-    assert [studies.short(key, keys) for key in keys] == ["student.kwargs.width", "model.kwargs.width", "ratio"]
+    assert [studies.short_name(key, keys) for key in keys] == ["student.kwargs.width", "model.kwargs.width", "ratio"]

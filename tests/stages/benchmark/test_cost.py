@@ -13,7 +13,7 @@ import pytest
 
 from edgekit.core.errors import ConfigError
 from edgekit.device.measure.bench import time_interleaved, timed_openings
-from edgekit.measure.energy import Spent, Unreadable
+from edgekit.measure.energy import EnergyUnavailable, EnergyUsed
 from edgekit.stages.benchmark.config import BenchmarkConfig, Cost
 from edgekit.stages.benchmark.cost import described, measure_costs, source_of
 from edgekit.stages.benchmark.timings import Timings
@@ -59,18 +59,18 @@ class Known:
     def __init__(self, idle: float, busy: float) -> None:
         self.idle, self.busy = idle, busy
 
-    def of(self, work: Callable[[], object]) -> Spent:
+    def measure(self, work: Callable[[], object]) -> EnergyUsed:
         began, before = perf_counter(), time.process_time()
         work()
         seconds = perf_counter() - began
-        return Spent(self.idle * seconds + self.busy * (time.process_time() - before), seconds)
+        return EnergyUsed(self.idle * seconds + self.busy * (time.process_time() - before), seconds)
 
 
 class Broken(Known):
     """It fails in the middle."""
 
-    def of(self, work: Callable[[], object]) -> Spent:
-        raise Unreadable("the cable is out")
+    def measure(self, work: Callable[[], object]) -> EnergyUsed:
+        raise EnergyUnavailable("the cable is out")
 
 
 def test_processor_time_counts_all_threads_and_no_sleep() -> None:

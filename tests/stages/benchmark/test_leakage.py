@@ -93,7 +93,7 @@ def test_it_is_told_where_the_run_is_told(tiny_run: FinishedRun, capsys: pytest.
         check(changed)
         assert [line for line in outcome.leakage_lines(changed) if sign[2:] in line]
         stream = io.StringIO()
-        console.show(changed, tiny_run.folder, Console(file=stream, width=200))
+        console.print_run(changed, tiny_run.folder, Console(file=stream, width=200))
         assert ("set data.validation_from to test" in stream.getvalue()) == (right == 359)
         for role, remedy in (("teacher", "name another teacher"), ("rival", "use its accuracy on test alone")):
             others = [{**row, "role": role}] if row else []
@@ -101,7 +101,7 @@ def test_it_is_told_where_the_run_is_told(tiny_run: FinishedRun, capsys: pytest.
             check(changed)
             assert len(outcome.leakage_lines(changed)) == 1
             stream = io.StringIO()
-            console.show(changed, tiny_run.folder, Console(file=stream, width=200))
+            console.print_run(changed, tiny_run.folder, Console(file=stream, width=200))
             assert (f"the {role} net.keras seems" in stream.getvalue()) == (right == 359)
             assert (remedy in stream.getvalue()) == (right == 359)
 

@@ -14,9 +14,9 @@ from rich.console import Console
 
 from edgekit.core.artifacts import Artifact
 from edgekit.data import load as load_data
-from edgekit.measure.load.rate import TRIAL_QUERIES
+from edgekit.measure.load.rate_search import MIN_TRIAL_QUERIES
 from edgekit.measure.load.scenarios import SCENARIOS
-from edgekit.report.console import show
+from edgekit.report.console import print_run
 from edgekit.report.result import RESULT
 from edgekit.report.sections import loads as loads_section
 from edgekit.stages.benchmark import BenchmarkConfig
@@ -66,7 +66,7 @@ def test_the_baseline_and_each_winner_are_driven_in_every_scenario(benchmark: Ar
         assert (row["rate_per_s"] is not None) == (row["meets"] is not None) == (row["scenario"] == "server")
     assert {row["name"] for row in loads["rates"]} == {BASELINE, benchmark.metrics["winner"]}
     for row in loads["rates"]:
-        assert row["trials"] and all(trial["queries"] >= TRIAL_QUERIES for trial in row["trials"])
+        assert row["trials"] and all(trial["queries"] >= MIN_TRIAL_QUERIES for trial in row["trials"])
         assert all(trial["short"] and trial["seen"] for trial in row["trials"])
         assert row["short"] and row["why_short"].startswith(("0.2 of 600 s", "0.05 of 600 s"))
 
@@ -101,7 +101,7 @@ def test_without_loadgen_nothing_is_driven_and_every_reader_learns_why(
     section = loads_section.section(result, 0.99)
     assert section and section["grids"] == [] and "LoadGen is not installed" in section["failed"][0]
     text = io.StringIO()
-    show(result, tiny_run.folder, Console(file=text, width=200))
+    print_run(result, tiny_run.folder, Console(file=text, width=200))
     assert "no load was driven: LoadGen is not installed" in text.getvalue()
 
 
@@ -142,7 +142,7 @@ def test_the_verdict_names_the_rates_and_what_failed(tiny_run: FinishedRun, benc
     failed = [{"name": "theirs", "reason": "opening it: gone"}]
     stream = io.StringIO()
     loads = {**benchmark.metrics["loads"], "rates": rates, "failed": failed}
-    show({**result, "loads": loads}, tiny_run.folder, Console(file=stream, width=200))
+    print_run({**result, "loads": loads}, tiny_run.folder, Console(file=stream, width=200))
     said = "held with a p99 within 10 ms: student-int8-tflite 1,234/s (short: 1 of 600 s), "
     assert f"{said}{BASELINE} no rate was confirmed, too noisy (noisy: 1 of 2 trials)" in stream.getvalue()
     assert "Load test failed: theirs, opening it: gone" in stream.getvalue()

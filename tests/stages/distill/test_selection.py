@@ -16,9 +16,9 @@ from edgekit.core import artifacts, replay
 from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import BudgetUnreachable
 from edgekit.data import load
-from edgekit.measure.latency import Timed, Times, convert_plainly
+from edgekit.measure.latency import TimedFile, TimingResult, convert_models
 from edgekit.models.from_artifact import open_model
-from edgekit.report import rejected
+from edgekit.report import rejected_steps
 from edgekit.report.sections import distillation
 from edgekit.stages import distill, profile
 from edgekit.stages.bundle.provenance import measured
@@ -109,16 +109,18 @@ def clock(free: Artifact, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], 
     evidence = json.loads(free.file("evidence/candidates.json").read_text())["timed"]
 
     def set_to(factor: float) -> None:
-        def measure(models: dict[str, Path], *_: Any, **__: Any) -> Times:
+        def measure(models: dict[str, Path], *_: Any, **__: Any) -> TimingResult:
             rows = [
-                Timed(**{**row, "model": name, **{key: factor * row[key] for key in ("p50_ms", "low_ms", "high_ms")}})
+                TimedFile(
+                    **{**row, "model": name, **{key: factor * row[key] for key in ("p50_ms", "low_ms", "high_ms")}}
+                )
                 for name in models
                 for row in evidence
                 if name.startswith(row["model"] + " ")
             ]
-            return Times(rows, [])
+            return TimingResult(rows, [])
 
-        monkeypatch.setattr(shortlist, "measure", measure)
+        monkeypatch.setattr(shortlist, "time_models", measure)
 
     return set_to
 
@@ -184,7 +186,7 @@ def test_those_not_chosen_stand_among_the_rejected(free: Artifact) -> None:
     told = {"task": "classification", "budget": {"accuracy_confidence": 0.95}}
     chain: Any = SimpleNamespace(metrics=given, config=told)
     chain.ancestor = chain.made_by = lambda stage: chain
-    untrained, beaten = [row for row in rejected.steps(chain) if row["what"].startswith("candidate ")]
+    untrained, beaten = [row for row in rejected_steps.rejected_steps(chain) if row["what"].startswith("candidate ")]
     assert (untrained["accuracy_validation"], untrained["drop_pp"], untrained["bound_pp"]) == (None, None, None)
     assert untrained["what"] == f"candidate {RESNET}"
     assert untrained["reason"].startswith("p50 is over 1 ms on every target; untrained ")
@@ -221,7 +223,7 @@ def test_candidates_are_timed_beside_a_rival_and_the_baseline(home: Path, tmp_pa
     plan = plan_in(tmp_path)
     data, steps = load(plan.data).withhold_test(), plan.run.preprocess
     inputs = evaluate.network_inputs(data.calibration.x[:4], steps)
-    made, _ = convert_plainly({"theirs": home / "profile/model"}, inputs, ["onnx"], ["fp32"], tmp_path, 240.0)
+    made, _ = convert_models({"theirs": home / "profile/model"}, inputs, ["onnx"], ["fp32"], tmp_path, 240.0)
     theirs = shutil.copy(made["theirs-fp32-onnx"].paths[0], tmp_path / "theirs.onnx")
     rival = f"benchmark.rivals=[{{path: {theirs}, preprocess: [{{step: scale, factor: 0.004}}]}}]"
     place = ResumeFolder(tmp_path / "place", "key")

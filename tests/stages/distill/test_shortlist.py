@@ -13,7 +13,7 @@ import pytest
 from edgekit.core.artifacts import Artifact
 from edgekit.core.config import Budget
 from edgekit.core.errors import ConversionError, StageError
-from edgekit.measure.latency import Lost, Timed, Times
+from edgekit.measure.latency import FailedFile, TimedFile, TimingResult
 from edgekit.models.store import ModelSpec
 from edgekit.report.sections import distillation
 from edgekit.stages.distill import DistillConfig
@@ -33,10 +33,10 @@ def budget(**limits: Any) -> Budget:
     return Budget.model_validate(limits)
 
 
-def file(target: str, p50_ms: float, size: int = 1000, precision: str = "fp32", sure: float = 0.1) -> Timed:
+def file(target: str, p50_ms: float, size: int = 1000, precision: str = "fp32", sure: float = 0.1) -> TimedFile:
     """Its interval reaches `sure` of the p50 to both sides."""
     low_ms, high_ms = p50_ms * (1 - sure), p50_ms * (1 + sure)
-    return Timed("any", target, precision, size, size, p50_ms, low_ms, high_ms, (p50_ms,) * 10)
+    return TimedFile("any", target, precision, size, size, p50_ms, low_ms, high_ms, (p50_ms,) * 10)
 
 
 FILES = {
@@ -63,7 +63,7 @@ def test_the_best_target_decides() -> None:
 
 
 def test_what_no_target_takes_is_never_trained_and_a_record_that_names_it_is_refused() -> None:
-    files: dict[str, list[Timed]] = {**FILES, "odd": []}
+    files: dict[str, list[TimedFile]] = {**FILES, "odd": []}
     limits = budget(latency_p50_ms=3.5)
     measured = choose_candidates(files, limits, 3)
     assert "odd" not in measured["in_time"] and measured["in_time"] == choose_candidates(FILES, limits, 3)["in_time"]
@@ -197,7 +197,7 @@ def test_nobody_trained_is_nobody_kept() -> None:
 def test_the_times_of_a_stopped_attempt_are_used_again_and_only_under_their_key(tmp_path: Path) -> None:
     from edgekit.stages.distill.shortlist import _read_times, _store_times
 
-    found = {title: Times(files, [Lost(title, "onnx", "int8", "no")]) for title, files in FILES.items()}
+    found = {title: TimingResult(files, [FailedFile(title, "onnx", "int8", "no")]) for title, files in FILES.items()}
     _store_times(tmp_path / "a/b.json", "key", found)
     assert _read_times(tmp_path / "a/b.json", "key") == found
     assert _read_times(tmp_path / "a/b.json", "other") is None
@@ -205,7 +205,7 @@ def test_the_times_of_a_stopped_attempt_are_used_again_and_only_under_their_key(
     assert _read_times(tmp_path / "a/b.json", "key") is None
 
 
-def reference(p50_ms: float, model: str = "theirs.tflite", target: str = "tflite", size: int = 1000) -> Timed:
+def reference(p50_ms: float, model: str = "theirs.tflite", target: str = "tflite", size: int = 1000) -> TimedFile:
     return replace(file(target, p50_ms, size), model=model)
 
 

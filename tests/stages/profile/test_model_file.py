@@ -10,7 +10,7 @@ import pytest
 from edgekit.core import artifacts
 from edgekit.core.errors import ModelError
 from edgekit.data import load
-from edgekit.measure.forecast import UNMODIFIED
+from edgekit.measure.forecast import BASELINE_RUNTIMES
 from edgekit.models.files import TITLES
 from edgekit.models.from_artifact import open_model
 from edgekit.training import predict
@@ -43,7 +43,7 @@ def test_every_kind_of_file_is_profiled(
         assert abs(sealed["validation_accuracy"] - theirs["validation_accuracy"]) <= 0.01
         assert sealed["macs"] == theirs["macs"] and not spec.gives_probabilities
     way = sealed["ways"][0]
-    assert way["way"] == UNMODIFIED[spec.interpreter.partition(" ")[0]] and way["ratio"] == pytest.approx(1)
+    assert way["way"] == BASELINE_RUNTIMES[spec.interpreter.partition(" ")[0]] and way["ratio"] == pytest.approx(1)
     assert 0.95 < sealed["session"]["covered"] <= 1.0001
     assert bool(sealed["operators"]) == spec.is_torch
     assert not any(row["bound"] for row in sealed["layers"]), "nobody sees what takes the time inside"

@@ -46,7 +46,7 @@ def test_every_way_is_timed_and_looked_into(tmp_path: Path) -> None:
     assert shares == pytest.approx({"openvino": 1, "onnx": 1})
     assert whole_us["tflite"] in (0, pytest.approx(1))
     machine = {"gmacs_per_s": 10.0, "int8_gmacs_per_s": 40.0, "gbytes_per_s": 5.0}
-    told = forecast.executions(timed, {"macs": 1000, "moved": 1000}, machine)
+    told = forecast.runtime_forecasts(timed, {"macs": 1000, "moved": 1000}, machine)
     assert set(told) == {"LiteRT", "OpenVINO", "ONNX Runtime"}
 
 

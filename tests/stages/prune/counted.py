@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from edgekit.measure.latency import Timed, Times
+from edgekit.measure.latency import TimedFile, TimingResult
 from edgekit.models import store
 from edgekit.models.cost import cost
 from edgekit.stages.prune.latency import CutTime, CutTimings
@@ -24,18 +24,20 @@ def ticks(module: nn.Module, shape: tuple[int, ...]) -> float:
     return (cost(module, shape).macs + FIXED_MACS) / 1e6
 
 
-def measure(models: Mapping[str, Path], _: Any, targets: Sequence[str], precisions: Sequence[str], **__: Any) -> Times:
-    """In the place of `edgekit.measure.latency.measure`."""
+def measure(
+    models: Mapping[str, Path], _: Any, targets: Sequence[str], precisions: Sequence[str], **__: Any
+) -> TimingResult:
+    """In the place of `edgekit.measure.latency.time_models`."""
     found = []
     for name, folder in models.items():
         module, spec = store.load(folder)
         p50_ms = ticks(module, spec.input_shape)
         found += [
-            Timed(name, target, precision, 100, 50, p50_ms, p50_ms, p50_ms, (p50_ms,) * ROUNDS)
+            TimedFile(name, target, precision, 100, 50, p50_ms, p50_ms, p50_ms, (p50_ms,) * ROUNDS)
             for target in targets
             for precision in precisions
         ]
-    return Times(found, [])
+    return TimingResult(found, [])
 
 
 class Counter:

@@ -70,7 +70,7 @@ def run(trained: Artifact, tmp_path: Path) -> Artifact:
 
 @pytest.fixture(autouse=True)
 def counting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(latency, "measure", counted.measure)
+    monkeypatch.setattr(latency, "time_models", counted.measure)
 
 
 def pruned(source: Artifact, data: Data, out: Path, allowed_pp: float, **more: Any) -> Artifact:
@@ -133,7 +133,7 @@ def test_a_stage_that_was_stopped_goes_on_to_the_same_result(
         patched.setattr(Tuner, "tune", stopped)
         with pytest.raises(KeyboardInterrupt):
             pruned(run, data, folder / ".prune.stopped", 100.0, **SHORT)
-    monkeypatch.setattr(latency, "measure", refuse)
+    monkeypatch.setattr(latency, "time_models", refuse)
     again = pruned(run, data, folder / ".prune.stopped", 100.0, **SHORT)
     assert (again.key, again.digest) == (whole.key, whole.digest)
     assert again.metrics == whole.metrics
@@ -145,7 +145,7 @@ def test_a_recorded_choice_is_followed_without_a_clock(
     folder = run.path.parent
     free = pruned(run, data, folder / ".prune.free", 100.0)
     replay.write(folder, {"prune": json.loads(free.file("decision.json").read_text())["measured"]})
-    monkeypatch.setattr(latency, "measure", refuse)
+    monkeypatch.setattr(latency, "time_models", refuse)
     followed = pruned(run, data, folder / ".prune.followed", 100.0)
     assert followed.digest == free.digest
     assert (free.metrics["replayed"], followed.metrics["replayed"]) == (False, True)

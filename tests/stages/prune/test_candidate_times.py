@@ -9,7 +9,7 @@ import pytest
 from edgekit.core.errors import ConversionError
 from edgekit.data import Data
 from edgekit.measure import latency
-from edgekit.measure.latency import Lost, Times
+from edgekit.measure.latency import FailedFile, TimingResult
 from edgekit.models import store
 from edgekit.stages.prune import PruneConfig
 from edgekit.stages.prune.latency import CUT_TIMES_FILE, CutTimer
@@ -50,10 +50,10 @@ def test_every_cut_is_timed_on_the_first_target_and_remembered(tmp_path: Path, m
     assert all(one.low <= one.of_before <= one.high and one.p50_ms > 0 for one in found.cuts)
     assert [one["target"] for one in first.evidence()["timings"]] == ["onnx"]  # type: ignore[attr-defined]
 
-    def measure(*_: object, **__: object) -> Times:
+    def measure(*_: object, **__: object) -> TimingResult:
         raise AssertionError("what was timed is timed again")
 
-    monkeypatch.setattr(latency, "measure", measure)
+    monkeypatch.setattr(latency, "time_models", measure)
     assert clock(tmp_path).time(student, student, cuts) == found
     with pytest.raises(AssertionError, match="timed again"):
         clock(tmp_path, "another key").time(student, student, cuts)
@@ -71,7 +71,7 @@ def test_a_student_that_the_target_does_not_take_ends_it_with_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     student, cuts = networks()
-    lost = [Lost("student", "onnx", "int8", "no such operator")]
-    monkeypatch.setattr(latency, "measure", lambda *_, **__: Times([], lost))
+    lost = [FailedFile("student", "onnx", "int8", "no such operator")]
+    monkeypatch.setattr(latency, "time_models", lambda *_, **__: TimingResult([], lost))
     with pytest.raises(ConversionError, match=r"cannot be timed for onnx: no such operator; .*structured to ratio"):
         clock(tmp_path).time(student, student, cuts)

@@ -15,7 +15,7 @@ from edgekit.core import artifacts
 from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import ConversionError
 from edgekit.data import Data
-from edgekit.measure.latency import Lost, Timed, Times
+from edgekit.measure.latency import FailedFile, TimedFile, TimingResult
 from edgekit.models import store
 from edgekit.models.cost import cost
 from edgekit.report.sections import pruning
@@ -29,9 +29,9 @@ ROUNDS = 12
 Row = dict[str, Any]
 
 
-def timed(model: str, p50_ms: float, size: int = 1000, noise: float = 0.0, target: str = "onnx") -> Timed:
+def timed(model: str, p50_ms: float, size: int = 1000, noise: float = 0.0, target: str = "onnx") -> TimedFile:
     rounds = p50_ms * np.exp(np.random.default_rng(len(model)).normal(0, noise, ROUNDS))
-    return Timed(model, target, "fp32", size, size // 2, p50_ms, p50_ms, p50_ms, tuple(rounds))
+    return TimedFile(model, target, "fp32", size, size // 2, p50_ms, p50_ms, p50_ms, tuple(rounds))
 
 
 def test_the_share_is_the_measured_speed_up_over_the_predicted_one() -> None:
@@ -103,13 +103,13 @@ def test_zeros_compress_though_the_files_stay_as_long(measured: tuple[Row, list[
 def test_what_one_target_cannot_take_is_told_and_the_rest_is_held_against_its_own_first_step(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lost = [Lost("step0", "tflite", "fp32", "no such operator"), Lost("step1", "onnx", "int8", "wrong")]
+    lost = [FailedFile("step0", "tflite", "fp32", "no such operator"), FailedFile("step1", "onnx", "int8", "wrong")]
     found = [timed(name, 1.0) for name in ("step0", "step1", "sparse")]
     found += [timed(name, 1.0, target="tflite") for name in ("step1", "sparse")]
 
-    def measure(*others: Any) -> Times:
+    def measure(*others: Any) -> TimingResult:
         with others[-1]:
-            return Times(found, lost)
+            return TimingResult(found, lost)
 
     monkeypatch.setattr(latency, "measure", measure)
     described = spec("ds_cnn:ds_cnn", width=8, blocks=1)
@@ -124,7 +124,7 @@ def test_what_one_target_cannot_take_is_told_and_the_rest_is_held_against_its_ow
 
 
 def test_a_network_that_no_target_takes_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any) -> list[Timed]:
+    def refuse(*_: Any) -> list[TimedFile]:
         raise ConversionError("step0 for onnx: no conversion rule")
 
     monkeypatch.setattr(latency, "measure", refuse)

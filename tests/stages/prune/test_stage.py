@@ -13,7 +13,7 @@ from torch import nn
 from edgekit.core import artifacts
 from edgekit.core.tasks.accuracy_drop import bounded
 from edgekit.data import load
-from edgekit.measure.latency import Timed, Times
+from edgekit.measure.latency import TimedFile, TimingResult
 from edgekit.models.cost import cost
 from edgekit.models.from_artifact import open_model
 from edgekit.stages.prune import PruneConfig, latency
@@ -65,12 +65,14 @@ def test_latencies_are_evidence_and_no_content(
     found = []
     for clock in (1.0, 3.0):
 
-        def measure(steps: list[nn.Module], *others: Any, clock: float = clock) -> Times:
+        def measure(steps: list[nn.Module], *others: Any, clock: float = clock) -> TimingResult:
             with others[-1]:  # the watch that the stage asks afterwards
                 pass
             rounds = tuple(clock + 0.01 * number for number in range(10))
             names = [*(f"step{number}" for number in range(len(steps))), "sparse"]
-            return Times([Timed(name, "onnx", "fp32", 100, 50, clock, clock, clock, rounds) for name in names], [])
+            return TimingResult(
+                [TimedFile(name, "onnx", "fp32", 100, 50, clock, clock, clock, rounds) for name in names], []
+            )
 
         monkeypatch.setattr(latency, "measure", measure)
         found.append(prune(source, data.withhold_test(), config, folder / f".prune.{clock:g}"))

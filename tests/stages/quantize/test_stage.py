@@ -14,7 +14,7 @@ import pytest
 from edgekit.core import artifacts
 from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import TrustError
-from edgekit.report.formatting import points
+from edgekit.report.formatting import percentage_points
 from edgekit.report.sections import quantization
 from edgekit.stages.quantize import run
 from edgekit.stages.quantize.ptq import RECIPES
@@ -97,7 +97,7 @@ def test_every_recipe_is_told_and_the_converters_hear_of_the_one_that_is_kept(by
 def test_the_table_tells_each_way_below_float(by_ptq: Artifact) -> None:
     rows = {row[0]: row for row in quantization.table(by_ptq).rows}
     below = decision(by_ptq)["ptq_below_float"]
-    assert rows["PTQ int8"][4:6] == (points(below["drop_pp"]), points(below["bound_pp"]))
+    assert rows["PTQ int8"][4:6] == (percentage_points(below["drop_pp"]), percentage_points(below["bound_pp"]))
     assert rows["pruned, float"][4:6] == ("", "") and rows["PTQ int8"][6] == "chosen"
     assert by_ptq.metrics["qat_below_float"]["samples"] == below["samples"]
 

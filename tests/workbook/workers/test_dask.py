@@ -54,7 +54,7 @@ def work(function: str, called: str = "", **arguments: Any) -> Work:
 
 @pytest.fixture
 def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    monkeypatch.setenv(lane.FOLDER, str(tmp_path / "lane"))
+    monkeypatch.setenv(lane.FOLDER_VARIABLE, str(tmp_path / "lane"))
     with cluster(tmp_path / "dask", 2) as made:
         yield made
 
@@ -72,7 +72,7 @@ def test_works_run_side_by_side_on_two_workers_with_their_lines_and_errors(two: 
         pool.run([work("note", "digits", folder=str(tmp_path), name="x")])
         with pytest.raises(ConfigError, match=r"^data\.path: no"):
             pool.run([work("refuse", words="data.path: no")])
-        assert pool.run([work("environment", name=lane.FOLDER)]) == [str(tmp_path / "lane")]
+        assert pool.run([work("environment", name=lane.FOLDER_VARIABLE)]) == [str(tmp_path / "lane")]
     assert ("digits", "x begins") in lines and ("digits", "x ends") in lines
     assert not list((tmp_path / "out").iterdir())  # the probe has gone
 
@@ -199,7 +199,7 @@ def kill_when_started(made: Cluster, folder: Path) -> None:
 def test_a_worker_with_another_processor_computes_and_never_measures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(lane.FOLDER, str(tmp_path / "lane"))
+    monkeypatch.setenv(lane.FOLDER_VARIABLE, str(tmp_path / "lane"))
     monkeypatch.setattr("edgekit.workbook.workers.dask.ALONE_S", 2.0)
     (tmp_path / "other.py").write_text(OTHER_PROCESSOR)
     arguments = {"folder": str(tmp_path)}

@@ -26,7 +26,7 @@ def work(function: str, called: str = "", resources: Any = "compute", **argument
 
 @pytest.fixture(autouse=True)
 def own_lane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(lane.FOLDER, str(tmp_path / "lane"))
+    monkeypatch.setenv(lane.FOLDER_VARIABLE, str(tmp_path / "lane"))
     return tmp_path / "lane"
 
 
@@ -163,7 +163,7 @@ def test_works_measure_alone_beside_others_that_compute(own_lane: Path) -> None:
     ]
     with open_pool(4) as pool:
         processes = pool.run(works)
-    holds = [hold for hold in lane.holds(own_lane) if hold.process in processes]
+    holds = [hold for hold in lane.read_holds(own_lane) if hold.process in processes]
     assert [hold.kind for hold in holds].count("measuring") == 3
     for a, b in combinations(holds, 2):
         assert a.ended_ns and b.ended_ns
@@ -172,15 +172,15 @@ def test_works_measure_alone_beside_others_that_compute(own_lane: Path) -> None:
 
 def test_what_a_measuring_work_starts_does_not_wait_for_its_end() -> None:
     with open_pool() as pool:
-        assert pool.run([work("environment", resources="measure", name=lane.FOLDER)]) == [None]
+        assert pool.run([work("environment", resources="measure", name=lane.FOLDER_VARIABLE)]) == [None]
 
 
 def test_a_pool_names_a_lane_for_its_time_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(lane.FOLDER)
+    monkeypatch.delenv(lane.FOLDER_VARIABLE)
     with open_pool() as pool:
-        named = os.environ[lane.FOLDER]
-        assert pool.run([work("environment", name=lane.FOLDER)]) == [named] == [str(lane.machine_folder())]
-    assert lane.FOLDER not in os.environ
+        named = os.environ[lane.FOLDER_VARIABLE]
+        assert pool.run([work("environment", name=lane.FOLDER_VARIABLE)]) == [named] == [str(lane.machine_folder())]
+    assert lane.FOLDER_VARIABLE not in os.environ
 
 
 CODE = """

@@ -1,4 +1,4 @@
-"""Templates to text; values from configs and artifacts are escaped, and a policy forbids all scripts."""
+"""Render the templates. Values from configs and artifacts are escaped, and a policy forbids all scripts."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 TEMPLATES = Path(__file__).parent
-POLICY = (
+CONTENT_SECURITY_POLICY = (
     "default-src 'none'; img-src data:; style-src 'unsafe-inline'; font-src data:; base-uri 'none'; form-action 'none'"
 )
-"""Of both pages (Content Security Policy Level 3): should a tag get through, it fetches nothing and runs nothing."""
+"""The Content Security Policy (Level 3) of both pages: even a tag that got through could load and run nothing."""
 
 
 def render(template: str, **values: object) -> str:
-    """One of this folder's templates, with the style sheet inlined."""
+    """Render one of the templates of this folder, with the style sheet inlined."""
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -25,4 +25,4 @@ def render(template: str, **values: object) -> str:
         keep_trailing_newline=True,
     )
     css = Markup((TEMPLATES / "page.css").read_text(encoding="utf-8"))
-    return environment.get_template(template).render(css=css, policy=Markup(POLICY), **values)
+    return environment.get_template(template).render(css=css, policy=Markup(CONTENT_SECURITY_POLICY), **values)

@@ -1,4 +1,4 @@
-"""A study on the terminal: the end of a search in a few lines, and all of it for `-v`."""
+"""Show a study on the terminal: the end of a search in a few lines, or all of it with `-v`."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from rich.table import Table
 
 from edgekit.report.search import recommend, words
 from edgekit.report.search.page import PAGE
-from edgekit.report.search.studies import Study, shown
+from edgekit.report.search.studies import Study, value_text
 
-MOST_ROWS = 20
+MAX_ROWS = 20
 SUMMARY_ROWS = 8
-"""Rows of the front in a summary; the trials to look at first are among them."""
+"""Rows of the front in a summary, which include the recommended trials."""
 
 
-def summary(study: Study, console: Console, digest: str) -> None:
+def print_summary(study: Study, console: Console, digest: str) -> None:
     """Print the end of a search: the best trials, what to know about them, and the command that takes one.
 
     Parameters
     ----------
     digest
-        Of the last batch, by which two studies are compared.
+        The digest of the last batch, by which studies can be compared.
     """
     console.print(f" [bold]{escape(words.headline(study))}.[/bold] {escape(words.trials(study))}", soft_wrap=True,
                   highlight=False)  # fmt: skip
@@ -46,7 +46,7 @@ def summary(study: Study, console: Console, digest: str) -> None:
 
 
 def _short_table(study: Study) -> Table:
-    """The front without intervals and options: the trials to look at first, then others."""
+    """The front without intervals and options, the recommended trials first."""
     points = {point.number: point.title for point in recommend.points(study)}
     first = sorted(study.front, key=lambda trial: trial["number"] not in points)
     rows = [trial for trial in study.front if trial in first[:SUMMARY_ROWS]]
@@ -59,13 +59,13 @@ def _short_table(study: Study) -> Table:
         table.add_column(escape(each.title), justify="right", no_wrap=True)
     for trial in rows:
         title = points.get(trial["number"], "").lower()
-        cells = [shown(trial, each).partition(" (")[0] for each in study.objectives]
+        cells = [value_text(trial, each).partition(" (")[0] for each in study.objectives]
         table.add_row(str(trial["number"]), title, *map(escape, cells), style="bold" if title else None)
     return table
 
 
-def show(study: Study, console: Console) -> None:
-    """Print the table of the front with all options and intervals, and every line about the study."""
+def print_study(study: Study, console: Console) -> None:
+    """Print the front with all options and intervals, and every sentence about the study."""
     if study.front:
         console.print(_table(study))
     console.print(f"[bold]{escape(words.headline(study))}.[/bold] {escape(words.trials(study))}", soft_wrap=True,
@@ -79,7 +79,7 @@ def show(study: Study, console: Console) -> None:
 
 
 def _lines(study: Study) -> Iterator[str]:
-    said = (
+    sentences = (
         words.budget(study),
         words.nearest(study),
         words.disturbed(study),
@@ -87,12 +87,12 @@ def _lines(study: Study) -> Iterator[str]:
         f"{words.cost(study)} {words.spared(study)}".strip(),
         words.ended(study),
     )
-    yield from filter(None, said)
+    yield from filter(None, sentences)
 
 
 def _table(study: Study) -> Table:
     chosen = {point.number: point.title for point in recommend.points(study)}
-    rest = len(study.front) - MOST_ROWS
+    rest = len(study.front) - MAX_ROWS
     caption = f"and {rest} more, in the page" if rest > 0 else None
     table = Table(title=f"Front of study {escape(study.row['name'])}", title_justify="left", title_style="bold",
                   caption=caption, caption_justify="left")  # fmt: skip
@@ -101,8 +101,8 @@ def _table(study: Study) -> Table:
     for each in study.objectives:
         table.add_column(each.title, justify="right")
     table.add_column("options", overflow="fold")
-    for trial in study.front[:MOST_ROWS] if rest > 0 else study.front:
+    for trial in study.front[:MAX_ROWS] if rest > 0 else study.front:
         title = chosen.get(trial["number"], "")
-        cells = [str(trial["number"]), title, *(shown(trial, each) for each in study.objectives)]
+        cells = [str(trial["number"]), title, *(value_text(trial, each) for each in study.objectives)]
         table.add_row(*map(escape, (*cells, recommend.options(study, trial))), style="bold green" if title else None)
     return table

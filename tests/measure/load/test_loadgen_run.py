@@ -1,4 +1,4 @@
-"""Real LoadGen against callables of known service time: counts, clocks, errors, and what is marked short."""
+"""LoadGen with callables of known service time: counts, clocks, errors, and results that are marked as short."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ import pytest
 from edgekit.core import subprocesses
 from edgekit.device import processes
 from edgekit.device.measure import conditions
-from edgekit.measure.load import launch
-from edgekit.measure.load.drive import PATIENCE, QUERY_BYTES, fitting, longest_s
-from edgekit.measure.load.launch import Job, Outcome, drive
-from edgekit.measure.load.scenarios import MINIMUM, SCENARIOS, Load, Minimum, Result, Scenario
+from edgekit.measure.load import launcher
+from edgekit.measure.load.launcher import LoadJob, LoadOutcome, run_loads
+from edgekit.measure.load.loadgen_run import LOAD_TIMEOUT, QUERY_BYTES, fit_to_memory, timeout_s
+from edgekit.measure.load.scenarios import MLPERF_MINIMUMS, SCENARIOS, Load, LoadMinimum, LoadResult, Scenario
 from edgekit.measure.load.subjects import SubjectSpec
 
 pytestmark = pytest.mark.processes
 
-LITTLE = Minimum(0.2, 5)
+LITTLE = LoadMinimum(0.2, 5)
 
 
 def words(name: str, **keywords: object) -> SubjectSpec:
     return SubjectSpec(f"tests.measure.load.subjects:{name}", keywords)
 
 
-def driven(subject: SubjectSpec, *loads: Load) -> dict[Scenario, Result]:
-    outcome = drive(Job(subject, loads))
+def driven(subject: SubjectSpec, *loads: Load) -> dict[Scenario, LoadResult]:
+    outcome = run_loads(LoadJob(subject, loads))
     assert outcome.failed is None
     return {result.scenario: result for result in outcome.results}
 
 
 @pytest.fixture(scope="module")
-def results() -> dict[Scenario, Result]:
+def results() -> dict[Scenario, LoadResult]:
     """Each scenario, 5 ms an answer: `single_stream` has time for 80; `server` asks at 60 % of what one can answer."""
     loads = (Load("single_stream", 0.4), Load("server", 1.0, rate_per_s=120.0, seed=3), Load("offline", 0.5))
     return driven(words("sleeping", seconds=0.005), *loads)
 
 
-def test_every_scenario_comes_to_a_result(results: dict[Scenario, Result]) -> None:
+def test_every_scenario_comes_to_a_result(results: dict[Scenario, LoadResult]) -> None:
     assert tuple(results) == SCENARIOS
     for result in results.values():
         assert result.errors == 0 and result.first_error is None and result.error_rate == 0
@@ -50,23 +50,23 @@ def test_every_scenario_comes_to_a_result(results: dict[Scenario, Result]) -> No
         assert result.loadgen["version"].startswith("6.")
 
 
-def test_counts_are_those_of_loadgens_own_log(results: dict[Scenario, Result]) -> None:
+def test_counts_are_those_of_loadgens_own_log(results: dict[Scenario, LoadResult]) -> None:
     for scenario in ("single_stream", "server"):
         assert results[scenario].queries == results[scenario].loadgen["queries"]
     assert results["offline"].loadgen["queries"] == 1
     assert results["offline"].queries > 5
 
 
-def test_percentiles_are_those_of_loadgens_own_log(results: dict[Scenario, Result]) -> None:
+def test_percentiles_are_those_of_loadgens_own_log(results: dict[Scenario, LoadResult]) -> None:
     """LoadGen takes the sample at or above a rank, we interpolate below it; and its binding takes some time too."""
     for result in results.values():
-        theirs = {rank: result.loadgen[f"{rank}_ns"] / 1e6 for rank in ("p50", "p99")}
-        assert result.latency["p50"].value_ms == pytest.approx(theirs["p50"], rel=0.1), result.scenario
+        other = {rank: result.loadgen[f"{rank}_ns"] / 1e6 for rank in ("p50", "p99")}
+        assert result.latency["p50"].value_ms == pytest.approx(other["p50"], rel=0.1), result.scenario
         # where all answers take as long, even our p99 may lie below their p50, by what the binding takes
-        assert 0.9 * theirs["p50"] < result.latency["p99"].value_ms < theirs["p99"] + 0.1, result.scenario
+        assert 0.9 * other["p50"] < result.latency["p99"].value_ms < other["p99"] + 0.1, result.scenario
 
 
-def test_a_query_that_waits_counts_its_wait(results: dict[Scenario, Result]) -> None:
+def test_a_query_that_waits_counts_its_wait(results: dict[Scenario, LoadResult]) -> None:
     """Open loop: at 120 per s, 5 ms an answer, the arrivals that bunch wait for one another."""
     server, single = results["server"], results["single_stream"]
     assert server.latency["p95"].value_ms > 2 * server.service_p50_ms
@@ -74,12 +74,12 @@ def test_a_query_that_waits_counts_its_wait(results: dict[Scenario, Result]) -> 
     assert server.meets is False and server.sure is False
 
 
-def test_what_went_on_meanwhile_is_seen(results: dict[Scenario, Result]) -> None:
+def test_what_went_on_meanwhile_is_seen(results: dict[Scenario, LoadResult]) -> None:
     for result in results.values():
         assert result.seen.seconds > result.seconds  # from before LoadGen's preparations
         assert result.seen.pace_ms > 0
         assert result.disturbed == conditions.noise_reasons(result.seen)
-        assert Result.from_json(json.loads(json.dumps(result.to_json()))) == result
+        assert LoadResult.from_json(json.loads(json.dumps(result.to_json()))) == result
     assert results["single_stream"].seen.noise is None, "of a hundred queries, which are too few"
 
 
@@ -100,13 +100,13 @@ def test_an_overloaded_server_is_left_and_its_queue_seen() -> None:
     assert result.meets is False
 
 
-def test_in_offline_the_last_answer_comes_at_the_end(results: dict[Scenario, Result]) -> None:
+def test_in_offline_the_last_answer_comes_at_the_end(results: dict[Scenario, LoadResult]) -> None:
     offline = results["offline"]
     assert offline.latency["p99"].value_ms > 0.9 * 1000 * offline.seconds
     assert offline.latency["p50"].value_ms > 10 * offline.service_p50_ms
 
 
-def test_what_rests_on_less_than_mlperf_asks_for_is_short(results: dict[Scenario, Result]) -> None:
+def test_what_rests_on_less_than_mlperf_asks_for_is_short(results: dict[Scenario, LoadResult]) -> None:
     assert all(result.short for result in results.values())
     assert results["single_stream"].why_short == f"0.4 of 600 s; {results['single_stream'].queries} of 100 queries"
     assert results["offline"].why_short.endswith(f"{results['offline'].queries} of 24,576 queries")
@@ -148,32 +148,34 @@ def test_an_answer_that_raises_is_counted_and_asked_no_more() -> None:
 def test_minimums_are_those_inside_loadgen() -> None:
     """LoadGen reads its mlperf.conf once in a process, so each scenario is asked for in one of its own."""
     for scenario in SCENARIOS:
-        outcome = drive(Job(words("minimums", scenario=scenario), (Load("single_stream", 0.05),)))
+        outcome = run_loads(LoadJob(words("minimums", scenario=scenario), (Load("single_stream", 0.05),)))
         assert outcome.failed is not None
         seconds, queries = outcome.failed.split("LoadGen asks for ")[1].split()
-        assert Minimum(float(seconds), int(queries)) == MINIMUM[scenario]
+        assert LoadMinimum(float(seconds), int(queries)) == MLPERF_MINIMUMS[scenario]
 
 
 def test_a_load_that_memory_cannot_hold_is_cut() -> None:
     load = Load("single_stream", 600.0, 100)
-    assert fitting(load, 1000.0, None) == fitting(load, 1000.0, 10**12) == load
-    cut = fitting(load, 20_000.0, 2**30)
+    assert fit_to_memory(load, 1000.0, None) == fit_to_memory(load, 1000.0, 10**12) == load
+    cut = fit_to_memory(load, 20_000.0, 2**30)
     assert (cut.scenario, cut.queries) == ("single_stream", 100)
     assert cut.seconds * 20_000 * QUERY_BYTES == pytest.approx(2**29, rel=0.01)
-    assert fitting(load, 20_000.0, 0).queries == 1
+    assert fit_to_memory(load, 20_000.0, 0).queries == 1
 
 
 def test_a_load_may_take_as_long_as_its_queries_do() -> None:
-    assert longest_s(Load("single_stream", 1.0, queries=100), 0.5) >= PATIENCE * 200
-    assert longest_s(Load("offline", 1.0, queries=24_576), 100.0) >= PATIENCE * 245.76
-    assert longest_s(Load("server", 1.0, queries=100), 4.0) >= PATIENCE * 50, "half of what a closed loop is answered"
-    assert longest_s(Load("server", 1.0, queries=100, rate_per_s=0.5), 4.0) >= PATIENCE * 200
-    assert PATIENCE * 600 <= longest_s(Load("single_stream", 600.0, queries=100), 1000.0) < 2 * PATIENCE * 600
+    assert timeout_s(Load("single_stream", 1.0, queries=100), 0.5) >= LOAD_TIMEOUT * 200
+    assert timeout_s(Load("offline", 1.0, queries=24_576), 100.0) >= LOAD_TIMEOUT * 245.76
+    assert timeout_s(Load("server", 1.0, queries=100), 4.0) >= LOAD_TIMEOUT * 50, (
+        "half of what a closed loop is answered"
+    )
+    assert timeout_s(Load("server", 1.0, queries=100, rate_per_s=0.5), 4.0) >= LOAD_TIMEOUT * 200
+    assert LOAD_TIMEOUT * 600 <= timeout_s(Load("single_stream", 600.0, queries=100), 1000.0) < 2 * LOAD_TIMEOUT * 600
 
 
 def test_a_step_has_the_time_that_it_said_and_the_next_has_its_own(tmp_path: Path) -> None:
     journal = tmp_path / "job.journal"
-    step = launch._Step(journal)
+    step = launcher._WorkerStep(journal)
     assert not step.is_late()
     with open(journal, "a", buffering=1) as stream:
         stream.write('{"begins": "offline", "within_s": 0.05}\n')
@@ -185,42 +187,44 @@ def test_a_step_has_the_time_that_it_said_and_the_next_has_its_own(tmp_path: Pat
 
 
 def test_a_load_survives_json() -> None:
-    job = Job(words("sleeping", seconds=1.0), (Load("server", 1.0, rate_per_s=2.0, minimum=LITTLE),), Load("server", 1))
-    assert Job.from_json(job.to_json()) == job
+    job = LoadJob(
+        words("sleeping", seconds=1.0), (Load("server", 1.0, rate_per_s=2.0, minimum=LITTLE),), Load("server", 1)
+    )
+    assert LoadJob.from_json(job.to_json()) == job
 
 
 class TestChild:
     def test_one_that_is_killed_is_told_in_one_line_and_what_was_measured_is_kept(self) -> None:
         loads = (Load("single_stream", 0.2), Load("offline", 0.2, queries=2000))
-        outcome = drive(Job(words("killed", after=700), loads))
+        outcome = run_loads(LoadJob(words("killed", after=700), loads))
         assert [result.scenario for result in outcome.results] == ["single_stream"]
         self._one_line(outcome, "offline: the process was killed (SIGKILL), as the system does when memory runs out")
 
     def test_one_that_cannot_be_opened_says_why(self) -> None:
-        outcome = drive(Job(words("nobody"), (Load("offline", 0.1),)))
+        outcome = run_loads(LoadJob(words("nobody"), (Load("offline", 0.1),)))
         self._one_line(
             outcome, "opening it: AttributeError: module 'tests.measure.load.subjects' has no attribute 'nobody'"
         )
 
     def test_one_that_hangs_ends_at_the_limit(self) -> None:
-        outcome = drive(Job(words("sleeping", seconds=600), (Load("offline", 0.1),)), limit_s=3)
-        self._one_line(outcome, "no end within 3 s")
+        outcome = run_loads(LoadJob(words("sleeping", seconds=600), (Load("offline", 0.1),)), limit_s=3)
+        self._one_line(outcome, "did not end within 3 s")
 
     def test_one_that_hangs_in_a_step_ends_when_that_step_should_have(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(launch, "OPENING_S", 3.0)
-        outcome = drive(Job(words("sleeping", seconds=600), (Load("offline", 0.1),)))
-        self._one_line(outcome, "no end within 3 s")
+        monkeypatch.setattr(launcher, "START_TIMEOUT_S", 3.0)
+        outcome = run_loads(LoadJob(words("sleeping", seconds=600), (Load("offline", 0.1),)))
+        self._one_line(outcome, "did not end within 3 s")
 
     def test_it_leaves_with_its_parent(self, tmp_path: Path) -> None:
         path = tmp_path / "job.json"
-        path.write_text(json.dumps(Job(words("sleeping", seconds=600), (Load("offline", 0.1),)).to_json()))
-        child = subprocesses.start("edgekit.measure.load.worker:drive_all", [str(path)])
+        path.write_text(json.dumps(LoadJob(words("sleeping", seconds=600), (Load("offline", 0.1),)).to_json()))
+        child = subprocesses.start("edgekit.measure.load.worker:run_job", [str(path)])
         assert child.stdin
         child.stdin.close()  # what happens to the pipe when the parent is killed
         assert child.wait(timeout=60) == processes.KILLED
 
     @staticmethod
-    def _one_line(outcome: Outcome, said: str) -> None:
+    def _one_line(outcome: LoadOutcome, said: str) -> None:
         assert outcome.failed is not None
         assert "\n" not in outcome.failed and "Traceback" not in outcome.failed
         assert said in outcome.failed

@@ -1,4 +1,4 @@
-"""The sign of a page: a digest of all that it was drawn from, which the page carries. Nothing here draws pages."""
+"""The digest of everything that a page is built from, which the page carries. Nothing here builds pages."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import Path
 from edgekit import __version__
 from edgekit.core.hashing import digest, sha256_file
 
-_SIGN = re.compile(r'<meta name="drawn-from" content="([0-9a-f]{64})">')
+_STORED_DIGEST = re.compile(r'<meta name="drawn-from" content="([0-9a-f]{64})">')
 
 
 def digest_with_code(sources: Sequence[Path]) -> str:
-    """Digest of files that a page is drawn from, and of the code that draws it."""
+    """The digest of the sources of a page and of the code that builds it."""
     code = sorted(path for path in Path(__file__).parents[1].rglob("*") if path.is_file() and path.suffix != ".pyc")
     return digest([__version__, *([path.name, sha256_file(path)] for path in (*sources, *code))])
 
 
-def sign_of(text: str) -> str | None:
-    """What a page says that it was drawn from."""
-    found = _SIGN.search(text, 0, 2000)
-    return found[1] if found else None
+def stored_digest(text: str) -> str | None:
+    """The digest that a page carries; None if it has none."""
+    match = _STORED_DIGEST.search(text, 0, 2000)
+    return match[1] if match else None

@@ -1,0 +1,147 @@
+"""The converted files of a trial, and their accuracy on validation, measured with the runner's own backend."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from edgekit.core import tasks
+from edgekit.core.artifacts import Artifact
+from edgekit.core.errors import StageError
+from edgekit.core.hashing import digest, sha256_file
+from edgekit.core.tasks import Answered, Marks
+from edgekit.core.variants import Variant, open_variant, read
+from edgekit.data import Data
+from edgekit.models.from_artifact import open_model
+from edgekit.models.store import ModelSpec
+from edgekit.runner.bundle.manifest import TensorSpec
+from edgekit.runner.preprocess.transform import apply, to_layout
+from edgekit.training import predict
+
+TRIAL_MODELS = ("student", "pruned", "sparse")
+"""Networks that belong to a trial. The baseline is not one of them, because its files are made once for the study."""
+BOOTSTRAP_DRAWS = 400
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """Files that one interpreter opens together: paths, tensors, and a digest of their names and content."""
+
+    target: str
+    paths: tuple[str, ...]
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    sha256: str
+
+    @property
+    def key(self) -> str:
+        """Identifies the files in the measurements of a study."""
+        return f"{self.target}:{self.sha256}"
+
+    @property
+    def bytes(self) -> int:
+        """The size of all files together."""
+        return sum(Path(path).stat().st_size for path in self.paths)
+
+    @classmethod
+    def from_paths(
+        cls, target: str, paths: Sequence[Path], inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
+    ) -> ModelFiles:
+        """Describe existing files."""
+        sha256 = digest([[path.name, sha256_file(path)] for path in sorted(paths)])
+        return cls(target, tuple(map(str, paths)), tuple(inputs), tuple(outputs), sha256)
+
+    def is_intact(self) -> bool:
+        """Whether all files exist and have the content that they had when they were described."""
+        paths = [Path(path) for path in self.paths]
+        return all(path.is_file() for path in paths) and self == ModelFiles.from_paths(
+            self.target, paths, self.inputs, self.outputs
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as a JSON object, for the arguments of a job."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> ModelFiles:
+        """Restore files from the fields that `to_json` returned."""
+        tensors = {name: tuple(TensorSpec(**each) for each in fields[name]) for name in ("inputs", "outputs")}
+        return cls(fields["target"], tuple(fields["paths"]), sha256=fields["sha256"], **tensors)
+
+
+def evaluate_variants(convert: Artifact, data: Data, targets: Sequence[str], confidence: float) -> list[dict[str, Any]]:
+    """Evaluate each file of a trial on `targets`: accuracy on validation with its interval, drop, bound and size.
+
+    `confidence` applies to the bound of the drop and to the interval of the accuracy.
+    """
+    reference, spec = _baseline_scores(convert.ancestor("profile"), data)
+    variants = [variant for variant in read(convert) if variant.target in targets and variant.model in TRIAL_MODELS]
+    return [_variant_row(convert, variant, data, spec, reference, confidence) for variant in variants]
+
+
+def baseline_accuracy(profile: Artifact, data: Data) -> float:
+    """The accuracy of the baseline on validation, from which every drop is counted."""
+    return round(tasks.accuracy(_baseline_scores(profile, data)[0]), 6)
+
+
+def _baseline_scores(profile: Artifact, data: Data) -> tuple[Answered, ModelSpec]:
+    model, spec = open_model(profile)
+    return _score(predict.logits(model, data.validation.x, spec.preprocess), data, spec), spec
+
+
+def _variant_row(
+    convert: Artifact, variant: Variant, data: Data, spec: ModelSpec, reference: Answered, confidence: float
+) -> dict[str, Any]:
+    backend, layout = open_variant(convert, variant), variant.input.layout
+    outputs = [backend.run(to_layout(apply(spec.preprocess, sample[None]), layout)) for sample in data.validation.x]
+    answers = np.concatenate(outputs)
+    if not np.isfinite(answers).all():
+        raise StageError(f"{variant.name}: NaN or infinite outputs on validation")
+    scores = _score(answers, data, spec)
+    drop = tasks.drop(reference, scores, confidence)
+    files = ModelFiles.from_paths(
+        variant.target, [convert.path / name for name in variant.files], variant.inputs, variant.outputs
+    )
+    return {
+        "name": variant.name,
+        "target": variant.target,
+        "accuracy": round(tasks.accuracy(scores), 6),
+        "interval": accuracy_interval(scores, confidence),
+        "drop_pp": drop.drop_pp,
+        "bound_pp": drop.bound_pp,
+        "bytes": variant.bytes,
+        "content": files.to_json(),
+    }
+
+
+def _score(outputs: np.ndarray, data: Data, spec: ModelSpec) -> Answered:
+    inputs = predict.inputs_for(spec.task, data.validation.x, spec.preprocess)
+    scores: Answered = tasks.named(spec.task).score_samples(outputs, inputs, data.validation.y)
+    return scores
+
+
+def accuracy_interval(scores: Answered, confidence: float) -> list[float]:
+    """The confidence interval of an accuracy, as fractions.
+
+    It is Wilson's interval (1927) for answers that are right or wrong, and a bootstrap interval otherwise.
+    """
+    if not isinstance(scores, Marks):
+        right, count = float(np.mean(scores)), len(scores)
+        z = NormalDist().inv_cdf((1 + confidence) / 2)
+        middle, half = (
+            right + z * z / (2 * count),
+            z * (right * (1 - right) / count + z * z / (4 * count * count)) ** 0.5,
+        )
+        bounds = [(middle - half) / (1 + z * z / count), (middle + half) / (1 + z * z / count)]
+    else:
+        random, count = np.random.default_rng(0), len(scores)
+        samples = (Marks(scores.task, scores.values[random.integers(0, count, count)]) for _ in range(BOOTSTRAP_DRAWS))
+        bounds = list(
+            np.quantile([tasks.accuracy(sample) for sample in samples], ((1 - confidence) / 2, (1 + confidence) / 2))
+        )
+    return [round(float(bound), 6) for bound in bounds]
