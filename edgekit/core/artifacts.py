@@ -17,31 +17,31 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from edgekit.core.cache_key import CacheInputs, gather
+from edgekit.core.cache_key import CacheInputs, collect_inputs
 from edgekit.core.errors import DataError, StageError, TrustError
 from edgekit.core.hashing import digest, sha256_file, write_json
 from edgekit.runner.files import sync_file, sync_folder
 
 
 @dataclass(frozen=True)
-class Start:
+class Stopwatch:
     """When a piece of work began; seconds of two clocks that only differences mean something of."""
 
     clock_s: float
     cpu_s: float
 
     @classmethod
-    def now(cls) -> Start:
+    def start(cls) -> Stopwatch:
         """This moment."""
-        return cls(time.monotonic(), cpu_seconds())
+        return cls(time.monotonic(), process_cpu_seconds())
 
-    def so_far(self) -> dict[str, float]:
+    def elapsed(self) -> dict[str, float]:
         """`seconds` since then, and `cpu_seconds` that the processor has worked for it."""
-        now = Start.now()
+        now = Stopwatch.start()
         return {"seconds": round(now.clock_s - self.clock_s, 3), "cpu_seconds": round(now.cpu_s - self.cpu_s, 3)}
 
 
-def cpu_seconds() -> float:
+def process_cpu_seconds() -> float:
     """What the processor has done for this process: all its threads, and its children that have ended."""
     found = os.times()
     return found.user + found.system + found.children_user + found.children_system
@@ -53,7 +53,7 @@ EVIDENCE = "evidence"
 EVIDENCE_FILES = ("environment.lock", "sbom.cdx.json")
 """Files that describe the machine, not the result."""
 
-_began: dict[Path, Start] = {}
+_began: dict[Path, Stopwatch] = {}
 """When this process began to work in a folder."""
 
 
@@ -140,7 +140,7 @@ class Artifact:
             )
         return parent.ancestor(stage)
 
-    def made_by(self, stage: str) -> Artifact | None:
+    def find_ancestor(self, stage: str) -> Artifact | None:
         """The same; None where the run has no such stage."""
         found = self
         while found.stage != stage:
@@ -192,7 +192,7 @@ def begin(out: Path) -> Path:
     if out.exists():
         shutil.rmtree(out)
     (out / EVIDENCE).mkdir(parents=True)
-    _began[out] = Start.now()
+    _began[out] = Stopwatch.start()
     return out
 
 
@@ -214,7 +214,7 @@ def seal(
         for path in sorted(out.rglob("*"))
         if path.is_file() and path.name != RECORD
     }
-    made_of = gather(
+    made_of = collect_inputs(
         stage,
         config,
         source.digest if source else None,
@@ -239,17 +239,17 @@ def seal(
         replayed=made_of.replayed,
         took={
             "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            **_began.pop(out, Start.now()).so_far(),
+            **_began.pop(out, Stopwatch.start()).elapsed(),
         },
     )
     fields = {name: value for name, value in vars(artifact).items() if name != "path"}
     fields["digest"] = _content_digest(artifact)
-    sync(out, files)
+    sync_files(out, files)
     write_json(out / RECORD, {"format": FORMAT, "record_sha256": digest(fields), **fields})
     return load(out)
 
 
-def sync(out: Path, files: Iterable[str]) -> None:
+def sync_files(out: Path, files: Iterable[str]) -> None:
     """Make files of a folder durable, bytes and names both.
 
     A file that is synced in a folder that is not may be gone after a power cut.
@@ -304,18 +304,18 @@ def recover(working: Path, final: Path, key: str | None) -> None:
     if not (working.exists() or previous.exists()):
         return
     if not final.exists():
-        whole = [path for path in (working, previous) if is_whole(path)]
+        whole = [path for path in (working, previous) if is_intact(path)]
         for path in sorted(whole, key=lambda path: load(path).key != key)[:1]:
             os.replace(path, final)
             sync_folder(final.parent)
-    elif is_whole(working) and load(working).key == key and not (is_whole(final) and load(final).key == key):
+    elif is_intact(working) and load(working).key == key and not (is_intact(final) and load(final).key == key):
         publish(working, final)
     for left in (working, previous):
         if left.exists():
             shutil.rmtree(left)
 
 
-def is_whole(path: Path) -> bool:
+def is_intact(path: Path) -> bool:
     """True for a sealed folder of which every byte is as it was sealed."""
     try:
         verify(load(path))

@@ -8,13 +8,13 @@ from typing import Any, Self
 
 from pydantic import Field, PrivateAttr, model_serializer, model_validator
 
-from edgekit.core.strict import Strict, Target
+from edgekit.core.strict import StrictModel, Target
 
-PAIRS = (("latency_p50_ms", "latency_p50"), ("size_bytes", "size"))
+LIMIT_PAIRS = (("latency_p50_ms", "latency_p50"), ("size_bytes", "size"))
 """An absolute limit and the relative one in its place."""
 
 
-class Relative(Strict):
+class RelativeLimit(StrictModel):
     """A limit as a share of what a reference needs."""
 
     ratio: float = Field(gt=0, le=1000, description="largest share of what the reference needs, such as 0.6")
@@ -36,7 +36,7 @@ class Relative(Strict):
         return {name: value for name, value in plain(self).items() if value is not None}
 
 
-class RelativeLatency(Relative):
+class RelativeLatencyLimit(RelativeLimit):
     """A limit of the p50, beside that of a reference in the same rounds."""
 
     sha256: str | None = Field(None, description="SHA-256 of a rival; filled in, and refused where it is another")
@@ -49,19 +49,19 @@ class RelativeLatency(Relative):
         return self._file
 
 
-class RelativeSize(Relative):
+class RelativeSizeLimit(RelativeLimit):
     """A limit of the bytes, beside those of a reference."""
 
     bytes: int | None = Field(None, gt=0, description="bytes of a rival; filled in, and refused where they are others")
 
 
-class TargetLimits(Strict):
+class TargetBudget(StrictModel):
     """Limits of one target, each in place of the budget's own; null: no limit."""
 
     latency_p50_ms: float | None = Field(None, gt=0, description="largest median latency of one call, milliseconds")
     size_bytes: int | None = Field(None, gt=0, description="largest size of the model's files, bytes")
-    latency_p50: RelativeLatency | None = Field(None, description="largest p50 of one call, beside a reference's")
-    size: RelativeSize | None = Field(None, description="largest size of the model's files, beside a reference's")
+    latency_p50: RelativeLatencyLimit | None = Field(None, description="largest p50 of one call, beside a reference's")
+    size: RelativeSizeLimit | None = Field(None, description="largest size of the model's files, beside a reference's")
 
     @model_validator(mode="before")
     @classmethod
@@ -78,7 +78,7 @@ class TargetLimits(Strict):
         return {name: value for name, value in plain(self).items() if name in self.model_fields_set}
 
 
-class Budget(Strict):
+class Budget(StrictModel):
     """The limits a variant must meet, on the validation split and on this machine.
 
     The drop is that of all samples like those of the split. So the upper end of its one-sided interval is compared with
@@ -95,9 +95,9 @@ class Budget(Strict):
     )
     latency_p50_ms: float | None = Field(None, gt=0, description="largest median latency of one call, milliseconds")
     size_bytes: int | None = Field(None, gt=0, description="largest size of the model's files, bytes")
-    latency_p50: RelativeLatency | None = Field(None, description="largest p50 of one call, beside a reference's")
-    size: RelativeSize | None = Field(None, description="largest size of the model's files, beside a reference's")
-    targets: dict[Target, TargetLimits] = Field(
+    latency_p50: RelativeLatencyLimit | None = Field(None, description="largest p50 of one call, beside a reference's")
+    size: RelativeSizeLimit | None = Field(None, description="largest size of the model's files, beside a reference's")
+    targets: dict[Target, TargetBudget] = Field(
         default_factory=dict, description="limits of single targets, in place of those of latency and size above"
     )
 
@@ -124,34 +124,34 @@ class Budget(Strict):
         """Whether two numbers say it all: no reference, and no target of its own."""
         return self.latency_p50 is None and self.size is None and not self.targets
 
-    def limits(self, target: str) -> Limits:
+    def limits(self, target: str) -> VariantLimits:
         """What the files of a target are held to."""
         own = self.targets.get(target)  # type: ignore[call-overload]
-        latency, size = (own if own and own.model_fields_set & set(pair) else self for pair in PAIRS)
-        return Limits(latency.latency_p50_ms, latency.latency_p50, size.size_bytes, size.size)
+        latency, size = (own if own and own.model_fields_set & set(pair) else self for pair in LIMIT_PAIRS)
+        return VariantLimits(latency.latency_p50_ms, latency.latency_p50, size.size_bytes, size.size)
 
-    def of_target(self, target: str) -> Budget:
+    def for_target(self, target: str) -> Budget:
         """The budget that says of one target what this one does."""
         if self.is_plain:
             return self
         accuracy = {"accuracy_drop_pp": self.accuracy_drop_pp, "accuracy_confidence": self.accuracy_confidence}
         return Budget.model_validate({**accuracy, **vars(self.limits(target))})
 
-    def relatives(self) -> Iterator[tuple[str, Relative]]:
+    def relative_limits(self) -> Iterator[tuple[str, RelativeLimit]]:
         """Every relative limit with its place in the config."""
-        places: list[tuple[str, Budget | TargetLimits]] = [("budget", self)]
+        places: list[tuple[str, Budget | TargetBudget]] = [("budget", self)]
         places += [(f"budget.targets.{target}", limits) for target, limits in self.targets.items()]
         for place, limits in places:
             for name in ("latency_p50", "size"):
                 if (found := getattr(limits, name)) is not None:
                     yield f"{place}.{name}", found
 
-    def timed_beside(self, targets: Sequence[str]) -> dict[str, RelativeLatency]:
+    def latency_references(self, targets: Sequence[str]) -> dict[str, RelativeLatencyLimit]:
         """What is timed beside the files of these targets: a limit that names each, by the reference's name."""
         found = [limits.latency_p50 for limits in map(self.limits, targets)]
         return {each.of: each for each in found if each is not None}
 
-    def counts_from_baseline(self, targets: Sequence[str]) -> bool:
+    def needs_baseline(self, targets: Sequence[str]) -> bool:
         """Whether the baseline's float files are needed for what holds for these targets."""
         return any(
             relative is not None and relative.of == BASELINE
@@ -159,7 +159,7 @@ class Budget(Strict):
             for relative in (limits.latency_p50, limits.size)
         )
 
-    def with_rivals(self, rivals: Mapping[str, Rival]) -> Budget:
+    def with_reference_models(self, rivals: Mapping[str, ReferenceModel]) -> Budget:
         """With what is known of the rivals filled in; ValueError where something else was given, with its place."""
         values = self.model_dump()
         places = {"": values, **{f"targets.{target}.": own for target, own in values.get("targets", {}).items()}}
@@ -173,19 +173,21 @@ class Budget(Strict):
                             f"{place}{name}.{key}: got {relative[key]}, and {relative['of']} has {found}; leave it out"
                         )
         filled = Budget.model_validate(values)
-        for _, each in filled.relatives():
-            if isinstance(each, RelativeLatency) and each.of in rivals:
+        for _, each in filled.relative_limits():
+            if isinstance(each, RelativeLatencyLimit) and each.of in rivals:
                 each._file = rivals[each.of].file
         return filled
 
-    def words(self, targets: Sequence[str], latency: str = "p50 at most {}", size: str = "at most {}") -> list[str]:
+    def describe_limits(
+        self, targets: Sequence[str], latency: str = "p50 at most {}", size: str = "at most {}"
+    ) -> list[str]:
         """Each limit of latency and size; where targets differ, with the target before it."""
         of = {target: self.limits(target) for target in targets}
-        differ = len({(each.latency_words(), each.size_words()) for each in of.values()}) > 1
+        differ = len({(each.latency_text(), each.size_text()) for each in of.values()}) > 1
         found = []
         for target, limits in of.items():
-            each = [latency.format(limits.latency_words())] if limits.on_latency else []
-            each += [size.format(limits.size_words())] if limits.size_words() else []
+            each = [latency.format(limits.latency_text())] if limits.has_latency_limit else []
+            each += [size.format(limits.size_text())] if limits.size_text() else []
             found += [f"{target}: {', '.join(each) or 'any'}"] if differ else each
         return list(dict.fromkeys(found))
 
@@ -193,14 +195,14 @@ class Budget(Strict):
         """The same without any limit of latency."""
         values = self.model_dump(exclude={"latency_p50"}) | {"latency_p50_ms": None}
         own = {
-            target: {name: limit for name, limit in limits.items() if name not in PAIRS[0]}
+            target: {name: limit for name, limit in limits.items() if name not in LIMIT_PAIRS[0]}
             for target, limits in values.pop("targets", {}).items()
         }
         return Budget.model_validate(values | ({"targets": own} if any(own.values()) else {}))
 
 
 @dataclass(frozen=True)
-class Rival:
+class ReferenceModel:
     """A file that a relative limit may name: `file` as benchmark.rivals names it, with an absolute path."""
 
     file: dict[str, Any]
@@ -209,20 +211,20 @@ class Rival:
 
 
 @dataclass(frozen=True)
-class Limits:
+class VariantLimits:
     """Limits of latency and size that hold for one target; of each pair at most one is there."""
 
     latency_p50_ms: float | None
-    latency_p50: RelativeLatency | None
+    latency_p50: RelativeLatencyLimit | None
     size_bytes: int | None
-    size: RelativeSize | None
+    size: RelativeSizeLimit | None
 
     @property
-    def on_latency(self) -> bool:
+    def has_latency_limit(self) -> bool:
         """Whether there is one."""
         return self.latency_p50_ms is not None or self.latency_p50 is not None
 
-    def is_late(self, low_ms: float, ratio_low: Callable[[str], float]) -> bool:
+    def exceeds_latency(self, low_ms: float, ratio_low: Callable[[str], float]) -> bool:
         """Whether a p50 is over its limit for sure.
 
         `low_ms` is the lower end of its interval, `ratio_low(of)` that of its ratio to a reference.
@@ -231,22 +233,22 @@ class Limits:
             return ratio_low(self.latency_p50.of) > self.latency_p50.ratio
         return self.latency_p50_ms is not None and low_ms > self.latency_p50_ms
 
-    def most_bytes(self, baseline_bytes: int | None = None) -> int | None:
+    def max_bytes(self, baseline_bytes: int | None = None) -> int | None:
         """The largest size, of a relative one at least a byte; None without, and beside a baseline of unknown bytes."""
         if self.size is None:
             return self.size_bytes
         of = baseline_bytes if self.size.of == BASELINE else self.size.bytes
         return None if of is None else max(1, int(self.size.ratio * of + 1e-9))
 
-    def latency_words(self) -> str:
+    def latency_text(self) -> str:
         """`0.052 ms`, or `0.6 of theirs.tflite's p50`; empty without a limit."""
         if self.latency_p50 is not None:
             return f"{self.latency_p50.ratio:g} of {_whose(self.latency_p50.of)} p50"
         return "" if self.latency_p50_ms is None else f"{self.latency_p50_ms:g} ms"
 
-    def size_words(self, baseline_bytes: int | None = None, unit: str = " bytes") -> str:
+    def size_text(self, baseline_bytes: int | None = None, unit: str = " bytes") -> str:
         """`59,000 bytes`, or `59,097 bytes (0.6 of theirs.tflite)`; empty without a limit."""
-        most = self.most_bytes(baseline_bytes)
+        most = self.max_bytes(baseline_bytes)
         if self.size is None:
             return "" if most is None else f"{most:,}{unit}"
         beside = f"{self.size.ratio:g} of {'the float baseline' if self.size.of == BASELINE else self.size.of}"
@@ -258,22 +260,22 @@ def _whose(of: str) -> str:
 
 
 def _translated(given: Any, allowed: tuple[str, ...] = ("accuracy", "latency_p50", "size")) -> Any:
-    return translated(given, allowed) if isinstance(given, dict) and "goals" in given else given
+    return limits_from_goals(given, allowed) if isinstance(given, dict) and "goals" in given else given
 
 
-def _check_one_of_each(limits: Budget | TargetLimits) -> None:
-    for absolute, relative in PAIRS:
+def _check_one_of_each(limits: Budget | TargetBudget) -> None:
+    for absolute, relative in LIMIT_PAIRS:
         if getattr(limits, absolute) is not None and getattr(limits, relative) is not None:
             raise ValueError(f"{absolute} and {relative}: both are given; leave one of them out, or set it to null")
 
 
-TYPES = ("threshold", "max-degradation", "min-improvement", "percent-max-degradation", "percent-min-improvement")
+GOAL_TYPES = ("threshold", "max-degradation", "min-improvement", "percent-max-degradation", "percent-min-improvement")
 BASELINE = "baseline"
-MOST = 1e15
+MAX_GOAL_VALUE = 1e15
 """Largest value of a goal: a petabyte, or thirty thousand years."""
 
 
-def translated(values: Mapping[str, Any], allowed: tuple[str, ...] = ("accuracy", "latency_p50", "size")) -> Any:
+def limits_from_goals(values: Mapping[str, Any], allowed: tuple[str, ...] = ("accuracy", "latency_p50", "size")) -> Any:
     """`values` of a budget with its `goals` as limits; ValueError for a goal that is none of these limits."""
     goals = values.get("goals")
     found = {name: value for name, value in values.items() if name != "goals"}
@@ -282,8 +284,8 @@ def translated(values: Mapping[str, Any], allowed: tuple[str, ...] = ("accuracy"
     for metric, goal in goals.items():
         if metric not in allowed:
             raise ValueError(f"goals.{metric}: no such metric here; use {', '.join(allowed)}")
-        name, limit = TRANSLATORS[metric](*_parts(f"goals.{metric}", goal))
-        if twice := [each for each in BESIDE[metric] if each in values]:
+        name, limit = GOAL_TRANSLATORS[metric](*_parts(f"goals.{metric}", goal))
+        if twice := [each for each in CONFLICTING_LIMITS[metric] if each in values]:
             raise ValueError(f"goals.{metric} and {', '.join(twice)}: both limit the same; leave one of them out")
         found[name] = limit
     return found
@@ -293,10 +295,10 @@ def _parts(where: str, goal: Any) -> tuple[str, str, float]:
     if not isinstance(goal, dict) or set(goal) != {"type", "value"}:
         raise ValueError(f"{where}: got {goal!r}; write type and value, such as {{type: max-degradation, value: 0.01}}")
     kind, value = goal["type"], goal["value"]
-    if kind not in TYPES:
-        raise ValueError(f"{where}.type: got {kind!r}; use {', '.join(TYPES)}")
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST:
-        raise ValueError(f"{where}.value: got {repr(value)[:40]}; write a number from 0 to {MOST:g}")
+    if kind not in GOAL_TYPES:
+        raise ValueError(f"{where}.type: got {kind!r}; use {', '.join(GOAL_TYPES)}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_GOAL_VALUE:
+        raise ValueError(f"{where}.value: got {repr(value)[:40]}; write a number from 0 to {MAX_GOAL_VALUE:g}")
     return where, kind, float(value)
 
 
@@ -340,12 +342,12 @@ def _relative(where: str, kind: str, value: float, unit: str) -> dict[str, Any]:
     return {"ratio": round(1 + share, 12), "of": BASELINE}
 
 
-TRANSLATORS: dict[str, Callable[[str, str, float], tuple[str, Any]]] = {
+GOAL_TRANSLATORS: dict[str, Callable[[str, str, float], tuple[str, Any]]] = {
     "accuracy": _accuracy,
     "latency_p50": _latency,
     "size": _size,
 }
-BESIDE = {
+CONFLICTING_LIMITS = {
     "accuracy": ("accuracy_drop_pp",),
     "latency_p50": ("latency_p50_ms", "latency_p50"),
     "size": ("size_bytes", "size"),

@@ -15,7 +15,7 @@ from edgekit.core import replay, source_code
 from edgekit.core.hashing import digest, sha256_file
 from edgekit.device import pyz
 
-NO_RESULT = (
+MODULES_WITHOUT_EFFECT = (
     *source_code.REPORTING,
     "edgekit.core.schema",
     "edgekit.data.box_formats",
@@ -26,9 +26,9 @@ NO_RESULT = (
 """Modules that no stage's result depends on, though a stage imports them: beside what reports, the
 types of records, what reads samples, whose digest is in the key, and what brings back evidence. (A stage's key would
 otherwise change with the description of a field.)"""
-ONLY_TIMED = {stage: ("edgekit.measure", "edgekit.targets") for stage in ("profile", "benchmark")}
+TIMING_ONLY_PACKAGES = {stage: ("edgekit.measure", "edgekit.targets") for stage in ("profile", "benchmark")}
 """Packages that a stage uses only to time files and to predict, because a latency is evidence and shapes no key."""
-OF_ONE_TARGET = ("ai-edge-litert", "litert-converter", "litert-torch", "onnxruntime", "openvino")
+SINGLE_TARGET_LIBRARIES = ("ai-edge-litert", "litert-converter", "litert-torch", "onnxruntime", "openvino")
 """What one target alone needs. A run that names no targets goes on without those that are not installed."""
 ONNX2TF = "1.29.24"
 """edgekit installs onnx2tf by itself when a run first needs it, in this version (models/files/compatibility.py). The
@@ -56,7 +56,7 @@ class CacheInputs:
         return digest(asdict(self))
 
 
-def gather(
+def collect_inputs(
     stage: str,
     config: dict[str, Any],
     source: str | None,
@@ -81,7 +81,7 @@ def gather(
     )
 
 
-def differences(before: CacheInputs, now: CacheInputs) -> list[str]:
+def describe_changes(before: CacheInputs, now: CacheInputs) -> list[str]:
     """What changed, one short line each: `ratio 0.5 → 0.4`, `torch 2.13.0 → 2.14.0`, `code of stages/prune`."""
     changes = [f"{name} {old} → {new}" for name, old, new in _changes(before.config, now.config)]
     if before.data != now.data:
@@ -105,7 +105,7 @@ def library_versions(libraries: Iterable[str]) -> dict[str, str]:
         Another library is not installed.
     """
     found = installed_versions(libraries)
-    missing = [name for name, version in found.items() if version is None and name not in OF_ONE_TARGET]
+    missing = [name for name, version in found.items() if version is None and name not in SINGLE_TARGET_LIBRARIES]
     if missing:
         raise metadata.PackageNotFoundError(missing[0])
     return {name: version for name, version in found.items() if version is not None}
@@ -135,7 +135,9 @@ def code_digests(stage: str) -> dict[str, str]:
     root = f"edgekit.stages.{stage}"
     if not source_code.exists(root):
         return {}
-    modules = source_code.closure([root], [*NO_RESULT, "edgekit.stages", *ONLY_TIMED.get(stage, ())])
+    modules = source_code.closure(
+        [root], [*MODULES_WITHOUT_EFFECT, "edgekit.stages", *TIMING_ONLY_PACKAGES.get(stage, ())]
+    )
     packages: dict[str, dict[str, str]] = {}
     for name, sha in sorted(modules.items()):
         parts = name.split(".")[1:]
@@ -157,7 +159,7 @@ def source_digest(builder: str) -> str | None:
     """
     if top_module(builder) == "edgekit":
         module = builder.partition(":")[0]
-        return source_code.code_digest(module, without=NO_RESULT) if source_code.exists(module) else None
+        return source_code.code_digest(module, without=MODULES_WITHOUT_EFFECT) if source_code.exists(module) else None
     files = _sources(top_module(builder))
     return digest([[name, sha256_file(path)] for name, path in sorted(files.items())]) if files else None
 

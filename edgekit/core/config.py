@@ -18,29 +18,29 @@ from pydantic_core import ErrorDetails
 from edgekit.core.budget import Budget as Budget
 from edgekit.core.errors import ConfigError
 from edgekit.core.strict import TARGETS as TARGETS
-from edgekit.core.strict import Strict as Strict
+from edgekit.core.strict import StrictModel as StrictModel
 from edgekit.core.strict import Target as Target
 
 STAGES = ("profile", "distill", "prune", "quantize", "convert", "benchmark", "bundle")
-TRAINING = ("distill", "prune", "quantize")
+TRAINING_STAGES = ("distill", "prune", "quantize")
 """Stages that train a student; a config without a `distill` section has none of them."""
 
 BUILDER_PATTERN = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
-NAME = r"^[a-z0-9][a-z0-9_-]{0,63}$"
-CLASS_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
-VERSION = r"^\d+\.\d+\.\d+$"
+NAME_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,63}$"
+CLASS_NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+VERSION_PATTERN = r"^\d+\.\d+\.\d+$"
 PATTERN_ADVICE = {
     BUILDER_PATTERN: "write package.module:function, for example nets:make",
     f"^$|{BUILDER_PATTERN}": "write package.module:function, for example prepare:samples, or nothing",
-    NAME: "write 1 to 64 small letters, digits, - and _, a letter or a digit first, for example my-run",
-    f"^$|{CLASS_NAME}": "write a class of hosts.yaml, for example pi4, or nothing",
-    VERSION: "write three numbers with dots between them, for example 1.0.0",
+    NAME_PATTERN: "write 1 to 64 small letters, digits, - and _, a letter or a digit first, for example my-run",
+    f"^$|{CLASS_NAME_PATTERN}": "write a class of hosts.yaml, for example pi4, or nothing",
+    VERSION_PATTERN: "write three numbers with dots between them, for example 1.0.0",
 }
 """What a text must look like, by its pattern: nobody should have to read a regular expression."""
 Builder = Annotated[str, Field(pattern=BUILDER_PATTERN)]
 
 
-def arguments(kwargs: Mapping[str, Any]) -> str:
+def format_arguments(kwargs: Mapping[str, Any]) -> str:
     """`depth=8, width=4`, by name: the same however a config orders them, for what it names is recorded."""
     return ", ".join(
         f"{name}={json.dumps(value, sort_keys=True) if isinstance(value, dict) else value}"
@@ -48,7 +48,7 @@ def arguments(kwargs: Mapping[str, Any]) -> str:
     )
 
 
-class NetworkConfig(Strict):
+class NetworkConfig(StrictModel):
     """A network: who builds it, and with what."""
 
     builder: Builder = Field(description="function that returns a torch.nn.Module, as package.module:function")
@@ -57,10 +57,10 @@ class NetworkConfig(Strict):
     @property
     def title(self) -> str:
         """How tables call it: `resnet8(width=12)`."""
-        return self.builder.partition(":")[2] + (f"({arguments(self.kwargs)})" if self.kwargs else "")
+        return self.builder.partition(":")[2] + (f"({format_arguments(self.kwargs)})" if self.kwargs else "")
 
 
-class ModelConfig(Strict):
+class ModelConfig(StrictModel):
     """The network a user came with: code that builds it and where its weights come from, or a model file."""
 
     builder: Builder | None = Field(
@@ -88,7 +88,7 @@ class ModelConfig(Strict):
 LARGEST_BATCH = 8192
 
 
-class TrainOptions(Strict):
+class TrainOptions(StrictModel):
     """Options of the one training loop, `edgekit.training.fit.fit`."""
 
     epochs: int = Field(20, ge=1, le=10_000, description="passes over the train split")
@@ -115,7 +115,7 @@ class TrainOptions(Strict):
     )
 
 
-class TrainingOptions(Strict):
+class TrainingOptions(StrictModel):
     """How every training of a run is carried out: the top-level section `training`."""
 
     shares: int = Field(
@@ -127,18 +127,18 @@ class TrainingOptions(Strict):
     )
 
 
-class StageConfig(Strict):
+class StageConfig(StrictModel):
     """Options of every stage besides its own; filled in from the top of the config."""
 
     seed: int = Field(0, ge=0, lt=2**31, description="seed of every random choice")
     device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="device of the training")
     threads: int = Field(0, ge=0, le=256, description="threads for training; 0: all cores")
 
-    def agree(self) -> None:
+    def check_consistency(self) -> None:
         """A check that needs more than the options themselves, before anything runs; ConfigError where it fails."""
 
 
-class TrainingStage(StageConfig, TrainOptions):
+class TrainingStageConfig(StageConfig, TrainOptions):
     """Options of every stage that trains; `training` comes from the top of the config and is part of the key."""
 
     training: TrainingOptions = Field(default_factory=lambda: TrainingOptions.model_validate({}))
@@ -157,7 +157,7 @@ TuneWith = Literal["distilled", "labels"]
 """What fine-tuning minimises: what the distill stage kept, be that a loss under its teacher or not, or labels alone."""
 
 
-class TuningStage(TrainingStage):
+class TuningStageConfig(TrainingStageConfig):
     """Options of every stage that fine-tunes the student."""
 
     tune_with: TuneWith = Field(
@@ -180,7 +180,7 @@ SHARED_FIELDS = (
 """Top-level keys that are copied into the config of every stage that declares a field of that name."""
 
 
-SECRET = re.compile(
+SECRET_NAME = re.compile(
     r"secret|passw(or)?d|passphrase|credential|api_?key|(private|access|signing)_?key|(^|_)(token|pwd|auth|bearer)$"
 )
 """Names that look like a secret's; `max_tokens` and `author` do not."""
@@ -194,7 +194,7 @@ def refuse_secrets(values: Any, where: str = "") -> None:
     if not isinstance(values, dict):
         return
     for key, value in values.items():
-        if SECRET.search(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", str(key)).replace("-", "_").lower()):
+        if SECRET_NAME.search(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", str(key)).replace("-", "_").lower()):
             raise ConfigError(
                 f"{where}{key}: looks like a secret, and a parameter is written into the executed notebook and into "
                 "the bundle's record; leave it out and let your own code read it from the environment"
@@ -202,30 +202,30 @@ def refuse_secrets(values: Any, where: str = "") -> None:
         refuse_secrets(value, f"{where}{key}.")
 
 
-def cores() -> int:
+def available_cores() -> int:
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def closest(word: str, known: Iterable[str]) -> str | None:
+def closest_match(word: str, known: Iterable[str]) -> str | None:
     """The known word that is most like it, if one is near enough to be meant."""
     return next(iter(difflib.get_close_matches(word, list(known), n=1, cutoff=0.55)), None)
 
 
 def suggest(word: str, known: Sequence[str]) -> str:
     """`', did you mean "ratio"?'` or a list of what is allowed."""
-    if close := closest(word, known):
+    if close := closest_match(word, known):
         return f'did you mean "{close}"?'
     return "allowed here: " + ", ".join(sorted(known)) if known else "nothing is allowed here"
 
 
-def truncated(value: object, limit: int = 120) -> str:
+def shortened_repr(value: object, limit: int = 120) -> str:
     """A value as messages show it: whole where it is short, its beginning where it is not."""
     shown = repr(value)
     return shown if len(shown) <= limit else f"{shown[:limit]}… ({len(shown):,} characters)"
 
 
-def check(model: type[BaseModel], values: dict[str, Any], where: str) -> Any:
+def validate(model: type[BaseModel], values: dict[str, Any], where: str) -> Any:
     """Validate `values`; raise ConfigError with one line per fault, each naming the key as the user wrote it."""
     try:
         return model.model_validate(values)
@@ -243,7 +243,7 @@ def _explain(model: type[BaseModel], fault: ErrorDetails, where: str) -> str:
     if fault["type"] == "value_error":
         return f"{key or 'config'}: {fault['ctx']['error']}"
     words = PATTERN_ADVICE.get(fault["ctx"]["pattern"]) if fault["type"] == "string_pattern_mismatch" else None
-    return f"{key}: got {truncated(fault['input'])}; {words or fault['msg'][0].lower() + fault['msg'][1:]}"
+    return f"{key}: got {shortened_repr(fault['input'])}; {words or fault['msg'][0].lower() + fault['msg'][1:]}"
 
 
 def _fields_at(model: type[BaseModel], path: list[str]) -> list[str]:
@@ -268,14 +268,14 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     return next(filter(None, map(_model_in, get_args(annotation))), None)
 
 
-def stages_of(sections: Any) -> tuple[str, ...]:
+def stages_to_run(sections: Any) -> tuple[str, ...]:
     """All stages, or, where the config's `distill` is empty, those that train nothing; ConfigError for half of one."""
     if sections.distill:
         return STAGES
-    for stage in TRAINING[1:]:
+    for stage in TRAINING_STAGES[1:]:
         if getattr(sections, stage) not in ({}, {"enabled": False}):
             raise ConfigError(
                 f"{stage}: is given, and distill is not: name distill.student or distill.candidates, for only a "
                 f"student is pruned and tuned, or leave {stage} out"
             )
-    return tuple(stage for stage in STAGES if stage not in TRAINING)
+    return tuple(stage for stage in STAGES if stage not in TRAINING_STAGES)

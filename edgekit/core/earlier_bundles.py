@@ -9,14 +9,14 @@ from pathlib import Path
 from edgekit.core import artifacts, run_folder
 from edgekit.runner.files import sync_folder
 
-EARLIER = "earlier-bundles"
+EARLIER_BUNDLES = "earlier-bundles"
 """Where they lie in a run's folder, until a run succeeds."""
-BUNDLE = "bundle"
+BUNDLE_STAGE = "bundle"
 
 
-def in_order(folder: Path, met: bool) -> bool:
+def is_settled(folder: Path, met: bool) -> bool:
     """Whether nothing is left to do here; `met`: whether the run's verdict is that a variant met the budget."""
-    return not (folder / EARLIER if met else run_folder.stage_folder(folder, BUNDLE)).exists()
+    return not (folder / EARLIER_BUNDLES if met else run_folder.stage_folder(folder, BUNDLE_STAGE)).exists()
 
 
 def recover(folder: Path, met: bool) -> Path | None:
@@ -24,11 +24,11 @@ def recover(folder: Path, met: bool) -> Path | None:
 
     Killed at any moment it is done again, by the next run: the bundles move by one rename, after room was made.
     """
-    aside, bundles = folder / EARLIER, run_folder.stage_folder(folder, BUNDLE)
+    aside, bundles = folder / EARLIER_BUNDLES, run_folder.stage_folder(folder, BUNDLE_STAGE)
     if met:
         _remove(aside)
         return None
-    artifacts.recover(run_folder.working_folder(folder, BUNDLE), bundles, None)
+    artifacts.recover(run_folder.working_folder(folder, BUNDLE_STAGE), bundles, None)
     if not bundles.exists():
         return None
     _remove(aside)

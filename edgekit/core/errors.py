@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from edgekit.runner import errors as runner_errors
 from edgekit.runner.errors import RunnerError
 
-NO_RESOURCES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO, errno.EMFILE, errno.ENOMEM)
+RESOURCE_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO, errno.EMFILE, errno.ENOMEM)
 """What an OSError says when the disk, memory or permissions are the cause."""
 
 
@@ -77,18 +77,18 @@ class TrustError(EdgekitError):
     exit_code = 8
 
 
-def by_name(name: str) -> type[EdgekitError] | None:
+def error_class(name: str) -> type[EdgekitError] | None:
     """The error class of that name."""
     found = globals().get(name)
     return found if isinstance(found, type) and issubclass(found, EdgekitError) else None
 
 
-def named(name: str, message: str) -> EdgekitError | None:
+def error_from_name(name: str, message: str) -> EdgekitError | None:
     """An error of another Python by the name of its class, which is all that a notebook keeps; None for other classes.
 
     One of the runner, where edgekit has none of that name, becomes an EdgekitError with its exit code.
     """
-    if kind := by_name(name):
+    if kind := error_class(name):
         return kind(message)
     runners = getattr(runner_errors, name, None)
     if not (isinstance(runners, type) and issubclass(runners, RunnerError)):
@@ -105,7 +105,7 @@ def to_json(error: Exception) -> dict[str, Any]:
 
 def from_json(fields: Mapping[str, Any]) -> EdgekitError:
     """The error that another process wrote; one of the runner comes back as an EdgekitError with its exit code."""
-    found = (by_name(str(fields["kind"])) or EdgekitError)(fields["error"])
+    found = (error_class(str(fields["kind"])) or EdgekitError)(fields["error"])
     found.exit_code = int(fields["exit_code"])
     return found
 
@@ -116,21 +116,21 @@ def with_article(noun: str) -> str:
 
 
 T = TypeVar("T")
-MOST_FAULTS = 20
+MAX_FAULT_LINES = 20
 """Most lines in a message; of the rest it gives the number."""
 
 
-class Faults:
+class FaultCollector:
     """Collects ConfigErrors, to raise them together."""
 
     def __init__(self) -> None:
-        self.found: list[str] = []
+        self.messages: list[str] = []
 
     def add(self, fault: str) -> None:
         """One more, of a line or several."""
-        self.found += fault.splitlines()
+        self.messages += fault.splitlines()
 
-    def of(self, make: Callable[[], T]) -> T | None:
+    def collect(self, make: Callable[[], T]) -> T | None:
         """What `make` gives; None where it raises a ConfigError, which is kept."""
         try:
             return make()
@@ -140,7 +140,7 @@ class Faults:
 
     def raise_all(self, most: int | None = None) -> None:
         """ConfigError where there is any, with at most so many lines."""
-        if not self.found:
+        if not self.messages:
             return
-        more = len(self.found) - most if most else 0
-        raise ConfigError("\n".join([*self.found[:most], *([f"and {more} more"] if more > 0 else [])]))
+        more = len(self.messages) - most if most else 0
+        raise ConfigError("\n".join([*self.messages[:most], *([f"and {more} more"] if more > 0 else [])]))

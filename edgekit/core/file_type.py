@@ -6,7 +6,7 @@ HDF5 = "a Keras or HDF5 file"
 ZIP = "a zip archive, such as a PyTorch checkpoint, a .keras file or a bundle"
 PICKLE = "a Python pickle, such as an old PyTorch checkpoint"
 SAFETENSORS = "a safetensors file: weights without their network, for model.weights beside model.builder"
-STARTS = (
+MAGIC_NUMBERS = (
     (b"\x89HDF", HDF5),
     (b"PK\3\4", ZIP),
     *((bytes((0x80, protocol)), PICKLE) for protocol in range(2, 6)),
@@ -44,7 +44,7 @@ def describe(data: bytes) -> str:
     start = data.lstrip()[:64]
     if start.startswith(b"<") and b"<net" in data[:512]:
         return MODELS["openvino"]
-    for magic, words in STARTS:
+    for magic, words in MAGIC_NUMBERS:
         if start.lower().startswith(magic.lower()):
             return words
     if data[8:9] == b"{" and int.from_bytes(data[:8], "little") < 2**27:

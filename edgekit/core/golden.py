@@ -8,21 +8,21 @@ import numpy as np
 
 INPUTS = "golden/inputs.npy"
 OUTPUTS = "golden/outputs.npy"
-CANDIDATES = 4
+CANDIDATES_PER_SAMPLE = 4
 """How many samples are looked at for each that is kept."""
 
 
-def candidates(available: int, wanted: int) -> np.ndarray:
+def candidate_indices(available: int, wanted: int) -> np.ndarray:
     """Positions, spread evenly over the samples there are; more than wanted, for `clearest` to choose from."""
-    return evenly(available, CANDIDATES * min(wanted, available))
+    return evenly_spaced_indices(available, CANDIDATES_PER_SAMPLE * min(wanted, available))
 
 
-def evenly(available: int, wanted: int) -> np.ndarray:
+def evenly_spaced_indices(available: int, wanted: int) -> np.ndarray:
     """At most so many positions, spread over those there are."""
     return np.unique(np.linspace(0, available - 1, min(wanted, available)).astype(int))
 
 
-def clearest(scores: np.ndarray, wanted: int) -> np.ndarray:
+def clearest_indices(scores: np.ndarray, wanted: int) -> np.ndarray:
     """Positions, in their order, of the scores (n, classes) with the clearest first place.
 
     A near tie would test the interpreter's rounding, not the bundle.
@@ -36,7 +36,7 @@ def tolerance(outputs: np.ndarray, share: float) -> float:
     return float(share * (outputs.max() - outputs.min())) or float(share * (np.abs(outputs).max() or 1))
 
 
-def members(raw: np.ndarray, outputs: np.ndarray) -> dict[str, bytes]:
+def golden_files(raw: np.ndarray, outputs: np.ndarray) -> dict[str, bytes]:
     """The two files: raw samples (n, *raw) and the outputs (n, *output) that belong to them."""
     return {INPUTS: _npy(np.ascontiguousarray(raw)), OUTPUTS: _npy(np.ascontiguousarray(outputs))}
 

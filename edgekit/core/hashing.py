@@ -16,14 +16,14 @@ def sha256_file(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def canonical(value: Any) -> bytes:
+def canonical_json(value: Any) -> bytes:
     """The one JSON spelling that digests are taken of."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
 def digest(value: Any) -> str:
     """Hex sha256 of a JSON-able value."""
-    return hashlib.sha256(canonical(value)).hexdigest()
+    return hashlib.sha256(canonical_json(value)).hexdigest()
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -17,7 +17,7 @@ from edgekit.core.errors import ResourceError
 from edgekit.core.hashing import write_json
 from edgekit.runner.files import can_lock, make_folder, remove_quietly
 
-LOOK_S = 0.5
+MIN_WAIT_S = 0.5
 """How long a lock is waited for at least: `holder` has it for a moment, also in a loop of `edgekit status`."""
 
 
@@ -33,7 +33,7 @@ def hold(path: Path, who: str, wait_s: float = 0.0, advice: str = "choose anothe
     lock = FileLock(path)
     try:
         make_folder(path.parent)
-        lock.acquire(timeout=max(wait_s, LOOK_S), poll_interval=0.02)
+        lock.acquire(timeout=max(wait_s, MIN_WAIT_S), poll_interval=0.02)
     except Timeout:
         raise ResourceError(f"{path.parent}: in use by {_describe_holder(holder)}; wait for it, or stop it") from None
     except (OSError, NotImplementedError) as error:
@@ -50,7 +50,7 @@ def hold(path: Path, who: str, wait_s: float = 0.0, advice: str = "choose anothe
         lock.release()
 
 
-def holder(path: Path) -> dict[str, Any] | None:
+def current_holder(path: Path) -> dict[str, Any] | None:
     """Who holds the lock file `path` now: process, host, who, since; None where nobody does.
 
     A file that a killed holder left behind does not count: its lock ended with its process.

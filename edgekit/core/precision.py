@@ -5,11 +5,11 @@ from __future__ import annotations
 from edgekit.core.config import TrainingOptions
 from edgekit.runner import cpu
 
-MULTIPLIED_BY = ("amx_bf16", "avx512_bf16", "bf16")
+BFLOAT16_INSTRUCTIONS = ("amx_bf16", "avx512_bf16", "bf16")
 """Instruction sets with multiply-adds of bfloat16: without one, bfloat16 is slower than float32."""
 
 
-def resolved(options: TrainingOptions, device: str) -> TrainingOptions:
+def resolve_precision(options: TrainingOptions, device: str) -> TrainingOptions:
     """The options with `auto` settled: by this processor's instruction sets, or by the GPU. `device` is no `auto`."""
     if options.precision != "auto":
         return options
@@ -21,4 +21,4 @@ def _is_there(device: str) -> bool:
         import torch
 
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    return device == "cpu" and not set(MULTIPLIED_BY).isdisjoint(cpu.instruction_sets())
+    return device == "cpu" and not set(BFLOAT16_INSTRUCTIONS).isdisjoint(cpu.instruction_sets())

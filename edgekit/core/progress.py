@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from edgekit.core.progress_state import Shown, State, elapsed
+from edgekit.core.progress_state import ProgressState, StepState, elapsed
 from edgekit.runner.files import BINARY
 
 T = TypeVar("T")
@@ -27,18 +27,18 @@ FILE = "EDGEKIT_PROGRESS"
 """Environment variable: the file that `edgekit run` reads. It must exist; nobody but `edgekit run` creates it."""
 RECORD_BYTES = 4096
 """Every write replaces the whole record, so a reader sees the old one, the new one, or no JSON."""
-EVERY_S = 0.2
+PUBLISH_INTERVAL_S = 0.2
 """Steps within a step are published so often at most: what is measured beside it must not notice."""
-SURE_AFTER_S = 1.0
+MIN_PACE_S = 1.0
 """Of a shorter time no time left is concluded."""
-MOST_SAID = 3
+MAX_MESSAGES = 3
 
 
 class Step:
     """A step that goes on; `at` says how far it is."""
 
     def __init__(self, name: str, unit: str, of: int, done: float) -> None:
-        self.shown = Shown(name, unit, float(done), int(of))
+        self.state = StepState(name, unit, float(done), int(of))
         self._begun, self._began_at = time.monotonic(), done
         self._ends_at: float | None = None
 
@@ -51,15 +51,15 @@ class Step:
         _publish(now=True)
 
     @property
-    def bounded(self) -> bool:
+    def has_known_end(self) -> bool:
         """Whether it says itself how long it lasts: it is counted, or somebody has said so."""
-        return bool(self.shown.of) or self._ends_at is not None
+        return bool(self.state.of) or self._ends_at is not None
 
-    def at(self, done: float, of: int | None = None, best: str | None = None, name: str | None = None) -> None:
+    def update(self, done: float, of: int | None = None, best: str | None = None, name: str | None = None) -> None:
         """`done` units are done, of `of`; a fraction counts towards the time left. What is None stays as it is."""
         new: dict[str, Any] = {"of": None if of is None else int(of), "best": best, "name": name}  # numpy's too
         kept = {key: value for key, value in new.items() if value is not None}
-        self.shown = replace(self.shown, done=float(done), **kept)
+        self.state = replace(self.state, done=float(done), **kept)
         _publish(now=bool(name))
 
     def left_s(self, inner: float) -> float | None:
@@ -67,17 +67,17 @@ class Step:
         if self._ends_at is not None:
             rest = self._ends_at - time.monotonic()
             return rest if rest > 0 else None
-        done, now = self.shown.done + inner, time.monotonic()
+        done, now = self.state.done + inner, time.monotonic()
         gained, taken = done - self._began_at, now - self._begun
-        if not self.shown.of or gained <= 0 or taken < SURE_AFTER_S:
+        if not self.state.of or gained <= 0 or taken < MIN_PACE_S:
             return None
-        return max(0.0, self.shown.of - done) * taken / gained
+        return max(0.0, self.state.of - done) * taken / gained
 
 
 class Listener(Protocol):
     """Where progress goes."""
 
-    def show(self, state: State) -> None:
+    def show(self, state: ProgressState) -> None:
         """The state of now, in place of the one before; what goes wrong here must not end the work."""
 
     def end(self) -> None:
@@ -90,7 +90,7 @@ class _ToFile:
     def __init__(self, path: str) -> None:
         self._path = path
 
-    def show(self, state: State) -> None:
+    def show(self, state: ProgressState) -> None:
         with suppress(Exception):  # a full disk, or what JSON cannot hold
             data = state.record(RECORD_BYTES - 1)
             handle = os.open(self._path, os.O_WRONLY | BINARY)
@@ -100,7 +100,7 @@ class _ToFile:
                 os.close(handle)
 
     def end(self) -> None:
-        self.show(State(os.getpid(), said=tuple(_said)))
+        self.show(ProgressState(os.getpid(), said=tuple(_said)))
 
 
 _lock = threading.RLock()
@@ -141,7 +141,7 @@ def _leave(one: Step) -> None:
         _listener.end()
 
 
-def each(
+def track(
     items: Sequence[T], unit: str, called: Callable[[T], str] | None = None, best: Callable[[], str] | None = None
 ) -> Iterator[T]:
     """The items, one after another, shown as a step that counts them.
@@ -150,11 +150,11 @@ def each(
     """
     with step("", unit, len(items)) as shown:
         for number, item in enumerate(items):
-            shown.at(number, best=best() if best else None, name=called(item) if called else "")
+            shown.update(number, best=best() if best else None, name=called(item) if called else "")
             yield item
 
 
-def both(first: Callable[[int], object], second: Callable[[int], object]) -> Callable[[int], None]:
+def call_both(first: Callable[[int], object], second: Callable[[int], object]) -> Callable[[int], None]:
     """Calls one after the other, with the same number."""
 
     def call(number: int) -> None:
@@ -164,18 +164,18 @@ def both(first: Callable[[int], object], second: Callable[[int], object]) -> Cal
     return call
 
 
-def say(text: str) -> None:
+def announce(text: str) -> None:
     """A sentence that stays to be read, on the terminal or in the live display; within a step."""
     with _lock:
         number = _said[-1][0] + 1 if _said else 1
-        _said[:] = [*_said, (number, text)][-MOST_SAID:]
+        _said[:] = [*_said, (number, text)][-MAX_MESSAGES:]
         _publish(now=True)
 
 
-def read(path: Path) -> State | None:
+def read_state(path: Path) -> ProgressState | None:
     """The state in the file that `FILE` names; None where there is none, or a write was met half-way."""
     try:
-        state = State.from_json(path.read_text(encoding="utf-8"))
+        state = ProgressState.from_json(path.read_text(encoding="utf-8"))
         str(state)  # figures that have no words are no state either
     except (OSError, ArithmeticError, AttributeError, ValueError, KeyError, TypeError):
         return None
@@ -184,45 +184,45 @@ def read(path: Path) -> State | None:
 
 def _publish(now: bool = False) -> None:
     global _published_at
-    if _listener is None or not (now or time.monotonic() - _published_at >= EVERY_S):
+    if _listener is None or not (now or time.monotonic() - _published_at >= PUBLISH_INTERVAL_S):
         return
     with _lock:
         if not _steps:
             return
         _published_at = time.monotonic()
-        _listener.show(State(os.getpid(), tuple(each.shown for each in _steps), _left_s(), tuple(_said)))
+        _listener.show(ProgressState(os.getpid(), tuple(each.state for each in _steps), _left_s(), tuple(_said)))
 
 
 def _left_s() -> float | None:
     """Of the outermost step that is counted: what is within it is a share of its unit."""
     inner, left = 0.0, None
     for each in reversed(_steps):
-        if each.bounded:
+        if each.has_known_end:
             left = each.left_s(inner)
-        if each.shown.of:
-            inner = min(1.0, (each.shown.done + inner) / each.shown.of)
+        if each.state.of:
+            inner = min(1.0, (each.state.done + inner) / each.state.of)
     return left
 
 
 def _who_listens() -> Listener | None:
     if path := os.environ.get(FILE):
         return _ToFile(path)
-    return Display(_said[-1][0] if _said else 0) if watched() else None
+    return NotebookDisplay(_said[-1][0] if _said else 0) if is_open_notebook() else None
 
 
-SESSION = "JPY_SESSION_NAME"
+JUPYTER_SESSION = "JPY_SESSION_NAME"
 """Environment variable that Jupyter's server sets for the kernels of its notebooks; papermill and nbval set none."""
-DISPLAY_EVERY_S = 1.0
+DISPLAY_INTERVAL_S = 1.0
 """What is over sooner shows nothing. Updates come no faster, for they are sent beside what is measured."""
 
 
-class Display:
+class NotebookDisplay:
     """One output of the cell, from the first second on; a thread updates it, for a long step may publish nothing."""
 
     def __init__(self, last_said: int) -> None:
         """`last_said`: the number of the last sentence that was said before."""
         self._handle: Any = None
-        self._state: State | None = None
+        self._state: ProgressState | None = None
         self._began, self._last_said = time.monotonic(), last_said
         self._stop = threading.Event()
         context = contextvars.copy_context()  # says which cell the output belongs to
@@ -230,7 +230,7 @@ class Display:
         with suppress(RuntimeError):  # no more threads: then there is less to show
             self._thread.start()
 
-    def show(self, state: State) -> None:
+    def show(self, state: ProgressState) -> None:
         """The state of now, for the next update."""
         self._state = state
 
@@ -244,7 +244,7 @@ class Display:
                 self._write({})
 
     def _go_on(self) -> None:
-        while not self._stop.wait(DISPLAY_EVERY_S):
+        while not self._stop.wait(DISPLAY_INTERVAL_S):
             with suppress(Exception):  # a frontend that has gone must not end what it watched
                 self._write({"text/plain": self._text()})
 
@@ -267,19 +267,19 @@ class Display:
             self._handle.update(data, raw=True)
 
 
-def watched() -> bool:
+def is_open_notebook() -> bool:
     """Whether this process is a kernel of a notebook that is open in JupyterLab."""
     ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None and SESSION in os.environ else None
+    shell = ipython.get_ipython() if ipython is not None and JUPYTER_SESSION in os.environ else None
     return getattr(shell, "kernel", None) is not None
 
 
-def to_stderr(line: str) -> None:
+def write_to_stderr(line: str) -> None:
     """Write `line` and its end at once: `print` writes them in two calls, and another thread's line gets between."""
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
 
 
-def named_to_stderr(name: str, line: str) -> None:
+def write_named_to_stderr(name: str, line: str) -> None:
     """A line of one of several that are at work, as progress shows it: the name stands before it."""
-    to_stderr(f"{name} · {line}")
+    write_to_stderr(f"{name} · {line}")

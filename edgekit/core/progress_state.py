@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, replace
 
-SHORT = 40
+MIN_TEXT_LENGTH = 40
 """Letters of a text that is not cut any further to fit into a record."""
 
 
 @dataclass(frozen=True)
-class Shown:
+class StepState:
     """A step as it stands: `done` of `of` units; `of` 0: nobody knows how many.
 
     A unit in the singular counts the one under way ("epoch 4 of 40"), in the plural what is done ("10 of 64 samples").
@@ -40,11 +40,11 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class State:
+class ProgressState:
     """What goes on: steps, the outermost first, the seconds left of them, and sentences said, numbered from 1."""
 
     process: int
-    steps: tuple[Shown, ...] = ()
+    steps: tuple[StepState, ...] = ()
     left_s: float | None = None
     said: tuple[tuple[int, str], ...] = ()
 
@@ -59,10 +59,10 @@ class State:
         states = [state for each in (self, inner) for state in (each, each._without_best(), each._bare())]
         return next((text for text in map(str, states) if len(text) <= most), str(states[-1]))
 
-    def _without_best(self) -> State:
+    def _without_best(self) -> ProgressState:
         return replace(self, steps=tuple(replace(step, best="") for step in self.steps))
 
-    def _bare(self) -> State:
+    def _bare(self) -> ProgressState:
         return replace(self._without_best(), left_s=None)
 
     def to_json(self) -> str:
@@ -76,21 +76,21 @@ class State:
             state = state._shorter()
         return data
 
-    def _shorter(self) -> State:
+    def _shorter(self) -> ProgressState:
         if len(self.said) > 1:
             return replace(self, said=self.said[1:])
         texts = [*(text for _, text in self.said), *(text for one in self.steps for text in (one.name, one.best))]
         most = max(map(len, texts)) // 2
-        if most < SHORT:
+        if most < MIN_TEXT_LENGTH:
             return replace(self, said=(), steps=self.steps[:-1])
         steps = tuple(replace(one, name=_cut(one.name, most), best=_cut(one.best, most)) for one in self.steps)
         return replace(self, said=tuple((number, _cut(text, most)) for number, text in self.said), steps=steps)
 
     @classmethod
-    def from_json(cls, text: str) -> State:
+    def from_json(cls, text: str) -> ProgressState:
         """ValueError, KeyError or TypeError where it is none."""
         found = json.loads(text)
-        steps = tuple(Shown(**step) for step in found["steps"])
+        steps = tuple(StepState(**step) for step in found["steps"])
         return cls(found["process"], steps, found["left_s"], tuple((int(n), str(t)) for n, t in found["said"]))
 
 

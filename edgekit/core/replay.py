@@ -16,13 +16,13 @@ from edgekit.core.hashing import write_json
 from edgekit.runner.files import make_folder
 
 FILE = "replay.json"
-SHAPES: dict[str, dict[str, type]] = {
+DECISION_FIELDS: dict[str, dict[str, type]] = {
     "distill": {"in_time": list, "trained": list},
     "prune": {"cuts": list},
     "benchmark": {"winners": dict, "too_slow": list, "buys_nothing": list},
 }
 """The stages whose decisions rest on a measurement, and what stands in their decision.json under `measured`."""
-OF_DEVICES = "on_devices"
+DEVICE_DECISIONS = "on_devices"
 """There too where devices decided a benchmark: their record, and the decisions with their evidence."""
 
 
@@ -31,11 +31,11 @@ def read(folder: Path, stage: str) -> dict[str, Any] | None:
 
     TrustError for a file that is not what `write` left.
     """
-    found = check(folder).get(stage)
+    found = read_all(folder).get(stage)
     return dict(found) if found is not None else None
 
 
-def check(folder: Path) -> dict[str, Any]:
+def read_all(folder: Path) -> dict[str, Any]:
     """All that is to be replayed, by stage, empty where nothing is; TrustError for a file of another shape."""
     path = folder / FILE
     if not path.is_file():
@@ -60,9 +60,9 @@ def write(folder: Path, measured: Mapping[str, Any]) -> None:
 
 
 def _has_shape(stage: str, value: Any) -> bool:
-    shape = SHAPES.get(stage)
-    if shape is None or not isinstance(value, dict) or set(value) - {OF_DEVICES} != set(shape):
+    shape = DECISION_FIELDS.get(stage)
+    if shape is None or not isinstance(value, dict) or set(value) - {DEVICE_DECISIONS} != set(shape):
         return False
-    if OF_DEVICES in value and (stage != "benchmark" or not isinstance(value[OF_DEVICES], dict)):
+    if DEVICE_DECISIONS in value and (stage != "benchmark" or not isinstance(value[DEVICE_DECISIONS], dict)):
         return False
     return all(isinstance(value[name], kind) for name, kind in shape.items())

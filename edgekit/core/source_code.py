@@ -91,7 +91,7 @@ def code_digest(*roots: str, without: Collection[str] = ()) -> str:
     return digest(closure(roots, without))
 
 
-def clear() -> None:
+def clear_caches() -> None:
     """Forget what was read, so that edits of this process's source are noticed."""
     for function in (_files, _module, _resolve, _stored):
         function.cache_clear()

@@ -28,7 +28,7 @@ import numpy as np
 
 
 @dataclass(frozen=True)
-class Counted:
+class EventCounts:
     """What was counted: windows outside of events, those of them with any alarm, and the delays of what was detected.
 
     `found` (events,) bool says which events were detected, in order. A delay is in windows from the event's first.
@@ -51,13 +51,15 @@ class Counted:
         return int(self.found.sum())
 
 
-def count(said: np.ndarray, truth: np.ndarray, pieces: np.ndarray, rest: int, tolerance: int, repeat: int) -> Counted:
+def count_events(
+    said: np.ndarray, truth: np.ndarray, pieces: np.ndarray, rest: int, tolerance: int, repeat: int
+) -> EventCounts:
     """Of windows in the order of time: what is said, what is true, and the piece of a recording, each (n,) integers.
 
     `tolerance` is in windows from 0, `repeat` in windows from 1.
     """
     n = len(truth)
-    starts, ends = runs(truth != rest, truth, pieces)
+    starts, ends = find_runs(truth != rest, truth, pieces)
     labels = truth[starts]
     outside, alarms = truth == rest, 0
     for label in np.union1d(labels, said[said != rest]):
@@ -66,7 +68,7 @@ def count(said: np.ndarray, truth: np.ndarray, pieces: np.ndarray, rest: int, to
         np.add.at(own, np.minimum(ends[labels == label] + tolerance, n), -1)
         meant = np.cumsum(own[:-1]) > 0
         outside &= ~meant
-        firsts, lasts = runs((said == label) & ~meant)
+        firsts, lasts = find_runs((said == label) & ~meant)
         alarms += int((-(-(lasts - firsts) // repeat)).sum())
     heard = [
         np.flatnonzero(said[start : min(end + tolerance, until)] == label)[:1]
@@ -74,7 +76,7 @@ def count(said: np.ndarray, truth: np.ndarray, pieces: np.ndarray, rest: int, to
     ]
     found = np.array([len(first) > 0 for first in heard], bool)
     delays = tuple(int(first[0]) for first in heard if len(first))
-    return Counted(found, alarms, int(outside.sum()), int((outside & (said != rest)).sum()), delays)
+    return EventCounts(found, alarms, int(outside.sum()), int((outside & (said != rest)).sum()), delays)
 
 
 def _next_starts(starts: np.ndarray, labels: np.ndarray, n: int) -> np.ndarray:
@@ -86,7 +88,7 @@ def _next_starts(starts: np.ndarray, labels: np.ndarray, n: int) -> np.ndarray:
     return found
 
 
-def runs(where: np.ndarray, *alike: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def find_runs(where: np.ndarray, *alike: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """First places, and those behind the last, of the longest runs of True in which each of `alike` stays the same."""
     n = len(where)
     breaks = np.zeros(n + 1, bool)
@@ -99,7 +101,7 @@ def runs(where: np.ndarray, *alike: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return firsts[kept], ends[kept]
 
 
-def at_most(alarms: int, confidence: float) -> float:
+def poisson_upper_bound(alarms: int, confidence: float) -> float:
     """The largest mean at which so few events, or fewer, are not yet rarer than 1 − `confidence`: Garwood's bound.
 
     It is half of the chi-squared quantile with 2 (alarms + 1) degrees of freedom: 3.0 for none at 0.95.

@@ -10,7 +10,7 @@ Target = Literal["tflite", "openvino", "onnx"]
 TARGETS: tuple[Target, ...] = ("tflite", "openvino", "onnx")
 
 
-class Strict(BaseModel):
+class StrictModel(BaseModel):
     """No unknown key, no silent conversion, no change after the check."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)

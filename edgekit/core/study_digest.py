@@ -8,7 +8,7 @@ from edgekit.core.hashing import digest
 from edgekit.core.schema.study import TrialRow
 
 
-def chained(before: str, rows: Sequence[TrialRow]) -> str:
+def chain_digest(before: str, rows: Sequence[TrialRow]) -> str:
     """The digest behind one more batch; before the first stands the study's key.
 
     What counts is, by number: parameters, state, values and constraints as told. Seconds and words do not count.

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.core import errors
-from edgekit.core.errors import NO_RESOURCES, EdgekitError, ResourceError
+from edgekit.core.errors import RESOURCE_ERRNOS, EdgekitError, ResourceError
 from edgekit.device import processes
 from edgekit.runner.errors import RunnerError
 from edgekit.runner.files import write_atomically
@@ -28,7 +28,7 @@ from edgekit.runner.files import write_atomically
 OPENMP_WAIT = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
 """OpenMP threads sleep while they wait for one another. By default they spin for milliseconds, and beside another
 program a training then takes several times as long, because a spinning thread keeps the core that its peer needs."""
-QUIET = {
+QUIET_ENVIRONMENT = {
     "CUDA_VISIBLE_DEVICES": "",  # what comes out must not depend on a graphics card being there
     "KERAS_BACKEND": "tensorflow",
     "TF_CPP_MIN_LOG_LEVEL": "3",
@@ -38,21 +38,21 @@ JOB, ANSWER, LOG = "job.json", "answer.json", "log"
 """Files in the folder of a call."""
 STOP_S = 5.0
 """Time to end by itself for a child that is stopped before its end."""
-ROUTINE = re.compile(
+ROUTINE_LINE = re.compile(
     r"^\s|^Traceback|^File |^(INFO|DEBUG|WARNING|I\d{4}|W\d{4})\b|Warning:|^\s*$|it/s\]|^\(\d+:\d+\) \["
 )
 
 
 @dataclass(frozen=True)
-class Ended:
+class ChildExit:
     """How a child ended: exit code (negative for a signal), whether its time ran out, and the file of its output."""
 
     code: int
-    late: bool
+    timed_out: bool
     log: Path
 
     @property
-    def killed(self) -> bool:
+    def was_killed(self) -> bool:
         """By SIGKILL, which the system sends when memory runs out."""
         return self.code == processes.KILLED
 
@@ -61,9 +61,9 @@ class Ended:
         """The name of the signal that ended it; empty where none did."""
         return processes.signal_name(-self.code) if self.code < 0 else ""
 
-    def cause(self, name: str = "the process") -> str:
+    def describe(self, name: str = "the process") -> str:
         """The end in words, with the last line of the output."""
-        if self.killed:
+        if self.was_killed:
             ended = f"{name} was killed (SIGKILL), as the system does when memory runs out"
         elif self.signal:
             ended = f"{name} crashed ({self.signal})"
@@ -81,8 +81,8 @@ class Ended:
 class ChildDied(Exception):
     """A child gave no answer: it crashed, was killed, raised something unforeseen, or ran out of time."""
 
-    def __init__(self, ended: Ended) -> None:
-        super().__init__(ended.cause())
+    def __init__(self, ended: ChildExit) -> None:
+        super().__init__(ended.describe())
         self.ended = ended
 
 
@@ -93,8 +93,8 @@ def call(
     timeout_s: float,
     environment: Mapping[str, str] | None = None,
     *,
-    look: Callable[[], object] | None = None,
-    say: Callable[[str], object] | None = None,
+    should_stop: Callable[[], object] | None = None,
+    on_line: Callable[[str], object] | None = None,
 ) -> Any:
     """Call `function` with `arguments` (JSON values) in a child, and return its result (a JSON value).
 
@@ -115,10 +115,12 @@ def call(
         There is no answer.
     """
     command = _prepare(function, arguments, folder)
-    return _answer(run(*command, folder / LOG, timeout_s, environment, look=look, say=say), folder)
+    return _answer(
+        run(*command, folder / LOG, timeout_s, environment, should_stop=should_stop, on_line=on_line), folder
+    )
 
 
-class Call:
+class BackgroundCall:
     """The same in the background. As a context manager it ends the child when the block ends."""
 
     def __init__(
@@ -133,7 +135,7 @@ class Call:
         with open(folder / LOG, "wb") as log:
             self._process = start(*command, environment, stdout=log, stderr=subprocess.STDOUT)
 
-    def __enter__(self) -> Call:
+    def __enter__(self) -> BackgroundCall:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -146,7 +148,7 @@ class Call:
 
     def result(self) -> Any:
         """Of a call that has ended, what `call` would return or raise."""
-        return _answer(Ended(self.end(), False, self._folder / LOG), self._folder)
+        return _answer(ChildExit(self.end(), False, self._folder / LOG), self._folder)
 
     def end(self) -> int:
         """End the child with all that it started; its exit code."""
@@ -160,10 +162,10 @@ def run(
     timeout_s: float,
     environment: Mapping[str, str] | None = None,
     *,
-    started: Callable[[int], object] | None = None,
-    look: Callable[[], object] | None = None,
-    say: Callable[[str], object] | None = None,
-) -> Ended:
+    on_start: Callable[[int], object] | None = None,
+    should_stop: Callable[[], object] | None = None,
+    on_line: Callable[[str], object] | None = None,
+) -> ChildExit:
     """Run `function` in a child to its end, and return how it ended.
 
     Parameters
@@ -186,21 +188,21 @@ def run(
     """
     with open(log, "wb") as stream:
         process = start(function, arguments, environment, stdout=stream, stderr=subprocess.STDOUT)
-    lines = Tail(log)
+    tail = FileTail(log)
 
     def listen(*, final: bool = False) -> None:
-        if say is not None:
-            for line in lines.new(final=final):
-                say(line)
+        if on_line is not None:
+            for line in tail.new(final=final):
+                on_line(line)
 
     try:
-        if started is not None:
-            started(process.pid)
-        late = not _wait(process, time.monotonic() + timeout_s, look, listen)
+        if on_start is not None:
+            on_start(process.pid)
+        timed_out = not _wait(process, time.monotonic() + timeout_s, should_stop, listen)
     finally:
         code = processes.end_process(process)
     listen(final=True)
-    return Ended(code, late, log)
+    return ChildExit(code, timed_out, log)
 
 
 def start(
@@ -221,7 +223,7 @@ def openmp_wait() -> dict[str, str]:
     return {} if OPENMP_WAIT.keys() & os.environ.keys() else dict(OPENMP_WAIT)
 
 
-class Tail:
+class FileTail:
     """The lines of a file that another process writes, as they come."""
 
     def __init__(self, path: Path) -> None:
@@ -240,10 +242,10 @@ class Tail:
         return lines if lines[-1] else lines[:-1]
 
 
-def notes(journal: Path) -> list[dict[str, Any]]:
+def read_journal(journal: Path) -> list[dict[str, Any]]:
     """What a child noted, one JSON object a line; none without the file."""
     found = []
-    for line in Tail(journal).new(final=True):
+    for line in FileTail(journal).new(final=True):
         with contextlib.suppress(ValueError):  # the last line of a child that was killed while writing it
             found.append(json.loads(line))
     return found
@@ -252,11 +254,11 @@ def notes(journal: Path) -> list[dict[str, Any]]:
 def last_useful_line(text: str) -> str:
     """The last line of a log that is no progress bar, no indented frame of a traceback, no routine message."""
     lines = [part for line in text.splitlines() for part in line.split("\r")]
-    useful = [line.strip() for line in lines if not ROUTINE.search(line)]
+    useful = [line.strip() for line in lines if not ROUTINE_LINE.search(line)]
     return useful[-1][:300] if useful else ""
 
 
-def answer(function: str, folder: str) -> None:
+def answer_call(function: str, folder: str) -> None:
     """In the child of a call: call the function, and leave its result or its error in the folder."""
     home = Path(folder)
     arguments = json.loads((home / JOB).read_text(encoding="utf-8"))
@@ -265,7 +267,7 @@ def answer(function: str, folder: str) -> None:
     except (EdgekitError, RunnerError) as error:
         content = errors.to_json(error)
     except OSError as error:
-        if error.errno not in NO_RESOURCES:
+        if error.errno not in RESOURCE_ERRNOS:
             raise
         place = f"{error.filename}: " if error.filename else ""
         content = errors.to_json(ResourceError(f"{place}{error.strerror}; make room, or allow more"))
@@ -276,10 +278,10 @@ def _prepare(function: str, arguments: Mapping[str, Any], folder: Path) -> tuple
     """What the child runs, its arguments in the folder."""
     (folder / ANSWER).unlink(missing_ok=True)
     (folder / JOB).write_text(json.dumps(arguments), encoding="utf-8")
-    return f"{__name__}:{answer.__name__}", [function, str(folder)]
+    return f"{__name__}:{answer_call.__name__}", [function, str(folder)]
 
 
-def _answer(ended: Ended, folder: Path) -> Any:
+def _answer(ended: ChildExit, folder: Path) -> Any:
     if ended.code or not (folder / ANSWER).is_file():
         raise ChildDied(ended)
     content = json.loads((folder / ANSWER).read_text(encoding="utf-8"))
@@ -291,19 +293,19 @@ def _answer(ended: Ended, folder: Path) -> Any:
 def _wait(
     process: subprocess.Popen[bytes],
     deadline: float,
-    look: Callable[[], object] | None,
-    listen: Callable[[], object],
+    should_stop: Callable[[], object] | None,
+    report_lines: Callable[[], object],
 ) -> bool:
     """Until the child has ended, or is no longer wanted; False when the time ran out."""
     while True:
-        ended, late = processes.has_ended(process), time.monotonic() > deadline
-        listen()
-        if look is not None and look() and not ended:
+        ended, timed_out = processes.has_ended(process), time.monotonic() > deadline
+        report_lines()
+        if should_stop is not None and should_stop() and not ended:
             process.terminate()  # a run that is asked so ends its kernel, and gives its locks back
             processes.has_ended(process, STOP_S)
             return True
         if ended:
             return True
-        if late:
+        if timed_out:
             return False
         processes.has_ended(process, processes.POLL_S)

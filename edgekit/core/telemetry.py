@@ -18,7 +18,7 @@ ENVIRONMENT = {
 }
 
 
-def off() -> None:
+def disable() -> None:
     """Before such a library is imported: it and all processes started from here report nothing."""
     telemetry.disable()
     os.environ.update(ENVIRONMENT)

@@ -20,20 +20,20 @@ from typing import Any, TextIO
 
 from edgekit.core import progress
 from edgekit.core.errors import ConfigError
-from edgekit.core.progress_state import State, elapsed
+from edgekit.core.progress_state import ProgressState, elapsed
 from edgekit.runner.native_stderr import duplicate_stderr
 
 FILE = ".progress.tmp"
 """In the run's folder while it is at work; what a kill leaves goes with the other `.tmp` files."""
-PERIOD = "EDGEKIT_PROGRESS_S"
+PERIOD_VARIABLE = "EDGEKIT_PROGRESS_S"
 """Environment variable: seconds without a line at most, where there is no terminal."""
 PERIOD_S = 30.0
-EARLY = 0.8
+EARLY_SHARE = 0.8
 """Of the period, after which a line is due: the thread that prints it may have to wait for the processor."""
 REFRESH_S = 0.5
 
 
-class Watch:
+class ProgressDisplay:
     """Reads what the kernel publishes and shows it, from `with` to its end."""
 
     def __init__(self, folder: Path) -> None:
@@ -43,12 +43,12 @@ class Watch:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._go_on, daemon=True)
         self._label, self._place, self._began = "", _nowhere, time.monotonic()
-        self._state: State | None = None
+        self._state: ProgressState | None = None
         self._said: tuple[int, int] = (0, 0)
         self._spoken = -math.inf  # so the first line comes at once: Python has needed its time to start
         self._live: Any = None
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> ProgressDisplay:
         # Its own descriptor, for a notebook's run turns stderr away. A name from the file system may hold any byte.
         self._stream: TextIO = os.fdopen(duplicate_stderr(), "w", encoding="utf-8", errors="backslashreplace")
         self._terminal = self._stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
@@ -115,12 +115,12 @@ class Watch:
                 self._look()
                 if self._live is not None:
                     self._live.update(self._text(self._line(self._live.console.width)), refresh=True)
-                elif not self._terminal and time.monotonic() - self._spoken >= EARLY * self._period_s:
+                elif not self._terminal and time.monotonic() - self._spoken >= EARLY_SHARE * self._period_s:
                     self._write(self._line())
 
     def _look(self) -> None:
         """Read the kernel's state, and give on what it says for good."""
-        found = progress.read(self._file)
+        found = progress.read_state(self._file)
         if found is None:
             return
         self._state = found
@@ -192,11 +192,11 @@ class Watch:
 
 
 @contextmanager
-def watching(label: str) -> Iterator[Watch]:
+def show_progress(label: str) -> Iterator[ProgressDisplay]:
     """A watch of what belongs to no run, or comes before or after it; it passes without a line of its end."""
     with (
         tempfile.TemporaryDirectory(prefix="edgekit-progress-") as folder,
-        Watch(Path(folder)) as watch,
+        ProgressDisplay(Path(folder)) as watch,
         watch.during(label, quietly=True),
     ):
         yield watch
@@ -204,13 +204,15 @@ def watching(label: str) -> Iterator[Watch]:
 
 def period_s() -> float:
     """Seconds without a line at most; ConfigError where the environment says none."""
-    given = os.environ.get(PERIOD, "")
+    given = os.environ.get(PERIOD_VARIABLE, "")
     try:
         wanted = float(given) if given else PERIOD_S
     except ValueError:
         wanted = 0.0
     if not 0.1 <= wanted <= 3600:
-        raise ConfigError(f"{PERIOD}: got {given!r}; give seconds from 0.1 to 3600, or leave it out for {PERIOD_S:g}")
+        raise ConfigError(
+            f"{PERIOD_VARIABLE}: got {given!r}; give seconds from 0.1 to 3600, or leave it out for {PERIOD_S:g}"
+        )
     return wanted
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from edgekit.core.artifacts import Artifact
-from edgekit.core.schema.conversion import Agreement, LeftBehind
+from edgekit.core.schema.conversion import BoundaryAgreement, RedundantOperator
 from edgekit.device.measure.execution import timed_call
 from edgekit.runner.backends import Backend, open_backend
 from edgekit.runner.bundle.manifest import TensorSpec, combined_input
@@ -18,8 +18,8 @@ from edgekit.runner.native_stderr import quiet_native
 if TYPE_CHECKING:
     import numpy as np
 
-LIST = "variants.json"
-IN_INTEGERS = ("int8", "dynamic", "int4", "int4_dense", "int16x8")
+VARIANTS_FILE = "variants.json"
+INTEGER_PRECISIONS = ("int8", "dynamic", "int4", "int4_dense", "int16x8")
 """Precisions whose answers differ a little from processor to processor, by their kernels' rounding."""
 
 
@@ -43,15 +43,15 @@ class Variant:
     float_ops: tuple[str, ...]
     not_offered: tuple[str, ...]
     quantization: dict[str, Any] | None
-    boundaries: tuple[Agreement, ...]
-    debris: tuple[LeftBehind, ...]
+    boundaries: tuple[BoundaryAgreement, ...]
+    debris: tuple[RedundantOperator, ...]
     folding: str = ""
     sparse_weights: str = ""
 
     @property
-    def in_integers(self) -> bool:
+    def uses_integers(self) -> bool:
         """Whether it computes in integers, at least in part."""
-        return self.precision in IN_INTEGERS
+        return self.precision in INTEGER_PRECISIONS
 
     @property
     def input(self) -> TensorSpec:
@@ -59,12 +59,12 @@ class Variant:
         return combined_input(self.inputs)
 
 
-def read(convert: Artifact) -> list[Variant]:
+def read_variants(convert: Artifact) -> list[Variant]:
     """Every variant of a convert artifact, in the order in which it was made."""
-    return [_variant(fields) for fields in json.loads(convert.file(LIST).read_text(encoding="utf-8"))]
+    return [_variant(fields) for fields in json.loads(convert.file(VARIANTS_FILE).read_text(encoding="utf-8"))]
 
 
-def members(convert: Artifact, variant: Variant) -> dict[str, bytes]:
+def read_model_files(convert: Artifact, variant: Variant) -> dict[str, bytes]:
     """The variant's files by base name, each checked against its recorded digest."""
     return {name.rsplit("/", 1)[-1]: convert.file(name).read_bytes() for name in variant.files}
 
@@ -72,15 +72,17 @@ def members(convert: Artifact, variant: Variant) -> dict[str, bytes]:
 def open_variant(convert: Artifact, variant: Variant, threads: int = 1) -> Backend:
     """The variant in the interpreter that it will meet on the device: the runner's own backend."""
     with quiet_native():
-        return open_backend(variant.target, members(convert, variant), variant.inputs, variant.outputs, threads)
+        return open_backend(
+            variant.target, read_model_files(convert, variant), variant.inputs, variant.outputs, threads
+        )
 
 
-def one_call(convert: Artifact, variant: Variant, x: np.ndarray, threads: int = 1) -> Callable[[], np.ndarray]:
+def variant_call(convert: Artifact, variant: Variant, x: np.ndarray, threads: int = 1) -> Callable[[], np.ndarray]:
     """A call of the opened variant for `x`, the float32 input of one sample, to be timed."""
     return timed_call(open_variant(convert, variant, threads), x)
 
 
-def zipped_bytes(contents: Iterable[bytes]) -> int:
+def zipped_size(contents: Iterable[bytes]) -> int:
     """What zlib at level 9 makes of the files: their size in a download or on a compressed disk; a bundle only stores.
 
     The same for the same zlib; another may compress a little better.

@@ -10,14 +10,14 @@ from typing import Any
 
 import yaml
 
-from edgekit.core.config import closest
+from edgekit.core.config import closest_match
 from edgekit.core.errors import ConfigError, with_article
 
-MOST_LEVELS = 50
+MAX_DEPTH = 50
 
 
 @dataclass(frozen=True)
-class Limits:
+class FileLimits:
     """Of a file. `values`, its aliases written out: a few lines of them can stand for more than memory holds."""
 
     what: str
@@ -26,21 +26,21 @@ class Limits:
     advice: str
 
 
-CONFIG = Limits("a config", 1_000_000, 20_000, "a config needs few of them: leave the aliases out")
+CONFIG_LIMITS = FileLimits("a config", 1_000_000, 20_000, "a config needs few of them: leave the aliases out")
 
 
-class UniqueKeys(yaml.SafeLoader):
+class UniqueKeyLoader(yaml.SafeLoader):
     """YAML that refuses a key given twice, where PyYAML keeps the last, and aliases that stand for too much.
 
     A date is refused too: a config has none, so a text was meant.
     """
 
     _depth = 0
-    limits = CONFIG
+    limits = CONFIG_LIMITS
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         self._depth += 1
-        if self._depth > MOST_LEVELS:  # long before Python's own limit, which others in the process may have raised
+        if self._depth > MAX_DEPTH:  # long before Python's own limit, which others in the process may have raised
             raise ConfigError("not a YAML config: nested too deeply; a config has a few levels")
         node: yaml.Node | None = super().compose_node(parent, index)
         self._depth -= 1
@@ -66,7 +66,7 @@ class UniqueKeys(yaml.SafeLoader):
         raise ConfigError(f'line {node.start_mark.line + 1}: {node.value} is read as a date; quote it: "{node.value}"')
 
 
-UniqueKeys.add_constructor("tag:yaml.org,2002:timestamp", UniqueKeys.refuse_date)
+UniqueKeyLoader.add_constructor("tag:yaml.org,2002:timestamp", UniqueKeyLoader.refuse_date)
 
 
 def _shown(key: str) -> str:
@@ -82,7 +82,7 @@ def _different(keys: list[Any]) -> int:
         return 0
 
 
-def _written_out(node: yaml.Node, known: dict[int, int], above: set[int], limits: Limits) -> int:
+def _written_out(node: yaml.Node, known: dict[int, int], above: set[int], limits: FileLimits) -> int:
     """How many values a node stands for; ConfigError where they are too many, or it stands inside itself."""
     if id(node) in above:
         raise ConfigError(f"line {node.start_mark.line + 1}: an alias stands inside what it stands for; write it out")
@@ -99,12 +99,12 @@ def _written_out(node: yaml.Node, known: dict[int, int], above: set[int], limits
 
 
 # YAML 1.1, which PyYAML reads, takes 1e-3 for text; everybody else means a number
-UniqueKeys.add_implicit_resolver(
+UniqueKeyLoader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
 )
 
 
-def read(path: Path, limits: Limits = CONFIG) -> dict[str, Any]:
+def read(path: Path, limits: FileLimits = CONFIG_LIMITS) -> dict[str, Any]:
     """The values of a config file; ConfigError where there is none, or no mapping."""
     if path.is_dir():
         raise ConfigError(f"{path}: is a folder; name the file in it")
@@ -127,10 +127,10 @@ def read(path: Path, limits: Limits = CONFIG) -> dict[str, Any]:
     return values
 
 
-def parse(text: str, limits: Limits = CONFIG) -> Any:
+def parse(text: str, limits: FileLimits = CONFIG_LIMITS) -> Any:
     """The values of a YAML text; ConfigError says what is wrong with it, and in which line."""
     try:
-        loader = UniqueKeys(text)
+        loader = UniqueKeyLoader(text)
         loader.limits = limits
         values = loader.get_single_data()
         json.dumps(values)
@@ -154,6 +154,6 @@ def _meant(path: Path) -> str:
     """The file that may be meant, here or in `configs`, or what its folder has."""
     here, below = (sorted(folder.glob("[!.]*.yaml")) for folder in (path.parent, path.parent / "configs"))
     found = {each.stem: each for each in (*below, *here)}
-    if close := closest(path.stem, found):
+    if close := closest_match(path.stem, found):
         return f'; did you mean "{found[close]}"?'
     return f"; its folder has {', '.join(each.name for each in here)}" if here else ""

@@ -15,14 +15,25 @@ from typing import Any
 from edgekit.core import progress as steps
 from edgekit.core import source_code
 from edgekit.core.cache_key import library_versions
-from edgekit.core.config import check, suggest
+from edgekit.core.config import suggest, validate
 from edgekit.core.errors import ConfigError
 from edgekit.core.hashing import digest
 from edgekit.core.tasks import TASKS, Task
 from edgekit.data import sources
-from edgekit.data.types import Data, Pools, Progress, SourceConfig, Split
+from edgekit.data.types import Data, Pools, ProgressCallback, SourceConfig, Split
 
-__all__ = ["Data", "Pools", "SourceConfig", "Split", "fingerprint", "load", "parse", "source_names", "tasks_served"]
+__all__ = [
+    "Data",
+    "Pools",
+    "SourceConfig",
+    "Split",
+    "config_class",
+    "fingerprint",
+    "load",
+    "parse",
+    "source_names",
+    "tasks_served",
+]
 
 
 def source_names() -> tuple[str, ...]:
@@ -45,8 +56,8 @@ def parse(section: dict[str, Any], task: Task | None = None) -> SourceConfig:
     if task and "task" in section:
         raise ConfigError("data.task: stands at the top level of the config, for all stages; move it there")
     values = {**section, "task": task} if task else section
-    config: SourceConfig = check(_module(name).Config, values, "data")
-    served = tasks_served(name)
+    config: SourceConfig = validate(config_class(name), values, "data")
+    served = supported_tasks(name)
     if config.task not in served:
         listed = " and ".join(filter(None, (", ".join(served[:-1]), served[-1])))
         raise ConfigError(
@@ -56,12 +67,19 @@ def parse(section: dict[str, Any], task: Task | None = None) -> SourceConfig:
     return config
 
 
-def tasks_served(name: str) -> tuple[str, ...]:
+def config_class(name: str) -> type[SourceConfig]:
+    """The class of a source's options: `ImageFolderConfig` for `image_folder`."""
+    title = "".join(part.capitalize() for part in name.split("_"))
+    options: type[SourceConfig] = getattr(_module(name), f"{title}Config")
+    return options
+
+
+def supported_tasks(name: str) -> tuple[str, ...]:
     """The tasks that the labels of a source can serve."""
     return tuple(getattr(_module(name), "TASKS", TASKS))
 
 
-def load(config: SourceConfig, progress: Progress | None = None) -> Data:
+def load(config: SourceConfig, progress: ProgressCallback | None = None) -> Data:
     """Read, check, limit and split. The same config gives the same bytes, and so the same digest.
 
     Raises DataError for samples that cannot be used, ResourceError where a cache cannot be written.
@@ -70,8 +88,8 @@ def load(config: SourceConfig, progress: Progress | None = None) -> Data:
 
     with steps.step("reading the data", "files") as shown:
         pools: Pools = _module(config.source).read(config, progress or shown.at)
-        pools = checks.normal(pools, config.task)
-        pools = splits.limited(pools, config.limit, config.split_seed, config.task)
+        pools = checks.normalize_pools(pools, config.task)
+        pools = splits.limit_pools(pools, config.limit, config.split_seed, config.task)
         return splits.divide(pools, config)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from edgekit.core.errors import DataError
-from edgekit.core.hashing import canonical, sha256_file
+from edgekit.core.hashing import canonical_json, sha256_file
 
 _MOST_BYTES = 256 << 20  # of one picture: what a zip of a few kilobytes must not blow up beyond
 
@@ -25,7 +25,7 @@ class Listing:
     links: tuple[str, ...] = ()
 
 
-class Folder(AbstractContextManager["Folder"]):
+class FolderArchive(AbstractContextManager["FolderArchive"]):
     """A folder on disk."""
 
     def __init__(self, path: Path) -> None:
@@ -49,9 +49,9 @@ class Folder(AbstractContextManager["Folder"]):
     def digest(self) -> str:
         """Sha256 over every name and every file's sha256."""
         listing = self.listing()
-        sha = hashlib.sha256(canonical([listing.folders, listing.links]))
+        sha = hashlib.sha256(canonical_json([listing.folders, listing.links]))
         for name in listing.files:
-            sha.update(canonical([name, self._sha256(name)]))
+            sha.update(canonical_json([name, self._sha256(name)]))
         return sha.hexdigest()
 
     def read(self, name: str) -> bytes:
@@ -68,7 +68,7 @@ class Folder(AbstractContextManager["Folder"]):
             return ""  # `read` says why, if the file is a picture
 
 
-class Zip(AbstractContextManager["Zip"]):
+class ZipArchive(AbstractContextManager["ZipArchive"]):
     """A zip file. Names that point outside, appear twice, are links or encrypted are refused, never skipped."""
 
     def __init__(self, path: Path) -> None:

@@ -151,12 +151,12 @@ def _some(names: Iterable[str]) -> str:
 
 
 _SPLITS = ("train", "validation", "test")
-NAMES = (*(f"{axis}_{split}" for split in _SPLITS for axis in "xy"), "groups_train", "classes", "labels_by_model")
-TENSORS = tuple(f"x_{split}." for split in _SPLITS)
+ARRAY_NAMES = (*(f"{axis}_{split}" for split in _SPLITS for axis in "xy"), "groups_train", "classes", "labels_by_model")
+TENSOR_PREFIXES = tuple(f"x_{split}." for split in _SPLITS)
 """How the names of arrays begin that are one of several tensors."""
-ONE_ARRAY = ("anomaly", "detection", "segmentation")
+SINGLE_ARRAY_TASKS = ("anomaly", "detection", "segmentation")
 """Tasks that give a sample back, or places in it."""
-MOST_NUMBERED = 1000
+MAX_NUMBERED_CLASSES = 1000
 """Classes that are named by their numbers: more, and they are measured values."""
 _UNGROUPED = (
     "it is not known which windows come from one recording, so one recording may be in "
@@ -164,14 +164,14 @@ _UNGROUPED = (
 )
 
 
-def pools(found: Mapping[str, Any], origin: str, task: str = "classification") -> Pools:
+def pools_from_arrays(found: Mapping[str, Any], origin: str, task: str = "classification") -> Pools:
     """Pools from named arrays; DataError, beginning with `origin`, for a name or an array that does not fit."""
     found, parts = join_tensors(found, _SPLITS, origin)
-    if parts and task in ONE_ARRAY:
+    if parts and task in SINGLE_ARRAY_TASKS:
         raise DataError(f"{origin}: samples of several tensors, and task {task} takes one array each; join them in one")
     for name in found:
-        if name not in NAMES:
-            raise DataError(f"{origin}: unknown name {name!r}, {suggest(str(name), NAMES)}")
+        if name not in ARRAY_NAMES:
+            raise DataError(f"{origin}: unknown name {name!r}, {suggest(str(name), ARRAY_NAMES)}")
     splits = {name: split for name in _SPLITS if (split := _split(found, name, origin)) is not None}
     kind: Kind = "tensors" if parts else _kind(splits["train"].x)
     steps = _input_path(splits, kind)
@@ -223,7 +223,7 @@ def _values(splits: Iterable[Split]) -> np.ndarray | None:
     values = np.unique(np.concatenate([y.astype(np.int64) for y in labels]))
     if not len(values) or (values[0] >= 0 and (len(values) != 2 or values.tolist() == [0, 1])):
         return None
-    if len(values) > MOST_NUMBERED:
+    if len(values) > MAX_NUMBERED_CLASSES:
         raise DataError(
             f"labels from {values[0]} to {values[-1]}, {len(values)} of them; number the classes 0, 1, …, or give "
             "floating-point labels for a regression"
@@ -273,7 +273,7 @@ def _classes(found: Mapping[str, Any], labels: np.ndarray, origin: str, task: st
             )
         return tuple(str(name) for name in names.astype(str))
     try:
-        default: tuple[str, ...] = tasks.named(task).names(labels)
+        default: tuple[str, ...] = tasks.load_task(task).default_names(labels)
     except DataError as error:
         raise DataError(f"{origin}: {error}") from None
     return default

@@ -10,7 +10,7 @@ import numpy as np
 from edgekit.core import tasks
 from edgekit.core.errors import ConfigError, DataError
 from edgekit.core.tasks import Task
-from edgekit.core.tasks.labels import some
+from edgekit.core.tasks.labels import quote_names
 from edgekit.data import memory_map
 from edgekit.data.types import Data, Kind, Pools, Split
 from edgekit.runner.preprocess.steps import check as check_steps
@@ -19,23 +19,25 @@ _VECTORS = ("(n, features)", ("feature",), "convert with x.reshape(len(x), -1).a
 _WINDOWS = ("(n, time, channels)", ("time", "channel"), "cut recordings into pieces of one length, channels last")
 
 
-def normal(pools: Pools, task: Task = "classification") -> Pools:
+def normalize_pools(pools: Pools, task: Task = "classification") -> Pools:
     """Labels as the task has them, vectors and windows as float32; refuse what is not raw samples with a label each."""
-    kind = tasks.named(task)
-    checked = {name: _split(name, split, pools.kind) for name, split in pools.given().items()}
+    kind = tasks.load_task(task)
+    checked = {name: _split(name, split, pools.kind) for name, split in pools.splits().items()}
     _names(pools.classes)
     _printable("columns", pools.columns or ())
     shapes = {name: split.x.shape[1:] for name, split in checked.items()}
     if len(set(shapes.values())) > 1:
         shown = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
         raise DataError(f"samples differ in shape between splits: {shown}; give all splits the same shape")
-    checked = {name: replace(split, y=kind.checked(name, split.y, pools.classes)) for name, split in checked.items()}
+    checked = {
+        name: replace(split, y=kind.normalize_labels(name, split.y, pools.classes)) for name, split in checked.items()
+    }
     if task == "segmentation":
         _masks(checked)
     if task == "anomaly":  # how anomalies come into each split is decided where the samples are divided
         return replace(pools.with_splits(checked), classes=kind.NAMES)
     for name, split in checked.items():
-        kind.whole(name, split.y, pools.classes)
+        kind.check_split(name, split.y, pools.classes)
     return pools.with_splits(checked)
 
 
@@ -117,7 +119,7 @@ def _groups(name: str, split: Split) -> np.ndarray | None:
 
 def _names(names: tuple[str, ...]) -> None:
     if len(set(names)) != len(names) or not all(names):
-        raise DataError(f"classes: got {some(names)}; names must be unique and not empty")
+        raise DataError(f"classes: got {quote_names(names)}; names must be unique and not empty")
     _printable("classes", names)
 
 

@@ -28,16 +28,18 @@ from edgekit.runner import input_vector
 from edgekit.runner.errors import bounded_recursion
 
 COLUMNS = ("file", "time", "doubt", "answer", "label")
-BETWEEN, NONE = ";", "none"
-TYPED = ("classification", "multi_label", "regression", "anomaly", "embedding")
+LABEL_SEPARATOR, NO_LABELS = ";", "none"
+TYPED_TASKS = ("classification", "multi_label", "regression", "anomaly", "embedding")
 """Tasks whose labels are written in a table; boxes and masks are drawn."""
-DAMAGED = (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, EOFError, MemoryError,
-           RecursionError, NotImplementedError, zipfile.BadZipFile, zlib.error)  # fmt: skip
+DAMAGED_FILE_ERRORS = (
+    OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, EOFError, MemoryError, RecursionError,
+    NotImplementedError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 """What numpy, zipfile and json raise of a file that was edited or cut short."""
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
+class FieldSample:
     """One of them: `file` is relative to the folder, `answer` what was said, as a label is written; empty: no label."""
 
     file: str
@@ -49,11 +51,11 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Kept:
+class FieldSamples:
     """Samples of one bundle, the earliest first. `about` is the bundle: name, version, task, labels, raw, identity."""
 
     about: Mapping[str, Any]
-    samples: tuple[Sample, ...]
+    samples: tuple[FieldSample, ...]
 
     @property
     def task(self) -> str:
@@ -66,14 +68,14 @@ class Kept:
         return list(self.about["labels"])
 
 
-def read(folder: Path, bundle: str | None = None) -> Kept:
+def read_samples(folder: Path, bundle: str | None = None) -> FieldSamples:
     """All samples of a folder that this bundle answered, by the beginning of its identity; None: there is one only.
 
     DataError for a folder without samples, or of several bundles, or with a damaged file.
     """
     if not folder.is_dir():
         raise DataError(f"{folder}: no such folder; copy the one that `edgerun predict --keep` filled from the device")
-    by_bundle: dict[str, list[Sample]] = {}
+    by_bundle: dict[str, list[FieldSample]] = {}
     described = {path.stem.partition("-")[2]: path for path in sorted(folder.glob("bundle-*.json"))}
     abouts = {identity: _about(path) for identity, path in described.items()}
     for day in sample_folder.day_folders(folder):
@@ -88,10 +90,10 @@ def read(folder: Path, bundle: str | None = None) -> Kept:
         what = f"no sample of bundle {bundle}" if bundle and not found else "samples of several bundles"
         raise DataError(f"{folder}: {what}; it holds those of {have}: name one with --bundle")
     samples = sorted(by_bundle[found[0]], key=lambda each: (each.time_s, each.file))
-    return Kept(abouts[found[0]], tuple(samples))
+    return FieldSamples(abouts[found[0]], tuple(samples))
 
 
-def table(found: Kept, labels: Mapping[str, str] | None = None) -> bytes:
+def label_table(found: FieldSamples, labels: Mapping[str, str] | None = None) -> bytes:
     """The table, with the labels that there are by `file`."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
@@ -128,7 +130,7 @@ def read_labels(path: Path) -> dict[str, str]:
     return found
 
 
-def targets(found: Kept, texts: Sequence[str], classes: Sequence[str]) -> np.ndarray:
+def label_array(found: FieldSamples, texts: Sequence[str], classes: Sequence[str]) -> np.ndarray:
     """Labels as `edgekit/data/arrays.py` takes them, of texts (n,); DataError names the first that is none."""
     task = found.task
     if task == "regression":
@@ -137,7 +139,7 @@ def targets(found: Kept, texts: Sequence[str], classes: Sequence[str]) -> np.nda
     if task == "multi_label":
         y = np.zeros((len(texts), len(classes)), np.int64)
         for row, text in enumerate(texts):
-            names = [] if text == NONE else [name.strip() for name in text.split(BETWEEN)]
+            names = [] if text == NO_LABELS else [name.strip() for name in text.split(LABEL_SEPARATOR)]
             y[row, [_place(name, places) for name in names]] = 1
         return y
     return np.array([_place(text, places) for text in texts], np.int64)
@@ -154,11 +156,13 @@ def _place(name: str, places: Mapping[str, int]) -> int:
 
 def _values(text: str, count: int) -> list[float]:
     try:
-        values = [float(each) for each in text.split(BETWEEN)]
+        values = [float(each) for each in text.split(LABEL_SEPARATOR)]
     except ValueError:
         values = []
     if len(values) != count or not np.isfinite(values).all():
-        raise DataError(f"label {text!r}: give {count} number{'s' if count > 1 else ''}, {BETWEEN!r} between two")
+        raise DataError(
+            f"label {text!r}: give {count} number{'s' if count > 1 else ''}, {LABEL_SEPARATOR!r} between two"
+        )
     return values
 
 
@@ -178,7 +182,7 @@ def _about(path: Path) -> dict[str, Any]:
     raise DataError(f"{path}: is damaged; copy it from the device again")
 
 
-def _sample(path: Path, file: str, abouts: Mapping[str, Mapping[str, Any]]) -> tuple[str, Sample]:
+def _sample(path: Path, file: str, abouts: Mapping[str, Mapping[str, Any]]) -> tuple[str, FieldSample]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             raw, outputs = archive["raw"], archive["outputs"]
@@ -189,12 +193,12 @@ def _sample(path: Path, file: str, abouts: Mapping[str, Mapping[str, Any]]) -> t
         bundle = abouts.get(identity)
         if bundle is not None and (list(raw.shape), str(raw.dtype)) != (bundle["raw"]["shape"], bundle["raw"]["dtype"]):
             raise ValueError(f"it holds {raw.dtype}{list(raw.shape)}, and the bundle takes {bundle['raw']}")
-        answer = "" if bundle is None else BETWEEN.join(_answer(bundle, about["answer"]))
-    except DAMAGED as error:
+        answer = "" if bundle is None else LABEL_SEPARATOR.join(_answer(bundle, about["answer"]))
+    except DAMAGED_FILE_ERRORS as error:
         raise DataError(f"{path}: is damaged ({error}); remove it, or copy it from the device again") from None
     if bundle is None:
         raise DataError(f"{path.parents[1]}: bundle-{identity}.json is missing; copy it from the device, too")
-    return identity, Sample(file, raw, outputs, when, doubt, answer)
+    return identity, FieldSample(file, raw, outputs, when, doubt, answer)
 
 
 def _answer(bundle: Mapping[str, Any], said: Mapping[str, Any]) -> Iterator[str]:
@@ -202,19 +206,19 @@ def _answer(bundle: Mapping[str, Any], said: Mapping[str, Any]) -> Iterator[str]
     if task in ("classification", "anomaly"):
         yield str(said["label"])
     elif task == "multi_label":
-        yield from said["labels"] or [NONE]
+        yield from said["labels"] or [NO_LABELS]
     elif task == "regression":
         yield from (f"{value:.6g}" for value in said["values"].values())
 
 
-CLASSES, BY_MODEL = "classes", "labels_by_model"
-OTHERS, EVERY = ("validation", "test"), 5
-KINDS = ("image", "vector", "window", "audio", "tensors")
+CLASSES, LABELS_BY_MODEL = "classes", "labels_by_model"
+EVALUATION_SPLITS, EVALUATION_STEP = ("validation", "test"), 5
+ARRAY_KINDS = ("image", "vector", "window", "audio", "tensors")
 """Of raw samples that arrays hold; of a text, ids are all that is left."""
 
 
 @dataclass(frozen=True)
-class Packed:
+class PackedSamples:
     """What went into a file: `labelled` by a person, `unlabelled` left out for want of a label, `older` of --with.
 
     `tested`: of classes that the older data do not have, how many samples went into its other splits, by their names.
@@ -234,8 +238,11 @@ class Packed:
 
 
 def pack(
-    found: Kept, labels: Mapping[str, str] | None = None, add_classes: Sequence[str] = (), older: Path | None = None
-) -> Packed:
+    found: FieldSamples,
+    labels: Mapping[str, str] | None = None,
+    add_classes: Sequence[str] = (),
+    older: Path | None = None,
+) -> PackedSamples:
     """Arrays of kept samples: x_train, y_train, classes.
 
     Without `labels` y_train is what the model itself answered, and `labels_by_model` says so: whoever trains on it is
@@ -248,38 +255,38 @@ def pack(
         raise DataError("no kept sample has a label; fill in the column label of the table, and save it as CSV")
     texts = [each.answer if labels is None else labels[each.file] for each in chosen]
     classes = _classes(found, texts, add_classes)
-    made: dict[str, np.ndarray] = {**_x(found, chosen), "y_train": targets(found, texts, classes)}
+    made: dict[str, np.ndarray] = {**_x(found, chosen), "y_train": label_array(found, texts, classes)}
     made[CLASSES] = np.array(classes)
     if labels is None:
-        made[BY_MODEL] = np.array(len(chosen))
+        made[LABELS_BY_MODEL] = np.array(len(chosen))
     count, tested = 0, dict[str, int]()
     if older is not None:
         before = _older(older)
         count = len(before["y_train"])
         made, tested = _joined(before, made, older.name)
     unlabelled = 0 if labels is None else len(found.samples) - len(chosen)
-    return Packed(made, 0 if labels is None else len(chosen), unlabelled, count, tested)
+    return PackedSamples(made, 0 if labels is None else len(chosen), unlabelled, count, tested)
 
 
-def _check(found: Kept, labels: Mapping[str, str] | None) -> None:
+def _check(found: FieldSamples, labels: Mapping[str, str] | None) -> None:
     kind = found.about["raw"]["kind"]
-    if found.task not in TYPED:
+    if found.task not in TYPED_TASKS:
         raise DataError(
             f"task {found.task}: its labels are drawn, not typed; write the samples with --files, and draw them there"
         )
-    if kind not in KINDS:
+    if kind not in ARRAY_KINDS:
         raise DataError(f"samples of kind {kind}: the ids of words are no text; label the texts where they came from")
     if found.task == "embedding" and labels is None:
         raise DataError("task embedding: answers are no labels; fill in the table, and give it with --labels")
 
 
-def _classes(found: Kept, texts: Sequence[str], more: Sequence[str]) -> list[str]:
+def _classes(found: FieldSamples, texts: Sequence[str], more: Sequence[str]) -> list[str]:
     if found.task == "embedding":
         return sorted(set(texts))
     return [*found.labels, *(each for each in more if each not in found.labels)]
 
 
-def _x(found: Kept, chosen: Sequence[Sample]) -> dict[str, np.ndarray]:
+def _x(found: FieldSamples, chosen: Sequence[FieldSample]) -> dict[str, np.ndarray]:
     raw = found.about["raw"]
     x = np.stack([each.raw for each in chosen])
     if list(x.shape[1:]) != list(raw["shape"]):
@@ -300,9 +307,9 @@ def _older(path: Path) -> dict[str, np.ndarray]:
             f"--with {path}: cannot be read as .npz ({error}); give the data that was trained with"
         ) from None
     whole_numbers = "y_train" not in found or found["y_train"].dtype.kind != "f"
-    pools = arrays.pools(found, path.name, "classification" if whole_numbers else "regression")
+    pools = arrays.pools_from_arrays(found, path.name, "classification" if whole_numbers else "regression")
     if whole_numbers:  # -1 and 1, say, become the places of their names
-        found.update({f"y_{name}": split.y for name, split in pools.given().items()}, classes=np.array(pools.classes))
+        found.update({f"y_{name}": split.y for name, split in pools.splits().items()}, classes=np.array(pools.classes))
     return found
 
 
@@ -321,13 +328,13 @@ def _joined(older: dict[str, Any], newer: dict[str, Any], origin: str) -> tuple[
         y = y[:, 0]
     parts = {**{name: newer[name] for name in newer if name.startswith("x_train")}, "y_train": y}
     made: dict[str, np.ndarray] = {**older, CLASSES: np.array(names)}
-    places = _places(y, len(known), [split for split in OTHERS if f"y_{split}" in older])
+    places = _places(y, len(known), [split for split in EVALUATION_SPLITS if f"y_{split}" in older])
     for split, chosen in places.items():
         for name, part in parts.items():
             into = name.replace("train", split)
             made[into] = _behind(older, part[chosen], into, origin)
-    if BY_MODEL in newer:
-        made[BY_MODEL] = newer[BY_MODEL]
+    if LABELS_BY_MODEL in newer:
+        made[LABELS_BY_MODEL] = newer[LABELS_BY_MODEL]
     if "groups_train" in older:  # each kept sample is a recording of its own
         groups = older["groups_train"]
         made["groups_train"] = np.concatenate([groups, groups.max() + 1 + np.arange(len(places["train"]))])
@@ -340,7 +347,7 @@ def _places(y: np.ndarray, known: int, others: Sequence[str]) -> dict[str, np.nd
     if y.ndim == 1 and y.dtype.kind == "i":
         for label in np.unique(y[y >= known]):
             for number, other in enumerate(others):
-                split[np.flatnonzero(y == label)[number::EVERY]] = other
+                split[np.flatnonzero(y == label)[number::EVALUATION_STEP]] = other
     return {name: np.flatnonzero(split == name) for name in ("train", *others)}
 
 

@@ -21,15 +21,15 @@ import numpy as np
 
 from edgekit.core.config import suggest
 from edgekit.core.errors import DataError
-from edgekit.core.hashing import canonical, sha256_file
+from edgekit.core.hashing import canonical_json, sha256_file
 from edgekit.data import archives
 from edgekit.data.archives import Listing
-from edgekit.data.paths import stamp, stamps
+from edgekit.data.paths import file_stamp, file_stamps
 
-NOISE = "_background_noise_"
+NOISE_FOLDER = "_background_noise_"
 """A folder of Speech Commands (Warden 2018): long recordings to be mixed in, which are no class."""
 SPLITS = {"train": "train", "validation": "validation", "val": "validation", "valid": "validation", "test": "test"}
-LISTS = {
+SPLIT_LISTS = {
     "validation_list.txt": "validation",
     "val_list.txt": "validation",
     "testing_list.txt": "test",
@@ -46,11 +46,11 @@ Parts = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SampleFiles:
     """The files that are samples: the ends of their names, and how messages speak of them."""
 
     suffixes: tuple[str, ...]
-    one: str
+    noun: str
     endings: str
     example: str
 
@@ -58,8 +58,8 @@ class Wanted:
     def expected(self) -> str:
         """What a folder should look like."""
         return (
-            f"expected split/class/{self.one}, as in train/{self.example}: splits train (needed), validation (or val) "
-            f"and test, {self.one}s {self.endings}; or class/{self.one} alone"
+            f"expected split/class/{self.noun}, as in train/{self.example}: splits train (needed), validation (or val) "
+            f"and test, {self.noun}s {self.endings}; or class/{self.noun} alone"
         )
 
     def has(self, parts: Parts) -> bool:
@@ -67,14 +67,14 @@ class Wanted:
         return parts[-1].lower().endswith(self.suffixes) and not _hidden("/".join(parts))
 
 
-PICTURES = Wanted((".jpg", ".jpeg", ".png", ".webp"), "picture", ".jpg, .jpeg, .png or .webp", "cat/0001.jpg")
-RECORDINGS = Wanted((".csv",), "recording", ".csv", "walking/0001.csv")
-SOUNDS = Wanted((".wav",), "sound", ".wav", "yes/0001.wav")
-TEXTS = Wanted((".txt",), "text", ".txt", "spam/0001.txt")
+PICTURES = SampleFiles((".jpg", ".jpeg", ".png", ".webp"), "picture", ".jpg, .jpeg, .png or .webp", "cat/0001.jpg")
+RECORDINGS = SampleFiles((".csv",), "recording", ".csv", "walking/0001.csv")
+SOUNDS = SampleFiles((".wav",), "sound", ".wav", "yes/0001.wav")
+TEXTS = SampleFiles((".txt",), "text", ".txt", "spam/0001.txt")
 
 
 @dataclass(frozen=True)
-class Layout:
+class FolderLayout:
     """Names and labels of the samples of each split, in a fixed mixed order; `notes` name what was skipped."""
 
     classes: tuple[str, ...]
@@ -83,9 +83,9 @@ class Layout:
     notes: tuple[str, ...]
 
 
-def parse(
-    listing: Listing, origin: str, wanted: Wanted = PICTURES, listed: Mapping[str, str] = MappingProxyType({})
-) -> Layout:
+def parse_layout(
+    listing: Listing, origin: str, wanted: SampleFiles = PICTURES, listed: Mapping[str, str] = MappingProxyType({})
+) -> FolderLayout:
     """Find splits, classes and samples; DataError where the folder is laid out otherwise.
 
     `listed` gives the split of samples by name, where folders are classes alone; what it does not name is train.
@@ -95,8 +95,8 @@ def parse(
     folders = [tuple(name.removeprefix(wrapper).split("/")) for name in listing.folders if not _hidden(name)]
     samples = [parts for parts in files if wanted.has(parts)]
     passed = ["/".join(parts) for parts in files if not wanted.has(parts)]
-    noise = ["/".join(parts) for parts in samples if NOISE in parts[:-1]]
-    samples, folders = ([parts for parts in each if NOISE not in parts] for each in (samples, folders))
+    noise = ["/".join(parts) for parts in samples if NOISE_FOLDER in parts[:-1]]
+    samples, folders = ([parts for parts in each if NOISE_FOLDER not in parts] for each in (samples, folders))
     bare = _is_bare(samples)
     if bare:  # class/sample, without folders of splits
         samples = [(listed.get("/".join(parts), "train"), *parts) for parts in samples]
@@ -120,15 +120,17 @@ def parse(
         names[splits[split]].append(wrapper + "/".join(samples[place][1 if bare else 0 :]))
         labels[splits[split]].append(index[name])
     if bare and listed:
-        passed = [name for name in passed if PurePosixPath(name).name not in LISTS]
+        passed = [name for name in passed if PurePosixPath(name).name not in SPLIT_LISTS]
     deep = ["/".join(parts[1 if bare else 0 :]) for parts in stray]
     notes = [
-        *_noted(f"{wanted.one}s that stand at the wrong depth", deep),
-        *_noted(f"{wanted.one}s of {NOISE}, which is no class", noise),
+        *_noted(f"{wanted.noun}s that stand at the wrong depth", deep),
+        *_noted(f"{wanted.noun}s of {NOISE_FOLDER}, which is no class", noise),
         *_noted(f"files that are no {wanted.endings}", passed),
         *_noted("linked folders", listing.links),
     ]
-    return Layout(classes, names, {split: np.array(found, np.int64) for split, found in labels.items()}, tuple(notes))
+    return FolderLayout(
+        classes, names, {split: np.array(found, np.int64) for split, found in labels.items()}, tuple(notes)
+    )
 
 
 def _is_bare(samples: Sequence[Parts]) -> bool:
@@ -139,7 +141,7 @@ def _is_bare(samples: Sequence[Parts]) -> bool:
     return len(tops) > 1 and not meant and flat >= (1 - _STRAY) * len(samples)
 
 
-def _splits(tops: set[str], origin: str, wanted: Wanted) -> dict[str, str]:
+def _splits(tops: set[str], origin: str, wanted: SampleFiles) -> dict[str, str]:
     """Top folders and the split that each means."""
     found = {name: SPLITS[name] for name in sorted(tops) if name in SPLITS}
     unknown = sorted(tops - set(SPLITS))
@@ -157,7 +159,7 @@ def _splits(tops: set[str], origin: str, wanted: Wanted) -> dict[str, str]:
     return found
 
 
-def _wrapper(listing: Listing, wanted: Wanted) -> str:
+def _wrapper(listing: Listing, wanted: SampleFiles) -> str:
     """'name/' if everything stands in one folder around the splits, as many zips are made."""
     tops = {name.split("/")[0] for name in listing.files if wanted.has(tuple(name.split("/")))}
     if len(tops) != 1 or tops & set(SPLITS):
@@ -186,7 +188,7 @@ SHOWN = 5
 
 
 @dataclass(frozen=True)
-class Entry:
+class TableEntry:
     """One row: where in the table it ends, the file's name with forward slashes, its label and its split."""
 
     line: int
@@ -195,18 +197,18 @@ class Entry:
     split: str = "train"
 
 
-class Listed(AbstractContextManager["Listed"]):
+class TableFiles(AbstractContextManager["TableFiles"]):
     """The files that a table names, below its folder."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._folder = path, path.parent
-        self._entries = list(entries(path))
+        self._entries = list(table_entries(path))
 
     def __exit__(self, *_: object) -> None:
         pass
 
     @property
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[TableEntry]:
         """Its rows; every file is there, and stands once."""
         return self._entries
 
@@ -215,38 +217,38 @@ class Listed(AbstractContextManager["Listed"]):
 
     def digest(self) -> str:
         """Sha256 over the table and every file that it names."""
-        sha = hashlib.sha256(canonical([sha256_file(self._path)]))
+        sha = hashlib.sha256(canonical_json([sha256_file(self._path)]))
         for each in self._entries:
-            sha.update(canonical([each.name, sha256_file(self._folder / each.name)]))
+            sha.update(canonical_json([each.name, sha256_file(self._folder / each.name)]))
         return sha.hexdigest()
 
     def read(self, name: str) -> bytes:
         return (self._folder / name).read_bytes()
 
 
-Source = archives.Folder | archives.Zip | Listed
+Source = archives.FolderArchive | archives.ZipArchive | TableFiles
 
 
 def open_source(path: Path) -> Source:
     """A folder of classes, a zip of one, or the files that a .csv names."""
     if path.is_dir():
-        return archives.Folder(path)
-    return Listed(path) if is_list(path) else archives.Zip(path)
+        return archives.FolderArchive(path)
+    return TableFiles(path) if is_table(path) else archives.ZipArchive(path)
 
 
-def is_list(path: Path) -> bool:
+def is_table(path: Path) -> bool:
     """Whether a path is meant as a table of files."""
     return path.suffix.lower() == ".csv" and path.is_file()
 
 
-def layout_of(source: Source, origin: str, wanted: Wanted) -> Layout:
+def read_layout(source: Source, origin: str, wanted: SampleFiles) -> FolderLayout:
     """Splits, classes and samples, by folders or by the table."""
-    if not isinstance(source, Listed):
-        return parse(source.listing(), origin, wanted, _listed_splits(source, wanted))
+    if not isinstance(source, TableFiles):
+        return parse_layout(source.listing(), origin, wanted, _listed_splits(source, wanted))
     for each in source.entries:
         if not wanted.has(tuple(each.name.split("/"))):
             raise DataError(
-                f"{origin}, line {each.line}: {each.name!r} is no {wanted.one} ({wanted.endings}); remove it"
+                f"{origin}, line {each.line}: {each.name!r} is no {wanted.noun} ({wanted.endings}); remove it"
             )
     classes = tuple(sorted({each.label for each in source.entries}))
     index = {name: label for label, name in enumerate(classes)}
@@ -258,27 +260,27 @@ def layout_of(source: Source, origin: str, wanted: Wanted) -> Layout:
     labels = {
         split: np.array([index[each.label] for each in mixed if each.split == split], np.int64) for split in splits
     }
-    return Layout(classes, names, labels, ())
+    return FolderLayout(classes, names, labels, ())
 
 
-def _listed_splits(source: archives.Folder | archives.Zip, wanted: Wanted) -> dict[str, str]:
+def _listed_splits(source: archives.FolderArchive | archives.ZipArchive, wanted: SampleFiles) -> dict[str, str]:
     """The split of each sample that an official list beside the classes names."""
     found: dict[str, str] = {}
     for name in source.listing().files:
-        if split := LISTS.get(name):
+        if split := SPLIT_LISTS.get(name):
             lines = source.read(name).decode("utf-8-sig", "replace").split()
             found.update((line.removeprefix("./"), split) for line in lines if line.lower().endswith(wanted.suffixes))
     return found
 
 
-def file_signs(path: Path) -> list[object]:
+def content_stamps(path: Path) -> list[object]:
     """What the file system says of all that is read at `path`."""
-    if not is_list(path):
-        return list(stamps(path))
-    return [*stamps(path), *([each.name, *stamp(path.parent / each.name)] for each in entries(path))]
+    if not is_table(path):
+        return list(file_stamps(path))
+    return [*file_stamps(path), *([each.name, *file_stamp(path.parent / each.name)] for each in table_entries(path))]
 
 
-def entries(path: Path) -> Iterator[Entry]:
+def table_entries(path: Path) -> Iterator[TableEntry]:
     """The rows of a table; DataError for one without a label, for a file that is not there or stands twice."""
     rows = _rows(path)
     header = [cell.strip() for _, row in rows[:1] for cell in row]
@@ -302,7 +304,7 @@ def entries(path: Path) -> Iterator[Entry]:
         if not (path.parent / plain).is_file():
             missing.append(f"{name!r} (line {line})")
             continue
-        yield Entry(line, str(plain), label, _split(where, row[split].strip()) if split is not None else "train")
+        yield TableEntry(line, str(plain), label, _split(where, row[split].strip()) if split is not None else "train")
     if missing:
         more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
         raise DataError(

@@ -27,9 +27,9 @@ from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
 from edgekit.core.source_code import REPORTING, code_digest
 from edgekit.data import cache_folder, folder_layout
-from edgekit.data.paths import existing, expand
+from edgekit.data.paths import existing_path, expand_path
 from edgekit.data.splits import limited_indices
-from edgekit.data.types import Pools, Progress, Split
+from edgekit.data.types import Pools, ProgressCallback, Split
 from edgekit.runner.inputs import picture
 
 FORMAT = 2
@@ -65,9 +65,9 @@ def open_entry(root: Path, key: str) -> CachedImages | None:
         return None
 
 
-def cached(folder: str | None, key: str, fill: Callable[[Entry], None]) -> CachedImages:
+def load_or_create(folder: str | None, key: str, fill: Callable[[CacheEntry], None]) -> CachedImages:
     """The entry of a key, below `folder` or the default one; `fill` makes it where it is not there."""
-    root = expand(folder, "data.cache") if folder else cache_folder.default_folder()
+    root = expand_path(folder, "data.cache") if folder else cache_folder.default_folder()
     found = open_entry(root, key)
     if found is None:
         with new_entry(root, key) as entry:
@@ -79,13 +79,13 @@ def cached(folder: str | None, key: str, fill: Callable[[Entry], None]) -> Cache
 
 
 @contextmanager
-def new_entry(root: Path, key: str) -> Iterator[Entry]:
+def new_entry(root: Path, key: str) -> Iterator[CacheEntry]:
     """An entry to fill, put in its place at the end; nothing is left of it if that end is not reached."""
     with cache_folder.new_folder(root, key) as folder:
-        yield Entry(folder)
+        yield CacheEntry(folder)
 
 
-class Entry:
+class CacheEntry:
     """An entry in the making."""
 
     def __init__(self, folder: Path) -> None:
@@ -101,7 +101,7 @@ class Entry:
                 os.posix_fallocate(stream.fileno(), 0, path.stat().st_size)
         return array
 
-    def keep(self, split: str, good: np.ndarray, y: np.ndarray) -> None:
+    def finish_split(self, split: str, good: np.ndarray, y: np.ndarray) -> None:
         """Close a split: only the samples marked good remain."""
         path = self._folder / f"{split}_x.npy"
         if not good.all():
@@ -127,15 +127,15 @@ _BATCH = 256
 _BATCH_BYTES = 8 << 20
 _LARGE_BYTES = 16 << 10  # below, a second thread costs more than it brings (measured on 900-byte pictures)
 _SHOWN = 50
-DECODER = [pillow_version, features.version("jpg"), features.version("libjpeg_turbo")]
+DECODER_VERSIONS = [pillow_version, features.version("jpg"), features.version("libjpeg_turbo")]
 """What the decoded bytes depend on besides the pictures."""
-UNREADABLE = (OSError, ValueError, SyntaxError, EOFError, zlib.error, Image.DecompressionBombError)
+UNREADABLE_ERRORS = (OSError, ValueError, SyntaxError, EOFError, zlib.error, Image.DecompressionBombError)
 """What Pillow raises for a picture that is none."""
 
 Source = folder_layout.Source
 
 
-class Options(Protocol):
+class ImageFolderOptions(Protocol):
     """How pictures are found and decoded: the options of `edgekit.data.sources.image_folder`."""
 
     path: str
@@ -152,16 +152,16 @@ class Options(Protocol):
     def input_path(self) -> list[dict[str, Any]]: ...
 
 
-def pools(config: Options, progress: Progress | None = None) -> Pools:
+def image_pools(config: ImageFolderOptions, progress: ProgressCallback | None = None) -> Pools:
     """See `edgekit.data.sources.image_folder.read`."""
-    path = existing(config.path, "data.path")
+    path = existing_path(config.path, "data.path")
     with folder_layout.open_source(path) as source:
 
-        def fill(entry: Entry) -> None:
-            plan = _limited(folder_layout.layout_of(source, path.name, folder_layout.PICTURES), config)
+        def fill(entry: CacheEntry) -> None:
+            plan = _limited(folder_layout.read_layout(source, path.name, folder_layout.PICTURES), config)
             _decode(source, plan, config, entry, progress)
 
-        found = cached(config.cache, _key(config, source), fill)
+        found = load_or_create(config.cache, _key(config, source), fill)
     check_corrupt(found.corrupt, found.total, config.max_corrupt_fraction, path.name)
     return Pools(
         found.splits["train"],
@@ -174,7 +174,7 @@ def pools(config: Options, progress: Progress | None = None) -> Pools:
     )
 
 
-def _key(config: Options, source: Source) -> str:
+def _key(config: ImageFolderOptions, source: Source) -> str:
     """Digest of all that decides about the decoded bytes, the decoder's version included."""
     return digest(
         {
@@ -184,26 +184,30 @@ def _key(config: Options, source: Source) -> str:
             "code": code_digest("edgekit.runner.inputs.picture", without=REPORTING),
             "limit": config.limit,
             "seed": None if config.limit is None else config.split_seed,
-            "pillow": DECODER,
+            "pillow": DECODER_VERSIONS,
         }
     )
 
 
-def _limited(plan: folder_layout.Layout, config: Options) -> folder_layout.Layout:
+def _limited(plan: folder_layout.FolderLayout, config: ImageFolderOptions) -> folder_layout.FolderLayout:
     kept = limited_indices(plan.labels, config.limit, config.split_seed)
     if not kept:
         return plan
     names = {split: [plan.names[split][index] for index in indices] for split, indices in kept.items()}
     labels = {split: plan.labels[split][indices] for split, indices in kept.items()}
-    return folder_layout.Layout(plan.classes, names, labels, plan.notes)
+    return folder_layout.FolderLayout(plan.classes, names, labels, plan.notes)
 
 
 def _decode(
-    source: Source, plan: folder_layout.Layout, config: Options, entry: Entry, progress: Progress | None
+    source: Source,
+    plan: folder_layout.FolderLayout,
+    config: ImageFolderOptions,
+    entry: CacheEntry,
+    progress: ProgressCallback | None,
 ) -> None:
     total, done = sum(map(len, plan.names.values())), 0
     corrupt: list[str] = []
-    shapes = Shapes(config)
+    shapes = PictureChanges(config)
     for split, names in plan.names.items():
         x = entry.array(f"{split}_x", (len(names), config.size, config.size, config.channels))
         good = np.ones(len(names), bool)
@@ -216,11 +220,11 @@ def _decode(
             done += 1
             if progress and (done % _BATCH == 0 or done == total):
                 progress(done, total)
-        entry.keep(split, good, plan.labels[split])
+        entry.finish_split(split, good, plan.labels[split])
     entry.finish(plan.classes, (*plan.notes, *shapes.notes()), corrupt, total)
 
 
-def _pictures(source: Source, names: list[str], shapes: Shapes) -> Iterator[np.ndarray | str]:
+def _pictures(source: Source, names: list[str], shapes: PictureChanges) -> Iterator[np.ndarray | str]:
     """Samples in the order of `names`, or why there is none."""
 
     def one(data: bytes | str) -> np.ndarray | str:
@@ -255,15 +259,15 @@ def _bytes(source: Source, name: str) -> bytes | str:
         return unreadable_reason(error)
 
 
-class Shapes:
+class PictureChanges:
     """What was done to pictures of other proportions, and to those with a turn: the notes say it."""
 
-    def __init__(self, config: Options) -> None:
+    def __init__(self, config: ImageFolderOptions) -> None:
         self.steps, self._fit, self._turns = config.input_path, config.fit, config.orientation == "apply"
         self._sizes: Counter[tuple[int, int]] = Counter()
         self._turned = 0
 
-    def see(self, image: Image.Image) -> None:
+    def record(self, image: Image.Image) -> None:
         """An opened picture, before anything is done to it."""
         self._sizes[image.size] += 1
         self._turned += self._turns and picture.orientation(image) in picture.TRANSPOSITIONS
@@ -283,16 +287,16 @@ class Shapes:
         return notes
 
 
-def decoded_sample(data: bytes, shapes: Shapes) -> np.ndarray | str:
+def decoded_sample(data: bytes, shapes: PictureChanges) -> np.ndarray | str:
     """The sample of a picture's bytes, or why there is none."""
     try:
         with Image.open(io.BytesIO(data), formats=picture.FORMATS) as image:
             problem = picture.unsupported_reason(image)
             if problem:
                 return problem
-            shapes.see(image)
+            shapes.record(image)
             return picture.decode(image, shapes.steps)
-    except UNREADABLE as error:
+    except UNREADABLE_ERRORS as error:
         return unreadable_reason(error)
 
 

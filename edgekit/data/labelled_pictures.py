@@ -14,30 +14,30 @@ from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
 from edgekit.core.source_code import REPORTING, code_digest
 from edgekit.data import archives, box_formats, image_cache, mask_layouts
-from edgekit.data.box_formats import MOST_BOXES, Box, Picture
-from edgekit.data.image_cache import DECODER, UNREADABLE, unreadable_reason
-from edgekit.data.mask_layouts import Pair
-from edgekit.data.paths import existing
-from edgekit.data.types import Pools, Progress
+from edgekit.data.box_formats import MAX_BOXES, Box, Picture
+from edgekit.data.image_cache import DECODER_VERSIONS, UNREADABLE_ERRORS, unreadable_reason
+from edgekit.data.mask_layouts import MaskedPicture
+from edgekit.data.paths import existing_path
+from edgekit.data.types import Pools, ProgressCallback
 from edgekit.runner import input_path, masks
 from edgekit.runner.inputs import picture as pictures
 
 SLACK = 1.0
 """Pixels that a box may lie outside its picture, for formats that count from 1: it is cut there."""
-LEAST_SIDE = 1.0
+MIN_BOX_SIDE = 1.0
 """Of a box in a sample, pixels."""
-INDEXED = ("P", "L", "1")
+MASK_MODES = ("P", "L", "1")
 """Pillow's modes of a mask: indices into a palette, grey values, or two values."""
-SCALED = ("L;2", "L;4")
+SCALED_GREY_MODES = ("L;2", "L;4")
 """What Pillow calls grey of so few bits, which it scales to 255."""
 SPLITS = ("train", "validation", "test")
 FORMAT = 1
 _SHOWN = 5
 
-Source = archives.Folder | archives.Zip
+Source = archives.FolderArchive | archives.ZipArchive
 
 
-class Options(Protocol):
+class PictureOptions(Protocol):
     """The options that `edgekit.data.sources.boxes` and `edgekit.data.sources.masks` share."""
 
     path: str
@@ -53,14 +53,14 @@ class Options(Protocol):
     def input_path(self) -> list[dict[str, Any]]: ...
 
 
-class BoxOptions(Options, Protocol):
+class BoxOptions(PictureOptions, Protocol):
     """The options of `edgekit.data.sources.boxes`."""
 
     annotations: Any
     most_boxes: int
 
 
-class MaskOptions(Options, Protocol):
+class MaskOptions(PictureOptions, Protocol):
     """The options of `edgekit.data.sources.masks`."""
 
     layout: Any
@@ -75,10 +75,10 @@ class _Listed(Protocol):
 
 
 Listed = TypeVar("Listed", bound=_Listed)
-Fill = Callable[[Source, image_cache.Entry], None]
+Fill = Callable[[Source, image_cache.CacheEntry], None]
 
 
-def pools_with_boxes(config: BoxOptions, progress: Progress | None = None) -> Pools:
+def pools_with_boxes(config: BoxOptions, progress: ProgressCallback | None = None) -> Pools:
     """Pictures with their boxes, as `edgekit.data.sources.boxes.read` gives them.
 
     Raises
@@ -87,15 +87,15 @@ def pools_with_boxes(config: BoxOptions, progress: Progress | None = None) -> Po
         No picture is in train, none has a box, or more pictures or boxes are bad than `max_bad_fraction` allows.
     """
 
-    def fill(source: Source, entry: image_cache.Entry) -> None:
-        listed = box_formats.read(config.annotations, source)
+    def fill(source: Source, entry: image_cache.CacheEntry) -> None:
+        listed = box_formats.read_annotations(config.annotations, source)
         kept = _limited(listed.pictures, config.limit, config.split_seed)
         _decode_boxes(source, replace(listed, pictures=tuple(kept)), config, entry, progress)
 
     return _pools(config, {"annotations": config.annotations, "most_boxes": config.most_boxes}, fill)
 
 
-def pools_with_masks(config: MaskOptions, progress: Progress | None = None) -> Pools:
+def pools_with_masks(config: MaskOptions, progress: ProgressCallback | None = None) -> Pools:
     """Pictures with their masks, as `edgekit.data.sources.masks.read` gives them.
 
     Raises
@@ -104,18 +104,18 @@ def pools_with_masks(config: MaskOptions, progress: Progress | None = None) -> P
         No picture is in train, or more than `max_bad_fraction` of the pictures cannot be read with their masks.
     """
 
-    def fill(source: Source, entry: image_cache.Entry) -> None:
-        found = mask_layouts.read(config.layout, source)
+    def fill(source: Source, entry: image_cache.CacheEntry) -> None:
+        found = mask_layouts.read_mask_layout(config.layout, source)
         kept = _limited(found.pairs, config.limit, config.split_seed)
         _decode_masks(source, replace(found, pairs=tuple(kept)), config, entry, progress)
 
     return _pools(config, {"layout": config.layout}, fill)
 
 
-def _pools(config: Options, options: dict[str, Any], fill: Fill) -> Pools:
+def _pools(config: PictureOptions, options: dict[str, Any], fill: Fill) -> Pools:
     """What the cache holds under the key of these options; `fill` decodes it where it is not there."""
-    path = existing(config.path, "data.path")
-    with archives.Folder(path) if path.is_dir() else archives.Zip(path) as source:
+    path = existing_path(config.path, "data.path")
+    with archives.FolderArchive(path) if path.is_dir() else archives.ZipArchive(path) as source:
         key = digest(
             {
                 "format": [FORMAT, image_cache.FORMAT],
@@ -126,10 +126,10 @@ def _pools(config: Options, options: dict[str, Any], fill: Fill) -> Pools:
                 "code": code_digest(__name__, without=REPORTING),
                 "limit": config.limit,
                 "seed": None if config.limit is None else config.split_seed,
-                "pillow": DECODER,
+                "pillow": DECODER_VERSIONS,
             }
         )
-        found = image_cache.cached(config.cache, key, lambda entry: fill(source, entry))
+        found = image_cache.load_or_create(config.cache, key, lambda entry: fill(source, entry))
     if "train" not in found.splits:
         raise DataError(f"{path.name}: no picture in train; name a list or a folder train")
     return Pools(
@@ -159,9 +159,9 @@ def _limited(listed: Sequence[Listed], limit: int | None, seed: int) -> list[Lis
 
 def _decode(
     listed: Sequence[Listed],
-    config: Options,
-    entry: image_cache.Entry,
-    progress: Progress | None,
+    config: PictureOptions,
+    entry: image_cache.CacheEntry,
+    progress: ProgressCallback | None,
     unlabelled: Callable[[int], np.ndarray],
     sample: Callable[[Listed, np.ndarray], np.ndarray | str],
 ) -> list[str]:
@@ -188,7 +188,7 @@ def _decode(
             done += 1
             if progress:
                 progress(done, len(listed))
-        entry.keep(split, good, y)
+        entry.finish_split(split, good, y)
     return bad
 
 
@@ -205,7 +205,7 @@ def _picture(
             if stated is not None and stated not in (size, image.size):
                 return f"{size[0]}×{size[1]} pixels, and its annotations are for {stated[0]}×{stated[1]}"
             return pictures.decode(image, steps), size
-    except UNREADABLE as error:
+    except UNREADABLE_ERRORS as error:
         return unreadable_reason(error)
 
 
@@ -228,8 +228,8 @@ def _decode_boxes(
     source: Source,
     listed: box_formats.Annotations,
     config: BoxOptions,
-    entry: image_cache.Entry,
-    progress: Progress | None,
+    entry: image_cache.CacheEntry,
+    progress: ProgressCallback | None,
 ) -> None:
     numbers = {name: float(number) for number, name in enumerate(listed.classes)}
     bad_boxes: list[str] = []
@@ -277,9 +277,9 @@ def _write_boxes(
         left, top, right, bottom = place.to_sample(sides)
         kept.append((numbers[box.label], left, top, right, bottom))
     if len(kept) > config.most_boxes:
-        if config.most_boxes >= MOST_BOXES:
+        if config.most_boxes >= MAX_BOXES:
             raise DataError(
-                f"{picture.name}: {len(kept)} boxes, and {MOST_BOXES} are the most that a detector can learn; remove "
+                f"{picture.name}: {len(kept)} boxes, and {MAX_BOXES} are the most that a detector can learn; remove "
                 "the picture, or cut it into parts"
             )
         raise DataError(f"{picture.name}: {len(kept)} boxes, at most {config.most_boxes} asked; raise data.most_boxes")
@@ -294,21 +294,21 @@ def _clipped(box: Box, size: tuple[int, int]) -> tuple[float, float, float, floa
     left, top, right, bottom = box.left * across, box.top * down, box.right * across, box.bottom * down
     outside = min(left, top) < -SLACK or right > width + SLACK or bottom > height + SLACK
     sides = max(left, 0.0), max(top, 0.0), min(right, float(width)), min(bottom, float(height))
-    too_thin = sides[2] - sides[0] < LEAST_SIDE or sides[3] - sides[1] < LEAST_SIDE
+    too_thin = sides[2] - sides[0] < MIN_BOX_SIDE or sides[3] - sides[1] < MIN_BOX_SIDE
     return None if outside or too_thin else sides
 
 
 def _decode_masks(
     source: Source,
-    listed: mask_layouts.Masked,
+    listed: mask_layouts.MaskDataset,
     config: MaskOptions,
-    entry: image_cache.Entry,
-    progress: Progress | None,
+    entry: image_cache.CacheEntry,
+    progress: ProgressCallback | None,
 ) -> None:
     def unlabelled(count: int) -> np.ndarray:
         return np.full((count, config.height, config.width), masks.UNKNOWN, dtype=np.uint8)
 
-    def sample(each: Pair, row: np.ndarray) -> np.ndarray | str:
+    def sample(each: MaskedPicture, row: np.ndarray) -> np.ndarray | str:
         if each.mask is None:
             return "no mask"
         found = _picture(source, each.name, config.input_path)
@@ -318,7 +318,7 @@ def _decode_masks(
         mask = _mask(source, each.mask, size, len(listed.classes))
         if isinstance(mask, str):
             return f"its mask: {mask}"
-        row[:] = placed(mask, config.input_path)
+        row[:] = resize_mask(mask, config.input_path)
         return x
 
     bad, total = _decode(listed.pairs, config, entry, progress, unlabelled, sample), len(listed.pairs)
@@ -335,7 +335,7 @@ def _mask(source: Source, name: str, size: tuple[int, int], classes: int) -> np.
             if problem:
                 return problem
             mask = np.asarray(drawn).astype(np.uint8)
-    except UNREADABLE as error:
+    except UNREADABLE_ERRORS as error:
         return unreadable_reason(error)
     nameless = [index for index in np.unique(mask).tolist() if index >= classes and index != masks.UNKNOWN]
     return f"index {nameless[0]} has no name; {classes} classes are named" if nameless else mask
@@ -343,16 +343,16 @@ def _mask(source: Source, name: str, size: tuple[int, int], classes: int) -> np.
 
 def _no_mask(drawn: Image.Image, size: tuple[int, int]) -> str | None:
     """Why an opened Pillow image is no mask of a picture of (width, height)."""
-    if drawn.mode not in INDEXED:
+    if drawn.mode not in MASK_MODES:
         return f"mode {drawn.mode}; save the index of each pixel's class, as a palette or grey PNG of 8 bits"
-    if any(tile[-1] in SCALED for tile in getattr(drawn, "tile", ())):
+    if any(tile[-1] in SCALED_GREY_MODES for tile in getattr(drawn, "tile", ())):
         return "grey of less than 8 bits; save it with 8"
     if drawn.size != size:
         return f"{drawn.width}×{drawn.height} pixels, and the upright picture has {size[0]}×{size[1]}"
     return None
 
 
-def placed(mask: np.ndarray, steps: list[dict[str, Any]]) -> np.ndarray:
+def resize_mask(mask: np.ndarray, steps: list[dict[str, Any]]) -> np.ndarray:
     """A picture's mask (its height, its width) as that of the sample, by nearest neighbours; bars are unknown."""
     resize = input_path.find_step(steps, "resize_picture")
     assert resize is not None

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from edgekit.core.errors import DataError
 from edgekit.data.archives import Listing
-from edgekit.data.box_formats import PICTURES, by_suffix, linked, pictures, voc, yolo
+from edgekit.data.box_formats import PICTURES, linked_folder_notes, unique_pictures, voc, with_lower_suffix, yolo
 
 if TYPE_CHECKING:
-    from edgekit.data.archives import Folder, Zip
+    from edgekit.data.archives import FolderArchive, ZipArchive
 
 IMAGES, MASKS = "images", "masks"
-OF_VOC, LISTS = "SegmentationClass", "Segmentation"
+VOC_MASKS, LISTS = "SegmentationClass", "Segmentation"
 MASK = ".png"
 VOC_CLASSES = (
     "background", "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow", "diningtable",
@@ -29,7 +29,7 @@ VOC_CLASSES = (
 
 
 @dataclass(frozen=True)
-class Pair:
+class MaskedPicture:
     """A picture by its name in the folder, and its mask's; None where it has none."""
 
     name: str
@@ -38,50 +38,50 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Masked:
+class MaskDataset:
     """Pictures in the order of their names, and the classes in the order of their numbers."""
 
-    pairs: tuple[Pair, ...]
+    pairs: tuple[MaskedPicture, ...]
     classes: tuple[str, ...]
     notes: tuple[str, ...] = ()
 
 
-def read(layout: str, source: Folder | Zip) -> Masked:
+def read_mask_layout(layout: str, source: FolderArchive | ZipArchive) -> MaskDataset:
     """What a folder or a zip says; DataError where no picture has a mask."""
     listing = source.listing()
     found = tuple(_voc(source, listing) if layout == "voc" else _folders(listing))
     if not any(pair.mask for pair in found):
-        behind = "".join(f"; {each}" for each in linked(listing))
-        wanted = f"{OF_VOC}/NAME.png" if layout == "voc" else "images/SPLIT/NAME.jpg and masks/SPLIT/NAME.png"
+        behind = "".join(f"; {each}" for each in linked_folder_notes(listing))
+        wanted = f"{VOC_MASKS}/NAME.png" if layout == "voc" else "images/SPLIT/NAME.jpg and masks/SPLIT/NAME.png"
         raise DataError(f"data.path: no picture with a mask in it; needed {wanted}; look at data.layout{behind}")
     taken = {pair.mask for pair in found}
-    folder = OF_VOC if layout == "voc" else MASKS
+    folder = VOC_MASKS if layout == "voc" else MASKS
     unused = [name for name in listing.files if _is_mask(name, folder) and name not in taken]
     notes = (f"{len(unused)} masks without a picture, or in no list; the first is {unused[0]}",) if unused else ()
-    return Masked(found, _classes(layout, source, listing), (*notes, *linked(listing)))
+    return MaskDataset(found, _classes(layout, source, listing), (*notes, *linked_folder_notes(listing)))
 
 
-def _folders(listing: Listing) -> Iterator[Pair]:
-    files = by_suffix(listing.files)
+def _folders(listing: Listing) -> Iterator[MaskedPicture]:
+    files = with_lower_suffix(listing.files)
     shown = [path for path in map(PurePosixPath, listing.files) if path.suffix.lower() in PICTURES]
     shown = [path for path in shown if IMAGES in path.parts[:-1] and not path.name.startswith(".")]
     owners: dict[str, PurePosixPath] = {}
-    for path, split in zip(shown, yolo.splits_of(shown), strict=True):
+    for path, split in zip(shown, yolo.folder_splits(shown), strict=True):
         mirrored = PurePosixPath(*(MASKS if part == IMAGES else part for part in path.parts)).with_suffix(MASK)
         mask = files.get(str(mirrored))
         if mask is not None and owners.setdefault(mask, path) != path:
             raise DataError(f"{owners[mask]} and {path}: two pictures of the mask {mask}; rename or remove one of them")
-        yield Pair(str(path), mask, split)
+        yield MaskedPicture(str(path), mask, split)
 
 
-def _voc(source: Folder | Zip, listing: Listing) -> Iterator[Pair]:
-    masks = {PurePosixPath(name).stem: name for name in listing.files if _is_mask(name, OF_VOC)}
+def _voc(source: FolderArchive | ZipArchive, listing: Listing) -> Iterator[MaskedPicture]:
+    masks = {PurePosixPath(name).stem: name for name in listing.files if _is_mask(name, VOC_MASKS)}
     others = tuple(name for name in listing.files if "JPEGImages" in PurePosixPath(name).parts)
-    by_stem, splits = pictures(Listing(others, ())), voc.splits(source, listing, LISTS)
+    by_stem, splits = unique_pictures(Listing(others, ())), voc.listed_splits(source, listing, LISTS)
     for stem in sorted(splits or masks):
         if stem not in by_stem:
             raise DataError(f"{stem}: there is no picture of that name in JPEGImages; add it, or remove its mask")
-        yield Pair(by_stem[stem], masks.get(stem), splits.get(stem, "train"))
+        yield MaskedPicture(by_stem[stem], masks.get(stem), splits.get(stem, "train"))
 
 
 def _is_mask(name: str, folder: str) -> bool:
@@ -89,6 +89,6 @@ def _is_mask(name: str, folder: str) -> bool:
     return folder in path.parts[:-1] and path.suffix.lower() == MASK and not path.name.startswith(".")
 
 
-def _classes(layout: str, source: Folder | Zip, listing: Listing) -> tuple[str, ...]:
+def _classes(layout: str, source: FolderArchive | ZipArchive, listing: Listing) -> tuple[str, ...]:
     named = any(PurePosixPath(name).name in yolo.NAMES for name in listing.files)
-    return VOC_CLASSES if layout == "voc" and not named else yolo.classes(source, listing)
+    return VOC_CLASSES if layout == "voc" and not named else yolo.read_classes(source, listing)

@@ -20,11 +20,11 @@ import numpy as np
 from edgekit.core.errors import ConfigError, DataError
 from edgekit.core.hashing import digest, write_json
 from edgekit.data import cache_folder
-from edgekit.data.paths import stamp
+from edgekit.data.paths import file_stamp
 
-LIMIT = "EDGEKIT_SPLIT_MB"
+LIMIT_VARIABLE = "EDGEKIT_SPLIT_MB"
 """Environment variable: the most megabytes of a mapped split that are copied into memory. It changes no result."""
-LIMIT_MB = 256
+DEFAULT_LIMIT_MB = 256
 CHUNK_BYTES = 8 << 20
 FORMAT = 1
 _FILE, _CHECKED = "samples", "checked.json"
@@ -32,9 +32,9 @@ _FILE, _CHECKED = "samples", "checked.json"
 
 def limit_bytes() -> int:
     """The size above which a split that comes from a memory map stays on disk; ConfigError for a wrong variable."""
-    text = os.environ.get(LIMIT, "") or str(LIMIT_MB)
+    text = os.environ.get(LIMIT_VARIABLE, "") or str(DEFAULT_LIMIT_MB)
     if not text.isdecimal():
-        raise ConfigError(f"{LIMIT}: got {text!r}; give a whole number of megabytes, or unset it")
+        raise ConfigError(f"{LIMIT_VARIABLE}: got {text!r}; give a whole number of megabytes, or unset it")
     return int(text) << 20
 
 
@@ -60,7 +60,7 @@ def join(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return _kept(_cache(mapped[0]), key, (count, *first.shape[1:]), first.dtype, parts)
 
 
-def stacked(parts: Iterable[np.ndarray], count: int, folder: Path) -> np.ndarray:
+def stack_parts(parts: Iterable[np.ndarray], count: int, folder: Path) -> np.ndarray:
     """Parts of `count` rows in all, one behind the other: in memory, or a memory map of a file in `folder`."""
     found = iter(parts)
     first = next(found)
@@ -72,13 +72,13 @@ def stacked(parts: Iterable[np.ndarray], count: int, folder: Path) -> np.ndarray
     return rows
 
 
-def place(x: np.ndarray) -> list[Any] | None:
+def file_location(x: np.ndarray) -> list[Any] | None:
     """What `reopened` needs to map an array that looks into a file; None where it lies in memory."""
     found = _identity(x)
     return None if found is None else [found[0], *found[-4:]]
 
 
-def reopened(path: str, offset: int, shape: list[int], strides: list[int], dtype: str) -> np.ndarray:
+def open_location(path: str, offset: int, shape: list[int], strides: list[int], dtype: str) -> np.ndarray:
     """The array that lies at a place of a file, mapped and read-only."""
     found: np.ndarray = np.ndarray(shape, dtype, np.memmap(path, np.uint8, "r"), offset, strides)
     return found
@@ -119,7 +119,7 @@ def _identity(x: np.ndarray) -> list[Any] | None:
     offset = whole.offset + _address(x) - _address(whole)
     try:
         path = Path(str(whole.filename)).resolve()
-        return [str(path), *stamp(path), offset, list(x.shape), list(x.strides), x.dtype.str]
+        return [str(path), *file_stamp(path), offset, list(x.shape), list(x.strides), x.dtype.str]
     except OSError:  # a file that was removed meanwhile has no name that another process could open
         return None
 
@@ -161,7 +161,7 @@ def _kept(
 def is_checked(folder: Path) -> bool:
     """Whether the large file of an entry is, by its stamp, the one that was checked last: its bytes are the same."""
     try:
-        return bool(json.loads((folder / _CHECKED).read_text(encoding="utf-8")) == stamp(folder / f"{_FILE}.npy"))
+        return bool(json.loads((folder / _CHECKED).read_text(encoding="utf-8")) == file_stamp(folder / f"{_FILE}.npy"))
     except (OSError, ValueError):
         return False
 
@@ -169,4 +169,4 @@ def is_checked(folder: Path) -> bool:
 def _note_checked(folder: Path) -> None:
     if not is_checked(folder):
         with suppress(OSError):  # a cache that cannot be written is read whole the next time
-            write_json(folder / _CHECKED, stamp(folder / f"{_FILE}.npy"))
+            write_json(folder / _CHECKED, file_stamp(folder / f"{_FILE}.npy"))

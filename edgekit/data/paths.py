@@ -29,7 +29,7 @@ PathText = Annotated[str, AfterValidator(_variables_are_set)]
 """A path in a config; an unset variable is a fault of the config, found before anything is opened."""
 
 
-def expand(text: str, key: str) -> Path:
+def expand_path(text: str, key: str) -> Path:
     """The path meant by `text`; ConfigError for a user without a home, or a variable that has vanished meanwhile."""
     try:
         _variables_are_set(text)
@@ -40,22 +40,22 @@ def expand(text: str, key: str) -> Path:
         raise ConfigError(f"{key}: got {text!r}; {text.split('/')[0]} has no home folder; write out the path") from None
 
 
-def existing(text: str, key: str) -> Path:
+def existing_path(text: str, key: str) -> Path:
     """As `expand`; DataError if nothing is there."""
-    path = expand(text, key)
+    path = expand_path(text, key)
     if not path.exists():
         shown = text if text == str(path) else f"{text} ({path})"
         raise DataError(f"{key}: nothing at {shown}; in a config, relative paths start at its folder")
     return path
 
 
-def stamp(path: Path) -> list[object]:
+def file_stamp(path: Path) -> list[object]:
     """Size, times and number of a file: as long as they stay, so do its bytes. `ctime` cannot be set by a user."""
     found = path.stat()
     return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
 
 
-def stamps(path: Path) -> list[list[object]]:
+def file_stamps(path: Path) -> list[list[object]]:
     """The stamp of a file, or of every file below a folder, each behind its name."""
     files = sorted(found for found in path.rglob("*") if found.is_file()) if path.is_dir() else [path]
-    return [[str(file.relative_to(path)), *stamp(file)] for file in files]
+    return [[str(file.relative_to(path)), *file_stamp(file)] for file in files]

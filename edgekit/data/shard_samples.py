@@ -17,24 +17,24 @@ from edgekit.core.source_code import REPORTING, code_digest
 from edgekit.data import image_cache, shards
 from edgekit.data.cache_folder import default_folder
 from edgekit.data.image_cache import FORMAT as CACHE_FORMAT
-from edgekit.data.image_cache import Entry, Shapes, cached, decoded_in_order
-from edgekit.data.paths import expand, stamp
-from edgekit.data.shards import Reader, ShardIndex, Wanted
+from edgekit.data.image_cache import CacheEntry, PictureChanges, decoded_in_order, load_or_create
+from edgekit.data.paths import expand_path, file_stamp
+from edgekit.data.shards import SampleSelection, ShardIndex, ShardReader
 from edgekit.data.splits import limited_indices
-from edgekit.data.types import Kind, Pools, Progress
+from edgekit.data.types import Kind, Pools, ProgressCallback
 from edgekit.runner.errors import InputError
 from edgekit.runner.inputs import wav, windows
 
 FORMAT = 1
-SHOWN_EVERY = 256
+PROGRESS_STEP = 256
 EXTENSIONS = {"image": ("jpg", "jpeg", "png", "webp"), "audio": ("wav",), "vector": ("npy",)}
-ONE = {"image": "picture", "audio": "sound", "vector": "array"}
+SAMPLE_NOUNS = {"image": "picture", "audio": "sound", "vector": "array"}
 VECTOR_DTYPES = ["float16", "float32", "float64"]
 
 Decode = Callable[[bytes], "np.ndarray | str"]
 
 
-class Options(Protocol):
+class ShardOptions(Protocol):
     """The options of `edgekit.data.sources.webdataset`."""
 
     path: str
@@ -59,15 +59,15 @@ class Options(Protocol):
     def input_path(self) -> list[dict[str, Any]]: ...
 
 
-def pools(config: Options, progress: Progress | None = None) -> Pools:
+def shard_pools(config: ShardOptions, progress: ProgressCallback | None = None) -> Pools:
     """See `edgekit.data.sources.webdataset.read`."""
     files = shards.find_shards(config.path, "data.path")
 
-    def fill(entry: Entry) -> None:
+    def fill(entry: CacheEntry) -> None:
         _fill(config, files, entry, progress)
 
-    found = cached(config.cache, _key(config, files), fill)
-    what = f"{ONE[config.kind]}s"
+    found = load_or_create(config.cache, _key(config, files), fill)
+    what = f"{SAMPLE_NOUNS[config.kind]}s"
     origin = Path(config.path).name
     image_cache.check_corrupt(found.corrupt, found.total, config.max_corrupt_fraction, origin, what)
     steps = config.input_path
@@ -87,9 +87,9 @@ def pools(config: Options, progress: Progress | None = None) -> Pools:
     )
 
 
-def _key(config: Options, files: dict[str, list[Path]]) -> str:
+def _key(config: ShardOptions, files: dict[str, list[Path]]) -> str:
     """Digest of all that decides about the decoded bytes, the decoder's version included."""
-    root = expand(config.cache, "data.cache") if config.cache else default_folder()
+    root = expand_path(config.cache, "data.cache") if config.cache else default_folder()
     return digest(
         {
             "format": [FORMAT, CACHE_FORMAT],
@@ -99,7 +99,7 @@ def _key(config: Options, files: dict[str, list[Path]]) -> str:
             "code": code_digest(__name__, without=REPORTING),
             "limit": config.limit,
             "seed": None if config.limit is None else config.split_seed,
-            "pillow": image_cache.DECODER,
+            "pillow": image_cache.DECODER_VERSIONS,
         }
     )
 
@@ -108,7 +108,7 @@ def _sha256(root: Path, path: Path) -> str:
     """The digest of a shard; remembered in the cache as long as the file system says that the shard is unchanged."""
     known = root / "digests" / f"{hashlib.sha256(str(path.resolve()).encode()).hexdigest()}.json"
     try:
-        now = stamp(path)
+        now = file_stamp(path)
         try:
             noted = json.loads(known.read_text(encoding="utf-8"))
             if noted["stamp"] == now:
@@ -126,15 +126,19 @@ def _sha256(root: Path, path: Path) -> str:
     return found
 
 
-def _fill(config: Options, files: dict[str, list[Path]], entry: Entry, progress: Progress | None) -> None:
-    wanted = Wanted((config.member,) if config.member else EXTENSIONS[config.kind], ONE[config.kind], config.label)
+def _fill(
+    config: ShardOptions, files: dict[str, list[Path]], entry: CacheEntry, progress: ProgressCallback | None
+) -> None:
+    wanted = SampleSelection(
+        (config.member,) if config.member else EXTENSIONS[config.kind], SAMPLE_NOUNS[config.kind], config.label
+    )
     found, labels, classes = shards.read_index(files, wanted, config.classes)
     kept = limited_indices(labels, config.limit, config.split_seed)
     order = {split: kept.get(split, np.arange(len(each))) for split, each in found.items()}
     for split in order.keys() - {"train"}:  # train is mixed where it is divided; of these any prefix is a fair sample
         order[split] = np.random.default_rng(0).permutation(order[split])
     total, done, corrupt = sum(map(len, order.values())), 0, list[str]()
-    shapes = Shapes(config)
+    shapes = PictureChanges(config)
     decode = _decoder(config, shapes)
     first = _first(found["train"], order["train"], decode)
     for split, places in order.items():
@@ -142,24 +146,24 @@ def _fill(config: Options, files: dict[str, list[Path]], entry: Entry, progress:
         good = np.ones(len(places), bool)
         for row, sample in enumerate(_samples(found[split], places, decode)):
             if isinstance(sample, str):
-                corrupt.append(f"{found[split].called(int(places[row]))} ({sample})")
+                corrupt.append(f"{found[split].describe(int(places[row]))} ({sample})")
                 good[row] = False
             elif sample.shape != first.shape:
                 raise DataError(
-                    f"{found[split].called(int(places[row]))}: an array of shape {sample.shape}, and the first of "
+                    f"{found[split].describe(int(places[row]))}: an array of shape {sample.shape}, and the first of "
                     f"train has {first.shape}; give all samples one shape"
                 )
             else:
                 x[row] = sample
             done += 1
-            if progress and (done % SHOWN_EVERY == 0 or done == total):
+            if progress and (done % PROGRESS_STEP == 0 or done == total):
                 progress(done, total)
-        entry.keep(split, good, labels[split][places])
+        entry.finish_split(split, good, labels[split][places])
     entry.finish(classes, tuple(shapes.notes()), corrupt, total)
 
 
 def _samples(found: ShardIndex, places: np.ndarray, decode: Decode) -> Iterator[np.ndarray | str]:
-    with Reader() as reader:
+    with ShardReader() as reader:
         contents: Iterator[bytes | str] = (found.content(place, reader) for place in places.tolist())
         yield from decoded_in_order(
             contents, lambda content: decode(content) if isinstance(content, bytes) else content
@@ -169,14 +173,16 @@ def _samples(found: ShardIndex, places: np.ndarray, decode: Decode) -> Iterator[
 def _first(found: ShardIndex, places: np.ndarray, decode: Decode) -> np.ndarray:
     """The first sample of train that can be read: it says the shape of all."""
     reasons = []
-    for sample in _samples(found, places[:SHOWN_EVERY], decode):
+    for sample in _samples(found, places[:PROGRESS_STEP], decode):
         if not isinstance(sample, str):
             return sample
         reasons.append(sample)
-    raise DataError(f"{found.called(int(places[0]))}: cannot be read ({reasons[0]}), nor those behind it; repair them")
+    raise DataError(
+        f"{found.describe(int(places[0]))}: cannot be read ({reasons[0]}), nor those behind it; repair them"
+    )
 
 
-def _decoder(config: Options, shapes: Shapes) -> Decode:
+def _decoder(config: ShardOptions, shapes: PictureChanges) -> Decode:
     if config.kind == "image":
         return lambda content: image_cache.decoded_sample(content, shapes)
     return _vector if config.kind == "vector" else lambda content: _sound(content, config)
@@ -193,7 +199,7 @@ def _vector(content: bytes) -> np.ndarray | str:
         return found.astype(np.float32)
 
 
-def _sound(content: bytes, config: Options) -> np.ndarray | str:
+def _sound(content: bytes, config: ShardOptions) -> np.ndarray | str:
     steps, shape = config.input_path, config.raw_shape
     assert shape is not None
     try:

@@ -20,23 +20,23 @@ from typing import BinaryIO
 
 import numpy as np
 
-from edgekit.core.config import truncated
+from edgekit.core.config import shortened_repr
 from edgekit.core.errors import DataError
-from edgekit.core.tasks.labels import some
+from edgekit.core.tasks.labels import quote_names
 from edgekit.data.folder_layout import SPLITS
-from edgekit.data.paths import expand
+from edgekit.data.paths import expand_path
 from edgekit.runner.errors import bounded_recursion
 
 LARGEST_LABEL_BYTES = 1 << 20
 BLOCK = 512
-MOST_NAMED = 100_000
+MAX_SHARDS = 100_000
 """Shards that a pattern with braces may name."""
 _BRACES = re.compile(r"\{(\d+)\.\.(\d+)\}")
 _COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 
 
 @dataclass(frozen=True)
-class Member:
+class ShardMember:
     """Where a member's bytes lie in its shard."""
 
     offset: int
@@ -44,11 +44,11 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Sample:
+class ShardSample:
     """A sample: its key and its members by extension, in lower case."""
 
     key: str
-    members: dict[str, Member]
+    members: dict[str, ShardMember]
 
 
 def find_shards(text: str, key: str) -> dict[str, list[Path]]:
@@ -57,7 +57,7 @@ def find_shards(text: str, key: str) -> dict[str, list[Path]]:
     A shard belongs to the split whose name is a word of its own, as in `cats-val-003.tar` or `test/003.tar`. Where none
     has such a word, all are train.
     """
-    path = expand(text, key)
+    path = expand_path(text, key)
     home, files = _listed(path)
     if not files:
         packed = [each.name for each in (home.rglob("*") if home.is_dir() else ()) if each.name.endswith(_COMPRESSED)]
@@ -65,15 +65,17 @@ def find_shards(text: str, key: str) -> dict[str, list[Path]]:
             raise DataError(f"{key}: {packed[0]} is compressed; unpack it to .tar, so that samples can be found in it")
         raise DataError(f"{key}: no .tar at {path}; name a folder of shards, or a pattern as train-{{000..099}}.tar")
     if strange := [file for file in files if not file.is_file()]:  # a pipe or a device would be read without end
-        raise DataError(f"{key}: {shown_key(strange[0].name)} is no file; take it out, or name a pattern without it")
+        raise DataError(
+            f"{key}: {printable_name(strange[0].name)} is no file; take it out, or name a pattern without it"
+        )
     return _by_split(home, files, key)
 
 
 def _listed(path: Path) -> tuple[Path, list[Path]]:
     if path.is_dir():
         return path, sorted(path.rglob("*.tar"))
-    if (count := _named(str(path))) > MOST_NAMED:
-        raise DataError(f"data.path: {path.name} names {count:,} shards; name at most {MOST_NAMED:,}")
+    if (count := _named(str(path))) > MAX_SHARDS:
+        raise DataError(f"data.path: {path.name} names {count:,} shards; name at most {MAX_SHARDS:,}")
     names = _expanded(str(path))
     found: list[Path] = []
     for name in names:
@@ -130,22 +132,22 @@ def _split_of(home: Path, file: Path) -> str | None:
     return meant[0] if meant else None
 
 
-def shown_key(name: str) -> str:
+def printable_name(name: str) -> str:
     """A name from a shard as messages show it: on one line, and with nothing that a terminal would obey."""
     return repr(name)[1:-1]
 
 
-def samples(shard: Path) -> Iterator[Sample]:
+def shard_samples(shard: Path) -> Iterator[ShardSample]:
     """The samples of a shard, in its order; DataError for one that is cut off, damaged, or holds a key twice."""
     seen: set[str] = set()
-    key, members = "", dict[str, Member]()
+    key, members = "", dict[str, ShardMember]()
     for name, member in _members(shard):
         mine, extension = _parted(name)
         if not extension:  # as the library webdataset does: it belongs to no sample
             continue
         if mine != key:
             if members:
-                yield Sample(key, members)
+                yield ShardSample(key, members)
             key, members = mine, {}
             if mine in seen:
                 raise DataError(f"{shard.name}: holds two samples of the key {mine!r}; give each sample its own")
@@ -154,10 +156,10 @@ def samples(shard: Path) -> Iterator[Sample]:
             raise DataError(f"{shard.name}: holds two samples of the key {key!r}; give each sample its own")
         members[extension] = member
     if members:
-        yield Sample(key, members)
+        yield ShardSample(key, members)
 
 
-class Reader(AbstractContextManager["Reader"]):
+class ShardReader(AbstractContextManager["ShardReader"]):
     """Reads members, one shard open at a time."""
 
     def __init__(self) -> None:
@@ -168,7 +170,7 @@ class Reader(AbstractContextManager["Reader"]):
         if self._stream is not None:
             self._stream.close()
 
-    def read(self, shard: Path, member: Member) -> bytes:
+    def read(self, shard: Path, member: ShardMember) -> bytes:
         """The bytes of a member; DataError where the shard has become shorter or cannot be read."""
         try:
             if self._path != shard or self._stream is None:
@@ -184,17 +186,17 @@ class Reader(AbstractContextManager["Reader"]):
             raise DataError(f"{shard.name}: has become shorter while it was read; start again when it is whole")
         return data
 
-    def label(self, shard: Path, sample: Sample, extension: str) -> bytes:
+    def label(self, shard: Path, sample: ShardSample, extension: str) -> bytes:
         """The bytes of the member that holds a label; DataError where it is not there or no label."""
         member = sample.members.get(extension)
         if member is None:
-            has = shown_key(", ".join(f".{each}" for each in sorted(sample.members)))
+            has = printable_name(", ".join(f".{each}" for each in sorted(sample.members)))
             raise DataError(
                 f"{shard.name}: sample {sample.key!r} has no label .{extension}, only {has}; write one, or name the "
                 "member that holds it in data.label"
             )
         if member.size > LARGEST_LABEL_BYTES:
-            called = shown_key(f"{sample.key}.{extension}")
+            called = printable_name(f"{sample.key}.{extension}")
             raise DataError(f"{shard.name}: {called} has {member.size:,} bytes; give a short label")
         return self.read(shard, member)
 
@@ -206,7 +208,7 @@ def _parted(name: str) -> tuple[str, str]:
     return folder + slash + stem, extension.lower()
 
 
-def _members(shard: Path) -> Iterator[tuple[str, Member]]:
+def _members(shard: Path) -> Iterator[tuple[str, ShardMember]]:
     try:
         end = shard.stat().st_size
         with tarfile.open(shard, "r:") as tar:
@@ -214,7 +216,7 @@ def _members(shard: Path) -> Iterator[tuple[str, Member]]:
                 vars(tar)["members"].clear()  # tarfile keeps every header otherwise
                 _check_member(shard, found, end)
                 if found.isfile() and not found.name.rpartition("/")[2].startswith("."):
-                    yield found.name, Member(found.offset_data, found.size)
+                    yield found.name, ShardMember(found.offset_data, found.size)
             _check_end(shard, tar.offset)
     except (tarfile.TarError, EOFError) as error:
         raise DataError(f"{shard.name}: is cut off or no .tar ({error}); fetch or write it again") from None
@@ -226,11 +228,11 @@ def _check_member(shard: Path, found: tarfile.TarInfo, end: int) -> None:
     """A header may claim anything: bytes that are not there, or bytes that do not stand one behind the other."""
     if found.issparse():
         raise DataError(
-            f"{shard.name}: {shown_key(found.name)} is stored with holes; write the shard without tar's --sparse"
+            f"{shard.name}: {printable_name(found.name)} is stored with holes; write the shard without tar's --sparse"
         )
     if not 0 <= found.size <= end - found.offset_data:
         raise DataError(
-            f"{shard.name}: is cut off or damaged: {shown_key(found.name)} has {found.size:,} bytes there, "
+            f"{shard.name}: is cut off or damaged: {printable_name(found.name)} has {found.size:,} bytes there, "
             f"and the shard {end:,}; fetch or write it again"
         )
 
@@ -248,16 +250,16 @@ def _check_end(shard: Path, offset: int) -> None:
 
 
 Label = int | str
-LONGEST_LABEL = 200
+MAX_LABEL_LENGTH = 200
 """Characters of a class's name."""
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SampleSelection:
     """Which member is the sample, one of `extensions`, and which the label: `cls`, or `json.KEY`."""
 
     extensions: tuple[str, ...]
-    one: str
+    noun: str
     label: str
 
 
@@ -274,20 +276,20 @@ class ShardIndex:
     def __len__(self) -> int:
         return len(self.code)
 
-    def content(self, place: int, reader: Reader) -> bytes:
+    def content(self, place: int, reader: ShardReader) -> bytes:
         """The bytes of a sample."""
-        return reader.read(self.files[self.shard[place]], Member(self.offset[place], self.size[place]))
+        return reader.read(self.files[self.shard[place]], ShardMember(self.offset[place], self.size[place]))
 
-    def called(self, place: int) -> str:
+    def describe(self, place: int) -> str:
         """Shard and key of a sample, for messages: the shard is read for it once more."""
         path = self.files[self.shard[place]]
-        for sample in samples(path):
+        for sample in shard_samples(path):
             if any(member.offset == self.offset[place] for member in sample.members.values()):
-                return f"{path.name}: {shown_key(sample.key)}"
+                return f"{path.name}: {printable_name(sample.key)}"
         return path.name
 
 
-def read_index(files: dict[str, list[Path]], wanted: Wanted, names: Sequence[str] | None) -> tuple[
+def read_index(files: dict[str, list[Path]], wanted: SampleSelection, names: Sequence[str] | None) -> tuple[
     dict[str, ShardIndex], dict[str, np.ndarray], tuple[str, ...]
 ]:  # fmt: skip
     """The samples and the labels (n,) int64 of each split, and the classes; DataError for a shard that is not whole.
@@ -304,11 +306,11 @@ def read_index(files: dict[str, list[Path]], wanted: Wanted, names: Sequence[str
     return found, labels, classes
 
 
-def _split(files: list[Path], wanted: Wanted, codes: dict[Label, int]) -> ShardIndex:
+def _split(files: list[Path], wanted: SampleSelection, codes: dict[Label, int]) -> ShardIndex:
     found = ShardIndex(files)
-    with Reader() as reader:
+    with ShardReader() as reader:
         for number, path in enumerate(files):
-            for sample in samples(path):
+            for sample in shard_samples(path):
                 member = _chosen(path, sample, wanted)
                 found.shard.append(number)
                 found.offset.append(member.offset)
@@ -317,23 +319,23 @@ def _split(files: list[Path], wanted: Wanted, codes: dict[Label, int]) -> ShardI
     return found
 
 
-def _chosen(path: Path, sample: Sample, wanted: Wanted) -> Member:
+def _chosen(path: Path, sample: ShardSample, wanted: SampleSelection) -> ShardMember:
     fitting = [each for each in wanted.extensions if each in sample.members]
     if len(fitting) == 1:
         return sample.members[fitting[0]]
     if fitting:
         raise DataError(
-            f"{path.name}: sample {sample.key!r} has several {wanted.one}s, .{' and .'.join(fitting)}; "
+            f"{path.name}: sample {sample.key!r} has several {wanted.noun}s, .{' and .'.join(fitting)}; "
             "name one of them in data.member"
         )
-    has = shown_key(", ".join(f".{each}" for each in sorted(sample.members)))
+    has = printable_name(", ".join(f".{each}" for each in sorted(sample.members)))
     raise DataError(
-        f"{path.name}: sample {sample.key!r} has no {wanted.one} (.{', .'.join(wanted.extensions)}), only {has}; "
+        f"{path.name}: sample {sample.key!r} has no {wanted.noun} (.{', .'.join(wanted.extensions)}), only {has}; "
         "name its extension in data.member, or take the sample out"
     )
 
 
-def _label(path: Path, sample: Sample, label: str, reader: Reader) -> Label:
+def _label(path: Path, sample: ShardSample, label: str, reader: ShardReader) -> Label:
     """The label of a sample: a whole number, or a name."""
     extension, _, key = label.rpartition(".") if "." in label else (label, "", "")
     where = f"{path.name}: the label of sample {sample.key!r}"
@@ -347,9 +349,9 @@ def _label(path: Path, sample: Sample, label: str, reader: Reader) -> Label:
         raise DataError(f"{where} is not {wanted} ({type(error).__name__}: {error}); write it anew") from None
     text = value.strip() if isinstance(value, str) else value
     if isinstance(text, bool) or not isinstance(text, int | str) or text == "":
-        raise DataError(f"{where} is {truncated(value)}; give a whole number or a name")
-    if isinstance(text, str) and len(text) > LONGEST_LABEL:
-        raise DataError(f"{where} is {truncated(text)}; give a name of at most {LONGEST_LABEL} characters")
+        raise DataError(f"{where} is {shortened_repr(value)}; give a whole number or a name")
+    if isinstance(text, str) and len(text) > MAX_LABEL_LENGTH:
+        raise DataError(f"{where} is {shortened_repr(text)}; give a name of at most {MAX_LABEL_LENGTH} characters")
     try:
         return int(text)
     except ValueError:
@@ -365,7 +367,7 @@ def _classes(found: list[Label], names: Sequence[str] | None) -> tuple[tuple[str
         ]
         if strange:
             raise DataError(
-                f"data.classes: a label is {strange[0]!r}, and there are {len(names)} classes, {some(names)}; "
+                f"data.classes: a label is {strange[0]!r}, and there are {len(names)} classes, {quote_names(names)}; "
                 "give each label its name, in the order of the numbers from 0"
             )
         return tuple(names), np.array([each if _whole(each) else place[str(each)] for each in found], np.int64)

@@ -14,7 +14,7 @@ from edgekit.data.types import SourceConfig
 from edgekit.runner import input_path
 
 
-class SoundConfig(SourceConfig):
+class AudioSourceConfig(SourceConfig):
     """Rate and channels of sounds, whatever their files have."""
 
     rate_hz: int = Field(16_000, ge=1000, le=192_000, description="samples per second that a sound has after reading")
@@ -50,7 +50,7 @@ class SoundConfig(SourceConfig):
         return count
 
 
-class PicturesConfig(SourceConfig):
+class PictureSourceConfig(SourceConfig):
     """Options that pictures with boxes and pictures with masks share."""
 
     path: PathText = Field(description="folder or .zip with the pictures, and their annotations or masks")

@@ -21,23 +21,23 @@ import numpy as np
 from edgekit.core import tasks
 from edgekit.core.errors import DataError
 from edgekit.core.tasks import Task
-from edgekit.data.types import MOST_CALIBRATION, Data, Pools, SourceConfig, Split, digest_of
+from edgekit.data.types import DEFAULT_CALIBRATION_SAMPLES, Data, Pools, SourceConfig, Split, digest_splits
 
-Draw = Callable[[np.ndarray, np.ndarray, np.random.Generator, int], np.ndarray]
+DrawFunction = Callable[[np.ndarray, np.ndarray, np.random.Generator, int], np.ndarray]
 """Ascending indices of whole groups out of some, near a size for each stratum; so many groups must be left of each."""
 
 # One stream of random numbers per purpose: a change of one fraction leaves the other choices alone.
 _STREAMS = {"train": 1, "validation": 2, "test": 3, "calibration": 4, "order": 5, "anomalies": 6}
 
 
-def limited(pools: Pools, limit: int | None, seed: int, task: Task = "classification") -> Pools:
+def limit_pools(pools: Pools, limit: int | None, seed: int, task: Task = "classification") -> Pools:
     """At most `limit` samples of the train pool, the given validation and test in the same proportion."""
-    strata = tasks.named(task).strata
-    kept = limited_indices({name: strata(split.y) for name, split in pools.given().items()}, limit, seed)
+    strata = tasks.load_task(task).strata
+    kept = limited_indices({name: strata(split.y) for name, split in pools.splits().items()}, limit, seed)
     if not kept:
         return pools
     # what is left of a recording is no stream any more
-    splits = {name: replace(split.take(kept[name]), starts=None) for name, split in pools.given().items()}
+    splits = {name: replace(split.take(kept[name]), starts=None) for name, split in pools.splits().items()}
     return pools.with_splits(splits)
 
 
@@ -49,52 +49,52 @@ def limited_indices(labels: dict[str, np.ndarray], limit: int | None, seed: int)
     kept = {}
     for name, y in labels.items():
         size = limit if name == "train" else max(len(np.unique(y)), round(len(y) * limit / total))
-        kept[name] = _pick(np.arange(len(y)), y, proportional(np.bincount(y), size), _rng(seed, name))
+        kept[name] = _pick(np.arange(len(y)), y, proportional_sizes(np.bincount(y), size), _rng(seed, name))
     return kept
 
 
 def divide(pools: Pools, config: SourceConfig) -> Data:
     """The four splits; what the source did not give is taken out of its train pool, validation maybe out of test."""
-    prints = {name: fingerprints(split.x) for name, split in pools.given().items()}
+    prints = {name: fingerprints(split.x) for name, split in pools.splits().items()}
     pools, prints = resolve_overlap(pools, prints, config.overlap)
     if config.validation_from == "test":
         pools = _validation_out_of_test(pools, prints, config)
-    pool, copies = pools.train, same_as(prints["train"])
-    strata = tasks.named(config.task).strata(pool.y)
+    pool, copies = pools.train, first_copies(prints["train"])
+    strata = tasks.load_task(config.task).strata(pool.y)
     counts = np.bincount(strata)
     fractions = {"test": config.test_fraction, "validation": config.validation_fraction}
-    wanted = [name for name in fractions if name not in pools.given()]
+    wanted = [name for name in fractions if name not in pools.splits()]
     groups, draw = _drawing(pools, strata, copies, config, wanted)
     left = np.arange(len(pool))
     taken: dict[str, np.ndarray] = {}
     for name in wanted:
-        sizes = proportional(counts, round(fractions[name] * len(pool)))
+        sizes = proportional_sizes(counts, round(fractions[name] * len(pool)))
         later = 1 + len(wanted) - len(taken)  # the splits that are still to be made, train and calibration among them
         taken[name] = draw(left, sizes, _rng(config.split_seed, name), later)
         left = np.setdiff1d(left, taken[name])
     notes = copy_notes(strata, copies)
     if config.task == "anomaly":
-        left, moved = anomalies_leave_train(left, strata, groups, taken, _rng(config.split_seed, "anomalies"))
+        left, moved = move_anomalies_out_of_train(left, strata, groups, taken, _rng(config.split_seed, "anomalies"))
         notes = (*notes, *moved)
     taken["calibration"] = _calibration(left, strata, groups, config, draw)
     taken["train"] = np.setdiff1d(left, taken["calibration"])
     made = {name: pool.take(_mixed(indices, config.split_seed, name)) for name, indices in taken.items()}
-    splits = {**pools.given(), **made}
+    splits = {**pools.splits(), **made}
     if config.task == "anomaly":
-        splits, moved = share_anomalies(splits, _rng(config.split_seed, "anomalies"))
+        splits, moved = lend_anomalies_to_validation(splits, _rng(config.split_seed, "anomalies"))
         notes = (*notes, *moved)
     return _sealed(pools, splits, (*notes, *recording_notes(splits)), config.task)
 
 
-def _validation_out_of_test(pools: Pools, prints: Prints, config: SourceConfig) -> Pools:
+def _validation_out_of_test(pools: Pools, prints: Fingerprints, config: SourceConfig) -> Pools:
     test = pools.test
     if test is None or pools.validation is not None:
         has = "no test split" if test is None else "a validation split of its own"
         raise DataError(f"data.validation_from: got test, and the source has {has}; leave the option out")
-    groups, strata = same_as(prints["test"]), tasks.named(config.task).strata(test.y)
+    groups, strata = first_copies(prints["test"]), tasks.load_task(config.task).strata(test.y)
     if test.groups is not None:
         groups = connected_components(groups, test.groups)
-    sizes = proportional(np.bincount(strata), round(config.validation_fraction * len(test)))
+    sizes = proportional_sizes(np.bincount(strata), round(config.validation_fraction * len(test)))
     chosen = _pick(groups, strata[groups], sizes, _rng(config.split_seed, "validation"))
     parts = {"validation": chosen, "test": np.setdiff1d(np.arange(len(test)), chosen)}
     made = {name: test.take(_mixed(indices, config.split_seed, name)) for name, indices in parts.items()}
@@ -104,18 +104,18 @@ def _validation_out_of_test(pools: Pools, prints: Prints, config: SourceConfig) 
 
 def _drawing(
     pools: Pools, strata: np.ndarray, copies: np.ndarray, config: SourceConfig, wanted: list[str]
-) -> tuple[np.ndarray, Draw]:
+) -> tuple[np.ndarray, DrawFunction]:
     """What stays together, (n,) by the first sample of each group, and how whole groups are drawn out of the pool."""
     marks = pools.train.groups
     if marks is None:
         return copies, lambda left, sizes, random, _: _pick_of(left, strata, copies, sizes, random)
     groups = connected_components(copies, marks)
-    drawn = Drawn(strata, groups, needed_classes(config.task, pools.classes))
+    drawn = RecordingSampler(strata, groups, needed_classes(config.task, pools.classes))
     drawn.check(marks, ["train", "calibration", *reversed(wanted)])
     return groups, drawn.pick
 
 
-def proportional(counts: np.ndarray, total: int) -> np.ndarray:
+def proportional_sizes(counts: np.ndarray, total: int) -> np.ndarray:
     """Share `total` among classes by their counts (largest remainder), at least one each where that is possible."""
     counts = np.asarray(counts, np.int64)
     everything = max(1, int(counts.sum()))
@@ -129,7 +129,7 @@ def proportional(counts: np.ndarray, total: int) -> np.ndarray:
     return sizes
 
 
-def balanced(counts: np.ndarray, total: int) -> np.ndarray:
+def balanced_sizes(counts: np.ndarray, total: int) -> np.ndarray:
     """Share `total` among classes evenly; what a small class cannot give, the others do."""
     counts = np.asarray(counts, np.int64)
     sizes = np.zeros_like(counts)
@@ -162,16 +162,18 @@ def _pick(groups: np.ndarray, y: np.ndarray, sizes: np.ndarray, rng: np.random.G
     return np.flatnonzero(chosen[inverse])
 
 
-def quarter(left: int) -> int:
+def calibration_size(left: int) -> int:
     """How many of few training samples become calibration samples: a quarter, or a third of very few; at most 200."""
-    return max(1, min(MOST_CALIBRATION, max(left // 4, min(left // 3, 16))))
+    return max(1, min(DEFAULT_CALIBRATION_SAMPLES, max(left // 4, min(left // 3, 16))))
 
 
-def _calibration(left: np.ndarray, y: np.ndarray, groups: np.ndarray, config: SourceConfig, draw: Draw) -> np.ndarray:
+def _calibration(
+    left: np.ndarray, y: np.ndarray, groups: np.ndarray, config: SourceConfig, draw: DrawFunction
+) -> np.ndarray:
     most = len(left) // 2
     if not most:
         raise DataError(f"too few samples: {len(left)} is left for train and calibration together; give more samples")
-    usual = MOST_CALIBRATION if most >= MOST_CALIBRATION else quarter(len(left))
+    usual = DEFAULT_CALIBRATION_SAMPLES if most >= DEFAULT_CALIBRATION_SAMPLES else calibration_size(len(left))
     wanted = config.calibration_samples or usual
     if wanted > most:
         raise DataError(
@@ -179,13 +181,13 @@ def _calibration(left: np.ndarray, y: np.ndarray, groups: np.ndarray, config: So
             f"data.calibration_samples is {wanted}; set it to at most {most}, leave it out, or give more samples"
         )
     # Every class keeps the larger half of its samples for training, however small it is.
-    sizes = balanced(np.bincount(y[groups[left]], minlength=int(y.max()) + 1) // 2, wanted)
+    sizes = balanced_sizes(np.bincount(y[groups[left]], minlength=int(y.max()) + 1) // 2, wanted)
     return draw(left, sizes, _rng(config.split_seed, "calibration"), 1)
 
 
 def _sealed(pools: Pools, splits: dict[str, Split], notes: tuple[str, ...], task: Task) -> Data:
     for name in ("train", "validation", "test"):
-        tasks.named(task).whole(name, splits[name].y, pools.classes)
+        tasks.load_task(task).check_split(name, splits[name].y, pools.classes)
     if not len(splits["calibration"]):
         raise DataError(
             "calibration: no sample can be taken out of train, for each class has one sample there, or copies of one; "
@@ -199,7 +201,7 @@ def _sealed(pools: Pools, splits: dict[str, Split], notes: tuple[str, ...], task
         validation=ordered["validation"],
         classes=pools.classes,
         kind=pools.kind,
-        digest=digest_of(
+        digest=digest_splits(
             ordered,
             pools.classes,
             pools.kind,
@@ -270,7 +272,7 @@ def needed_classes(task: str, classes: tuple[str, ...]) -> dict[str, int]:
     return {"normal": 0} if task == "anomaly" else {}
 
 
-class Drawn:
+class RecordingSampler:
     """A pool out of which whole recordings are drawn: its strata and groups (n,), those of `connected_components`."""
 
     def __init__(self, strata: np.ndarray, groups: np.ndarray, must: Mapping[str, int]) -> None:
@@ -346,7 +348,7 @@ def _spared(holds: np.ndarray, chosen: np.ndarray, later: int) -> np.ndarray:
     return spared
 
 
-Prints = dict[str, list[bytes]]
+Fingerprints = dict[str, list[bytes]]
 
 _EARLIER = (("train", ("validation", "test")), ("validation", ("test",)))
 _SHOWN = 5
@@ -358,15 +360,15 @@ def fingerprints(x: np.ndarray) -> list[bytes]:
     return [hashlib.blake2b(row, digest_size=16).digest() for row in rows]
 
 
-def same_as(prints: list[bytes]) -> np.ndarray:
+def first_copies(prints: list[bytes]) -> np.ndarray:
     """For each sample the index of the first one with the same content, itself where it is the first."""
     first: dict[bytes, int] = {}
     return np.fromiter((first.setdefault(one, index) for index, one in enumerate(prints)), np.int64, len(prints))
 
 
-def resolve_overlap(pools: Pools, prints: Prints, rule: Literal["error", "drop"]) -> tuple[Pools, Prints]:
+def resolve_overlap(pools: Pools, prints: Fingerprints, rule: Literal["error", "drop"]) -> tuple[Pools, Fingerprints]:
     """Refuse, or drop from the earlier split, what stands in two given splits: test stays whole, then validation."""
-    splits, notes = pools.given(), []
+    splits, notes = pools.splits(), []
     for name, later in _EARLIER:
         others = {one: other for other in later if other in prints for one in prints[other]}
         shared = [index for index, one in enumerate(prints.get(name, ())) if one in others]
@@ -423,7 +425,7 @@ def copy_notes(y: np.ndarray, groups: np.ndarray) -> tuple[str, ...]:
 Notes = tuple[str, ...]
 
 
-def anomalies_leave_train(
+def move_anomalies_out_of_train(
     left: np.ndarray, y: np.ndarray, groups: np.ndarray, taken: dict[str, np.ndarray], random: np.random.Generator
 ) -> tuple[np.ndarray, Notes]:
     """What is left of the pool without its anomalies; they are added to `taken`, all indices into the pool.
@@ -449,17 +451,19 @@ def anomalies_leave_train(
     return normal, (f"{moved} went to {' and '.join(names)}",)
 
 
-def share_anomalies(splits: dict[str, Split], random: np.random.Generator) -> tuple[dict[str, Split], Notes]:
+def lend_anomalies_to_validation(
+    splits: dict[str, Split], random: np.random.Generator
+) -> tuple[dict[str, Split], Notes]:
     """The splits, half of test's anomalies moved to a validation that has none."""
     validation, test = splits["validation"], splits["test"]
-    groups = same_as(fingerprints(test.x))
+    groups = first_copies(fingerprints(test.x))
     if test.groups is not None:
         groups = connected_components(groups, test.groups)
     order = random.permutation(np.unique(groups[test.y == 1]))
     if validation.y.any() or len(order) < 2:
         return splits, ()
     moved = np.isin(groups, order[: len(order) // 2])
-    joined = validation.joined(test.take(np.flatnonzero(moved)))
+    joined = validation.concatenate(test.take(np.flatnonzero(moved)))
     mixed = joined.take(random.permutation(len(joined)))
     note = f"{int(test.y[moved].sum())} of test's {int(test.y.sum())} anomalies went to validation, which had none"
     return {**splits, "validation": mixed, "test": test.take(np.flatnonzero(~moved))}, (note,)

@@ -47,7 +47,7 @@ def number_columns(table: Table, without: Sequence[str | None] = ()) -> tuple[li
     return numbers, [name for _, name in named if name not in numbers]
 
 
-def floats(table: Table, columns: Sequence[str]) -> np.ndarray:
+def float_columns(table: Table, columns: Sequence[str]) -> np.ndarray:
     """These columns as float32 (rows, columns)."""
     from edgekit.runner.inputs import table as tables
 

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from edgekit.core.cache_key import library_versions
 from edgekit.core.errors import DataError
-from edgekit.data.paths import PathText, existing, stamp
+from edgekit.data.paths import PathText, existing_path, file_stamp
 from edgekit.data.types import Pools, SourceConfig
 from edgekit.runner import input_path
 from edgekit.runner.errors import InputError
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from edgekit.runner.tokenization import Tokenizer
 
 MEMBER = "tokenizer.json"
-ROUNDS = 5
+MAX_VOCABULARY_ROUNDS = 5
 """How often the vocabulary is made anew at most; two are usually enough."""
 
 
-class TextConfig(SourceConfig):
+class TextSourceConfig(SourceConfig):
     """What the sources of texts have in common."""
 
     tokens: int = Field(64, ge=4, le=4096, description="token ids in a sample, those before and behind it included")
@@ -56,7 +56,7 @@ class TextConfig(SourceConfig):
 
 
 @dataclass(frozen=True, eq=False)
-class Texts:
+class SplitTexts:
     """Texts of a split, each with what messages call it, and the labels (n,)."""
 
     texts: Sequence[str]
@@ -64,35 +64,41 @@ class Texts:
     labels: np.ndarray
 
 
-def vocabulary_identity(config: TextConfig) -> list[object]:
+def vocabulary_identity(config: TextSourceConfig) -> list[object]:
     """The library that makes the ids; of a file that holds the vocabulary, what the file system says of it."""
-    file = stamp(existing(config.tokenizer, "data.tokenizer")) if config.tokenizer else []
+    file = file_stamp(existing_path(config.tokenizer, "data.tokenizer")) if config.tokenizer else []
     return [library_versions(("tokenizers",)), *file]
 
 
-def pools(given: Mapping[str, Texts], classes: tuple[str, ...], config: TextConfig, notes: Sequence[str]) -> Pools:
+def text_pools(
+    given: Mapping[str, SplitTexts], classes: tuple[str, ...], config: TextSourceConfig, notes: Sequence[str]
+) -> Pools:
     """Pools of (n, tokens) int32 with the vocabulary that made them; `given` are the splits that the source has."""
     content, more = _given(config) if config.tokenizer else _made(given, classes, config)
     found = _pools(content, given, classes, config)
-    return found.with_splits(found.given(), *notes, *more, *_cut(given, config, content))
+    return found.with_splits(found.splits(), *notes, *more, *_cut(given, config, content))
 
 
-def _given(config: TextConfig) -> tuple[bytes, list[str]]:
-    path = existing(str(config.tokenizer), "data.tokenizer")
+def _given(config: TextSourceConfig) -> tuple[bytes, list[str]]:
+    path = existing_path(str(config.tokenizer), "data.tokenizer")
     try:
         return path.read_bytes(), []
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}); name a tokenizer.json") from None
 
 
-def _made(given: Mapping[str, Texts], classes: tuple[str, ...], config: TextConfig) -> tuple[bytes, list[str]]:
+def _made(
+    given: Mapping[str, SplitTexts], classes: tuple[str, ...], config: TextSourceConfig
+) -> tuple[bytes, list[str]]:
     """A vocabulary of the texts that are trained on with it, and notes."""
     from edgekit.data import vocabulary
 
     texts = given["train"].texts
     chosen: list[int] = list(range(len(texts)))
-    for _ in range(ROUNDS):
-        content = vocabulary.train((texts[place] for place in chosen), config.vocabulary, lowercase=config.lowercase)
+    for _ in range(MAX_VOCABULARY_ROUNDS):
+        content = vocabulary.train_vocabulary(
+            (texts[place] for place in chosen), config.vocabulary, lowercase=config.lowercase
+        )
         before, chosen = chosen, _trained_on(content, given, classes, config)
         if chosen == before:
             return content, [f"vocabulary: {_read(content).size:,} tokens, made of the {len(chosen):,} texts of train"]
@@ -101,18 +107,24 @@ def _made(given: Mapping[str, Texts], classes: tuple[str, ...], config: TextConf
     return content, [note]
 
 
-def _trained_on(content: bytes, given: Mapping[str, Texts], classes: tuple[str, ...], config: TextConfig) -> list[int]:
+def _trained_on(
+    content: bytes, given: Mapping[str, SplitTexts], classes: tuple[str, ...], config: TextSourceConfig
+) -> list[int]:
     """Places of the train pool's texts that end in train or calibration; all copies of a sample stay together."""
     from edgekit.data import checks, splits
 
     found = _pools(content, given, classes, config)
-    limited = splits.limited(checks.normal(found, config.task), config.limit, config.split_seed, config.task)
+    limited = splits.limit_pools(
+        checks.normalize_pools(found, config.task), config.limit, config.split_seed, config.task
+    )
     data = splits.divide(limited, config)
     kept = {row.tobytes() for split in (data.train, data.calibration) for row in split.x}
     return [place for place, row in enumerate(found.train.x) if row.tobytes() in kept]
 
 
-def _pools(content: bytes, given: Mapping[str, Texts], classes: tuple[str, ...], config: TextConfig) -> Pools:
+def _pools(
+    content: bytes, given: Mapping[str, SplitTexts], classes: tuple[str, ...], config: TextSourceConfig
+) -> Pools:
     tokenizer = _read(content)
     if config.tokens <= tokenizer.special_tokens:
         raise DataError(
@@ -124,7 +136,7 @@ def _pools(content: bytes, given: Mapping[str, Texts], classes: tuple[str, ...],
     return Pools(*ends, classes, "text", input_path=tuple(steps), members={MEMBER: content})
 
 
-def _ids(texts: Texts, tokenizer: Tokenizer, step: dict[str, Any], config: TextConfig) -> Split:
+def _ids(texts: SplitTexts, tokenizer: Tokenizer, step: dict[str, Any], config: TextSourceConfig) -> Split:
     import numpy as np
 
     from edgekit.data.types import Split
@@ -142,7 +154,7 @@ def _ids(texts: Texts, tokenizer: Tokenizer, step: dict[str, Any], config: TextC
     return Split(x, texts.labels)
 
 
-def _cut(given: Mapping[str, Texts], config: TextConfig, content: bytes) -> list[str]:
+def _cut(given: Mapping[str, SplitTexts], config: TextSourceConfig, content: bytes) -> list[str]:
     """A note on how many texts lose their end."""
     tokenizer = _read(content)
     every = [one for texts in given.values() for one in texts.texts]
@@ -159,7 +171,7 @@ def _read(content: bytes) -> Tokenizer:
         raise DataError(str(error)) from None
 
 
-def decoded(name: str, content: bytes) -> str:
+def decode_text(name: str, content: bytes) -> str:
     """The text of a file, as the device reads it; DataError where it is none."""
     from edgekit.runner.inputs import text
 
@@ -169,7 +181,7 @@ def decoded(name: str, content: bytes) -> str:
         raise DataError(str(error)) from None
 
 
-def in_words(data: Data, sample: np.ndarray) -> str:
+def text_of_sample(data: Data, sample: np.ndarray) -> str:
     """What the token ids of a sample say, without those that only fill up; unknown words are `[UNK]`."""
     step = input_path.find_step(data.input_path or (), "tokenize")
     if step is None:

@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
-from edgekit.core.config import Strict
+from edgekit.core.config import StrictModel
 from edgekit.core.errors import DataError
-from edgekit.core.hashing import canonical
+from edgekit.core.hashing import canonical_json
 from edgekit.core.tasks import Task
 
 if TYPE_CHECKING:
     import numpy as np
 
 Kind = Literal["image", "vector", "audio", "window", "text", "tensors"]
-Progress = Callable[[int, int], None]
+ProgressCallback = Callable[[int, int], None]
 """Called with (done, total) while a source does something long."""
 
-MOST_CALIBRATION = 200
+DEFAULT_CALIBRATION_SAMPLES = 200
 """Calibration samples that are taken by default where train keeps as many."""
 
 _CHUNK_BYTES = 16 << 20
 
 
-class SourceConfig(Strict):
+class SourceConfig(StrictModel):
     """Options that every source takes. A source's own `Config` narrows `source` to its file's name."""
 
     source: str = Field(description="name of the data source, one of those below")
@@ -99,7 +99,7 @@ class Split:
         groups, starts = (None if each is None else each[indices] for each in (self.groups, self.starts))
         return Split(memory_map.take(self.x, indices), self.y[indices], groups, starts)
 
-    def joined(self, other: Split) -> Split:
+    def concatenate(self, other: Split) -> Split:
         """A copy of both, the other's samples behind; recordings and times are known where they are of both."""
         import numpy as np
 
@@ -133,7 +133,7 @@ class Pools:
     background: str | None = None
     tensors: tuple[dict[str, Any], ...] | None = None
 
-    def given(self) -> dict[str, Split]:
+    def splits(self) -> dict[str, Split]:
         """The splits that are there, by name."""
         named = {"train": self.train, "validation": self.validation, "test": self.test}
         return {name: split for name, split in named.items() if split is not None}
@@ -194,7 +194,7 @@ class Data:
         return str(self.train.x.dtype)
 
     @property
-    def sample_in_words(self) -> str:
+    def sample_description(self) -> str:
         """Kind, shape and dtype of one raw sample, or of each of its tensors."""
         if self.tensors:
             each = [f"{one['name']} {'×'.join(map(str, one['shape']))} {one['dtype']}" for one in self.tensors]
@@ -235,7 +235,7 @@ def usual_range(arrays: Sequence[np.ndarray]) -> list[float] | None:
     return next((pair for pair in ([0.0, 1.0], [-1.0, 1.0]) if pair[0] <= lowest and highest <= pair[1]), None)
 
 
-def digest_of(
+def digest_splits(
     splits: dict[str, Split],
     classes: tuple[str, ...],
     kind: str,
@@ -256,7 +256,7 @@ def digest_of(
     more |= {} if tensors is None else {"tensors": list(tensors)}
     more |= {} if background is None else {"background": background}
     more |= {"members": {name: hashlib.sha256(data).hexdigest() for name, data in members.items()}} if members else {}
-    sha = hashlib.sha256(canonical({"classes": list(classes), "kind": kind, **more}))
+    sha = hashlib.sha256(canonical_json({"classes": list(classes), "kind": kind, **more}))
     for name, split in splits.items():
         for part, array in (("x", split.x), ("y", split.y)):
             _add(sha, [name, part], array)
@@ -269,7 +269,7 @@ def digest_of(
 def _add(sha: hashlib._Hash, called: list[str], array: np.ndarray) -> None:
     import numpy as np
 
-    sha.update(canonical([*called, str(array.dtype), list(array.shape)]))
+    sha.update(canonical_json([*called, str(array.dtype), list(array.shape)]))
     little = array.dtype.newbyteorder("<")
     rows = max(1, _CHUNK_BYTES // max(1, array[:1].nbytes))
     for start in range(0, len(array), rows):

@@ -15,33 +15,33 @@ from typing import Any
 
 from edgekit.runner import tokenization
 
-SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 """Their places are their ids."""
-PREFIX = "##"
-LEAST_COUNT = 2
+CONTINUATION_PREFIX = "##"
+MIN_PAIR_COUNT = 2
 """A pair that stands once is no piece of anything else."""
-LONGEST_WORD = 100
+MAX_WORD_LENGTH = 100
 Pair = tuple[str, str]
 
 
-def train(texts: Iterable[str], size: int, *, lowercase: bool = True) -> bytes:
+def train_vocabulary(texts: Iterable[str], size: int, *, lowercase: bool = True) -> bytes:
     """A `tokenizer.json` of at most `size` tokens."""
-    empty = tokenization.read_tokenizer(_file(SPECIAL, lowercase))
+    empty = tokenization.read_tokenizer(_file(SPECIAL_TOKENS, lowercase))
     counts: Counter[str] = Counter()
     for text in texts:
-        counts.update(word for word in empty.words(text) if len(word) <= LONGEST_WORD)
+        counts.update(word for word in empty.words(text) if len(word) <= MAX_WORD_LENGTH)
     return _file(_tokens(counts, size), lowercase)
 
 
 def _tokens(counts: Counter[str], size: int) -> list[str]:
-    words = [[word[0], *(PREFIX + letter for letter in word[1:])] for word in sorted(counts)]
+    words = [[word[0], *(CONTINUATION_PREFIX + letter for letter in word[1:])] for word in sorted(counts)]
     often = [counts[word] for word in sorted(counts)]
     letters: Counter[str] = Counter()
     for word, count in zip(words, often, strict=True):
         for piece in word:
             letters[piece] += count
     ranked = sorted(letters, key=lambda piece: (-letters[piece], piece))
-    tokens = [*SPECIAL, *sorted(ranked[: max(0, size - len(SPECIAL))])]
+    tokens = [*SPECIAL_TOKENS, *sorted(ranked[: max(0, size - len(SPECIAL_TOKENS))])]
     known = set(tokens)
     for joined in _joined(words, often):
         if len(tokens) >= size:
@@ -66,9 +66,9 @@ def _joined(words: list[list[str]], often: list[int]) -> Iterable[str]:
         count, pair = heapq.heappop(waiting)
         if -count != pairs[pair]:
             continue  # it has become rarer meanwhile, and stands further back as well
-        if -count < LEAST_COUNT:
+        if -count < MIN_PAIR_COUNT:
             return
-        made = pair[0] + pair[1].removeprefix(PREFIX)
+        made = pair[0] + pair[1].removeprefix(CONTINUATION_PREFIX)
         yield made
         changed: set[Pair] = set()
         for number in where.pop(pair):
@@ -127,7 +127,7 @@ def _file(tokens: Iterable[str], lowercase: bool) -> bytes:
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [{"id": number, "content": token, **flags} for number, token in enumerate(SPECIAL)],
+        "added_tokens": [{"id": number, "content": token, **flags} for number, token in enumerate(SPECIAL_TOKENS)],
         "normalizer": {
             "type": "BertNormalizer",
             "clean_text": True,
@@ -142,12 +142,12 @@ def _file(tokens: Iterable[str], lowercase: bool) -> bytes:
             "pair": [*before, *texts, *behind, *second],
             "special_tokens": special,
         },
-        "decoder": {"type": "WordPiece", "prefix": PREFIX, "cleanup": True},
+        "decoder": {"type": "WordPiece", "prefix": CONTINUATION_PREFIX, "cleanup": True},
         "model": {
             "type": "WordPiece",
             "unk_token": "[UNK]",
-            "continuing_subword_prefix": PREFIX,
-            "max_input_chars_per_word": LONGEST_WORD,
+            "continuing_subword_prefix": CONTINUATION_PREFIX,
+            "max_input_chars_per_word": MAX_WORD_LENGTH,
             "vocab": vocabulary,
         },
     }

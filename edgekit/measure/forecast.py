@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from edgekit.core.schema.profile import ExecutionFields, PredictedSpeedup, RuntimeForecast, Way
+from edgekit.core.schema.profile import ExecutionFields, PredictedSpeedup, RuntimeForecast, RuntimeTime
 from edgekit.core.schema.variants import BaselineRow, VariantRow
 
 EAGER = "PyTorch eager"
@@ -107,7 +107,7 @@ def _ratio(part: float, whole: float) -> float:
 
 
 def executions(
-    ways: Iterable[Way], costs: Mapping[str, float], machine: Mapping[str, float]
+    ways: Iterable[RuntimeTime], costs: Mapping[str, float], machine: Mapping[str, float]
 ) -> dict[str, RuntimeForecast]:
     """By runtime: its speed-up over the unmodified baseline, and its `Execution`, as plain fields."""
     return {
@@ -137,7 +137,7 @@ def execution(measured_ms: float, costs: Mapping[str, float], machine: Mapping[s
 
 
 def stop_here(
-    ways: Iterable[Way],
+    ways: Iterable[RuntimeTime],
     targets: Iterable[str],
     bytes_now: int,
     latency_p50_ms: float | None,

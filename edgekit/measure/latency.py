@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from edgekit.core import progress
-from edgekit.core.variants import zipped_bytes
+from edgekit.core.variants import zipped_size
 from edgekit.device.measure import conditions
 from edgekit.device.measure.bench import time_interleaved
 from edgekit.device.measure.execution import timed_call
@@ -109,7 +109,7 @@ def measure(
             lane.measuring(),
             watch or conditions.ConditionsRecorder() as seeing,
         ):
-            on_round = progress.both(seeing.sample, shown.at)
+            on_round = progress.call_both(seeing.sample, shown.at)
             samples_ms = time_interleaved(calls, rounds, calls_per_round, warmup_per_round, on_round=on_round)
         files = [
             _timed(samples_ms[key], rounds, (one.job.model, one.job.target, one.step.precision), one.paths)
@@ -204,7 +204,7 @@ def _timed(samples_ms: np.ndarray, rounds: int, what: tuple[str, str, str], path
         target=target,
         precision=precision,
         bytes=sum(path.stat().st_size for path in paths),
-        zipped_bytes=zipped_bytes(path.read_bytes() for path in paths),
+        zipped_bytes=zipped_size(path.read_bytes() for path in paths),
         p50_ms=median.p50_ms,
         low_ms=median.low_ms,
         high_ms=median.high_ms,

@@ -11,7 +11,7 @@ import numpy as np
 
 from edgekit.core.budget import BASELINE, Budget
 from edgekit.core.tasks import Task
-from edgekit.data.paths import expand
+from edgekit.data.paths import expand_path
 from edgekit.models.files import detect, standalone, task_outputs
 from edgekit.models.files.interface import Tensors
 from edgekit.runner.preprocess.transform import pipeline
@@ -70,10 +70,10 @@ def rivals_of(budget: Budget, targets: Sequence[str], data: Data) -> dict[str, R
     Each answers a sample in a process of its own first, which a broken one may take with it.
     """
     found = {}
-    for name, limit in budget.timed_beside(targets).items():
+    for name, limit in budget.latency_references(targets).items():
         if name != BASELINE:
             file = model_file.open_file(
-                expand(limit.file["path"], "benchmark.rivals"), limit.file.get("preprocess") or []
+                expand_path(limit.file["path"], "benchmark.rivals"), limit.file.get("preprocess") or []
             )
             made = of_data(str(file.path), file.kind, file.preprocess, data)
             model_file.logits(
@@ -96,5 +96,5 @@ def of_data(path: str, kind: str, preprocess: list[dict[str, Any]], data: Data) 
 
 def of(budget: Budget, targets: Sequence[str], data: Data, baseline: Path) -> References:
     """All that limits of these targets are relative to; `baseline` is the folder of its model."""
-    models = {BASELINE: baseline} if budget.counts_from_baseline(targets) else {}
+    models = {BASELINE: baseline} if budget.needs_baseline(targets) else {}
     return References(models, rivals_of(budget, targets, data), np.asarray(data.calibration.x[:1]))

@@ -9,7 +9,7 @@ from edgekit.core import tasks
 from edgekit.core.artifacts import Artifact, verify
 from edgekit.core.config import Budget
 from edgekit.core.errors import BudgetMissed, StageError
-from edgekit.core.schema.limits import Limits
+from edgekit.core.schema.limits import BudgetLimits
 from edgekit.core.schema.variants import NearestMiss, SeenValidation
 from edgekit.core.tasks import accuracy_drop
 
@@ -59,7 +59,7 @@ def budget_met(benchmark: Artifact) -> None:
         f"✓ budget met by {verdict['winner']}: {verdict['drop_validation_pp']:+.2f} pp drop on validation, "
         f"at most {verdict['bound_validation_pp']:+.2f} pp at {100 * verdict['confidence']:g} % confidence"
     )
-    convert = benchmark.made_by("convert")
+    convert = benchmark.find_ancestor("convert")
     lost = convert.metrics.get("targets_left_out", {}) if convert else {}
     for target, nearest in metrics["unmet"].items():
         print(f"✗ {target}: {lost.get(target) or missed_message(nearest, metrics['budget'])}")
@@ -67,7 +67,7 @@ def budget_met(benchmark: Artifact) -> None:
 
 def budget_possible(budget: Budget, samples: int, task: str = "classification") -> None:
     """Say whether `samples` validation samples can show the budget met; a note, for a network may also gain."""
-    kind = tasks.named(task)
+    kind = tasks.load_task(task)
     if not kind.AT_MOST_ONE:
         print(f"✓ {kind.METRIC} of {samples} validation samples: the bootstrap bounds the drop of each network")
     elif accuracy_drop.can_meet(samples, budget.accuracy_confidence, budget.accuracy_drop_pp):
@@ -75,7 +75,8 @@ def budget_possible(budget: Budget, samples: int, task: str = "classification") 
         print(f"✓ {samples} validation samples can show a drop of {budget.accuracy_drop_pp:g} pp or less at {sure}")
     else:
         print(
-            f"✗ budget of {budget.accuracy_drop_pp:g} pp: {accuracy_drop.too_few(samples, budget.accuracy_confidence)}"
+            f"✗ budget of {budget.accuracy_drop_pp:g} pp: "
+            f"{accuracy_drop.too_few_samples(samples, budget.accuracy_confidence)}"
         )
 
 
@@ -110,7 +111,7 @@ def decisions_follow(benchmark: Artifact) -> None:
 NONE_MET = "no variant meets the budget; "
 
 
-def missed_message(nearest: NearestMiss | None, budget: Limits) -> str:
+def missed_message(nearest: NearestMiss | None, budget: BudgetLimits) -> str:
     """The message of a missed budget: the nearest variant, and by how much it missed."""
     if nearest is None:
         return f"{NONE_MET}there was none to measure: check convert.models and targets"
@@ -127,7 +128,7 @@ def missed_message(nearest: NearestMiss | None, budget: Limits) -> str:
     )
 
 
-def _over(nearest: NearestMiss, budget: Limits) -> list[str]:
+def _over(nearest: NearestMiss, budget: BudgetLimits) -> list[str]:
     """By how much it exceeds each limit that it exceeds."""
     held = nearest.get("limits")
     limit_ms, limit_bytes = (held or budget)["latency_p50_ms"], (held or budget)["size_bytes"]

@@ -6,7 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from edgekit.core.artifacts import Artifact
-from edgekit.core.schema.cost import Answer, BreakEven, CallCost, CallCosts, Cost, Estimate, Prices, Unit, WalkCost
+from edgekit.core.schema.cost import (
+    BreakEven,
+    BreakEvenAnswer,
+    CallCost,
+    CallCosts,
+    Cost,
+    CostUnit,
+    Estimate,
+    Prices,
+    RunCost,
+)
 from edgekit.report.formatting import count
 
 HOUR_S = 3600
@@ -39,7 +49,7 @@ def build(benchmark: Artifact, chain: Sequence[Artifact], prices: Prices | None)
 
 def break_even(
     walk: Estimate | None, saved: Estimate | None
-) -> tuple[Answer, float | None, float | None, float | None]:
+) -> tuple[BreakEvenAnswer, float | None, float | None, float | None]:
     """The answer, and after how many calls, with both ends of that; None for an end that there is not.
 
     `saved` by each call. The fewest calls are those of the cheapest run and the largest saving.
@@ -55,7 +65,7 @@ def break_even(
     return "after", calls, fewest, walk["high"] / saved["low"]
 
 
-def _break_even(row: CallCost, walk: WalkCost, measured: CallCosts, prices: Prices | None) -> Iterable[BreakEven]:
+def _break_even(row: CallCost, walk: RunCost, measured: CallCosts, prices: Prices | None) -> Iterable[BreakEven]:
     cpu_s = None if walk["cpu_s"] is None else _exactly(walk["cpu_s"])
     yield _row(row["name"], "CPU-seconds", cpu_s, row["saved_cpu_s"])
     if measured["energy"]:
@@ -64,7 +74,7 @@ def _break_even(row: CallCost, walk: WalkCost, measured: CallCosts, prices: Pric
         yield _row(row["name"], "money", walk["money"], row.get("saved_money"))
 
 
-def _row(name: str, unit: Unit, walk: Estimate | None, saved: Estimate | None) -> BreakEven:
+def _row(name: str, unit: CostUnit, walk: Estimate | None, saved: Estimate | None) -> BreakEven:
     answer, calls, low, high = break_even(walk, saved)
     return {
         "name": name,
@@ -79,7 +89,7 @@ def _row(name: str, unit: Unit, walk: Estimate | None, saved: Estimate | None) -
     }
 
 
-def _text(answer: Answer, calls: float | None, low: float | None, high: float | None) -> str:
+def _text(answer: BreakEvenAnswer, calls: float | None, low: float | None, high: float | None) -> str:
     if answer == "unknown":
         return "unknown, because the cost of the run is not known"
     if answer == "never":
@@ -101,7 +111,7 @@ def _three(value: float) -> str:
     return count(value) if value >= 100 else f"{value:.3g}"
 
 
-def _walk(chain: Sequence[Artifact], measured: CallCosts, prices: Prices | None) -> WalkCost:
+def _walk(chain: Sequence[Artifact], measured: CallCosts, prices: Prices | None) -> RunCost:
     """What all stages took: the energy by what a second of the processor took in the benchmark."""
     took = {found.stage: found.took.get("cpu_seconds") for found in chain}
     unknown = [stage for stage, seconds in took.items() if seconds is None]

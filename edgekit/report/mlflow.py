@@ -139,7 +139,7 @@ def _tags(result: Result) -> dict[str, str]:
 
 def _client(uri: str) -> MlflowClient:
     """A client of that store alone, whatever the environment says; ConfigError without MLflow."""
-    telemetry.off()
+    telemetry.disable()
     for name, value in PATIENCE.items():
         os.environ.setdefault(name, value)
     try:

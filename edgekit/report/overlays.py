@@ -12,7 +12,7 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.patheffects import Normal, Stroke
 
 from edgekit.core.tasks import segmentation
-from edgekit.core.tasks.box_matches import boxes_of, compared
+from edgekit.core.tasks.box_matches import compare_boxes, select_boxes
 from edgekit.runner.drawing import Colour as RGB
 from edgekit.runner.drawing import style_of_class
 from edgekit.runner.masks import UNKNOWN
@@ -29,7 +29,7 @@ OPACITY = 130
 
 def box_label(axes: Axes, label: np.ndarray) -> str:
     """The boxes of a label (1 + most, 5); how many, in words."""
-    boxes = boxes_of(label[1:])
+    boxes = select_boxes(label[1:])
     for kind, sides in zip(boxes.classes, boxes.sides, strict=True):
         _draw_box(axes, int(kind), sides)
     return f"{len(boxes.classes)} labelled"
@@ -37,7 +37,7 @@ def box_label(axes: Axes, label: np.ndarray) -> str:
 
 def box_answer(axes: Axes, answer: np.ndarray, label: np.ndarray) -> str:
     """The sure boxes of an answer (100, 6), a cross in each that is wrong, a ring where a label is missed."""
-    found = compared(answer, label)
+    found = compare_boxes(answer, label)
     for kind, sides, is_right in zip(found.boxes.classes, found.boxes.sides, found.right, strict=True):
         _draw_box(axes, int(kind), sides)
         if not is_right:

@@ -11,14 +11,14 @@ from edgekit.core.artifacts import Artifact
 from edgekit.core.schema.pruning import PruneStep
 from edgekit.core.schema.quantization import RecipeRow
 from edgekit.core.schema.training import ShownCandidate, StudentRow
-from edgekit.core.schema.variants import GivenUpBy, Rejected
-from edgekit.core.tasks.accuracy_drop import bounded
+from edgekit.core.schema.variants import RejectedStep, RejectingStage
+from edgekit.core.tasks.accuracy_drop import drop_of_counts
 from edgekit.report.formatting import faster, milliseconds, percent, points, span
 from edgekit.report.tables import Column
 
 Bounds = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Of a training's row its drop below the baseline and the bound of it."""
-COLUMNS: tuple[Column[Rejected], ...] = (
+COLUMNS: tuple[Column[RejectedStep], ...] = (
     Column("stage", lambda row: row["stage"], numeric=False),
     Column("not kept", lambda row: row["what"], numeric=False, breaks=True),
     Column("validation", lambda row: percent(row["accuracy_validation"])),
@@ -29,15 +29,15 @@ COLUMNS: tuple[Column[Rejected], ...] = (
 """Of the table, whoever shows it."""
 
 
-def steps(benchmark: Artifact) -> list[Rejected]:
+def steps(benchmark: Artifact) -> list[RejectedStep]:
     """What distilling, pruning, quantizing, converting and measuring gave up, in the order of the pipeline.
 
     Each row: `stage`, `what`, `accuracy_validation`, `drop_pp` below the baseline and its `bound_pp`, and `reason`. The
     figures are None for a network that was not trained, and for what could not be made or measured.
     """
     bounds = partial(_drop, benchmark.config["task"], benchmark.config["budget"]["accuracy_confidence"])
-    trained: list[Rejected] = []
-    if benchmark.made_by("distill"):
+    trained: list[RejectedStep] = []
+    if benchmark.find_ancestor("distill"):
         trained = [
             *_candidates(benchmark.ancestor("distill").metrics, bounds),
             *_students(benchmark.ancestor("distill").metrics, bounds),
@@ -57,11 +57,11 @@ def _drop(task: str, confidence: float, row: Mapping[str, Any]) -> Mapping[str, 
     if not row["samples"]:
         return {"drop_pp": None, "bound_pp": None}
     if task == "classification":
-        return asdict(bounded(row["lost"], row["gained"], row["samples"], confidence))
+        return asdict(drop_of_counts(row["lost"], row["gained"], row["samples"], confidence))
     return {"drop_pp": row["drop_pp"], "bound_pp": None}
 
 
-def _candidates(found: Mapping[str, Any], bounds: Bounds) -> Iterator[Rejected]:
+def _candidates(found: Mapping[str, Any], bounds: Bounds) -> Iterator[RejectedStep]:
     """Networks that might have been the student; one that was not trained has no accuracy."""
     tried: list[ShownCandidate] = found["candidates"]
     for each in tried:
@@ -75,7 +75,7 @@ def _candidates(found: Mapping[str, Any], bounds: Bounds) -> Iterator[Rejected]:
             yield _row("distill", what, each["validation_accuracy"], bounds(each), f"{each['reason']}; {detail}")
 
 
-def _students(found: Mapping[str, Any], bounds: Bounds) -> Iterator[Rejected]:
+def _students(found: Mapping[str, Any], bounds: Bounds) -> Iterator[RejectedStep]:
     students: list[StudentRow] = found["students"]
     for student in students:
         if not student["kept"]:
@@ -83,7 +83,7 @@ def _students(found: Mapping[str, Any], bounds: Bounds) -> Iterator[Rejected]:
             yield _row("distill", what, student["validation_accuracy"], bounds(student), student["reason"])
 
 
-def _pruned(found: Mapping[str, Any]) -> Iterator[Rejected]:
+def _pruned(found: Mapping[str, Any]) -> Iterator[RejectedStep]:
     for way, key in (("structured", "structured_steps"), ("unstructured", "unstructured_steps")):
         steps: list[PruneStep] = found[key]
         if len(steps) == 1:
@@ -95,7 +95,7 @@ def _pruned(found: Mapping[str, Any]) -> Iterator[Rejected]:
                 yield _row("prune", what, step["validation_accuracy"], step, step["reason"])
 
 
-def quantized(found: Mapping[str, Any]) -> Iterator[Rejected]:
+def quantized(found: Mapping[str, Any]) -> Iterator[RejectedStep]:
     """Recipes and layers in float that nncf could not make have no figures."""
     recipes: list[RecipeRow] = found["recipes"]
     for recipe in recipes:
@@ -113,20 +113,20 @@ def quantized(found: Mapping[str, Any]) -> Iterator[Rejected]:
             yield _row("quantize", what, step["validation_accuracy"], step, step["reason"])
 
 
-def _left_out(found: Mapping[str, Any]) -> Iterator[Rejected]:
+def _left_out(found: Mapping[str, Any]) -> Iterator[RejectedStep]:
     nothing = {"drop_pp": None, "bound_pp": None}
     for variant in found["left_out"]:
         yield _row("convert", variant["name"], None, nothing, variant["reason"])
 
 
-def _variants(found: Mapping[str, Any]) -> Iterator[Rejected]:
+def _variants(found: Mapping[str, Any]) -> Iterator[RejectedStep]:
     """Those outside the budget; those inside that another beat stand in the decisions, with their intervals."""
     for row in found["rows"][1:]:
         if not row["inside_budget"]:
             yield _row("benchmark", row["name"], row["accuracy_validation"], row, "; ".join(row["reasons"]))
 
 
-def _slower(found: Mapping[str, Any]) -> Iterator[Rejected]:
+def _slower(found: Mapping[str, Any]) -> Iterator[RejectedStep]:
     """Steps of the waterfall that lead away from the winner though they are inside the budget."""
     rows = {row["name"]: row for row in found["rows"]}
     before = ""
@@ -142,7 +142,9 @@ def _slower(found: Mapping[str, Any]) -> Iterator[Rejected]:
             yield _row("benchmark", f"{step['step']}: {row['name']}", row["accuracy_validation"], row, reason)
 
 
-def _row(stage: GivenUpBy, what: str, accuracy: float | None, drop: Mapping[str, Any], reason: str) -> Rejected:
+def _row(
+    stage: RejectingStage, what: str, accuracy: float | None, drop: Mapping[str, Any], reason: str
+) -> RejectedStep:
     return {
         "stage": stage,
         "what": what,

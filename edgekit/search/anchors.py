@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edgekit.core.budget import RelativeLatency
+from edgekit.core.budget import RelativeLatencyLimit
 from edgekit.core.hashing import write_json
 from edgekit.runner.files import make_folder
 from edgekit.search.files import Content
@@ -57,9 +57,9 @@ def prepare(plan: Plan, folder: Path, targets: Sequence[str], caches: Sequence[s
     return Anchors(contents, known["accuracy"], _protocol(plan, known["input"]), known.get("beside", {}))
 
 
-def rivals(plan: Plan, targets: Sequence[str]) -> dict[str, RelativeLatency]:
+def rivals(plan: Plan, targets: Sequence[str]) -> dict[str, RelativeLatencyLimit]:
     """Limits of these targets that are relative to a rival, by its sha256."""
-    limits = plan.run.budget.timed_beside(targets).values()
+    limits = plan.run.budget.latency_references(targets).values()
     return {limit.sha256: limit for limit in limits if limit.sha256 is not None}
 
 

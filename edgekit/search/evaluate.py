@@ -146,7 +146,7 @@ class Evaluator:
 
     def _untrained(self, trials: list[RunningTrial], before: list[Kept]) -> None:
         budget = self.budget
-        if not budget.words(self.targets):
+        if not budget.describe_limits(self.targets):
             return
         place = str(self.folder / "untrained")
         for trial in trials:
@@ -156,7 +156,7 @@ class Evaluator:
         going = self._passed(trials, found)
         contents = {trial.number: list(map(Content.from_json, found[trial.number]["files"])) for trial in going}
         timed = [each for every in contents.values() for each in every if self._small(each)]
-        if any(budget.limits(target).on_latency for target in self.targets):
+        if any(budget.limits(target).has_latency_limit for target in self.targets):
             self._measure(timed, before)
         for trial in going:
             files = [self._file(each) for each in contents[trial.number]]
@@ -235,7 +235,7 @@ class Evaluator:
         """Results of works, one a trial. Where the process of one dies each time, that is the failure of its trial."""
         ended = itertools.count(1)
         with progress.step(name, "trial", len(works)) as shown:
-            results = self.pool.run(list(works.values()), lambda *_: shown.at(next(ended)), go_on=True)
+            results = self.pool.run(list(works.values()), lambda *_: shown.update(next(ended)), go_on=True)
         found: dict[int, Any] = {}
         for number, result in zip(works, results, strict=True):
             if isinstance(result, EdgekitError) and not isinstance(result, WorkLost):
@@ -258,7 +258,7 @@ class Evaluator:
         return self._anchors.bytes
 
     def _small(self, content: Content) -> bool:
-        most = self.budget.limits(content.target).most_bytes(self._baseline_bytes[content.target])
+        most = self.budget.limits(content.target).max_bytes(self._baseline_bytes[content.target])
         return most is None or content.bytes <= most
 
     def _file(self, content: Content) -> rungs.File:

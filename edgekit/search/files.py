@@ -14,8 +14,8 @@ from edgekit.core import tasks
 from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import StageError
 from edgekit.core.hashing import digest, sha256_file
-from edgekit.core.tasks import Answered, Marks
-from edgekit.core.variants import Variant, open_variant, read
+from edgekit.core.tasks import SampleResults, SampleScores
+from edgekit.core.variants import Variant, open_variant, read_variants
 from edgekit.data import Data
 from edgekit.models.from_artifact import open_model
 from edgekit.models.store import ModelSpec
@@ -80,7 +80,7 @@ def evaluate(convert: Artifact, data: Data, targets: Sequence[str], confidence: 
     `confidence` is that of the drop's bound and of the interval.
     """
     reference, spec = _baseline(convert.ancestor("profile"), data)
-    wanted = [each for each in read(convert) if each.target in targets and each.model in OF_TRIAL]
+    wanted = [each for each in read_variants(convert) if each.target in targets and each.model in OF_TRIAL]
     return [_row(convert, variant, data, spec, reference, confidence) for variant in wanted]
 
 
@@ -89,13 +89,13 @@ def baseline_accuracy(profile: Artifact, data: Data) -> float:
     return round(tasks.accuracy(_baseline(profile, data)[0]), 6)
 
 
-def _baseline(profile: Artifact, data: Data) -> tuple[Answered, ModelSpec]:
+def _baseline(profile: Artifact, data: Data) -> tuple[SampleResults, ModelSpec]:
     model, spec = open_model(profile)
     return _score(predict.logits(model, data.validation.x, spec.preprocess), data, spec), spec
 
 
 def _row(
-    convert: Artifact, variant: Variant, data: Data, spec: ModelSpec, reference: Answered, confidence: float
+    convert: Artifact, variant: Variant, data: Data, spec: ModelSpec, reference: SampleResults, confidence: float
 ) -> dict[str, Any]:
     backend, layout = open_variant(convert, variant), variant.input.layout
     outputs = [backend.run(to_layout(apply(spec.preprocess, sample[None]), layout)) for sample in data.validation.x]
@@ -119,21 +119,21 @@ def _row(
     }
 
 
-def _score(outputs: np.ndarray, data: Data, spec: ModelSpec) -> Answered:
+def _score(outputs: np.ndarray, data: Data, spec: ModelSpec) -> SampleResults:
     inputs = predict.inputs_for(spec.task, data.validation.x, spec.preprocess)
-    scored: Answered = tasks.named(spec.task).score_samples(outputs, inputs, data.validation.y)
+    scored: SampleResults = tasks.load_task(spec.task).score_samples(outputs, inputs, data.validation.y)
     return scored
 
 
-def interval(answered: Answered, confidence: float) -> list[float]:
+def interval(answered: SampleResults, confidence: float) -> list[float]:
     """Both ends for the accuracy, fractions: Wilson's (1927) for right and wrong answers, else of a bootstrap."""
-    if not isinstance(answered, Marks):
+    if not isinstance(answered, SampleScores):
         right, n = float(np.mean(answered)), len(answered)
         z = NormalDist().inv_cdf((1 + confidence) / 2)
         middle, half = right + z * z / (2 * n), z * (right * (1 - right) / n + z * z / (4 * n * n)) ** 0.5
         ends = [(middle - half) / (1 + z * z / n), (middle + half) / (1 + z * z / n)]
     else:
         random, n = np.random.default_rng(0), len(answered)
-        drawn = (Marks(answered.task, answered.values[random.integers(0, n, n)]) for _ in range(DRAWS))
+        drawn = (SampleScores(answered.task, answered.values[random.integers(0, n, n)]) for _ in range(DRAWS))
         ends = list(np.quantile([tasks.accuracy(each) for each in drawn], ((1 - confidence) / 2, (1 + confidence) / 2)))
     return [round(float(end), 6) for end in ends]

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edgekit.core.errors import NO_RESOURCES, ConfigError, ResourceError, TrustError
-from edgekit.core.hashing import canonical
+from edgekit.core.errors import RESOURCE_ERRNOS, ConfigError, ResourceError, TrustError
+from edgekit.core.hashing import canonical_json
 from edgekit.core.schema.study import AnchorRow, BatchRow, TrialRow
-from edgekit.core.study_digest import chained
+from edgekit.core.study_digest import chain_digest
 from edgekit.runner.errors import bounded_recursion
 from edgekit.runner.files import make_folder, sync_folder
 from edgekit.search.objectives import Objective, grown, is_feasible
@@ -43,7 +43,7 @@ class Journal:
 
     def append(self, line: Mapping[str, Any]) -> None:
         """Add a line and make it durable; ResourceError where that fails, and then the line is not there."""
-        data = canonical(dict(line)) + b"\n"
+        data = canonical_json(dict(line)) + b"\n"
         with writing(self.path):
             try:
                 with open(self.path, "ab") as stream:
@@ -96,7 +96,7 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in NO_RESOURCES:
+        if error.errno not in RESOURCE_ERRNOS:
             raise
         raise ResourceError(
             f"{path}: cannot be written ({error.strerror}); what it held is still there: make room, and run the same "
@@ -144,7 +144,7 @@ class History:
 
     def _close(self, row: BatchRow) -> None:
         rows = self.rows()
-        if (found := chained(self.digest, rows)) != row["digest"]:
+        if (found := chain_digest(self.digest, rows)) != row["digest"]:
             raise TrustError(f"has the digest {row['digest'][:16]} for trials with {found[:16]}")
         self.told += rows
         self.batches.append(row)
@@ -180,7 +180,7 @@ class History:
         before = self.batches[-1]["seconds"] if self.batches else 0.0
         return {
             "number": len(self.batches),
-            "digest": chained(self.digest, rows),
+            "digest": chain_digest(self.digest, rows),
             "hypervolume": 0.0,
             "seconds": round(before + seconds, 3),
             "disturbed": self.disturbed,

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.core import progress
-from edgekit.core.budget import RelativeLatency
+from edgekit.core.budget import RelativeLatencyLimit
 from edgekit.core.errors import ConfigError, TrustError
 from edgekit.core.hashing import write_json
 from edgekit.core.schema.study import AnchorRow
@@ -74,7 +74,7 @@ class Latency:
         """Both ends."""
         return [self.low * self.anchor_ms, self.high * self.anchor_ms]
 
-    def ratio_low(self, limit: RelativeLatency) -> float:
+    def ratio_low(self, limit: RelativeLatencyLimit) -> float:
         """Lower end of the ratio to the reference of a limit; the baseline's is the anchor."""
         return self.low if limit.sha256 is None else self.beside[limit.sha256]["low"]
 
@@ -173,7 +173,7 @@ def measure(
     measured: Measured,
     protocol: Protocol,
     pool: Pool,
-    say: Callable[[str], object] = progress.say,
+    say: Callable[[str], object] = progress.announce,
     beside: Mapping[str, Any] | None = None,
 ) -> list[str]:
     """Measure what is not known yet in one round beside the anchors; why it was disturbed, nothing of a quiet one.
@@ -233,7 +233,7 @@ def time_files(
         conditions.ConditionsRecorder() as watch,
         progress.step("measuring the trials", "opening", bench.opening_count(how.rounds)) as shown,
     ):
-        on_round = progress.both(watch.sample, shown.at)
+        on_round = progress.call_both(watch.sample, shown.at)
         growing = bench.timed_openings(openers, how.rounds, how.rounds, how.calls_per_round, how.warmup_per_round,
                                 on_round=on_round, limit_s=how.limit_s)  # fmt: skip
         samples_ms, openings = next(growing)

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from edgekit.core.config import TARGETS, suggest, truncated
+from edgekit.core.config import TARGETS, shortened_repr, suggest
 from edgekit.core.errors import ConfigError
 from edgekit.core.schema.study import ObjectiveRow, TrialRow
 
@@ -55,7 +55,7 @@ def read(given: Any, plan_values: Mapping[str, Any]) -> tuple[Objective, ...]:
     if given is None:
         return (Objective("accuracy"), Objective("p50_ms", targets[0]), Objective("bytes", targets[0]))
     if not isinstance(given, list) or not given:
-        raise ConfigError(f"objectives: got {truncated(given)}; give a list such as [accuracy, {{bytes: tflite}}]")
+        raise ConfigError(f"objectives: got {shortened_repr(given)}; give a list such as [accuracy, {{bytes: tflite}}]")
     found = [_objective(each, targets) for each in given]
     for place, each in enumerate(found):
         if each in found[:place]:
@@ -66,14 +66,16 @@ def read(given: Any, plan_values: Mapping[str, Any]) -> tuple[Objective, ...]:
 def _objective(given: Any, targets: Sequence[str]) -> Objective:
     name, target = next(iter(given.items())) if isinstance(given, dict) and len(given) == 1 else (given, None)
     if not isinstance(name, str) or name not in NAMES:
-        raise ConfigError(f"objectives: got {truncated(given)}, {suggest(str(name), NAMES)}")
+        raise ConfigError(f"objectives: got {shortened_repr(given)}, {suggest(str(name), NAMES)}")
     if name == "accuracy":
         if target is not None:
-            raise ConfigError(f"objectives: accuracy has no target, and got {truncated(target)}; write accuracy alone")
+            raise ConfigError(
+                f"objectives: accuracy has no target, and got {shortened_repr(target)}; write accuracy alone"
+            )
         return Objective("accuracy")
     target = targets[0] if target is None else target
     if target not in targets:
-        raise ConfigError(f"objectives.{name}: got {truncated(target)}, {suggest(str(target), list(targets))}")
+        raise ConfigError(f"objectives.{name}: got {shortened_repr(target)}, {suggest(str(target), list(targets))}")
     return Objective("p50_ms" if name == "p50_ms" else "bytes", target)
 
 

@@ -32,7 +32,7 @@ class Reporter:
         if self.before is None:
             self.before = sum(trial["batch"] < row["batches"][-1]["number"] for trial in row["trials"])
         self.batches += 1
-        self.step.at(done, best=best(row) or None)
+        self.step.update(done, best=best(row) or None)
         self.step.expect(self._left_s(done))
 
     def _left_s(self, done: int) -> float | None:

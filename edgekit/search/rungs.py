@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from edgekit.core.budget import Limits
+from edgekit.core.budget import VariantLimits
 from edgekit.core.config import Budget
-from edgekit.core.schema.study import Rung
+from edgekit.core.schema.study import Fidelity
 
-RUNGS: tuple[Rung, ...] = ("shape", "untrained", "few_epochs", "all")
+RUNGS: tuple[Fidelity, ...] = ("shape", "untrained", "few_epochs", "all")
 SHARE = 4
 """A quarter of the epochs, rounded up."""
 LEAST_EPOCHS = 2
@@ -102,12 +102,12 @@ def over_limits(
             reasons.append(f"{target} takes no file of it")
             continue
         limits = budget.limits(target)
-        most = limits.most_bytes(baseline.get(target))
+        most = limits.max_bytes(baseline.get(target))
         small = [file for file in of if most is None or file.bytes <= most]
         if not small and most is not None:
             least = min(file.bytes for file in of)
             over["size_bytes"] = max(over.get("size_bytes", 0.0), float(least - most))
-            words = limits.size_words(baseline.get(target), unit="")
+            words = limits.size_text(baseline.get(target), unit="")
             reasons.append(f"its smallest {target} file has {least:,} bytes, over {words}")
             continue
         if found := _too_slow(small, limits):
@@ -124,15 +124,15 @@ def _most_over(
     least, found = least_bytes(size, precisions), list[tuple[int, str]]()
     for target in targets or ("",):
         limits = budget.limits(target)
-        most = limits.most_bytes(baseline.get(target))
+        most = limits.max_bytes(baseline.get(target))
         if most is not None and least > most:
-            words = limits.size_words(baseline.get(target), unit="")
+            words = limits.size_text(baseline.get(target), unit="")
             name = "budget.size_bytes" if limits.size is None else "budget.size"
             found.append((least - most, f"its weights alone need {least:,} bytes, over {words} ({name})"))
     return max(found, default=None)
 
 
-def _too_slow(files: Sequence[File], limits: Limits) -> tuple[str, float, str] | None:
+def _too_slow(files: Sequence[File], limits: VariantLimits) -> tuple[str, float, str] | None:
     """The constraint that the fastest of these files breaks for sure, by how much, and in words."""
     if limits.latency_p50 is not None:
         of, most = limits.latency_p50.of, limits.latency_p50.ratio

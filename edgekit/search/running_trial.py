@@ -10,7 +10,7 @@ from typing import Any
 
 from edgekit.core.config import Budget
 from edgekit.core.hashing import write_json
-from edgekit.core.schema.study import Rung, TrialState
+from edgekit.core.schema.study import Fidelity, TrialState
 from edgekit.runner.files import make_folder
 from edgekit.search.files import Content
 from edgekit.search.measurement import Latency, Measured
@@ -42,7 +42,7 @@ class RunningTrial:
     number: int
     settings: list[str]
     place: Path
-    rung: Rung = "shape"
+    rung: Fidelity = "shape"
     state: TrialState | None = None
     reason: str = ""
     size: Size | None = None
@@ -120,7 +120,7 @@ def candidates(
     """
     found = []
     for target in dict.fromkeys(row["target"] for row in rows):
-        limit = budget.limits(target).most_bytes(baseline.get(target))
+        limit = budget.limits(target).max_bytes(baseline.get(target))
         of = [row for row in rows if row["target"] == target]
         within = [row for row in of if row["bound_pp"] <= budget.accuracy_drop_pp]
         small = [row for row in within if limit is None or row["bytes"] <= limit]
@@ -142,7 +142,7 @@ def constraints(chosen: Iterable[Chosen], budget: Budget, baseline: Mapping[str,
             over.setdefault("latency_p50_ms", []).append(each.latency.interval_ms[0] - limits.latency_p50_ms)
         if (relative := limits.latency_p50) is not None:
             over.setdefault("latency_p50", []).append(each.latency.ratio_low(relative) - relative.ratio)
-        if (most := limits.most_bytes(baseline.get(each.content.target))) is not None:
+        if (most := limits.max_bytes(baseline.get(each.content.target))) is not None:
             over.setdefault("size_bytes", []).append(float(each.bytes - most))
     return {name: max(by) for name, by in over.items()}
 

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 from edgekit.core.errors import ConfigError
-from edgekit.core.hashing import canonical, digest
+from edgekit.core.hashing import canonical_json, digest
 from edgekit.core.schema.study import SamplerRow, TrialRow
 from edgekit.search.objectives import Objective, losses
 from edgekit.search.space import Dimension, Space, identity
@@ -136,7 +136,7 @@ def _known(space: Space, name: str, parameters: Mapping[str, Any]) -> dict[str, 
 
 def _inner(each: Dimension, value: Any) -> Any:
     """A choice as its label or its place; a number as it is."""
-    label = canonical(value).decode()
+    label = canonical_json(value).decode()
     return value if each.choices is None else each.labels.index(label) if each.ordered else label
 
 

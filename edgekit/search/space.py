@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.core import yaml_file
-from edgekit.core.config import suggest, truncated
-from edgekit.core.errors import MOST_FAULTS, ConfigError, Faults, with_article
-from edgekit.core.hashing import canonical
+from edgekit.core.config import shortened_repr, suggest
+from edgekit.core.errors import MAX_FAULT_LINES, ConfigError, FaultCollector, with_article
+from edgekit.core.hashing import canonical_json
 from edgekit.core.schema.study import DimensionRow
 from edgekit.search.objectives import Objective
 from edgekit.search.objectives import read as read_objectives
@@ -27,7 +27,7 @@ When = tuple[tuple[str, tuple[Any, ...]], ...]
 
 def same(one: object, other: object) -> bool:
     """Whether two YAML values are spelled alike: 1, 1.0 and true are three values."""
-    return canonical(one) == canonical(other)
+    return canonical_json(one) == canonical_json(other)
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Dimension:
     @property
     def labels(self) -> list[str]:
         """Its choices as JSON texts, which every sampler can tell apart."""
-        return [canonical(choice).decode() for choice in self.choices or ()]
+        return [canonical_json(choice).decode() for choice in self.choices or ()]
 
     @property
     def count(self) -> int | None:
@@ -126,10 +126,10 @@ def read_dimensions(key: str, entry: Any) -> list[Dimension]:
     if not re.fullmatch(KEY, key):
         raise ConfigError(f"space.{key}: is no dotted key; write it as after --set, for example prune.ratio")
     entries = entry if _several(entry) else [entry]
-    faults, found = Faults(), []
+    faults, found = FaultCollector(), []
     for number, each in enumerate(entries, 1):
         name = key if len(entries) == 1 else f"{key}#{number}"
-        if dimension := faults.of(lambda each=each, name=name: _one(key, name, each)):  # type: ignore[misc]
+        if dimension := faults.collect(lambda each=each, name=name: _one(key, name, each)):  # type: ignore[misc]
             found.append(dimension)
     faults.raise_all()
     for one, other in ((one, other) for place, one in enumerate(found) for other in found[:place]):
@@ -162,7 +162,7 @@ def _one(key: str, name: str, entry: Any) -> Dimension:
         return Dimension(key, name, choices=_choices(key, entry))
     if not isinstance(entry, dict):
         raise ConfigError(
-            f"space.{key}: got {truncated(entry)}; write choices as a list, or a range as {{low: 8, high: 64}}"
+            f"space.{key}: got {shortened_repr(entry)}; write choices as a list, or a range as {{low: 8, high: 64}}"
         )
     for word in entry:
         if word not in WORDS:
@@ -177,19 +177,21 @@ def _one(key: str, name: str, entry: Any) -> Dimension:
 
 def _choices(key: str, values: Any) -> tuple[Any, ...]:
     if not isinstance(values, list) or not values:
-        raise ConfigError(f"space.{key}: got {truncated(values)} for its choices; give a list with one value or more")
+        raise ConfigError(
+            f"space.{key}: got {shortened_repr(values)} for its choices; give a list with one value or more"
+        )
     for value in values:
         if not _finite(value):
-            raise ConfigError(f"space.{key}: the choice {truncated(value)} is no finite value; leave it out")
+            raise ConfigError(f"space.{key}: the choice {shortened_repr(value)} is no finite value; leave it out")
     twice = next((one for place, one in enumerate(values) if any(same(one, each) for each in values[:place])), None)
     if twice is not None or sum(value is None for value in values) > 1:
-        raise ConfigError(f"space.{key}: has the choice {truncated(twice)} twice; name each once")
+        raise ConfigError(f"space.{key}: has the choice {shortened_repr(twice)} twice; name each once")
     return tuple(values)
 
 
 def _finite(value: Any) -> bool:
     try:
-        canonical(value)
+        canonical_json(value)
         return True
     except (ValueError, TypeError):
         return False
@@ -202,9 +204,9 @@ def _range(key: str, name: str, entry: Mapping[str, Any], when: When) -> Dimensi
     low, high, step, log = entry["low"], entry["high"], entry.get("step"), entry.get("log", False)
     for word, value in (("low", low), ("high", high), *([("step", step)] if step is not None else [])):
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise ConfigError(f"space.{key}.{word}: got {truncated(value)}; give a number")
+            raise ConfigError(f"space.{key}.{word}: got {shortened_repr(value)}; give a number")
     if not isinstance(log, bool):
-        raise ConfigError(f"space.{key}.log: got {truncated(log)}; give true or false")
+        raise ConfigError(f"space.{key}.log: got {shortened_repr(log)}; give true or false")
     if low > high:
         raise ConfigError(f"space.{key}: low {low} is above high {high}; swap them")
     if log and low <= 0:
@@ -221,7 +223,8 @@ def _range(key: str, name: str, entry: Mapping[str, Any], when: When) -> Dimensi
 def _when(key: str, given: Any) -> When:
     if not isinstance(given, dict) or any(value == [] for value in given.values()):
         raise ConfigError(
-            f"space.{key}.when: got {truncated(given)}; name another key of the space and its value, or a list of them"
+            f"space.{key}.when: got {shortened_repr(given)}; name another key of the space and its value, "
+            "or a list of them"
         )
     return tuple((other, tuple(value) if isinstance(value, list) else (value,)) for other, value in given.items())
 
@@ -282,14 +285,14 @@ class Space:
             With one line for each fault.
         """
         given = yaml_file.read(path)
-        faults = Faults()
+        faults = FaultCollector()
         for key in given:
             if key not in ("objectives", "space"):
                 faults.add(f"{key}: unknown key, {suggest(str(key), ('objectives', 'space'))}")
-        objectives = faults.of(lambda: read_objectives(given.get("objectives"), plan_values))
-        dimensions = faults.of(lambda: _dimensions(given.get("space")))
+        objectives = faults.collect(lambda: read_objectives(given.get("objectives"), plan_values))
+        dimensions = faults.collect(lambda: _dimensions(given.get("space")))
         try:
-            faults.raise_all(MOST_FAULTS)
+            faults.raise_all(MAX_FAULT_LINES)
         except ConfigError as error:
             raise ConfigError("\n".join(f"{path.name}: {line}" for line in str(error).splitlines())) from None
         assert objectives is not None and dimensions is not None
@@ -352,15 +355,15 @@ class Space:
         A value is refused if the config refuses it beside the first values of all others, and beside its own values.
         Two values that only exclude each other are left to the trials.
         """
-        faults, seen = Faults(), set[str]()
+        faults, seen = FaultCollector(), set[str]()
         for key, parameters, alone in self.corners():
             first = self._refused(load, parameters)
             if first and (said := self._refused(load, alone)):
-                line = said if said.startswith(key) else f"{key}={truncated(alone[key])}: {said}"
+                line = said if said.startswith(key) else f"{key}={shortened_repr(alone[key])}: {said}"
                 if line not in seen:
                     seen.add(line)
                     faults.add(f"{self.path.name}: space: {line}")
-        faults.raise_all(MOST_FAULTS)
+        faults.raise_all(MAX_FAULT_LINES)
 
     def _refused(self, load: Callable[[Sequence[str]], object], parameters: Mapping[str, Any]) -> str:
         try:
@@ -403,13 +406,13 @@ def _dimensions(given: Any) -> tuple[Dimension, ...]:
     if not isinstance(given, dict) or not given:
         got = "nothing" if not given else with_article(type(given).__name__)
         raise ConfigError(f"space: got {got}; name one key of the config or more, each with its values")
-    faults = Faults()
+    faults = FaultCollector()
     dimensions = list[Dimension]()
     for key, entry in given.items():
-        dimensions += faults.of(partial(read_dimensions, str(key), entry)) or []
+        dimensions += faults.collect(partial(read_dimensions, str(key), entry)) or []
     faults.raise_all()
     for each in dimensions:
-        faults.of(partial(_check_when, each, dimensions))
+        faults.collect(partial(_check_when, each, dimensions))
     faults.raise_all()
     return in_order(dimensions)
 
@@ -424,10 +427,11 @@ def _check_when(wanted: Dimension, dimensions: Sequence[Dimension]) -> None:
         for value in values:
             if not any(each.holds(value) for each in entries):
                 raise ConfigError(
-                    f"space.{wanted.key}.when: {key} never is {truncated(value)}; name one of its values in this space"
+                    f"space.{wanted.key}.when: {key} never is {shortened_repr(value)}; "
+                    "name one of its values in this space"
                 )
 
 
 def identity(parameters: Mapping[str, Any]) -> bytes:
     """The same for the same parameters, whatever their order."""
-    return canonical(dict(parameters))
+    return canonical_json(dict(parameters))

@@ -17,7 +17,7 @@ from typing import Any
 import edgekit
 from edgekit.core import lock
 from edgekit.core.errors import ConfigError, TrustError
-from edgekit.core.hashing import canonical, digest, write_json
+from edgekit.core.hashing import canonical_json, digest, write_json
 from edgekit.core.schema.study import SamplerRow, StudyRow
 from edgekit.runner.files import make_folder
 from edgekit.search import sampler
@@ -273,7 +273,7 @@ def key(parts: Mapping[str, Any]) -> str:
 
 def as_json(parts: Mapping[str, Any]) -> dict[str, Any]:
     """The parts, written as JSON and read again, so that those of a journal can be compared with them."""
-    found: dict[str, Any] = json.loads(canonical(dict(parts)))
+    found: dict[str, Any] = json.loads(canonical_json(dict(parts)))
     return found
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypedDict, get_args
 
 from edgekit.core.errors import StageError
-from edgekit.core.schema.study import AnchorRow, Rung, TrialRow, TrialState
+from edgekit.core.schema.study import AnchorRow, Fidelity, TrialRow, TrialState
 from edgekit.search.objectives import Objective
 
 
@@ -27,7 +27,7 @@ class Outcome(TypedDict):
     """What an evaluation says of a trial; a TrialRow less what the study adds. `values` follow the objectives."""
 
     state: TrialState
-    rung: Rung
+    rung: Fidelity
     reason: str
     values: list[float | None]
     intervals: list[list[float] | None]
@@ -85,7 +85,7 @@ def checked(outcome: Outcome, objectives: Sequence[Objective]) -> Outcome:
         raise StageError(
             f"an evaluation returned {sorted(lengths)} values and intervals for {len(objectives)} objectives"
         )
-    if outcome["state"] not in get_args(TrialState) or outcome["rung"] not in get_args(Rung):
+    if outcome["state"] not in get_args(TrialState) or outcome["rung"] not in get_args(Fidelity):
         raise StageError(f"an evaluation returned the state {outcome['state']!r} at the rung {outcome['rung']!r}")
     wrong = [
         f"{each.title}: got {value}"

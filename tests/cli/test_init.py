@@ -514,7 +514,7 @@ def test_a_budget_that_refuses_next_to_nothing_is_told(count: int, little: bool,
         plain = " ".join(text.replace("#", "").split())
         found = re.findall(r"so the budget refuses next to nothing; (\d+) would show 5 pp: give more data", plain)
         assert len(found) == little
-        assert all(accuracy_drop.bounded(1, 0, int(enough), 0.95).bound_pp <= 5 for enough in found)
+        assert all(accuracy_drop.drop_of_counts(1, 0, int(enough), 0.95).bound_pp <= 5 for enough in found)
 
 
 def test_labels_of_minus_one_and_zero_are_two_classes(tmp_path: Path) -> None:
@@ -611,7 +611,9 @@ def test_sizes_grow_with_the_data_and_stay_within_them() -> None:
     found = [sizes.Sizes(train, 1, max(1, train // 4), 1) for train in (2, 6, 30, 900, 5000, 45_000, 1_000_000)]
     assert [one.batch for one in found] == [2, 4, 8, 32, 128, 128, 128]
     assert [one.epochs for one in found] == [60, 60, 60, 21, 15, 8, 8]
-    assert all(accuracy_drop.bounded(one.lost, 0, one.validation, 0.95).bound_pp <= one.drop_pp + 1e-6 for one in found)
+    assert all(
+        accuracy_drop.drop_of_counts(one.lost, 0, one.validation, 0.95).bound_pp <= one.drop_pp + 1e-6 for one in found
+    )
 
 
 @pytest.mark.parametrize("kind", ["npz of vectors", "folder of pictures", "folder of sounds"])

@@ -216,4 +216,4 @@ def test_blood_cells_have_a_config(tmp_path: Path) -> None:
     data = load(load_plan(tmp_path / "mine.yaml").data)
     assert data.classes == ("Platelets", "RBC", "WBC")
     assert (len(data.train) + len(data.calibration), len(data.validation), len(data.test)) == (205, 87, 72)
-    detection.whole("validation", data.validation.y, data.classes)
+    detection.check_split("validation", data.validation.y, data.classes)

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from edgekit.core import artifacts
 from edgekit.core.artifacts import Artifact
-from edgekit.core.schema.variants import Rejected
+from edgekit.core.schema.variants import RejectedStep
 from edgekit.report import rejected
 from edgekit.report.result import RESULT
 from edgekit.report.sections import decisions
@@ -105,7 +105,7 @@ def test_layers_in_float_are_told_where_they_were_not_kept_and_so_is_what_could_
         ("int8 with stem, head, neck in float, in simulation", None, "nncf cannot"),
     ]
     for row in rows:
-        TypeAdapter(Rejected).validate_python(row)
+        TypeAdapter(RejectedStep).validate_python(row)
 
 
 def test_every_candidate_that_convert_left_out_is_told(benchmark: Artifact) -> None:
@@ -118,7 +118,7 @@ def test_every_candidate_that_convert_left_out_is_told(benchmark: Artifact) -> N
     [row] = [row for row in rejected.steps(made) if row["stage"] == "convert"]  # type: ignore[arg-type]
     assert (row["what"], row["reason"]) == tuple(left_out.values())
     assert row["accuracy_validation"] is row["drop_pp"] is row["bound_pp"] is None
-    TypeAdapter(Rejected).validate_python(row)
+    TypeAdapter(RejectedStep).validate_python(row)
 
 
 def test_every_variant_outside_the_budget_and_every_step_off_the_walk_is_told(benchmark: Artifact) -> None:

@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from edgekit.core.budget import RelativeLatency
+from edgekit.core.budget import RelativeLatencyLimit
 from edgekit.core.errors import ConfigError, TrustError
 from edgekit.measure.references import RivalFile
 from edgekit.runner.backends.base import BaseBackend
@@ -69,8 +69,8 @@ def test_a_rival_is_timed_on_its_own_sample_in_the_same_round(
     beside = {"raw": str(tmp_path / "raw.npy"), "files": {"5" * 64: asdict(rival)}}
     pool, measured = HerePool(), Measured(tmp_path, beside=["5" * 64])
     measure(files[1:], {"onnx": files[0]}, [], measured, protocol, pool, beside=beside)
-    limit = RelativeLatency.model_validate({"ratio": 0.5, "of": "5.onnx", "sha256": "5" * 64})
-    anchored = RelativeLatency.model_validate({"ratio": 0.5, "of": "baseline"})
+    limit = RelativeLatencyLimit.model_validate({"ratio": 0.5, "of": "5.onnx", "sha256": "5" * 64})
+    anchored = RelativeLatencyLimit.model_validate({"ratio": 0.5, "of": "baseline"})
     for content in files[1:]:
         found = Measured(tmp_path, beside=["5" * 64]).of(content)
         assert found is not None and found.ratio_low(anchored) == found.low

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from edgekit.core.config import PATTERN_ADVICE, STAGES, TRAINING, NetworkConfig, cores
+from edgekit.core.config import PATTERN_ADVICE, STAGES, TRAINING_STAGES, NetworkConfig, available_cores
 from edgekit.core.errors import ConfigError, ModelError
 from edgekit.runner import cpu
 from edgekit.training.predict import pick_device
@@ -43,7 +43,7 @@ def test_every_config_is_valid(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_
 def test_without_a_distill_section_nothing_is_trained(tmp_path: Path) -> None:
     values = yaml.safe_load(DIGITS.read_text())
     path = tmp_path / "plain.yaml"
-    path.write_text(yaml.safe_dump({key: value for key, value in values.items() if key not in TRAINING}))
+    path.write_text(yaml.safe_dump({key: value for key, value in values.items() if key not in TRAINING_STAGES}))
     assert load_plan(path).pipeline == ("profile", "convert", "benchmark", "bundle")
     with pytest.raises(ConfigError, match="prune: is given, and distill is not: name distill.student"):
         load_plan(path, ["prune.ratio=0.3"])
@@ -59,7 +59,7 @@ def test_pruning_can_be_switched_off(setting: str, tmp_path: Path) -> None:
     assert plan.scalars("prune")["enabled"] is False
     values = yaml.safe_load(DIGITS.read_text())
     path = tmp_path / "plain.yaml"
-    path.write_text(yaml.safe_dump({key: value for key, value in values.items() if key not in TRAINING}))
+    path.write_text(yaml.safe_dump({key: value for key, value in values.items() if key not in TRAINING_STAGES}))
     assert "prune" not in load_plan(path, [setting]).pipeline
 
 
@@ -301,7 +301,7 @@ def test_what_looks_like_a_secret_is_refused_and_never_repeated(key: str, refuse
 
 def test_all_cores_is_written_as_a_number() -> None:
     """The number of threads decides the last bits of training, so a record that says "all" could not be rebuilt."""
-    assert load_plan(TINY, ["threads=0"]).stages["profile"].threads == cores()
+    assert load_plan(TINY, ["threads=0"]).stages["profile"].threads == available_cores()
 
 
 def test_the_device_is_named_before_the_key() -> None:

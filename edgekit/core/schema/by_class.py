@@ -80,7 +80,7 @@ class LostSample(Record):
     variant: str
 
 
-class Lost(Record):
+class LostSamples(Record):
     """Of those samples the ones that are shown, and when an answer counts as right; no variant where none is there."""
 
     variant: str | None
@@ -89,7 +89,7 @@ class Lost(Record):
     samples: list[LostSample]
 
 
-class ShownLost(Lost):
+class ShownLostSamples(LostSamples):
     """The same with the kind of the data."""
 
     kind: str

@@ -9,7 +9,7 @@ from pydantic import Field
 from edgekit.core.schema.record import Record
 
 
-class Seen(Record):
+class SystemActivity(Record):
     """What went on beside the measurement, from before its first call to after its last; null: not shown here.
 
     Shares are of the time of all cores that the process could use.
@@ -67,7 +67,7 @@ class Disturbances(Record):
         str | None, Field(description="what sets the processor's clock; null where the kernel does not say")
     ]
     emulator: Annotated[str | None, Field(description="what played the processor; null on a real one")]
-    seen: Annotated[Seen, Field(description="what went on beside the measurement")]
+    seen: Annotated[SystemActivity, Field(description="what went on beside the measurement")]
     disturbed: Annotated[
         list[str], Field(description="why the latencies are not to be relied on; empty where nothing was seen")
     ]

@@ -7,9 +7,9 @@ from typing import Any, NotRequired
 from typing_extensions import TypedDict
 
 from edgekit.core.schema.record import Record
-from edgekit.core.schema.variants import LeftOut, RedundantOp
+from edgekit.core.schema.variants import LeftOutVariant, RedundantOp
 
-Agreement = TypedDict(
+BoundaryAgreement = TypedDict(
     "Agreement",
     {
         "from": str,
@@ -31,7 +31,7 @@ Agreement = TypedDict(
 """
 
 
-class Named(Record):
+class VariantName(Record):
     """Which variant."""
 
     name: str
@@ -40,13 +40,13 @@ class Named(Record):
     target: str
 
 
-class NotOffered(Named):
+class NotOfferedVariant(VariantName):
     """A variant that its target does not have."""
 
     reason: str
 
 
-class LeftBehind(Record):
+class RedundantOperator(Record):
     """An operator that computes nothing; `compiled`: in what the interpreter compiled here, not in the file."""
 
     kind: RedundantOp
@@ -56,7 +56,7 @@ class LeftBehind(Record):
     compiled: bool
 
 
-class ConvertedVariant(Named):
+class ConvertedVariant(VariantName):
     """A converted file, and every boundary that it crossed.
 
     `folding` says what became of the preprocess steps, where they were to be folded into the file, and `sparse_weights`
@@ -71,13 +71,13 @@ class ConvertedVariant(Named):
     outputs: list[dict[str, Any]]
     float_ops: list[str]
     not_offered: list[str]
-    debris: list[LeftBehind]
-    boundaries: list[Agreement]
+    debris: list[RedundantOperator]
+    boundaries: list[BoundaryAgreement]
     folding: NotRequired[str]
     sparse_weights: NotRequired[str]
 
 
-class LastBoundary(Agreement):
+class FinalBoundary(BoundaryAgreement):
     """The last boundary of a variant, with its name."""
 
     name: str
@@ -95,7 +95,7 @@ class ConvertMetrics(Record):
     lowest_snr_db: float
     bytes: dict[str, int]
     float_ops: dict[str, list[str]]
-    debris: dict[str, list[LeftBehind]]
-    left_out: list[LeftOut]
+    debris: dict[str, list[RedundantOperator]]
+    left_out: list[LeftOutVariant]
     targets_left_out: NotRequired[dict[str, str]]
     notes: list[str]

@@ -8,9 +8,9 @@ from pydantic import Field
 
 from edgekit.core.schema.record import Record
 
-Unit = Literal["CPU-seconds", "joules", "money"]
+CostUnit = Literal["CPU-seconds", "joules", "money"]
 
-Answer = Literal["after", "perhaps never", "never", "unknown"]
+BreakEvenAnswer = Literal["after", "perhaps never", "never", "unknown"]
 
 
 class Prices(Record):
@@ -50,7 +50,7 @@ class CallCost(Record):
     ]
 
 
-class Energy(Record):
+class EnergyMeasurement(Record):
     """How energy was measured."""
 
     source: Annotated[str, Field(description="what showed it, and what that sees")]
@@ -65,11 +65,11 @@ class CallCosts(Record):
     confidence: Annotated[float, Field(gt=0.5, lt=1, description="of every interval")]
     protocol: Annotated[str, Field(description="how a call was measured, in words")]
     calls: Annotated[list[CallCost], Field(min_length=1, description="the baseline first, then every variant")]
-    energy: Annotated[Energy | None, Field(description="how energy was measured; null: it was not")]
+    energy: Annotated[EnergyMeasurement | None, Field(description="how energy was measured; null: it was not")]
     energy_unknown: Annotated[str, Field(description="why energy is not known; empty where it is")]
 
 
-class WalkCost(Record):
+class RunCost(Record):
     """What the run's stages have taken: training, searching, converting, measuring."""
 
     cpu_s: Annotated[
@@ -106,5 +106,5 @@ class Cost(CallCosts):
     """What a call costs by variant, what the walk has cost, and after how many calls it was worth it."""
 
     prices: Annotated[Prices | None, Field(description="what the config says of money; null: nothing")]
-    walk: Annotated[WalkCost, Field(description="what the run has cost so far")]
+    walk: Annotated[RunCost, Field(description="what the run has cost so far")]
     break_even: Annotated[list[BreakEven], Field(description="for each variant that ships; empty where none does")]

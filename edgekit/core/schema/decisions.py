@@ -6,11 +6,11 @@ from typing import Annotated, Literal, NotRequired, TypeGuard
 
 from pydantic import Field
 
-from edgekit.core.schema.limits import BesideReference
+from edgekit.core.schema.limits import ReferenceComparison
 from edgekit.core.schema.record import Record
 
 
-class Candidate(Record):
+class DecisionCandidate(Record):
     """A variant that a decision was about, compared with the fastest of them by point estimate."""
 
     name: Annotated[str, Field(description="the variant")]
@@ -22,7 +22,7 @@ class Candidate(Record):
     in_the_tie: Annotated[bool, Field(description="true where the interval does not establish that it is slower")]
 
 
-class Decided(Record):
+class DecisionPlace(Record):
     """Where it was measured."""
 
     where: NotRequired[
@@ -31,7 +31,7 @@ class Decided(Record):
     host: NotRequired[Annotated[str, Field(description="the slowest of them; empty where nothing was sent to any")]]
 
 
-class Choice(Decided):
+class WinnerDecision(DecisionPlace):
     """Which variant won, by which rule, and what it was measured against."""
 
     decision: Annotated[str, Field(description="what was decided: winner of a target, or over all targets")]
@@ -40,12 +40,14 @@ class Choice(Decided):
         Literal["fastest", "tie: fewest bytes", "tie: same bytes, first name", "none inside the budget", "recorded"],
         Field(description="why it won"),
     ]
-    candidates: Annotated[list[Candidate], Field(description="every variant inside the budget, the fastest first")]
+    candidates: Annotated[
+        list[DecisionCandidate], Field(description="every variant inside the budget, the fastest first")
+    ]
     replayed: Annotated[bool, Field(description="true where the decision of an earlier run was followed")]
     today: Annotated[str | None, Field(description="what this run's measurement would choose by itself")]
 
 
-class AgainstLimit(Record):
+class LimitComparison(Record):
     """A variant's median against the limit of the budget."""
 
     name: Annotated[str, Field(description="the variant")]
@@ -55,24 +57,24 @@ class AgainstLimit(Record):
     too_slow: Annotated[bool, Field(description="true where the whole interval is above the limit")]
     beside: NotRequired[
         Annotated[
-            BesideReference,
+            ReferenceComparison,
             Field(description="the same beside the reference of a relative limit; absent where it is in milliseconds"),
         ]
     ]
 
 
-class Limit(Decided):
+class LatencyDecision(DecisionPlace):
     """Which variants are over the latency limit for sure."""
 
     decision: Annotated[str, Field(description="what was decided, with the limit")]
     chosen: Annotated[list[str], Field(description="names of the variants that are too slow")]
     rule: Annotated[Literal["whole interval above the limit", "recorded"], Field(description="why they are")]
-    candidates: Annotated[list[AgainstLimit], Field(description="every variant")]
+    candidates: Annotated[list[LimitComparison], Field(description="every variant")]
     replayed: Annotated[bool, Field(description="true where the decision of an earlier run was followed")]
     today: Annotated[list[str], Field(description="what this run's measurement would choose by itself")]
 
 
-class AgainstDense(Record):
+class DenseComparison(Record):
     """A variant with zeros beside the same network without."""
 
     name: Annotated[str, Field(description="the variant with zeros")]
@@ -88,7 +90,7 @@ class AgainstDense(Record):
     ]
 
 
-class Zeros(Decided):
+class SparsityDecision(DecisionPlace):
     """Which variants with zeros are neither faster nor smaller for them."""
 
     decision: Annotated[Literal["sparsity without speed-up"], Field(description="what was decided")]
@@ -102,15 +104,15 @@ class Zeros(Decided):
         Literal["neither faster nor smaller than without them", "recorded"], Field(description="why they do not")
     ]
     candidates: Annotated[
-        list[AgainstDense], Field(description="every sparse variant whose dense one is inside the budget")
+        list[DenseComparison], Field(description="every sparse variant whose dense one is inside the budget")
     ]
     replayed: Annotated[bool, Field(description="true where the decision of an earlier run was followed")]
     today: Annotated[list[str], Field(description="what this run's measurement would choose by itself")]
 
 
-Decision = Choice | Limit | Zeros
+Decision = WinnerDecision | LatencyDecision | SparsityDecision
 
 
-def is_choice(decision: Decision) -> TypeGuard[Choice]:
+def is_winner_decision(decision: Decision) -> TypeGuard[WinnerDecision]:
     """Whether it chose one variant, the winner of a target or over all, rather than a list of them."""
     return not isinstance(decision["chosen"], list)

@@ -9,7 +9,7 @@ from pydantic import Field
 from edgekit.core.schema.record import Record
 
 
-class OnDeciding(Record):
+class DecidingDeviceLatency(Record):
     """A variant on the device that decided."""
 
     where: Annotated[str, Field(description="its class, as hosts.yaml names it")]
@@ -21,7 +21,7 @@ class OnDeciding(Record):
     high_ms: Annotated[float | None, Field(gt=0, description="upper end of the median's interval")]
 
 
-class OnDevice(Record):
+class DeviceLatency(Record):
     """A variant on a device, timed in turns with all others."""
 
     name: Annotated[str, Field(description="of the variant")]
@@ -34,7 +34,7 @@ class OnDevice(Record):
     ratio_high: Annotated[float, Field(gt=0, description="upper end of the ratio's interval")]
 
 
-class Device(Record):
+class DeviceRecord(Record):
     """A device of the class."""
 
     host: Annotated[str, Field(description="its name in hosts.yaml")]
@@ -49,7 +49,7 @@ class Device(Record):
         list[str], Field(description="why its latencies are not to be relied on; empty where nothing was seen")
     ]
     variants: Annotated[
-        list[OnDevice], Field(min_length=1, description="all that are inside the limits that need no clock")
+        list[DeviceLatency], Field(min_length=1, description="all that are inside the limits that need no clock")
     ]
 
 
@@ -59,12 +59,12 @@ class DeviceClass(Record):
     where: Annotated[str, Field(description="the class, as hosts.yaml names it")]
     slowest: Annotated[str, Field(description="the host whose latencies decided; empty where nothing was sent to any")]
     devices: Annotated[
-        list[Device],
+        list[DeviceRecord],
         Field(description="in the order of hosts.yaml; empty where no variant is inside the limits that need no clock"),
     ]
 
 
-def on_deciding(devices: DeviceClass, name: str) -> OnDeciding:
+def deciding_device_latency(devices: DeviceClass, name: str) -> DecidingDeviceLatency:
     """A variant's median on the slowest device of the class; None where it was not sent there."""
     timed = [device["variants"] for device in devices["devices"] if device["host"] == devices["slowest"]]
     row = next((row for rows in timed for row in rows if row["name"] == name), None)

@@ -39,7 +39,7 @@ class TargetLimits(Record):
     size: NotRequired[Annotated[RelativeSize | None, Field(description="largest size beside a reference's")]]
 
 
-class Limits(Record):
+class BudgetLimits(Record):
     """The budget: what a variant must meet, on validation and on the machine that decides."""
 
     accuracy_drop_pp: Annotated[float, Field(ge=0, description="largest drop below the baseline, percentage points")]
@@ -61,7 +61,7 @@ class Limits(Record):
     ]
 
 
-class BesideReference(Record):
+class ReferenceComparison(Record):
     """A variant's median over that of a reference in the same rounds."""
 
     name: Annotated[
@@ -73,7 +73,7 @@ class BesideReference(Record):
     ratio_high: Annotated[float, Field(gt=0, description="upper end of that ratio's interval")]
 
 
-class RowLimits(Record):
+class AppliedLimits(Record):
     """What one variant was held to, where the budget has relative limits or limits of single targets."""
 
     latency_p50_ms: Annotated[
@@ -82,7 +82,7 @@ class RowLimits(Record):
     size_bytes: Annotated[int | None, Field(gt=0, description="largest size of the model's files; null: any")]
     beside: NotRequired[
         Annotated[
-            BesideReference,
+            ReferenceComparison,
             Field(
                 description="its median beside a reference's; absent where its limit is not relative, "
                 "or nobody timed both"

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import Field
 
-from edgekit.core.schema.conditions import Seen
+from edgekit.core.schema.conditions import SystemActivity
 from edgekit.core.schema.record import Milliseconds, Record
 
 
@@ -56,7 +56,7 @@ class LoadRun(Record):
     ]
     short: Annotated[bool, Field(description="true where it rests on less than MLPerf asks for")]
     why_short: Annotated[str, Field(description="what is missing, in words")]
-    seen: Annotated[Seen, Field(description="what went on beside the run")]
+    seen: Annotated[SystemActivity, Field(description="what went on beside the run")]
     disturbed: Annotated[
         list[str], Field(description="why the latencies are not to be relied on; empty where nothing was seen")
     ]
@@ -77,7 +77,7 @@ class LoadTrial(Record):
     ]
     short: Annotated[bool, Field(description="true where it rests on less than MLPerf asks for")]
     why_short: Annotated[str, Field(description="what is missing, in words")]
-    seen: Annotated[Seen, Field(description="what went on beside the trial")]
+    seen: Annotated[SystemActivity, Field(description="what went on beside the trial")]
     disturbed: Annotated[
         list[str], Field(description="why the latencies are not to be relied on; empty where nothing was seen")
     ]
@@ -103,7 +103,7 @@ class LoadRate(Record):
     ]
 
 
-class LoadFailed(Record):
+class FailedLoad(Record):
     """A load that came to nothing."""
 
     name: Annotated[str, Field(description="the variant, or baseline-eager, baseline-unmodified")]
@@ -120,12 +120,12 @@ class Loads(Record):
     loadgen: Annotated[str | None, Field(description="LoadGen's version; null where nothing was driven")]
     runs: Annotated[list[LoadRun], Field(description="each of the driven in each scenario")]
     rates: Annotated[list[LoadRate], Field(description="of the baseline and of the winner over all targets")]
-    failed: Annotated[list[LoadFailed], Field(description="what could not be driven to the end")]
+    failed: Annotated[list[FailedLoad], Field(description="what could not be driven to the end")]
     skipped: NotRequired[
         Annotated[str | None, Field(description="why nothing was driven although it was asked for; null otherwise")]
     ]
 
 
-def ends_ms(row: Mapping[str, Any], rank: int) -> tuple[float, float | None, float | None]:
+def percentile_with_bounds(row: Mapping[str, Any], rank: int) -> tuple[float, float | None, float | None]:
     """A percentile of a run and the ends of its interval, which are None where queries are too few."""
     return row[f"p{rank}_ms"], row[f"p{rank}_low_ms"], row[f"p{rank}_high_ms"]

@@ -7,7 +7,7 @@ from typing import NotRequired
 from edgekit.core.schema.record import Record
 
 
-class Way(Record):
+class RuntimeTime(Record):
     """A way to run the network as it is; one that fails has a `reason` in place of figures."""
 
     way: str
@@ -55,7 +55,7 @@ class LayerTime(Record):
     bound: str | None
 
 
-class Stamped(Record):
+class StampOverhead(Record):
     """What a call with stamps takes of one without, with its interval."""
 
     ratio: float
@@ -63,7 +63,7 @@ class Stamped(Record):
     high: float
 
 
-class Session(Record):
+class SessionTime(Record):
     """One process from its start to its last answer; `covered`: the share of it that the parts explain."""
 
     calls: int
@@ -71,7 +71,7 @@ class Session(Record):
     covered: float
     parts_ms: dict[str, float]
     whole_ms: float
-    stamped: NotRequired[Stamped]
+    stamped: NotRequired[StampOverhead]
 
 
 class ThreadGain(Record):

@@ -6,7 +6,7 @@ from typing import Any, NotRequired
 
 from edgekit.core.schema.conditions import Disturbances, Machine
 from edgekit.core.schema.record import Record
-from edgekit.core.schema.training import FileTimes, LostFile
+from edgekit.core.schema.training import FailedFile, FileTimes
 from edgekit.core.schema.variants import DropFields
 
 
@@ -30,7 +30,7 @@ class PruneStep(DropFields):
     """The step whose shape this is, trained from new weights."""
 
 
-class FromScratch(Record):
+class RetrainedStep(Record):
     """A step's shape from new weights beside what was fine-tuned: `below_tuned` is its drop below that."""
 
     of_step: int
@@ -42,7 +42,7 @@ class FromScratch(Record):
     reason: str
 
 
-class CutRow(Record):
+class TimedCut(Record):
     """A cut that was timed: its p50 over the student's, and over the network's before it with the interval's ends.
 
     `validation_accuracy` is that of the cut that was taken, before the step's fine-tuning.
@@ -61,7 +61,7 @@ class CutRow(Record):
     validation_accuracy: float | None
 
 
-class Gain(Record):
+class MeasuredSpeedup(Record):
     """How many times faster, with the ends of the ratio's interval."""
 
     measured: float
@@ -69,7 +69,7 @@ class Gain(Record):
     measured_high: float
 
 
-class StepLatency(Gain, FileTimes):
+class StepLatency(MeasuredSpeedup, FileTimes):
     """A step on one target: what its multiply-adds predict against step 0, what was measured, and the share of it."""
 
     step: int
@@ -78,7 +78,7 @@ class StepLatency(Gain, FileTimes):
     gain_share: float
 
 
-class SparseLatency(Gain):
+class SparseLatency(MeasuredSpeedup):
     """The sparse network beside the student it was made from, on one target."""
 
     target: str
@@ -98,24 +98,24 @@ class PruneConditions(Machine, Disturbances):
     confidence: float
 
 
-class Latencies(Record):
+class PruneLatencies(Record):
     """All that was timed."""
 
     steps: list[StepLatency]
     sparse: list[SparseLatency]
-    left_out: NotRequired[list[LostFile]]
+    left_out: NotRequired[list[FailedFile]]
     conditions: NotRequired[PruneConditions]
     sparse_step: NotRequired[int]
 
 
-class LatenciesFailed(Record):
+class FailedLatencies(Record):
     """Why nothing was timed."""
 
     failed: str
     sparse_step: NotRequired[int]
 
 
-class Pattern(Record):
+class SparsityPattern(Record):
     """Where a layer's zeros are: the share of its weights, and a corner of the map, True where one is not zero."""
 
     name: str

@@ -66,7 +66,7 @@ class CalibrationStudy(Record):
     too_large: list[int]
 
 
-class Counts(Record):
+class ValueCounts(Record):
     """Values before and after int8 in the same bins; `edges` and `range` are in `unit`."""
 
     unit: Literal["value", "step"]
@@ -78,7 +78,7 @@ class Counts(Record):
     clipped: int
 
 
-class Histogram(Counts):
+class ValueHistogram(ValueCounts):
     """The same with the layer, and whether they are its weights or what enters it."""
 
     layer: str

@@ -12,24 +12,24 @@ from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import AfterValidator, Field, GetPydanticSchema, TypeAdapter
 
-from edgekit.core.config import STAGES, TRAINING
+from edgekit.core.config import STAGES, TRAINING_STAGES
 from edgekit.core.schema.by_class import ByClass
 from edgekit.core.schema.conditions import Conditions
 from edgekit.core.schema.cost import Cost
-from edgekit.core.schema.decisions import Choice, Limit, Zeros, is_choice
+from edgekit.core.schema.decisions import LatencyDecision, SparsityDecision, WinnerDecision, is_winner_decision
 from edgekit.core.schema.devices import DeviceClass
-from edgekit.core.schema.limits import Limits
+from edgekit.core.schema.limits import BudgetLimits
 from edgekit.core.schema.loads import Loads
 from edgekit.core.schema.record import Record, Sha256, Timestamp
-from edgekit.core.schema.streams import Streamed
+from edgekit.core.schema.streams import StreamResult
 from edgekit.core.schema.variants import (
     BaselineRow,
-    LeftOut,
-    Met,
-    Missed,
+    BudgetMet,
+    BudgetNotMet,
+    LeftOutVariant,
     NearestMiss,
-    Rejected,
-    Rival,
+    ReferenceModelRow,
+    RejectedStep,
     SeenValidation,
     VariantRow,
     WaterfallStep,
@@ -45,7 +45,7 @@ StageKey = Annotated[str, GetPydanticSchema(lambda _, schema_of: schema_of(Stage
 """Keys of dictionaries: any text to mypy, so that readers may loop over names, and one of these to the check."""
 
 
-class Stage(Record):
+class StageRecord(Record):
     """The sealed artifact of one stage."""
 
     digest: Annotated[Sha256, Field(description="of its content")]
@@ -62,7 +62,7 @@ class Stage(Record):
     ]
 
 
-class Bundle(Record):
+class BundleRecord(Record):
     """One file to copy to a device."""
 
     file: Annotated[str, Field(pattern=r"\.edge\.zip$", description="its name, in the folder bundles/")]
@@ -72,7 +72,7 @@ class Bundle(Record):
     commands: Annotated[list[str], Field(description="what to type on the device")]
 
 
-class Sources(Record):
+class ResultSources(Record):
     """What a result was made from."""
 
     digest: Annotated[Sha256, Field(description="of all else in this result, and of the records of the artifacts")]
@@ -98,8 +98,10 @@ class Result(Record):
             list[str], Field(description="what was skipped or changed while the data were read; absent for nothing")
         ]
     ]
-    budget: Annotated[Limits, Field(description="the limits that variants were judged by")]
-    verdict: Annotated[Met | Missed, Field(description="whether a variant met the budget, and what the winner gained")]
+    budget: Annotated[BudgetLimits, Field(description="the limits that variants were judged by")]
+    verdict: Annotated[
+        BudgetMet | BudgetNotMet, Field(description="whether a variant met the budget, and what the winner gained")
+    ]
     nearest_miss: Annotated[NearestMiss | None, Field(description="what came nearest; null where the budget was met")]
     winners: Annotated[dict[TargetKey, str], Field(description="name of the winning variant by target")]
     unmet: Annotated[
@@ -110,13 +112,15 @@ class Result(Record):
         Field(min_length=1, description="the unmodified baseline first, then every variant"),
     ]
     decisions: Annotated[
-        list[Choice | Limit | Zeros], Field(description="every decision that rests on a latency, with its evidence")
+        list[WinnerDecision | LatencyDecision | SparsityDecision],
+        Field(description="every decision that rests on a latency, with its evidence"),
     ]
     waterfall: Annotated[
         list[WaterfallStep], Field(description="from the baseline to the winner; empty where there is none")
     ]
     rivals: Annotated[
-        list[Rival], Field(description="files made by others that the config names, compared with the winner")
+        list[ReferenceModelRow],
+        Field(description="files made by others that the config names, compared with the winner"),
     ]
     loads: Annotated[Loads, Field(description="the winners and the baseline under load")]
     cost: NotRequired[
@@ -143,14 +147,14 @@ class Result(Record):
         Annotated[DeviceClass, Field(description="the devices whose latencies decided; absent where this machine did")]
     ]
     streams: Annotated[
-        dict[TargetKey, Streamed],
+        dict[TargetKey, StreamResult],
         Field(description="answers of the bundles over time; empty where validation has no order in time"),
     ]
     rejected: Annotated[
-        list[Rejected], Field(description="every step that was tried and not kept, in the order of the pipeline")
+        list[RejectedStep], Field(description="every step that was tried and not kept, in the order of the pipeline")
     ]
     left_out: Annotated[
-        list[LeftOut], Field(description="variants that could not be made or were wrong, in the order of making")
+        list[LeftOutVariant], Field(description="variants that could not be made or were wrong, in the order of making")
     ]
     targets_left_out: NotRequired[
         Annotated[
@@ -159,11 +163,13 @@ class Result(Record):
         ]
     ]
     conditions: Annotated[Conditions, Field(description="where and how it was measured")]
-    stages: Annotated[dict[StageKey, Stage], Field(description="the artifacts by stage, as far as the run came")]
+    stages: Annotated[dict[StageKey, StageRecord], Field(description="the artifacts by stage, as far as the run came")]
     bundles: Annotated[
-        dict[TargetKey, Bundle], Field(description="the bundles by target; empty where the budget was missed")
+        dict[TargetKey, BundleRecord], Field(description="the bundles by target; empty where the budget was missed")
     ]
-    sources: Annotated[Sources, Field(description="by which it is known whether this result is still that of its run")]
+    sources: Annotated[
+        ResultSources, Field(description="by which it is known whether this result is still that of its run")
+    ]
 
 
 def json_schema() -> dict[str, Any]:
@@ -172,7 +178,7 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA, **made}
 
 
-def check(result: Mapping[str, Any]) -> None:
+def validate_result(result: Mapping[str, Any]) -> None:
     """Raise pydantic's ValidationError if `result` is not what the schema promises: a bug here, no fault of a user."""
     _checked().validate_json(json.dumps(result, allow_nan=False))
 
@@ -191,7 +197,7 @@ def _agrees(result: Result) -> Result:
     outside = {row["name"] for row in variants if not row["inside_budget"]}
     rejected = {row["what"] for row in result["rejected"]}
     left_out = {row["name"] for row in result["left_out"]}
-    chosen = {(row["decision"], row["chosen"]) for row in result["decisions"] if is_choice(row)}
+    chosen = {(row["decision"], row["chosen"]) for row in result["decisions"] if is_winner_decision(row)}
     most_pp = result["budget"]["accuracy_drop_pp"]
     devices = result.get("devices")
     agrees = {
@@ -211,7 +217,8 @@ def _agrees(result: Result) -> Result:
         "streams": set(result["streams"]) <= set(result["bundles"]),
         "devices": not devices or devices["slowest"] in ({each["host"] for each in devices["devices"]} or {""}),
         "bundles": {(target, bundle["variant"]) for target, bundle in result["bundles"].items()} == winners,
-        "stages": set(result["stages"]) | {"bundle"} in ({"origin", *STAGES}, {"origin", *STAGES} - set(TRAINING))
+        "stages": set(result["stages"]) | {"bundle"}
+        in ({"origin", *STAGES}, {"origin", *STAGES} - set(TRAINING_STAGES))
         and ("bundle" in result["stages"]) == bool(result["bundles"]),
     }
     if not all(agrees.values()):

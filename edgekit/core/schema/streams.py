@@ -9,7 +9,7 @@ from pydantic import Field
 from edgekit.core.schema.record import Count, Record, Share
 
 
-class Smoothed(Record):
+class SmoothingResult(Record):
     """One way to smooth answers to a stream; what rests on events is null where no class is the background."""
 
     smoothing: Annotated[
@@ -34,7 +34,7 @@ class Smoothed(Record):
     reason: Annotated[str, Field(description="why it was not kept; empty where nothing was to be chosen")]
 
 
-class Streamed(Record):
+class StreamResult(Record):
     """The validation windows of one bundle, played in the order of time."""
 
     split: Annotated[Literal["validation"], Field(description="the split whose windows these are")]
@@ -56,5 +56,5 @@ class Streamed(Record):
         Field(description="why the smoothing is what it is"),
     ]
     candidates: Annotated[
-        list[Smoothed], Field(min_length=1, description="no smoothing first; of equals the first is kept")
+        list[SmoothingResult], Field(min_length=1, description="no smoothing first; of equals the first is kept")
     ]

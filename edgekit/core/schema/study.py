@@ -7,7 +7,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 TrialState = Literal["complete", "infeasible", "stopped", "failed"]
 """`complete`: went through every rung. `infeasible`: over the budget by a cheap rung. `stopped`: dominated after a few
 epochs. `failed`: an error, whose words are the reason."""
-Rung = Literal["shape", "untrained", "few_epochs", "all"]
+Fidelity = Literal["shape", "untrained", "few_epochs", "all"]
 
 
 class ObjectiveRow(TypedDict):
@@ -48,7 +48,7 @@ class TrialRow(TypedDict):
     parameters: dict[str, Any]
     settings: list[str]
     state: TrialState
-    rung: Rung
+    rung: Fidelity
     reason: str
     values: list[float | None]
     intervals: list[list[float] | None]

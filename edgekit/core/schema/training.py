@@ -35,7 +35,7 @@ class TimedFile(FileTimes):
     model: str
 
 
-class LostFile(Record):
+class FailedFile(Record):
     """A file of such a network that could not be made."""
 
     model: str
@@ -67,10 +67,10 @@ class ShownCandidate(CandidateRow):
 
     best: TimedFile | None
     timed: list[TimedFile]
-    left_out: list[LostFile]
+    left_out: list[FailedFile]
 
 
-class InTime(Record):
+class CandidateNames(Record):
     """Names of the candidates within the budget, and of those that are trained."""
 
     in_time: list[str]
@@ -83,8 +83,8 @@ class ShortlistRow(Record):
     `limits` are in words, where two numbers do not say them; `beside` are the references of relative ones.
     """
 
-    measured: InTime
-    today: InTime
+    measured: CandidateNames
+    today: CandidateNames
     replayed: bool
     no_student_for: list[str]
     latency_p50_ms: float | None

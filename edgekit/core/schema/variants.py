@@ -6,8 +6,8 @@ from typing import Annotated, Literal, NotRequired
 
 from pydantic import Field
 
-from edgekit.core.schema.devices import OnDeciding
-from edgekit.core.schema.limits import RowLimits
+from edgekit.core.schema.devices import DecidingDeviceLatency
+from edgekit.core.schema.limits import AppliedLimits
 from edgekit.core.schema.record import Record, Sha256, Share
 from edgekit.core.strict import Target
 
@@ -24,21 +24,23 @@ broadcast: the operator behind would do it; foldable: computed from constants al
 A file cannot tell the network's own transposes from a converter's: both are counted.
 """
 
-GivenUpBy = Literal["distill", "prune", "quantize", "convert", "benchmark"]
+RejectingStage = Literal["distill", "prune", "quantize", "convert", "benchmark"]
 """Stages that try steps and give some of them up."""
 
-MadeElsewhere = Literal["baseline", "teacher", "rival"]
+ExternalRole = Literal["baseline", "teacher", "rival"]
 """What a model that was not trained in the run can be in it."""
 
 
-class Met(Record):
+class BudgetMet(Record):
     """The verdict of a run: its winner, against the unmodified baseline and against post-training quantization."""
 
     met: Annotated[Literal[True], Field(description="at least one variant is inside the budget")]
     winner: Annotated[str, Field(description="name of the variant that wins over all targets")]
     p50_ms: Annotated[float, Field(gt=0, description="its median on this machine, milliseconds")]
     device: NotRequired[
-        Annotated[OnDeciding, Field(description="on the device that decided; absent where this machine decided")]
+        Annotated[
+            DecidingDeviceLatency, Field(description="on the device that decided; absent where this machine decided")
+        ]
     ]
     speedup_vs_eager: Annotated[
         float, Field(gt=0, description="the baseline's median over the winner's, over the rounds")
@@ -67,7 +69,7 @@ class Met(Record):
     size_ratio: Annotated[float, Field(gt=0, description="bytes of the baseline over those of the winner")]
 
 
-class Missed(Record):
+class BudgetNotMet(Record):
     """The verdict of a run in which no variant is inside the budget."""
 
     met: Annotated[Literal[False], Field(description="no variant is inside the budget")]
@@ -113,7 +115,7 @@ class SecondAccuracy(Record):
     test: Annotated[Share, Field(description="on the split that is read once, for this record")]
 
 
-class Facts(Record):
+class ModelFacts(Record):
     """What is known of a model without measuring time."""
 
     name: Annotated[
@@ -142,13 +144,13 @@ class Facts(Record):
     ]
 
 
-class BaselineFacts(Facts):
+class BaselineFacts(ModelFacts):
     """The same of the baseline."""
 
     target: Annotated[Literal["pytorch"], Field(description="PyTorch, which it is not converted from")]
 
 
-class VariantFacts(Facts, DropFields):
+class VariantFacts(ModelFacts, DropFields):
     """The same of a variant, with its drop on validation."""
 
     zipped_bytes: Annotated[int, Field(gt=0, description="size of its files, each compressed by zlib at level 9")]
@@ -176,10 +178,12 @@ class NearestMiss(CheckedVariant):
 
     p50_ms: Annotated[float, Field(gt=0, description="median, milliseconds")]
     device: NotRequired[
-        Annotated[OnDeciding, Field(description="on the device that decided; absent where this machine decided")]
+        Annotated[
+            DecidingDeviceLatency, Field(description="on the device that decided; absent where this machine decided")
+        ]
     ]
     limits: NotRequired[
-        Annotated[RowLimits, Field(description="what it was held to; absent where the budget's two numbers say it")]
+        Annotated[AppliedLimits, Field(description="what it was held to; absent where the budget's two numbers say it")]
     ]
 
 
@@ -208,10 +212,12 @@ class VariantRow(CheckedVariant, Latency):
     speedup_low: Annotated[float, Field(gt=0, description="lower end of that ratio's interval")]
     speedup_high: Annotated[float, Field(gt=0, description="upper end of that ratio's interval")]
     device: NotRequired[
-        Annotated[OnDeciding, Field(description="on the device that decided; absent where this machine decided")]
+        Annotated[
+            DecidingDeviceLatency, Field(description="on the device that decided; absent where this machine decided")
+        ]
     ]
     limits: NotRequired[
-        Annotated[RowLimits, Field(description="what it was held to; absent where the budget's two numbers say it")]
+        Annotated[AppliedLimits, Field(description="what it was held to; absent where the budget's two numbers say it")]
     ]
 
 
@@ -233,7 +239,7 @@ class WaterfallStep(Record):
     kept: Annotated[bool, Field(description="false where the step does not lead to the winner")]
 
 
-class RivalFacts(Record):
+class ReferenceModelFacts(Record):
     """What is known of a file made by others without measuring time."""
 
     name: Annotated[str, Field(description="the file's name")]
@@ -242,7 +248,7 @@ class RivalFacts(Record):
     accuracy_test: Annotated[Share, Field(description="on the split that is read once, for this record")]
 
 
-class Rival(RivalFacts, Latency):
+class ReferenceModelRow(ReferenceModelFacts, Latency):
     """A file made by others, and what the winner is beside it; measured in the same rounds."""
 
     winner: Annotated[
@@ -265,7 +271,7 @@ class SeenValidation(Record):
     name: Annotated[str, Field(description="the file, or what builds the network of the weights that were given")]
     role: NotRequired[
         Annotated[
-            MadeElsewhere,
+            ExternalRole,
             Field(description="what it is in this run; absent from an edgekit that tested the baseline alone"),
         ]
     ]
@@ -280,7 +286,7 @@ class SeenValidation(Record):
     known: Annotated[bool, Field(description="true where the p-value is within the level: it seems to know validation")]
 
 
-class LeftOut(Record):
+class LeftOutVariant(Record):
     """A variant that could not be made, or whose file said something else than the step before."""
 
     name: Annotated[str, Field(description="the variant: model-precision-target")]
@@ -304,10 +310,10 @@ class LeftOut(Record):
     reason: Annotated[str, Field(min_length=1, description="all of it in one line")]
 
 
-class Rejected(Record):
+class RejectedStep(Record):
     """A step that was tried and not kept; its figures are null where nothing could be measured."""
 
-    stage: Annotated[GivenUpBy, Field(description="which gave it up")]
+    stage: Annotated[RejectingStage, Field(description="which gave it up")]
     what: Annotated[str, Field(description="the step, the method or the variant")]
     accuracy_validation: Annotated[Share | None, Field(description="on the split that decisions are made on")]
     drop_pp: Annotated[float | None, Field(description="accuracy below the baseline on validation, percentage points")]

@@ -57,7 +57,7 @@ TASKS: tuple[Task, ...] = get_args(Task)
 
 
 @dataclass(frozen=True, eq=False)
-class Marks:
+class SampleScores:
     """What each sample of a split says of a network's accuracy, as the task's file describes it: (n, k) float64."""
 
     task: Task
@@ -82,35 +82,35 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Second:
+class SecondMetric:
     """Another figure of accuracy: its name, what it is as the end of a sentence, and itself, a fraction of marks."""
 
     metric: str
-    said: str
-    of: Callable[[Marks], float]
+    description: str
+    compute: Callable[[SampleScores], float]
 
 
-Answered = Union["np.ndarray", Marks]
+SampleResults = Union["np.ndarray", SampleScores]
 """Of a classification (n,) bool, whether each sample was answered rightly; of the other tasks their marks."""
 
 
-def named(task: str) -> Any:
+def load_task(task: str) -> Any:
     """The file of a task."""
     return importlib.import_module(f"{__name__}.{task}")
 
 
-def accuracy(answered: Answered) -> float:
+def accuracy(answered: SampleResults) -> float:
     """A fraction."""
     return float(_of(answered).accuracy(answered))
 
 
-def second(answered: Answered) -> Second | None:
+def second_metric(answered: SampleResults) -> SecondMetric | None:
     """The other figure that the task of these answers has, if any."""
-    found: Second | None = getattr(_of(answered), "SECOND", None)
+    found: SecondMetric | None = getattr(_of(answered), "SECOND", None)
     return found
 
 
-def drop(reference: Answered, answered: Answered, confidence: float) -> Drop:
+def drop(reference: SampleResults, answered: SampleResults, confidence: float) -> Drop:
     """How far the accuracy lies below the reference's on the same samples; DataError where they are not the same."""
     if len(reference) != len(answered):
         raise DataError(
@@ -121,14 +121,14 @@ def drop(reference: Answered, answered: Answered, confidence: float) -> Drop:
     return found
 
 
-def no_better_than_guessing(task: Task, outputs: np.ndarray, y: np.ndarray) -> str:
+def why_no_better_than_guessing(task: Task, outputs: np.ndarray, y: np.ndarray) -> str:
     """Why outputs that need no input to be judged tell nothing of the labels, or an empty text."""
-    kind = named(task)
+    kind = load_task(task)
     found, (guessed, saying) = accuracy(kind.score_samples(outputs, None, y)), kind.constant_answer(y)
     if found > guessed:
         return ""
     return f"{kind.METRIC} {found:.1%} on validation, and {saying} would give {guessed:.1%}"
 
 
-def _of(answered: Answered) -> Any:
-    return named(answered.task if isinstance(answered, Marks) else "classification")
+def _of(answered: SampleResults) -> Any:
+    return load_task(answered.task if isinstance(answered, SampleScores) else "classification")

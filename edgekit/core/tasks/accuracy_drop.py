@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Score = Callable[[np.ndarray, np.ndarray], np.ndarray]
     """Accuracies (draws,), as fractions, of what samples say (n, k) for weights (draws, n)."""
 
-DRAWS, AT_ONCE = 2000, 100
+BOOTSTRAP_DRAWS, DRAWS_PER_BLOCK = 2000, 100
 """Of the bootstrap, and how many of them are in memory at a time."""
 
 
@@ -44,7 +44,7 @@ class Drop:
     least_pp: float = 0.0
 
 
-def compare(reference_right: np.ndarray, right: np.ndarray, confidence: float) -> Drop:
+def drop_of_answers(reference_right: np.ndarray, right: np.ndarray, confidence: float) -> Drop:
     """Both (n,) bool, whether each sample was answered rightly; DataError where they cannot be of the same samples."""
     if len(reference_right) != len(right):
         raise DataError(
@@ -52,10 +52,10 @@ def compare(reference_right: np.ndarray, right: np.ndarray, confidence: float) -
             "answer the same samples with both networks"
         )
     lost, gained = int((reference_right & ~right).sum()), int((right & ~reference_right).sum())
-    return bounded(lost, gained, len(right), confidence)
+    return drop_of_counts(lost, gained, len(right), confidence)
 
 
-def bounded(lost: int, gained: int, samples: int, confidence: float) -> Drop:
+def drop_of_counts(lost: int, gained: int, samples: int, confidence: float) -> Drop:
     """The same from counts; ConfigError for a confidence of even odds or less, or of certainty."""
     if samples < 1:
         raise DataError(f"a drop needs samples, got {samples}; give data a validation split")
@@ -67,7 +67,7 @@ def bounded(lost: int, gained: int, samples: int, confidence: float) -> Drop:
     return Drop(100 * (lost - gained) / samples, bound_pp, lost, gained, samples, confidence, least_pp)
 
 
-def resampled(
+def bootstrap_drop(
     reference: np.ndarray,
     values: np.ndarray,
     score: Score,
@@ -88,7 +88,7 @@ def resampled(
     import numpy as np
 
     lost, gained, samples = int((worse > 0).sum()), int((worse < 0).sum()), len(values)
-    least_pp = bounded(0, 0, samples, confidence).bound_pp if at_most_one else 0.0
+    least_pp = drop_of_counts(0, 0, samples, confidence).bound_pp if at_most_one else 0.0
     all_once = np.ones((1, samples))
     drop_pp = 100 * float((score(reference, all_once) - score(values, all_once))[0])
     drops = np.concatenate([score(reference, drawn) - score(values, drawn) for drawn in _draws(samples, apart)])
@@ -102,14 +102,14 @@ def _draws(samples: int, apart: np.ndarray | None) -> Iterator[np.ndarray]:
 
     random = np.random.default_rng(0)
     kinds = [np.arange(samples)] if apart is None else [np.flatnonzero(apart), np.flatnonzero(~apart)]
-    rows = np.arange(AT_ONCE)[:, None] * samples
-    for _ in range(DRAWS // AT_ONCE):
-        drawn = np.hstack([kind[random.integers(0, len(kind), (AT_ONCE, len(kind)))] for kind in kinds])
-        counts = np.bincount((rows + drawn).ravel(), minlength=AT_ONCE * samples)
-        yield counts.reshape(AT_ONCE, samples).astype(np.float64)
+    rows = np.arange(DRAWS_PER_BLOCK)[:, None] * samples
+    for _ in range(BOOTSTRAP_DRAWS // DRAWS_PER_BLOCK):
+        drawn = np.hstack([kind[random.integers(0, len(kind), (DRAWS_PER_BLOCK, len(kind)))] for kind in kinds])
+        counts = np.bincount((rows + drawn).ravel(), minlength=DRAWS_PER_BLOCK * samples)
+        yield counts.reshape(DRAWS_PER_BLOCK, samples).astype(np.float64)
 
 
-def refusal(drop: Drop, allowed_pp: float) -> str | None:
+def budget_violation(drop: Drop, allowed_pp: float) -> str | None:
     """Why the drop is not inside a budget of `allowed_pp`, in words; None where it is."""
     if drop.bound_pp <= allowed_pp:
         return None
@@ -118,17 +118,17 @@ def refusal(drop: Drop, allowed_pp: float) -> str | None:
         f"accuracy drop {drop.drop_pp:.2f} pp may be {drop.bound_pp:.2f} pp "
         f"({share} sure, {drop.samples} samples), over {allowed_pp:g} pp"
     )
-    return said if drop.least_pp <= allowed_pp else f"{said}; {too_few(drop.samples, drop.confidence)}"
+    return said if drop.least_pp <= allowed_pp else f"{said}; {too_few_samples(drop.samples, drop.confidence)}"
 
 
 def can_meet(samples: int, confidence: float, allowed_pp: float) -> bool:
     """Whether a network that answers every sample as the reference does is inside a budget of `allowed_pp`."""
-    return bounded(0, 0, samples, confidence).bound_pp <= allowed_pp
+    return drop_of_counts(0, 0, samples, confidence).bound_pp <= allowed_pp
 
 
-def too_few(samples: int, confidence: float) -> str:
+def too_few_samples(samples: int, confidence: float) -> str:
     """What to do where `can_meet` says no."""
-    least_pp = bounded(0, 0, samples, confidence).bound_pp
+    least_pp = drop_of_counts(0, 0, samples, confidence).bound_pp
     return (
         f"{samples} samples, each answered as by the baseline, cannot show less than {least_pp:.2f} pp: "
         "raise budget.accuracy_drop_pp, lower budget.accuracy_confidence, or give more validation samples"

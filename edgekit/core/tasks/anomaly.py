@@ -11,21 +11,21 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgekit.core.errors import DataError
-from edgekit.core.tasks import Group, Marks
-from edgekit.core.tasks.accuracy_drop import Drop, resampled
+from edgekit.core.tasks import Group, SampleScores
+from edgekit.core.tasks.accuracy_drop import Drop, bootstrap_drop
 
 METRIC = "AUC"
-SAID = "accuracy is the AUC: how often an anomaly is reconstructed worse than a normal sample (50 %: by chance)"
-OUTPUTS = "kinds of samples"
+METRIC_TEXT = "accuracy is the AUC: how often an anomaly is reconstructed worse than a normal sample (50 %: by chance)"
+OUTPUTS_NAME = "kinds of samples"
 AT_MOST_ONE = True
 RECONSTRUCTS = True
 NEEDS_SHAPE = False
 GROUP, SCORE, SCORE_RISES = "kind of sample", "share classified correctly", True
-RIGHT = "an anomaly scores above the threshold that 1 % of the normal samples exceed, a normal sample does not"
+CORRECT_WHEN = "an anomaly scores above the threshold that 1 % of the normal samples exceed, a normal sample does not"
 FALSE_ALARMS = 0.01
 """Share of the normal samples above the threshold at which rates are reported."""
 NAMES = ("normal", "anomaly")
-NORMAL = ("normal", "good")
+NORMAL_CLASSES = ("normal", "good")
 """What the class of normal samples may be called; all others are anomalies."""
 CHANCE = 0.5
 """The accuracy of samples that are all of one kind: there is nothing to distinguish."""
@@ -33,18 +33,18 @@ NEAR = 0.5
 """Two scores are the same within this share of the reference's standard deviation."""
 
 
-def names(y: np.ndarray) -> tuple[str, ...]:
+def default_names(y: np.ndarray) -> tuple[str, ...]:
     """0 is normal, 1 an anomaly."""
     return NAMES
 
 
-def checked(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+def normalize_labels(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
     """(n,) int64: 0 normal, 1 anomaly, whatever the classes are called; one of them must be normal."""
     if y.ndim != 1 or y.dtype.kind not in "iub":
         raise DataError(
             f"{name}: labels are {y.dtype} of shape {y.shape}; give each sample a whole number: 0 normal, 1 anomaly"
         )
-    normal = [index for index, title in enumerate(names) if title.lower() in NORMAL]
+    normal = [index for index, title in enumerate(names) if title.lower() in NORMAL_CLASSES]
     if len(normal) != 1:
         raise DataError(
             f"classes: got {', '.join(names)}; of an anomaly detection exactly one is called normal (or good), "
@@ -55,7 +55,7 @@ def checked(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
     return (y != normal[0]).astype(np.int64)
 
 
-def whole(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
+def check_split(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
     """Train and calibration are normal; the others have samples of both."""
     normal, anomalies = int((y == 0).sum()), int((y == 1).sum())
     if not normal:
@@ -74,33 +74,33 @@ def strata(y: np.ndarray) -> np.ndarray:
     return y
 
 
-def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> Marks:
+def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> SampleScores:
     """Score and label: (n, 2)."""
     assert inputs is not None
-    return Marks("anomaly", np.stack([errors(outputs, inputs), y.astype(np.float64)], axis=1))
+    return SampleScores("anomaly", np.stack([reconstruction_errors(outputs, inputs), y.astype(np.float64)], axis=1))
 
 
-def errors(outputs: np.ndarray, inputs: np.ndarray) -> np.ndarray:
+def reconstruction_errors(outputs: np.ndarray, inputs: np.ndarray) -> np.ndarray:
     """Mean squared error of each sample, (n,) float64, of (n, …) both."""
     rows = [each.reshape(len(each), -1).astype(np.float64) for each in (outputs, inputs)]
     found: np.ndarray = np.square(rows[0] - rows[1]).mean(axis=1)
     return found
 
 
-def accuracy(marks: Marks) -> float:
+def accuracy(marks: SampleScores) -> float:
     """AUC."""
     return float(_auc(marks.values, np.ones((1, len(marks))))[0])
 
 
-def drop(reference: Marks, marks: Marks, confidence: float) -> Drop:
+def drop(reference: SampleScores, marks: SampleScores, confidence: float) -> Drop:
     """By the bootstrap, normal samples and anomalies drawn apart; `lost` are samples that more of the others pass."""
-    before, after = placements(reference), placements(marks)
+    before, after = rank_shares(reference), rank_shares(marks)
     fell = np.sign(np.round(before - after, 12))
     kinds = marks.values[:, 1] > 0
-    return resampled(reference.values, marks.values, _auc, fell, confidence, apart=kinds, at_most_one=AT_MOST_ONE)
+    return bootstrap_drop(reference.values, marks.values, _auc, fell, confidence, apart=kinds, at_most_one=AT_MOST_ONE)
 
 
-def placements(marks: Marks) -> np.ndarray:
+def rank_shares(marks: SampleScores) -> np.ndarray:
     """Of each sample, the share of those of the other kind that stand on the right side of it, (n,); a tie is half."""
     score, anomalous = marks.values[:, 0], marks.values[:, 1] > 0
     found = np.zeros(len(score))
@@ -113,10 +113,10 @@ def placements(marks: Marks) -> np.ndarray:
     return found
 
 
-def same(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
+def same_answers(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
     """Where the scores differ by half of their standard deviation over these samples at most."""
     assert inputs is not None
-    before, after = errors(reference, inputs), errors(outputs, inputs)
+    before, after = reconstruction_errors(reference, inputs), reconstruction_errors(outputs, inputs)
     return np.asarray(np.abs(before - after) <= NEAR * before.std() + 1e-9)
 
 
@@ -128,10 +128,10 @@ def constant_answer(y: np.ndarray) -> tuple[float, str]:
 def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
     """(n,) float64: the scores."""
     assert inputs is not None
-    return errors(outputs, inputs)
+    return reconstruction_errors(outputs, inputs)
 
 
-def right(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
+def is_correct(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Where it is called what it is."""
     return np.asarray(_called(answers, y) == (y > 0))
 
@@ -146,12 +146,12 @@ def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Gro
     return found
 
 
-def said(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
+def describe_answers(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
     """What it is called."""
     return [NAMES[int(called)] for called in _called(answers, y)]
 
 
-def labels_in_words(y: np.ndarray, names: Sequence[str]) -> list[str]:
+def describe_labels(y: np.ndarray, names: Sequence[str]) -> list[str]:
     """What it is."""
     return [NAMES[int(label)] for label in y]
 

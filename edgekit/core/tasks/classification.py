@@ -8,20 +8,20 @@ import numpy as np
 
 from edgekit.core.errors import DataError
 from edgekit.core.tasks import Group
-from edgekit.core.tasks.accuracy_drop import Drop, compare
-from edgekit.core.tasks.labels import some
+from edgekit.core.tasks.accuracy_drop import Drop, drop_of_answers
+from edgekit.core.tasks.labels import quote_names
 
 METRIC = "top-1 accuracy"
-SAID = "accuracy is the share of samples whose highest score is that of their class"
-OUTPUTS = "classes"
+METRIC_TEXT = "accuracy is the share of samples whose highest score is that of their class"
+OUTPUTS_NAME = "classes"
 AT_MOST_ONE = True
 RECONSTRUCTS = False
 NEEDS_SHAPE = False
 GROUP, SCORE, SCORE_RISES = "class", "recall", True
-RIGHT = "the highest score is that of their class"
+CORRECT_WHEN = "the highest score is that of their class"
 
 
-def names(y: np.ndarray) -> tuple[str, ...]:
+def default_names(y: np.ndarray) -> tuple[str, ...]:
     """Of labels (n,): "0", "1", … up to the highest; DataError for one that is higher than there are samples."""
     if y.dtype.kind not in "iu" or not y.size:
         return ("0", "1")  # the labels themselves are refused by `checked`
@@ -34,7 +34,7 @@ def names(y: np.ndarray) -> tuple[str, ...]:
     return tuple(str(index) for index in range(highest + 1))
 
 
-def checked(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+def normalize_labels(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
     """(n,) int64, each the place of its class among the names."""
     if y.ndim != 1 or not np.issubdtype(y.dtype, np.integer):
         raise DataError(
@@ -52,13 +52,13 @@ def checked(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
     return y.astype(np.int64)
 
 
-def whole(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
+def check_split(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
     """Every class must have a sample in this split."""
     counts = np.bincount(y, minlength=len(names))
     empty = [names[index] for index in np.flatnonzero(counts == 0)]
     if empty:
         raise DataError(
-            f"{name}: no sample of class {some(empty)} ({len(empty)} of {len(names)} classes are empty); "
+            f"{name}: no sample of class {quote_names(empty)} ({len(empty)} of {len(names)} classes are empty); "
             "add different samples (copies of one count once), raise data.limit, or remove the class"
         )
 
@@ -80,10 +80,10 @@ def accuracy(marks: np.ndarray) -> float:
 
 def drop(reference: np.ndarray, marks: np.ndarray, confidence: float) -> Drop:
     """By Tango's interval."""
-    return compare(reference, marks, confidence)
+    return drop_of_answers(reference, marks, confidence)
 
 
-def same(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
+def same_answers(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
     """Where the highest score is that of the same class."""
     return np.equal(reference.argmax(axis=1), outputs.argmax(axis=1))
 
@@ -98,7 +98,7 @@ def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
     return outputs.argmax(axis=1).astype(np.int32)
 
 
-def right(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
+def is_correct(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Where that is the label."""
     return np.asarray(answers == y)
 
@@ -114,11 +114,11 @@ def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Gro
     ]
 
 
-def said(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
+def describe_answers(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
     """The class's name."""
     return [names[int(answer)] for answer in answers]
 
 
-def labels_in_words(y: np.ndarray, names: Sequence[str]) -> list[str]:
+def describe_labels(y: np.ndarray, names: Sequence[str]) -> list[str]:
     """The class's name."""
     return [names[int(label)] for label in y]

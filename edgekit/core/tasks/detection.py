@@ -16,39 +16,43 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from edgekit.core.errors import DataError
-from edgekit.core.tasks import Group, Marks, Second
-from edgekit.core.tasks.accuracy_drop import Drop, resampled
-from edgekit.core.tasks.box_matches import OVERLAPS, ROW, SURE, boxes_of, matched
-from edgekit.core.tasks.labels import some
+from edgekit.core.tasks import Group, SampleScores, SecondMetric
+from edgekit.core.tasks.accuracy_drop import Drop, bootstrap_drop
+from edgekit.core.tasks.box_matches import BOX_FIELDS, MIN_LOGIT, OVERLAPS, match_boxes, select_boxes
+from edgekit.core.tasks.labels import quote_names
 from edgekit.runner.boxes import BOX_SIDES, Boxes, BoxOptions, Decoder
 
 METRIC = "mAP@0.5"
-SAID = "accuracy is the mean over the classes of the average precision, where a box must overlap its label by a half"
-OUTPUTS = "classes"
+METRIC_TEXT = (
+    "accuracy is the mean over the classes of the average precision, where a box must overlap its label by a half"
+)
+OUTPUTS_NAME = "classes"
 AT_MOST_ONE = False
 RECONSTRUCTS = False
 NEEDS_SHAPE = True
 GROUP, SCORE, SCORE_RISES = "class", "AP@0.5", True
-RIGHT = "every labelled thing is found with a probability of a half or more, and nothing else"
+CORRECT_WHEN = "every labelled thing is found with a probability of a half or more, and nothing else"
 
 RECALLS = np.linspace(0, 1, 101)
-COUNTED = BoxOptions(least_probability=0.01, overlap=0.5, most=100)
-ALIKE = 0.8
+EVALUATION_OPTIONS = BoxOptions(least_probability=0.01, overlap=0.5, most=100)
+MIN_SHARED_BOXES = 0.8
 """Of the boxes of two answers, the share that both have, for the answers to be the same."""
-FOUND = 3
+FIELDS_PER_BOX = 3
 """Of each found box, in the marks: class, logit, and in which of the overlaps it is right, as bits."""
 
 
-def names(y: np.ndarray) -> tuple[str, ...]:
+def default_names(y: np.ndarray) -> tuple[str, ...]:
     """Of labels (n, 1 + most, 5): "0", "1", …"""
     highest = int(y[..., 0].max()) if y.ndim == 3 and y.size else 0
     return tuple(str(index) for index in range(max(1, highest + 1)))
 
 
-def checked(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+def normalize_labels(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
     """(n, 1 + most, 5) float32, boxes inside their samples."""
-    if y.ndim != 3 or y.shape[1] < 2 or y.shape[2] != ROW:
-        raise DataError(f"{name}: labels of a detection are (n, 1 + most, {ROW}), got {y.dtype} of shape {y.shape}")
+    if y.ndim != 3 or y.shape[1] < 2 or y.shape[2] != BOX_FIELDS:
+        raise DataError(
+            f"{name}: labels of a detection are (n, 1 + most, {BOX_FIELDS}), got {y.dtype} of shape {y.shape}"
+        )
     table = y.astype(np.float32)
     width, height = table[:, :1, 3], table[:, :1, 4]
     kinds, sides = table[:, 1:, 0], table[:, 1:, 1:]
@@ -66,12 +70,14 @@ def checked(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
     return table
 
 
-def whole(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
+def check_split(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
     """Every class must have a box in this split."""
     found = set(np.unique(y[:, 1:, 0]).astype(int).tolist())
     missing = [title for index, title in enumerate(names) if index not in found]
     if missing:
-        raise DataError(f"{name}: no box of class {some(missing)}; add pictures, raise data.limit, or remove the class")
+        raise DataError(
+            f"{name}: no box of class {quote_names(missing)}; add pictures, raise data.limit, or remove the class"
+        )
 
 
 def strata(y: np.ndarray) -> np.ndarray:
@@ -84,58 +90,60 @@ def strata(y: np.ndarray) -> np.ndarray:
     return np.where(ranked.any(axis=1), rarest_first[ranked.argmax(axis=1)] + 1, 0).astype(np.int64)
 
 
-def found_in(outputs: np.ndarray, size: tuple[int, int], options: BoxOptions = COUNTED) -> Iterator[Boxes]:
+def decode_boxes(
+    outputs: np.ndarray, size: tuple[int, int], options: BoxOptions = EVALUATION_OPTIONS
+) -> Iterator[Boxes]:
     """The boxes of each picture of (height, width), of outputs (n, points, 4 + classes)."""
     decode = Decoder(size, outputs.shape[1], options)
     return (decode(each) for each in outputs)
 
 
-def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> Marks:
+def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> SampleScores:
     """(n, classes + 3 · 100): how many labels of each class a picture has, and what `FOUND` says of its boxes."""
     classes = outputs.shape[2] - BOX_SIDES
     size = int(y[0, 0, 4]), int(y[0, 0, 3])
-    values = np.zeros((len(y), classes + FOUND * COUNTED.most))
-    values[:, classes::FOUND] = -1
-    for row, boxes, labels in zip(values, found_in(outputs, size), y, strict=True):
+    values = np.zeros((len(y), classes + FIELDS_PER_BOX * EVALUATION_OPTIONS.most))
+    values[:, classes::FIELDS_PER_BOX] = -1
+    for row, boxes, labels in zip(values, decode_boxes(outputs, size), y, strict=True):
         there = labels[1:][labels[1:, 0] >= 0]
         row[:classes] = np.bincount(there[:, 0].astype(np.int64), minlength=classes)
-        of_boxes = row[classes:].reshape(COUNTED.most, FOUND)[: len(boxes.logits)]
-        of_boxes[:, 0], of_boxes[:, 1], of_boxes[:, 2] = boxes.classes, boxes.logits, matched(boxes, there)
-    return Marks("detection", values)
+        of_boxes = row[classes:].reshape(EVALUATION_OPTIONS.most, FIELDS_PER_BOX)[: len(boxes.logits)]
+        of_boxes[:, 0], of_boxes[:, 1], of_boxes[:, 2] = boxes.classes, boxes.logits, match_boxes(boxes, there)
+    return SampleScores("detection", values)
 
 
-def accuracy(marks: Marks) -> float:
+def accuracy(marks: SampleScores) -> float:
     """Mean average precision at an overlap of a half."""
     return float(mean_average_precision(marks.values, np.ones((1, len(marks))))[0])
 
 
-def accuracy_over_overlaps(marks: Marks) -> float:
+def mean_accuracy_over_overlaps(marks: SampleScores) -> float:
     """Mean average precision, averaged over overlaps from 0.5 to 0.95: COCO's own figure."""
     once = np.ones((1, len(marks)))
     return float(np.mean([mean_average_precision(marks.values, once, bit)[0] for bit in range(len(OVERLAPS))]))
 
 
-SECOND = Second("mAP@0.5:0.95", "averages it over overlaps from 0.5 to 0.95", accuracy_over_overlaps)
+SECOND = SecondMetric("mAP@0.5:0.95", "averages it over overlaps from 0.5 to 0.95", mean_accuracy_over_overlaps)
 
 
-def drop(reference: Marks, marks: Marks, confidence: float) -> Drop:
+def drop(reference: SampleScores, marks: SampleScores, confidence: float) -> Drop:
     """By the bootstrap over pictures; `lost` are pictures with fewer labels found at an overlap of a half."""
     hits = [_hits(each.values) for each in (reference, marks)]
     worse = np.sign(hits[0] - hits[1])
-    return resampled(reference.values, marks.values, mean_average_precision, worse, confidence)
+    return bootstrap_drop(reference.values, marks.values, mean_average_precision, worse, confidence)
 
 
-def same(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
+def same_answers(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
     """Where nearly all sure boxes of both overlap a box of the other, of the same class, by a half."""
     pairs = zip(_sure(reference, inputs), _sure(outputs, inputs), strict=True)
-    return np.array([_shared(*pair) >= ALIKE for pair in pairs])
+    return np.array([_shared(*pair) >= MIN_SHARED_BOXES for pair in pairs])
 
 
 def best_probability(outputs: np.ndarray, y: np.ndarray) -> float:
     """The least probability, in steps of 0.05, with which the F1 of all boxes at an overlap of a half is highest."""
     marks = score_samples(outputs, None, y).values
     classes = outputs.shape[2] - BOX_SIDES
-    boxes = marks[:, classes:].reshape(-1, FOUND)
+    boxes = marks[:, classes:].reshape(-1, FIELDS_PER_BOX)
     boxes, labels = boxes[boxes[:, 0] >= 0], marks[:, :classes].sum()
     shares = 1 / (1 + np.exp(-boxes[:, 1]))
     hits = boxes[:, 2].astype(np.int64) & 1
@@ -151,13 +159,13 @@ def constant_answer(y: np.ndarray) -> tuple[float, str]:
 
 def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
     """(n, 100, 6) float32: class (-1: none), left, top, right, bottom, logit."""
-    said = np.full((len(outputs), COUNTED.most, ROW + 1), -1, dtype=np.float32)
-    for row, boxes in zip(said, found_in(outputs, _size(inputs)), strict=True):
+    said = np.full((len(outputs), EVALUATION_OPTIONS.most, BOX_FIELDS + 1), -1, dtype=np.float32)
+    for row, boxes in zip(said, decode_boxes(outputs, _size(inputs)), strict=True):
         row[: len(boxes.logits)] = np.column_stack([boxes.classes, boxes.sides, boxes.logits])
     return said
 
 
-def right(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
+def is_correct(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Where the sure boxes are those of the labels."""
     found: np.ndarray = closeness(answers, y) == 1
     return found
@@ -165,7 +173,9 @@ def right(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 def closeness(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
     """(n,): the share of the sure boxes and the labels of each picture that have their like in the other."""
-    return np.array([_shared(boxes_of(said), boxes_of(wanted[1:])) for said, wanted in zip(answers, y, strict=True)])
+    return np.array(
+        [_shared(select_boxes(said), select_boxes(wanted[1:])) for said, wanted in zip(answers, y, strict=True)]
+    )
 
 
 def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Group]:
@@ -175,12 +185,12 @@ def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Gro
         labels = (y[:, 1:, 0] == kind).sum(axis=1)
         scores, hits, sure = [], [], []
         for said, wanted in zip(answers, y, strict=True):
-            boxes = boxes_of(said[said[:, 0] == kind], -np.inf)
+            boxes = select_boxes(said[said[:, 0] == kind], -np.inf)
             there = wanted[1:][wanted[1:, 0] == kind]
-            hit = matched(boxes, there) & 1
+            hit = match_boxes(boxes, there) & 1
             scores.append(boxes.logits)
             hits.append(hit)
-            sure.append(boxes.logits >= SURE)
+            sure.append(boxes.logits >= MIN_LOGIT)
         logits, hit, is_sure = (np.concatenate(each) for each in (scores, hits, sure))
         precision = _average_precision(logits, hit > 0, np.ones((1, len(hit))), labels.sum()[None])
         total = int(labels.sum())
@@ -189,20 +199,20 @@ def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Gro
     return found
 
 
-def said(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
+def describe_answers(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
     """How many of which class are surely there."""
-    return [_counted(boxes_of(answer).classes, names) for answer in answers]
+    return [_counted(select_boxes(answer).classes, names) for answer in answers]
 
 
-def labels_in_words(y: np.ndarray, names: Sequence[str]) -> list[str]:
+def describe_labels(y: np.ndarray, names: Sequence[str]) -> list[str]:
     """The same of the labels."""
-    return [_counted(boxes_of(wanted[1:]).classes, names) for wanted in y]
+    return [_counted(select_boxes(wanted[1:]).classes, names) for wanted in y]
 
 
 def mean_average_precision(values: np.ndarray, weights: np.ndarray, bit: int = 0) -> np.ndarray:
     """(draws,) of marks (n, …) for weights (draws, n), at one of `OVERLAPS`; classes without a label do not count."""
-    classes = values.shape[1] - FOUND * COUNTED.most
-    boxes = values[:, classes:].reshape(len(values), COUNTED.most, FOUND)
+    classes = values.shape[1] - FIELDS_PER_BOX * EVALUATION_OPTIONS.most
+    boxes = values[:, classes:].reshape(len(values), EVALUATION_OPTIONS.most, FIELDS_PER_BOX)
     found = np.full((classes, len(weights)), np.nan)
     for kind in range(classes):
         picture, place = np.nonzero(boxes[..., 0] == kind)
@@ -235,7 +245,11 @@ def _average_precision(logits: np.ndarray, hits: np.ndarray, weights: np.ndarray
 
 def _hits(values: np.ndarray) -> np.ndarray:
     """(n,): how many labels of a picture are found at an overlap of a half."""
-    bits = values[:, -FOUND * COUNTED.most :].reshape(len(values), COUNTED.most, FOUND)[..., 2].astype(np.int64)
+    bits = (
+        values[:, -FIELDS_PER_BOX * EVALUATION_OPTIONS.most :]
+        .reshape(len(values), EVALUATION_OPTIONS.most, FIELDS_PER_BOX)[..., 2]
+        .astype(np.int64)
+    )
     found: np.ndarray = (bits & 1).sum(axis=1)
     return found
 
@@ -246,14 +260,14 @@ def _size(inputs: np.ndarray | None) -> tuple[int, int]:
 
 
 def _sure(outputs: np.ndarray, inputs: np.ndarray | None) -> Iterator[Boxes]:
-    return found_in(outputs, _size(inputs), COUNTED._replace(least_probability=0.5))
+    return decode_boxes(outputs, _size(inputs), EVALUATION_OPTIONS._replace(least_probability=0.5))
 
 
 def _shared(one: Boxes, other: Boxes) -> float:
     """The share of the boxes of both that have their like in the other: F1."""
     total = len(one.classes) + len(other.classes)
-    labels = np.column_stack([other.classes, other.sides]) if len(other.classes) else np.zeros((0, ROW))
-    return 2 * int((matched(one, labels) & 1).sum()) / total if total else 1.0
+    labels = np.column_stack([other.classes, other.sides]) if len(other.classes) else np.zeros((0, BOX_FIELDS))
+    return 2 * int((match_boxes(one, labels) & 1).sum()) / total if total else 1.0
 
 
 def _counted(classes: np.ndarray, names: Sequence[str]) -> str:

@@ -20,40 +20,40 @@ from statistics import NormalDist
 import numpy as np
 
 from edgekit.core.errors import DataError
-from edgekit.core.tasks import Group, Marks, classification
-from edgekit.core.tasks.accuracy_drop import Drop, compare
+from edgekit.core.tasks import Group, SampleScores, classification
+from edgekit.core.tasks.accuracy_drop import Drop, drop_of_answers
 
 METRIC = "precision@1"
-SAID = "accuracy is precision@1: the share of samples whose nearest other sample, by cosine, has their label"
-OUTPUTS = "labels"
+METRIC_TEXT = "accuracy is precision@1: the share of samples whose nearest other sample, by cosine, has their label"
+OUTPUTS_NAME = "labels"
 AT_MOST_ONE = True
 RECONSTRUCTS = False
 NEEDS_SHAPE = False
 GROUP, SCORE, SCORE_RISES = "label", "precision@1", True
-RIGHT = "the nearest other sample has their label"
+CORRECT_WHEN = "the nearest other sample has their label"
 DIMENSIONS = 64
 """Numbers in a vector, where `kwargs.dimensions` of a network says nothing else."""
 NEAR = 0.98
 """Two vectors of a sample say the same where their cosine is at least that: 11 degrees, about 14 dB."""
-ROWS = 1024
+BLOCK_ROWS = 1024
 """How many samples look for their neighbour at a time."""
-LEAST = -2.0
+BELOW_ANY_COSINE = -2.0
 """Less than any cosine."""
-DIGITS = 9
+COSINE_DIGITS = 9
 """Of a cosine: the last bits of a sum differ from machine to machine, and equal vectors must tie on all."""
 
 
-def names(y: np.ndarray) -> tuple[str, ...]:
+def default_names(y: np.ndarray) -> tuple[str, ...]:
     """Of labels (n,): "0", "1", … up to the highest."""
-    return classification.names(y)
+    return classification.default_names(y)
 
 
-def checked(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+def normalize_labels(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
     """(n,) int64, each the place of its label among the names."""
-    return classification.checked(name, y, names)
+    return classification.normalize_labels(name, y, names)
 
 
-def whole(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
+def check_split(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
     """Two labels at least, and a label that two samples have; calibration needs neither."""
     if name == "calibration":
         return
@@ -72,61 +72,61 @@ def strata(y: np.ndarray) -> np.ndarray:
     return y
 
 
-def nearest(outputs: np.ndarray) -> np.ndarray:
+def nearest_neighbour(outputs: np.ndarray) -> np.ndarray:
     """(n,) int32: the place of each sample's nearest other one, by the cosine of vectors (n, d)."""
-    return neighbours(outputs)[:, 0]
+    return two_nearest(outputs)[:, 0]
 
 
-def neighbours(outputs: np.ndarray) -> np.ndarray:
+def two_nearest(outputs: np.ndarray) -> np.ndarray:
     """(n, 2) int32: the places of the nearest and of the second nearest; of two samples the second is itself."""
-    vectors = normalised(outputs)
+    vectors = unit_vectors(outputs)
     found = np.zeros((len(vectors), 2), np.int32)
-    for start in range(0, len(vectors), ROWS):
-        near = (vectors[start : start + ROWS] @ vectors.T).round(DIGITS)
+    for start in range(0, len(vectors), BLOCK_ROWS):
+        near = (vectors[start : start + BLOCK_ROWS] @ vectors.T).round(COSINE_DIGITS)
         rows = np.arange(len(near))
-        near[rows, start + rows] = LEAST
+        near[rows, start + rows] = BELOW_ANY_COSINE
         for turn in (0, 1):
             chosen = near.argmax(axis=1)
-            found[start : start + ROWS, turn] = chosen
-            near[rows, chosen] = LEAST - 1
+            found[start : start + BLOCK_ROWS, turn] = chosen
+            near[rows, chosen] = BELOW_ANY_COSINE - 1
     return found
 
 
-def normalised(outputs: np.ndarray) -> np.ndarray:
+def unit_vectors(outputs: np.ndarray) -> np.ndarray:
     """(n, d) float64 of length 1; a vector of zeros stays one."""
     rows = outputs.reshape(len(outputs), -1).astype(np.float64)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.where(lengths > 0, lengths, 1.0))
 
 
-def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> Marks:
+def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> SampleScores:
     """(n, 3): whether the nearest has the sample's label, and the second nearest, NaN where none has; the nearest."""
-    near = neighbours(outputs)
-    marks = np.column_stack([right(near[:, 0], y), right(near[:, 1], y), near[:, 0]]).astype(np.float64)
+    near = two_nearest(outputs)
+    marks = np.column_stack([is_correct(near[:, 0], y), is_correct(near[:, 1], y), near[:, 0]]).astype(np.float64)
     marks[_is_alone(y), :2] = np.nan
-    return Marks("embedding", marks)
+    return SampleScores("embedding", marks)
 
 
-def accuracy(marks: Marks) -> float:
+def accuracy(marks: SampleScores) -> float:
     """precision@1."""
     asked = ~np.isnan(marks.values[:, 0])
     return float(marks.values[asked, 0].mean()) if asked.any() else 0.0
 
 
-def drop(reference: Marks, marks: Marks, confidence: float) -> Drop:
+def drop(reference: SampleScores, marks: SampleScores, confidence: float) -> Drop:
     """By Tango's interval, as of classes, or by the jackknife where that leaves more open."""
     asked = ~np.isnan(reference.values[:, 0])
     before, after = (each.values[asked, 0] > 0 for each in (reference, marks))
-    found = compare(before, after, confidence)
+    found = drop_of_answers(before, after, confidence)
     weighs = _influences(reference) - _influences(marks)
     error = math.sqrt(len(weighs) * float(weighs.var())) / len(before)
     open_pp = found.drop_pp + 100 * NormalDist().inv_cdf(confidence) * error
     return replace(found, bound_pp=max(found.bound_pp, round(open_pp, 6)))
 
 
-def same(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
+def same_answers(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
     """Where the cosine of the two vectors of a sample is at least `NEAR`; two vectors of zeros are the same."""
-    before, after = normalised(reference), normalised(outputs)
+    before, after = unit_vectors(reference), unit_vectors(outputs)
     silent = ~before.any(axis=1) & ~after.any(axis=1)
     return np.asarray(((before * after).sum(axis=1) >= NEAR) | silent)
 
@@ -138,10 +138,10 @@ def constant_answer(y: np.ndarray) -> tuple[float, str]:
 
 def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
     """(n,) int32: which sample is the nearest."""
-    return nearest(outputs)
+    return nearest_neighbour(outputs)
 
 
-def right(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
+def is_correct(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Where that one has the same label."""
     return np.asarray(y[answers] == y)
 
@@ -152,17 +152,17 @@ def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Gro
     return [replace(each, score=None) if each.samples == 1 else each for each in found if each.samples]
 
 
-def said(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
+def describe_answers(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
     """The label of the nearest sample."""
-    return classification.said(y[answers], y, names)
+    return classification.describe_answers(y[answers], y, names)
 
 
-def labels_in_words(y: np.ndarray, names: Sequence[str]) -> list[str]:
+def describe_labels(y: np.ndarray, names: Sequence[str]) -> list[str]:
     """The label's name."""
-    return classification.labels_in_words(y, names)
+    return classification.describe_labels(y, names)
 
 
-def _influences(marks: Marks) -> np.ndarray:
+def _influences(marks: SampleScores) -> np.ndarray:
     """(n,): how many right answers go with a sample: its own, and those that have it for their nearest."""
     right, second = np.nan_to_num(marks.values[:, :2]).T
     found: np.ndarray = right + np.bincount(marks.values[:, 2].astype(np.int64), right - second, len(right))

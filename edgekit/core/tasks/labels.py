@@ -9,13 +9,13 @@ import numpy as np
 from edgekit.core.errors import DataError
 
 
-def some(names: Sequence[str], most: int = 5) -> str:
+def quote_names(names: Sequence[str], most: int = 5) -> str:
     """The first of them, quoted, and how many more."""
     shown = ", ".join(repr(name) for name in names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
-def columns(name: str, y: np.ndarray, names: Sequence[str], what: str) -> np.ndarray:
+def label_columns(name: str, y: np.ndarray, names: Sequence[str], what: str) -> np.ndarray:
     """`y` as (n, outputs), a column for each name; DataError where it has another number of them, or is no number."""
     table = y[:, None] if y.ndim == 1 else y
     if table.ndim != 2 or table.dtype.kind not in "iufb":
@@ -23,6 +23,6 @@ def columns(name: str, y: np.ndarray, names: Sequence[str], what: str) -> np.nda
     if table.shape[1] != len(names):
         raise DataError(
             f"{name}: {table.shape[1]} values for each sample, and {len(names)} names in classes: "
-            f"{some(names)}; give one name for each column"
+            f"{quote_names(names)}; give one name for each column"
         )
     return table

@@ -11,28 +11,30 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgekit.core.errors import DataError
-from edgekit.core.tasks import Group, Marks
-from edgekit.core.tasks.accuracy_drop import Drop, resampled
-from edgekit.core.tasks.labels import columns, some
+from edgekit.core.tasks import Group, SampleScores
+from edgekit.core.tasks.accuracy_drop import Drop, bootstrap_drop
+from edgekit.core.tasks.labels import label_columns, quote_names
 
 METRIC = "F1"
-SAID = "accuracy is F1 over all labels: their precision and recall where a probability of 0.5 or more says a label"
-OUTPUTS = "labels"
+METRIC_TEXT = (
+    "accuracy is F1 over all labels: their precision and recall where a probability of 0.5 or more says a label"
+)
+OUTPUTS_NAME = "labels"
 AT_MOST_ONE = True
 RECONSTRUCTS = False
 NEEDS_SHAPE = False
 GROUP, SCORE, SCORE_RISES = "label", "F1", True
-RIGHT = "each of their labels is said, and no other"
+CORRECT_WHEN = "each of their labels is said, and no other"
 
 
-def names(y: np.ndarray) -> tuple[str, ...]:
+def default_names(y: np.ndarray) -> tuple[str, ...]:
     """Of labels (n, labels): "0", "1", …"""
     return tuple(str(index) for index in range(y.shape[1] if y.ndim == 2 else 1))
 
 
-def checked(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+def normalize_labels(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
     """(n, labels) int64, 0 or 1."""
-    table = columns(name, y, names, "several labels at once are (n, labels), each 0 or 1")
+    table = label_columns(name, y, names, "several labels at once are (n, labels), each 0 or 1")
     wrong = np.argwhere((table != 0) & (table != 1))
     if len(wrong):
         sample, column = wrong[0]
@@ -40,12 +42,14 @@ def checked(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
     return table.astype(np.int64)
 
 
-def whole(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
+def check_split(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
     """Every label must be there at least once, and be absent at least once."""
     for found, what in ((y.any(axis=0), "no sample has"), ((y == 0).any(axis=0), "every sample has")):
         missing = [names[index] for index in np.flatnonzero(~found)]
         if missing:
-            raise DataError(f"{name}: {what} {some(missing)}; add other samples, raise data.limit, or remove the label")
+            raise DataError(
+                f"{name}: {what} {quote_names(missing)}; add other samples, raise data.limit, or remove the label"
+            )
 
 
 def strata(y: np.ndarray) -> np.ndarray:
@@ -55,27 +59,27 @@ def strata(y: np.ndarray) -> np.ndarray:
     return np.where(ranked.any(axis=1), rarest_first[ranked.argmax(axis=1)] + 1, 0).astype(np.int64)
 
 
-def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> Marks:
+def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> SampleScores:
     """Labels rightly said, wrongly said and missed, of logits (n, labels): (n, 3)."""
     said, there = outputs >= 0, y > 0
     counts = (said & there, said & ~there, ~said & there)
-    return Marks("multi_label", np.stack([each.sum(axis=1) for each in counts], axis=1).astype(np.float64))
+    return SampleScores("multi_label", np.stack([each.sum(axis=1) for each in counts], axis=1).astype(np.float64))
 
 
-def accuracy(marks: Marks) -> float:
+def accuracy(marks: SampleScores) -> float:
     """F1."""
     return float(_f1(marks.values, np.ones((1, len(marks))))[0])
 
 
-def drop(reference: Marks, marks: Marks, confidence: float) -> Drop:
+def drop(reference: SampleScores, marks: SampleScores, confidence: float) -> Drop:
     """By the bootstrap; `lost` are samples with more wrong or missed labels than before."""
     wrong = [each.values[:, 1:].sum(axis=1) for each in (reference, marks)]
-    return resampled(
+    return bootstrap_drop(
         reference.values, marks.values, _f1, np.sign(wrong[1] - wrong[0]), confidence, at_most_one=AT_MOST_ONE
     )
 
 
-def same(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
+def same_answers(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
     """Where the same labels are said."""
     return np.asarray(((reference >= 0) == (outputs >= 0)).all(axis=1))
 
@@ -90,7 +94,7 @@ def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
     return np.asarray(outputs >= 0)
 
 
-def right(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
+def is_correct(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Where all labels are as they should be."""
     return np.asarray((answers == (y > 0)).all(axis=1))
 
@@ -105,14 +109,14 @@ def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Gro
     ]
 
 
-def said(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
+def describe_answers(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
     """The labels' names."""
     return [", ".join(names[int(place)] for place in np.flatnonzero(answer)) or "none" for answer in answers]
 
 
-def labels_in_words(y: np.ndarray, names: Sequence[str]) -> list[str]:
+def describe_labels(y: np.ndarray, names: Sequence[str]) -> list[str]:
     """The labels' names."""
-    return said(y > 0, y, names)
+    return describe_answers(y > 0, y, names)
 
 
 def _f1(values: np.ndarray, weights: np.ndarray) -> np.ndarray:

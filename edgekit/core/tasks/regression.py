@@ -12,18 +12,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgekit.core.errors import DataError
-from edgekit.core.tasks import Group, Marks
-from edgekit.core.tasks.accuracy_drop import Drop, resampled
-from edgekit.core.tasks.labels import columns, some
+from edgekit.core.tasks import Group, SampleScores
+from edgekit.core.tasks.accuracy_drop import Drop, bootstrap_drop
+from edgekit.core.tasks.labels import label_columns, quote_names
 
 METRIC = "R²"
-SAID = "accuracy is R²: 100 % where every value is right, 0 % where their mean would be as good"
-OUTPUTS = "values"
+METRIC_TEXT = "accuracy is R²: 100 % where every value is right, 0 % where their mean would be as good"
+OUTPUTS_NAME = "values"
 AT_MOST_ONE = False
 RECONSTRUCTS = False
 NEEDS_SHAPE = False
 GROUP, SCORE, SCORE_RISES = "range of values", "mean absolute error", False
-RIGHT = "every value is within a tenth of its standard deviation"
+CORRECT_WHEN = "every value is within a tenth of its standard deviation"
 RANGES = 5
 """Of a value, with as many samples each."""
 STRATA = 10
@@ -34,15 +34,17 @@ NEAR = 0.1
 """Two answers are the same within this share of the reference's standard deviation."""
 
 
-def names(y: np.ndarray) -> tuple[str, ...]:
+def default_names(y: np.ndarray) -> tuple[str, ...]:
     """Of values (n,) or (n, values): "value", or "value 0", "value 1", …"""
     count = y.shape[1] if y.ndim == 2 else 1
     return ("value",) if count == 1 else tuple(f"value {index}" for index in range(count))
 
 
-def checked(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+def normalize_labels(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
     """(n, values) float32, finite, of about unit scale."""
-    table = columns(name, y, names, "a regression has floating-point values, (n,) or (n, values)").astype(np.float32)
+    table = label_columns(name, y, names, "a regression has floating-point values, (n,) or (n, values)").astype(
+        np.float32
+    )
     bad = np.argwhere(~np.isfinite(table))
     if len(bad):
         sample, column = bad[0]
@@ -50,14 +52,15 @@ def checked(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
     return table
 
 
-def whole(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
+def check_split(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
     """Every value must vary, and be of a scale that a training can begin with."""
     spread = y.std(axis=0, dtype=np.float64)
     flat = [names[index] for index in np.flatnonzero(spread == 0)]
     if flat:
         more = "" if name == "train" else ", or raise data.limit or the fraction that this split is given"
         raise DataError(
-            f"{name}: {some(flat)} is the same for all {len(y)} samples, so there is nothing to learn or to evaluate; "
+            f"{name}: {quote_names(flat)} is the same for all {len(y)} samples, so there is nothing to learn or "
+            "to evaluate; "
             f"give samples in which it varies{more}"
         )
     if name != "train":
@@ -84,25 +87,25 @@ def strata(y: np.ndarray) -> np.ndarray:
     return (ranks * min(STRATA, len(y)) // max(1, len(y))).astype(np.int64)
 
 
-def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> Marks:
+def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> SampleScores:
     """Squared errors and the values themselves, about their mean: (n, 2 · values)."""
     wanted = y.astype(np.float64)
-    return Marks("regression", np.hstack([np.square(outputs - wanted), wanted - wanted.mean(axis=0)]))
+    return SampleScores("regression", np.hstack([np.square(outputs - wanted), wanted - wanted.mean(axis=0)]))
 
 
-def accuracy(marks: Marks) -> float:
+def accuracy(marks: SampleScores) -> float:
     """R²."""
     return float(_r2(marks.values, np.ones((1, len(marks))))[0])
 
 
-def drop(reference: Marks, marks: Marks, confidence: float) -> Drop:
+def drop(reference: SampleScores, marks: SampleScores, confidence: float) -> Drop:
     """By the bootstrap; `lost` are samples whose error grew."""
     errors = [each.values[:, : each.values.shape[1] // 2].sum(axis=1) for each in (reference, marks)]
     grew = np.sign(errors[1] - errors[0])
-    return resampled(reference.values, marks.values, _r2, grew, confidence)
+    return bootstrap_drop(reference.values, marks.values, _r2, grew, confidence)
 
 
-def same(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
+def same_answers(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
     """Where every value is within a tenth of the standard deviation that the reference has over these samples."""
     spread = reference.std(axis=0)
     return np.asarray((np.abs(reference - outputs) <= NEAR * spread + 1e-6).all(axis=1))
@@ -118,7 +121,7 @@ def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
     return outputs.astype(np.float32)
 
 
-def right(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
+def is_correct(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Where every value is within `NEAR` standard deviations of the label."""
     return np.asarray((np.abs(answers - y) <= NEAR * y.std(axis=0) + 1e-6).all(axis=1))
 
@@ -137,14 +140,14 @@ def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Gro
     return found
 
 
-def said(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
+def describe_answers(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
     """The values."""
     return [", ".join(f"{value:.3g}" for value in answer) for answer in answers]
 
 
-def labels_in_words(y: np.ndarray, names: Sequence[str]) -> list[str]:
+def describe_labels(y: np.ndarray, names: Sequence[str]) -> list[str]:
     """The values."""
-    return said(y, y, names)
+    return describe_answers(y, y, names)
 
 
 def _r2(values: np.ndarray, weights: np.ndarray) -> np.ndarray:

@@ -15,44 +15,46 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgekit.core.errors import DataError
-from edgekit.core.tasks import Group, Marks
-from edgekit.core.tasks.accuracy_drop import Drop, resampled
-from edgekit.core.tasks.labels import some
+from edgekit.core.tasks import Group, SampleScores
+from edgekit.core.tasks.accuracy_drop import Drop, bootstrap_drop
+from edgekit.core.tasks.labels import quote_names
 from edgekit.runner.masks import UNKNOWN, cell_size, enlarge
 
 METRIC = "mIoU"
-SAID = "accuracy is the mean over the classes of the intersection over union of their pixels, all pictures together"
-OUTPUTS = "classes"
+METRIC_TEXT = (
+    "accuracy is the mean over the classes of the intersection over union of their pixels, all pictures together"
+)
+OUTPUTS_NAME = "classes"
 AT_MOST_ONE = False
 RECONSTRUCTS = False
 NEEDS_SHAPE = False
 GROUP, SCORE, SCORE_RISES = "class", "IoU", True
-RIGHT = "nine of ten labelled pixels are of their class"
+CORRECT_WHEN = "nine of ten labelled pixels are of their class"
 
-MOST_CLASSES = UNKNOWN
-ALIKE = 0.9
+MAX_CLASSES = UNKNOWN
+MIN_EQUAL_CELLS = 0.9
 """Of the cells of two answers, the share that must be of the same class for the answers to be the same."""
-MOSTLY = 0.9
+MIN_CORRECT_PIXELS = 0.9
 """Of a picture's labelled pixels, the share that must be right for its answer to be right."""
-SHOWN = 3
+MAX_LISTED_CLASSES = 3
 """Classes that are told of a picture."""
 
 
-def names(y: np.ndarray) -> tuple[str, ...]:
+def default_names(y: np.ndarray) -> tuple[str, ...]:
     """Of labels (n, height, width): "0", "1", …"""
     known = y[y != UNKNOWN]
     return tuple(str(index) for index in range(1 + int(known.max() if known.size else 0)))
 
 
-def checked(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+def normalize_labels(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
     """(n, height, width) uint8."""
     if y.ndim != 3 or y.dtype.kind not in "iu":
         raise DataError(
             f"{name}: labels are {y.dtype} of shape {y.shape}; a segmentation has whole numbers (n, height, width), "
             f"the class of each pixel, {UNKNOWN} where none is known"
         )
-    if not 2 <= len(names) <= MOST_CLASSES:
-        raise DataError(f"classes: got {len(names)}; a segmentation has 2 to {MOST_CLASSES}, the background among them")
+    if not 2 <= len(names) <= MAX_CLASSES:
+        raise DataError(f"classes: got {len(names)}; a segmentation has 2 to {MAX_CLASSES}, the background among them")
     bad = ((y < 0) | (y >= len(names))) & (y != UNKNOWN)
     if bad.any():
         sample, row, column = np.argwhere(bad)[0]
@@ -63,14 +65,14 @@ def checked(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
     return y.astype(np.uint8, copy=False)
 
 
-def whole(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
+def check_split(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
     """Every class must have a pixel in this split."""
     found = set(np.unique(y).tolist())
     missing = [title for index, title in enumerate(names) if index not in found]
     if missing:
         raise DataError(
-            f"{name}: no pixel of class {some(missing)} ({UNKNOWN} in a mask means that none is known); add pictures, "
-            "raise data.limit, or remove the class"
+            f"{name}: no pixel of class {quote_names(missing)} ({UNKNOWN} in a mask means that none is known); "
+            "add pictures, raise data.limit, or remove the class"
         )
 
 
@@ -83,29 +85,29 @@ def strata(y: np.ndarray) -> np.ndarray:
     return np.where(ranked.any(axis=1), rarest_first[ranked.argmax(axis=1)] + 1, 0).astype(np.int64)
 
 
-def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> Marks:
+def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> SampleScores:
     """(n, 3 · classes): of each class the pixels that are rightly said, that are labelled, and that are said."""
     said, classes = answers(outputs, inputs), outputs.shape[1]
     values = [_counts(_confusion(*pair, classes)) for pair in zip(said, y, strict=True)]
-    return Marks("segmentation", np.stack(values).astype(np.float64))
+    return SampleScores("segmentation", np.stack(values).astype(np.float64))
 
 
-def accuracy(marks: Marks) -> float:
+def accuracy(marks: SampleScores) -> float:
     """Mean intersection over union."""
     return float(mean_intersection_over_union(marks.values, np.ones((1, len(marks))))[0])
 
 
-def drop(reference: Marks, marks: Marks, confidence: float) -> Drop:
+def drop(reference: SampleScores, marks: SampleScores, confidence: float) -> Drop:
     """By the bootstrap over pictures; `lost` are pictures with fewer pixels that are right."""
     hits = [each.values[:, : each.values.shape[1] // 3].sum(axis=1) for each in (reference, marks)]
     worse = np.sign(hits[0] - hits[1])
-    return resampled(reference.values, marks.values, mean_intersection_over_union, worse, confidence)
+    return bootstrap_drop(reference.values, marks.values, mean_intersection_over_union, worse, confidence)
 
 
-def same(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
+def same_answers(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
     """Where nine of ten cells are of the same class."""
     alike = reference.argmax(axis=1) == outputs.argmax(axis=1)
-    return np.asarray(alike.mean(axis=(1, 2)) >= ALIKE)
+    return np.asarray(alike.mean(axis=(1, 2)) >= MIN_EQUAL_CELLS)
 
 
 def constant_answer(y: np.ndarray) -> tuple[float, str]:
@@ -119,9 +121,9 @@ def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
     return outputs.argmax(axis=1).astype(np.uint8)
 
 
-def right(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
+def is_correct(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Where nine of ten labelled pixels are of their class."""
-    return np.asarray(closeness(answers, y) >= MOSTLY)
+    return np.asarray(closeness(answers, y) >= MIN_CORRECT_PIXELS)
 
 
 def closeness(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -141,21 +143,21 @@ def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Gro
     return found
 
 
-def said(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
+def describe_answers(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
     """The largest classes and their shares of the picture."""
-    return [in_words(answer, names) for answer in answers]
+    return [describe_mask(answer, names) for answer in answers]
 
 
-def labels_in_words(y: np.ndarray, names: Sequence[str]) -> list[str]:
+def describe_labels(y: np.ndarray, names: Sequence[str]) -> list[str]:
     """The same of the labels."""
-    return said(y, y, names)
+    return describe_answers(y, y, names)
 
 
-def in_words(mask: np.ndarray, names: Sequence[str]) -> str:
+def describe_mask(mask: np.ndarray, names: Sequence[str]) -> str:
     """Of one mask."""
     known = mask[mask != UNKNOWN]
     counts = np.bincount(known, minlength=len(names))
-    largest = [place for place in np.argsort(-counts, kind="stable")[:SHOWN].tolist() if counts[place]]
+    largest = [place for place in np.argsort(-counts, kind="stable")[:MAX_LISTED_CLASSES].tolist() if counts[place]]
     return ", ".join(f"{counts[place] / known.size:.0%} {names[place]}" for place in largest) or "nothing"
 
 

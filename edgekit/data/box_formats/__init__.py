@@ -21,14 +21,14 @@ from edgekit.core.errors import DataError
 from edgekit.data import folder_layout
 
 if TYPE_CHECKING:
-    from edgekit.data.archives import Folder, Listing, Zip
+    from edgekit.data.archives import FolderArchive, Listing, ZipArchive
 
 NAMES = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 PICTURES = folder_layout.PICTURES.suffixes
 SPLITS = {**folder_layout.SPLITS, "trainval": "train"}
 """Names of files and folders, and the split that they mean."""
-SHOWN = 5
-MOST_BOXES = 100
+MAX_LISTED = 5
+MAX_BOXES = 100
 """Of a picture: `data.most_boxes` goes no higher."""
 MASKS = {"SegmentationClass", "SegmentationObject"}
 """Folders of Pascal VOC with masks, which are called like their pictures."""
@@ -65,18 +65,18 @@ class Annotations:
     notes: tuple[str, ...] = ()
 
 
-def read(name: str, source: Folder | Zip) -> Annotations:
+def read_annotations(name: str, source: FolderArchive | ZipArchive) -> Annotations:
     """What a folder or a zip says in this format."""
     listing = source.listing()
     found: Annotations = importlib.import_module(f"{__name__}.{name}").read(source, listing)
-    links = linked(listing)
+    links = linked_folder_notes(listing)
     if not found.pictures:
         said = "".join(f"; {each}" for each in links)
         raise DataError(f"data.path: no picture with {name} annotations in it; look at data.annotations{said}")
     return replace(found, notes=(*found.notes, *links))
 
 
-def content(source: Folder | Zip, name: str) -> bytes:
+def read_bytes(source: FolderArchive | ZipArchive, name: str) -> bytes:
     """The bytes of a file; DataError where it is damaged, or no regular file."""
     try:
         return source.read(name)
@@ -85,19 +85,19 @@ def content(source: Folder | Zip, name: str) -> bytes:
         raise DataError(f"{name}: cannot be read ({said}); repair or remove it") from None
 
 
-def text(source: Folder | Zip, name: str) -> str:
+def read_text(source: FolderArchive | ZipArchive, name: str) -> str:
     """The same of a text in UTF-8, without the mark that some editors put before it."""
-    return content(source, name).decode("utf-8-sig", "replace")
+    return read_bytes(source, name).decode("utf-8-sig", "replace")
 
 
-def linked(listing: Listing) -> tuple[str, ...]:
+def linked_folder_notes(listing: Listing) -> tuple[str, ...]:
     """A note, where a folder is a symbolic link: those are not entered."""
-    shown, more = listing.links[:SHOWN], len(listing.links) - SHOWN
+    shown, more = listing.links[:MAX_LISTED], len(listing.links) - MAX_LISTED
     behind = f" and {more} more" if more > 0 else ""
     return (f"skipped {len(listing.links)} linked folders: {', '.join(shown)}{behind}",) if shown else ()
 
 
-def by_suffix(names: Iterable[str]) -> dict[str, str]:
+def with_lower_suffix(names: Iterable[str]) -> dict[str, str]:
     """Each name by itself with its suffix in small letters: 0001.TXT is 0001.txt where no other file is."""
     found: dict[str, str] = {}
     for name in names:
@@ -113,7 +113,7 @@ def is_hidden(path: PurePosixPath) -> bool:
     return any(part.startswith(".") or part == "__MACOSX" for part in path.parts)
 
 
-def pictures(listing: Listing) -> dict[str, str]:
+def unique_pictures(listing: Listing) -> dict[str, str]:
     """Every picture's name in the listing by its stem; DataError where two pictures share one."""
     found = pictures_by_stem(listing)
     for names in found.values():
@@ -132,7 +132,7 @@ def pictures_by_stem(listing: Listing) -> dict[str, list[str]]:
     return found
 
 
-def split_named_in(part: str) -> str | None:
+def split_in_name(part: str) -> str | None:
     """The split that a word of a file's or a folder's name means; None where no word does."""
     return next((SPLITS[word] for word in re.findall("[a-z]+", part.lower()) if word in SPLITS), None)
 
@@ -140,10 +140,10 @@ def split_named_in(part: str) -> str | None:
 def folder_split(name: str) -> str | None:
     """The split that the nearest folder of a file names; None where no folder names one."""
     parts = reversed(PurePosixPath(name).parts[:-1])
-    return next((found for part in parts if (found := split_named_in(part))), None)
+    return next((found for part in parts if (found := split_in_name(part))), None)
 
 
-def named_once(classes: list[str], where: str) -> tuple[str, ...]:
+def checked_class_names(classes: list[str], where: str) -> tuple[str, ...]:
     """The classes; DataError for one without a name, or one that stands twice."""
     if not all(isinstance(each, str) and each.strip() for each in classes):
         raise DataError(f"{where}: a class without a name in {classes}; name every class")

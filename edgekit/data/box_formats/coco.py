@@ -13,31 +13,31 @@ from collections import defaultdict
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from edgekit.core.config import truncated
+from edgekit.core.config import shortened_repr
 from edgekit.core.errors import DataError
 from edgekit.data.box_formats import (
+    MAX_LISTED,
     PICTURES,
-    SHOWN,
     Annotations,
     Box,
     Picture,
-    content,
+    checked_class_names,
     folder_split,
     is_hidden,
-    named_once,
-    split_named_in,
+    read_bytes,
+    split_in_name,
 )
 from edgekit.runner.errors import bounded_recursion
 
 if TYPE_CHECKING:
-    from edgekit.data.archives import Folder, Listing, Zip
+    from edgekit.data.archives import FolderArchive, Listing, ZipArchive
 
 KEYS = ("images", "annotations", "categories")
 MOST_PIXELS = 1e9
 """Of a side: what is larger, or no number, is no box."""
 
 
-def read(source: Folder | Zip, listing: Listing) -> Annotations:
+def read(source: FolderArchive | ZipArchive, listing: Listing) -> Annotations:
     """See the package."""
     shown = [name for name in listing.files if not is_hidden(PurePosixPath(name))]
     by_place: dict[str, list[str]] = defaultdict(list)
@@ -50,14 +50,14 @@ def read(source: Folder | Zip, listing: Listing) -> Annotations:
     used: set[int] = set()
     crowds, others = 0, []
     for name in (each for each in shown if each.lower().endswith(".json")):
-        values = _object(content(source, name), name)
+        values = _object(read_bytes(source, name), name)
         if values is None:
             others.append(name)
             continue
         for each in values["categories"]:
             number, title = _whole(each, "id", name), each.get("name")
             if not isinstance(title, str):
-                raise DataError(f"{name}: category {number} is called {truncated(title)}; needed a word")
+                raise DataError(f"{name}: category {number} is called {shortened_repr(title)}; needed a word")
             if classes.setdefault(number, title) != title:
                 raise DataError(f"{name}: category {number} is {title!r}, elsewhere {classes[number]!r}")
         boxes: dict[int, list[Box]] = defaultdict(list)
@@ -83,10 +83,10 @@ def read(source: Folder | Zip, listing: Listing) -> Annotations:
             raise DataError(
                 f"{name}: boxes of image {next(iter(boxes))}, which `images` does not list; add or remove it"
             )
-    names = named_once([classes[number] for number in sorted(used)], "categories")
+    names = checked_class_names([classes[number] for number in sorted(used)], "categories")
     notes = [f"left out {crowds} boxes that mark crowds"] if crowds else []
     if empty := [classes[number] for number in sorted(set(classes) - used)]:
-        notes.append(f"left out {len(empty)} categories that no box has: {', '.join(empty[:SHOWN])}")
+        notes.append(f"left out {len(empty)} categories that no box has: {', '.join(empty[:MAX_LISTED])}")
     if others:
         notes.append(f"passed by {len(others)} .json files that are no COCO annotations; the first is {others[0]}")
     return Annotations(tuple(found[name] for name in sorted(found)), names, tuple(notes))
@@ -106,7 +106,7 @@ def _object(data: bytes, where: str) -> dict[str, list[dict[str, Any]]] | None:
     for key in KEYS:
         odd = next((each for each in values[key] if not isinstance(each, dict)), None)
         if odd is not None or None in values[key]:
-            raise DataError(f"{where}: {key} holds {truncated(odd)}; needed objects, as COCO has them")
+            raise DataError(f"{where}: {key} holds {shortened_repr(odd)}; needed objects, as COCO has them")
     return values
 
 
@@ -119,7 +119,7 @@ def _holds_captions(values: dict[str, Any]) -> bool:
 def _split(name: str) -> str | None:
     """What the words of a file's name or of its folder say."""
     path = PurePosixPath(name)
-    return next((found for part in (path.stem, path.parent.name) if (found := split_named_in(part))), None)
+    return next((found for part in (path.stem, path.parent.name) if (found := split_in_name(part))), None)
 
 
 def _place(file_name: Any, where: str, by_place: dict[str, list[str]]) -> str:
@@ -146,8 +146,8 @@ def _place(file_name: Any, where: str, by_place: dict[str, list[str]]) -> str:
 
 
 def _some(names: list[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return " or ".join(names[:SHOWN]) + more
+    more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
+    return " or ".join(names[:MAX_LISTED]) + more
 
 
 def _box(values: dict[str, Any], classes: dict[int, str], where: str) -> Box:
@@ -155,7 +155,7 @@ def _box(values: dict[str, Any], classes: dict[int, str], where: str) -> Box:
     if number not in classes:
         raise DataError(f"{where}: category_id {number} has no name in `categories`; add it")
     if not isinstance(sides, list) or len(sides) != 4 or not all(map(_is_side, sides)):
-        raise DataError(f"{where}: bbox is {truncated(sides)}; needed left, top, width, height")
+        raise DataError(f"{where}: bbox is {shortened_repr(sides)}; needed left, top, width, height")
     left, top, width, height = (float(side) for side in sides)
     return Box(classes[number], left, top, left + width, top + height)
 
@@ -167,5 +167,5 @@ def _is_side(value: Any) -> bool:
 def _whole(values: dict[str, Any], key: str, where: str) -> int:
     value = values.get(key)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise DataError(f"{where}: {key} is {truncated(value)}; needed a whole number")
+        raise DataError(f"{where}: {key} is {shortened_repr(value)}; needed a whole number")
     return value

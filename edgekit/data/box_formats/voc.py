@@ -12,30 +12,30 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
-from edgekit.core.config import truncated
+from edgekit.core.config import shortened_repr
 from edgekit.core.errors import DataError
 from edgekit.data.box_formats import (
     SPLITS,
     Annotations,
     Box,
     Picture,
-    content,
+    checked_class_names,
     folder_split,
-    named_once,
     pictures_by_stem,
-    text,
+    read_bytes,
+    read_text,
 )
 
 if TYPE_CHECKING:
-    from edgekit.data.archives import Folder, Listing, Zip
+    from edgekit.data.archives import FolderArchive, Listing, ZipArchive
 
 SIDES = ("xmin", "ymin", "xmax", "ymax")
 MOST_BYTES = 16 << 20
 
 
-def read(source: Folder | Zip, listing: Listing) -> Annotations:
+def read(source: FolderArchive | ZipArchive, listing: Listing) -> Annotations:
     """See the package."""
-    by_stem, found_splits = pictures_by_stem(listing), splits(source, listing)
+    by_stem, found_splits = pictures_by_stem(listing), listed_splits(source, listing)
     has_folders = not found_splits and any(folder_split(name) == "train" for name in listing.files)
     found, missing = [], []
     for name in listing.files:
@@ -49,14 +49,14 @@ def read(source: Folder | Zip, listing: Listing) -> Annotations:
         if path.stem not in by_stem:
             missing.append(name)
             continue
-        boxes, size = _parse(content(source, name), name)
+        boxes, size = _parse(read_bytes(source, name), name)
         found.append(Picture(_picture(name, by_stem[path.stem]), split, boxes, size))
     if missing:
         raise DataError(f"{missing[0]}: there is no picture of that name ({len(missing)} such files); add it")
     classes = sorted({box.label for picture in found for box in picture.boxes})
     unlisted = len(found_splits) - len(found) if found_splits else 0
     notes = (f"{unlisted} names of ImageSets have no annotations",) if unlisted > 0 else ()
-    return Annotations(tuple(found), named_once(classes, "annotations"), notes)
+    return Annotations(tuple(found), checked_class_names(classes, "annotations"), notes)
 
 
 def _picture(name: str, pictures: list[str]) -> str:
@@ -69,7 +69,7 @@ def _picture(name: str, pictures: list[str]) -> str:
     return found[0]
 
 
-def splits(source: Folder | Zip, listing: Listing, folder: str = "Main") -> dict[str, str]:
+def listed_splits(source: FolderArchive | ZipArchive, listing: Listing, folder: str = "Main") -> dict[str, str]:
     """The split of each name, by the lists in ImageSets/`folder`, else in ImageSets itself; empty without lists.
 
     trainval.txt counts where no train.txt stands beside it; what val.txt lists as well is for validation.
@@ -77,7 +77,7 @@ def splits(source: Folder | Zip, listing: Listing, folder: str = "Main") -> dict
     found: dict[str, str] = {}
     for path in _lists(listing, folder):
         split = SPLITS[path.stem.lower()]
-        for line in text(source, str(path)).splitlines():
+        for line in read_text(source, str(path)).splitlines():
             stem = line.split()[0] if line.split() else ""
             is_narrower = path.stem.lower() == "trainval" and found.get(stem) == "validation"
             if not stem or is_narrower:
@@ -128,5 +128,5 @@ def _number(element: ElementTree.Element, path: str, where: str, optional: bool 
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise DataError(f"{where}: {path} is {truncated(written)}; it must be a number")
+        raise DataError(f"{where}: {path} is {shortened_repr(written)}; it must be a number")
     return number

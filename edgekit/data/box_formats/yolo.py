@@ -18,37 +18,37 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from edgekit.core.config import suggest, truncated
+from edgekit.core.config import shortened_repr, suggest
 from edgekit.core.errors import DataError
 from edgekit.data.box_formats import (
+    MAX_LISTED,
     PICTURES,
-    SHOWN,
     SPLITS,
     Annotations,
     Box,
     Picture,
-    by_suffix,
+    checked_class_names,
     is_hidden,
-    named_once,
-    text,
+    read_text,
+    with_lower_suffix,
 )
 from edgekit.runner.errors import bounded_recursion
 
 if TYPE_CHECKING:
-    from edgekit.data.archives import Folder, Listing, Zip
+    from edgekit.data.archives import FolderArchive, Listing, ZipArchive
 
 MOST_WORDS = 6
 """Of a line: a class, four sides and, of a model's answers, a probability; polygons have more."""
 NAMES = ("data.yaml", "data.yml", "dataset.yaml", "classes.txt", "obj.names")
 
 
-def read(source: Folder | Zip, listing: Listing) -> Annotations:
+def read(source: FolderArchive | ZipArchive, listing: Listing) -> Annotations:
     """See the package."""
-    names, files = classes(source, listing), by_suffix(listing.files)
+    names, files = read_classes(source, listing), with_lower_suffix(listing.files)
     shown = [path for path in map(PurePosixPath, listing.files) if path.suffix.lower() in PICTURES]
     shown = [path for path in shown if not path.name.startswith(".")]
     lists = listed_splits(source, listing, shown)
-    splits = [lists.get(str(path)) for path in shown] if lists else splits_of(shown)
+    splits = [lists.get(str(path)) for path in shown] if lists else folder_splits(shown)
     if lists and "train" not in lists.values():
         splits = [split or "train" for split in splits]
     found: list[Picture] = []
@@ -57,10 +57,10 @@ def read(source: Folder | Zip, listing: Listing) -> Annotations:
     for path, split in zip(shown, splits, strict=True):
         if split is None:
             unlisted.append(str(path))
-            taken.update(files[each] for each in candidates(path) if each in files)
+            taken.update(files[each] for each in label_paths(path) if each in files)
             continue
-        labels = next((files[each] for each in candidates(path) if each in files), None)
-        boxes = _parse(text(source, labels), labels, names) if labels else ()
+        labels = next((files[each] for each in label_paths(path) if each in files), None)
+        boxes = _parse(read_text(source, labels), labels, names) if labels else ()
         found.append(Picture(str(path), split, boxes))
         if labels:
             taken.add(labels)
@@ -74,11 +74,13 @@ def read(source: Folder | Zip, listing: Listing) -> Annotations:
         notes.append(f"{len(bare)} pictures without a label file, so with nothing in them; the first is {bare[0]}")
     used = {box.label for picture in found for box in picture.boxes}
     if empty := [title for title in names if title not in used]:
-        notes.append(f"left out {len(empty)} classes that no box has: {', '.join(empty[:SHOWN])}")
+        notes.append(f"left out {len(empty)} classes that no box has: {', '.join(empty[:MAX_LISTED])}")
     return Annotations(tuple(found), tuple(title for title in names if title in used), tuple(notes))
 
 
-def listed_splits(source: Folder | Zip, listing: Listing, shown: Sequence[PurePosixPath]) -> dict[str, str]:
+def listed_splits(
+    source: FolderArchive | ZipArchive, listing: Listing, shown: Sequence[PurePosixPath]
+) -> dict[str, str]:
     """The split of each picture that train.txt, val.txt or test.txt lists; empty without such lists.
 
     A line may be a path on another machine: the picture is the one that shares most folders with it. DataError for a
@@ -91,7 +93,7 @@ def listed_splits(source: Folder | Zip, listing: Listing, shown: Sequence[PurePo
     for name in sorted(listing.files):
         path = PurePosixPath(name)
         split = SPLITS.get(path.stem.lower()) if path.suffix.lower() == ".txt" and not is_hidden(path) else None
-        lines = [line.strip() for line in text(source, name).splitlines() if line.strip()] if split else []
+        lines = [line.strip() for line in read_text(source, name).splitlines() if line.strip()] if split else []
         if split is None or not all(line.lower().endswith(PICTURES) for line in lines):
             continue
         for line in lines:
@@ -118,7 +120,7 @@ def _meant(line: str, by_name: dict[str, list[PurePosixPath]], where: str) -> st
     return str(named[0]) if named else None
 
 
-def candidates(path: PurePosixPath) -> list[str]:
+def label_paths(path: PurePosixPath) -> list[str]:
     """Where the text of a picture may lie, by their names: mirrored in labels, or beside it."""
     beside = path.with_suffix(".txt")
     mirrored = PurePosixPath(*("labels" if part == "images" else part for part in beside.parts))
@@ -133,7 +135,7 @@ def _without_picture(files: Iterable[str], taken: set[str], shown_in: set[str]) 
     return [str(path) for path in texts if "labels" in path.parts[:-1] or str(path.parent) in shown_in]
 
 
-def splits_of(paths: Sequence[PurePosixPath]) -> list[str]:
+def folder_splits(paths: Sequence[PurePosixPath]) -> list[str]:
     """What the nearest folder above each file says, in any case and with a year or without; train where none does.
 
     DataError for a folder beside those of splits that is called like none, or nearly like one.
@@ -170,20 +172,20 @@ def _is_meant(folder: str) -> bool:
     return plain.startswith(("train", "test", "valid")) and bool(get_close_matches(plain, SPLITS, cutoff=0.7))
 
 
-def classes(source: Folder | Zip, listing: Listing) -> tuple[str, ...]:
+def read_classes(source: FolderArchive | ZipArchive, listing: Listing) -> tuple[str, ...]:
     """Their names, in the order of their numbers; DataError where no file names them."""
     for name in sorted(listing.files, key=lambda each: (each.count("/"), each)):
         if PurePosixPath(name).name not in NAMES:
             continue
-        words = text(source, name)
+        words = read_text(source, name)
         if name.endswith((".txt", ".names")):
-            return named_once([line.strip() for line in words.splitlines() if line.strip()], name)
+            return checked_class_names([line.strip() for line in words.splitlines() if line.strip()], name)
         try:
             with bounded_recursion():
                 found: Any = yaml.safe_load(words)["names"]
         except (yaml.YAMLError, KeyError, TypeError, ValueError, RecursionError):
             raise DataError(f"{name}: no `names` in it; list the classes under that key") from None
-        return named_once(_listed(found, name), name)
+        return checked_class_names(_listed(found, name), name)
     raise DataError(f"the classes have no names: add {' or '.join(NAMES[:1] + NAMES[3:4])} to the data")
 
 
@@ -193,10 +195,10 @@ def _listed(found: Any, where: str) -> list[str]:
     if isinstance(found, dict):
         numbers = list(found)
         if any(type(number) is not int for number in numbers) or sorted(numbers) != list(range(len(numbers))):
-            raise DataError(f"{where}: names has the keys {truncated(numbers)}; {wanted}")
+            raise DataError(f"{where}: names has the keys {shortened_repr(numbers)}; {wanted}")
         found = [found[number] for number in range(len(numbers))]
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
-        raise DataError(f"{where}: names is {truncated(found)}; {wanted}; put quotes around numbers")
+        raise DataError(f"{where}: names is {shortened_repr(found)}; {wanted}; put quotes around numbers")
     return found
 
 

@@ -16,9 +16,9 @@ from pydantic import Field, model_validator
 
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
-from edgekit.data.paths import PathText, existing, stamps
-from edgekit.data.tables import floats, number_columns, read_table
-from edgekit.data.types import Pools, Progress, SourceConfig
+from edgekit.data.paths import PathText, existing_path, file_stamps
+from edgekit.data.tables import float_columns, number_columns, read_table
+from edgekit.data.types import Pools, ProgressCallback, SourceConfig
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 STEPS = ({"step": "decode_csv"}, {"step": "rows"})
 TASKS = ("classification", "regression", "multi_label", "anomaly")
 FILES = {"train.csv": "train", "validation.csv": "validation", "val.csv": "validation", "test.csv": "test"}
-NAMED_BY_COLUMNS = ("regression", "multi_label")
+COLUMN_NAMED_TASKS = ("regression", "multi_label")
 """Tasks whose outputs are called as the columns of their labels."""
 
 
-class Config(SourceConfig):
+class CsvRowsConfig(SourceConfig):
     """Options of a table."""
 
     source: Literal["csv_rows"] = "csv_rows"
@@ -61,24 +61,24 @@ class Config(SourceConfig):
         return (len(self.columns),) if self.columns else None
 
     @model_validator(mode="after")
-    def _different(self) -> Config:
+    def _different(self) -> CsvRowsConfig:
         others = [*self.labels, *([self.group] if self.group else [])]
         named = [*others, *(self.columns or [])]
         if twice := [name for name in named if named.count(name) > 1]:
             raise ValueError(f"names column {twice[0]!r} twice in label, columns and group; give each one use")
-        if len(self.labels) > 1 and self.task not in NAMED_BY_COLUMNS:
+        if len(self.labels) > 1 and self.task not in COLUMN_NAMED_TASKS:
             raise ValueError(f"label names {len(self.labels)} columns; a {self.task} has one class a row")
         return self
 
 
-def identity(config: Config) -> list[object]:
+def identity(config: CsvRowsConfig) -> list[object]:
     """The files, by what the file system says of them."""
-    return [digest(stamps(existing(config.path, "data.path")))]
+    return [digest(file_stamps(existing_path(config.path, "data.path")))]
 
 
-def read(config: Config, progress: Progress | None = None) -> Pools:
+def read(config: CsvRowsConfig, progress: ProgressCallback | None = None) -> Pools:
     """Pools of (n, features) float32, the rows in a fixed mixed order."""
-    tables = _tables(existing(config.path, "data.path"))
+    tables = _tables(existing_path(config.path, "data.path"))
     columns, notes = _features(next(iter(tables.values())), config)
     names = _classes(tables, config)
     marks = _groups(tables, config)
@@ -97,7 +97,7 @@ def _tables(path: Path) -> dict[str, Table]:
 
     if path.is_file() and not zipfile.is_zipfile(path):
         return {"train": _table(path.name, path.read_bytes)}
-    with archives.Folder(path) if path.is_dir() else archives.Zip(path) as source:
+    with archives.FolderArchive(path) if path.is_dir() else archives.ZipArchive(path) as source:
         names = [name for name in source.listing().files if "/" not in name and name.lower() in FILES]
         found: dict[str, Table] = {}
         for name in sorted(names, key=lambda name: list(FILES).index(name.lower())):
@@ -117,7 +117,7 @@ def _table(name: str, read: Callable[[], bytes]) -> Table:
     return found
 
 
-def _features(table: Table, config: Config) -> tuple[list[str], list[str]]:
+def _features(table: Table, config: CsvRowsConfig) -> tuple[list[str], list[str]]:
     """The columns of the features, and a note on which were taken where the config names none."""
     if config.columns:
         return config.columns, []
@@ -128,7 +128,7 @@ def _features(table: Table, config: Config) -> tuple[list[str], list[str]]:
         )
     passed = f"; skipped, for they hold no numbers: {', '.join(texts)}" if texts else ""
     notes = [f"features: {', '.join(columns)}{passed}"]
-    if counts := [name for name in columns if numbers_rows(table, name)]:
+    if counts := [name for name in columns if is_row_number(table, name)]:
         notes.append(
             f"{', '.join(counts)}: rises by 1 from row to row, as a row number does, and says nothing of a sample; "
             "name the other columns in data.columns"
@@ -136,7 +136,7 @@ def _features(table: Table, config: Config) -> tuple[list[str], list[str]]:
     return columns, notes
 
 
-def numbers_rows(table: Table, column: str) -> bool:
+def is_row_number(table: Table, column: str) -> bool:
     """Whether a column counts the rows, as an index does."""
     place = table.header.index(column)
     cells = [row[place].strip() for row in table.rows]
@@ -145,16 +145,16 @@ def numbers_rows(table: Table, column: str) -> bool:
     return [int(cell) - int(cells[0]) for cell in cells] == list(range(len(cells)))
 
 
-def _classes(tables: dict[str, Table], config: Config) -> tuple[str, ...]:
+def _classes(tables: dict[str, Table], config: CsvRowsConfig) -> tuple[str, ...]:
     """Names of the classes as they are written, numbers in their order; else the columns of the labels."""
-    if config.task in NAMED_BY_COLUMNS:
+    if config.task in COLUMN_NAMED_TASKS:
         return tuple(config.labels)
     found = {cell for table in tables.values() for cell in _texts(table, config.labels[0], "label")}
     numbers = all(cell.removeprefix("-").isdecimal() for cell in found)
     return tuple(sorted(found, key=int) if numbers else sorted(found))
 
 
-def _groups(tables: dict[str, Table], config: Config) -> dict[str, np.ndarray]:
+def _groups(tables: dict[str, Table], config: CsvRowsConfig) -> dict[str, np.ndarray]:
     """By split, the number of each row's group; DataError for a group of which two files have rows."""
     import numpy as np
 
@@ -172,16 +172,16 @@ def _groups(tables: dict[str, Table], config: Config) -> dict[str, np.ndarray]:
 
 
 def _split(
-    table: Table, config: Config, columns: list[str], names: tuple[str, ...], groups: np.ndarray | None
+    table: Table, config: CsvRowsConfig, columns: list[str], names: tuple[str, ...], groups: np.ndarray | None
 ) -> Split:
     """Its rows, mixed, so that any prefix is a fair sample."""
     import numpy as np
 
     from edgekit.data.types import Split
 
-    x = floats(table, columns)
-    if config.task in NAMED_BY_COLUMNS:
-        y = floats(table, config.labels)
+    x = float_columns(table, columns)
+    if config.task in COLUMN_NAMED_TASKS:
+        y = float_columns(table, config.labels)
         if config.task == "multi_label":
             y = _whole(table, y, config.labels)
     else:

@@ -16,14 +16,14 @@ from pydantic import Field, field_validator
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
 from edgekit.data import tables
-from edgekit.data.paths import PathText, existing, stamps
-from edgekit.data.types import Pools, Progress, SourceConfig
+from edgekit.data.paths import PathText, existing_path, file_stamps
+from edgekit.data.types import Pools, ProgressCallback, SourceConfig
 from edgekit.runner import input_path
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from edgekit.data.archives import Folder, Zip
+    from edgekit.data.archives import FolderArchive, ZipArchive
     from edgekit.data.types import Split
     from edgekit.runner.inputs.table import Table
 
@@ -33,7 +33,7 @@ _APART = 1 << 40
 """Moments from the start of a recording to that of the next: more than any has."""
 
 
-class Config(SourceConfig):
+class CsvWindowsConfig(SourceConfig):
     """Options of a folder of recordings."""
 
     source: Literal["csv_windows"] = "csv_windows"
@@ -64,18 +64,18 @@ class Config(SourceConfig):
         return input_path.windows_step(self.window, self.stride or self.window)
 
 
-def identity(config: Config) -> list[object]:
+def identity(config: CsvWindowsConfig) -> list[object]:
     """The zip, or every file of the folder, by what the file system says of it."""
-    return [digest(stamps(existing(config.path, "data.path")))]
+    return [digest(file_stamps(existing_path(config.path, "data.path")))]
 
 
-def read(config: Config, progress: Progress | None = None) -> Pools:
+def read(config: CsvWindowsConfig, progress: ProgressCallback | None = None) -> Pools:
     """Pools of (n, window, columns) float32 with the number of each window's recording."""
     from edgekit.data import archives, folder_layout
 
-    path = existing(config.path, "data.path")
-    with archives.Folder(path) if path.is_dir() else archives.Zip(path) as source:
-        plan = folder_layout.parse(source.listing(), path.name, folder_layout.RECORDINGS)
+    path = existing_path(config.path, "data.path")
+    with archives.FolderArchive(path) if path.is_dir() else archives.ZipArchive(path) as source:
+        plan = folder_layout.parse_layout(source.listing(), path.name, folder_layout.RECORDINGS)
         names = sorted(name for found in plan.names.values() for name in found)
         cutter = _Cutter(config, source, names)
         splits, done = {}, 0
@@ -97,7 +97,7 @@ def read(config: Config, progress: Progress | None = None) -> Pools:
 class _Cutter:
     """Opens recordings, cuts them into windows, and collects notes."""
 
-    def __init__(self, config: Config, source: Folder | Zip, names: list[str]) -> None:
+    def __init__(self, config: CsvWindowsConfig, source: FolderArchive | ZipArchive, names: list[str]) -> None:
         import numpy as np
 
         self._config, self._source = config, source
@@ -120,7 +120,7 @@ class _Cutter:
                 f"{name}: its header is {', '.join(map(repr, found.header))}, the first recording's "
                 f"{', '.join(map(repr, self._header))}; give all the same, or name those that all have in data.columns"
             )
-        values = tables.floats(found, self.columns)
+        values = tables.float_columns(found, self.columns)
         self.longest = max(self.longest, len(values))
         step = self._config.windows
         if not windows.window_count(len(values), step):

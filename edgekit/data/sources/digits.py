@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from edgekit.core.cache_key import library_versions
-from edgekit.data.types import Pools, Progress, SourceConfig, Split
+from edgekit.data.types import Pools, ProgressCallback, SourceConfig, Split
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 TASKS = ("classification", "embedding")
 
 
-class Config(SourceConfig):
+class DigitsConfig(SourceConfig):
     """Options of the digits."""
 
     source: Literal["digits"] = "digits"
@@ -31,12 +31,12 @@ class Config(SourceConfig):
         return (self.size, self.size, 1)
 
 
-def identity(config: Config) -> dict[str, str]:
+def identity(config: DigitsConfig) -> dict[str, str]:
     """The samples come out of scikit-learn through Pillow."""
     return library_versions(("scikit-learn", "pillow"))
 
 
-def read(config: Config, progress: Progress | None = None) -> Pools:
+def read(config: DigitsConfig, progress: ProgressCallback | None = None) -> Pools:
     """uint8 (n, size, size, 1); the source's 17 grey levels 0–16 become 0–255 before Pillow's bilinear resize."""
     import numpy as np
     from sklearn.datasets import load_digits

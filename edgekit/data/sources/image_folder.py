@@ -13,14 +13,14 @@ from pydantic import Field
 
 from edgekit.core.cache_key import library_versions
 from edgekit.core.hashing import digest
-from edgekit.data.paths import PathText, existing
-from edgekit.data.types import Pools, Progress, SourceConfig
+from edgekit.data.paths import PathText, existing_path
+from edgekit.data.types import Pools, ProgressCallback, SourceConfig
 from edgekit.runner import input_path
 
 TASKS = ("classification", "embedding", "anomaly")
 
 
-class Config(SourceConfig):
+class ImageFolderConfig(SourceConfig):
     """Options of an image folder."""
 
     source: Literal["image_folder"] = "image_folder"
@@ -49,15 +49,18 @@ class Config(SourceConfig):
         return input_path.picture_steps(self.raw_shape, self.fit, self.orientation)
 
 
-def identity(config: Config) -> list[object]:
+def identity(config: ImageFolderConfig) -> list[object]:
     """The zip, or every file of the folder, by what the file system says of it; and the decoder."""
     from edgekit.data import folder_layout
 
-    return [digest(folder_layout.file_signs(existing(config.path, "data.path"))), library_versions(("pillow",))]
+    return [
+        digest(folder_layout.content_stamps(existing_path(config.path, "data.path"))),
+        library_versions(("pillow",)),
+    ]
 
 
-def read(config: Config, progress: Progress | None = None) -> Pools:
+def read(config: ImageFolderConfig, progress: ProgressCallback | None = None) -> Pools:
     """Pools as memory-mapped arrays. With `limit`, only the pictures that it keeps are decoded."""
-    from edgekit.data.image_cache import pools
+    from edgekit.data.image_cache import image_pools
 
-    return pools(config, progress)
+    return image_pools(config, progress)

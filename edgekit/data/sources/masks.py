@@ -13,14 +13,14 @@ from pydantic import Field
 
 from edgekit.core.cache_key import library_versions
 from edgekit.core.hashing import digest
-from edgekit.data.paths import existing, stamps
-from edgekit.data.source_options import PicturesConfig
-from edgekit.data.types import Pools, Progress
+from edgekit.data.paths import existing_path, file_stamps
+from edgekit.data.source_options import PictureSourceConfig
+from edgekit.data.types import Pools, ProgressCallback
 
 TASKS = ("segmentation",)
 
 
-class Config(PicturesConfig):
+class MasksConfig(PictureSourceConfig):
     """Options of a folder of pictures with masks."""
 
     source: Literal["masks"] = "masks"
@@ -32,12 +32,12 @@ class Config(PicturesConfig):
     )
 
 
-def identity(config: Config) -> list[object]:
+def identity(config: MasksConfig) -> list[object]:
     """The zip, or every file of the folder, by what the file system says of it; and the decoder."""
-    return [digest(stamps(existing(config.path, "data.path"))), library_versions(("pillow",))]
+    return [digest(file_stamps(existing_path(config.path, "data.path"))), library_versions(("pillow",))]
 
 
-def read(config: Config, progress: Progress | None = None) -> Pools:
+def read(config: MasksConfig, progress: ProgressCallback | None = None) -> Pools:
     """Pools as memory-mapped arrays; labels as the task segmentation has them."""
     from edgekit.data.labelled_pictures import pools_with_masks
 

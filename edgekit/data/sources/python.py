@@ -11,10 +11,10 @@ from pydantic import Field
 
 from edgekit.core.config import Builder, suggest
 from edgekit.core.errors import ConfigError, DataError
-from edgekit.data.types import Pools, Progress, SourceConfig
+from edgekit.data.types import Pools, ProgressCallback, SourceConfig
 
 
-class Config(SourceConfig):
+class PythonConfig(SourceConfig):
     """Options of a function that makes the samples. It must give the same arrays every time it is called."""
 
     source: Literal["python"] = "python"
@@ -22,12 +22,12 @@ class Config(SourceConfig):
     kwargs: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of the function")
 
 
-def identity(config: Config) -> None:
+def identity(config: PythonConfig) -> None:
     """Nobody knows what a function reads without calling it."""
     return None
 
 
-def read(config: Config, progress: Progress | None = None) -> Pools:
+def read(config: PythonConfig, progress: ProgressCallback | None = None) -> Pools:
     """Pools as `edgekit.data.arrays` describes them; what the function raises becomes a DataError, chained."""
     from edgekit.data import arrays
 
@@ -40,9 +40,9 @@ def read(config: Config, progress: Progress | None = None) -> Pools:
     if not isinstance(found, Mapping):
         raise DataError(
             f"data.function: {config.function} returned {type(found).__name__}; "
-            f"it must return a dict with x_train, y_train and, if you have them, {', '.join(arrays.NAMES[2:])}"
+            f"it must return a dict with x_train, y_train and, if you have them, {', '.join(arrays.ARRAY_NAMES[2:])}"
         )
-    return arrays.pools(found, config.function, config.task)
+    return arrays.pools_from_arrays(found, config.function, config.task)
 
 
 def _find(spec: str) -> Callable[..., Any]:

@@ -14,50 +14,50 @@ from pydantic import Field
 
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
-from edgekit.data.paths import PathText, existing, stamps
-from edgekit.data.texts import TextConfig, vocabulary_identity
-from edgekit.data.types import Pools, Progress
+from edgekit.data.paths import PathText, existing_path, file_stamps
+from edgekit.data.texts import TextSourceConfig, vocabulary_identity
+from edgekit.data.types import Pools, ProgressCallback
 
 if TYPE_CHECKING:
-    from edgekit.data.archives import Folder, Zip
+    from edgekit.data.archives import FolderArchive, ZipArchive
 
 TASKS = ("classification", "embedding")
 
 
-class Config(TextConfig):
+class TextFolderConfig(TextSourceConfig):
     """Options of a folder of texts."""
 
     source: Literal["text_folder"] = "text_folder"
     path: PathText = Field(description="folder or .zip with texts as SPLIT/CLASS/*.txt")
 
 
-def identity(config: Config) -> list[object]:
+def identity(config: TextFolderConfig) -> list[object]:
     """The zip, or every file of the folder, by what the file system says of it; and the vocabulary."""
-    files = digest(stamps(existing(config.path, "data.path")))
+    files = digest(file_stamps(existing_path(config.path, "data.path")))
     return [files, *vocabulary_identity(config)]
 
 
-def read(config: Config, progress: Progress | None = None) -> Pools:
+def read(config: TextFolderConfig, progress: ProgressCallback | None = None) -> Pools:
     """Pools of (n, tokens) int32."""
     from edgekit.data import archives, folder_layout, texts
 
-    path = existing(config.path, "data.path")
-    with archives.Folder(path) if path.is_dir() else archives.Zip(path) as source:
-        plan = folder_layout.parse(source.listing(), path.name, folder_layout.TEXTS)
+    path = existing_path(config.path, "data.path")
+    with archives.FolderArchive(path) if path.is_dir() else archives.ZipArchive(path) as source:
+        plan = folder_layout.parse_layout(source.listing(), path.name, folder_layout.TEXTS)
         total, done = sum(map(len, plan.names.values())), 0
         given = {}
         for split, names in plan.names.items():
             found = []
             for name in names:
-                found.append(texts.decoded(name, _content(source, name)))
+                found.append(texts.decode_text(name, _content(source, name)))
                 done += 1
                 if progress:
                     progress(done, total)
-            given[split] = texts.Texts(found, names, plan.labels[split])
-    return texts.pools(given, plan.classes, config, plan.notes)
+            given[split] = texts.SplitTexts(found, names, plan.labels[split])
+    return texts.text_pools(given, plan.classes, config, plan.notes)
 
 
-def _content(source: Folder | Zip, name: str) -> bytes:
+def _content(source: FolderArchive | ZipArchive, name: str) -> bytes:
     try:
         return source.read(name)
     except (OSError, ValueError, NotImplementedError, EOFError, zipfile.BadZipFile, zlib.error) as error:

@@ -12,9 +12,9 @@ from typing import Any, Literal
 from pydantic import Field
 
 from edgekit.core.errors import DataError
-from edgekit.data.paths import PathText, existing, stamp
-from edgekit.data.texts import TextConfig, vocabulary_identity
-from edgekit.data.types import Pools, Progress
+from edgekit.data.paths import PathText, existing_path, file_stamp
+from edgekit.data.texts import TextSourceConfig, vocabulary_identity
+from edgekit.data.types import Pools, ProgressCallback
 from edgekit.runner import input_path
 from edgekit.runner.input_path import DELIMITERS
 
@@ -25,7 +25,7 @@ Row = tuple[int, list[str]]
 """The line that it ends in, counted from 1, and its cells."""
 
 
-class Config(TextConfig):
+class TextTableConfig(TextSourceConfig):
     """Options of a table of texts."""
 
     source: Literal["text_table"] = "text_table"
@@ -43,19 +43,19 @@ class Config(TextConfig):
         return input_path.text_table_step(self.delimiter, self.header, self.text)
 
 
-def identity(config: Config) -> list[object]:
+def identity(config: TextTableConfig) -> list[object]:
     """The files, by what the file system says of them, and the vocabulary."""
-    return [*stamp(existing(config.path, "data.path")), *vocabulary_identity(config)]
+    return [*file_stamp(existing_path(config.path, "data.path")), *vocabulary_identity(config)]
 
 
-def read(config: Config, progress: Progress | None = None) -> Pools:
+def read(config: TextTableConfig, progress: ProgressCallback | None = None) -> Pools:
     """Pools of (n, tokens) int32; all rows are the train pool."""
     import numpy as np
 
     from edgekit.data import texts
 
-    path = existing(config.path, "data.path")
-    rows = rows_of(path.name, _content(config), DELIMITERS[config.delimiter])
+    path = existing_path(config.path, "data.path")
+    rows = read_rows(path.name, _content(config), DELIMITERS[config.delimiter])
     named_in, header = next(rows, (1, [])) if config.header else (0, [])
     found, names, labels = [], [], []
     places: tuple[int, int] | None = None
@@ -80,11 +80,11 @@ def read(config: Config, progress: Progress | None = None) -> Pools:
     if not found:
         raise DataError(f"{path.name}: no row with a text; check data.delimiter and data.header")
     classes, y = np.unique(np.array(labels), return_inverse=True)
-    given = {"train": texts.Texts(found, names, y.astype(np.int64))}
-    return texts.pools(given, tuple(map(str, classes)), config, [])
+    given = {"train": texts.SplitTexts(found, names, y.astype(np.int64))}
+    return texts.text_pools(given, tuple(map(str, classes)), config, [])
 
 
-def rows_of(name: str, content: bytes, delimiter: str) -> Iterator[Row]:
+def read_rows(name: str, content: bytes, delimiter: str) -> Iterator[Row]:
     """The rows of a table that hold anything, as the device reads them; DataError where it is none."""
     from edgekit.runner.errors import InputError
     from edgekit.runner.inputs import text_table
@@ -95,8 +95,8 @@ def rows_of(name: str, content: bytes, delimiter: str) -> Iterator[Row]:
         raise DataError(str(error)) from None
 
 
-def _content(config: Config) -> bytes:
-    path = existing(config.path, "data.path")
+def _content(config: TextTableConfig) -> bytes:
+    path = existing_path(config.path, "data.path")
     try:
         with open(path, "rb") as stream:
             content = stream.read(LARGEST_BYTES + 1)

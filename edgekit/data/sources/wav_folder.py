@@ -15,9 +15,9 @@ from pydantic import Field, model_validator
 
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
-from edgekit.data.paths import PathText, existing
-from edgekit.data.source_options import SoundConfig
-from edgekit.data.types import Pools, Progress
+from edgekit.data.paths import PathText, existing_path
+from edgekit.data.source_options import AudioSourceConfig
+from edgekit.data.types import Pools, ProgressCallback
 from edgekit.runner import input_path
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 TASKS = ("classification", "embedding", "anomaly")
 
 
-class Config(SoundConfig):
+class WavFolderConfig(AudioSourceConfig):
     """Options of a folder of sounds."""
 
     source: Literal["wav_folder"] = "wav_folder"
@@ -40,7 +40,7 @@ class Config(SoundConfig):
     )
 
     @model_validator(mode="after")
-    def _whole_samples(self) -> Config:
+    def _whole_samples(self) -> WavFolderConfig:
         self.samples("seconds", self.seconds)
         return self
 
@@ -51,14 +51,14 @@ class Config(SoundConfig):
         return self.decoding + ([input_path.windows_step(samples, samples, "silence")] if self.lengths == "fit" else [])
 
 
-def identity(config: Config) -> list[object]:
+def identity(config: WavFolderConfig) -> list[object]:
     """The zip, or every file of the folder, by what the file system says of it."""
     from edgekit.data import folder_layout
 
-    return [digest(folder_layout.file_signs(existing(config.path, "data.path")))]
+    return [digest(folder_layout.content_stamps(existing_path(config.path, "data.path")))]
 
 
-def read(config: Config, progress: Progress | None = None) -> Pools:
+def read(config: WavFolderConfig, progress: ProgressCallback | None = None) -> Pools:
     """Pools of (n, samples) float32. With `limit`, only the sounds that it keeps are read."""
     import numpy as np
 
@@ -66,9 +66,9 @@ def read(config: Config, progress: Progress | None = None) -> Pools:
     from edgekit.data.splits import limited_indices
     from edgekit.data.types import Split
 
-    path = existing(config.path, "data.path")
+    path = existing_path(config.path, "data.path")
     with folder_layout.open_source(path) as source:
-        plan = folder_layout.layout_of(source, path.name, folder_layout.SOUNDS)
+        plan = folder_layout.read_layout(source, path.name, folder_layout.SOUNDS)
         kept = limited_indices(plan.labels, config.limit, config.split_seed)
         splits, done, changed = {}, 0, _Changed(config)
         total = sum(len(kept.get(split, names)) for split, names in plan.names.items())
@@ -89,10 +89,10 @@ def read(config: Config, progress: Progress | None = None) -> Pools:
 class _Changed:
     """How many sounds were mixed, resampled, filled up and cut: what a reader of the notes should know."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: WavFolderConfig) -> None:
         self._config, self._counts, self._all = config, Counter[str](), 0
 
-    def see(self, sound: WavHeader, samples: int) -> None:
+    def record(self, sound: WavHeader, samples: int) -> None:
         """A sound as its header describes it, and its length at the wanted rate."""
         (wanted,) = self._config.raw_shape
         self._all += 1
@@ -107,7 +107,7 @@ class _Changed:
         return [f"of {self._all} sounds: {', '.join(changes)}"] if changes else []
 
 
-def _sound(name: str, content: bytes, config: Config, changed: _Changed) -> np.ndarray:
+def _sound(name: str, content: bytes, config: WavFolderConfig, changed: _Changed) -> np.ndarray:
     from edgekit.runner.errors import InputError
     from edgekit.runner.inputs import wav, windows
 
@@ -118,12 +118,12 @@ def _sound(name: str, content: bytes, config: Config, changed: _Changed) -> np.n
         found, sound = wav.decode(name, content, wanted)
     except InputError as error:
         raise DataError(f"{error}{_option(config)}") from None
-    changed.see(sound, len(found))
+    changed.record(sound, len(found))
     step = input_path.find_step(steps, "windows")
     return next(windows.cut_windows(found, step)) if step else found
 
 
-def _option(config: Config) -> str:
+def _option(config: WavFolderConfig) -> str:
     """What in the config would let the sound in."""
     strict = [
         f"data.{option}: {other}"

@@ -24,9 +24,9 @@ from pydantic import Field, model_validator
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
 from edgekit.core.tasks import anomaly
-from edgekit.data.paths import PathText, existing, stamps
-from edgekit.data.source_options import SoundConfig
-from edgekit.data.types import Pools, Progress
+from edgekit.data.paths import PathText, existing_path, file_stamps
+from edgekit.data.source_options import AudioSourceConfig
+from edgekit.data.types import Pools, ProgressCallback
 from edgekit.runner import input_path
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ TASKS = ("classification", "embedding", "anomaly")
 TRACK = ".txt"
 
 
-class Config(SoundConfig):
+class WavTrackConfig(AudioSourceConfig):
     """Options of recordings with label tracks."""
 
     source: Literal["wav_track"] = "wav_track"
@@ -50,17 +50,21 @@ class Config(SoundConfig):
     )
 
     @model_validator(mode="after")
-    def _whole_samples(self) -> Config:
+    def _whole_samples(self) -> WavTrackConfig:
         self.samples("seconds", self.seconds)
         self.samples("stride_s", self.stride_s or self.seconds)
         return self
 
     @model_validator(mode="after")
-    def _is_normal(self) -> Config:
-        if self.task == "anomaly" and self.background is not None and self.background.lower() not in anomaly.NORMAL:
+    def _is_normal(self) -> WavTrackConfig:
+        if (
+            self.task == "anomaly"
+            and self.background is not None
+            and self.background.lower() not in anomaly.NORMAL_CLASSES
+        ):
             raise ValueError(
-                f"background: got {self.background!r}, and every class but {' or '.join(anomaly.NORMAL)} is an "
-                f"anomaly; write {anomaly.NORMAL[0]}, or leave it out"
+                f"background: got {self.background!r}, and every class but {' or '.join(anomaly.NORMAL_CLASSES)} is an "
+                f"anomaly; write {anomaly.NORMAL_CLASSES[0]}, or leave it out"
             )
         return self
 
@@ -75,20 +79,20 @@ class Config(SoundConfig):
         return [*self.decoding, self.windows]
 
 
-def identity(config: Config) -> list[object]:
+def identity(config: WavTrackConfig) -> list[object]:
     """Every recording and its track, by what the file system says of them."""
-    path = existing(config.path, "data.path")
-    found = stamps(path) if path.is_dir() else [*stamps(path), *stamps(_track(path))]
+    path = existing_path(config.path, "data.path")
+    found = file_stamps(path) if path.is_dir() else [*file_stamps(path), *file_stamps(_track(path))]
     return [digest(found)]
 
 
-def read(config: Config, progress: Progress | None = None) -> Pools:
+def read(config: WavTrackConfig, progress: ProgressCallback | None = None) -> Pools:
     """One pool of (n, samples) float32 with the number of each window's stretch; it is divided by stretches."""
     import numpy as np
 
     from edgekit.data.types import Split
 
-    recordings = _recordings(existing(config.path, "data.path"))
+    recordings = _recordings(existing_path(config.path, "data.path"))
     parts: list[np.ndarray] = []
     labels: list[str] = []
     groups: list[int] = []
@@ -141,7 +145,7 @@ def _track(path: Path) -> Path:
     return track
 
 
-def _windows(path: Path, config: Config) -> tuple[np.ndarray, Sequence[Window], Counter[str]]:
+def _windows(path: Path, config: WavTrackConfig) -> tuple[np.ndarray, Sequence[LabelledWindow], Counter[str]]:
     """The windows (n, samples) of a recording that have a label, what they are, and how many others there are."""
     import numpy as np
 
@@ -159,7 +163,7 @@ def _windows(path: Path, config: Config) -> tuple[np.ndarray, Sequence[Window], 
         raise DataError(f"{error.filename}: cannot be read ({error.strerror}); check its permissions") from None
     check_length(track.name, stretches, len(x) / config.rate_hz)
     step = config.windows
-    found = marked_windows(
+    found = label_windows(
         stretches,
         windows.window_count(len(x), step),
         step["length"],
@@ -187,7 +191,7 @@ SLACK_S = 0.05
 
 
 @dataclass(frozen=True)
-class Stretch:
+class LabelledStretch:
     """From `start_s` to `end_s` of a recording it is `label`."""
 
     start_s: float
@@ -196,7 +200,7 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class Window:
+class LabelledWindow:
     """A window that has a label: its number among all of the recording, and the stretch that it is of."""
 
     number: int
@@ -205,14 +209,14 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Marked:
+class LabelledWindows:
     """The windows that have a label, in order, and how many were left out, by why."""
 
-    windows: list[Window]
+    windows: list[LabelledWindow]
     left_out: Counter[str]
 
 
-def parse_track(name: str, content: bytes) -> tuple[list[Stretch], int]:
+def parse_track(name: str, content: bytes) -> tuple[list[LabelledStretch], int]:
     """The stretches of a track by their start, and how many marks without a length were passed over."""
     try:
         lines = content.decode("utf-8-sig").splitlines()
@@ -226,7 +230,7 @@ def parse_track(name: str, content: bytes) -> tuple[list[Stretch], int]:
         if start_s == end_s:
             points += 1
             continue
-        found.append(Stretch(start_s, end_s, label))
+        found.append(LabelledStretch(start_s, end_s, label))
     if not found:
         raise DataError(f"{name}: marks no stretch; write start, end and label in a line, with tabs between")
     return sorted(found, key=lambda each: (each.start_s, each.end_s)), points
@@ -247,7 +251,7 @@ def _cells(where: str, text: str) -> tuple[float, float, str]:
     return start_s, end_s, cells[2]
 
 
-def check_length(name: str, stretches: Sequence[Stretch], seconds: float) -> None:
+def check_length(name: str, stretches: Sequence[LabelledStretch], seconds: float) -> None:
     """DataError for a stretch that reaches past its recording of so many seconds."""
     for each in stretches:
         if each.end_s > seconds + SLACK_S:
@@ -257,22 +261,22 @@ def check_length(name: str, stretches: Sequence[Stretch], seconds: float) -> Non
             )
 
 
-def marked_windows(
-    stretches: Sequence[Stretch],
+def label_windows(
+    stretches: Sequence[LabelledStretch],
     count: int,
     length: int,
     stride: int,
     rate_hz: int,
     least_share: float,
     background: str | None,
-) -> Marked:
+) -> LabelledWindows:
     """The label of each of `count` windows that has one; `length` and `stride` are in samples of the recording.
 
     A window is of the label that covers `least_share` of it, and more of it than any other does. Where no label
     touches it, it is `background`, if that is given; the stretches of the background are the gaps.
     """
     blocks = _blocks([_in_samples(each, rate_hz) for each in stretches])
-    found: list[Window] = []
+    found: list[LabelledWindow] = []
     left_out: Counter[str] = Counter()
     last_end, last = 0, -1
     first = 0
@@ -297,12 +301,12 @@ def marked_windows(
         if stretch != last and start < last_end:
             left_out["beside a window of another stretch, whose moments they share"] += 1
             continue
-        found.append(Window(number, label, stretch))
+        found.append(LabelledWindow(number, label, stretch))
         last_end, last = end, stretch
-    return Marked(found, left_out)
+    return LabelledWindows(found, left_out)
 
 
-def _in_samples(stretch: Stretch, rate_hz: int) -> Part:
+def _in_samples(stretch: LabelledStretch, rate_hz: int) -> Part:
     return round(stretch.start_s * rate_hz), round(stretch.end_s * rate_hz), stretch.label
 
 

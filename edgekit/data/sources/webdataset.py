@@ -14,16 +14,16 @@ from pydantic import Field, model_validator
 
 from edgekit.core.cache_key import library_versions
 from edgekit.core.hashing import digest
-from edgekit.data.paths import PathText, stamp
-from edgekit.data.types import Pools, Progress, SourceConfig
+from edgekit.data.paths import PathText, file_stamp
+from edgekit.data.types import Pools, ProgressCallback, SourceConfig
 from edgekit.runner import input_path
 
 TASKS = ("classification", "embedding", "anomaly")
-OF_PICTURES = ("size", "channels", "fit", "orientation")
-OF_SOUNDS = ("rate_hz", "seconds")
+PICTURE_OPTIONS = ("size", "channels", "fit", "orientation")
+AUDIO_OPTIONS = ("rate_hz", "seconds")
 
 
-class Config(SourceConfig):
+class WebdatasetConfig(SourceConfig):
     """Options of WebDataset shards."""
 
     source: Literal["webdataset"] = "webdataset"
@@ -54,8 +54,10 @@ class Config(SourceConfig):
     cache: PathText | None = Field(None, description="folder for decoded samples; none: ~/.cache/edgekit")
 
     @model_validator(mode="after")
-    def _fitting(self) -> Config:
-        others = {"image": OF_SOUNDS, "audio": OF_PICTURES, "vector": (*OF_PICTURES, *OF_SOUNDS)}[self.kind]
+    def _fitting(self) -> WebdatasetConfig:
+        others = {"image": AUDIO_OPTIONS, "audio": PICTURE_OPTIONS, "vector": (*PICTURE_OPTIONS, *AUDIO_OPTIONS)}[
+            self.kind
+        ]
         for name in others:
             if getattr(self, name) != type(self).model_fields[name].default:
                 raise ValueError(f"{name}: got {getattr(self, name)!r}, and kind is {self.kind}; leave the option out")
@@ -91,17 +93,17 @@ class Config(SourceConfig):
         return [{"step": "decode_wav"}, {"step": "mix_channels"}, resampled, cut]
 
 
-def identity(config: Config) -> list[object]:
+def identity(config: WebdatasetConfig) -> list[object]:
     """Every shard by what the file system says of it, and what decodes its samples."""
     from edgekit.data import shards
 
     files = shards.find_shards(config.path, "data.path")
-    signs = [[split, path.name, *stamp(path)] for split, mine in files.items() for path in mine]
+    signs = [[split, path.name, *file_stamp(path)] for split, mine in files.items() for path in mine]
     return [digest(signs), library_versions(("pillow",))]
 
 
-def read(config: Config, progress: Progress | None = None) -> Pools:
+def read(config: WebdatasetConfig, progress: ProgressCallback | None = None) -> Pools:
     """Pools as memory-mapped arrays. With `limit`, only the samples that it keeps are decoded."""
-    from edgekit.data.shard_samples import pools
+    from edgekit.data.shard_samples import shard_pools
 
-    return pools(config, progress)
+    return shard_pools(config, progress)

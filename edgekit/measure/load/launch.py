@@ -72,13 +72,18 @@ def drive(job: Job, limit_s: float = math.inf, started: Callable[[int], object] 
         with progress.step("opening it") as shown:
             step = _Step(path.with_suffix(".journal"), shown)
             ended = subprocesses.run(
-                "edgekit.measure.load.worker:drive_all", [str(path)], log, limit_s, started=started, look=step.is_late
+                "edgekit.measure.load.worker:drive_all",
+                [str(path)],
+                log,
+                limit_s,
+                on_start=started,
+                should_stop=step.is_late,
             )
-        if ended.code and (ended.late or step.late):
-            died: str | None = f"no end within {limit_s if ended.late else step.within_s:,.0f} s"
+        if ended.code and (ended.timed_out or step.late):
+            died: str | None = f"no end within {limit_s if ended.timed_out else step.within_s:,.0f} s"
         else:
-            died = ended.cause() if ended.code else None
-        notes = subprocesses.notes(path.with_suffix(".journal"))
+            died = ended.describe() if ended.code else None
+        notes = subprocesses.read_journal(path.with_suffix(".journal"))
     failed = next((note["failed"] for note in notes if "failed" in note), died)
     begun = next((note["begins"] for note in reversed(notes) if "begins" in note), "its start")
     return Outcome(
@@ -102,11 +107,11 @@ class _Step:
         """Called often by `subprocesses.run`."""
         written = self._journal.stat().st_size if self._journal.is_file() else 0
         if written != self._read:
-            notes = subprocesses.notes(self._journal)
+            notes = subprocesses.read_journal(self._journal)
             limits = [note["within_s"] for note in notes if "within_s" in note]
             begun = [note["begins"] for note in notes if "begins" in note]
             if self._shown is not None and begun:
-                self._shown.at(0, name=begun[-1].replace("_", " "))
+                self._shown.update(0, name=begun[-1].replace("_", " "))
             self._read, self._begun, self.within_s = written, time.monotonic(), (limits or [OPENING_S])[-1]
         self.late = time.monotonic() - self._begun > self.within_s
         return self.late

@@ -41,12 +41,12 @@ def variant(convert: str, name: str, preprocess: list[dict[str, Any]], samples: 
     `samples` is an .npy file of raw samples (n, …).
     """
     from edgekit.core import artifacts
-    from edgekit.core.variants import open_variant, read
+    from edgekit.core.variants import open_variant, read_variants
     from edgekit.measure.load.drive import Subject
     from edgekit.runner.preprocess.transform import pipeline, to_layout
 
     source = artifacts.load(Path(convert))
-    found = next(each for each in read(source) if each.name == name)
+    found = next(each for each in read_variants(source) if each.name == name)
     backend, prepare = open_variant(source, found, threads), pipeline(preprocess)
 
     def predict(raw: np.ndarray) -> int:

@@ -15,10 +15,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NotRequired, Union, cast, get_args, get_origin, get_type_hints, is_typeddict
 
-from edgekit.core.config import truncated
+from edgekit.core.config import shortened_repr
 from edgekit.core.errors import DataError, TrustError
 from edgekit.core.schema.study import DimensionRow, StudyRow, TrialRow
-from edgekit.core.study_digest import chained
+from edgekit.core.study_digest import chain_digest
 from edgekit.report.search import objectives
 from edgekit.report.search.objectives import NAMES, Objective, dominates
 from edgekit.runner.errors import bounded_recursion
@@ -47,7 +47,7 @@ def type_fault(value: Any, kind: Any, where: str = "") -> str:
     if origin is dict and isinstance(value, dict):
         pairs = (type_fault(one, inner[1], f"{where}.{name}") for name, one in value.items())
         return next(filter(None, pairs), "")
-    return "" if _is(value, kind) else f"{where} is {truncated(value)}"
+    return "" if _is(value, kind) else f"{where} is {shortened_repr(value)}"
 
 
 def _row_fault(value: Any, kind: Any, where: str) -> str:
@@ -162,7 +162,7 @@ def altered_batch(row: StudyRow) -> str:
     """Which batch has other trials than its digest says; empty where none."""
     before = row["key"]
     for batch in row["batches"]:
-        before = chained(before, [trial for trial in row["trials"] if trial["batch"] == batch["number"]])
+        before = chain_digest(before, [trial for trial in row["trials"] if trial["batch"] == batch["number"]])
         if before != batch["digest"]:
             return f"the trials of batch {batch['number'] + 1} do not have the digest that stands there"
     return ""

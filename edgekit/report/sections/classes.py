@@ -13,7 +13,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
 from edgekit.core.artifacts import Artifact
-from edgekit.core.schema.by_class import ByClass, Confusion, GroupRow, ShownLost
+from edgekit.core.schema.by_class import ByClass, Confusion, GroupRow, ShownLostSamples
 from edgekit.core.schema.result import Result
 from edgekit.report.figures import NAMING, Picture, done, picture
 from edgekit.report.formatting import capitalised, count, percent
@@ -128,7 +128,7 @@ def confusion_figure(found: Confusion, variants: Sequence[str]) -> Figure:
     return done(figure)
 
 
-def lost_figure(found: ShownLost, x: np.ndarray) -> Figure | None:
+def lost_figure(found: ShownLostSamples, x: np.ndarray) -> Figure | None:
     """The samples `x` that were lost, raw or in words, with label and what each is taken for; None: none was."""
     samples = found["samples"]
     if not samples:

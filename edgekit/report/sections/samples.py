@@ -166,7 +166,7 @@ def in_turn(y: np.ndarray, count: int) -> list[int]:
 def named(data: Data, label: Any) -> str:
     """A label in words: its class, its classes, its numbers, or how many of what are in a picture."""
     if data.task in OVERLAYS:
-        return str(tasks.named(data.task).labels_in_words(label[None], data.classes)[0])
+        return str(tasks.load_task(data.task).describe_labels(label[None], data.classes)[0])
     values = np.atleast_1d(label)
     if values.dtype.kind == "f":
         return ", ".join(f"{value:.3g}" for value in values)
@@ -179,9 +179,9 @@ def text_of(data: Data, sample: np.ndarray) -> str:
     """A text in words, from its token ids; empty for other samples."""
     if data.kind != "text":
         return ""
-    from edgekit.data.texts import in_words
+    from edgekit.data.texts import text_of_sample
 
-    return in_words(data, sample)
+    return text_of_sample(data, sample)
 
 
 def draw(axes: Axes, sample: np.ndarray, kind: str, words: str = "") -> None:

@@ -12,11 +12,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
 from edgekit.core.artifacts import Artifact
-from edgekit.core.schema.decisions import Candidate, Decision, is_choice
+from edgekit.core.schema.decisions import Decision, DecisionCandidate, is_winner_decision
 from edgekit.core.schema.devices import DeviceClass
-from edgekit.core.schema.limits import Limits
+from edgekit.core.schema.limits import BudgetLimits
 from edgekit.core.schema.result import Result
-from edgekit.core.schema.variants import BaselineRow, Rival, SecondAccuracy, VariantRow
+from edgekit.core.schema.variants import BaselineRow, ReferenceModelRow, SecondAccuracy, VariantRow
 from edgekit.measure.forecast import way_of
 from edgekit.report.figures import COLOUR, FILL, MARKER, STYLE, Look, Picture, done, lowest, picture
 from edgekit.report.formatting import (
@@ -41,7 +41,7 @@ STANDINGS: tuple[Standing, ...] = ("baseline", "ships", "inside", "out")
 """In the order of the table: what ships, what is inside the budget and what is not; of each the fastest first."""
 KINDS = {"baseline": "", "ships": "ships", "inside": "inside", "out": "out"}
 """Classes of the style sheet, by how a variant ended."""
-RIVAL_COLUMNS: tuple[Column[Rival], ...] = (
+RIVAL_COLUMNS: tuple[Column[ReferenceModelRow], ...] = (
     Column("reference model", lambda row: row["name"], numeric=False),
     Column("test", lambda row: percent(row["accuracy_test"])),
     Column("bytes", lambda row: count(row["bytes"])),
@@ -223,7 +223,7 @@ def _line(
 
 def _standing(row: VariantRow, winners: Mapping[str, str], decisions: Sequence[Decision]) -> tuple[Standing, str]:
     """Where a variant ended, and why, in words."""
-    own = (one for one in decisions if is_choice(one) and one["decision"] == winner_of(row["target"]))
+    own = (one for one in decisions if is_winner_decision(one) and one["decision"] == winner_of(row["target"]))
     choice = next(own, None)
     rule = choice["rule"] if choice else ""
     if row["name"] in winners.values():
@@ -234,7 +234,7 @@ def _standing(row: VariantRow, winners: Mapping[str, str], decisions: Sequence[D
     return "inside", "inside the budget" + (f": {_beaten(beside, rule)}" if beside else "")
 
 
-def _beaten(row: Candidate, rule: str) -> str:
+def _beaten(row: DecisionCandidate, rule: str) -> str:
     """Why a variant inside the budget did not win."""
     lost = "a file with fewer bytes" if rule == FEWEST_BYTES else "a file of the same size"
     if row["ratio_low"] == row["ratio_high"] == 1.0:
@@ -256,7 +256,7 @@ def page_grid(result: Result) -> Grid:
     return grid_of(found.caption, columns, found.lines, lambda line: KINDS[line.standing])
 
 
-def pareto_figure(rows: Sequence[BaselineRow | VariantRow], budget: Limits, winners: Sequence[str]) -> Figure:
+def pareto_figure(rows: Sequence[BaselineRow | VariantRow], budget: BudgetLimits, winners: Sequence[str]) -> Figure:
     """Accuracy against measured p50 of every variant, with the budget drawn in; winners are ringed and named.
 
     A whisker hangs down to the accuracy that the samples leave open: it must not cross the line of the budget. Where
@@ -322,7 +322,7 @@ def _name_points(axes: Axes, rows: Sequence[BaselineRow | VariantRow], winners: 
     )
 
 
-def _pareto_legend(axes: Axes, budget: Limits, limit_ms: float | None, precisions: Sequence[str]) -> None:
+def _pareto_legend(axes: Axes, budget: BudgetLimits, limit_ms: float | None, precisions: Sequence[str]) -> None:
     for target in ("tflite", "openvino", "onnx"):
         axes.plot([], [], "D", color=COLOUR[target], fillstyle=FILL[target], label=target)
     for precision in precisions:
@@ -351,7 +351,7 @@ def pictures(result: Result) -> dict[str, Picture]:
     return {"pareto": picture(pareto_figure(result["variants"], result["budget"], winners), alt, caption)}
 
 
-def rival_sentence(row: Rival) -> str:
+def rival_sentence(row: ReferenceModelRow) -> str:
     """One line for a terminal; nothing where no variant won."""
     speed = ends(row, "winner_speedup")
     if speed is None:

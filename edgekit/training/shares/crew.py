@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from edgekit.core.errors import EdgekitError, StageError
-from edgekit.core.subprocesses import Call, ChildDied
+from edgekit.core.subprocesses import BackgroundCall, ChildDied
 from edgekit.device import processes
 from edgekit.training.shares import environment, torchrun, worker
 from edgekit.training.shares.wire import PeerLost, Wire, joined
@@ -69,7 +69,7 @@ class _Peer:
 
     name: str
     ready: Path
-    call: Call
+    call: BackgroundCall
 
     def why(self) -> Exception | None:
         """What ended it; None while it runs."""
@@ -78,7 +78,7 @@ class _Peer:
         try:
             self.call.result()
         except ChildDied as died:
-            return StageError(f"{died.ended.cause(self.name)}; {AGAIN}")
+            return StageError(f"{died.ended.describe(self.name)}; {AGAIN}")
         except EdgekitError as error:
             return type(error)(f"{self.name}: {error}")
         return StageError(f"{self.name} ended before the others; {AGAIN}")
@@ -93,7 +93,7 @@ def _started(folder: Path, count: int, device: torch.device) -> Iterator[list[_P
             home = folder / f"process-{rank}"
             home.mkdir()
             job = {"folder": str(folder), "rank": rank, "processes": count, "device": device.type}
-            call = stack.enter_context(Call("edgekit.training.shares.worker:train", job, home, _LOOPBACK))
+            call = stack.enter_context(BackgroundCall("edgekit.training.shares.worker:train", job, home, _LOOPBACK))
             peers.append(_Peer(f"training process {rank + 1} of {count}", folder / f"{worker.READY}-{rank}", call))
         _wait(peers)
         yield peers

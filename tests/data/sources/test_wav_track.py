@@ -11,7 +11,7 @@ import pytest
 from edgekit.core.errors import ConfigError, DataError
 from edgekit.data import Data, load, parse
 from edgekit.data.sources import wav_track
-from edgekit.data.sources.wav_track import Stretch
+from edgekit.data.sources.wav_track import LabelledStretch
 from tests.runner.flat import form, riff
 
 RATE_HZ = 8000
@@ -107,17 +107,17 @@ def test_every_window_has_the_label_that_covers_most_of_it(tmp_path: Path) -> No
 def test_labels_of_two_windows_of_half_a_second(
     stretches: list[tuple[float, float, str]], wanted: dict[int, str]
 ) -> None:
-    found = wav_track.marked_windows([Stretch(*each) for each in stretches], 2, 50, 50, 100, 0.5, None)
+    found = wav_track.label_windows([LabelledStretch(*each) for each in stretches], 2, 50, 50, 100, 0.5, None)
     assert {each.number: each.label for each in found.windows} == wanted
     assert len(found.windows) + sum(found.left_out.values()) == 2
 
 
 def test_a_window_that_shares_moments_with_another_stretch_is_left_out() -> None:
-    stretches = [Stretch(0.0, 1.0, "a"), Stretch(2.0, 3.0, "b")]
-    found = wav_track.marked_windows(stretches, 11, 100, 25, 100, 0.5, "none")
+    stretches = [LabelledStretch(0.0, 1.0, "a"), LabelledStretch(2.0, 3.0, "b")]
+    found = wav_track.label_windows(stretches, 11, 100, 25, 100, 0.5, "none")
     taken = [(each.number * 0.25, each.label) for each in found.windows]
     assert taken == [(0.0, "a"), (0.25, "a"), (0.5, "a"), (1.5, "b"), (1.75, "b"), (2.0, "b"), (2.25, "b"), (2.5, "b")]
-    assert [each.label for each in wav_track.marked_windows(stretches, 3, 100, 100, 100, 0.5, "none").windows] == [
+    assert [each.label for each in wav_track.label_windows(stretches, 3, 100, 100, 100, 0.5, "none").windows] == [
         "a",
         "none",
         "b",

@@ -256,7 +256,7 @@ WALK = (
     Seed(
         "lock-not-taken",
         "core/lock.py",
-        "        lock.acquire(timeout=max(wait_s, LOOK_S), poll_interval=0.02)\n",
+        "        lock.acquire(timeout=max(wait_s, MIN_WAIT_S), poll_interval=0.02)\n",
         "",
         "two runs write to one folder",
         ("tests/core/test_lock.py",),
