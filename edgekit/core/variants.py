@@ -1,4 +1,4 @@
-"""Variants: what `convert` writes down and `benchmark` and `bundle` open again."""
+"""Variants, which `convert` records and `benchmark` and `bundle` open again."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 VARIANTS_FILE = "variants.json"
 INTEGER_PRECISIONS = ("int8", "dynamic", "int4", "int4_dense", "int16x8")
-"""Precisions whose answers differ a little from processor to processor, by their kernels' rounding."""
+"""Precisions whose outputs differ a little between processors, because their kernels round differently."""
 
 
 @dataclass(frozen=True)
 class Variant:
     """One deployable candidate: model × precision × target. `files` are members of the convert artifact.
 
-    `folding` says what became of the preprocess steps, where they were to be folded into the file, and `sparse_weights`
-    what became of its zeros, where they were to be stored as such.
+    `folding` describes whether preprocessing steps were folded into the file, and `sparse_weights` whether its zeros
+    were stored as such, if either was requested.
     """
 
     name: str
@@ -50,27 +50,27 @@ class Variant:
 
     @property
     def uses_integers(self) -> bool:
-        """Whether it computes in integers, at least in part."""
+        """Whether it computes with integers, at least in part."""
         return self.precision in INTEGER_PRECISIONS
 
     @property
     def input(self) -> TensorSpec:
-        """The only input; several are joined (`runner/input_vector.py`)."""
+        """The only input. Several inputs are concatenated (`runner/input_vector.py`)."""
         return combined_input(self.inputs)
 
 
 def read_variants(convert: Artifact) -> list[Variant]:
-    """Every variant of a convert artifact, in the order in which it was made."""
+    """Return every variant of a convert artifact, in the order of conversion."""
     return [_variant(fields) for fields in json.loads(convert.file(VARIANTS_FILE).read_text(encoding="utf-8"))]
 
 
 def read_model_files(convert: Artifact, variant: Variant) -> dict[str, bytes]:
-    """The variant's files by base name, each checked against its recorded digest."""
+    """Return the variant's files by base name, each checked against its recorded digest."""
     return {name.rsplit("/", 1)[-1]: convert.file(name).read_bytes() for name in variant.files}
 
 
 def open_variant(convert: Artifact, variant: Variant, threads: int = 1) -> Backend:
-    """The variant in the interpreter that it will meet on the device: the runner's own backend."""
+    """Open the variant with the runner's own backend, as on a device."""
     with quiet_native():
         return open_backend(
             variant.target, read_model_files(convert, variant), variant.inputs, variant.outputs, threads
@@ -78,14 +78,14 @@ def open_variant(convert: Artifact, variant: Variant, threads: int = 1) -> Backe
 
 
 def variant_call(convert: Artifact, variant: Variant, x: np.ndarray, threads: int = 1) -> Callable[[], np.ndarray]:
-    """A call of the opened variant for `x`, the float32 input of one sample, to be timed."""
+    """Return a call of the opened variant with `x`, the float32 input of one sample, for timing."""
     return timed_call(open_variant(convert, variant, threads), x)
 
 
 def zipped_size(contents: Iterable[bytes]) -> int:
-    """What zlib at level 9 makes of the files: their size in a download or on a compressed disk; a bundle only stores.
+    """Return the compressed size of the files with zlib at level 9, as in a download or on a compressed disk.
 
-    The same for the same zlib; another may compress a little better.
+    A bundle stores files uncompressed. Another zlib may compress slightly better.
     """
     return sum(len(zlib.compress(content, 9)) for content in contents)
 

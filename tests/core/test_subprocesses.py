@@ -56,7 +56,7 @@ def function(module: str) -> str:
 def test_an_end_is_told_with_the_last_words(function: str, tmp_path: Path, does: str, cause: str) -> None:
     ended = subprocesses.run(function, [does], tmp_path / "log", 60)
     assert not ended.timed_out and ended.describe().startswith(cause)
-    assert ended.describe().endswith("it last said: ValueError: the sensor was gone")
+    assert ended.describe().endswith("its last output was: ValueError: the sensor was gone")
 
 
 def test_one_that_ends_well(function: str, tmp_path: Path) -> None:
@@ -201,9 +201,19 @@ def test_a_call_without_room_for_files_is_an_error_of_the_machine(module: str, t
 @pytest.mark.parametrize(
     ("code", "timeout_s", "words", "late"),
     [
-        ("sys.exit(0)", 60, "exit code 0 and no answer; it last said: ValueError: the sensor was gone", False),
-        ("os._exit(0)", 60, "exit code 0 and no answer; it last said: ValueError: the sensor was gone", False),
-        ("raise KeyError('ours')", 60, "exit code 1; it last said: KeyError: 'ours'", False),
+        (
+            "sys.exit(0)",
+            60,
+            "exit code 0 and without an answer; its last output was: ValueError: the sensor was gone",
+            False,
+        ),
+        (
+            "os._exit(0)",
+            60,
+            "exit code 0 and without an answer; its last output was: ValueError: the sensor was gone",
+            False,
+        ),
+        ("raise KeyError('ours')", 60, "exit code 1; its last output was: KeyError: 'ours'", False),
         ("time.sleep(600)", 1, "killed", True),
     ],
 )

@@ -157,7 +157,7 @@ class TestWatch:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
     ) -> None:
         monkeypatch.setenv(watch.PERIOD_VARIABLE, "0.5")
-        monkeypatch.setattr(progress, "_said", [])  # what earlier tests of this process said
+        monkeypatch.setattr(progress, "_messages", [])  # what earlier tests of this process said
         with watch.ProgressDisplay(tmp_path) as watched, watched.during("6/7 benchmark", lambda: "Checks"):
             time.sleep(1)
             with progress.step("timing", "round", 30):

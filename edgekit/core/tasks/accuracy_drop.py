@@ -80,10 +80,10 @@ def bootstrap_drop(
     """The drop of an accuracy that `score` makes of what the samples say, (n, k) of both networks; by the bootstrap.
 
     The samples are drawn again, the same ones for both, and the quantile at `confidence` of the drops is the bound.
-    worse: (n,), above 0 for a sample that lost, below 0 for one that gained.
-    apart: (n,) bool, two kinds of samples that are drawn each for itself.
-    at_most_one: a sample counts from 0 to 1, so that Tango's bound where none is lost is left open above the drop: the
-    bootstrap knows nothing of samples it has not seen, and where hardly any differs it would be sure.
+    worse: (n,), above 0 for a sample that lost, below 0 for one that gained. apart: (n,) bool, two kinds of samples
+    that are drawn each for itself. at_most_one: a sample counts from 0 to 1, so that Tango's bound where none is lost
+    is left open above the drop: the bootstrap knows nothing of samples it has not seen, and where hardly any differs it
+    would be sure.
     """
     import numpy as np
 

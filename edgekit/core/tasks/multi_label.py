@@ -1,7 +1,7 @@
 """Any number of labels at once; accuracy is the F1 of all labels of all samples together (micro-averaged).
 
-A label is said where its probability is 0.5 or more, that is where its logit is not negative.
-F1 = 2 TP / (2 TP + FP + FN).
+A label is said where its probability is 0.5 or more, that is where its logit is not negative. F1 = 2 TP / (2 TP + FP +
+FN).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Long recordings with label tracks: NAME.wav with NAME.txt beside it, of start, end and label, as Audacity exports it.
 
 A recording is cut into windows of `seconds`, one every `stride_s`, as the device cuts it. Each window has the label
-that covers most of it. The windows of one stretch stay in one split, and no moment of a
-recording stands in two splits. All are held in memory: 64 KB for a second at 16 kHz.
+that covers most of it. The windows of one stretch stay in one split, and no moment of a recording stands in two splits.
+All are held in memory: 64 KB for a second at 16 kHz.
 
 A label track: which stretches of a recording are what, as Audacity exports it, start, end and label in a line.
 

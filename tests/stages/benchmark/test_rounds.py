@@ -57,7 +57,7 @@ def measured(
     file = tmp_path / "progress"
     file.touch()
     monkeypatch.setenv(progress.FILE, str(file))
-    monkeypatch.setattr(progress, "_said", [])  # what earlier tests of this process said
+    monkeypatch.setattr(progress, "_messages", [])  # what earlier tests of this process said
     with conditions.ConditionsRecorder() as watch:
         found = rounds.measured(ROWS, noisy(), given, watch, recorded)
     state = progress.read_state(file)
