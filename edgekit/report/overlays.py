@@ -38,15 +38,15 @@ def box_label(axes: Axes, label: np.ndarray) -> str:
 def box_answer(axes: Axes, answer: np.ndarray, label: np.ndarray) -> str:
     """The sure boxes of an answer (100, 6), a cross in each that is wrong, a ring where a label is missed."""
     found = compare_boxes(answer, label)
-    for kind, sides, is_right in zip(found.boxes.classes, found.boxes.sides, found.right, strict=True):
+    for kind, sides, is_right in zip(found.boxes.classes, found.boxes.sides, found.is_correct, strict=True):
         _draw_box(axes, int(kind), sides)
         if not is_right:
             _mark_box(axes, int(kind), sides, "x")
-    for kind, sides, is_found in zip(found.labels.classes, found.labels.sides, found.found, strict=True):
+    for kind, sides, is_found in zip(found.labels.classes, found.labels.sides, found.is_found, strict=True):
         if not is_found:
             _mark_box(axes, int(kind), sides, "o")
-    wrong, missed = int((~found.right).sum()), int((~found.found).sum())
-    return f"{int(found.right.sum())} found, {wrong} wrong, {missed} missed"
+    wrong, missed = int((~found.is_correct).sum()), int((~found.is_found).sum())
+    return f"{int(found.is_correct.sum())} found, {wrong} wrong, {missed} missed"
 
 
 def box_legend(names: Sequence[str], with_marks: bool = True) -> list[Line2D]:

@@ -68,7 +68,7 @@ def test_it_counts_as_the_plain_definition_does(
 ) -> None:
     said, truth, pieces = (np.array(each, np.int64) for each in stream)
     found = stream_events.count_events(said, truth, pieces, REST, tolerance, repeat)
-    got = found.found.tolist(), found.false_alarms, found.outside, found.alarmed, list(found.delays)
+    got = found.is_detected.tolist(), found.false_alarms, found.outside, found.alarmed, list(found.delays)
     assert got == slowly(*stream, tolerance, repeat)
     assert (found.events, found.detected) == (len(got[0]), sum(got[0]))
 
@@ -103,10 +103,12 @@ def test_another_events_label_is_a_false_alarm_and_detects_nothing() -> None:
 
 def test_an_answer_within_another_event_does_not_detect_the_one_before() -> None:
     apart = stream_events.count_events(*map(np.array, ([0, 0, 2, 2], [2, 2, 2, 2], [1, 1, 2, 2])), REST, 2, 2)
-    assert apart.found.tolist() == [False, True]
-    assert counted("   a ", " a a ", 2).found.tolist() == [False, True]
-    assert counted("  a a", " a a ", 2).found.tolist() == [True, True], "each is answered late, by itself"
-    assert counted("   a ", " ab  ", 2).found.tolist() == [True, False], "of another label it is the one before, late"
+    assert apart.is_detected.tolist() == [False, True]
+    assert counted("   a ", " a a ", 2).is_detected.tolist() == [False, True]
+    assert counted("  a a", " a a ", 2).is_detected.tolist() == [True, True], "each is answered late, by itself"
+    assert counted("   a ", " ab  ", 2).is_detected.tolist() == [True, False], (
+        "of another label it is the one before, late"
+    )
 
 
 def test_a_stream_without_windows_has_nothing() -> None:

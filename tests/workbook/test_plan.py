@@ -45,7 +45,7 @@ def test_without_a_distill_section_nothing_is_trained(tmp_path: Path) -> None:
     path = tmp_path / "plain.yaml"
     path.write_text(yaml.safe_dump({key: value for key, value in values.items() if key not in TRAINING_STAGES}))
     assert load_plan(path).pipeline == ("profile", "convert", "benchmark", "bundle")
-    with pytest.raises(ConfigError, match="prune: is configured, but distill is not: name distill.student"):
+    with pytest.raises(ConfigError, match="prune: is configured, but distill is not; name distill.student"):
         load_plan(path, ["prune.ratio=0.3"])
     with pytest.raises(ConfigError, match="has no distill section, .* continue with 05_convert.ipynb"):
         open_stage("prune", {"config": str(path), "out": str(tmp_path)})

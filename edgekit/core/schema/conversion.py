@@ -1,4 +1,4 @@
-"""Rows of the conversion: boundaries, files, and what the converters left behind."""
+"""Records of the conversion: boundaries, files, and redundant operators."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ BoundaryAgreement = TypedDict(
         "conditioning": NotRequired[str],
     },
 )
-"""A file compared with the step before, on the check samples; `layers_unseen`: why layers were not compared.
+"""A file compared with the step before it, on the check samples. `layers_unseen` says why layers were not compared.
 
-`conditioning` stands where the network amplifies rounding and the tolerance follows: how near it is to itself.
+`conditioning` is present if the network amplifies rounding and the tolerance was adapted: how close the network is to
+itself.
 """
 
 
 class VariantName(Record):
-    """Which variant."""
+    """The identity of a variant."""
 
     name: str
     model: str
@@ -41,13 +42,16 @@ class VariantName(Record):
 
 
 class NotOfferedVariant(VariantName):
-    """A variant that its target does not have."""
+    """A variant that its target does not offer."""
 
     reason: str
 
 
 class RedundantOperator(Record):
-    """An operator that computes nothing; `compiled`: in what the interpreter compiled here, not in the file."""
+    """An operator that computes nothing.
+
+    `compiled`: it is not in the file but in what the interpreter compiled from it.
+    """
 
     kind: RedundantOp
     operator: str
@@ -57,10 +61,10 @@ class RedundantOperator(Record):
 
 
 class ConvertedVariant(VariantName):
-    """A converted file, and every boundary that it crossed.
+    """A converted file with every boundary that was checked.
 
-    `folding` says what became of the preprocess steps, where they were to be folded into the file, and `sparse_weights`
-    what became of its zeros, where they were to be stored as such.
+    `folding` describes whether preprocessing steps were folded into the file, and `sparse_weights` whether its zeros
+    were stored as such, if either was requested.
     """
 
     method: str
@@ -78,7 +82,7 @@ class ConvertedVariant(VariantName):
 
 
 class FinalBoundary(BoundaryAgreement):
-    """The last boundary of a variant, with its name."""
+    """The last boundary of a variant, with the variant's name."""
 
     name: str
     target: str
@@ -87,7 +91,7 @@ class FinalBoundary(BoundaryAgreement):
 
 
 class ConvertMetrics(Record):
-    """What the stage records to be shown; by variant where a dictionary."""
+    """The figures that the stage records for display; dictionaries are by variant."""
 
     variants: int
     check_samples: int

@@ -167,14 +167,16 @@ def test_what_a_budget_of_the_digits_lets_pass() -> None:
 def test_a_refusal_says_drop_bound_confidence_and_samples() -> None:
     assert budget_violation(drop_of_counts(3, 0, 359, 0.95), 2.5) is None
     assert budget_violation(drop_of_counts(3, 0, 359, 0.95), 1.0) == (
-        "accuracy drop 0.84 pp may be 2.07 pp (95 % sure, 359 samples), over 1 pp"
+        "accuracy drop 0.84 pp may be 2.07 pp (95 % confidence, 359 samples), over 1 pp"
     )
 
 
 def test_a_budget_that_so_few_samples_cannot_show_is_said_with_what_to_do() -> None:
     said = budget_violation(drop_of_counts(0, 0, 359, 0.95), 0.5)
     assert said is not None
-    assert said.startswith("accuracy drop 0.00 pp may be 0.75 pp (95 % sure, 359 samples), over 0.5 pp; 359 samples")
+    assert said.startswith(
+        "accuracy drop 0.00 pp may be 0.75 pp (95 % confidence, 359 samples), over 0.5 pp; 359 samples"
+    )
     assert said.endswith(too_few_samples(359, 0.95))
     for word in ("raise budget.accuracy_drop_pp", "lower budget.accuracy_confidence", "more validation samples"):
         assert word in said

@@ -19,9 +19,10 @@ from . import test_segmentation as made_masks
 
 SAMPLES = 300
 OFFERED = {
-    "METRIC", "SAID", "OUTPUTS", "AT_MOST_ONE", "RECONSTRUCTS", "NEEDS_SHAPE", "names", "checked", "whole", "strata",
-    "score_samples", "accuracy", "drop", "same", "constant_answer", "GROUP", "SCORE", "SCORE_RISES", "RIGHT", "answers",
-    "right", "groups", "said", "labels_in_words",
+    "METRIC", "METRIC_TEXT", "OUTPUTS_NAME", "AT_MOST_ONE", "RECONSTRUCTS", "NEEDS_SHAPE", "default_names",
+    "normalize_labels", "check_split", "strata", "score_samples", "accuracy", "drop", "same_answers", "constant_answer",
+    "GROUP", "SCORE", "SCORE_RISES", "CORRECT_WHEN", "answers", "is_correct", "groups", "describe_answers",
+    "describe_labels",
 }  # fmt: skip
 
 
@@ -202,7 +203,7 @@ NAMES = ("a", "b")
         ("multi_label", np.array([[0.0, 0.5]]), "'b' of sample 0 is 0.5; it must be 0 or 1"),
         ("embedding", np.zeros((4, 2), int), "labels are int64 of shape .4, 2.; they must be integers"),
         ("anomaly", np.zeros((4, 2), int), "give each sample a whole number: 0 normal, 1 anomaly"),
-        ("anomaly", np.array([0, 1]), "classes: got a, b; of an anomaly detection exactly one is called normal"),
+        ("anomaly", np.array([0, 1]), "classes: got a, b; exactly one class must be called normal"),
     ],
 )
 def test_labels_that_are_none(task: str, y: np.ndarray, said: str) -> None:

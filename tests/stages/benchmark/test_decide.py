@@ -138,7 +138,10 @@ def test_gained_samples_are_set_against_lost_ones() -> None:
 @pytest.mark.parametrize(
     ("limits", "said"),
     [
-        ({"accuracy_drop_pp": 0.5}, "accuracy drop 1.00 pp may be 1.02 pp (95 % sure, 1000000 samples), over 0.5 pp"),
+        (
+            {"accuracy_drop_pp": 0.5},
+            "accuracy drop 1.00 pp may be 1.02 pp (95 % confidence, 1000000 samples), over 0.5 pp",
+        ),
         ({"latency_p50_ms": 0.5}, "p50 is over 0.5 ms"),
         ({"size_bytes": 999}, "1,000 bytes are over 999"),
     ],
