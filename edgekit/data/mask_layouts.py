@@ -1,7 +1,7 @@
-"""Where pictures, their masks and the names of the classes lie: in folders called so, or as Pascal VOC has them.
+"""Finds pictures, their masks and the names of the classes, in folders with fixed names or in the layout of Pascal VOC.
 
-`folders`: images/SPLIT/NAME.jpg, masks/SPLIT/NAME.png, and the classes in data.yaml (`names`) or classes.txt.
-`voc` (Everingham et al. 2010): JPEGImages, SegmentationClass, and lists in ImageSets/Segmentation. Without lists every
+`folders`: images/SPLIT/NAME.jpg, masks/SPLIT/NAME.png, and the classes in data.yaml (`names`) or classes.txt. `voc`
+(Everingham et al. 2010): JPEGImages, SegmentationClass, and lists in ImageSets/Segmentation. Without lists every
 picture with a mask is in train. Without a file that names them, the classes are VOC's own.
 """
 
@@ -30,7 +30,7 @@ VOC_CLASSES = (
 
 @dataclass(frozen=True)
 class MaskedPicture:
-    """A picture by its name in the folder, and its mask's; None where it has none."""
+    """A picture by its name in the folder, and the name of its mask; None if it has none."""
 
     name: str
     mask: str | None
@@ -39,7 +39,7 @@ class MaskedPicture:
 
 @dataclass(frozen=True)
 class MaskDataset:
-    """Pictures in the order of their names, and the classes in the order of their numbers."""
+    """Pictures in the order of their names, and classes in the order of their numbers."""
 
     pairs: tuple[MaskedPicture, ...]
     classes: tuple[str, ...]
@@ -47,30 +47,34 @@ class MaskDataset:
 
 
 def read_mask_layout(layout: str, source: FolderArchive | ZipArchive) -> MaskDataset:
-    """What a folder or a zip says; DataError where no picture has a mask."""
+    """Find pictures and masks in a folder or a zip. Raises DataError if no picture has a mask."""
     listing = source.listing()
-    found = tuple(_voc(source, listing) if layout == "voc" else _folders(listing))
-    if not any(pair.mask for pair in found):
-        behind = "".join(f"; {each}" for each in linked_folder_notes(listing))
-        wanted = f"{VOC_MASKS}/NAME.png" if layout == "voc" else "images/SPLIT/NAME.jpg and masks/SPLIT/NAME.png"
-        raise DataError(f"data.path: no picture with a mask in it; needed {wanted}; look at data.layout{behind}")
-    taken = {pair.mask for pair in found}
+    pictures_with_masks = tuple(_voc(source, listing) if layout == "voc" else _folders(listing))
+    if not any(pair.mask for pair in pictures_with_masks):
+        link_notes = "".join(f"; {each}" for each in linked_folder_notes(listing))
+        expected = f"{VOC_MASKS}/NAME.png" if layout == "voc" else "images/SPLIT/NAME.jpg and masks/SPLIT/NAME.png"
+        raise DataError(f"data.path: no picture in it has a mask; expected {expected}; check data.layout{link_notes}")
+    used = {pair.mask for pair in pictures_with_masks}
     folder = VOC_MASKS if layout == "voc" else MASKS
-    unused = [name for name in listing.files if _is_mask(name, folder) and name not in taken]
+    unused = [name for name in listing.files if _is_mask(name, folder) and name not in used]
     notes = (f"{len(unused)} masks without a picture, or in no list; the first is {unused[0]}",) if unused else ()
-    return MaskDataset(found, _classes(layout, source, listing), (*notes, *linked_folder_notes(listing)))
+    return MaskDataset(pictures_with_masks, _classes(layout, source, listing), (*notes, *linked_folder_notes(listing)))
 
 
 def _folders(listing: Listing) -> Iterator[MaskedPicture]:
     files = with_lower_suffix(listing.files)
-    shown = [path for path in map(PurePosixPath, listing.files) if path.suffix.lower() in PICTURES]
-    shown = [path for path in shown if IMAGES in path.parts[:-1] and not path.name.startswith(".")]
+    pictures_in_images = [path for path in map(PurePosixPath, listing.files) if path.suffix.lower() in PICTURES]
+    pictures_in_images = [
+        path for path in pictures_in_images if IMAGES in path.parts[:-1] and not path.name.startswith(".")
+    ]
     owners: dict[str, PurePosixPath] = {}
-    for path, split in zip(shown, yolo.folder_splits(shown), strict=True):
+    for path, split in zip(pictures_in_images, yolo.folder_splits(pictures_in_images), strict=True):
         mirrored = PurePosixPath(*(MASKS if part == IMAGES else part for part in path.parts)).with_suffix(MASK)
         mask = files.get(str(mirrored))
         if mask is not None and owners.setdefault(mask, path) != path:
-            raise DataError(f"{owners[mask]} and {path}: two pictures of the mask {mask}; rename or remove one of them")
+            raise DataError(
+                f"{owners[mask]} and {path}: two pictures for the mask {mask}; rename or remove one of them"
+            )
         yield MaskedPicture(str(path), mask, split)
 
 

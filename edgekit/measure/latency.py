@@ -109,7 +109,7 @@ def measure(
             lane.measuring(),
             watch or conditions.ConditionsRecorder() as seeing,
         ):
-            on_round = progress.call_both(seeing.sample, shown.at)
+            on_round = progress.call_both(seeing.sample, shown.update)
             samples_ms = time_interleaved(calls, rounds, calls_per_round, warmup_per_round, on_round=on_round)
         files = [
             _timed(samples_ms[key], rounds, (one.job.model, one.job.target, one.step.precision), one.paths)

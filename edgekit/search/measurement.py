@@ -233,7 +233,7 @@ def time_files(
         conditions.ConditionsRecorder() as watch,
         progress.step("measuring the trials", "opening", bench.opening_count(how.rounds)) as shown,
     ):
-        on_round = progress.call_both(watch.sample, shown.at)
+        on_round = progress.call_both(watch.sample, shown.update)
         growing = bench.timed_openings(openers, how.rounds, how.rounds, how.calls_per_round, how.warmup_per_round,
                                 on_round=on_round, limit_s=how.limit_s)  # fmt: skip
         samples_ms, openings = next(growing)

@@ -383,7 +383,7 @@ def test_webp_pictures_in_folders_of_classes_alone_are_taken(tmp_path: Path) -> 
         Image.fromarray(pixels).save(stream, "WEBP")
         files[f"{'ab'[place % 2]}/{place}.webp"] = stream.getvalue()
     done = edgekit("init", "mine", "--data", unpacked(tmp_path, files), "--out", tmp_path / "out")
-    assert done.exit_code == 0 and "are squashed into one; data.fit: crop" in " ".join(done.output.split()), done.output
+    assert done.exit_code == 0 and "are stretched to one; data.fit: crop" in " ".join(done.output.split()), done.output
     assert yaml.safe_load((tmp_path / "out/mine.yaml").read_text())["data"]["size"] == 20
 
 
@@ -414,7 +414,7 @@ def test_sounds_of_several_rates_and_channels_are_taken(
         (one_array, r"looks like a single array \(.npy\).*edgekit init takes one of"),
         (one_table, "a table in text whose name does not end in .csv.*split/class/\\*.csv"),
         (two_rows, "no sample of class|too few samples"),
-        (a_list_of_nothing, "2 of its 2 files are not there: .a.png. .line 2., .b.png. .line 3."),
+        (a_list_of_nothing, "2 of its 2 files do not exist: .a.png. .line 2., .b.png. .line 3."),
         (an_empty_folder, "holds no file at all"),
         (a_folder_of_text, "no split found; expected split/class/text"),
         (no_splits, "no split found; expected split/class/picture"),

@@ -144,10 +144,10 @@ def broken_pictures(home: Path) -> None:
         (no_label_files, "none is of boxes, such as labels/test/scene000.txt for images/test/scene000.png"),
         (polygons, "line 1: 9 numbers, as polygons have; export boxes"),
         (no_names, "the classes have no names: add data.yaml or classes.txt"),
-        (half_a_json, "no COCO annotations; needed lists under images, annotations, categories"),
-        (cut_json, "no JSON ("),
+        (half_a_json, "not COCO annotations; expected lists under images, annotations, categories"),
+        (cut_json, "not JSON ("),
         (no_pictures, "scene001.xml: there is no picture of that name"),
-        (no_boxes, "Pascal VOC annotations without a single box; export them again"),
+        (no_boxes, "Pascal VOC annotations have no box; export them again"),
         (broken_pictures, "none of its pictures can be opened; check that they are not damaged"),
     ],
 )

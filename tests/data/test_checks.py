@@ -97,7 +97,7 @@ def test_lengths_and_shapes_must_agree():
 
 def test_an_empty_split_is_refused():
     found = pools()
-    told(replace(found, test=Split(found.train.x[:0], found.train.y[:0])), "test: no samples at all")
+    told(replace(found, test=Split(found.train.x[:0], found.train.y[:0])), "test: no samples")
 
 
 @pytest.mark.parametrize(

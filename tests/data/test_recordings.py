@@ -115,13 +115,13 @@ def test_recordings_of_several_classes_are_divided_too() -> None:
 def test_too_few_recordings_say_so_and_what_to_do(labels: list[int], said: str) -> None:
     with pytest.raises(DataError, match=said) as caught:
         splits.divide(pools([20] * len(labels), labels), config())
-    assert "record more, take out" in str(caught.value) and "lay out validation and test yourself" in str(caught.value)
+    assert "record more, remove" in str(caught.value) and "provide validation and test yourself" in str(caught.value)
 
 
 def test_recordings_joined_by_their_content_are_told_apart_from_too_few() -> None:
     repeated = {20: 0, 40: 0, 60: 0}
     with pytest.raises(
-        DataError, match=r"'0' has 1 \(4, joined by samples of the same content\).*take out what repeats"
+        DataError, match=r"'0' has 1 \(4, joined by samples of the same content\).*remove repeated samples"
     ):
         splits.divide(pools([20] * 8, [0, 0, 0, 0, 1, 1, 1, 1], repeated), config())
 

@@ -118,7 +118,7 @@ def test_validation_may_come_out_of_test():
 
 
 def test_validation_comes_out_of_no_test_split_that_is_not_there():
-    with pytest.raises(DataError, match="validation_from: got test, and the source has no test split; leave"):
+    with pytest.raises(DataError, match="validation_from: got test, but the source has no test split; leave"):
         splits.divide(pools(np.arange(100) % 2), config(validation_from="test"))
 
 
@@ -134,7 +134,7 @@ def test_copies_with_other_labels_are_noted():
     made = splits.divide(pools(y, contents), config())
     assert made.notes == (
         "2 samples of the train pool are copies of another; copies stay in one split",
-        "1 of these copies carry another label than their original",
+        "1 of these copies have another label than their original",
     )
 
 

@@ -82,7 +82,7 @@ def changed(**tensors: Any) -> dict[str, Any]:
           "x_test": {**{name: array[:5] for name, array in joint_data.arrays(60)["x_train"].items()},
                      "ids": np.zeros((5, 3), int)}}, "tensor ids differs between splits"),
         ({**joint_data.arrays(60), "x_test": np.zeros((5, 73), np.float32), "y_test": np.zeros(5, int)},
-         "x_test is one array, and others are tensors by name; give x_test.NAME"),
+         "x_test is one array, but others consist of named tensors; give x_test.NAME"),
         ({"x_train": np.zeros((60, 2), np.float32), "x_train.a": np.zeros((60, 2)), "x_train.b": np.zeros((60, 2)),
           "y_train": np.arange(60) % 2}, "x_train is one array"),
         ({"x_train": np.zeros((60, 2), np.float32), "y_train": np.arange(60) % 2, "y_test": np.zeros(5, int),
@@ -95,5 +95,5 @@ def test_tensors_that_do_not_fit_are_named(found: dict[str, Any], word: str) -> 
 
 
 def test_a_task_that_gives_a_sample_back_takes_one_array() -> None:
-    with pytest.raises(DataError, match="task anomaly takes one array each"):
+    with pytest.raises(DataError, match="task anomaly needs one array each"):
         arrays.pools_from_arrays(joint_data.arrays(60), "here", "anomaly")

@@ -114,7 +114,7 @@ def test_every_candidate_that_convert_left_out_is_told(benchmark: Artifact) -> N
     def ancestor(stage: str) -> Any:
         return SimpleNamespace(metrics={"left_out": [left_out]}) if stage == "convert" else benchmark.ancestor(stage)
 
-    made = SimpleNamespace(metrics=benchmark.metrics, config=benchmark.config, ancestor=ancestor, made_by=ancestor)
+    made = SimpleNamespace(metrics=benchmark.metrics, config=benchmark.config, ancestor=ancestor, find_ancestor=ancestor)
     [row] = [row for row in rejected.steps(made) if row["stage"] == "convert"]  # type: ignore[arg-type]
     assert (row["what"], row["reason"]) == tuple(left_out.values())
     assert row["accuracy_validation"] is row["drop_pp"] is row["bound_pp"] is None
@@ -165,7 +165,7 @@ def test_a_step_that_the_clock_gave_up_says_by_how_much(
 ) -> None:
     class Made:
         metrics, config = made(kept, inside, gain), benchmark.config
-        ancestor, made_by = benchmark.ancestor, benchmark.made_by
+        ancestor, find_ancestor = benchmark.ancestor, benchmark.find_ancestor
 
     rows = [row for row in rejected.steps(Made()) if row["stage"] == "benchmark"]  # type: ignore[arg-type]
     assert [row["reason"] for row in rows] == told
@@ -182,7 +182,7 @@ def test_the_page_shows_the_notebooks_table() -> None:
     sealed = SimpleNamespace(
         metrics=made(False, False, (0.6, 0.5, 0.7)),
         config={"task": "classification", "budget": {"accuracy_confidence": 0.9}},
-        made_by=lambda stage: False,
+        find_ancestor=lambda stage: False,
         ancestor=lambda stage: SimpleNamespace(metrics={"left_out": [left_out]}),
     )
     notebook = decisions.rejected_table(sealed)  # type: ignore[arg-type]

@@ -108,7 +108,7 @@ def test_settings_as_one_text_mean_the_same() -> None:
         ("prune.ratio=2020-01-01", "not a YAML value"),
         ("prune.budget={}", "prune.budget: stands at the top level"),
         ("model.weights=nothing.safetensors", "model.weights: no file 'nothing.safetensors'"),
-        ("model={}", "model: names nothing; give builder: package.module:function, or source: a model file"),
+        ("model={}", "model: names no model; give builder: package.module:function, or source: a model file"),
         ("model.source=net.onnx", "model: names both builder and source"),
         ("model={source: net.onnx, weights: w.safetensors}", "model: weights belongs to a model with builder"),
         ("model={source: net.onnx}", "model.source: no file "),

@@ -1,7 +1,7 @@
-"""Pictures with boxes in a folder or a zip, annotated as Pascal VOC, COCO or YOLO has it, decoded once into a cache.
+"""Pictures with boxes in a folder or a zip, annotated as in Pascal VOC, COCO or YOLO and decoded into a cache.
 
-Every picture becomes uint8 (height, width, channels): scaled to fit, with black bars at two sides where its proportions
-are others. This is the input path of the bundle, by the device's own code; boxes are moved by the same numbers.
+Every picture becomes uint8 (height, width, channels). It is scaled to fit, with black bars at two sides if its
+proportions differ. This is the input path of the bundle, done by the device's own code; boxes are transformed likewise.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class BoxesConfig(PictureSourceConfig):
 
 
 def identity(config: BoxesConfig) -> list[object]:
-    """The zip, or every file of the folder, by what the file system says of it; and the decoder."""
+    """Return the stamps of the zip or of every file of the folder, and the decoder's version."""
     return [digest(file_stamps(existing_path(config.path, "data.path"))), library_versions(("pillow",))]
 
 
 def read(config: BoxesConfig, progress: ProgressCallback | None = None) -> Pools:
-    """Pools as memory-mapped arrays; labels as the task detection has them."""
+    """Return pools as memory-mapped arrays, with labels for the task detection."""
     from edgekit.data.labelled_pictures import pools_with_boxes
 
     return pools_with_boxes(config, progress)

@@ -1,4 +1,4 @@
-"""scikit-learn's bundled handwritten digits: 1,797 real samples of 8×8 pixels, resized; the embedded default.
+"""scikit-learn's handwritten digits: 1,797 real samples of 8×8 pixels, resized. This is the default of new configs.
 
 Origin: E. Alpaydin, C. Kaynak, "Optical Recognition of Handwritten Digits", UCI, 1998 (its test part).
 """
@@ -32,12 +32,12 @@ class DigitsConfig(SourceConfig):
 
 
 def identity(config: DigitsConfig) -> dict[str, str]:
-    """The samples come out of scikit-learn through Pillow."""
+    """Return the versions of scikit-learn and Pillow, which produce the samples."""
     return library_versions(("scikit-learn", "pillow"))
 
 
 def read(config: DigitsConfig, progress: ProgressCallback | None = None) -> Pools:
-    """uint8 (n, size, size, 1); the source's 17 grey levels 0–16 become 0–255 before Pillow's bilinear resize."""
+    """Return pools of uint8 (n, size, size, 1). Grey levels 0–16 become 0–255 before Pillow's bilinear resizing."""
     import numpy as np
     from sklearn.datasets import load_digits
 

@@ -1,4 +1,4 @@
-"""Arrays in one .npz file, under the names documented in `edgekit.data.arrays`. Pickled members are refused."""
+"""Arrays in one .npz file, with the names documented in `edgekit.data.arrays`. Pickled members are refused."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class NpzConfig(SourceConfig):
 
 
 def identity(config: NpzConfig) -> list[object]:
-    """The file, by what the file system says of it."""
+    """Return the stamp of the file."""
     return file_stamp(existing_path(config.path, "data.path"))
 
 
 def read(config: NpzConfig, progress: ProgressCallback | None = None) -> Pools:
-    """Pools as `edgekit.data.arrays` describes them."""
+    """Return pools as `edgekit.data.arrays` describes them."""
     import numpy as np
 
     from edgekit.data import arrays
@@ -37,13 +37,13 @@ def read(config: NpzConfig, progress: ProgressCallback | None = None) -> Pools:
         if not isinstance(archive, np.lib.npyio.NpzFile):
             raise DataError(f"{path.name}: a single array (.npy); save named arrays with np.savez")
         with archive:
-            # Members under other names are not opened: `pools` refuses their names.
-            known = {
+            # Members with other names are not opened: `pools_from_arrays` refuses them.
+            valid_names = {
                 name for name in archive.files if name in arrays.ARRAY_NAMES or name.startswith(arrays.TENSOR_PREFIXES)
             }
-            found = {name: archive[name] if name in known else None for name in archive.files}
+            arrays_by_name = {name: archive[name] if name in valid_names else None for name in archive.files}
     except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(
             f"{path.name}: cannot be read as .npz without unpickling ({error}); write plain arrays with np.savez"
         ) from None
-    return arrays.pools_from_arrays(found, path.name, config.task)
+    return arrays.pools_from_arrays(arrays_by_name, path.name, config.task)

@@ -1,7 +1,7 @@
 """Texts in UTF-8 in a folder or a zip, laid out as split/class/*.txt, as token ids (tokens,) int32.
 
-The vocabulary is a `tokenizer.json` of the user's, or it is made of the train split. It travels in the bundle, and the
-device makes the ids by the same code. All are held in memory: 256 bytes for 64 tokens.
+The vocabulary is a `tokenizer.json` of the user's, or it is made from the train split. It is stored in the bundle, and
+the device makes the ids with the same code. All are in memory: 256 bytes for 64 tokens.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ class TextFolderConfig(TextSourceConfig):
 
 
 def identity(config: TextFolderConfig) -> list[object]:
-    """The zip, or every file of the folder, by what the file system says of it; and the vocabulary."""
+    """Return the stamps of the zip or of every file of the folder, and the identity of the vocabulary."""
     files = digest(file_stamps(existing_path(config.path, "data.path")))
     return [files, *vocabulary_identity(config)]
 
 
 def read(config: TextFolderConfig, progress: ProgressCallback | None = None) -> Pools:
-    """Pools of (n, tokens) int32."""
+    """Return pools of (n, tokens) int32."""
     from edgekit.data import archives, folder_layout, texts
 
     path = existing_path(config.path, "data.path")
     with archives.FolderArchive(path) if path.is_dir() else archives.ZipArchive(path) as source:
-        plan = folder_layout.parse_layout(source.listing(), path.name, folder_layout.TEXTS)
-        total, done = sum(map(len, plan.names.values())), 0
-        given = {}
-        for split, names in plan.names.items():
-            found = []
+        layout = folder_layout.parse_layout(source.listing(), path.name, folder_layout.TEXTS)
+        total, done = sum(map(len, layout.names.values())), 0
+        texts_by_split = {}
+        for split, names in layout.names.items():
+            contents = []
             for name in names:
-                found.append(texts.decode_text(name, _content(source, name)))
+                contents.append(texts.decode_text(name, _content(source, name)))
                 done += 1
                 if progress:
                     progress(done, total)
-            given[split] = texts.SplitTexts(found, names, plan.labels[split])
-    return texts.text_pools(given, plan.classes, config, plan.notes)
+            texts_by_split[split] = texts.SplitTexts(contents, names, layout.labels[split])
+    return texts.text_pools(texts_by_split, layout.classes, config, layout.notes)
 
 
 def _content(source: FolderArchive | ZipArchive, name: str) -> bytes:

@@ -64,7 +64,7 @@ def measure(
         ):
             numbers = (ROUNDS, ROUNDS, max(2, calls // ROUNDS), WARM_UP_CALLS)
             samples_ms, rounds = next(
-                timed_openings(ways, *numbers, on_round=progress.call_both(watch.sample, shown.at))
+                timed_openings(ways, *numbers, on_round=progress.call_both(watch.sample, shown.update))
             )
         noise = float(np.median([conditions.noise(each, rounds) for each in samples_ms.values()]))
         inside: dict[str, list[Operator]] = {}

@@ -47,7 +47,7 @@ def test_a_row_is_a_sample_of_the_columns_that_hold_numbers(tmp_path: Path) -> N
     assert (data.kind, data.classes, data.columns) == ("vector", CLASSES, COLUMNS)
     rows = {tuple(np.float32(cell) for cell in line.split(",")[:3]) for line in path.read_text().splitlines()[1:]}
     assert {tuple(row) for row in every(data)} == rows
-    assert "features: area, depth, slope; skipped, for they hold no numbers: place" in data.notes
+    assert "features: area, depth, slope; skipped, because they hold no numbers: place" in data.notes
 
 
 def test_columns_are_taken_in_the_order_that_is_asked(tmp_path: Path) -> None:

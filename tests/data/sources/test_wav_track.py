@@ -126,7 +126,7 @@ def test_a_window_that_shares_moments_with_another_stretch_is_left_out() -> None
 
 def test_the_background_of_an_anomaly_detection_is_normal() -> None:
     values = {"source": "wav_track", "path": "mill.wav", "rate_hz": RATE_HZ, "seconds": 0.05}
-    with pytest.raises(ConfigError, match="background: got 'hum', and every class but normal or good is an anomaly"):
+    with pytest.raises(ConfigError, match="background: got 'hum', but every class except normal or good is an anomaly"):
         parse({**values, "background": "hum"}, "anomaly")
     parse({**values, "background": "normal"}, "anomaly")
     parse({**values, "background": "hum"}, "classification")
@@ -140,13 +140,13 @@ def test_a_folder_of_recordings_is_one_pool(tmp_path: Path) -> None:
 
 
 TRACKS = {
-    "no tabs": ("0.0 0.1 bark\n", "street.txt, line 1: 1 cells; write start, end and label, with tabs between"),
-    "a comma": ("0,0\t0,1\tbark\n", "street.txt, line 1: got '0,0' and '0,1'; start and end are seconds, as 12.5"),
+    "no tabs": ("0.0 0.1 bark\n", "street.txt, line 1: 1 cells; write start, end and label, separated by tabs"),
+    "a comma": ("0,0\t0,1\tbark\n", "street.txt, line 1: got '0,0' and '0,1'; start and end are seconds, such as 12.5"),
     "backwards": ("0.2\t0.1\tbark\n", "street.txt, line 1: from 0.2 to 0.1 s; a stretch ends after it starts"),
     "no label": ("0.0\t0.1\t\n", "street.txt, line 1: the label is empty"),
     "another recording": ("0.0\t99.0\tbark\n", "'bark' reaches to 99 s, the recording ends at 9.00 s; is it the track"),
-    "nothing": ("\n", "street.txt: marks no stretch"),
-    "marks alone": ("0.1\t0.1\tbark\n", "street.txt: marks no stretch"),
+    "nothing": ("\n", "street.txt: has no stretch"),
+    "marks alone": ("0.1\t0.1\tbark\n", "street.txt: has no stretch"),
 }
 
 
@@ -183,5 +183,5 @@ def test_too_few_stretches_are_told(tmp_path: Path) -> None:
 
 
 def test_a_window_is_a_whole_number_of_samples(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"stride_s: 0.0001 s at 8000 Hz are no whole number of samples"):
+    with pytest.raises(ConfigError, match=r"stride_s: 0.0001 s at 8000 Hz are not a whole number of samples"):
         read(tmp_path, stride_s=0.0001)
