@@ -70,7 +70,7 @@ class ChildExit:
         else:
             outcome = f"{name} ended with exit code {self.code}{'' if self.code else ' and without an answer'}"
         last_line = last_useful_line(self.output)
-        return f"{outcome}; its last output was:  {last_line}" if last_line else outcome
+        return f"{outcome}; its last output was: {last_line}" if last_line else outcome
 
     @property
     def output(self) -> str:

@@ -61,7 +61,7 @@ class UniqueKeyLoader(yaml.SafeLoader):
         duplicates = {str(key) for key in keys if keys.count(key) > 1} if len(keys) > _distinct_count(keys) else set()
         if duplicates:
             raise ConfigError(
-                f"line {node.start_mark.line + 1}: duplicate key:  {', '.join(map(_printable, sorted(duplicates)))}"
+                f"line {node.start_mark.line + 1}: duplicate key: {', '.join(map(_printable, sorted(duplicates)))}"
             )
         return super().construct_mapping(node, deep)
 
@@ -132,7 +132,7 @@ def read(path: Path, limits: FileLimits = CONFIG_LIMITS) -> dict[str, Any]:
     try:
         values = parse(path.read_text(encoding="utf-8"), limits)
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: is not text in UTF-8 (byte  {error.start}); save it as UTF-8") from None
+        raise ConfigError(f"{path}: is not text in UTF-8 (byte {error.start}); save it as UTF-8") from None
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
     if values is None:

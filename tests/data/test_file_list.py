@@ -97,7 +97,7 @@ FAULTS = {
     ),
     "no train": ("file,label,split\n{0},a,test\n", "labels.csv: no file belongs to the split train"),
     "rows": ("file,label\n", "labels.csv: lists no file"),
-    "kind": ("file,label\nlabels.csv,a\n", "labels.csv, line 2: 'labels.csv' is no picture"),
+    "kind": ("file,label\nlabels.csv,a\n", "labels.csv, line 2: 'labels.csv' is not a picture"),
 }
 
 

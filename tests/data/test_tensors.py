@@ -75,7 +75,7 @@ def changed(**tensors: Any) -> dict[str, Any]:
         (changed(ids=np.array([[2**24 + 1]] * 60)), "tensor ids holds whole numbers from 16777217"),
         ({**joint_data.arrays(60), "y_train.a": np.zeros(60)}, "y_train holds tensors by name; only x_train"),
         ({**joint_data.arrays(60), "x_tset.ids": np.zeros(60)}, "x_tset holds tensors by name; only x_train"),
-        ({"x_train.only": np.zeros((60, 2)), "y_train": np.arange(60) % 2}, "the tensor only alone"),
+        ({"x_train.only": np.zeros((60, 2)), "y_train": np.arange(60) % 2}, "only the tensor only"),
         ({**joint_data.arrays(60), "x_test": {"ids": np.zeros((5, 4), int)}, "y_test": np.zeros(5, int)},
          "x_test has the tensors ids, x_train ids, picture, sensors"),
         ({**joint_data.arrays(60), "y_test": np.zeros(5, int),

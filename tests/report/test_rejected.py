@@ -114,7 +114,8 @@ def test_every_candidate_that_convert_left_out_is_told(benchmark: Artifact) -> N
     def ancestor(stage: str) -> Any:
         return SimpleNamespace(metrics={"left_out": [left_out]}) if stage == "convert" else benchmark.ancestor(stage)
 
-    made = SimpleNamespace(metrics=benchmark.metrics, config=benchmark.config, ancestor=ancestor, find_ancestor=ancestor)
+    found = {"ancestor": ancestor, "find_ancestor": ancestor}
+    made = SimpleNamespace(metrics=benchmark.metrics, config=benchmark.config, **found)
     [row] = [row for row in rejected.steps(made) if row["stage"] == "convert"]  # type: ignore[arg-type]
     assert (row["what"], row["reason"]) == tuple(left_out.values())
     assert row["accuracy_validation"] is row["drop_pp"] is row["bound_pp"] is None

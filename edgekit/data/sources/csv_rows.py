@@ -127,7 +127,7 @@ def _features(table: Table, config: CsvRowsConfig) -> tuple[list[str], list[str]
         raise DataError(
             f"{table.name}: no column beside {config.labels[0]!r} holds a number; write decimals with a point"
         )
-    skipped = f"; skipped, because they hold no numbers:  {', '.join(texts)}" if texts else ""
+    skipped = f"; skipped, because they hold no numbers: {', '.join(texts)}" if texts else ""
     notes = [f"features: {', '.join(columns)}{skipped}"]
     if row_numbers := [name for name in columns if is_row_number(table, name)]:
         notes.append(

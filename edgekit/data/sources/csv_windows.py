@@ -135,7 +135,7 @@ class _Cutter:
         """Return notes on the channels, the skipped columns and the skipped rows."""
         notes = []
         if not self._config.columns:
-            skipped = f"; skipped, because they hold no numbers:  {', '.join(self._texts)}" if self._texts else ""
+            skipped = f"; skipped, because they hold no numbers: {', '.join(self._texts)}" if self._texts else ""
             notes.append(f"channels: {', '.join(self.columns)}{skipped}")
             if times := [name for name, rises in zip(self.columns, self._rising, strict=True) if rises]:
                 notes.append(

@@ -218,7 +218,7 @@ def parse_track(name: str, content: bytes) -> tuple[list[LabelledStretch], int]:
     try:
         lines = content.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
-        raise DataError(f"{name}: not text in UTF-8 (byte  {error.start}); export the label track again") from None
+        raise DataError(f"{name}: not text in UTF-8 (byte {error.start}); export the label track again") from None
     stretches, points = [], 0
     for line, text in enumerate(lines, 1):
         if not text.strip() or text.startswith("\\"):  # the second line of a label with a range of frequencies

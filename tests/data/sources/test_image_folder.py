@@ -167,7 +167,7 @@ def test_other_files_are_noted(tmp_path):
     extra = {"README.txt": b"hello", "train/bee/x.gif": b"GIF89a", "__MACOSX/train/bee/._1.jpg": b"", ".DS_Store": b""}
     data = read(zipped(tmp_path, samples() | extra))
     assert data.notes == (
-        "skipped 4 files that are no .jpg, .jpeg, .png or .webp: "
+        "skipped 4 files that are not .jpg, .jpeg, .png or .webp: "
         "'.DS_Store', 'README.txt', '__MACOSX/train/bee/._1.jpg', 'train/bee/x.gif'",
     )
 

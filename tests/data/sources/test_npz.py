@@ -46,7 +46,7 @@ def test_many_labels_below_zero_are_no_classes(tmp_path):
     x, _ = vectors(count=3000)
     path = tmp_path / "data.npz"
     np.savez(path, x_train=x, y_train=np.arange(3000) - 1500)
-    with pytest.raises(DataError, match=r"labels from -1500 to 1499, 3000 of them; .*floating-point labels"):
+    with pytest.raises(DataError, match=r"labels from -1500 to 1499, 3000 values; .*floating-point labels"):
         load(parse({"source": "npz", "path": str(path)}))
 
 

@@ -122,7 +122,7 @@ def test_a_pattern_with_braces_and_names_of_classes(tmp_path: Path) -> None:
     some = read(home / "{000..001}.tar", classes=["bee", "cat"])
     assert some.classes == ("bee", "cat") and len(contents(some)) == 40
     assert len(contents(read(home / "*.tar"))) == 60
-    with pytest.raises(DataError, match=r"data.path: 003.tar does not exist, but the pattern \{000..003\}.tar names it"):
+    with pytest.raises(DataError, match=r"data.path: 003.tar does not exist, but the pattern \{000..003\}.tar names"):
         read(home / "{000..003}.tar")
 
 
