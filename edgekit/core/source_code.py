@@ -69,7 +69,7 @@ def closure(roots: Collection[str], without: Collection[str] = ()) -> dict[str, 
     Examples
     --------
     >>> sorted(closure(["edgekit.core.errors"]))
-    ['edgekit.core.errors']
+    ['edgekit.core.errors', 'edgekit.runner.errors']
     """
     digests: dict[str, str] = {}
     waiting = list(roots)

@@ -1,4 +1,4 @@
-"""scikit-learn's handwritten digits: 1,797 real samples of 8×8 pixels, resized. This is the default of new configs.
+"""scikit-learn's handwritten digits: 1,797 real samples of 8×8 pixels, resized. They come with scikit-learn.
 
 Origin: E. Alpaydin, C. Kaynak, "Optical Recognition of Handwritten Digits", UCI, 1998 (its test part).
 """

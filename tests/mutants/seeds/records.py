@@ -114,8 +114,8 @@ DECIDING = (
     Seed(
         "old-bundles-ship-after-a-missed-budget",
         "core/earlier_bundles.py",
-        "    os.replace(bundles, aside)\n",
-        "    shutil.copytree(bundles, aside)\n",
+        "    os.replace(bundles, earlier)\n",
+        "    shutil.copytree(bundles, earlier)\n",
         "CI copies the bundles of an earlier run to devices after the budget was missed",
         ("tests/core/test_earlier_bundles.py",),
     ),
