@@ -74,7 +74,7 @@ def with_sources(result: Mapping[str, Any], folder: Path) -> Result:
     """The result with the digest of all that it was made from; OSError where one of its artifacts is not there."""
     made = {**result, SOURCES: {"code": _code()}}
     made[SOURCES]["digest"] = _digest(made, folder)
-    return cast("Result", made)  # what `check` holds it to
+    return cast("Result", made)  # checked by `validate_result`
 
 
 def is_current(result: Any, folder: Path) -> bool:

@@ -63,7 +63,7 @@ def decide(scores: Mapping[str, SampleResults], budget: Budget, mixed_reason: st
 
     Parameters
     ----------
-    scores : mapping of Answered
+    scores : mapping of SampleResults
         Per-sample scores on the validation split of `baseline`, `float`, `ptq` and, if they were tried, `qat` and
         `mixed`.
     budget : Budget

@@ -53,7 +53,7 @@ def search_float_layers(
         Most layers to keep in float.
     score : callable
         Returns the per-sample scores of a network on the validation split.
-    baseline_scores : Answered
+    baseline_scores : SampleResults
         The baseline's scores on the same samples.
     budget : Budget
         The limits of the run.
