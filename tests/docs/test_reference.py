@@ -372,7 +372,7 @@ def test_the_example_config_is_one(tmp_path: Path) -> None:
 
 def test_the_example_reads_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     (example,) = examples("result.md", "python")
-    verdict = {name: name for name in result.schema()["$defs"]["Met"]["required"]}
+    verdict = {name: name for name in result.schema()["$defs"]["BudgetMet"]["required"]}
     folder = tmp_path / "artifacts" / "digits"
     folder.mkdir(parents=True)
     (folder / "result.json").write_text(json.dumps({"verdict": verdict}))

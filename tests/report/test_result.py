@@ -385,8 +385,11 @@ def test_what_is_no_result_is_not_current(other: Any, tiny_run: FinishedRun, tmp
 
 def test_the_schema_knows_every_rule_of_the_benchmark(schema: dict[str, Any]) -> None:
     rules = {winners.FASTEST, winners.FEWEST_BYTES, winners.FIRST_NAME, winners.NO_WINNER, winners.RECORDED}
-    assert set(schema["$defs"]["Choice"]["properties"]["rule"]["enum"]) == rules
-    assert set(schema["$defs"]["Limit"]["properties"]["rule"]["enum"]) == {decide.ABOVE_LIMIT, winners.RECORDED}
+    assert set(schema["$defs"]["WinnerDecision"]["properties"]["rule"]["enum"]) == rules
+    assert set(schema["$defs"]["LatencyDecision"]["properties"]["rule"]["enum"]) == {
+        decide.ABOVE_LIMIT,
+        winners.RECORDED,
+    }
 
 
 def shown(result: Result, folder: Path) -> list[str]:

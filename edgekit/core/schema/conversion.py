@@ -10,7 +10,7 @@ from edgekit.core.schema.record import Record
 from edgekit.core.schema.variants import LeftOutVariant, RedundantOp
 
 BoundaryAgreement = TypedDict(
-    "Agreement",
+    "BoundaryAgreement",
     {
         "from": str,
         "to": str,
