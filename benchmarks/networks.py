@@ -110,7 +110,7 @@ def bundled(
     encode = encoder(manifest, backend)
     outputs = np.concatenate([decoded(backend, encode(sample)) for sample in samples[:8]])
     manifest.golden["atol"] = golden.tolerance(outputs, 0.1)
-    bundle.write(path, manifest, {**files, **golden.members(samples[:8], outputs)})
+    bundle.write(path, manifest, {**files, **golden.golden_files(samples[:8], outputs)})
     shutil.rmtree(work)
     return path
 

@@ -21,7 +21,7 @@ from edgekit.core import telemetry
 from edgekit.device import processes
 from tests import requirements, watched
 
-telemetry.off()  # tests import libraries themselves
+telemetry.disable()  # tests import libraries themselves
 # What the runner remembers here must not follow a user home, and suites that run at one time must not wait for one
 # another. The process that made the folders deletes them: a cache of uv in one holds gigabytes.
 for variable in ("XDG_CACHE_HOME", "EDGEKIT_LANE"):

@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 
 from docs.generate.tables import code, sentence, table
 from docs.generate.types import kind, span
-from edgekit.core.budget import RelativeLatency, RelativeSize, TargetLimits
+from edgekit.core.budget import RelativeLatencyLimit, RelativeSizeLimit, TargetBudget
 from edgekit.core.config import (
     PATTERN_ADVICE,
     SHARED_FIELDS,
@@ -24,7 +24,7 @@ from edgekit.core.config import (
     TrainingOptions,
     TrainOptions,
 )
-from edgekit.data import SourceConfig, source_names, sources
+from edgekit.data import SourceConfig, config_class, source_names, sources
 from edgekit.stages.benchmark.config import Cost
 from edgekit.stages.bundle.config import Smoothing, StreamOptions
 from edgekit.stages.distill.config import TeacherConfig
@@ -36,9 +36,9 @@ Model = type[BaseModel]
 HEADER = ("option", "type and range", "default", "meaning")
 PARTS: dict[str, Model] = {
     "budget": Budget,
-    "budget.latency_p50": RelativeLatency,
-    "budget.size": RelativeSize,
-    "budget.targets": TargetLimits,
+    "budget.latency_p50": RelativeLatencyLimit,
+    "budget.size": RelativeSizeLimit,
+    "budget.targets": TargetBudget,
     "model": ModelConfig,
     "training": TrainingOptions,
     "distill.student": NetworkConfig,
@@ -124,8 +124,7 @@ def module_of_loss(name: str) -> str:
 
 def source_options(name: str) -> list[Option]:
     """What one data source takes besides the options of all."""
-    config = importlib.import_module(module_of_source(name)).Config
-    return options_of(config, leave_out=tuple(SourceConfig.model_fields))
+    return options_of(config_class(name), leave_out=tuple(SourceConfig.model_fields))
 
 
 def stage(name: str) -> str:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from docs.generate.options import module_of_source
 from docs.generate.tables import code, table
-from edgekit.core.tasks import TASKS, Task, named
+from edgekit.core.tasks import TASKS, Task, load_task
 from edgekit.data import source_names
 
 HEADER = ("`task`", "labels", "the network gives", "accuracy", "trained by", "sources", "the device answers")
@@ -63,8 +63,8 @@ def row(task: Task) -> tuple[str, ...]:
 
 
 def _accuracies(task: Task) -> str:
-    second = getattr(named(task), "SECOND", None)
-    return f"{named(task).METRIC}; {second.metric} beside it" if second else str(named(task).METRIC)
+    second = getattr(load_task(task), "SECOND", None)
+    return f"{load_task(task).METRIC}; {second.metric} beside it" if second else str(load_task(task).METRIC)
 
 
 def tasks_of(source: str) -> tuple[Task, ...]:

@@ -21,9 +21,9 @@ from edgekit.cli.reproduce import reproduce
 from edgekit.cli.run import run
 from edgekit.cli.search.command import search
 from edgekit.core import telemetry
-from edgekit.core.terminal_progress import watching
+from edgekit.core.terminal_progress import show_progress
 
-telemetry.off()  # here, and in whatever is started from here
+telemetry.disable()  # here, and in whatever is started from here
 
 Kind = Literal["image", "vector", "audio", "window", "tensors"]
 
@@ -79,7 +79,7 @@ def report(
         with lock.hold(folder / RUN_LOCK, f"edgekit report {run_}"):
             print(html.write_page(folder))
         if mlflow is not None:
-            with watching("MLflow"):
+            with show_progress("MLflow"):
                 where = tracking.log_run(folder, mlflow)
             print(f"MLflow     {where}")
 

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from edgekit.core import tasks
 from edgekit.core.config import STAGES, ModelConfig, NetworkConfig, StageConfig
-from edgekit.core.terminal_progress import watching
+from edgekit.core.terminal_progress import show_progress
 from edgekit.models.files import TITLES, detect
 from edgekit.workbook import preflight
 from edgekit.workbook.config_file import own_fields
@@ -40,18 +40,18 @@ def show(plan: Plan, out: Path, verbose: bool = False) -> None:
         table.add_row(f"{number:02d}_{stage}", escape(options) if options else "[dim]defaults[/dim]")
     sure = f"{100 * run_.budget.accuracy_confidence:g} % confidence"
     limits = [f"accuracy drop ≤ {run_.budget.accuracy_drop_pp:g} pp at {sure}"]
-    limits += run_.budget.words(run_.targets, "p50 ≤ {}", "size ≤ {}")
+    limits += run_.budget.describe_limits(run_.targets, "p50 ≤ {}", "size ≤ {}")
     lines = {
         "Model": _brief(run_.model) + (f", {TITLES[detect.find(plan.source)]}" if plan.source else ""),
         "Data": "  ".join(f"{name}={value}" for name, value in plan.data.model_dump(exclude_none=True).items()),
-        "Task": f"{run_.task}: {tasks.named(run_.task).SAID}",
+        "Task": f"{run_.task}: {tasks.load_task(run_.task).METRIC_TEXT}",
         "Targets": ", ".join(run_.targets),
         "Budget": ", ".join(limits),
         **({"Decides": decides} if (decides := preflight.check_deciding(plan)) else {}),
         "Seed": str(run_.seed),
         "Writes": str(out / run_.name),
     }
-    with watching("checking data and networks"):
+    with show_progress("checking data and networks"):
         lines |= preflight.check(plan)
     console.print(table)
     if not verbose:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from edgekit.core.errors import ConfigError, StageError
-from edgekit.core.terminal_progress import watching
+from edgekit.core.terminal_progress import show_progress
 from edgekit.device.autotune import run_selftest
 from edgekit.device.measure import bench
 from edgekit.measure.load.launcher import LoadJob, LoadOutcome, run_loads, why_unavailable
@@ -88,7 +88,7 @@ def run(request: Request, as_json: bool, say: Callable[[str], object]) -> None:
     job = request.job()
     bundle = bundles.read(request.bundle)  # so that a damaged bundle is reported as such, not as a process that died
     _prove(request, bundle)
-    with watching(f"{request.bundle.name} under load"):
+    with show_progress(f"{request.bundle.name} under load"):
         outcome = run_loads(job)
     if as_json:
         say(json.dumps(_record(request, bundle.sha256, outcome), indent=2))

@@ -15,7 +15,7 @@ from edgekit.cli.exit_codes import errors_as_exit_codes
 from edgekit.cli.several import load_plans, run_all
 from edgekit.core.config import STAGES, suggest
 from edgekit.core.errors import BudgetMissed, ConfigError
-from edgekit.core.terminal_progress import watching
+from edgekit.core.terminal_progress import show_progress
 from edgekit.training.shares import environment
 from edgekit.workbook.plan import Plan
 
@@ -159,7 +159,7 @@ def _run_one(
         from edgekit.report import mlflow as tracking
 
         log = tracking.log_run if met else tracking.log_or_reason
-        with watching("MLflow"):
+        with show_progress("MLflow"):
             where = log(folder, mlflow)
         print(f"MLflow     {where}")
     if not met:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from edgekit.core.errors import BudgetMissed, ConfigError, EdgekitError
-from edgekit.core.progress import named_to_stderr, to_stderr
+from edgekit.core.progress import write_named_to_stderr, write_to_stderr
 from edgekit.core.progress_state import duration
 from edgekit.workbook.plan import Plan, load_plan
 
@@ -52,7 +52,7 @@ def run_all(
         raise ConfigError("--workers and --on: got both; choose one, because --on uses the workers of its scheduler")
     count, fewer = with_cores(1 if workers is None else workers, [plan.run.threads for plan in plans])
     if fewer:
-        to_stderr(f"edgekit: {fewer}")
+        write_to_stderr(f"edgekit: {fewer}")
     summaries = run_several(
         plans,
         out,
@@ -60,7 +60,7 @@ def run_all(
         workers=count,
         on=on,
         caches=caches,
-        on_line=named_to_stderr,
+        on_line=write_named_to_stderr,
         on_end=_tell,
     )
     _show(summaries, out)
@@ -73,9 +73,9 @@ def run_all(
 def _tell(summary: Summary) -> None:
     """The end of one run, as a line of progress; an error in all its lines."""
     if summary.exit_code in (0, BudgetMissed.exit_code):
-        named_to_stderr(summary.name, f"done in {duration(summary.seconds)}, exit code {summary.exit_code}")
+        write_named_to_stderr(summary.name, f"done in {duration(summary.seconds)}, exit code {summary.exit_code}")
     else:
-        to_stderr(f"edgekit: {summary.name}: {summary.words}")
+        write_to_stderr(f"edgekit: {summary.name}: {summary.words}")
 
 
 def _show(summaries: Sequence[Summary], out: Path) -> None:
@@ -96,11 +96,11 @@ def _show(summaries: Sequence[Summary], out: Path) -> None:
 
 
 def _log(summaries: Sequence[Summary], out: Path, mlflow: str) -> None:
-    from edgekit.core.terminal_progress import watching
+    from edgekit.core.terminal_progress import show_progress
     from edgekit.report import mlflow as tracking
 
     for each in summaries:
         if each.exit_code in (0, BudgetMissed.exit_code):
-            with watching("MLflow"):
+            with show_progress("MLflow"):
                 where = tracking.log_or_reason(out / each.name, mlflow)
             print(f"MLflow     {each.name}: {where}")

@@ -49,7 +49,7 @@ def show(folder: Path, everything: bool = False) -> None:
         console.print(
             f"Running: {who}; it is checking data and networks, or between two stages.", highlight=False, soft_wrap=True
         )
-    now = progress.read(folder / watch.FILE) if who else None
+    now = progress.read_state(folder / watch.FILE) if who else None
     if now and now.steps:
         console.print(f"Now: {now}", highlight=False, markup=False, soft_wrap=True)
     result = _current_result(folder)

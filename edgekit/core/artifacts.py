@@ -1,8 +1,8 @@
-"""Sealed artifacts: the folder a finished stage leaves, and the digests that tie it to what made it.
+"""Sealed artifacts: the folders that finished stages leave, and the digests that tie each of them to its inputs.
 
-A folder is finished when it holds `artifact.json`, which is written last and atomically. Files under
-`evidence/` (figures, timings) are listed and hashed but stay out of the content digest: a latency is evidence
-for a decision, never content.
+A folder is finished when it holds `artifact.json`, which is written last and atomically. Files under `evidence/`
+(figures, timings) are listed and hashed, but they do not count towards the content digest: a latency is evidence for
+a decision, not content.
 """
 
 from __future__ import annotations
@@ -17,51 +17,51 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from edgekit.core.cache_key import CacheInputs, gather
+from edgekit.core.cache_key import CacheInputs, collect_inputs
 from edgekit.core.errors import DataError, StageError, TrustError
 from edgekit.core.hashing import digest, sha256_file, write_json
 from edgekit.runner.files import sync_file, sync_folder
 
 
 @dataclass(frozen=True)
-class Start:
-    """When a piece of work began; seconds of two clocks that only differences mean something of."""
+class Stopwatch:
+    """The wall and processor time that a piece of work takes. Only differences between two readings mean anything."""
 
     clock_s: float
     cpu_s: float
 
     @classmethod
-    def now(cls) -> Start:
-        """This moment."""
-        return cls(time.monotonic(), cpu_seconds())
+    def start(cls) -> Stopwatch:
+        """Return a stopwatch that starts now."""
+        return cls(time.monotonic(), process_cpu_seconds())
 
-    def so_far(self) -> dict[str, float]:
-        """`seconds` since then, and `cpu_seconds` that the processor has worked for it."""
-        now = Start.now()
-        return {"seconds": round(now.clock_s - self.clock_s, 3), "cpu_seconds": round(now.cpu_s - self.cpu_s, 3)}
+    def elapsed(self) -> dict[str, float]:
+        """Return `seconds` of wall time and `cpu_seconds` of processor time since the start."""
+        end = Stopwatch.start()
+        return {"seconds": round(end.clock_s - self.clock_s, 3), "cpu_seconds": round(end.cpu_s - self.cpu_s, 3)}
 
 
-def cpu_seconds() -> float:
-    """What the processor has done for this process: all its threads, and its children that have ended."""
-    found = os.times()
-    return found.user + found.system + found.children_user + found.children_system
+def process_cpu_seconds() -> float:
+    """Return the processor seconds used by all threads of this process and by its children that have ended."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 RECORD = "artifact.json"
 FORMAT = 2
 EVIDENCE = "evidence"
 EVIDENCE_FILES = ("environment.lock", "sbom.cdx.json")
-"""Files that describe the machine, not the result."""
+"""Files that describe the machine and not the result."""
 
-_began: dict[Path, Start] = {}
-"""When this process began to work in a folder."""
+_began: dict[Path, Stopwatch] = {}
+"""The stopwatch of each folder that this process is working in."""
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """A sealed folder. `metrics` are figures to show, `config` is the stage's as it ran.
+    """A sealed folder. `metrics` are figures to show, and `config` is the configuration with which the stage ran.
 
-    `took`: when it was sealed, how long that took, and the processor's seconds.
+    `took` says when the folder was sealed, how long the work took, and how many processor seconds it used.
     """
 
     path: Path
@@ -81,7 +81,7 @@ class Artifact:
 
     @property
     def cache_inputs(self) -> CacheInputs:
-        """What it was made of."""
+        """Everything that the artifact was made from."""
         return CacheInputs(
             stage=self.stage,
             config=self.config,
@@ -94,7 +94,7 @@ class Artifact:
         )
 
     def file(self, name: str) -> Path:
-        """Path of a member, checked against its recorded sha256.
+        """Return the path of a member after checking it against its recorded SHA-256.
 
         Parameters
         ----------
@@ -116,7 +116,7 @@ class Artifact:
         return path
 
     def ancestor(self, stage: str) -> Artifact:
-        """The artifact of an earlier stage of the same run, every link checked by digest.
+        """Return the artifact of an earlier stage of the same run. Every link on the way is checked by its digest.
 
         Parameters
         ----------
@@ -126,28 +126,28 @@ class Artifact:
         Raises
         ------
         StageError
-            The run has no such stage, or it was made again since.
+            The run has no such stage, or the stage has been run again since.
         """
         if self.stage == stage:
             return self
         if self.parent is None:
-            raise StageError(f"{self.path}: has no ancestor {stage!r}; the pipeline begins at {self.stage!r}")
+            raise StageError(f"{self.path}: has no ancestor {stage!r}; the pipeline begins with {self.stage!r}")
         parent = load(self.path.parent / self.parent["stage"])
         if parent.digest != self.parent["digest"]:
             raise StageError(
                 f"{self.stage} was made from another {parent.stage} than the one in {parent.path}; "
-                f"run {self.stage} and what follows it again"
+                f"run {self.stage} and the stages after it again"
             )
         return parent.ancestor(stage)
 
-    def made_by(self, stage: str) -> Artifact | None:
-        """The same; None where the run has no such stage."""
-        found = self
-        while found.stage != stage:
-            if found.parent is None:
+    def find_ancestor(self, stage: str) -> Artifact | None:
+        """Return the artifact of an earlier stage like `ancestor`, or None if the run has no such stage."""
+        artifact = self
+        while artifact.stage != stage:
+            if artifact.parent is None:
                 return None
-            found = found.ancestor(found.parent["stage"])
-        return found
+            artifact = artifact.ancestor(artifact.parent["stage"])
+        return artifact
 
 
 def load(path: Path) -> Artifact:
@@ -170,8 +170,10 @@ def load(path: Path) -> Artifact:
         raise StageError(f"{path}: no finished artifact of stage {path.name!r} here; run its notebook first")
     try:
         fields = json.loads(record.read_text(encoding="utf-8"))
-        if (found := fields.pop("format")) != FORMAT:
-            raise TrustError(f"{record}: format {found}, this edgekit writes {FORMAT}; run stage {path.name!r} again")
+        if (format_number := fields.pop("format")) != FORMAT:
+            raise TrustError(
+                f"{record}: format {format_number}, this edgekit writes {FORMAT}; run stage {path.name!r} again"
+            )
         recorded = fields.pop("record_sha256")
         artifact = Artifact(path=path, **fields)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -182,17 +184,17 @@ def load(path: Path) -> Artifact:
 
 
 def verify(artifact: Artifact) -> None:
-    """Hash every member; TrustError names the first that differs."""
+    """Hash every member, and raise TrustError for the first one that has changed."""
     for name in sorted(artifact.files):
         artifact.file(name)
 
 
 def begin(out: Path) -> Path:
-    """An empty folder to work in; what an unfinished attempt left there is removed."""
+    """Create an empty folder to work in, after removing whatever an unfinished attempt left there."""
     if out.exists():
         shutil.rmtree(out)
     (out / EVIDENCE).mkdir(parents=True)
-    _began[out] = Start.now()
+    _began[out] = Stopwatch.start()
     return out
 
 
@@ -206,7 +208,13 @@ def seal(
     metrics: dict[str, Any],
     libraries: Iterable[str] = (),
 ) -> Artifact:
-    """Hash every file in `out` and write the record, last and atomically."""
+    """Hash every file in `out` and write the record, last and atomically.
+
+    Raises
+    ------
+    DataError
+        `data_digest` is empty, so the result could not be traced to its data.
+    """
     if not data_digest:
         raise DataError(f"{stage}: the data has no digest, so its result could not be traced")
     files = {
@@ -214,7 +222,7 @@ def seal(
         for path in sorted(out.rglob("*"))
         if path.is_file() and path.name != RECORD
     }
-    made_of = gather(
+    inputs = collect_inputs(
         stage,
         config,
         source.digest if source else None,
@@ -226,33 +234,33 @@ def seal(
     artifact = Artifact(
         path=out,
         stage=stage,
-        key=made_of.key,
+        key=inputs.key,
         digest="",
         parent={"stage": source.stage, "digest": source.digest} if source else None,
         config=config,
         metrics=metrics,
         files=files,
-        versions=made_of.libraries,
+        versions=inputs.libraries,
         data_digest=data_digest,
-        code=made_of.code,
-        builders=made_of.builders,
-        replayed=made_of.replayed,
+        code=inputs.code,
+        builders=inputs.builders,
+        replayed=inputs.replayed,
         took={
             "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            **_began.pop(out, Start.now()).so_far(),
+            **_began.pop(out, Stopwatch.start()).elapsed(),
         },
     )
     fields = {name: value for name, value in vars(artifact).items() if name != "path"}
     fields["digest"] = _content_digest(artifact)
-    sync(out, files)
+    sync_files(out, files)
     write_json(out / RECORD, {"format": FORMAT, "record_sha256": digest(fields), **fields})
     return load(out)
 
 
-def sync(out: Path, files: Iterable[str]) -> None:
-    """Make files of a folder durable, bytes and names both.
+def sync_files(out: Path, files: Iterable[str]) -> None:
+    """Make the files of a folder durable, their bytes as well as their names.
 
-    A file that is synced in a folder that is not may be gone after a power cut.
+    After a power cut a file can be missing although it was synced, if its folder was not.
     """
     for name in files:
         sync_file(out / name)
@@ -278,9 +286,9 @@ def _is_evidence(name: str) -> bool:
 
 
 def publish(finished: Path, final: Path) -> Artifact:
-    """Put a sealed working folder in its place; the earlier one stays until this one is whole.
+    """Move a sealed working folder to its final place. The previous one is kept until the new one is complete.
 
-    Killed between its steps, it leaves what `recover` puts right.
+    If the process is killed between two steps, `recover` finishes the work.
     """
     load(finished)
     previous = _previous(final)
@@ -296,27 +304,28 @@ def publish(finished: Path, final: Path) -> Artifact:
 
 
 def recover(working: Path, final: Path, key: str | None) -> None:
-    """Put right what a kill in or before `publish` left: a sealed folder that is not in its place, or none there.
+    """Finish what a killed process left undone in or before `publish`.
 
-    Of what is whole, that with the wanted `key` goes to `final`; else what was there last.
+    Of the complete folders, the one with the requested `key` is moved to `final`; otherwise the one that was there last
+    is moved back.
     """
     previous = _previous(final)
     if not (working.exists() or previous.exists()):
         return
     if not final.exists():
-        whole = [path for path in (working, previous) if is_whole(path)]
-        for path in sorted(whole, key=lambda path: load(path).key != key)[:1]:
+        intact = [path for path in (working, previous) if is_intact(path)]
+        for path in sorted(intact, key=lambda path: load(path).key != key)[:1]:
             os.replace(path, final)
             sync_folder(final.parent)
-    elif is_whole(working) and load(working).key == key and not (is_whole(final) and load(final).key == key):
+    elif is_intact(working) and load(working).key == key and not (is_intact(final) and load(final).key == key):
         publish(working, final)
-    for left in (working, previous):
-        if left.exists():
-            shutil.rmtree(left)
+    for leftover in (working, previous):
+        if leftover.exists():
+            shutil.rmtree(leftover)
 
 
-def is_whole(path: Path) -> bool:
-    """True for a sealed folder of which every byte is as it was sealed."""
+def is_intact(path: Path) -> bool:
+    """Return whether this is a sealed folder in which every byte is still as it was sealed."""
     try:
         verify(load(path))
     except (StageError, TrustError):

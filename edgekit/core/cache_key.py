@@ -1,4 +1,4 @@
-"""What a stage's result depends on, its key, and what changed between two of them in words."""
+"""What a stage's result depends on, the cache key that follows from it, and a description of changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgekit.core import replay, source_code
 from edgekit.core.hashing import digest, sha256_file
 from edgekit.device import pyz
 
-NO_RESULT = (
+MODULES_WITHOUT_EFFECT = (
     *source_code.REPORTING,
     "edgekit.core.schema",
     "edgekit.data.box_formats",
@@ -23,23 +23,28 @@ NO_RESULT = (
     "edgekit.fleet.devices",
     "edgekit.measure.energy",
 )
-"""Modules that no stage's result depends on, though a stage imports them: beside what reports, the
-types of records, what reads samples, whose digest is in the key, and what brings back evidence. (A stage's key would
-otherwise change with the description of a field.)"""
-ONLY_TIMED = {stage: ("edgekit.measure", "edgekit.targets") for stage in ("profile", "benchmark")}
-"""Packages that a stage uses only to time files and to predict, because a latency is evidence and shapes no key."""
-OF_ONE_TARGET = ("ai-edge-litert", "litert-converter", "litert-torch", "onnxruntime", "openvino")
-"""What one target alone needs. A run that names no targets goes on without those that are not installed."""
+"""Modules that no stage's result depends on, although stages import them: reporting, the types of records, data
+sources (the digest of the samples is in the key) and devices and energy (they only provide evidence). Otherwise a
+stage's key would change with the description of a field.
+"""
+TIMING_ONLY_PACKAGES = {stage: ("edgekit.measure", "edgekit.targets") for stage in ("profile", "benchmark")}
+"""Packages that a stage uses only to time files and to predict. A latency is evidence and does not belong to a key."""
+SINGLE_TARGET_LIBRARIES = ("ai-edge-litert", "litert-converter", "litert-torch", "onnxruntime", "openvino")
+"""Libraries that only one target needs. A run that names no targets goes on without those that are not installed."""
 ONNX2TF = "1.29.24"
 """edgekit installs onnx2tf by itself when a run first needs it, in this version (models/files/compatibility.py). The
-version counts whether it is installed yet or not."""
+version counts whether it has been installed yet or not.
+"""
 _SHOWN = 8
-"""Hex digits of a digest that a reader is shown."""
+"""Hex digits of a digest that messages show."""
 
 
 @dataclass(frozen=True)
 class CacheInputs:
-    """Everything that a stage's result depends on. Digests are hex; `source` is the artifact it reads."""
+    """Everything that a stage's result depends on.
+
+    Digests are hex; `source` is the digest of the artifact that it reads.
+    """
 
     stage: str
     config: dict[str, Any]
@@ -52,11 +57,11 @@ class CacheInputs:
 
     @property
     def key(self) -> str:
-        """Same key, same result."""
+        """The cache key: the same key means the same result."""
         return digest(asdict(self))
 
 
-def gather(
+def collect_inputs(
     stage: str,
     config: dict[str, Any],
     source: str | None,
@@ -65,9 +70,14 @@ def gather(
     folder: Path | None = None,
     builders: Iterable[str] = (),
 ) -> CacheInputs:
-    """What a stage would be made of now.
+    """Return what a stage would depend on if it ran now.
 
-    `folder` is the run's, where recorded decisions may lie. `builders` are those of what the stage reads.
+    Parameters
+    ----------
+    folder
+        The run's folder, which may hold recorded decisions to replay.
+    builders
+        The builders of the artifact that the stage reads.
     """
     return CacheInputs(
         stage=stage,
@@ -81,8 +91,8 @@ def gather(
     )
 
 
-def differences(before: CacheInputs, now: CacheInputs) -> list[str]:
-    """What changed, one short line each: `ratio 0.5 → 0.4`, `torch 2.13.0 → 2.14.0`, `code of stages/prune`."""
+def describe_changes(before: CacheInputs, now: CacheInputs) -> list[str]:
+    """Describe each change in a short line: `ratio 0.5 → 0.4`, `torch 2.13.0 → 2.14.0`, `code of stages/prune`."""
     changes = [f"{name} {old} → {new}" for name, old, new in _changes(before.config, now.config)]
     if before.data != now.data:
         changes.append(f"data {before.data[:_SHOWN]} → {now.data[:_SHOWN]}")
@@ -97,29 +107,29 @@ def differences(before: CacheInputs, now: CacheInputs) -> list[str]:
 
 
 def library_versions(libraries: Iterable[str]) -> dict[str, str]:
-    """Installed versions, by distribution name, without those of OF_ONE_TARGET that are not installed.
+    """Return installed versions by distribution name, without those of SINGLE_TARGET_LIBRARIES that are not installed.
 
     Raises
     ------
     PackageNotFoundError
         Another library is not installed.
     """
-    found = installed_versions(libraries)
-    missing = [name for name, version in found.items() if version is None and name not in OF_ONE_TARGET]
+    versions = installed_versions(libraries)
+    missing = [name for name, version in versions.items() if version is None and name not in SINGLE_TARGET_LIBRARIES]
     if missing:
         raise metadata.PackageNotFoundError(missing[0])
-    return {name: version for name, version in found.items() if version is not None}
+    return {name: version for name, version in versions.items() if version is not None}
 
 
 def installed_versions(libraries: Iterable[str]) -> dict[str, str | None]:
-    """The same, with None for what is not installed."""
-    found: dict[str, str | None] = {}
+    """Return installed versions by distribution name, with None for libraries that are not installed."""
+    versions: dict[str, str | None] = {}
     for name in sorted(libraries):
         try:
-            found[name] = _version(name)
+            versions[name] = _version(name)
         except metadata.PackageNotFoundError:
-            found[name] = None
-    return found
+            versions[name] = None
+    return versions
 
 
 @functools.cache
@@ -128,61 +138,64 @@ def _version(distribution: str) -> str:
 
 
 def code_digests(stage: str) -> dict[str, str]:
-    """Digests of what a stage's code does, by package: of the modules that it imports, directly or not.
+    """Return digests of what a stage's code does, by package. They cover all modules that the stage imports.
 
     The origin of a run has none, because it only copies.
     """
     root = f"edgekit.stages.{stage}"
     if not source_code.exists(root):
         return {}
-    modules = source_code.closure([root], [*NO_RESULT, "edgekit.stages", *ONLY_TIMED.get(stage, ())])
+    modules = source_code.closure(
+        [root], [*MODULES_WITHOUT_EFFECT, "edgekit.stages", *TIMING_ONLY_PACKAGES.get(stage, ())]
+    )
     packages: dict[str, dict[str, str]] = {}
     for name, sha in sorted(modules.items()):
         parts = name.split(".")[1:]
         package = "/".join(parts[:2] if parts[:1] == ["stages"] else parts[:1])
         packages.setdefault(package or "edgekit", {})[name] = sha
-    shipped = {pyz.NAME: _runner_digest()} if stage == "bundle" else {}
-    return {package: digest(shas) for package, shas in packages.items()} | shipped
+    runner = {pyz.NAME: _runner_digest()} if stage == "bundle" else {}
+    return {package: digest(shas) for package, shas in packages.items()} | runner
 
 
 def _runner_digest() -> str:
-    """Of the files that the bundle stage packs into edgerun.pyz, as they are written."""
+    """Digest of the files that the bundle stage packs into edgerun.pyz."""
     return digest({name: sha256_file(path) for name, path in pyz.sources().items()})
 
 
 def source_digest(builder: str) -> str | None:
-    """Digest of the source behind `package.module:function`: module or package, and what it imports beside it.
+    """Return the digest of the source behind `package.module:function`, or None if there is no such source.
 
-    None if there is no such source. Of edgekit's own networks it is the digest of what the code does.
+    It covers the module or package and the modules beside it that it imports. For edgekit's own networks it is the
+    digest of what the code does.
     """
     if top_module(builder) == "edgekit":
         module = builder.partition(":")[0]
-        return source_code.code_digest(module, without=NO_RESULT) if source_code.exists(module) else None
+        return source_code.code_digest(module, without=MODULES_WITHOUT_EFFECT) if source_code.exists(module) else None
     files = _sources(top_module(builder))
     return digest([[name, sha256_file(path)] for name, path in sorted(files.items())]) if files else None
 
 
 def top_module(builder: str) -> str:
-    """`nets` of `nets.small:make_net`."""
+    """Return `nets` for `nets.small:make_net`."""
     return builder.partition(":")[0].partition(".")[0]
 
 
 def _sources(module: str) -> dict[str, Path]:
-    """Files of a module or package of the user's, and of those beside it that they import; names from that folder."""
-    home, waiting, found = _home(module), {module}, dict[str, Path]()
-    looked_at = set[str]()
-    while home and waiting:
-        top = waiting.pop()
-        looked_at.add(top)
-        for path in (home / f"{top}.py", *(home / top).rglob("*.py")):
+    """Return the files of a user's module or package and of the modules beside it that it imports, by relative name."""
+    folder, pending, files = _parent_folder(module), {module}, dict[str, Path]()
+    visited = set[str]()
+    while folder and pending:
+        top = pending.pop()
+        visited.add(top)
+        for path in (folder / f"{top}.py", *(folder / top).rglob("*.py")):
             if path.is_file():
-                found[path.relative_to(home).as_posix()] = path
-                waiting |= _imported(path) - looked_at
-    return found
+                files[path.relative_to(folder).as_posix()] = path
+                pending |= _imported(path) - visited
+    return files
 
 
-def _home(module: str) -> Path | None:
-    """The folder that a top-level module stands in; it may be a package without `__init__.py`."""
+def _parent_folder(module: str) -> Path | None:
+    """Return the folder that contains a top-level module, which may be a package without `__init__.py`."""
     try:
         spec = importlib.util.find_spec(module)
     except (ImportError, ValueError):
@@ -194,7 +207,7 @@ def _home(module: str) -> Path | None:
 
 
 def _imported(path: Path) -> frozenset[str]:
-    """Top-level names that a file imports; of those only what stands beside it is looked at."""
+    """Return the top-level names that a file imports. Only modules beside it are followed."""
     return frozenset() if "site-packages" in path.parts else _imports(path.read_bytes())
 
 
@@ -210,19 +223,19 @@ def _imports(source: bytes) -> frozenset[str]:
 
 
 FUNCTION_KEYS = ("builder", "function", "reference_preprocess")
-"""Keys of a config whose values, `package.module:function`, are code that is called."""
+"""Config keys whose values name code to call, as `package.module:function`."""
 
 
 def _builders(value: Any) -> set[str]:
-    """Every such code named anywhere in a stage's config."""
+    """Return every function named anywhere in a stage's config."""
     if isinstance(value, dict):
-        own = {value[key] for key in FUNCTION_KEYS if value.get(key) and isinstance(value[key], str)}
-        return own.union(*(_builders(inner) for inner in value.values()))
-    return set().union(*(_builders(inner) for inner in value)) if isinstance(value, list) else set()
+        named = {value[key] for key in FUNCTION_KEYS if value.get(key) and isinstance(value[key], str)}
+        return named.union(*(_builders(nested) for nested in value.values()))
+    return set().union(*(_builders(nested) for nested in value)) if isinstance(value, list) else set()
 
 
 def _changes(before: dict[str, Any], now: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """(dotted name, old, new) of every value that differs; "absent" where there is none."""
+    """Yield (dotted name, old, new) for every value that differs; "absent" stands for a value that does not exist."""
     for name in [*before, *(name for name in now if name not in before)]:
         old, new = before.get(name, "absent"), now.get(name, "absent")
         if isinstance(old, dict) and isinstance(new, dict):

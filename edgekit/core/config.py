@@ -1,4 +1,4 @@
-"""What a config may say: the pieces shared by every stage, and errors that tell the user what to write instead.
+"""The sections of a config that all stages share, and errors that tell the user what to write instead.
 
 The options of a single stage are in its package, for example `edgekit.stages.prune.PruneConfig`.
 """
@@ -18,50 +18,53 @@ from pydantic_core import ErrorDetails
 from edgekit.core.budget import Budget as Budget
 from edgekit.core.errors import ConfigError
 from edgekit.core.strict import TARGETS as TARGETS
-from edgekit.core.strict import Strict as Strict
+from edgekit.core.strict import StrictModel as StrictModel
 from edgekit.core.strict import Target as Target
 
 STAGES = ("profile", "distill", "prune", "quantize", "convert", "benchmark", "bundle")
-TRAINING = ("distill", "prune", "quantize")
-"""Stages that train a student; a config without a `distill` section has none of them."""
+TRAINING_STAGES = ("distill", "prune", "quantize")
+"""Stages that train a student. A run whose config has no `distill` section has none of them."""
 
 BUILDER_PATTERN = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
-NAME = r"^[a-z0-9][a-z0-9_-]{0,63}$"
-CLASS_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
-VERSION = r"^\d+\.\d+\.\d+$"
+NAME_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,63}$"
+CLASS_NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+VERSION_PATTERN = r"^\d+\.\d+\.\d+$"
 PATTERN_ADVICE = {
     BUILDER_PATTERN: "write package.module:function, for example nets:make",
     f"^$|{BUILDER_PATTERN}": "write package.module:function, for example prepare:samples, or nothing",
-    NAME: "write 1 to 64 small letters, digits, - and _, a letter or a digit first, for example my-run",
-    f"^$|{CLASS_NAME}": "write a class of hosts.yaml, for example pi4, or nothing",
-    VERSION: "write three numbers with dots between them, for example 1.0.0",
+    NAME_PATTERN: "write 1 to 64 small letters, digits, - and _, a letter or a digit first, for example my-run",
+    f"^$|{CLASS_NAME_PATTERN}": "write a class of hosts.yaml, for example pi4, or nothing",
+    VERSION_PATTERN: "write three numbers with dots between them, for example 1.0.0",
 }
-"""What a text must look like, by its pattern: nobody should have to read a regular expression."""
+"""What to write, by pattern, so that nobody has to read a regular expression."""
 Builder = Annotated[str, Field(pattern=BUILDER_PATTERN)]
 
 
-def arguments(kwargs: Mapping[str, Any]) -> str:
-    """`depth=8, width=4`, by name: the same however a config orders them, for what it names is recorded."""
+def format_arguments(kwargs: Mapping[str, Any]) -> str:
+    """Return `depth=8, width=4`, sorted by name.
+
+    The order in a config does not matter, because the text is recorded.
+    """
     return ", ".join(
         f"{name}={json.dumps(value, sort_keys=True) if isinstance(value, dict) else value}"
         for name, value in sorted(kwargs.items())
     )
 
 
-class NetworkConfig(Strict):
-    """A network: who builds it, and with what."""
+class NetworkConfig(StrictModel):
+    """A network: the function that builds it, and its arguments."""
 
     builder: Builder = Field(description="function that returns a torch.nn.Module, as package.module:function")
     kwargs: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of the builder")
 
     @property
     def title(self) -> str:
-        """How tables call it: `resnet8(width=12)`."""
-        return self.builder.partition(":")[2] + (f"({arguments(self.kwargs)})" if self.kwargs else "")
+        """The network's name in tables: `resnet8(width=12)`."""
+        return self.builder.partition(":")[2] + (f"({format_arguments(self.kwargs)})" if self.kwargs else "")
 
 
-class ModelConfig(Strict):
-    """The network a user came with: code that builds it and where its weights come from, or a model file."""
+class ModelConfig(StrictModel):
+    """The user's network: a function that builds it and the source of its weights, or a model file."""
 
     builder: Builder | None = Field(
         None, description="function that returns a torch.nn.Module, as package.module:function"
@@ -76,7 +79,7 @@ class ModelConfig(Strict):
     @model_validator(mode="after")
     def _one_of_two(self) -> ModelConfig:
         if self.builder is None and self.source is None:
-            raise ValueError("names nothing; give builder: package.module:function, or source: a model file")
+            raise ValueError("names no model; give builder: package.module:function, or source: a model file")
         if self.builder is not None and self.source is not None:
             raise ValueError("names both builder and source; leave one of them out")
         for name, owner in (("kwargs", "builder"), ("weights", "builder"), ("sha256", "source")):
@@ -88,8 +91,8 @@ class ModelConfig(Strict):
 LARGEST_BATCH = 8192
 
 
-class TrainOptions(Strict):
-    """Options of the one training loop, `edgekit.training.fit.fit`."""
+class TrainOptions(StrictModel):
+    """Options of the training loop, `edgekit.training.fit.fit`."""
 
     epochs: int = Field(20, ge=1, le=10_000, description="passes over the train split")
     batch_size: int = Field(64, ge=2, le=LARGEST_BATCH, description="samples in each optimiser step")
@@ -115,8 +118,8 @@ class TrainOptions(Strict):
     )
 
 
-class TrainingOptions(Strict):
-    """How every training of a run is carried out: the top-level section `training`."""
+class TrainingOptions(StrictModel):
+    """Options of every training of a run: the top-level section `training`."""
 
     shares: int = Field(
         1, ge=1, le=64, description="parts that a batch is divided into; as many processes can train side by side"
@@ -127,19 +130,25 @@ class TrainingOptions(Strict):
     )
 
 
-class StageConfig(Strict):
-    """Options of every stage besides its own; filled in from the top of the config."""
+class StageConfig(StrictModel):
+    """Options that every stage has besides its own. They are filled in from the top level of the config."""
 
     seed: int = Field(0, ge=0, lt=2**31, description="seed of every random choice")
     device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="device of the training")
     threads: int = Field(0, ge=0, le=256, description="threads for training; 0: all cores")
 
-    def agree(self) -> None:
-        """A check that needs more than the options themselves, before anything runs; ConfigError where it fails."""
+    def check_consistency(self) -> None:
+        """Check what needs more than the options themselves, before anything runs.
+
+        Raises ConfigError if the check fails.
+        """
 
 
-class TrainingStage(StageConfig, TrainOptions):
-    """Options of every stage that trains; `training` comes from the top of the config and is part of the key."""
+class TrainingStageConfig(StageConfig, TrainOptions):
+    """Options of every stage that trains.
+
+    `training` comes from the top level of the config and is part of the cache key.
+    """
 
     training: TrainingOptions = Field(default_factory=lambda: TrainingOptions.model_validate({}))
 
@@ -147,17 +156,17 @@ class TrainingStage(StageConfig, TrainOptions):
     def _shares_of_two(self) -> Self:
         if self.training.shares > 1 and self.batch_size < 2 * self.training.shares:
             raise ValueError(
-                f"batch_size ({self.batch_size}) and training.shares ({self.training.shares}) disagree: a share needs "
-                "2 samples; raise the one or lower the other"
+                f"batch_size ({self.batch_size}) and training.shares ({self.training.shares}) disagree: a shard needs "
+                "2 samples; raise batch_size or lower training.shares"
             )
         return self
 
 
 TuneWith = Literal["distilled", "labels"]
-"""What fine-tuning minimises: what the distill stage kept, be that a loss under its teacher or not, or labels alone."""
+"""What fine-tuning minimises: the loss that distillation selected (with or without a teacher), or that on labels."""
 
 
-class TuningStage(TrainingStage):
+class TuningStageConfig(TrainingStageConfig):
     """Options of every stage that fine-tunes the student."""
 
     tune_with: TuneWith = Field(
@@ -177,24 +186,24 @@ SHARED_FIELDS = (
     "version",
     "task",
 )
-"""Top-level keys that are copied into the config of every stage that declares a field of that name."""
+"""Top-level keys that are copied into the config of every stage that declares a field with that name."""
 
 
-SECRET = re.compile(
+SECRET_NAME = re.compile(
     r"secret|passw(or)?d|passphrase|credential|api_?key|(private|access|signing)_?key|(^|_)(token|pwd|auth|bearer)$"
 )
-"""Names that look like a secret's; `max_tokens` and `author` do not."""
+"""Names that look like those of secrets; `max_tokens` and `author` do not."""
 
 
 def refuse_secrets(values: Any, where: str = "") -> None:
-    """ConfigError for a key, at any depth, that looks like a secret's: papermill writes parameters into its output."""
+    """Raise ConfigError for a key, at any depth, that looks like a secret: notebooks and bundles record parameters."""
     if isinstance(values, list):
         for value in values:
             refuse_secrets(value, where)
     if not isinstance(values, dict):
         return
     for key, value in values.items():
-        if SECRET.search(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", str(key)).replace("-", "_").lower()):
+        if SECRET_NAME.search(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", str(key)).replace("-", "_").lower()):
             raise ConfigError(
                 f"{where}{key}: looks like a secret, and a parameter is written into the executed notebook and into "
                 "the bundle's record; leave it out and let your own code read it from the environment"
@@ -202,31 +211,46 @@ def refuse_secrets(values: Any, where: str = "") -> None:
         refuse_secrets(value, f"{where}{key}.")
 
 
-def cores() -> int:
-    """How many cores this process may use."""
+def available_cores() -> int:
+    """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def closest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that is most like it, if one is near enough to be meant."""
+def closest_match(word: str, known: Iterable[str]) -> str | None:
+    """Return the most similar of the known words, or None if none is similar enough."""
     return next(iter(difflib.get_close_matches(word, list(known), n=1, cutoff=0.55)), None)
 
 
 def suggest(word: str, known: Sequence[str]) -> str:
-    """`', did you mean "ratio"?'` or a list of what is allowed."""
-    if close := closest(word, known):
-        return f'did you mean "{close}"?'
+    """Return `'did you mean "ratio"?'`, or a list of what is allowed."""
+    if match := closest_match(word, known):
+        return f'did you mean "{match}"?'
     return "allowed here: " + ", ".join(sorted(known)) if known else "nothing is allowed here"
 
 
-def truncated(value: object, limit: int = 120) -> str:
-    """A value as messages show it: whole where it is short, its beginning where it is not."""
-    shown = repr(value)
-    return shown if len(shown) <= limit else f"{shown[:limit]}… ({len(shown):,} characters)"
+def shortened_repr(value: object, limit: int = 120) -> str:
+    """Return the repr of a value for a message; a long one is cut, and its length is stated."""
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text):,} characters)"
 
 
-def check(model: type[BaseModel], values: dict[str, Any], where: str) -> Any:
-    """Validate `values`; raise ConfigError with one line per fault, each naming the key as the user wrote it."""
+def validate(model: type[BaseModel], values: dict[str, Any], where: str) -> Any:
+    """Check `values` against a model and return it.
+
+    Parameters
+    ----------
+    model
+        The pydantic model of the section.
+    values
+        The section as the user wrote it.
+    where
+        The dotted name of the section, which messages begin with.
+
+    Raises
+    ------
+    ConfigError
+        There are faults. The message has one line for each, which names the key as the user wrote it.
+    """
     try:
         return model.model_validate(values)
     except ValidationError as error:
@@ -242,40 +266,46 @@ def _explain(model: type[BaseModel], fault: ErrorDetails, where: str) -> str:
         return f"{key}: missing; it has no default"
     if fault["type"] == "value_error":
         return f"{key or 'config'}: {fault['ctx']['error']}"
-    words = PATTERN_ADVICE.get(fault["ctx"]["pattern"]) if fault["type"] == "string_pattern_mismatch" else None
-    return f"{key}: got {truncated(fault['input'])}; {words or fault['msg'][0].lower() + fault['msg'][1:]}"
+    advice = PATTERN_ADVICE.get(fault["ctx"]["pattern"]) if fault["type"] == "string_pattern_mismatch" else None
+    return f"{key}: got {shortened_repr(fault['input'])}; {advice or fault['msg'][0].lower() + fault['msg'][1:]}"
 
 
 def _fields_at(model: type[BaseModel], path: list[str]) -> list[str]:
-    is_key = False
+    follows_dict = False
     for part in path:
-        if is_key or part.isdigit():  # a place in a dict or list: its own field has led to its members
-            is_key = False
+        if follows_dict or part.isdigit():  # a key of a dict or an index of a list: its field has led to its members
+            follows_dict = False
             continue
         field = model.model_fields.get(part)
-        is_key = field is not None and get_origin(field.annotation) is dict
-        inner = _model_in(field.annotation) if field else None
-        if inner is None:
+        follows_dict = field is not None and get_origin(field.annotation) is dict
+        nested = _model_in(field.annotation) if field else None
+        if nested is None:
             return []
-        model = inner
+        model = nested
     return list(model.model_fields)
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """The model that an annotation speaks of, also where it is optional or in a list."""
+    """Return the model that an annotation contains, also if it is optional or in a list."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next(filter(None, map(_model_in, get_args(annotation))), None)
 
 
-def stages_of(sections: Any) -> tuple[str, ...]:
-    """All stages, or, where the config's `distill` is empty, those that train nothing; ConfigError for half of one."""
+def stages_to_run(sections: Any) -> tuple[str, ...]:
+    """Return all stages, or those that train nothing if the config has no `distill` section.
+
+    Raises
+    ------
+    ConfigError
+        A stage that needs a student is configured, but `distill` is not.
+    """
     if sections.distill:
         return STAGES
-    for stage in TRAINING[1:]:
+    for stage in TRAINING_STAGES[1:]:
         if getattr(sections, stage) not in ({}, {"enabled": False}):
             raise ConfigError(
-                f"{stage}: is given, and distill is not: name distill.student or distill.candidates, for only a "
-                f"student is pruned and tuned, or leave {stage} out"
+                f"{stage}: is configured, but distill is not; name distill.student or distill.candidates, because "
+                f"only a student is pruned and fine-tuned, or leave {stage} out"
             )
-    return tuple(stage for stage in STAGES if stage not in TRAINING)
+    return tuple(stage for stage in STAGES if stage not in TRAINING_STAGES)

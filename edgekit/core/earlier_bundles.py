@@ -1,4 +1,4 @@
-"""Bundles of an earlier run, out of the way: where the last run missed its budget, nothing lies in `bundles/`."""
+"""Moves the bundles of an earlier run aside, so that `bundles/` is empty if the last run missed its budget."""
 
 from __future__ import annotations
 
@@ -9,32 +9,34 @@ from pathlib import Path
 from edgekit.core import artifacts, run_folder
 from edgekit.runner.files import sync_folder
 
-EARLIER = "earlier-bundles"
-"""Where they lie in a run's folder, until a run succeeds."""
-BUNDLE = "bundle"
+EARLIER_BUNDLES = "earlier-bundles"
+"""The folder for them inside a run's folder, until a run succeeds."""
+BUNDLE_STAGE = "bundle"
 
 
-def in_order(folder: Path, met: bool) -> bool:
-    """Whether nothing is left to do here; `met`: whether the run's verdict is that a variant met the budget."""
-    return not (folder / EARLIER if met else run_folder.stage_folder(folder, BUNDLE)).exists()
+def is_settled(folder: Path, met: bool) -> bool:
+    """Return whether nothing is left to do. `met` says whether a variant of the run met the budget."""
+    return not (folder / EARLIER_BUNDLES if met else run_folder.stage_folder(folder, BUNDLE_STAGE)).exists()
 
 
 def recover(folder: Path, met: bool) -> Path | None:
-    """Move the bundles of an earlier run aside, or, where there are new ones, remove those; where they were moved to.
+    """Move the bundles of an earlier run aside and return where they are now.
 
-    Killed at any moment it is done again, by the next run: the bundles move by one rename, after room was made.
+    If there are new bundles, remove the old ones.
+
+    If the process is killed, the next run does it again: the bundles are moved by a single rename.
     """
-    aside, bundles = folder / EARLIER, run_folder.stage_folder(folder, BUNDLE)
+    earlier, bundles = folder / EARLIER_BUNDLES, run_folder.stage_folder(folder, BUNDLE_STAGE)
     if met:
-        _remove(aside)
+        _remove(earlier)
         return None
-    artifacts.recover(run_folder.working_folder(folder, BUNDLE), bundles, None)
+    artifacts.recover(run_folder.working_folder(folder, BUNDLE_STAGE), bundles, None)
     if not bundles.exists():
         return None
-    _remove(aside)
-    os.replace(bundles, aside)
+    _remove(earlier)
+    os.replace(bundles, earlier)
     sync_folder(folder)
-    return aside
+    return earlier
 
 
 def _remove(folder: Path) -> None:

@@ -1,7 +1,7 @@
-"""Errors of the workbook's side; the device's side has its own in `edgekit.runner.errors`.
+"""Errors of the workstation; those of the device are in `edgekit.runner.errors`.
 
-Every message says what was wrong, the value received, and what to do about it.
-`exit_code` is what the command line returns, and the only place where the codes stand.
+Every message says what was wrong, which value was received, and what to do about it. `exit_code` is what the command
+line returns; the codes are defined only here.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 from edgekit.runner import errors as runner_errors
 from edgekit.runner.errors import RunnerError
 
-NO_RESOURCES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO, errno.EMFILE, errno.ENOMEM)
-"""What an OSError says when the disk, memory or permissions are the cause."""
+RESOURCE_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO, errno.EMFILE, errno.ENOMEM)
+"""Codes of OSErrors whose cause is the disk, memory or permissions."""
 
 
 class EdgekitError(Exception):
-    """Base of every error that edgekit raises on purpose."""
+    """Base class of every error that edgekit raises on purpose."""
 
     exit_code = 1
 
@@ -30,13 +30,13 @@ class ConfigError(EdgekitError):
 
 
 class BudgetMissed(EdgekitError):
-    """No variant met the budget; the run itself finished."""
+    """No variant met the budget. The run itself has finished."""
 
     exit_code = 3
 
 
 class BudgetUnreachable(EdgekitError):
-    """No candidate for the student is within the budget, so there is nothing to train and the run cannot go on."""
+    """No candidate for the student is within the budget, so the run stops before any training."""
 
     exit_code = 3
 
@@ -54,13 +54,13 @@ class ModelError(EdgekitError):
 
 
 class ConversionError(EdgekitError):
-    """A conversion failed, or its outputs left the tolerance of their boundary."""
+    """A conversion failed, or its outputs differ too much from those of the step before."""
 
     exit_code = 5
 
 
 class StageError(EdgekitError):
-    """A stage or its kernel died."""
+    """A stage or its kernel failed."""
 
     exit_code = 6
 
@@ -77,70 +77,74 @@ class TrustError(EdgekitError):
     exit_code = 8
 
 
-def by_name(name: str) -> type[EdgekitError] | None:
-    """The error class of that name."""
-    found = globals().get(name)
-    return found if isinstance(found, type) and issubclass(found, EdgekitError) else None
+def error_class(name: str) -> type[EdgekitError] | None:
+    """Return the error class with this name, or None."""
+    value = globals().get(name)
+    return value if isinstance(value, type) and issubclass(value, EdgekitError) else None
 
 
-def named(name: str, message: str) -> EdgekitError | None:
-    """An error of another Python by the name of its class, which is all that a notebook keeps; None for other classes.
+def error_from_name(name: str, message: str) -> EdgekitError | None:
+    """Return an error of another process from the name of its class, which is all that a notebook stores.
 
-    One of the runner, where edgekit has none of that name, becomes an EdgekitError with its exit code.
+    Returns None if the class is unknown. An error of the runner that has no counterpart here becomes an EdgekitError
+    with its exit code.
     """
-    if kind := by_name(name):
+    if kind := error_class(name):
         return kind(message)
-    runners = getattr(runner_errors, name, None)
-    if not (isinstance(runners, type) and issubclass(runners, RunnerError)):
+    runner_class = getattr(runner_errors, name, None)
+    if not (isinstance(runner_class, type) and issubclass(runner_class, RunnerError)):
         return None
-    found = EdgekitError(message)
-    found.exit_code = runners.exit_code
-    return found
+    error = EdgekitError(message)
+    error.exit_code = runner_class.exit_code
+    return error
 
 
 def to_json(error: Exception) -> dict[str, Any]:
-    """An error of edgekit or of its runner, for another process; `from_json` reads it."""
+    """Convert an error of edgekit or of its runner to JSON for another process; `from_json` reads it."""
     return {"error": str(error), "kind": type(error).__name__, "exit_code": getattr(error, "exit_code", 1)}
 
 
 def from_json(fields: Mapping[str, Any]) -> EdgekitError:
-    """The error that another process wrote; one of the runner comes back as an EdgekitError with its exit code."""
-    found = (by_name(str(fields["kind"])) or EdgekitError)(fields["error"])
-    found.exit_code = int(fields["exit_code"])
-    return found
+    """Return the error that another process wrote.
+
+    An error of the runner becomes an EdgekitError with its exit code.
+    """
+    error = (error_class(str(fields["kind"])) or EdgekitError)(fields["error"])
+    error.exit_code = int(fields["exit_code"])
+    return error
 
 
 def with_article(noun: str) -> str:
-    """The noun with its article: `an int`, `a dict`."""
+    """Return the noun with its article: `an int`, `a dict`."""
     return f"an {noun}" if noun[:1].lower() in "aeiou" else f"a {noun}"
 
 
 T = TypeVar("T")
-MOST_FAULTS = 20
-"""Most lines in a message; of the rest it gives the number."""
+MAX_FAULT_LINES = 20
+"""Largest number of lines in a message; of the others only their number is given."""
 
 
-class Faults:
-    """Collects ConfigErrors, to raise them together."""
+class FaultCollector:
+    """Collects ConfigErrors in order to raise them together."""
 
     def __init__(self) -> None:
-        self.found: list[str] = []
+        self.messages: list[str] = []
 
     def add(self, fault: str) -> None:
-        """One more, of a line or several."""
-        self.found += fault.splitlines()
+        """Add a fault of one or several lines."""
+        self.messages += fault.splitlines()
 
-    def of(self, make: Callable[[], T]) -> T | None:
-        """What `make` gives; None where it raises a ConfigError, which is kept."""
+    def collect(self, function: Callable[[], T]) -> T | None:
+        """Return the result of a function. If it raises a ConfigError, add that and return None."""
         try:
-            return make()
+            return function()
         except ConfigError as error:
             self.add(str(error))
             return None
 
     def raise_all(self, most: int | None = None) -> None:
-        """ConfigError where there is any, with at most so many lines."""
-        if not self.found:
+        """Raise a ConfigError if there are any faults, with at most `most` lines."""
+        if not self.messages:
             return
-        more = len(self.found) - most if most else 0
-        raise ConfigError("\n".join([*self.found[:most], *([f"and {more} more"] if more > 0 else [])]))
+        hidden = len(self.messages) - most if most else 0
+        raise ConfigError("\n".join([*self.messages[:most], *([f"and {hidden} more"] if hidden > 0 else [])]))

@@ -1,4 +1,4 @@
-"""Golden vectors: recorded inputs and outputs that a bundle proves itself with."""
+"""Golden answers: recorded inputs and outputs with which a bundle tests itself."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ import numpy as np
 
 INPUTS = "golden/inputs.npy"
 OUTPUTS = "golden/outputs.npy"
-CANDIDATES = 4
-"""How many samples are looked at for each that is kept."""
+CANDIDATES_PER_SAMPLE = 4
+"""How many samples are considered for each golden sample."""
 
 
-def candidates(available: int, wanted: int) -> np.ndarray:
-    """Positions, spread evenly over the samples there are; more than wanted, for `clearest` to choose from."""
-    return evenly(available, CANDIDATES * min(wanted, available))
+def candidate_indices(available: int, count: int) -> np.ndarray:
+    """Return indices spread evenly over the samples, more than needed, so that `clearest_indices` can choose."""
+    return evenly_spaced_indices(available, CANDIDATES_PER_SAMPLE * min(count, available))
 
 
-def evenly(available: int, wanted: int) -> np.ndarray:
-    """At most so many positions, spread over those there are."""
-    return np.unique(np.linspace(0, available - 1, min(wanted, available)).astype(int))
+def evenly_spaced_indices(available: int, count: int) -> np.ndarray:
+    """Return at most `count` indices, spread evenly over the available samples."""
+    return np.unique(np.linspace(0, available - 1, min(count, available)).astype(int))
 
 
-def clearest(scores: np.ndarray, wanted: int) -> np.ndarray:
-    """Positions, in their order, of the scores (n, classes) with the clearest first place.
+def clearest_indices(scores: np.ndarray, count: int) -> np.ndarray:
+    """Return the ascending indices of the `count` samples whose best score leads by the most; scores are (n, classes).
 
-    A near tie would test the interpreter's rounding, not the bundle.
+    A near tie would test the rounding of the interpreter instead of the bundle.
     """
     top = np.sort(scores, axis=1)
-    return np.sort(np.argsort(top[:, -2] - top[:, -1], kind="stable")[:wanted])
+    return np.sort(np.argsort(top[:, -2] - top[:, -1], kind="stable")[:count])
 
 
 def tolerance(outputs: np.ndarray, share: float) -> float:
-    """Allowed difference: a share of the outputs' range, or of their size where all of them are the same."""
+    """Return the allowed difference: a share of the range of the outputs, or of their magnitude if all are the same."""
     return float(share * (outputs.max() - outputs.min())) or float(share * (np.abs(outputs).max() or 1))
 
 
-def members(raw: np.ndarray, outputs: np.ndarray) -> dict[str, bytes]:
-    """The two files: raw samples (n, *raw) and the outputs (n, *output) that belong to them."""
+def golden_files(raw: np.ndarray, outputs: np.ndarray) -> dict[str, bytes]:
+    """Return the two files of a bundle: raw samples (n, *raw) and the outputs (n, *output) for them."""
     return {INPUTS: _npy(np.ascontiguousarray(raw)), OUTPUTS: _npy(np.ascontiguousarray(outputs))}
 
 

@@ -1,4 +1,4 @@
-"""One spelling of JSON, one way to hash, one way to write a record."""
+"""Canonical JSON, digests, and atomic writing of records."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from edgekit.runner.files import write_atomically
 
 
 def sha256_file(path: Path) -> str:
-    """Hex sha256 of a file's bytes."""
+    """Return the hex SHA-256 of a file's bytes."""
     with open(path, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def canonical(value: Any) -> bytes:
-    """The one JSON spelling that digests are taken of."""
+def canonical_json(value: Any) -> bytes:
+    """Return the canonical JSON encoding, which all digests are computed from."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
 def digest(value: Any) -> str:
-    """Hex sha256 of a JSON-able value."""
-    return hashlib.sha256(canonical(value)).hexdigest()
+    """Return the hex SHA-256 of a value that JSON can hold."""
+    return hashlib.sha256(canonical_json(value)).hexdigest()
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write JSON so that the file is either the old one or the whole new one, whatever happens."""
+    """Write JSON atomically: the file is either the old one or the complete new one, whatever happens."""
     text = json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n"
     write_atomically(path, text.encode())

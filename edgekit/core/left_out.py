@@ -1,26 +1,29 @@
-"""What a conversion left out, in lines: for whatever tells a run that ended. It imports nothing that is slow."""
+"""Describes left-out variants at the end of a run. This module imports nothing that is slow."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edgekit.core.schema.variants import LeftOut
+from edgekit.core.schema.variants import LeftOutVariant
 
-RESTS, FLOAT = "rests", "fp32"
-"""The kind of what is not tried since the float model is not there; as `edgekit.targets` has them, which lies above."""
+NOT_TRIED, FLOAT = "rests", "fp32"
+"""Kind of the variants that were not tried because their float model is missing.
+
+`edgekit.targets` uses the same values, but this package cannot import it.
+"""
 
 
-def lines(rows: Sequence[LeftOut]) -> list[str]:
-    """Each failure of `rows` in one line, with the names of what is made from it and so was not tried."""
-    found = []
+def describe_left_out(rows: Sequence[LeftOutVariant]) -> list[str]:
+    """Describe each failure in one line, with the names of the variants that were not tried because of it."""
+    lines = []
     for row in rows:
-        if row["kind"] == RESTS:
+        if row["kind"] == NOT_TRIED:
             continue
-        of_it = [each["name"] for each in rows if each["kind"] == RESTS and _same_job(each, row)]
-        more = f" (and with it {', '.join(of_it)})" if of_it and row["precision"] == FLOAT else ""
-        found.append(f"{row['name']}{more}: {row['reason']}")
-    return found
+        dependents = [each["name"] for each in rows if each["kind"] == NOT_TRIED and _same_job(each, row)]
+        note = f" (and with it {', '.join(dependents)})" if dependents and row["precision"] == FLOAT else ""
+        lines.append(f"{row['name']}{note}: {row['reason']}")
+    return lines
 
 
-def _same_job(one: LeftOut, other: LeftOut) -> bool:
+def _same_job(one: LeftOutVariant, other: LeftOutVariant) -> bool:
     return (one["model"], one["target"]) == (other["model"], other["target"])

@@ -1,4 +1,7 @@
-"""One writer for a run's folder: a lock that the system lets go of when its holder dies, and that names the holder."""
+"""A lock that allows one process at a time to write a run's folder, and that names its holder.
+
+The operating system releases it when the holder dies.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +20,31 @@ from edgekit.core.errors import ResourceError
 from edgekit.core.hashing import write_json
 from edgekit.runner.files import can_lock, make_folder, remove_quietly
 
-LOOK_S = 0.5
-"""How long a lock is waited for at least: `holder` has it for a moment, also in a loop of `edgekit status`."""
+MIN_WAIT_S = 0.5
+"""Shortest time to wait for a lock, because `current_holder` takes it for a moment, for example in a loop of
+`edgekit status`.
+"""
 
 
 @contextmanager
 def hold(path: Path, who: str, wait_s: float = 0.0, advice: str = "choose another folder with --out") -> Iterator[None]:
-    """Hold the lock file `path` as `who`; ResourceError names its holder if it is not free within `wait_s` seconds.
+    """Hold the lock file `path` in the name of `who`.
 
-    `advice`: what to do where nothing can be locked there at all.
+    Parameters
+    ----------
+    path
+        The lock file.
+    who
+        The command that holds the lock, as messages show it.
+    wait_s
+        How long to wait for the lock, seconds.
+    advice
+        What to do if nothing can be locked there at all.
+
+    Raises
+    ------
+    ResourceError
+        The lock is not free in time (the message names its holder), or the file cannot be locked.
     """
     from filelock import FileLock, Timeout
 
@@ -33,7 +52,7 @@ def hold(path: Path, who: str, wait_s: float = 0.0, advice: str = "choose anothe
     lock = FileLock(path)
     try:
         make_folder(path.parent)
-        lock.acquire(timeout=max(wait_s, LOOK_S), poll_interval=0.02)
+        lock.acquire(timeout=max(wait_s, MIN_WAIT_S), poll_interval=0.02)
     except Timeout:
         raise ResourceError(f"{path.parent}: in use by {_describe_holder(holder)}; wait for it, or stop it") from None
     except (OSError, NotImplementedError) as error:
@@ -41,8 +60,8 @@ def hold(path: Path, who: str, wait_s: float = 0.0, advice: str = "choose anothe
             f"{path}: cannot be locked ({getattr(error, 'strerror', None) or error}); {advice}"
         ) from None
     try:
-        remove_quietly(holder)  # a killed predecessor's name must not stand for ours
-        with contextlib.suppress(OSError):  # on a full disk the lock still holds, only nameless
+        remove_quietly(holder)  # left by a process that was killed
+        with contextlib.suppress(OSError):  # on a full disk the lock still holds, but without a name
             write_json(holder, _about(who))
         yield
     finally:
@@ -50,22 +69,25 @@ def hold(path: Path, who: str, wait_s: float = 0.0, advice: str = "choose anothe
         lock.release()
 
 
-def holder(path: Path) -> dict[str, Any] | None:
-    """Who holds the lock file `path` now: process, host, who, since; None where nobody does.
+def current_holder(path: Path) -> dict[str, Any] | None:
+    """Return who holds the lock file `path` now (process, host, who, since), or None if nobody does.
 
-    A file that a killed holder left behind does not count: its lock ended with its process.
+    A file left by a killed holder does not count, because its lock ended with its process.
     """
     try:
-        found: dict[str, Any] = json.loads(path.with_name(f"{path.name}.holder").read_text(encoding="utf-8"))
-        if not {"process", "host", "who", "since"} <= set(found):
+        holder: dict[str, Any] = json.loads(path.with_name(f"{path.name}.holder").read_text(encoding="utf-8"))
+        if not {"process", "host", "who", "since"} <= set(holder):
             return None
-        return None if _is_free(path) else found
+        return None if _is_free(path) else holder
     except (OSError, ValueError, TypeError):
         return None
 
 
 def _is_free(path: Path) -> bool:
-    """Whether nobody holds it; a shared lock asks, so that two who look at once do not take each other for a holder."""
+    """Return whether nobody holds the lock.
+
+    A shared lock is used, so that two readers do not mistake each other for a holder.
+    """
     if sys.platform == "win32":
         from filelock import FileLock, Timeout
 
@@ -90,7 +112,7 @@ def _about(who: str) -> dict[str, object]:
 
 def _describe_holder(holder: Path) -> str:
     try:
-        found = json.loads(holder.read_text(encoding="utf-8"))
-        return f"`{found['who']}` (process {found['process']} on {found['host']}, since {found['since']})"
+        fields = json.loads(holder.read_text(encoding="utf-8"))
+        return f"`{fields['who']}` (process {fields['process']} on {fields['host']}, since {fields['since']})"
     except (OSError, ValueError, KeyError):
         return "another process"

@@ -1,24 +1,27 @@
-"""What `training.precision: auto` is here: it changes the bits of a training, and so it is settled before the key."""
+"""Resolves `training.precision: auto` for this machine. It changes training, so it is resolved before the cache key."""
 
 from __future__ import annotations
 
 from edgekit.core.config import TrainingOptions
 from edgekit.runner import cpu
 
-MULTIPLIED_BY = ("amx_bf16", "avx512_bf16", "bf16")
-"""Instruction sets with multiply-adds of bfloat16: without one, bfloat16 is slower than float32."""
+BFLOAT16_INSTRUCTIONS = ("amx_bf16", "avx512_bf16", "bf16")
+"""Instruction sets with multiply-adds of bfloat16. Without one of them, bfloat16 is slower than float32."""
 
 
-def resolved(options: TrainingOptions, device: str) -> TrainingOptions:
-    """The options with `auto` settled: by this processor's instruction sets, or by the GPU. `device` is no `auto`."""
+def resolve_precision(options: TrainingOptions, device: str) -> TrainingOptions:
+    """Return the options with `auto` replaced, depending on the processor's instruction sets or on the GPU.
+
+    `device` is the resolved device, not `auto`.
+    """
     if options.precision != "auto":
         return options
-    return options.model_copy(update={"precision": "bfloat16" if _is_there(device) else "float32"})
+    return options.model_copy(update={"precision": "bfloat16" if _has_bfloat16(device) else "float32"})
 
 
-def _is_there(device: str) -> bool:
+def _has_bfloat16(device: str) -> bool:
     if device == "cuda":
         import torch
 
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    return device == "cpu" and not set(MULTIPLIED_BY).isdisjoint(cpu.instruction_sets())
+    return device == "cpu" and not set(BFLOAT16_INSTRUCTIONS).isdisjoint(cpu.instruction_sets())

@@ -1,8 +1,9 @@
-"""Progress of what takes long: which step, how far it is, the best so far and the time left.
+"""Progress of long work: the step under way, how far it is, the best result so far and the time left.
 
-Whoever works says so here, by `step` and `say`. Who listens decides where it goes: `edgekit run` names a file by
-EDGEKIT_PROGRESS and reads it beside the kernel; a kernel of JupyterLab shows a live display; otherwise nobody listens.
-Nothing of it is kept: it is in no artifact, in no key and in no stored output of a notebook.
+Code that works reports here with `step`, `track` and `announce`. Where reports go depends on the listener:
+`edgekit run` names a file in EDGEKIT_PROGRESS and reads it while the kernel works, a kernel of JupyterLab shows a live
+display, and otherwise nobody listens. Progress is never stored: it is in no artifact, no cache key and no output of a
+stored notebook.
 """
 
 from __future__ import annotations
@@ -18,79 +19,92 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from edgekit.core.progress_state import Shown, State, elapsed
+from edgekit.core.progress_state import ProgressState, StepState, elapsed
 from edgekit.runner.files import BINARY
 
 T = TypeVar("T")
 
 FILE = "EDGEKIT_PROGRESS"
-"""Environment variable: the file that `edgekit run` reads. It must exist; nobody but `edgekit run` creates it."""
+"""Environment variable with the file that `edgekit run` reads. The file must exist; only `edgekit run` creates it."""
 RECORD_BYTES = 4096
-"""Every write replaces the whole record, so a reader sees the old one, the new one, or no JSON."""
-EVERY_S = 0.2
-"""Steps within a step are published so often at most: what is measured beside it must not notice."""
-SURE_AFTER_S = 1.0
-"""Of a shorter time no time left is concluded."""
-MOST_SAID = 3
+"""Every write replaces the whole record, so a reader sees the old record, the new one, or invalid JSON."""
+PUBLISH_INTERVAL_S = 0.2
+"""Shortest time between two updates within a step, so that measurements nearby are not disturbed."""
+MIN_PACE_S = 1.0
+"""Shortest time from which the time left is estimated."""
+MAX_MESSAGES = 3
 
 
 class Step:
-    """A step that goes on; `at` says how far it is."""
+    """A step that is under way; `update` reports how far it is."""
 
     def __init__(self, name: str, unit: str, of: int, done: float) -> None:
-        self.shown = Shown(name, unit, float(done), int(of))
+        self.state = StepState(name, unit, float(done), int(of))
         self._begun, self._began_at = time.monotonic(), done
         self._ends_at: float | None = None
 
     def expect(self, left_s: float | None) -> None:
-        """Seconds left, by somebody who knows better than the pace; what is within the step then counts no more.
+        """Set the number of seconds left, for callers that know better than the pace so far. None: return to the pace.
 
-        Once they are over nobody knows how many are left. None: nobody knew, and the pace tells again.
+        The progress of inner steps no longer counts. Once the time is over, no time left is shown.
         """
         self._ends_at = None if left_s is None else time.monotonic() + left_s
         _publish(now=True)
 
     @property
-    def bounded(self) -> bool:
-        """Whether it says itself how long it lasts: it is counted, or somebody has said so."""
-        return bool(self.shown.of) or self._ends_at is not None
+    def has_known_end(self) -> bool:
+        """Whether the step itself says how long it lasts, because it is counted or a time was set."""
+        return bool(self.state.of) or self._ends_at is not None
 
-    def at(self, done: float, of: int | None = None, best: str | None = None, name: str | None = None) -> None:
-        """`done` units are done, of `of`; a fraction counts towards the time left. What is None stays as it is."""
-        new: dict[str, Any] = {"of": None if of is None else int(of), "best": best, "name": name}  # numpy's too
-        kept = {key: value for key, value in new.items() if value is not None}
-        self.shown = replace(self.shown, done=float(done), **kept)
+    def update(self, done: float, of: int | None = None, best: str | None = None, name: str | None = None) -> None:
+        """Report that `done` of `of` units are done; a fraction counts towards the time left.
+
+        None leaves a value as it is.
+        """
+        changes: dict[str, Any] = {
+            "of": None if of is None else int(of),
+            "best": best,
+            "name": name,
+        }  # may be a NumPy integer
+        changed = {key: value for key, value in changes.items() if value is not None}
+        self.state = replace(self.state, done=float(done), **changed)
         _publish(now=bool(name))
 
     def left_s(self, inner: float) -> float | None:
-        """Seconds left at the pace so far, `inner` being the share of the unit under way; None while nobody knows."""
+        """Return the seconds left at the pace so far, or None if they are not known.
+
+        `inner` is the finished share of the unit under way.
+        """
         if self._ends_at is not None:
-            rest = self._ends_at - time.monotonic()
-            return rest if rest > 0 else None
-        done, now = self.shown.done + inner, time.monotonic()
-        gained, taken = done - self._began_at, now - self._begun
-        if not self.shown.of or gained <= 0 or taken < SURE_AFTER_S:
+            remaining = self._ends_at - time.monotonic()
+            return remaining if remaining > 0 else None
+        done, now = self.state.done + inner, time.monotonic()
+        progress_made, elapsed_s = done - self._began_at, now - self._begun
+        if not self.state.of or progress_made <= 0 or elapsed_s < MIN_PACE_S:
             return None
-        return max(0.0, self.shown.of - done) * taken / gained
+        return max(0.0, self.state.of - done) * elapsed_s / progress_made
 
 
 class Listener(Protocol):
     """Where progress goes."""
 
-    def show(self, state: State) -> None:
-        """The state of now, in place of the one before; what goes wrong here must not end the work."""
+    def show(self, state: ProgressState) -> None:
+        """Show a new state in place of the one before. An error here must not end the work."""
 
     def end(self) -> None:
-        """Nothing goes on any more."""
+        """Show that no work is under way any more."""
 
 
-class _ToFile:
-    """The file that `edgekit run` reads. It is never created here: a kernel that outlives the run leaves nothing."""
+class _FileListener:
+    """The file that `edgekit run` reads.
+
+    It is never created here, so a kernel that outlives the run leaves nothing behind.
+    """
 
     def __init__(self, path: str) -> None:
         self._path = path
 
-    def show(self, state: State) -> None:
+    def show(self, state: ProgressState) -> None:
         with suppress(Exception):  # a full disk, or what JSON cannot hold
             data = state.record(RECORD_BYTES - 1)
             handle = os.open(self._path, os.O_WRONLY | BINARY)
@@ -100,39 +114,39 @@ class _ToFile:
                 os.close(handle)
 
     def end(self) -> None:
-        self.show(State(os.getpid(), said=tuple(_said)))
+        self.show(ProgressState(os.getpid(), said=tuple(_messages)))
 
 
 _lock = threading.RLock()
 _steps: list[Step] = []
-_said: list[tuple[int, str]] = []
+_messages: list[tuple[int, str]] = []
 _listener: Listener | None = None
 _published_at = 0.0
 
 
 @contextmanager
 def step(name: str, unit: str = "", of: int = 0, done: float = 0.0) -> Iterator[Step]:
-    """A step within those that go on already; see `Shown` for the words."""
+    """Show a step within the steps that are already under way; `StepState` explains the wording."""
     global _listener
-    one = Step(name, unit, of, done)
+    new_step = Step(name, unit, of, done)
     with _lock:
         if not _steps:
-            _listener = _who_listens()
-        _steps.append(one)
+            _listener = _choose_listener()
+        _steps.append(new_step)
         _publish(now=True)
     try:
-        yield one
+        yield new_step
     finally:
         with _lock:
-            _leave(one)
+            _leave(new_step)
 
 
-def _leave(one: Step) -> None:
-    """It has ended, and with the outermost all that an error left open within it."""
-    if one not in _steps:
+def _leave(ended: Step) -> None:
+    """End a step. If it is the outermost, all steps that an error left open within it end as well."""
+    if ended not in _steps:
         return
-    outermost = _steps[0] is one
-    _steps.remove(one)
+    outermost = _steps[0] is ended
+    _steps.remove(ended)
     if not outermost:
         _publish(now=True)
         return
@@ -141,21 +155,30 @@ def _leave(one: Step) -> None:
         _listener.end()
 
 
-def each(
-    items: Sequence[T], unit: str, called: Callable[[T], str] | None = None, best: Callable[[], str] | None = None
+def track(
+    items: Sequence[T], unit: str, name_of: Callable[[T], str] | None = None, best: Callable[[], str] | None = None
 ) -> Iterator[T]:
-    """The items, one after another, shown as a step that counts them.
+    """Yield the items one after another, shown as a step that counts them.
 
-    `called` names the one under way. `best` is asked before each for the best of those before it.
+    Parameters
+    ----------
+    items
+        What is worked on.
+    unit
+        Name of an item, for example `"epoch"`; see `StepState`.
+    name_of
+        Returns the name of the item under way.
+    best
+        Called before each item for a text about the best result so far.
     """
-    with step("", unit, len(items)) as shown:
+    with step("", unit, len(items)) as tracked:
         for number, item in enumerate(items):
-            shown.at(number, best=best() if best else None, name=called(item) if called else "")
+            tracked.update(number, best=best() if best else None, name=name_of(item) if name_of else "")
             yield item
 
 
-def both(first: Callable[[int], object], second: Callable[[int], object]) -> Callable[[int], None]:
-    """Calls one after the other, with the same number."""
+def call_both(first: Callable[[int], object], second: Callable[[int], object]) -> Callable[[int], None]:
+    """Return a function that calls both functions, one after the other, with the same number."""
 
     def call(number: int) -> None:
         first(number)
@@ -164,19 +187,19 @@ def both(first: Callable[[int], object], second: Callable[[int], object]) -> Cal
     return call
 
 
-def say(text: str) -> None:
-    """A sentence that stays to be read, on the terminal or in the live display; within a step."""
+def announce(text: str) -> None:
+    """Show a sentence that stays on the terminal or in the live display. Call it within a step."""
     with _lock:
-        number = _said[-1][0] + 1 if _said else 1
-        _said[:] = [*_said, (number, text)][-MOST_SAID:]
+        number = _messages[-1][0] + 1 if _messages else 1
+        _messages[:] = [*_messages, (number, text)][-MAX_MESSAGES:]
         _publish(now=True)
 
 
-def read(path: Path) -> State | None:
-    """The state in the file that `FILE` names; None where there is none, or a write was met half-way."""
+def read_state(path: Path) -> ProgressState | None:
+    """Return the state in the file that `FILE` names, or None if there is none or a write was under way."""
     try:
-        state = State.from_json(path.read_text(encoding="utf-8"))
-        str(state)  # figures that have no words are no state either
+        state = ProgressState.from_json(path.read_text(encoding="utf-8"))
+        str(state)  # a state that cannot be shown does not count
     except (OSError, ArithmeticError, AttributeError, ValueError, KeyError, TypeError):
         return None
     return state
@@ -184,78 +207,78 @@ def read(path: Path) -> State | None:
 
 def _publish(now: bool = False) -> None:
     global _published_at
-    if _listener is None or not (now or time.monotonic() - _published_at >= EVERY_S):
+    if _listener is None or not (now or time.monotonic() - _published_at >= PUBLISH_INTERVAL_S):
         return
     with _lock:
         if not _steps:
             return
         _published_at = time.monotonic()
-        _listener.show(State(os.getpid(), tuple(each.shown for each in _steps), _left_s(), tuple(_said)))
+        _listener.show(ProgressState(os.getpid(), tuple(each.state for each in _steps), _left_s(), tuple(_messages)))
 
 
 def _left_s() -> float | None:
-    """Of the outermost step that is counted: what is within it is a share of its unit."""
+    """Seconds left for the outermost step whose end is known, counting the progress of inner steps."""
     inner, left = 0.0, None
     for each in reversed(_steps):
-        if each.bounded:
+        if each.has_known_end:
             left = each.left_s(inner)
-        if each.shown.of:
-            inner = min(1.0, (each.shown.done + inner) / each.shown.of)
+        if each.state.of:
+            inner = min(1.0, (each.state.done + inner) / each.state.of)
     return left
 
 
-def _who_listens() -> Listener | None:
+def _choose_listener() -> Listener | None:
     if path := os.environ.get(FILE):
-        return _ToFile(path)
-    return Display(_said[-1][0] if _said else 0) if watched() else None
+        return _FileListener(path)
+    return NotebookDisplay(_messages[-1][0] if _messages else 0) if is_open_notebook() else None
 
 
-SESSION = "JPY_SESSION_NAME"
-"""Environment variable that Jupyter's server sets for the kernels of its notebooks; papermill and nbval set none."""
-DISPLAY_EVERY_S = 1.0
-"""What is over sooner shows nothing. Updates come no faster, for they are sent beside what is measured."""
+JUPYTER_SESSION = "JPY_SESSION_NAME"
+"""Environment variable that Jupyter's server sets for kernels of its notebooks; papermill and nbval do not set it."""
+DISPLAY_INTERVAL_S = 1.0
+"""Time between two updates of the display. Work that is finished sooner shows nothing."""
 
 
-class Display:
-    """One output of the cell, from the first second on; a thread updates it, for a long step may publish nothing."""
+class NotebookDisplay:
+    """A live output of the cell. A thread updates it once a second, because a long step may publish nothing."""
 
     def __init__(self, last_said: int) -> None:
-        """`last_said`: the number of the last sentence that was said before."""
+        """Create the display; `last_said` is the number of the last sentence announced before it."""
         self._handle: Any = None
-        self._state: State | None = None
+        self._state: ProgressState | None = None
         self._began, self._last_said = time.monotonic(), last_said
         self._stop = threading.Event()
-        context = contextvars.copy_context()  # says which cell the output belongs to
+        context = contextvars.copy_context()  # tells which cell the output belongs to
         self._thread = threading.Thread(target=context.run, args=(self._go_on,), daemon=True)
-        with suppress(RuntimeError):  # no more threads: then there is less to show
+        with suppress(RuntimeError):  # no thread can be started, so nothing is shown
             self._thread.start()
 
-    def show(self, state: State) -> None:
-        """The state of now, for the next update."""
+    def show(self, state: ProgressState) -> None:
+        """Set the state for the next update."""
         self._state = state
 
     def end(self) -> None:
-        """Nothing is left of it to be stored."""
+        """Clear the output, so that nothing of it is stored."""
         self._stop.set()
-        with suppress(RuntimeError):  # it never began
+        with suppress(RuntimeError):  # the thread was never started
             self._thread.join()
         if self._handle is not None:
             with suppress(Exception):  # as below
                 self._write({})
 
     def _go_on(self) -> None:
-        while not self._stop.wait(DISPLAY_EVERY_S):
-            with suppress(Exception):  # a frontend that has gone must not end what it watched
+        while not self._stop.wait(DISPLAY_INTERVAL_S):
+            with suppress(Exception):  # a closed frontend must not end the work
                 self._write({"text/plain": self._text()})
 
     def _text(self) -> str:
-        """What goes on and since when; what was said for good stands above it until the end."""
-        said, text = [], ""
+        """The announced sentences, then the state and the time since the start."""
+        sentences, text = [], ""
         if self._state is not None:
-            said = [sentence for number, sentence in self._state.said if number > self._last_said]
+            sentences = [sentence for number, sentence in self._state.said if number > self._last_said]
             text = str(self._state)
-        taken = elapsed(time.monotonic() - self._began)
-        return "\n".join([*said, f"{text} · {taken}" if text else f"at work {taken}"])
+        elapsed_text = elapsed(time.monotonic() - self._began)
+        return "\n".join([*sentences, f"{text} · {elapsed_text}" if text else f"at work {elapsed_text}"])
 
     def _write(self, data: dict[str, str]) -> None:
         from IPython.display import DisplayHandle
@@ -267,19 +290,22 @@ class Display:
             self._handle.update(data, raw=True)
 
 
-def watched() -> bool:
-    """Whether this process is a kernel of a notebook that is open in JupyterLab."""
+def is_open_notebook() -> bool:
+    """Return whether this process is the kernel of a notebook that is open in JupyterLab."""
     ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None and SESSION in os.environ else None
+    shell = ipython.get_ipython() if ipython is not None and JUPYTER_SESSION in os.environ else None
     return getattr(shell, "kernel", None) is not None
 
 
-def to_stderr(line: str) -> None:
-    """Write `line` and its end at once: `print` writes them in two calls, and another thread's line gets between."""
+def write_to_stderr(line: str) -> None:
+    """Write a line with its newline at once.
+
+    `print` writes them in two calls, and lines of other threads get in between.
+    """
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
 
 
-def named_to_stderr(name: str, line: str) -> None:
-    """A line of one of several that are at work, as progress shows it: the name stands before it."""
-    to_stderr(f"{name} · {line}")
+def write_named_to_stderr(name: str, line: str) -> None:
+    """Write a line of one of several workers, with its name before it."""
+    write_to_stderr(f"{name} · {line}")

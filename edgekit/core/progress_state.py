@@ -1,19 +1,20 @@
-"""How far something is, in words and as one line of JSON."""
+"""The state of work under way, as text and as one line of JSON."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, replace
 
-SHORT = 40
-"""Letters of a text that is not cut any further to fit into a record."""
+MIN_TEXT_LENGTH = 40
+"""Texts of this length are not cut any further to fit into a record."""
 
 
 @dataclass(frozen=True)
-class Shown:
-    """A step as it stands: `done` of `of` units; `of` 0: nobody knows how many.
+class StepState:
+    """A step: `done` of `of` units are done. If `of` is 0, the total is not known.
 
-    A unit in the singular counts the one under way ("epoch 4 of 40"), in the plural what is done ("10 of 64 samples").
+    A unit in the singular counts the one under way ("epoch 4 of 40"), one in the plural counts what is done ("10 of 64
+    samples").
     """
 
     name: str
@@ -29,22 +30,22 @@ class Shown:
     def _count(self) -> str:
         if not self.unit:
             return ""
-        amount = self.unit.endswith("s")
-        if amount and not self.of and not self.done:
+        is_plural = self.unit.endswith("s")
+        if is_plural and not self.of and not self.done:
             return ""
-        number = int(self.done) if amount else int(self.done) + 1
+        number = int(self.done) if is_plural else int(self.done) + 1
         if not self.of:
-            return f"{number:,} {self.unit}" if amount else f"{self.unit} {number:,}"
+            return f"{number:,} {self.unit}" if is_plural else f"{self.unit} {number:,}"
         number = min(number, self.of)
-        return f"{number:,} of {self.of:,} {self.unit}" if amount else f"{self.unit} {number:,} of {self.of:,}"
+        return f"{number:,} of {self.of:,} {self.unit}" if is_plural else f"{self.unit} {number:,} of {self.of:,}"
 
 
 @dataclass(frozen=True)
-class State:
-    """What goes on: steps, the outermost first, the seconds left of them, and sentences said, numbered from 1."""
+class ProgressState:
+    """The steps under way, the outermost first, the seconds left, and announced sentences numbered from 1."""
 
     process: int
-    steps: tuple[Shown, ...] = ()
+    steps: tuple[StepState, ...] = ()
     left_s: float | None = None
     said: tuple[tuple[int, str], ...] = ()
 
@@ -52,59 +53,67 @@ class State:
         left = "" if self.left_s is None else f"about {duration(self.left_s)} left"
         return " · ".join(filter(None, [*map(str, self.steps), left]))
 
-    def fitted(self, most: int) -> str:
-        """The same in at most so many letters, if it can be: without the best so far, the time left or outer steps."""
-        named = [place for place, step in enumerate(self.steps) if step.name]
-        inner = replace(self, steps=self.steps[named[-1] :] if named else self.steps)
-        states = [state for each in (self, inner) for state in (each, each._without_best(), each._bare())]
-        return next((text for text in map(str, states) if len(text) <= most), str(states[-1]))
+    def fitted(self, max_length: int) -> str:
+        """Return the state as text of at most `max_length` characters, if it can be shortened to that.
 
-    def _without_best(self) -> State:
+        The best result is omitted first, then the time left, then outer steps.
+        """
+        named_indices = [index for index, step in enumerate(self.steps) if step.name]
+        inner_state = replace(self, steps=self.steps[named_indices[-1] :] if named_indices else self.steps)
+        states = [state for each in (self, inner_state) for state in (each, each._without_best(), each._bare())]
+        return next((text for text in map(str, states) if len(text) <= max_length), str(states[-1]))
+
+    def _without_best(self) -> ProgressState:
         return replace(self, steps=tuple(replace(step, best="") for step in self.steps))
 
-    def _bare(self) -> State:
+    def _bare(self) -> ProgressState:
         return replace(self._without_best(), left_s=None)
 
     def to_json(self) -> str:
-        """One line."""
+        """Return the state as one line of JSON."""
         return json.dumps(asdict(self))
 
-    def record(self, most: int) -> bytes:
-        """As JSON, in at most so many bytes: sentences said long ago are left out first, then long texts are cut."""
+    def record(self, max_bytes: int) -> bytes:
+        """Return the state as JSON of at most `max_bytes` bytes.
+
+        Old sentences are left out first, then long texts are cut.
+        """
         state = self
-        while len(data := state.to_json().encode()) > most and (state.said or state.steps):
+        while len(data := state.to_json().encode()) > max_bytes and (state.said or state.steps):
             state = state._shorter()
         return data
 
-    def _shorter(self) -> State:
+    def _shorter(self) -> ProgressState:
         if len(self.said) > 1:
             return replace(self, said=self.said[1:])
-        texts = [*(text for _, text in self.said), *(text for one in self.steps for text in (one.name, one.best))]
-        most = max(map(len, texts)) // 2
-        if most < SHORT:
+        texts = [*(text for _, text in self.said), *(text for step in self.steps for text in (step.name, step.best))]
+        max_length = max(map(len, texts)) // 2
+        if max_length < MIN_TEXT_LENGTH:
             return replace(self, said=(), steps=self.steps[:-1])
-        steps = tuple(replace(one, name=_cut(one.name, most), best=_cut(one.best, most)) for one in self.steps)
-        return replace(self, said=tuple((number, _cut(text, most)) for number, text in self.said), steps=steps)
+        steps = tuple(
+            replace(step, name=_cut(step.name, max_length), best=_cut(step.best, max_length)) for step in self.steps
+        )
+        return replace(self, said=tuple((number, _cut(text, max_length)) for number, text in self.said), steps=steps)
 
     @classmethod
-    def from_json(cls, text: str) -> State:
-        """ValueError, KeyError or TypeError where it is none."""
-        found = json.loads(text)
-        steps = tuple(Shown(**step) for step in found["steps"])
-        return cls(found["process"], steps, found["left_s"], tuple((int(n), str(t)) for n, t in found["said"]))
+    def from_json(cls, text: str) -> ProgressState:
+        """Read a state from its JSON. Raises ValueError, KeyError or TypeError if the text is not a state."""
+        fields = json.loads(text)
+        steps = tuple(StepState(**step) for step in fields["steps"])
+        return cls(fields["process"], steps, fields["left_s"], tuple((int(n), str(t)) for n, t in fields["said"]))
 
 
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+def _cut(text: str, max_length: int) -> str:
+    return text if len(text) <= max_length else f"{text[: max_length - 1]}…"
 
 
 def elapsed(seconds: float) -> str:
-    """`1:05`: minutes and seconds."""
+    """Return minutes and seconds: `1:05`."""
     return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
 def duration(seconds: float) -> str:
-    """`45 s`, `3 min`, `1 h 20 min`: as exact as an estimate deserves."""
+    """Return a rounded duration for an estimate: `45 s`, `3 min`, `1 h 20 min`."""
     if seconds < 59.5:
         return f"{max(1, round(seconds))} s"
     minutes = round(seconds / 60)

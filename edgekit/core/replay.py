@@ -1,7 +1,7 @@
-"""Recorded decisions to follow: what `edgekit reproduce` puts into a run's folder before it walks.
+"""Recorded decisions to follow, which `edgekit reproduce` puts into a run's folder before the run starts.
 
-A decision that rests on a measurement cannot be rebuilt, for another day measures differently. It is replayed as it
-was recorded, and today's measurement is reported beside it.
+A decision that rests on a measurement cannot be reproduced, because another day measures differently. It is replayed
+as recorded, and today's measurement is reported beside it.
 """
 
 from __future__ import annotations
@@ -16,53 +16,62 @@ from edgekit.core.hashing import write_json
 from edgekit.runner.files import make_folder
 
 FILE = "replay.json"
-SHAPES: dict[str, dict[str, type]] = {
+DECISION_FIELDS: dict[str, dict[str, type]] = {
     "distill": {"in_time": list, "trained": list},
     "prune": {"cuts": list},
     "benchmark": {"winners": dict, "too_slow": list, "buys_nothing": list},
 }
-"""The stages whose decisions rest on a measurement, and what stands in their decision.json under `measured`."""
-OF_DEVICES = "on_devices"
-"""There too where devices decided a benchmark: their record, and the decisions with their evidence."""
+"""The stages whose decisions rest on measurements, and the fields under `measured` in their decision.json."""
+DEVICE_DECISIONS = "on_devices"
+"""Another such field if devices decided the benchmark: their record, and the decisions with their evidence."""
 
 
 def read(folder: Path, stage: str) -> dict[str, Any] | None:
-    """What `stage` must decide in the run of this folder, as `SHAPES` has it; None: it is free.
+    """Return the recorded decisions of a stage in the run of this folder, or None if there are none.
 
-    TrustError for a file that is not what `write` left.
+    Raises
+    ------
+    TrustError
+        The file is not one that `write` left.
     """
-    found = check(folder).get(stage)
-    return dict(found) if found is not None else None
+    decisions = read_all(folder).get(stage)
+    return dict(decisions) if decisions is not None else None
 
 
-def check(folder: Path) -> dict[str, Any]:
-    """All that is to be replayed, by stage, empty where nothing is; TrustError for a file of another shape."""
+def read_all(folder: Path) -> dict[str, Any]:
+    """Return all decisions to replay by stage; an empty dictionary if there are none.
+
+    Raises
+    ------
+    TrustError
+        The file has another structure.
+    """
     path = folder / FILE
     if not path.is_file():
         return {}
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        good = bool(values) and all(_has_shape(stage, value) for stage, value in values.items())
+        is_valid = bool(values) and all(_is_valid(stage, value) for stage, value in values.items())
     except (ValueError, AttributeError):
-        good = False
-    if not good:
+        is_valid = False
+    if not is_valid:
         raise TrustError(
-            f"{path}: not a record of decisions as this edgekit makes it; remove it, or run `edgekit reproduce` again "
-            "with the edgekit that made the bundle"
+            f"{path}: not a record of decisions of this version of edgekit; remove it, or run `edgekit reproduce` "
+            "again with the edgekit that made the bundle"
         )
     return dict(values)
 
 
 def write(folder: Path, measured: Mapping[str, Any]) -> None:
-    """Make the run in `folder` follow these decisions, by stage."""
+    """Make the run in `folder` follow these decisions, given by stage."""
     make_folder(folder)
     write_json(folder / FILE, measured)
 
 
-def _has_shape(stage: str, value: Any) -> bool:
-    shape = SHAPES.get(stage)
-    if shape is None or not isinstance(value, dict) or set(value) - {OF_DEVICES} != set(shape):
+def _is_valid(stage: str, value: Any) -> bool:
+    fields = DECISION_FIELDS.get(stage)
+    if fields is None or not isinstance(value, dict) or set(value) - {DEVICE_DECISIONS} != set(fields):
         return False
-    if OF_DEVICES in value and (stage != "benchmark" or not isinstance(value[OF_DEVICES], dict)):
+    if DEVICE_DECISIONS in value and (stage != "benchmark" or not isinstance(value[DEVICE_DECISIONS], dict)):
         return False
-    return all(isinstance(value[name], kind) for name, kind in shape.items())
+    return all(isinstance(value[name], kind) for name, kind in fields.items())

@@ -27,7 +27,7 @@ from edgekit.runner.files import write_atomically
 ROOT = Path(__file__).parent.parent
 PACKAGE = "edgekit"
 VERSION = 1
-"""To be raised when a change of this file gives unchanged modules other digests or imports."""
+"""Raise this when a change of this file gives unchanged modules other digests or imports."""
 MOST_STORED = 5000
 MODULE_NAME = re.compile(rf"^{PACKAGE}(?:\.\w+)+(?=:\w+$|$)")
 REPORTING = (
@@ -38,14 +38,14 @@ REPORTING = (
     "edgekit.runner.cli",
     "edgekit.runner.loader",
 )
-"""Modules that no result depends on, though what computes it imports them: what reports, and what runs a bundle."""
+"""Modules without effect on results, though the code that computes them imports them: reporting and running bundles."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 IGNORED_FIELDS = ("ctx", "kind", "type_comment", "returns")
 
 
 @dataclass(frozen=True)
 class Module:
-    """Hex digest of what a module does, and what it imports, as `_imported` writes it; `*` stands for one part."""
+    """What a module does, as a hex digest, and the patterns of what it imports (see `_imported`)."""
 
     digest: str
     imports: tuple[str, ...]
@@ -69,7 +69,7 @@ def closure(roots: Collection[str], without: Collection[str] = ()) -> dict[str, 
     Examples
     --------
     >>> sorted(closure(["edgekit.core.errors"]))
-    ['edgekit.core.errors']
+    ['edgekit.core.errors', 'edgekit.runner.errors']
     """
     digests: dict[str, str] = {}
     waiting = list(roots)
@@ -87,18 +87,18 @@ def closure(roots: Collection[str], without: Collection[str] = ()) -> dict[str, 
 
 
 def code_digest(*roots: str, without: Collection[str] = ()) -> str:
-    """One hex digest of `closure(roots, without)`."""
+    """Return one hex digest of `closure(roots, without)`."""
     return digest(closure(roots, without))
 
 
-def clear() -> None:
-    """Forget what was read, so that edits of this process's source are noticed."""
+def clear_caches() -> None:
+    """Forget everything that was read, so that edits of this process's source are noticed."""
     for function in (_files, _module, _resolve, _stored):
         function.cache_clear()
 
 
 def exists(module: str) -> bool:
-    """Whether edgekit has a module of this dotted name."""
+    """Return whether edgekit has a module of this dotted name."""
     return module in _files()
 
 
@@ -108,12 +108,12 @@ def _below(name: str, packages: Collection[str]) -> bool:
 
 @functools.cache
 def _files() -> dict[str, Path]:
-    """Every module of edgekit by its dotted name."""
-    found = {}
+    """Return every module of edgekit by its dotted name."""
+    files = {}
     for path in sorted(ROOT.rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
-        found[".".join((PACKAGE, *(parts[:-1] if parts[-1] == "__init__" else parts)))] = path
-    return found
+        files[".".join((PACKAGE, *(parts[:-1] if parts[-1] == "__init__" else parts)))] = path
+    return files
 
 
 @functools.cache
@@ -135,11 +135,11 @@ def _resolve(patterns: tuple[str, ...]) -> tuple[str, ...]:
 def _module(name: str) -> Module:
     content = _files()[name].read_bytes()
     key = hashlib.sha256(f"{VERSION} {name}\n".encode() + content).hexdigest()
-    known = _stored().get(key)
-    if known is None:
-        known = _stored()[key] = _read(name, content)
+    module = _stored().get(key)
+    if module is None:
+        module = _stored()[key] = _read(name, content)
         _new.add(key)
-    return known
+    return module
 
 
 def _read(name: str, content: bytes) -> Module:
@@ -155,34 +155,34 @@ def _describe(node: ast.AST, in_class: bool, parts: list[str]) -> None:
     if isinstance(node, ast.AnnAssign) and node.value and not in_class:
         node = ast.Assign(targets=[node.target], value=node.value)
     parts.append(type(node).__name__)
-    inner = isinstance(node, ast.ClassDef) or (in_class and not isinstance(node, FUNCTIONS))
+    is_class_body = isinstance(node, ast.ClassDef) or (in_class and not isinstance(node, FUNCTIONS))
     for field in node._fields:
         value = getattr(node, field, None)
         if value is None or field in IGNORED_FIELDS or (field == "annotation" and isinstance(node, ast.arg)):
             continue
         values = value if isinstance(value, list) else [value]
-        kept = [each for each in values if not _does_nothing(each) and (inner or not _is_declaration(each))]
+        relevant = [each for each in values if not _does_nothing(each) and (is_class_body or not _is_declaration(each))]
         if isinstance(node, ast.JoinedStr):  # Python 3.12.1 adds empty strings
-            kept = [each for each in kept if not (isinstance(each, ast.Constant) and each.value == "")]
-        if kept:  # empty lists are left out, because newer Pythons have more fields
+            relevant = [each for each in relevant if not (isinstance(each, ast.Constant) and each.value == "")]
+        if relevant:  # empty lists are left out, because newer Pythons have more fields
             parts.append(f".{field}")
-        for each in kept:
+        for each in relevant:
             if isinstance(each, ast.AST):
-                _describe(each, inner, parts)
+                _describe(each, is_class_body, parts)
             else:
                 parts.append(repr(each))
     parts.append(")")
 
 
 def _does_nothing(node: object) -> bool:
-    """A docstring, or what stands below `if TYPE_CHECKING`."""
+    """Whether a node is a docstring or stands below `if TYPE_CHECKING`."""
     if isinstance(node, ast.If):
         return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING" and not node.orelse
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def _is_declaration(node: object) -> bool:
-    """`x: int`, which declares a field in a class and does nothing elsewhere."""
+    """Whether a node is `x: int`, which declares a field in a class and does nothing elsewhere."""
     return isinstance(node, ast.AnnAssign) and node.value is None
 
 
@@ -239,11 +239,11 @@ def _stored() -> dict[str, Module]:
 
 
 def _store() -> None:
-    """Write what was read. Without a writable cache nothing is stored."""
+    """Write the results to the cache. Without a writable cache nothing is stored."""
     if not _new:
         return
-    kept = _new if len(_stored()) > MOST_STORED else _stored()  # edits leave entries that nobody reads again
-    records = {key: [_stored()[key].digest, list(_stored()[key].imports)] for key in kept}
+    keys = _new if len(_stored()) > MOST_STORED else _stored()  # edits leave entries that nobody reads again
+    records = {key: [_stored()[key].digest, list(_stored()[key].imports)] for key in keys}
     _new.clear()
     try:
         _path().parent.mkdir(parents=True, exist_ok=True)

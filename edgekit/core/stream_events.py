@@ -1,22 +1,23 @@
-"""Answers to a stream held against its true events: how many are detected, and how many false alarms come an hour.
+"""Compares answers to a stream with its true events: detected events, and false alarms per hour.
 
-Keyword spotting is evaluated so: misses against false alarms per hour (Chen, Parada and Heigold 2014, ICASSP;
-Sainath and Parada 2015, Interspeech). Here
+Keyword spotting is evaluated by misses against false alarms per hour (Chen, Parada and Heigold 2014, ICASSP; Sainath
+and Parada 2015, Interspeech). Here
 
 - an event is a run of windows with one label other than `rest`, out of one piece of a recording;
-- it is detected where its label is said within it, or within `tolerance` windows behind it, for smoothing answers late.
-  The tolerance ends where the next event of that label begins: what is said there answers for that one alone;
-- a false alarm is a run of windows in which a label is said outside of its own events and their tolerance. One that
-  goes on counts again every `repeat` windows, as in WeKws's `compute_det.py`: a device would act again. Without that
-  a model that never falls silent would raise one alarm in all;
-- a wrong label within an event is a false alarm too, for a device would act on it;
-- the hours are those outside of all events and their tolerance. So wrong labels within events raise the rate, never
-  lower it.
+- an event is detected if its label is predicted within it, or within `tolerance` windows after it, because smoothing
+  answers late. The tolerance ends where the next event with that label begins, since predictions there count for that
+  event alone;
+- a false alarm is a run of windows in which a label is predicted outside its own events and their tolerance. One that
+  goes on counts again every `repeat` windows, as in WeKws's `compute_det.py`, because a device would act again.
+  Otherwise a model that never falls silent would cause a single alarm;
+- a wrong label within an event is a false alarm too, because a device would act on it;
+- the hours are those outside all events and their tolerance, so wrong labels within events can only raise the rate.
 
-The tolerance does not end with a piece. The pieces that sources give hold one label each, so none would be left: what
-is said late is said in the piece behind, as the stream is played.
+The tolerance does not end with a piece. Data sources return pieces with one label each, so no tolerance would be left:
+what is predicted late lies in the piece after it, as the stream is played.
 
-The bound of a rate is Poisson's exact one (Garwood 1936, Biometrika 28:437-442). It takes alarms for independent.
+The bound of a rate is the exact one for Poisson counts (Garwood 1936, Biometrika 28:437-442), which takes alarms to be
+independent.
 """
 
 from __future__ import annotations
@@ -28,13 +29,14 @@ import numpy as np
 
 
 @dataclass(frozen=True)
-class Counted:
-    """What was counted: windows outside of events, those of them with any alarm, and the delays of what was detected.
+class EventCounts:
+    """The counts of a stream.
 
-    `found` (events,) bool says which events were detected, in order. A delay is in windows from the event's first.
+    `outside` is the number of windows outside events, and `alarmed` that of such windows with any alarm. `is_detected`
+    (events,) bool says which events were detected, in order. Delays are in windows from an event's first window.
     """
 
-    found: np.ndarray
+    is_detected: np.ndarray
     false_alarms: int
     outside: int
     alarmed: int
@@ -42,72 +44,83 @@ class Counted:
 
     @property
     def events(self) -> int:
-        """True events in the stream."""
-        return len(self.found)
+        """Number of true events in the stream."""
+        return len(self.is_detected)
 
     @property
     def detected(self) -> int:
-        """How many of them were detected."""
-        return int(self.found.sum())
+        """Number of detected events."""
+        return int(self.is_detected.sum())
 
 
-def count(said: np.ndarray, truth: np.ndarray, pieces: np.ndarray, rest: int, tolerance: int, repeat: int) -> Counted:
-    """Of windows in the order of time: what is said, what is true, and the piece of a recording, each (n,) integers.
+def count_events(
+    predicted: np.ndarray, truth: np.ndarray, pieces: np.ndarray, rest: int, tolerance: int, repeat: int
+) -> EventCounts:
+    """Count detected events and false alarms.
 
-    `tolerance` is in windows from 0, `repeat` in windows from 1.
+    Parameters
+    ----------
+    predicted, truth, pieces
+        Predicted label, true label and piece of a recording of each window in temporal order, each (n,) integers.
+    rest
+        The label that is not an event.
+    tolerance
+        Windows after an event in which it can still be detected, at least 0.
+    repeat
+        Windows after which a continuing false alarm counts again, at least 1.
     """
     n = len(truth)
-    starts, ends = runs(truth != rest, truth, pieces)
+    starts, ends = find_runs(truth != rest, truth, pieces)
     labels = truth[starts]
     outside, alarms = truth == rest, 0
-    for label in np.union1d(labels, said[said != rest]):
-        own = np.zeros(n + 1, np.int64)  # +1 where its events begin, -1 where their tolerance ends
-        np.add.at(own, starts[labels == label], 1)
-        np.add.at(own, np.minimum(ends[labels == label] + tolerance, n), -1)
-        meant = np.cumsum(own[:-1]) > 0
-        outside &= ~meant
-        firsts, lasts = runs((said == label) & ~meant)
+    for label in np.union1d(labels, predicted[predicted != rest]):
+        changes = np.zeros(n + 1, np.int64)  # +1 where its events begin, -1 where their tolerance ends
+        np.add.at(changes, starts[labels == label], 1)
+        np.add.at(changes, np.minimum(ends[labels == label] + tolerance, n), -1)
+        is_expected = np.cumsum(changes[:-1]) > 0
+        outside &= ~is_expected
+        firsts, lasts = find_runs((predicted == label) & ~is_expected)
         alarms += int((-(-(lasts - firsts) // repeat)).sum())
-    heard = [
-        np.flatnonzero(said[start : min(end + tolerance, until)] == label)[:1]
-        for start, end, label, until in zip(starts, ends, labels, _next_starts(starts, labels, n), strict=True)
+    detections = [
+        np.flatnonzero(predicted[start : min(end + tolerance, next_start)] == label)[:1]
+        for start, end, label, next_start in zip(starts, ends, labels, _next_starts(starts, labels, n), strict=True)
     ]
-    found = np.array([len(first) > 0 for first in heard], bool)
-    delays = tuple(int(first[0]) for first in heard if len(first))
-    return Counted(found, alarms, int(outside.sum()), int((outside & (said != rest)).sum()), delays)
+    is_detected = np.array([len(first) > 0 for first in detections], bool)
+    delays = tuple(int(first[0]) for first in detections if len(first))
+    return EventCounts(is_detected, alarms, int(outside.sum()), int((outside & (predicted != rest)).sum()), delays)
 
 
 def _next_starts(starts: np.ndarray, labels: np.ndarray, n: int) -> np.ndarray:
-    """Where the next event of each one's label starts; `n` behind the last."""
-    found = np.full(len(starts), n)
+    """The index at which the next event with the same label starts; `n` after the last one."""
+    next_starts = np.full(len(starts), n)
     for label in np.unique(labels):
-        own = np.flatnonzero(labels == label)
-        found[own[:-1]] = starts[own[1:]]
-    return found
+        indices = np.flatnonzero(labels == label)
+        next_starts[indices[:-1]] = starts[indices[1:]]
+    return next_starts
 
 
-def runs(where: np.ndarray, *alike: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """First places, and those behind the last, of the longest runs of True in which each of `alike` stays the same."""
-    n = len(where)
+def find_runs(mask: np.ndarray, *alike: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the start and end indices of the longest runs of True in which each of `alike` is constant."""
+    n = len(mask)
     breaks = np.zeros(n + 1, bool)
     breaks[[0, n]] = True
-    for values in (where, *alike):
+    for values in (mask, *alike):
         breaks[1:n] |= values[1:] != values[:-1]
     edges = np.flatnonzero(breaks)
     firsts, ends = edges[:-1], edges[1:]
-    kept = where[firsts] if n else np.zeros(0, bool)
-    return firsts[kept], ends[kept]
+    is_run = mask[firsts] if n else np.zeros(0, bool)
+    return firsts[is_run], ends[is_run]
 
 
-def at_most(alarms: int, confidence: float) -> float:
-    """The largest mean at which so few events, or fewer, are not yet rarer than 1 − `confidence`: Garwood's bound.
+def poisson_upper_bound(alarms: int, confidence: float) -> float:
+    """Return the upper bound of a Poisson mean for so many alarms at this confidence (Garwood).
 
-    It is half of the chi-squared quantile with 2 (alarms + 1) degrees of freedom: 3.0 for none at 0.95.
+    It is half of the chi-squared quantile with 2 (alarms + 1) degrees of freedom: 3.0 for no alarm at 0.95.
     """
     low, high = 0.0, 10.0 + 2 * alarms + 10 * math.sqrt(alarms - math.log(1 - confidence))
     numbers = np.arange(alarms + 1)
     factorials = np.array([math.lgamma(k + 1) for k in range(alarms + 1)])  # their logarithms, the same for every mean
     while low < (middle := (low + high) / 2) < high:
-        as_few = float(np.exp(numbers * math.log(middle) - middle - factorials).sum())
-        low, high = (middle, high) if as_few > 1 - confidence else (low, middle)
+        probability = float(np.exp(numbers * math.log(middle) - middle - factorials).sum())
+        low, high = (middle, high) if probability > 1 - confidence else (low, middle)
     return high

@@ -1,4 +1,4 @@
-"""The strict model that every section of a config is, and the targets that one may name."""
+"""The strict base class of all config sections, and the targets that a config can name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Target = Literal["tflite", "openvino", "onnx"]
 TARGETS: tuple[Target, ...] = ("tflite", "openvino", "onnx")
 
 
-class Strict(BaseModel):
-    """No unknown key, no silent conversion, no change after the check."""
+class StrictModel(BaseModel):
+    """A model without unknown keys, silent conversions or changes after validation."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)

@@ -1,4 +1,4 @@
-"""The digest of a study, batch by batch: whoever writes a study and whoever reads it count the same."""
+"""The digest of a study, batch by batch, which the writer and the reader of a study compute in the same way."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from edgekit.core.hashing import digest
 from edgekit.core.schema.study import TrialRow
 
 
-def chained(before: str, rows: Sequence[TrialRow]) -> str:
-    """The digest behind one more batch; before the first stands the study's key.
+def chain_digest(previous: str, rows: Sequence[TrialRow]) -> str:
+    """Return the digest after one more batch; before the first batch it is the study's key.
 
-    What counts is, by number: parameters, state, values and constraints as told. Seconds and words do not count.
+    It covers the number, parameters, state, values and constraints of each trial, but not times and texts.
     """
-    told = [
+    results = [
         [row["number"], row["parameters"], row["state"], row["values"], row["constraints"]]
         for row in sorted(rows, key=lambda row: row["number"])
     ]
-    return digest([before, told])
+    return digest([previous, results])

@@ -1,8 +1,8 @@
-"""Functions of edgekit in child processes of their own: run with a limit, listened to, and their end explained.
+"""Runs functions of edgekit in child processes with a time limit, follows their output, and explains how they ended.
 
-`call` passes arguments and a result as JSON and raises what the function raised; `Call` does the same in the
-background. `run` is for a function that leaves what it makes in files, for example in a journal that `notes` reads.
-Every child ends with this process, and is ended with everything that it started: see `edgekit.device.processes`.
+`call` passes arguments and results as JSON and raises what the function raised; `BackgroundCall` does the same in the
+background. `run` is for functions that write their results to files, for example to a journal for `read_journal`.
+Every child ends with this process, together with everything that it started (see `edgekit.device.processes`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.core import errors
-from edgekit.core.errors import NO_RESOURCES, EdgekitError, ResourceError
+from edgekit.core.errors import RESOURCE_ERRNOS, EdgekitError, ResourceError
 from edgekit.device import processes
 from edgekit.runner.errors import RunnerError
 from edgekit.runner.files import write_atomically
@@ -28,49 +28,49 @@ from edgekit.runner.files import write_atomically
 OPENMP_WAIT = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
 """OpenMP threads sleep while they wait for one another. By default they spin for milliseconds, and beside another
 program a training then takes several times as long, because a spinning thread keeps the core that its peer needs."""
-QUIET = {
-    "CUDA_VISIBLE_DEVICES": "",  # what comes out must not depend on a graphics card being there
+QUIET_ENVIRONMENT = {
+    "CUDA_VISIBLE_DEVICES": "",  # results must not depend on whether there is a GPU
     "KERAS_BACKEND": "tensorflow",
     "TF_CPP_MIN_LOG_LEVEL": "3",
 }
-"""Environment of a child that opens somebody's model on the processor."""
+"""Environment of a child that opens a user's model on the CPU."""
 JOB, ANSWER, LOG = "job.json", "answer.json", "log"
 """Files in the folder of a call."""
 STOP_S = 5.0
-"""Time to end by itself for a child that is stopped before its end."""
-ROUTINE = re.compile(
+"""How long a child that is asked to stop may take before it is killed."""
+ROUTINE_LINE = re.compile(
     r"^\s|^Traceback|^File |^(INFO|DEBUG|WARNING|I\d{4}|W\d{4})\b|Warning:|^\s*$|it/s\]|^\(\d+:\d+\) \["
 )
 
 
 @dataclass(frozen=True)
-class Ended:
-    """How a child ended: exit code (negative for a signal), whether its time ran out, and the file of its output."""
+class ChildExit:
+    """How a child ended: exit code (negative for a signal), whether its time ran out, and the file with its output."""
 
     code: int
-    late: bool
+    timed_out: bool
     log: Path
 
     @property
-    def killed(self) -> bool:
-        """By SIGKILL, which the system sends when memory runs out."""
+    def was_killed(self) -> bool:
+        """Whether it was ended by SIGKILL, which the system sends when memory runs out."""
         return self.code == processes.KILLED
 
     @property
     def signal(self) -> str:
-        """The name of the signal that ended it; empty where none did."""
+        """The name of the signal that ended it; empty if there was none."""
         return processes.signal_name(-self.code) if self.code < 0 else ""
 
-    def cause(self, name: str = "the process") -> str:
-        """The end in words, with the last line of the output."""
-        if self.killed:
-            ended = f"{name} was killed (SIGKILL), as the system does when memory runs out"
+    def describe(self, name: str = "the process") -> str:
+        """Describe how it ended, with the last line of its output."""
+        if self.was_killed:
+            outcome = f"{name} was killed (SIGKILL), as the system does when memory runs out"
         elif self.signal:
-            ended = f"{name} crashed ({self.signal})"
+            outcome = f"{name} crashed ({self.signal})"
         else:
-            ended = f"{name} ended with exit code {self.code}{'' if self.code else ' and no answer'}"
-        last = last_useful_line(self.output)
-        return f"{ended}; it last said: {last}" if last else ended
+            outcome = f"{name} ended with exit code {self.code}{'' if self.code else ' and without an answer'}"
+        last_line = last_useful_line(self.output)
+        return f"{outcome}; its last output was: {last_line}" if last_line else outcome
 
     @property
     def output(self) -> str:
@@ -79,10 +79,10 @@ class Ended:
 
 
 class ChildDied(Exception):
-    """A child gave no answer: it crashed, was killed, raised something unforeseen, or ran out of time."""
+    """A child gave no answer: it crashed, was killed, raised an unexpected error or ran out of time."""
 
-    def __init__(self, ended: Ended) -> None:
-        super().__init__(ended.cause())
+    def __init__(self, ended: ChildExit) -> None:
+        super().__init__(ended.describe())
         self.ended = ended
 
 
@@ -93,33 +93,37 @@ def call(
     timeout_s: float,
     environment: Mapping[str, str] | None = None,
     *,
-    look: Callable[[], object] | None = None,
-    say: Callable[[str], object] | None = None,
+    should_stop: Callable[[], object] | None = None,
+    on_line: Callable[[str], object] | None = None,
 ) -> Any:
-    """Call `function` with `arguments` (JSON values) in a child, and return its result (a JSON value).
+    """Call `function` with `arguments` (JSON values) in a child process and return its result (a JSON value).
 
     Parameters
     ----------
     function
         `"package.module:name"`.
+    arguments
+        Keyword arguments of the function.
     folder
-        Where the call keeps its files: the arguments, the answer and the log. It has to exist.
-    timeout_s, environment, look, say
+        An existing folder for the files of the call: the arguments, the answer and the log.
+    timeout_s, environment, should_stop, on_line
         See `run`.
 
     Raises
     ------
     EdgekitError
-        What the function raised, as `errors.from_json` has it; ResourceError when it lacked memory or room for files.
+        What the function raised, as `errors.from_json` returns it; ResourceError if it ran out of memory or disk space.
     ChildDied
         There is no answer.
     """
     command = _prepare(function, arguments, folder)
-    return _answer(run(*command, folder / LOG, timeout_s, environment, look=look, say=say), folder)
+    return _answer(
+        run(*command, folder / LOG, timeout_s, environment, should_stop=should_stop, on_line=on_line), folder
+    )
 
 
-class Call:
-    """The same in the background. As a context manager it ends the child when the block ends."""
+class BackgroundCall:
+    """Like `call`, but in the background. As a context manager it ends the child when the block ends."""
 
     def __init__(
         self,
@@ -133,7 +137,7 @@ class Call:
         with open(folder / LOG, "wb") as log:
             self._process = start(*command, environment, stdout=log, stderr=subprocess.STDOUT)
 
-    def __enter__(self) -> Call:
+    def __enter__(self) -> BackgroundCall:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -141,15 +145,15 @@ class Call:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the answer is there, or the child has gone without one."""
+        """Whether the answer is there, or the child has ended without one."""
         return processes.has_ended(self._process)
 
     def result(self) -> Any:
-        """Of a call that has ended, what `call` would return or raise."""
-        return _answer(Ended(self.end(), False, self._folder / LOG), self._folder)
+        """Return or raise what `call` would, once the call has ended."""
+        return _answer(ChildExit(self.end(), False, self._folder / LOG), self._folder)
 
     def end(self) -> int:
-        """End the child with all that it started; its exit code."""
+        """End the child and everything that it started, and return its exit code."""
         return processes.end_process(self._process)
 
 
@@ -160,126 +164,126 @@ def run(
     timeout_s: float,
     environment: Mapping[str, str] | None = None,
     *,
-    started: Callable[[int], object] | None = None,
-    look: Callable[[], object] | None = None,
-    say: Callable[[str], object] | None = None,
-) -> Ended:
-    """Run `function` in a child to its end, and return how it ended.
+    on_start: Callable[[int], object] | None = None,
+    should_stop: Callable[[], object] | None = None,
+    on_line: Callable[[str], object] | None = None,
+) -> ChildExit:
+    """Run `function` in a child process to its end, and return how it ended.
 
     Parameters
     ----------
     function, arguments
-        `"package.module:name"`, and the strings that it is called with. What it returns is the exit code.
+        `"package.module:name"`, and the strings that it is called with. Its return value is the exit code.
     log
         The file for everything that the child prints.
     timeout_s
         Seconds after which the child is killed.
     environment
-        Added to this process's own.
-    started
+        Variables in addition to this process's own.
+    on_start
         Called with the child's process id.
-    look
-        Called many times a second and once at the end. When it returns something true, the child is asked to end, and
+    should_stop
+        Called many times a second and once at the end. When it returns a true value, the child is asked to end, and is
         killed after `STOP_S`.
-    say
+    on_line
         Called with each line that the child prints.
     """
     with open(log, "wb") as stream:
         process = start(function, arguments, environment, stdout=stream, stderr=subprocess.STDOUT)
-    lines = Tail(log)
+    tail = FileTail(log)
 
     def listen(*, final: bool = False) -> None:
-        if say is not None:
-            for line in lines.new(final=final):
-                say(line)
+        if on_line is not None:
+            for line in tail.new(final=final):
+                on_line(line)
 
     try:
-        if started is not None:
-            started(process.pid)
-        late = not _wait(process, time.monotonic() + timeout_s, look, listen)
+        if on_start is not None:
+            on_start(process.pid)
+        timed_out = not _wait(process, time.monotonic() + timeout_s, should_stop, listen)
     finally:
         code = processes.end_process(process)
     listen(final=True)
-    return Ended(code, late, log)
+    return ChildExit(code, timed_out, log)
 
 
 def start(
     function: str,
     arguments: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
-    **how: Any,
+    **options: Any,
 ) -> subprocess.Popen[bytes]:
-    """See `processes.start_function`. OpenMP's threads sleep while they wait, and children inherit this search path."""
+    """Start a function with `processes.start_function`, which inherits this process's module search path."""
     path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
     return processes.start_function(
-        function, arguments, {**openmp_wait(), **(environment or {}), "PYTHONPATH": path}, **how
+        function, arguments, {**openmp_wait(), **(environment or {}), "PYTHONPATH": path}, **options
     )
 
 
 def openmp_wait() -> dict[str, str]:
-    """`OPENMP_WAIT` for the environment of a process that computes; nothing where the user has set either variable."""
+    """Return `OPENMP_WAIT` for the environment of a computing process; nothing if the user has set either variable."""
     return {} if OPENMP_WAIT.keys() & os.environ.keys() else dict(OPENMP_WAIT)
 
 
-class Tail:
-    """The lines of a file that another process writes, as they come."""
+class FileTail:
+    """The lines of a file that another process writes, as they appear."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._read = path, 0
 
     def new(self, *, final: bool = False) -> list[str]:
-        """The lines since the last call; with `final` also one that has no end."""
+        """Return the lines since the last call; with `final` also a last line without a newline."""
         if not self._path.is_file():
             return []
         with open(self._path, "rb") as stream:
             stream.seek(self._read)
             content = stream.read()
-        whole = content if final else content[: content.rfind(b"\n") + 1]
-        self._read += len(whole)
-        lines = [line.decode(errors="replace").rstrip() for line in whole.split(b"\n")]
+        complete = content if final else content[: content.rfind(b"\n") + 1]
+        self._read += len(complete)
+        lines = [line.decode(errors="replace").rstrip() for line in complete.split(b"\n")]
         return lines if lines[-1] else lines[:-1]
 
 
-def notes(journal: Path) -> list[dict[str, Any]]:
-    """What a child noted, one JSON object a line; none without the file."""
-    found = []
-    for line in Tail(journal).new(final=True):
+def read_journal(journal: Path) -> list[dict[str, Any]]:
+    """Return what a child noted, one JSON object per line; an empty list without the file."""
+    entries = []
+    for line in FileTail(journal).new(final=True):
         with contextlib.suppress(ValueError):  # the last line of a child that was killed while writing it
-            found.append(json.loads(line))
-    return found
+            entries.append(json.loads(line))
+    return entries
 
 
 def last_useful_line(text: str) -> str:
-    """The last line of a log that is no progress bar, no indented frame of a traceback, no routine message."""
+    """Return the last line of a log, without progress bars, indented frames of tracebacks and routine messages."""
     lines = [part for line in text.splitlines() for part in line.split("\r")]
-    useful = [line.strip() for line in lines if not ROUTINE.search(line)]
-    return useful[-1][:300] if useful else ""
+    useful_lines = [line.strip() for line in lines if not ROUTINE_LINE.search(line)]
+    return useful_lines[-1][:300] if useful_lines else ""
 
 
-def answer(function: str, folder: str) -> None:
-    """In the child of a call: call the function, and leave its result or its error in the folder."""
-    home = Path(folder)
-    arguments = json.loads((home / JOB).read_text(encoding="utf-8"))
+def answer_call(function: str, folder: str) -> None:
+    """Run in the child of a call: call the function, and leave its result or its error in the folder."""
+    call_folder = Path(folder)
+    arguments = json.loads((call_folder / JOB).read_text(encoding="utf-8"))
     try:
         content = {"result": processes.function_named(function)(**arguments)}
     except (EdgekitError, RunnerError) as error:
         content = errors.to_json(error)
     except OSError as error:
-        if error.errno not in NO_RESOURCES:
+        if error.errno not in RESOURCE_ERRNOS:
             raise
-        place = f"{error.filename}: " if error.filename else ""
-        content = errors.to_json(ResourceError(f"{place}{error.strerror}; make room, or allow more"))
-    write_atomically(home / ANSWER, json.dumps(content).encode())
+        prefix = f"{error.filename}: " if error.filename else ""
+        content = errors.to_json(ResourceError(f"{prefix}{error.strerror}; free some space, or allow more"))
+    write_atomically(call_folder / ANSWER, json.dumps(content).encode())
 
 
 def _prepare(function: str, arguments: Mapping[str, Any], folder: Path) -> tuple[str, list[str]]:
-    """What the child runs, its arguments in the folder."""
+    """Write the arguments to the folder, and return the function that the child runs with its arguments."""
     (folder / ANSWER).unlink(missing_ok=True)
     (folder / JOB).write_text(json.dumps(arguments), encoding="utf-8")
-    return f"{__name__}:{answer.__name__}", [function, str(folder)]
+    return f"{__name__}:{answer_call.__name__}", [function, str(folder)]
 
 
-def _answer(ended: Ended, folder: Path) -> Any:
+def _answer(ended: ChildExit, folder: Path) -> Any:
     if ended.code or not (folder / ANSWER).is_file():
         raise ChildDied(ended)
     content = json.loads((folder / ANSWER).read_text(encoding="utf-8"))
@@ -291,19 +295,19 @@ def _answer(ended: Ended, folder: Path) -> Any:
 def _wait(
     process: subprocess.Popen[bytes],
     deadline: float,
-    look: Callable[[], object] | None,
-    listen: Callable[[], object],
+    should_stop: Callable[[], object] | None,
+    report_lines: Callable[[], object],
 ) -> bool:
-    """Until the child has ended, or is no longer wanted; False when the time ran out."""
+    """Wait until the child has ended or is no longer needed. Returns False if the time ran out."""
     while True:
-        ended, late = processes.has_ended(process), time.monotonic() > deadline
-        listen()
-        if look is not None and look() and not ended:
-            process.terminate()  # a run that is asked so ends its kernel, and gives its locks back
+        ended, timed_out = processes.has_ended(process), time.monotonic() > deadline
+        report_lines()
+        if should_stop is not None and should_stop() and not ended:
+            process.terminate()  # a run that is asked to stop ends its kernel and releases its locks
             processes.has_ended(process, STOP_S)
             return True
         if ended:
             return True
-        if late:
+        if timed_out:
             return False
         processes.has_ended(process, processes.POLL_S)

@@ -1,6 +1,6 @@
-"""No library of the workbook reports its use: not in the command, not in kernels, not in the processes they start.
+"""Turns off usage reports of all libraries on the workstation: in the command, in kernels, and in processes they start.
 
-Each package that imports such a library calls `off` first, in its `__init__.py`; tests/test_telemetry.py looks for it.
+Each package that imports such a library calls `disable` first, in its `__init__.py`; tests/test_telemetry.py checks it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ ENVIRONMENT = {
 }
 
 
-def off() -> None:
-    """Before such a library is imported: it and all processes started from here report nothing."""
+def disable() -> None:
+    """Set the environment so that this process and all processes it starts report nothing.
+
+    Call it before such imports.
+    """
     telemetry.disable()
     os.environ.update(ENVIRONMENT)

@@ -1,6 +1,6 @@
-"""What `edgekit run` shows while it works: one live line on a terminal, else a line at least every 30 seconds.
+"""What `edgekit run` shows while it works: a live line on a terminal, otherwise a line at least every 30 seconds.
 
-It goes to stderr, as progress does; what is said for good goes to stdout.
+Progress goes to stderr; lines that stay go to stdout.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from typing import Any, TextIO
 
 from edgekit.core import progress
 from edgekit.core.errors import ConfigError
-from edgekit.core.progress_state import State, elapsed
+from edgekit.core.progress_state import ProgressState, elapsed
 from edgekit.runner.native_stderr import duplicate_stderr
 
 FILE = ".progress.tmp"
-"""In the run's folder while it is at work; what a kill leaves goes with the other `.tmp` files."""
-PERIOD = "EDGEKIT_PROGRESS_S"
-"""Environment variable: seconds without a line at most, where there is no terminal."""
+"""The file in the run's folder while it works. After a kill it is removed with the other `.tmp` files."""
+PERIOD_VARIABLE = "EDGEKIT_PROGRESS_S"
+"""Environment variable: the longest time without a line, seconds, if there is no terminal."""
 PERIOD_S = 30.0
-EARLY = 0.8
-"""Of the period, after which a line is due: the thread that prints it may have to wait for the processor."""
+EARLY_SHARE = 0.8
+"""Share of the period after which a line is due, because the printing thread may have to wait for the processor."""
 REFRESH_S = 0.5
 
 
-class Watch:
-    """Reads what the kernel publishes and shows it, from `with` to its end."""
+class ProgressDisplay:
+    """Reads what the kernel publishes and shows it, as a context manager."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / FILE
@@ -42,17 +42,17 @@ class Watch:
         self._lock = threading.RLock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._go_on, daemon=True)
-        self._label, self._place, self._began = "", _nowhere, time.monotonic()
-        self._state: State | None = None
+        self._label, self._place, self._began = "", _no_text, time.monotonic()
+        self._state: ProgressState | None = None
         self._said: tuple[int, int] = (0, 0)
-        self._spoken = -math.inf  # so the first line comes at once: Python has needed its time to start
+        self._spoken = -math.inf  # so that the first line appears at once
         self._live: Any = None
 
-    def __enter__(self) -> Watch:
-        # Its own descriptor, for a notebook's run turns stderr away. A name from the file system may hold any byte.
+    def __enter__(self) -> ProgressDisplay:
+        # Its own descriptor, because a notebook's run redirects stderr. Names from the file system may hold any byte.
         self._stream: TextIO = os.fdopen(duplicate_stderr(), "w", encoding="utf-8", errors="backslashreplace")
         self._terminal = self._stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-        with suppress(OSError):  # a full disk: then there is less to show
+        with suppress(OSError):  # a full disk, so less is shown
             self._file.write_bytes(b"")
         self._before = os.environ.get(progress.FILE)
         os.environ[progress.FILE] = str(self._file.resolve())
@@ -70,11 +70,11 @@ class Watch:
             os.environ[progress.FILE] = self._before
         with suppress(OSError):
             self._file.unlink(missing_ok=True)
-        with suppress(OSError):  # a reader that has left
+        with suppress(OSError):  # the reader has closed the pipe
             self._stream.close()
 
     def say(self, line: str, say: Callable[[str], None]) -> None:
-        """A line for good, by `say`; it counts as a sign of life."""
+        """Print a line that stays, with `say`. It counts as a sign of life."""
         with self._lock:
             live = self._live is not None
             self._end_live("")
@@ -86,12 +86,12 @@ class Watch:
 
     @contextmanager
     def during(self, label: str, place: Callable[[], str] | None = None, *, quietly: bool = False) -> Iterator[None]:
-        """Show `label` and what is published meanwhile; where that is nothing, what `place` gives.
+        """Show `label` and what is published during the block; if nothing is, the text that `place` returns.
 
-        At its end a line says how long it took, unless that is to pass `quietly` or an error ends it.
+        At the end a line says how long it took, unless `quietly` is set or the block raised an error.
         """
         with self._lock:
-            self._label, self._place, self._began = label, place or _nowhere, time.monotonic()
+            self._label, self._place, self._began = label, place or _no_text, time.monotonic()
             self._state, self._said = None, (0, 0)
             with suppress(OSError):
                 self._file.write_bytes(b"")
@@ -111,47 +111,47 @@ class Watch:
 
     def _go_on(self) -> None:
         while not self._stop.wait(min(REFRESH_S, self._period_s / 10)):
-            with self._lock, suppress(Exception):  # one line that fails must not silence those after it
+            with self._lock, suppress(Exception):  # a failing line must not prevent the lines after it
                 self._look()
                 if self._live is not None:
                     self._live.update(self._text(self._line(self._live.console.width)), refresh=True)
-                elif not self._terminal and time.monotonic() - self._spoken >= EARLY * self._period_s:
+                elif not self._terminal and time.monotonic() - self._spoken >= EARLY_SHARE * self._period_s:
                     self._write(self._line())
 
     def _look(self) -> None:
-        """Read the kernel's state, and give on what it says for good."""
-        found = progress.read(self._file)
-        if found is None:
+        """Read the kernel's state, and print the sentences that it announces."""
+        state = progress.read_state(self._file)
+        if state is None:
             return
-        self._state = found
-        for number, text in found.said:
-            if (found.process, number) > self._said or found.process != self._said[0]:
-                self._said = (found.process, number)
+        self._state = state
+        for number, text in state.said:
+            if (state.process, number) > self._said or state.process != self._said[0]:
+                self._said = (state.process, number)
                 self._write(f"{self._label} · {text}")
 
     def _line(self, width: int | None = None) -> str:
-        """What goes on; shortened to `width`, where that is given, so that what changes most is still seen."""
+        """The progress line, shortened to `width` if it is given, so that what changes most stays visible."""
         if not self._label:
             return "edgekit run · at work"
         label = f"{self._label} {self._taken()}"
-        most = None if width is None else width - len(f"{label} · ")
-        return " · ".join(filter(None, [label, self._published(most) or self._place()]))
+        max_length = None if width is None else width - len(f"{label} · ")
+        return " · ".join(filter(None, [label, self._published(max_length) or self._place()]))
 
-    def _published(self, most: int | None) -> str:
-        """The state in words, without a step that only repeats the stage in the label."""
+    def _published(self, max_length: int | None) -> str:
+        """The state as text, without a step that only repeats the stage in the label."""
         state = self._state
         if state is None:
             return ""
         outermost = state.steps[0] if state.steps else None
         if outermost is not None and not outermost.unit and self._label.endswith(f" {outermost.name}"):
             state = replace(state, steps=state.steps[1:])
-        return str(state) if most is None else state.fitted(most)
+        return str(state) if max_length is None else state.fitted(max_length)
 
     def _taken(self) -> str:
         return elapsed(time.monotonic() - self._began)
 
     def _write(self, line: str) -> None:
-        with suppress(Exception):  # such as a reader that has left; the verdict's own line will find out
+        with suppress(Exception):  # for example a closed pipe, which the verdict's own line will notice
             if self._live is not None:
                 self._live.console.print(line, markup=False, highlight=False, soft_wrap=True)
             else:
@@ -171,9 +171,9 @@ class Watch:
             redirect_stdout=False,
             redirect_stderr=False,
         )
-        with suppress(OSError):  # the terminal has gone: there is nothing to show on
+        with suppress(OSError):  # the terminal is gone
             live.start()
-            live.console.show_cursor(True)  # or a killed run would leave the terminal without one
+            live.console.show_cursor(True)  # otherwise a killed run would leave the terminal without a cursor
             self._live = live
 
     def _end_live(self, ended: str) -> None:
@@ -181,7 +181,7 @@ class Watch:
             return
         live, self._live = self._live, None
         live.transient = not ended
-        with suppress(OSError):  # the terminal has gone, the stage has not
+        with suppress(OSError):  # the terminal is gone, but the stage goes on
             live.update(self._text(ended), refresh=True)
             live.stop()
 
@@ -192,27 +192,29 @@ class Watch:
 
 
 @contextmanager
-def watching(label: str) -> Iterator[Watch]:
-    """A watch of what belongs to no run, or comes before or after it; it passes without a line of its end."""
+def show_progress(label: str) -> Iterator[ProgressDisplay]:
+    """Show the progress of work that belongs to no run, or comes before or after it, without a line at its end."""
     with (
         tempfile.TemporaryDirectory(prefix="edgekit-progress-") as folder,
-        Watch(Path(folder)) as watch,
-        watch.during(label, quietly=True),
+        ProgressDisplay(Path(folder)) as display,
+        display.during(label, quietly=True),
     ):
-        yield watch
+        yield display
 
 
 def period_s() -> float:
-    """Seconds without a line at most; ConfigError where the environment says none."""
-    given = os.environ.get(PERIOD, "")
+    """Return the longest time without a line, seconds. Raises ConfigError for a wrong value in the environment."""
+    text = os.environ.get(PERIOD_VARIABLE, "")
     try:
-        wanted = float(given) if given else PERIOD_S
+        seconds = float(text) if text else PERIOD_S
     except ValueError:
-        wanted = 0.0
-    if not 0.1 <= wanted <= 3600:
-        raise ConfigError(f"{PERIOD}: got {given!r}; give seconds from 0.1 to 3600, or leave it out for {PERIOD_S:g}")
-    return wanted
+        seconds = 0.0
+    if not 0.1 <= seconds <= 3600:
+        raise ConfigError(
+            f"{PERIOD_VARIABLE}: got {text!r}; give seconds from 0.1 to 3600, or leave it out for {PERIOD_S:g}"
+        )
+    return seconds
 
 
-def _nowhere() -> str:
+def _no_text() -> str:
     return ""

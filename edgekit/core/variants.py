@@ -1,4 +1,4 @@
-"""Variants: what `convert` writes down and `benchmark` and `bundle` open again."""
+"""Variants, which `convert` records and `benchmark` and `bundle` open again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from edgekit.core.artifacts import Artifact
-from edgekit.core.schema.conversion import Agreement, LeftBehind
+from edgekit.core.schema.conversion import BoundaryAgreement, RedundantOperator
 from edgekit.device.measure.execution import timed_call
 from edgekit.runner.backends import Backend, open_backend
 from edgekit.runner.bundle.manifest import TensorSpec, combined_input
@@ -18,17 +18,17 @@ from edgekit.runner.native_stderr import quiet_native
 if TYPE_CHECKING:
     import numpy as np
 
-LIST = "variants.json"
-IN_INTEGERS = ("int8", "dynamic", "int4", "int4_dense", "int16x8")
-"""Precisions whose answers differ a little from processor to processor, by their kernels' rounding."""
+VARIANTS_FILE = "variants.json"
+INTEGER_PRECISIONS = ("int8", "dynamic", "int4", "int4_dense", "int16x8")
+"""Precisions whose outputs differ a little between processors, because their kernels round differently."""
 
 
 @dataclass(frozen=True)
 class Variant:
     """One deployable candidate: model × precision × target. `files` are members of the convert artifact.
 
-    `folding` says what became of the preprocess steps, where they were to be folded into the file, and `sparse_weights`
-    what became of its zeros, where they were to be stored as such.
+    `folding` describes whether preprocessing steps were folded into the file, and `sparse_weights` whether its zeros
+    were stored as such, if either was requested.
     """
 
     name: str
@@ -43,47 +43,49 @@ class Variant:
     float_ops: tuple[str, ...]
     not_offered: tuple[str, ...]
     quantization: dict[str, Any] | None
-    boundaries: tuple[Agreement, ...]
-    debris: tuple[LeftBehind, ...]
+    boundaries: tuple[BoundaryAgreement, ...]
+    debris: tuple[RedundantOperator, ...]
     folding: str = ""
     sparse_weights: str = ""
 
     @property
-    def in_integers(self) -> bool:
-        """Whether it computes in integers, at least in part."""
-        return self.precision in IN_INTEGERS
+    def uses_integers(self) -> bool:
+        """Whether it computes with integers, at least in part."""
+        return self.precision in INTEGER_PRECISIONS
 
     @property
     def input(self) -> TensorSpec:
-        """The only input; several are joined (`runner/input_vector.py`)."""
+        """The only input. Several inputs are concatenated (`runner/input_vector.py`)."""
         return combined_input(self.inputs)
 
 
-def read(convert: Artifact) -> list[Variant]:
-    """Every variant of a convert artifact, in the order in which it was made."""
-    return [_variant(fields) for fields in json.loads(convert.file(LIST).read_text(encoding="utf-8"))]
+def read_variants(convert: Artifact) -> list[Variant]:
+    """Return every variant of a convert artifact, in the order of conversion."""
+    return [_variant(fields) for fields in json.loads(convert.file(VARIANTS_FILE).read_text(encoding="utf-8"))]
 
 
-def members(convert: Artifact, variant: Variant) -> dict[str, bytes]:
-    """The variant's files by base name, each checked against its recorded digest."""
+def read_model_files(convert: Artifact, variant: Variant) -> dict[str, bytes]:
+    """Return the variant's files by base name, each checked against its recorded digest."""
     return {name.rsplit("/", 1)[-1]: convert.file(name).read_bytes() for name in variant.files}
 
 
 def open_variant(convert: Artifact, variant: Variant, threads: int = 1) -> Backend:
-    """The variant in the interpreter that it will meet on the device: the runner's own backend."""
+    """Open the variant with the runner's own backend, as on a device."""
     with quiet_native():
-        return open_backend(variant.target, members(convert, variant), variant.inputs, variant.outputs, threads)
+        return open_backend(
+            variant.target, read_model_files(convert, variant), variant.inputs, variant.outputs, threads
+        )
 
 
-def one_call(convert: Artifact, variant: Variant, x: np.ndarray, threads: int = 1) -> Callable[[], np.ndarray]:
-    """A call of the opened variant for `x`, the float32 input of one sample, to be timed."""
+def variant_call(convert: Artifact, variant: Variant, x: np.ndarray, threads: int = 1) -> Callable[[], np.ndarray]:
+    """Return a call of the opened variant with `x`, the float32 input of one sample, for timing."""
     return timed_call(open_variant(convert, variant, threads), x)
 
 
-def zipped_bytes(contents: Iterable[bytes]) -> int:
-    """What zlib at level 9 makes of the files: their size in a download or on a compressed disk; a bundle only stores.
+def zipped_size(contents: Iterable[bytes]) -> int:
+    """Return the compressed size of the files with zlib at level 9, as in a download or on a compressed disk.
 
-    The same for the same zlib; another may compress a little better.
+    A bundle stores files uncompressed. Another zlib may compress slightly better.
     """
     return sum(len(zlib.compress(content, 9)) for content in contents)
 

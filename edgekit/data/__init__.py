@@ -1,9 +1,18 @@
 """Data: raw samples as the device will see them, in four disjoint splits.
 
-A source is one file in `sources/` with `class Config(SourceConfig)`, `read(config, progress) -> Pools` and
-`identity(config)`: a cheap sign that changes whenever the samples can have changed, or None where there is no such
-sign. The file's name is what `source:` says in a config. `TASKS` are those that its labels serve; without it, all.
-Splitting, limiting and checking are done here, once for all.
+A source is a module in `sources/`, and its name is what a config gives as `source`. It has a class of options
+(`ImageFolderConfig` in `image_folder`), `read(config, progress) -> Pools`, and `identity(config)`: a cheap fingerprint
+that changes whenever the samples may have changed, or None if there is none. `TASKS` lists the tasks that its labels
+can serve; without it, all. Splitting, limiting and checking are done here for all sources.
+
+Examples
+--------
+>>> from edgekit import data
+>>> digits = data.load(data.parse({"source": "digits"}))
+>>> digits.sample_description
+'image 32×32×1 uint8'
+>>> len(digits.train), len(digits.validation), len(digits.test)
+(879, 359, 359)
 """
 
 from __future__ import annotations
@@ -15,25 +24,51 @@ from typing import Any
 from edgekit.core import progress as steps
 from edgekit.core import source_code
 from edgekit.core.cache_key import library_versions
-from edgekit.core.config import check, suggest
+from edgekit.core.config import suggest, validate
 from edgekit.core.errors import ConfigError
 from edgekit.core.hashing import digest
 from edgekit.core.tasks import TASKS, Task
 from edgekit.data import sources
-from edgekit.data.types import Data, Pools, Progress, SourceConfig, Split
+from edgekit.data.types import Data, Pools, ProgressCallback, SourceConfig, Split
 
-__all__ = ["Data", "Pools", "SourceConfig", "Split", "fingerprint", "load", "parse", "source_names", "tasks_served"]
+__all__ = [
+    "Data",
+    "Pools",
+    "SourceConfig",
+    "Split",
+    "config_class",
+    "fingerprint",
+    "load",
+    "parse",
+    "source_names",
+    "tasks_served",
+]
 
 
 def source_names() -> tuple[str, ...]:
-    """What `data.source` may be: the files of `sources/`."""
+    """Return the possible values of `data.source`: the modules of `sources/`."""
     return tuple(sorted(module.name for module in pkgutil.iter_modules(sources.__path__)))
 
 
 def parse(section: dict[str, Any], task: Task | None = None) -> SourceConfig:
-    """Check the `data` section of a config whose `task` is this; without one, a `SourceConfig` as it was dumped.
+    """Check the `data` section of a config and return its options.
 
-    ConfigError names what was meant.
+    Parameters
+    ----------
+    section
+        The section, with `source` and the options of that source.
+    task
+        The config's task. Without it, `section` is a `SourceConfig` as it was dumped, with its own task.
+
+    Raises
+    ------
+    ConfigError
+        The section is not valid. The message suggests what was probably meant.
+
+    Examples
+    --------
+    >>> parse({"source": "digits", "size": 8}).raw_shape
+    (8, 8, 1)
     """
     if not isinstance(section, dict) or "source" not in section:
         raise ConfigError(f"data: got {section!r}; it needs `source:`, one of {', '.join(source_names())}")
@@ -45,50 +80,63 @@ def parse(section: dict[str, Any], task: Task | None = None) -> SourceConfig:
     if task and "task" in section:
         raise ConfigError("data.task: stands at the top level of the config, for all stages; move it there")
     values = {**section, "task": task} if task else section
-    config: SourceConfig = check(_module(name).Config, values, "data")
-    served = tasks_served(name)
+    config: SourceConfig = validate(config_class(name), values, "data")
+    served = supported_tasks(name)
     if config.task not in served:
         listed = " and ".join(filter(None, (", ".join(served[:-1]), served[-1])))
         raise ConfigError(
-            f"task and data.source disagree: the labels of {name} serve {listed}, task is {config.task}; "
+            f"task and data.source disagree: the labels of {name} serve {listed}, but task is {config.task}; "
             "give the samples as npz, or by a python function"
         )
     return config
 
 
-def tasks_served(name: str) -> tuple[str, ...]:
-    """The tasks that the labels of a source can serve."""
+def config_class(name: str) -> type[SourceConfig]:
+    """The class of a source's options: `ImageFolderConfig` for `image_folder`."""
+    title = "".join(part.capitalize() for part in name.split("_"))
+    options: type[SourceConfig] = getattr(_module(name), f"{title}Config")
+    return options
+
+
+def supported_tasks(name: str) -> tuple[str, ...]:
+    """Return the tasks that the labels of a source can serve."""
     return tuple(getattr(_module(name), "TASKS", TASKS))
 
 
-def load(config: SourceConfig, progress: Progress | None = None) -> Data:
-    """Read, check, limit and split. The same config gives the same bytes, and so the same digest.
+def load(config: SourceConfig, progress: ProgressCallback | None = None) -> Data:
+    """Read, check, limit and split the samples. The same config gives the same bytes and so the same digest.
 
-    Raises DataError for samples that cannot be used, ResourceError where a cache cannot be written.
+    Raises
+    ------
+    DataError
+        The samples cannot be used.
+    ResourceError
+        The cache cannot be written.
     """
     from edgekit.data import checks, splits
 
-    with steps.step("reading the data", "files") as shown:
-        pools: Pools = _module(config.source).read(config, progress or shown.at)
-        pools = checks.normal(pools, config.task)
-        pools = splits.limited(pools, config.limit, config.split_seed, config.task)
+    with steps.step("reading the data", "files") as step:
+        pools: Pools = _module(config.source).read(config, progress or step.update)
+        pools = checks.normalize_pools(pools, config.task)
+        pools = splits.limit_pools(pools, config.limit, config.split_seed, config.task)
         return splits.divide(pools, config)
 
 
 def fingerprint(config: SourceConfig) -> str | None:
-    """Hex sha256 of what decides about the samples, without reading them; None where only reading tells.
+    """Return the hex SHA-256 of everything that decides about the samples, without reading them.
 
-    Same fingerprint, same `Data.digest`: the source's options, its identity, and the code that splits.
+    It covers the source's options, its identity and the code that splits, so the same fingerprint means the same
+    `Data.digest`. None if the source has no identity.
     """
-    sign = _module(config.source).identity(config)
-    if sign is None:
+    identity = _module(config.source).identity(config)
+    if identity is None:
         return None
     code = source_code.code_digest(
         f"edgekit.data.sources.{config.source}",
         *("edgekit.data.splits", "edgekit.data.checks"),
         without=[*source_code.REPORTING, "edgekit.data.sources"],
     )
-    return digest([config.model_dump(), sign, code, library_versions(("numpy",))])
+    return digest([config.model_dump(), identity, code, library_versions(("numpy",))])
 
 
 def _module(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Files under a folder or inside a zip, by relative name, read in memory: a zip is never unpacked to disk."""
+"""Files in a folder or a zip, by relative name and read in memory. A zip is never unpacked to disk."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from edgekit.core.errors import DataError
-from edgekit.core.hashing import canonical, sha256_file
+from edgekit.core.hashing import canonical_json, sha256_file
 
-_MOST_BYTES = 256 << 20  # of one picture: what a zip of a few kilobytes must not blow up beyond
+_MOST_BYTES = 256 << 20  # of one member, because a zip of a few kilobytes can expand to any size
 
 
 @dataclass(frozen=True)
 class Listing:
-    """Relative names with forward slashes, sorted. `links` are linked folders, which are not entered."""
+    """Relative names with forward slashes, sorted. `links` are linked folders, which are not followed."""
 
     files: tuple[str, ...]
     folders: tuple[str, ...]
     links: tuple[str, ...] = ()
 
 
-class Folder(AbstractContextManager["Folder"]):
+class FolderArchive(AbstractContextManager["FolderArchive"]):
     """A folder on disk."""
 
     def __init__(self, path: Path) -> None:
@@ -38,26 +38,26 @@ class Folder(AbstractContextManager["Folder"]):
         files: list[str] = []
         folders: list[str] = []
         links: list[str] = []
-        for root, names, leaves in os.walk(self._path, onerror=_refuse):
-            here = Path(root).relative_to(self._path)
+        for root, names, file_names in os.walk(self._path, onerror=_refuse):
+            folder = Path(root).relative_to(self._path)
             for name in names:
-                linked = (Path(root) / name).is_symlink()
-                (links if linked else folders).append((here / name).as_posix())
-            files += [(here / name).as_posix() for name in leaves]
+                is_link = (Path(root) / name).is_symlink()
+                (links if is_link else folders).append((folder / name).as_posix())
+            files += [(folder / name).as_posix() for name in file_names]
         return Listing(tuple(sorted(files)), tuple(sorted(folders)), tuple(sorted(links)))
 
     def digest(self) -> str:
-        """Sha256 over every name and every file's sha256."""
+        """Return the SHA-256 over every name and every file's SHA-256."""
         listing = self.listing()
-        sha = hashlib.sha256(canonical([listing.folders, listing.links]))
+        sha = hashlib.sha256(canonical_json([listing.folders, listing.links]))
         for name in listing.files:
-            sha.update(canonical([name, self._sha256(name)]))
+            sha.update(canonical_json([name, self._sha256(name)]))
         return sha.hexdigest()
 
     def read(self, name: str) -> bytes:
         path = self._path / name
         if path.exists() and not path.is_file():
-            raise ValueError("is no regular file")
+            raise ValueError("is not a regular file")
         return path.read_bytes()
 
     def _sha256(self, name: str) -> str:
@@ -68,8 +68,11 @@ class Folder(AbstractContextManager["Folder"]):
             return ""  # `read` says why, if the file is a picture
 
 
-class Zip(AbstractContextManager["Zip"]):
-    """A zip file. Names that point outside, appear twice, are links or encrypted are refused, never skipped."""
+class ZipArchive(AbstractContextManager["ZipArchive"]):
+    """A zip file.
+
+    Members that point outside, appear twice, are links or are encrypted raise an error; none is skipped.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -85,14 +88,14 @@ class Zip(AbstractContextManager["Zip"]):
         for info in infos:
             problem = "appears twice" if info.filename in seen else _unsafe(info)
             if problem:
-                raise DataError(f"{self._path.name}: member {info.filename!r} {problem}; make the zip anew without it")
+                raise DataError(f"{self._path.name}: member {info.filename!r} {problem}; make the zip again without it")
             seen.add(info.filename)
         files = sorted(info.filename for info in infos if not info.is_dir())
         folders = {info.filename.rstrip("/") for info in infos if info.is_dir()}
         return Listing(tuple(files), tuple(sorted(folders)))
 
     def digest(self) -> str:
-        """Sha256 of the zip file itself: no need to read its table of 60,000 members to find a cache."""
+        """Return the SHA-256 of the zip file itself, without reading its table of members."""
         try:
             return sha256_file(self._path)
         except OSError as error:

@@ -1,6 +1,7 @@
-"""Folders of the cache: one per key, filled aside, put in its place whole, checked by the digests of its record.
+"""Folders of the cache, one per key. A folder is filled elsewhere, moved to its place when complete, and has a record.
 
-Two processes that make the same folder do not disturb each other. One that does not match its record is made anew.
+Two processes that create the same folder do not disturb each other. A folder that does not match the digests of its
+record is created again.
 """
 
 from __future__ import annotations
@@ -25,24 +26,24 @@ _STALE_SECONDS = 24 * 3600
 
 
 def default_folder() -> Path:
-    """~/.cache/edgekit, or below XDG_CACHE_HOME where that is set."""
+    """Return ~/.cache/edgekit, or the folder below XDG_CACHE_HOME if that is set."""
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "edgekit"
 
 
 def checked_record(folder: Path) -> dict[str, Any] | None:
-    """The record of a folder, every byte of its files checked; None if there is none or something is damaged."""
+    """Return the record of a folder after checking every file; None if there is no record or something is damaged."""
     try:
         record: dict[str, Any] = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-        whole = all(sha256_file(folder / name) == sha for name, sha in record["files"].items())
-        return record if whole else None
+        is_intact = all(sha256_file(folder / name) == sha for name, sha in record["files"].items())
+        return record if is_intact else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
 @contextmanager
 def new_folder(root: Path, key: str) -> Iterator[Path]:
-    """A folder to fill, moved to its place at the end; nothing is left of it if that end is not reached."""
+    """Yield a folder to fill, which is moved to its place at the end. After an error nothing of it is left."""
     folder = root / f".{key}.{os.getpid()}.tmp"
     try:
         root.mkdir(parents=True, exist_ok=True)
@@ -60,7 +61,7 @@ def new_folder(root: Path, key: str) -> Iterator[Path]:
 
 
 def write_record(folder: Path, record: dict[str, Any]) -> None:
-    """Write the record, with the digests of all arrays, after everything that it vouches for is on disk."""
+    """Write the record with the digests of all arrays, after the arrays themselves are on disk."""
     files = {}
     for path in sorted(folder.glob("*.npy")):
         sync_file(path)
@@ -69,7 +70,7 @@ def write_record(folder: Path, record: dict[str, Any]) -> None:
 
 
 def write_rows(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], parts: Iterable[np.ndarray]) -> None:
-    """An .npy file of this shape, written part by part. An error of the disk is an OSError."""
+    """Write an .npy file of this shape part by part. Raises OSError if the disk fails."""
     with open(path, "wb") as stream:
         head = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(stream, head)
@@ -81,7 +82,7 @@ def _place(folder: Path, final: Path) -> None:
     try:
         os.replace(folder, final)
     except OSError:
-        # Something is there: either another process was faster, or it is damaged and gives way.
+        # The folder exists: either another process was faster, or it is damaged and must be replaced.
         if checked_record(final) is None:
             shutil.rmtree(final)
             os.replace(folder, final)

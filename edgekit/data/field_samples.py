@@ -1,8 +1,8 @@
-"""Samples that a device kept (`edgerun predict --keep`), read at the desk, and their labels as text in a table.
+"""Samples that a device kept (`edgerun predict --keep`), read on the workstation, and a table with their labels.
 
 The table has a row for each sample: `file,time,doubt,answer,label`. The model filled in `answer`; a person fills in
-`label`, and leaves it empty where nobody knows. A label is written as its answer is: the name of a class; of several
-labels at once their names with a semicolon between, or `none`; of a regression the values, likewise.
+`label`, or leaves it empty if the label is not known. A label is written like an answer: the name of a class; for
+several labels at once their names separated by semicolons, or `none`; for a regression the values, likewise.
 """
 
 from __future__ import annotations
@@ -28,17 +28,19 @@ from edgekit.runner import input_vector
 from edgekit.runner.errors import bounded_recursion
 
 COLUMNS = ("file", "time", "doubt", "answer", "label")
-BETWEEN, NONE = ";", "none"
-TYPED = ("classification", "multi_label", "regression", "anomaly", "embedding")
-"""Tasks whose labels are written in a table; boxes and masks are drawn."""
-DAMAGED = (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, EOFError, MemoryError,
-           RecursionError, NotImplementedError, zipfile.BadZipFile, zlib.error)  # fmt: skip
-"""What numpy, zipfile and json raise of a file that was edited or cut short."""
+LABEL_SEPARATOR, NO_LABELS = ";", "none"
+TYPED_TASKS = ("classification", "multi_label", "regression", "anomaly", "embedding")
+"""Tasks whose labels are typed into a table; boxes and masks are drawn."""
+DAMAGED_FILE_ERRORS = (
+    OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, EOFError, MemoryError, RecursionError,
+    NotImplementedError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+"""What NumPy, zipfile and json raise for a file that was edited or truncated."""
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
-    """One of them: `file` is relative to the folder, `answer` what was said, as a label is written; empty: no label."""
+class FieldSample:
+    """A sample: `file` is relative to the folder, and `answer` is the model's, written like a label, or empty."""
 
     file: str
     raw: np.ndarray
@@ -49,136 +51,163 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Kept:
-    """Samples of one bundle, the earliest first. `about` is the bundle: name, version, task, labels, raw, identity."""
+class FieldSamples:
+    """Samples of one bundle, the earliest first.
+
+    `about` describes the bundle: name, version, task, labels, raw, identity.
+    """
 
     about: Mapping[str, Any]
-    samples: tuple[Sample, ...]
+    samples: tuple[FieldSample, ...]
 
     @property
     def task(self) -> str:
-        """The bundle's."""
+        """The task of the bundle."""
         return str(self.about["task"])
 
     @property
     def labels(self) -> list[str]:
-        """The bundle's."""
+        """The labels of the bundle."""
         return list(self.about["labels"])
 
 
-def read(folder: Path, bundle: str | None = None) -> Kept:
-    """All samples of a folder that this bundle answered, by the beginning of its identity; None: there is one only.
+def read_samples(folder: Path, bundle: str | None = None) -> FieldSamples:
+    """Read all samples of a folder that one bundle answered.
 
-    DataError for a folder without samples, or of several bundles, or with a damaged file.
+    Parameters
+    ----------
+    folder
+        The folder that `edgerun predict --keep` filled.
+    bundle
+        The beginning of the bundle's identity; None if the folder has samples of one bundle only.
+
+    Raises
+    ------
+    DataError
+        The folder has no samples, samples of several bundles, or a damaged file.
     """
     if not folder.is_dir():
         raise DataError(f"{folder}: no such folder; copy the one that `edgerun predict --keep` filled from the device")
-    by_bundle: dict[str, list[Sample]] = {}
-    described = {path.stem.partition("-")[2]: path for path in sorted(folder.glob("bundle-*.json"))}
-    abouts = {identity: _about(path) for identity, path in described.items()}
+    by_bundle: dict[str, list[FieldSample]] = {}
+    bundle_files = {path.stem.partition("-")[2]: path for path in sorted(folder.glob("bundle-*.json"))}
+    abouts = {identity: _about(path) for identity, path in bundle_files.items()}
     for day in sample_folder.day_folders(folder):
         for name in sample_folder.sample_names(day):
             identity, sample = _sample(day / name, f"{day.name}/{name}", abouts)
             by_bundle.setdefault(identity, []).append(sample)
     if not by_bundle:
-        raise DataError(f"{folder}: holds no sample; `edgerun predict --keep {folder}` keeps the most doubtful ones")
-    found = [identity for identity in by_bundle if identity.startswith(bundle or "")]
-    if len(found) != 1:
-        have = ", ".join(f"{abouts[each]['name']} {abouts[each]['version']} ({each})" for each in sorted(by_bundle))
-        what = f"no sample of bundle {bundle}" if bundle and not found else "samples of several bundles"
-        raise DataError(f"{folder}: {what}; it holds those of {have}: name one with --bundle")
-    samples = sorted(by_bundle[found[0]], key=lambda each: (each.time_s, each.file))
-    return Kept(abouts[found[0]], tuple(samples))
+        raise DataError(f"{folder}: holds no sample; `edgerun predict --keep {folder}` keeps the most uncertain ones")
+    matches = [identity for identity in by_bundle if identity.startswith(bundle or "")]
+    if len(matches) != 1:
+        listed = ", ".join(f"{abouts[each]['name']} {abouts[each]['version']} ({each})" for each in sorted(by_bundle))
+        problem = f"no sample of bundle {bundle}" if bundle and not matches else "samples of several bundles"
+        raise DataError(f"{folder}: {problem}; it holds those of {listed}: name one with --bundle")
+    samples = sorted(by_bundle[matches[0]], key=lambda each: (each.time_s, each.file))
+    return FieldSamples(abouts[matches[0]], tuple(samples))
 
 
-def table(found: Kept, labels: Mapping[str, str] | None = None) -> bytes:
-    """The table, with the labels that there are by `file`."""
+def label_table(samples: FieldSamples, labels: Mapping[str, str] | None = None) -> bytes:
+    """Return the table as bytes, with the labels that are given by `file`."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    for each in found.samples:
-        when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(each.time_s))
-        label = (labels or {}).get(each.file, "")
-        writer.writerow([each.file, when, f"{each.doubt:.4f}", each.answer, label])
+    for sample in samples.samples:
+        time_text = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(sample.time_s))
+        label = (labels or {}).get(sample.file, "")
+        writer.writerow([sample.file, time_text, f"{sample.doubt:.4f}", sample.answer, label])
     return text.getvalue().encode()
 
 
 def read_labels(path: Path) -> dict[str, str]:
-    """Labels by `file` out of a corrected table, those that are filled in; DataError for a table that is none."""
+    """Read the labels from a corrected table, by `file`, without empty ones.
+
+    Raises
+    ------
+    DataError
+        The table is not valid.
+    """
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
-        raise DataError(f"{path}: is no UTF-8; save the table as UTF-8") from None
+        raise DataError(f"{path}: is not UTF-8; save the table as UTF-8") from None
     first = text.partition("\n")[0]
-    delimiter = max(",;\t", key=first.count)  # a spreadsheet may have written others
+    delimiter = max(",;\t", key=first.count)  # a spreadsheet may have changed it
     rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
     columns = [name.strip() for name in rows.fieldnames or ()]
     if missing := [name for name in ("file", "label") if name not in columns]:
         raise DataError(f"{path}: column {missing[0]} is missing; keep the first line as it was: {','.join(COLUMNS)}")
     rows.fieldnames = columns
-    found: dict[str, str] = {}
+    labels: dict[str, str] = {}
     for row in rows:
         file, label = (row["file"] or "").strip(), (row["label"] or "").strip()
-        if found.get(file, label) != label:
+        if labels.get(file, label) != label:
             raise DataError(f"{path}, line {rows.line_num}: {file} has two labels; leave one")
         if file and label:
-            found[file] = label
-    return found
+            labels[file] = label
+    return labels
 
 
-def targets(found: Kept, texts: Sequence[str], classes: Sequence[str]) -> np.ndarray:
-    """Labels as `edgekit/data/arrays.py` takes them, of texts (n,); DataError names the first that is none."""
-    task = found.task
+def label_array(samples: FieldSamples, texts: Sequence[str], classes: Sequence[str]) -> np.ndarray:
+    """Return labels for `edgekit/data/arrays.py` from texts (n,).
+
+    Raises
+    ------
+    DataError
+        A text is not a valid label. The message names the first such text.
+    """
+    task = samples.task
     if task == "regression":
-        return np.array([_values(text, len(found.labels)) for text in texts], np.float32)
-    places = {name: place for place, name in enumerate(classes)}
+        return np.array([_values(text, len(samples.labels)) for text in texts], np.float32)
+    indices = {name: index for index, name in enumerate(classes)}
     if task == "multi_label":
         y = np.zeros((len(texts), len(classes)), np.int64)
         for row, text in enumerate(texts):
-            names = [] if text == NONE else [name.strip() for name in text.split(BETWEEN)]
-            y[row, [_place(name, places) for name in names]] = 1
+            names = [] if text == NO_LABELS else [name.strip() for name in text.split(LABEL_SEPARATOR)]
+            y[row, [_class_index(name, indices) for name in names]] = 1
         return y
-    return np.array([_place(text, places) for text in texts], np.int64)
+    return np.array([_class_index(text, indices) for text in texts], np.int64)
 
 
-def _place(name: str, places: Mapping[str, int]) -> int:
-    if name not in places:
+def _class_index(name: str, indices: Mapping[str, int]) -> int:
+    if name not in indices:
         raise DataError(
-            f"label {name!r}: the bundle has no such class, {suggest(name, list(places))}; a class that is new is "
+            f"label {name!r}: the bundle has no such class, {suggest(name, list(indices))}; a new class is "
             f"added with --add-class {name!r}"
         )
-    return places[name]
+    return indices[name]
 
 
 def _values(text: str, count: int) -> list[float]:
     try:
-        values = [float(each) for each in text.split(BETWEEN)]
+        values = [float(each) for each in text.split(LABEL_SEPARATOR)]
     except ValueError:
         values = []
     if len(values) != count or not np.isfinite(values).all():
-        raise DataError(f"label {text!r}: give {count} number{'s' if count > 1 else ''}, {BETWEEN!r} between two")
+        raise DataError(
+            f"label {text!r}: give {count} number{'s' if count > 1 else ''}, separated by {LABEL_SEPARATOR!r}"
+        )
     return values
 
 
 def _about(path: Path) -> dict[str, Any]:
     try:
         with bounded_recursion():
-            found = json.loads(path.read_bytes())
-        texts = [found[name] for name in ("name", "version", "task", "identity")] + found["labels"]
-        raw = found["raw"]
-        fits = all(isinstance(each, str) for each in (*texts, raw["kind"], raw["dtype"]))
+            fields = json.loads(path.read_bytes())
+        texts = [fields[name] for name in ("name", "version", "task", "identity")] + fields["labels"]
+        raw = fields["raw"]
+        has_texts = all(isinstance(each, str) for each in (*texts, raw["kind"], raw["dtype"]))
         numbers = [*raw["shape"], raw["sample_rate_hz"] or 1]
         parts = [each[name] for each in raw["tensors"] or () for name in ("name", "shape", "dtype")]
-        if fits and all(type(each) is int and each > 0 for each in numbers) and None not in parts:
-            return dict(found)
+        if has_texts and all(type(each) is int and each > 0 for each in numbers) and None not in parts:
+            return dict(fields)
     except (OSError, ValueError, AttributeError, KeyError, TypeError, RecursionError):
         pass
     raise DataError(f"{path}: is damaged; copy it from the device again")
 
 
-def _sample(path: Path, file: str, abouts: Mapping[str, Mapping[str, Any]]) -> tuple[str, Sample]:
+def _sample(path: Path, file: str, abouts: Mapping[str, Mapping[str, Any]]) -> tuple[str, FieldSample]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             raw, outputs = archive["raw"], archive["outputs"]
@@ -189,35 +218,35 @@ def _sample(path: Path, file: str, abouts: Mapping[str, Mapping[str, Any]]) -> t
         bundle = abouts.get(identity)
         if bundle is not None and (list(raw.shape), str(raw.dtype)) != (bundle["raw"]["shape"], bundle["raw"]["dtype"]):
             raise ValueError(f"it holds {raw.dtype}{list(raw.shape)}, and the bundle takes {bundle['raw']}")
-        answer = "" if bundle is None else BETWEEN.join(_answer(bundle, about["answer"]))
-    except DAMAGED as error:
+        answer = "" if bundle is None else LABEL_SEPARATOR.join(_answer(bundle, about["answer"]))
+    except DAMAGED_FILE_ERRORS as error:
         raise DataError(f"{path}: is damaged ({error}); remove it, or copy it from the device again") from None
     if bundle is None:
         raise DataError(f"{path.parents[1]}: bundle-{identity}.json is missing; copy it from the device, too")
-    return identity, Sample(file, raw, outputs, when, doubt, answer)
+    return identity, FieldSample(file, raw, outputs, when, doubt, answer)
 
 
-def _answer(bundle: Mapping[str, Any], said: Mapping[str, Any]) -> Iterator[str]:
+def _answer(bundle: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[str]:
     task = bundle["task"]
     if task in ("classification", "anomaly"):
-        yield str(said["label"])
+        yield str(answer["label"])
     elif task == "multi_label":
-        yield from said["labels"] or [NONE]
+        yield from answer["labels"] or [NO_LABELS]
     elif task == "regression":
-        yield from (f"{value:.6g}" for value in said["values"].values())
+        yield from (f"{value:.6g}" for value in answer["values"].values())
 
 
-CLASSES, BY_MODEL = "classes", "labels_by_model"
-OTHERS, EVERY = ("validation", "test"), 5
-KINDS = ("image", "vector", "window", "audio", "tensors")
-"""Of raw samples that arrays hold; of a text, ids are all that is left."""
+CLASSES, LABELS_BY_MODEL = "classes", "labels_by_model"
+EVALUATION_SPLITS, EVALUATION_STEP = ("validation", "test"), 5
+ARRAY_KINDS = ("image", "vector", "window", "audio", "tensors")
+"""Kinds of raw samples that arrays can hold. Of texts only token ids are left."""
 
 
 @dataclass(frozen=True)
-class Packed:
-    """What went into a file: `labelled` by a person, `unlabelled` left out for want of a label, `older` of --with.
+class PackedSamples:
+    """The contents of a file: `labelled` by a person, `unlabelled` samples left out, and `older` samples from --with.
 
-    `tested`: of classes that the older data do not have, how many samples went into its other splits, by their names.
+    `tested` gives, for classes that the older data do not have, how many samples went into its other splits, by name.
     """
 
     arrays: dict[str, np.ndarray]
@@ -227,61 +256,77 @@ class Packed:
     tested: Mapping[str, int] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
-        """The `.npz`."""
+        """Return the `.npz` as bytes."""
         buffer = io.BytesIO()
         np.savez_compressed(buffer, **self.arrays)  # type: ignore[arg-type]
         return buffer.getvalue()
 
 
 def pack(
-    found: Kept, labels: Mapping[str, str] | None = None, add_classes: Sequence[str] = (), older: Path | None = None
-) -> Packed:
-    """Arrays of kept samples: x_train, y_train, classes.
+    samples: FieldSamples,
+    labels: Mapping[str, str] | None = None,
+    add_classes: Sequence[str] = (),
+    older: Path | None = None,
+) -> PackedSamples:
+    """Return the arrays of kept samples: x_train, y_train, classes.
 
-    Without `labels` y_train is what the model itself answered, and `labels_by_model` says so: whoever trains on it is
-    told. With them only labelled samples are packed. `older` is an `.npz` whose samples come first, and whose
-    validation and test stay what they are. DataError for samples or labels that do not fit.
+    Parameters
+    ----------
+    samples
+        The kept samples.
+    labels
+        Labels by `file`; only labelled samples are packed. Without it, y_train is what the model itself answered, and
+        `labels_by_model` says so, so that a training on it reports it.
+    add_classes
+        Names of classes that the bundle does not have.
+    older
+        An `.npz` whose samples come first, and whose validation and test splits stay as they are.
+
+    Raises
+    ------
+    DataError
+        Samples or labels do not fit.
     """
-    _check(found, labels)
-    chosen = found.samples if labels is None else [each for each in found.samples if each.file in labels]
+    _check_packable(samples, labels)
+    chosen = samples.samples if labels is None else [sample for sample in samples.samples if sample.file in labels]
     if not chosen:
         raise DataError("no kept sample has a label; fill in the column label of the table, and save it as CSV")
-    texts = [each.answer if labels is None else labels[each.file] for each in chosen]
-    classes = _classes(found, texts, add_classes)
-    made: dict[str, np.ndarray] = {**_x(found, chosen), "y_train": targets(found, texts, classes)}
-    made[CLASSES] = np.array(classes)
+    texts = [sample.answer if labels is None else labels[sample.file] for sample in chosen]
+    classes = _classes(samples, texts, add_classes)
+    packed: dict[str, np.ndarray] = {**_x(samples, chosen), "y_train": label_array(samples, texts, classes)}
+    packed[CLASSES] = np.array(classes)
     if labels is None:
-        made[BY_MODEL] = np.array(len(chosen))
-    count, tested = 0, dict[str, int]()
+        packed[LABELS_BY_MODEL] = np.array(len(chosen))
+    older_count, tested = 0, dict[str, int]()
     if older is not None:
-        before = _older(older)
-        count = len(before["y_train"])
-        made, tested = _joined(before, made, older.name)
-    unlabelled = 0 if labels is None else len(found.samples) - len(chosen)
-    return Packed(made, 0 if labels is None else len(chosen), unlabelled, count, tested)
+        older_arrays = _older(older)
+        older_count = len(older_arrays["y_train"])
+        packed, tested = _join(older_arrays, packed, older.name)
+    unlabelled = 0 if labels is None else len(samples.samples) - len(chosen)
+    return PackedSamples(packed, 0 if labels is None else len(chosen), unlabelled, older_count, tested)
 
 
-def _check(found: Kept, labels: Mapping[str, str] | None) -> None:
-    kind = found.about["raw"]["kind"]
-    if found.task not in TYPED:
+def _check_packable(samples: FieldSamples, labels: Mapping[str, str] | None) -> None:
+    kind = samples.about["raw"]["kind"]
+    if samples.task not in TYPED_TASKS:
         raise DataError(
-            f"task {found.task}: its labels are drawn, not typed; write the samples with --files, and draw them there"
+            f"task {samples.task}: its labels are drawn, not typed; write the samples with --files, and draw them there"
         )
-    if kind not in KINDS:
-        raise DataError(f"samples of kind {kind}: the ids of words are no text; label the texts where they came from")
-    if found.task == "embedding" and labels is None:
-        raise DataError("task embedding: answers are no labels; fill in the table, and give it with --labels")
+    if kind not in ARRAY_KINDS:
+        raise DataError(f"samples of kind {kind}: token ids are not text; label the original texts")
+    if samples.task == "embedding" and labels is None:
+        raise DataError("task embedding: answers are not labels; fill in the table, and give it with --labels")
 
 
-def _classes(found: Kept, texts: Sequence[str], more: Sequence[str]) -> list[str]:
-    if found.task == "embedding":
+def _classes(samples: FieldSamples, texts: Sequence[str], added: Sequence[str]) -> list[str]:
+    if samples.task == "embedding":
         return sorted(set(texts))
-    return [*found.labels, *(each for each in more if each not in found.labels)]
+    return [*samples.labels, *(name for name in added if name not in samples.labels)]
 
 
-def _x(found: Kept, chosen: Sequence[Sample]) -> dict[str, np.ndarray]:
-    raw = found.about["raw"]
-    x = np.stack([each.raw for each in chosen])
+def _x(samples: FieldSamples, selected: Sequence[FieldSample]) -> dict[str, np.ndarray]:
+    raw = samples.about["raw"]
+    x = np.stack([each.raw for each in selected])
     if list(x.shape[1:]) != list(raw["shape"]):
         raise DataError(f"kept samples are {x.shape[1:]}, and the bundle takes {raw['shape']}; copy them again")
     if raw["kind"] != "tensors":
@@ -294,66 +339,75 @@ def _x(found: Kept, chosen: Sequence[Sample]) -> dict[str, np.ndarray]:
 def _older(path: Path) -> dict[str, np.ndarray]:
     try:
         with np.load(path, allow_pickle=False) as archive:
-            found: dict[str, np.ndarray] = {name: archive[name] for name in archive.files}
+            arrays_by_name: dict[str, np.ndarray] = {name: archive[name] for name in archive.files}
     except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(
             f"--with {path}: cannot be read as .npz ({error}); give the data that was trained with"
         ) from None
-    whole_numbers = "y_train" not in found or found["y_train"].dtype.kind != "f"
-    pools = arrays.pools(found, path.name, "classification" if whole_numbers else "regression")
-    if whole_numbers:  # -1 and 1, say, become the places of their names
-        found.update({f"y_{name}": split.y for name, split in pools.given().items()}, classes=np.array(pools.classes))
-    return found
+    has_integer_labels = "y_train" not in arrays_by_name or arrays_by_name["y_train"].dtype.kind != "f"
+    pools = arrays.pools_from_arrays(
+        arrays_by_name, path.name, "classification" if has_integer_labels else "regression"
+    )
+    if has_integer_labels:  # labels such as -1 and 1 become indices of classes
+        arrays_by_name.update(
+            {f"y_{name}": split.y for name, split in pools.splits().items()}, classes=np.array(pools.classes)
+        )
+    return arrays_by_name
 
 
-def _joined(older: dict[str, Any], newer: dict[str, Any], origin: str) -> tuple[dict[str, np.ndarray], dict[str, int]]:
-    """Both, the older ones first; and how many samples of new classes each split but train has got."""
-    y, known = newer["y_train"], []
+def _join(older: dict[str, Any], newer: dict[str, Any], origin: str) -> tuple[dict[str, np.ndarray], dict[str, int]]:
+    """Join both, the older ones first.
+
+    Also returns how many samples of new classes each split except train received.
+    """
+    y, older_names = newer["y_train"], []
     names = [str(name) for name in newer[CLASSES]]
     if y.dtype.kind != "f":
-        known = [str(name) for name in older[CLASSES]]
-        names = [*known, *(name for name in names if name not in known)]
+        older_names = [str(name) for name in older[CLASSES]]
+        names = [*older_names, *(name for name in names if name not in older_names)]
         if y.ndim == 1:
             y = np.array([names.index(str(newer[CLASSES][label])) for label in y], np.int64)
-        elif known != names:
-            raise DataError(f"--with {origin}: its labels are {', '.join(known)}, and those here {', '.join(names)}")
+        elif older_names != names:
+            raise DataError(
+                f"--with {origin}: its labels are {', '.join(older_names)}, but those here are {', '.join(names)}"
+            )
     elif y.shape[1] == 1 and older["y_train"].ndim == 1:
         y = y[:, 0]
     parts = {**{name: newer[name] for name in newer if name.startswith("x_train")}, "y_train": y}
-    made: dict[str, np.ndarray] = {**older, CLASSES: np.array(names)}
-    places = _places(y, len(known), [split for split in OTHERS if f"y_{split}" in older])
-    for split, chosen in places.items():
+    joined: dict[str, np.ndarray] = {**older, CLASSES: np.array(names)}
+    indices = _assign_splits(y, len(older_names), [split for split in EVALUATION_SPLITS if f"y_{split}" in older])
+    for split, selected in indices.items():
         for name, part in parts.items():
-            into = name.replace("train", split)
-            made[into] = _behind(older, part[chosen], into, origin)
-    if BY_MODEL in newer:
-        made[BY_MODEL] = newer[BY_MODEL]
-    if "groups_train" in older:  # each kept sample is a recording of its own
+            target_name = name.replace("train", split)
+            joined[target_name] = _append(older, part[selected], target_name, origin)
+    if LABELS_BY_MODEL in newer:
+        joined[LABELS_BY_MODEL] = newer[LABELS_BY_MODEL]
+    if "groups_train" in older:  # each kept sample counts as a recording of its own
         groups = older["groups_train"]
-        made["groups_train"] = np.concatenate([groups, groups.max() + 1 + np.arange(len(places["train"]))])
-    return made, {split: len(chosen) for split, chosen in places.items() if split != "train" and len(chosen)}
+        joined["groups_train"] = np.concatenate([groups, groups.max() + 1 + np.arange(len(indices["train"]))])
+    return joined, {split: len(selected) for split, selected in indices.items() if split != "train" and len(selected)}
 
 
-def _places(y: np.ndarray, known: int, others: Sequence[str]) -> dict[str, np.ndarray]:
-    """Which samples go where: all to train; of each class that is new a fifth to each split that must have all."""
+def _assign_splits(y: np.ndarray, known_count: int, others: Sequence[str]) -> dict[str, np.ndarray]:
+    """Assign samples to splits: all go to train, but a fifth of each new class goes to each of `others`."""
     split = np.full(len(y), "train", dtype="<U10")
     if y.ndim == 1 and y.dtype.kind == "i":
-        for label in np.unique(y[y >= known]):
-            for number, other in enumerate(others):
-                split[np.flatnonzero(y == label)[number::EVERY]] = other
+        for label in np.unique(y[y >= known_count]):
+            for offset, other in enumerate(others):
+                split[np.flatnonzero(y == label)[offset::EVALUATION_STEP]] = other
     return {name: np.flatnonzero(split == name) for name in ("train", *others)}
 
 
-def _behind(older: Mapping[str, np.ndarray], more: np.ndarray, name: str, origin: str) -> np.ndarray:
+def _append(older: Mapping[str, np.ndarray], newer: np.ndarray, name: str, origin: str) -> np.ndarray:
     first = older.get(name)
     if first is None:
         raise DataError(f"--with {origin}: it has no {name}, which the kept samples have")
-    if first.shape[1:] == more.shape[1:-1] and more.shape[-1] == 1:
-        more = more[..., 0]  # grey pictures without their axis of channels
-    same = first.dtype.kind == more.dtype.kind or name.startswith("y_")
-    if first.shape[1:] != more.shape[1:] or not same:
+    if first.shape[1:] == newer.shape[1:-1] and newer.shape[-1] == 1:
+        newer = newer[..., 0]  # grey pictures without a channel axis
+    is_same_kind = first.dtype.kind == newer.dtype.kind or name.startswith("y_")
+    if first.shape[1:] != newer.shape[1:] or not is_same_kind:
         raise DataError(
             f"--with {origin}: {name} is {first.dtype}{list(first.shape[1:])}, a kept sample "
-            f"{more.dtype}{list(more.shape[1:])}; give the data of this very bundle"
+            f"{newer.dtype}{list(newer.shape[1:])}; give the data of this very bundle"
         )
-    return np.concatenate([first, more.astype(first.dtype)])
+    return np.concatenate([first, newer.astype(first.dtype)])

@@ -1,8 +1,8 @@
-"""Which files are samples, of which split and class: by folders, split/class/picture, or by a table.
+"""Which files are samples, with their splits and classes: from folders, split/class/picture, or from a table.
 
-The table, labels.csv beside the samples, has the columns `file,label` and stands in place of folders of classes. Names
-are relative to the table's folder. A third column, `split`, may say train, validation or test of each file;
-without it all are train, and splits are taken out of that. Other columns are not read.
+The table, labels.csv beside the samples, has the columns `file,label` and replaces folders of classes. Names are
+relative to the table's folder. A third column, `split`, can assign each file to train, validation or test; without it
+all files are train, and the other splits are taken out of that. Other columns are ignored.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ import numpy as np
 
 from edgekit.core.config import suggest
 from edgekit.core.errors import DataError
-from edgekit.core.hashing import canonical, sha256_file
+from edgekit.core.hashing import canonical_json, sha256_file
 from edgekit.data import archives
 from edgekit.data.archives import Listing
-from edgekit.data.paths import stamp, stamps
+from edgekit.data.paths import file_stamp, file_stamps
 
-NOISE = "_background_noise_"
-"""A folder of Speech Commands (Warden 2018): long recordings to be mixed in, which are no class."""
+NOISE_FOLDER = "_background_noise_"
+"""A folder of Speech Commands (Warden 2018) with long recordings to mix in, which is not a class."""
 SPLITS = {"train": "train", "validation": "validation", "val": "validation", "valid": "validation", "test": "test"}
-LISTS = {
+SPLIT_LISTS = {
     "validation_list.txt": "validation",
     "val_list.txt": "validation",
     "testing_list.txt": "test",
@@ -37,45 +37,45 @@ LISTS = {
     "train_list.txt": "train",
     "training_list.txt": "train",
 }
-"""Official lists beside the classes, a sample a line, as Speech Commands has them; what none names is train."""
+"""Official lists beside the classes with one sample per line, as in Speech Commands. Samples in no list are train."""
 _SHOWN = 10
 _STRAY = 0.02
-"""Share of samples at the wrong depth that is skipped and noted; of more, the layout is another one."""
+"""Share of samples at the wrong depth that is skipped and noted. If there are more, the layout is another one."""
 
 Parts = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """The files that are samples: the ends of their names, and how messages speak of them."""
+class SampleFiles:
+    """The files that are samples: the suffixes of their names, and how messages refer to them."""
 
     suffixes: tuple[str, ...]
-    one: str
+    noun: str
     endings: str
     example: str
 
     @property
     def expected(self) -> str:
-        """What a folder should look like."""
+        """A description of the expected folder."""
         return (
-            f"expected split/class/{self.one}, as in train/{self.example}: splits train (needed), validation (or val) "
-            f"and test, {self.one}s {self.endings}; or class/{self.one} alone"
+            f"expected split/class/{self.noun}, as in train/{self.example}: splits train (needed), validation (or val) "
+            f"and test, {self.noun}s {self.endings}; or class/{self.noun} alone"
         )
 
     def has(self, parts: Parts) -> bool:
-        """Whether the file is one."""
+        """Return whether the file is a sample."""
         return parts[-1].lower().endswith(self.suffixes) and not _hidden("/".join(parts))
 
 
-PICTURES = Wanted((".jpg", ".jpeg", ".png", ".webp"), "picture", ".jpg, .jpeg, .png or .webp", "cat/0001.jpg")
-RECORDINGS = Wanted((".csv",), "recording", ".csv", "walking/0001.csv")
-SOUNDS = Wanted((".wav",), "sound", ".wav", "yes/0001.wav")
-TEXTS = Wanted((".txt",), "text", ".txt", "spam/0001.txt")
+PICTURES = SampleFiles((".jpg", ".jpeg", ".png", ".webp"), "picture", ".jpg, .jpeg, .png or .webp", "cat/0001.jpg")
+RECORDINGS = SampleFiles((".csv",), "recording", ".csv", "walking/0001.csv")
+SOUNDS = SampleFiles((".wav",), "sound", ".wav", "yes/0001.wav")
+TEXTS = SampleFiles((".txt",), "text", ".txt", "spam/0001.txt")
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Names and labels of the samples of each split, in a fixed mixed order; `notes` name what was skipped."""
+class FolderLayout:
+    """Names and labels of the samples of each split, in a fixed random order; `notes` report what was skipped."""
 
     classes: tuple[str, ...]
     names: dict[str, list[str]]
@@ -83,86 +83,105 @@ class Layout:
     notes: tuple[str, ...]
 
 
-def parse(
-    listing: Listing, origin: str, wanted: Wanted = PICTURES, listed: Mapping[str, str] = MappingProxyType({})
-) -> Layout:
-    """Find splits, classes and samples; DataError where the folder is laid out otherwise.
+def parse_layout(
+    listing: Listing, origin: str, kind: SampleFiles = PICTURES, listed: Mapping[str, str] = MappingProxyType({})
+) -> FolderLayout:
+    """Find splits, classes and samples.
 
-    `listed` gives the split of samples by name, where folders are classes alone; what it does not name is train.
+    Parameters
+    ----------
+    listing
+        All files and folders.
+    origin
+        The name of the folder or zip, which messages begin with.
+    kind
+        The files that are samples.
+    listed
+        The split of samples by name, if the folders are only classes. Samples that it does not list are train.
+
+    Raises
+    ------
+    DataError
+        The folder has another layout.
     """
-    wrapper = _wrapper(listing, wanted)
+    wrapper = _wrapper(listing, kind)
     files = [tuple(name.removeprefix(wrapper).split("/")) for name in listing.files]
     folders = [tuple(name.removeprefix(wrapper).split("/")) for name in listing.folders if not _hidden(name)]
-    samples = [parts for parts in files if wanted.has(parts)]
-    passed = ["/".join(parts) for parts in files if not wanted.has(parts)]
-    noise = ["/".join(parts) for parts in samples if NOISE in parts[:-1]]
-    samples, folders = ([parts for parts in each if NOISE not in parts] for each in (samples, folders))
-    bare = _is_bare(samples)
-    if bare:  # class/sample, without folders of splits
+    samples = [parts for parts in files if kind.has(parts)]
+    skipped = ["/".join(parts) for parts in files if not kind.has(parts)]
+    noise = ["/".join(parts) for parts in samples if NOISE_FOLDER in parts[:-1]]
+    samples, folders = ([parts for parts in each if NOISE_FOLDER not in parts] for each in (samples, folders))
+    has_no_splits = _has_no_split_folders(samples)
+    if has_no_splits:  # class/sample, without folders of splits
         samples = [(listed.get("/".join(parts), "train"), *parts) for parts in samples]
         folders = [("train", *parts) for parts in folders]
-    splits = _splits({parts[0] for parts in [*samples, *folders] if len(parts) > 1}, origin, wanted)
+    splits = _splits({parts[0] for parts in [*samples, *folders] if len(parts) > 1}, origin, kind)
     stray = [parts for parts in samples if len(parts) != 3]
     if len(stray) > _STRAY * len(samples):
         raise DataError(
-            f"{origin}: {'/'.join(stray[0][1 if bare else 0 :])!r} stands at the wrong depth; {wanted.expected}"
+            f"{origin}: {'/'.join(stray[0][1 if has_no_splits else 0 :])!r} is at the wrong depth; {kind.expected}"
         )
     samples = [parts for parts in samples if len(parts) == 3]
     folders = [parts for parts in folders if len(parts) <= 2]
-    # An empty class folder is a class too: it is reported as empty, not forgotten.
+    # An empty class folder is a class too and is reported as empty.
     classes = tuple(sorted({parts[1] for parts in [*samples, *folders] if len(parts) > 1}))
     index = {name: label for label, name in enumerate(classes)}
     names: dict[str, list[str]] = {split: [] for split in splits.values()}
     labels: dict[str, list[int]] = {split: [] for split in splits.values()}
-    # Mixed, so that any prefix of a split is a fair sample of it; the order depends on nothing but the names.
+    # In random order, so that any prefix of a split is representative; the order depends only on the names.
     for place in np.random.default_rng(0).permutation(len(samples)):
         split, name, _ = samples[place]
-        names[splits[split]].append(wrapper + "/".join(samples[place][1 if bare else 0 :]))
+        names[splits[split]].append(wrapper + "/".join(samples[place][1 if has_no_splits else 0 :]))
         labels[splits[split]].append(index[name])
-    if bare and listed:
-        passed = [name for name in passed if PurePosixPath(name).name not in LISTS]
-    deep = ["/".join(parts[1 if bare else 0 :]) for parts in stray]
+    if has_no_splits and listed:
+        skipped = [name for name in skipped if PurePosixPath(name).name not in SPLIT_LISTS]
+    stray_names = ["/".join(parts[1 if has_no_splits else 0 :]) for parts in stray]
     notes = [
-        *_noted(f"{wanted.one}s that stand at the wrong depth", deep),
-        *_noted(f"{wanted.one}s of {NOISE}, which is no class", noise),
-        *_noted(f"files that are no {wanted.endings}", passed),
+        *_noted(f"{kind.noun}s at the wrong depth", stray_names),
+        *_noted(f"{kind.noun}s of {NOISE_FOLDER}, which is no class", noise),
+        *_noted(f"files that are not {kind.endings}", skipped),
         *_noted("linked folders", listing.links),
     ]
-    return Layout(classes, names, {split: np.array(found, np.int64) for split, found in labels.items()}, tuple(notes))
+    return FolderLayout(
+        classes,
+        names,
+        {split: np.array(split_labels, np.int64) for split, split_labels in labels.items()},
+        tuple(notes),
+    )
 
 
-def _is_bare(samples: Sequence[Parts]) -> bool:
-    """Whether these are class/sample, of two classes at least, none of which is called like a split."""
-    tops = {parts[0] for parts in samples if len(parts) == 2}
-    flat = sum(len(parts) == 2 for parts in samples)
-    meant = any(difflib.get_close_matches(name.lower(), SPLITS, cutoff=0.75) for name in tops)
-    return len(tops) > 1 and not meant and flat >= (1 - _STRAY) * len(samples)
+def _has_no_split_folders(samples: Sequence[Parts]) -> bool:
+    """Whether these are class/sample with at least two classes, none of which is named like a split."""
+    top_folders = {parts[0] for parts in samples if len(parts) == 2}
+    depth_two_count = sum(len(parts) == 2 for parts in samples)
+    resembles_split = any(difflib.get_close_matches(name.lower(), SPLITS, cutoff=0.75) for name in top_folders)
+    return len(top_folders) > 1 and not resembles_split and depth_two_count >= (1 - _STRAY) * len(samples)
 
 
-def _splits(tops: set[str], origin: str, wanted: Wanted) -> dict[str, str]:
-    """Top folders and the split that each means."""
-    found = {name: SPLITS[name] for name in sorted(tops) if name in SPLITS}
-    unknown = sorted(tops - set(SPLITS))
-    if not found:
+def _splits(top_folders: set[str], origin: str, kind: SampleFiles) -> dict[str, str]:
+    """Top-level folders and their splits."""
+    splits = {name: SPLITS[name] for name in sorted(top_folders) if name in SPLITS}
+    unknown = sorted(top_folders - set(SPLITS))
+    if not splits:
         hint = ""
         if unknown:
             hint = f" there are only {_some(unknown)}: are these classes? Put their folders into a folder named train"
-        raise DataError(f"{origin}: no split found; {wanted.expected};{hint or ' it holds no such folder'}")
+        raise DataError(f"{origin}: no split found; {kind.expected};{hint or ' it holds no such folder'}")
     if unknown:
         raise DataError(f"{origin}: {unknown[0]!r} is not the name of a split, {suggest(unknown[0], list(SPLITS))}")
-    if len(set(found.values())) < len(found):
-        raise DataError(f"{origin}: {_some(sorted(found))} mean the same split twice; keep one folder for each")
-    if "train" not in found:
-        raise DataError(f"{origin}: no train folder, only {_some(sorted(found))}; {wanted.expected}")
-    return found
+    if len(set(splits.values())) < len(splits):
+        raise DataError(f"{origin}: {_some(sorted(splits))} mean the same split twice; keep one folder for each")
+    if "train" not in splits:
+        raise DataError(f"{origin}: no train folder, only {_some(sorted(splits))}; {kind.expected}")
+    return splits
 
 
-def _wrapper(listing: Listing, wanted: Wanted) -> str:
-    """'name/' if everything stands in one folder around the splits, as many zips are made."""
-    tops = {name.split("/")[0] for name in listing.files if wanted.has(tuple(name.split("/")))}
-    if len(tops) != 1 or tops & set(SPLITS):
+def _wrapper(listing: Listing, kind: SampleFiles) -> str:
+    """Return 'name/' if a single folder contains all the splits, as in many zips."""
+    top_folders = {name.split("/")[0] for name in listing.files if kind.has(tuple(name.split("/")))}
+    if len(top_folders) != 1 or top_folders & set(SPLITS):
         return ""
-    wrapper = f"{tops.pop()}/"
+    wrapper = f"{top_folders.pop()}/"
     inner = {name.removeprefix(wrapper).split("/")[0] for name in listing.files if name.startswith(wrapper)}
     return wrapper if inner & set(SPLITS) else ""
 
@@ -186,8 +205,8 @@ SHOWN = 5
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One row: where in the table it ends, the file's name with forward slashes, its label and its split."""
+class TableEntry:
+    """One row: the line in which it ends, the file's name with forward slashes, its label and its split."""
 
     line: int
     name: str
@@ -195,122 +214,135 @@ class Entry:
     split: str = "train"
 
 
-class Listed(AbstractContextManager["Listed"]):
-    """The files that a table names, below its folder."""
+class TableFiles(AbstractContextManager["TableFiles"]):
+    """The files that a table lists, below its folder."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._folder = path, path.parent
-        self._entries = list(entries(path))
+        self._entries = list(table_entries(path))
 
     def __exit__(self, *_: object) -> None:
         pass
 
     @property
-    def entries(self) -> list[Entry]:
-        """Its rows; every file is there, and stands once."""
+    def entries(self) -> list[TableEntry]:
+        """The rows of the table. Every file exists and is listed once."""
         return self._entries
 
     def listing(self) -> archives.Listing:
         return archives.Listing(tuple(sorted(each.name for each in self._entries)), ())
 
     def digest(self) -> str:
-        """Sha256 over the table and every file that it names."""
-        sha = hashlib.sha256(canonical([sha256_file(self._path)]))
+        """Return the SHA-256 over the table and every file that it lists."""
+        sha = hashlib.sha256(canonical_json([sha256_file(self._path)]))
         for each in self._entries:
-            sha.update(canonical([each.name, sha256_file(self._folder / each.name)]))
+            sha.update(canonical_json([each.name, sha256_file(self._folder / each.name)]))
         return sha.hexdigest()
 
     def read(self, name: str) -> bytes:
         return (self._folder / name).read_bytes()
 
 
-Source = archives.Folder | archives.Zip | Listed
+Source = archives.FolderArchive | archives.ZipArchive | TableFiles
 
 
 def open_source(path: Path) -> Source:
-    """A folder of classes, a zip of one, or the files that a .csv names."""
+    """Open a folder of classes, a zip of one, or the files that a .csv lists."""
     if path.is_dir():
-        return archives.Folder(path)
-    return Listed(path) if is_list(path) else archives.Zip(path)
+        return archives.FolderArchive(path)
+    return TableFiles(path) if is_table(path) else archives.ZipArchive(path)
 
 
-def is_list(path: Path) -> bool:
-    """Whether a path is meant as a table of files."""
+def is_table(path: Path) -> bool:
+    """Return whether a path is a table of files."""
     return path.suffix.lower() == ".csv" and path.is_file()
 
 
-def layout_of(source: Source, origin: str, wanted: Wanted) -> Layout:
-    """Splits, classes and samples, by folders or by the table."""
-    if not isinstance(source, Listed):
-        return parse(source.listing(), origin, wanted, _listed_splits(source, wanted))
-    for each in source.entries:
-        if not wanted.has(tuple(each.name.split("/"))):
+def read_layout(source: Source, origin: str, kind: SampleFiles) -> FolderLayout:
+    """Find splits, classes and samples, by folders or by the table."""
+    if not isinstance(source, TableFiles):
+        return parse_layout(source.listing(), origin, kind, _listed_splits(source, kind))
+    for entry in source.entries:
+        if not kind.has(tuple(entry.name.split("/"))):
             raise DataError(
-                f"{origin}, line {each.line}: {each.name!r} is no {wanted.one} ({wanted.endings}); remove it"
+                f"{origin}, line {entry.line}: {entry.name!r} is not a {kind.noun} ({kind.endings}); remove it"
             )
-    classes = tuple(sorted({each.label for each in source.entries}))
+    classes = tuple(sorted({entry.label for entry in source.entries}))
     index = {name: label for label, name in enumerate(classes)}
-    splits = [split for split in dict.fromkeys(SPLITS.values()) if any(each.split == split for each in source.entries)]
+    splits = [
+        split for split in dict.fromkeys(SPLITS.values()) if any(entry.split == split for entry in source.entries)
+    ]
     if "train" not in splits:
-        raise DataError(f"{origin}: no file is of the split train; write train in the column split")
-    mixed = [source.entries[place] for place in np.random.default_rng(0).permutation(len(source.entries))]
-    names = {split: [each.name for each in mixed if each.split == split] for split in splits}
+        raise DataError(f"{origin}: no file belongs to the split train; write train in the column split")
+    shuffled = [source.entries[place] for place in np.random.default_rng(0).permutation(len(source.entries))]
+    names = {split: [entry.name for entry in shuffled if entry.split == split] for split in splits}
     labels = {
-        split: np.array([index[each.label] for each in mixed if each.split == split], np.int64) for split in splits
+        split: np.array([index[entry.label] for entry in shuffled if entry.split == split], np.int64)
+        for split in splits
     }
-    return Layout(classes, names, labels, ())
+    return FolderLayout(classes, names, labels, ())
 
 
-def _listed_splits(source: archives.Folder | archives.Zip, wanted: Wanted) -> dict[str, str]:
+def _listed_splits(source: archives.FolderArchive | archives.ZipArchive, kind: SampleFiles) -> dict[str, str]:
     """The split of each sample that an official list beside the classes names."""
-    found: dict[str, str] = {}
+    splits: dict[str, str] = {}
     for name in source.listing().files:
-        if split := LISTS.get(name):
+        if split := SPLIT_LISTS.get(name):
             lines = source.read(name).decode("utf-8-sig", "replace").split()
-            found.update((line.removeprefix("./"), split) for line in lines if line.lower().endswith(wanted.suffixes))
-    return found
+            splits.update((line.removeprefix("./"), split) for line in lines if line.lower().endswith(kind.suffixes))
+    return splits
 
 
-def file_signs(path: Path) -> list[object]:
-    """What the file system says of all that is read at `path`."""
-    if not is_list(path):
-        return list(stamps(path))
-    return [*stamps(path), *([each.name, *stamp(path.parent / each.name)] for each in entries(path))]
+def content_stamps(path: Path) -> list[object]:
+    """Return the file system's stamps of everything that is read at `path`."""
+    if not is_table(path):
+        return list(file_stamps(path))
+    return [*file_stamps(path), *([entry.name, *file_stamp(path.parent / entry.name)] for entry in table_entries(path))]
 
 
-def entries(path: Path) -> Iterator[Entry]:
-    """The rows of a table; DataError for one without a label, for a file that is not there or stands twice."""
+def table_entries(path: Path) -> Iterator[TableEntry]:
+    """Yield the rows of a table.
+
+    Raises
+    ------
+    DataError
+        A row has no label, or its file does not exist or is listed twice.
+    """
     rows = _rows(path)
     header = [cell.strip() for _, row in rows[:1] for cell in row]
-    places = {name: _place(path, header, name) for name in (FILE, LABEL)}
+    columns = {name: _column_index(path, header, name) for name in (FILE, LABEL)}
     split = header.index(SPLIT) if SPLIT in header else None
-    seen: dict[str, int] = {}
+    line_of_name: dict[str, int] = {}
     missing: list[str] = []
     for line, row in rows[1:]:
         where = f"{path.name}, line {line}"
         if len(row) != len(header):
             raise DataError(f"{where}: {len(row)} cells, the header has {len(header)}; give each row as many")
-        name, label = (row[places[key]].strip() for key in (FILE, LABEL))
+        name, label = (row[columns[key]].strip() for key in (FILE, LABEL))
         if not name or not label:
             raise DataError(f"{where}: the {FILE if not name else LABEL} is empty; write it, or leave the row out")
-        plain = PurePosixPath(name)
-        if plain.is_absolute() or ".." in plain.parts:
-            raise DataError(f"{where}: {name!r} lies outside of the table's folder; put it beside the table, or below")
-        if str(plain) in seen:
-            raise DataError(f"{where}: {name!r} stands in line {seen[str(plain)]} already; keep one of the two rows")
-        seen[str(plain)] = line
-        if not (path.parent / plain).is_file():
+        relative_path = PurePosixPath(name)
+        if relative_path.is_absolute() or ".." in relative_path.parts:
+            raise DataError(f"{where}: {name!r} is outside the table's folder; put it beside the table, or below")
+        if str(relative_path) in line_of_name:
+            raise DataError(
+                f"{where}: {name!r} is already in line {line_of_name[str(relative_path)]}; keep one of the two rows"
+            )
+        line_of_name[str(relative_path)] = line
+        if not (path.parent / relative_path).is_file():
             missing.append(f"{name!r} (line {line})")
             continue
-        yield Entry(line, str(plain), label, _split(where, row[split].strip()) if split is not None else "train")
+        yield TableEntry(
+            line, str(relative_path), label, _split(where, row[split].strip()) if split is not None else "train"
+        )
     if missing:
         more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
         raise DataError(
-            f"{path.name}: {len(missing)} of its {len(seen)} files are not there: {', '.join(missing[:SHOWN])}{more}; "
-            "names start at the table's folder"
+            f"{path.name}: {len(missing)} of its {len(line_of_name)} files do not exist: "
+            f"{', '.join(missing[:SHOWN])}{more}; names are relative to the table's folder"
         )
-    if not seen:
-        raise DataError(f"{path.name}: names no file; write a row for each, as in cat-1.jpg,cat")
+    if not line_of_name:
+        raise DataError(f"{path.name}: lists no file; write a row for each, as in cat-1.jpg,cat")
 
 
 def _rows(path: Path) -> list[tuple[int, list[str]]]:
@@ -322,12 +354,12 @@ def _rows(path: Path) -> list[tuple[int, list[str]]]:
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
         return [(reader.line_num, row) for row in reader if row]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path.name}: cannot be read as CSV in UTF-8 ({error}); save it anew") from None
+        raise DataError(f"{path.name}: cannot be read as CSV in UTF-8 ({error}); save it again") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}); check its permissions") from None
 
 
-def _place(path: Path, header: list[str], name: str) -> int:
+def _column_index(path: Path, header: list[str], name: str) -> int:
     if header.count(name) != 1:
         problem = f"{header.count(name)} columns are" if name in header else "no column is"
         raise DataError(

@@ -1,7 +1,7 @@
-"""Decoded pictures on disk: one folder per key, put in its place whole, opened memory-mapped; and their decoding.
+"""Decodes pictures into the cache on disk: one folder per key, complete when it is moved to its place, memory-mapped.
 
-An entry holds `<split>_x.npy`, `<split>_y.npy` and `record.json` with the sha256 of each; an entry that does not
-match its record is made anew. Two processes that make the same entry do not disturb each other.
+An entry holds `<split>_x.npy`, `<split>_y.npy` and `record.json` with the SHA-256 of each. An entry that does not match
+its record is created again. Two processes that create the same entry do not disturb each other.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
 from edgekit.core.source_code import REPORTING, code_digest
 from edgekit.data import cache_folder, folder_layout
-from edgekit.data.paths import existing, expand
+from edgekit.data.paths import existing_path, expand_path
 from edgekit.data.splits import limited_indices
-from edgekit.data.types import Pools, Progress, Split
+from edgekit.data.types import Pools, ProgressCallback, Split
 from edgekit.runner.inputs import picture
 
 FORMAT = 2
@@ -38,7 +38,7 @@ _CHUNK = 4096
 
 @dataclass(frozen=True)
 class CachedImages:
-    """What an entry holds; `corrupt` names each picture out of `total` that could not be read, and why."""
+    """The contents of an entry. `corrupt` names each picture out of `total` that could not be read, with the reason."""
 
     splits: dict[str, Split]
     classes: tuple[str, ...]
@@ -48,7 +48,7 @@ class CachedImages:
 
 
 def open_entry(root: Path, key: str) -> CachedImages | None:
-    """The entry, every byte of it checked; None if there is none or it is damaged."""
+    """Open an entry after checking every byte; None if there is none or it is damaged."""
     folder = root / key
     record = cache_folder.checked_record(folder)
     if record is None:
@@ -65,35 +65,38 @@ def open_entry(root: Path, key: str) -> CachedImages | None:
         return None
 
 
-def cached(folder: str | None, key: str, fill: Callable[[Entry], None]) -> CachedImages:
-    """The entry of a key, below `folder` or the default one; `fill` makes it where it is not there."""
-    root = expand(folder, "data.cache") if folder else cache_folder.default_folder()
-    found = open_entry(root, key)
-    if found is None:
+def load_or_create(folder: str | None, key: str, fill: Callable[[CacheEntry], None]) -> CachedImages:
+    """Return the entry of a key, below `folder` or the default folder; `fill` creates it if it does not exist."""
+    root = expand_path(folder, "data.cache") if folder else cache_folder.default_folder()
+    images = open_entry(root, key)
+    if images is None:
         with new_entry(root, key) as entry:
             fill(entry)
-        found = open_entry(root, key)
-    if found is None:
-        raise DataError(f"data.cache: {root} does not keep what is written there; set data.cache to another folder")
-    return found
+        images = open_entry(root, key)
+    if images is None:
+        raise DataError(f"data.cache: {root} loses what is written to it; set data.cache to another folder")
+    return images
 
 
 @contextmanager
-def new_entry(root: Path, key: str) -> Iterator[Entry]:
-    """An entry to fill, put in its place at the end; nothing is left of it if that end is not reached."""
+def new_entry(root: Path, key: str) -> Iterator[CacheEntry]:
+    """Yield an entry to fill, which is moved to its place at the end. After an error nothing of it is left."""
     with cache_folder.new_folder(root, key) as folder:
-        yield Entry(folder)
+        yield CacheEntry(folder)
 
 
-class Entry:
-    """An entry in the making."""
+class CacheEntry:
+    """An entry that is being created."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._splits: list[str] = []
 
     def array(self, name: str, shape: tuple[int, ...], dtype: str = "uint8") -> np.ndarray:
-        """An array on disk to write into. Its space is claimed at once: a full disk is an error, no signal."""
+        """Return an array on disk to write to.
+
+        Its space is allocated at once, so that a full disk is an error and not a signal.
+        """
         path = self._folder / f"{name}.npy"
         array = np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=shape)
         if hasattr(os, "posix_fallocate"):  # not on macOS
@@ -101,41 +104,41 @@ class Entry:
                 os.posix_fallocate(stream.fileno(), 0, path.stat().st_size)
         return array
 
-    def keep(self, split: str, good: np.ndarray, y: np.ndarray) -> None:
-        """Close a split: only the samples marked good remain."""
+    def finish_split(self, split: str, is_good: np.ndarray, y: np.ndarray) -> None:
+        """Close a split and keep only the samples that are marked as good."""
         path = self._folder / f"{split}_x.npy"
-        if not good.all():
-            self._compact(path, np.flatnonzero(good))
-        np.save(self._folder / f"{split}_y.npy", y[good])
+        if not is_good.all():
+            self._compact(path, np.flatnonzero(is_good))
+        np.save(self._folder / f"{split}_y.npy", y[is_good])
         self._splits.append(split)
 
     def finish(self, classes: tuple[str, ...], notes: tuple[str, ...], corrupt: list[str], total: int) -> None:
-        """Write the record, after everything that it vouches for is on disk."""
+        """Write the record, after everything that it covers is on disk."""
         record = {"format": FORMAT, "splits": self._splits, "classes": classes, "notes": notes}
         cache_folder.write_record(self._folder, {**record, "corrupt": corrupt, "total": total})
 
-    def _compact(self, path: Path, kept: np.ndarray) -> None:
-        whole = np.load(path, mmap_mode="r")
-        smaller = self.array(f"{path.stem}_smaller", (len(kept), *whole.shape[1:]), str(whole.dtype))
-        for start in range(0, len(kept), _CHUNK):
-            smaller[start : start + _CHUNK] = whole[kept[start : start + _CHUNK]]
+    def _compact(self, path: Path, indices: np.ndarray) -> None:
+        samples = np.load(path, mmap_mode="r")
+        smaller = self.array(f"{path.stem}_smaller", (len(indices), *samples.shape[1:]), str(samples.dtype))
+        for start in range(0, len(indices), _CHUNK):
+            smaller[start : start + _CHUNK] = samples[indices[start : start + _CHUNK]]
         os.replace(path.with_name(f"{path.stem}_smaller.npy"), path)
 
 
-_SQUARE = 1.25  # sides of a picture that is squashed by less look much the same
+_SQUARE = 1.25  # pictures that are distorted by less look much the same
 _BATCH = 256
 _BATCH_BYTES = 8 << 20
-_LARGE_BYTES = 16 << 10  # below, a second thread costs more than it brings (measured on 900-byte pictures)
+_LARGE_BYTES = 16 << 10  # below this, threads cost more than they save (measured with pictures of 900 bytes)
 _SHOWN = 50
-DECODER = [pillow_version, features.version("jpg"), features.version("libjpeg_turbo")]
+DECODER_VERSIONS = [pillow_version, features.version("jpg"), features.version("libjpeg_turbo")]
 """What the decoded bytes depend on besides the pictures."""
-UNREADABLE = (OSError, ValueError, SyntaxError, EOFError, zlib.error, Image.DecompressionBombError)
-"""What Pillow raises for a picture that is none."""
+UNREADABLE_ERRORS = (OSError, ValueError, SyntaxError, EOFError, zlib.error, Image.DecompressionBombError)
+"""What Pillow raises for a file that is not a readable picture."""
 
 Source = folder_layout.Source
 
 
-class Options(Protocol):
+class ImageFolderOptions(Protocol):
     """How pictures are found and decoded: the options of `edgekit.data.sources.image_folder`."""
 
     path: str
@@ -152,30 +155,30 @@ class Options(Protocol):
     def input_path(self) -> list[dict[str, Any]]: ...
 
 
-def pools(config: Options, progress: Progress | None = None) -> Pools:
-    """See `edgekit.data.sources.image_folder.read`."""
-    path = existing(config.path, "data.path")
+def image_pools(config: ImageFolderOptions, progress: ProgressCallback | None = None) -> Pools:
+    """Return the pools of `edgekit.data.sources.image_folder.read`."""
+    path = existing_path(config.path, "data.path")
     with folder_layout.open_source(path) as source:
 
-        def fill(entry: Entry) -> None:
-            plan = _limited(folder_layout.layout_of(source, path.name, folder_layout.PICTURES), config)
-            _decode(source, plan, config, entry, progress)
+        def fill(entry: CacheEntry) -> None:
+            layout = _limited(folder_layout.read_layout(source, path.name, folder_layout.PICTURES), config)
+            _decode(source, layout, config, entry, progress)
 
-        found = cached(config.cache, _key(config, source), fill)
-    check_corrupt(found.corrupt, found.total, config.max_corrupt_fraction, path.name)
+        images = load_or_create(config.cache, _key(config, source), fill)
+    check_corrupt(images.corrupt, images.total, config.max_corrupt_fraction, path.name)
     return Pools(
-        found.splits["train"],
-        found.splits.get("validation"),
-        found.splits.get("test"),
-        found.classes,
+        images.splits["train"],
+        images.splits.get("validation"),
+        images.splits.get("test"),
+        images.classes,
         "image",
-        (*found.notes, *corrupt_notes(found.corrupt, found.total)),
+        (*images.notes, *corrupt_notes(images.corrupt, images.total)),
         input_path=tuple(config.input_path),
     )
 
 
-def _key(config: Options, source: Source) -> str:
-    """Digest of all that decides about the decoded bytes, the decoder's version included."""
+def _key(config: ImageFolderOptions, source: Source) -> str:
+    """Digest of everything that decides about the decoded bytes, including the decoder's version."""
     return digest(
         {
             "format": FORMAT,
@@ -184,44 +187,48 @@ def _key(config: Options, source: Source) -> str:
             "code": code_digest("edgekit.runner.inputs.picture", without=REPORTING),
             "limit": config.limit,
             "seed": None if config.limit is None else config.split_seed,
-            "pillow": DECODER,
+            "pillow": DECODER_VERSIONS,
         }
     )
 
 
-def _limited(plan: folder_layout.Layout, config: Options) -> folder_layout.Layout:
-    kept = limited_indices(plan.labels, config.limit, config.split_seed)
-    if not kept:
-        return plan
-    names = {split: [plan.names[split][index] for index in indices] for split, indices in kept.items()}
-    labels = {split: plan.labels[split][indices] for split, indices in kept.items()}
-    return folder_layout.Layout(plan.classes, names, labels, plan.notes)
+def _limited(layout: folder_layout.FolderLayout, config: ImageFolderOptions) -> folder_layout.FolderLayout:
+    indices_by_split = limited_indices(layout.labels, config.limit, config.split_seed)
+    if not indices_by_split:
+        return layout
+    names = {split: [layout.names[split][index] for index in indices] for split, indices in indices_by_split.items()}
+    labels = {split: layout.labels[split][indices] for split, indices in indices_by_split.items()}
+    return folder_layout.FolderLayout(layout.classes, names, labels, layout.notes)
 
 
 def _decode(
-    source: Source, plan: folder_layout.Layout, config: Options, entry: Entry, progress: Progress | None
+    source: Source,
+    layout: folder_layout.FolderLayout,
+    config: ImageFolderOptions,
+    entry: CacheEntry,
+    progress: ProgressCallback | None,
 ) -> None:
-    total, done = sum(map(len, plan.names.values())), 0
+    total, done = sum(map(len, layout.names.values())), 0
     corrupt: list[str] = []
-    shapes = Shapes(config)
-    for split, names in plan.names.items():
+    shapes = PictureChanges(config)
+    for split, names in layout.names.items():
         x = entry.array(f"{split}_x", (len(names), config.size, config.size, config.channels))
-        good = np.ones(len(names), bool)
-        for index, found in enumerate(_pictures(source, names, shapes)):
-            if isinstance(found, str):
-                corrupt.append(f"{names[index]} ({found})")
-                good[index] = False
+        is_good = np.ones(len(names), bool)
+        for index, sample in enumerate(_pictures(source, names, shapes)):
+            if isinstance(sample, str):
+                corrupt.append(f"{names[index]} ({sample})")
+                is_good[index] = False
             else:
-                x[index] = found
+                x[index] = sample
             done += 1
             if progress and (done % _BATCH == 0 or done == total):
                 progress(done, total)
-        entry.keep(split, good, plan.labels[split])
-    entry.finish(plan.classes, (*plan.notes, *shapes.notes()), corrupt, total)
+        entry.finish_split(split, is_good, layout.labels[split])
+    entry.finish(layout.classes, (*layout.notes, *shapes.notes()), corrupt, total)
 
 
-def _pictures(source: Source, names: list[str], shapes: Shapes) -> Iterator[np.ndarray | str]:
-    """Samples in the order of `names`, or why there is none."""
+def _pictures(source: Source, names: list[str], shapes: PictureChanges) -> Iterator[np.ndarray | str]:
+    """Yield samples in the order of `names`, or the reason why a picture cannot be read."""
 
     def one(data: bytes | str) -> np.ndarray | str:
         return data if isinstance(data, str) else decoded_sample(data, shapes)
@@ -230,21 +237,24 @@ def _pictures(source: Source, names: list[str], shapes: Shapes) -> Iterator[np.n
 
 
 def decoded_in_order(
-    contents: Iterator[bytes | str], one: Callable[[bytes | str], np.ndarray | str]
+    contents: Iterator[bytes | str], decode: Callable[[bytes | str], np.ndarray | str]
 ) -> Iterator[np.ndarray | str]:
-    """What `one` makes of each content, in order, large ones on all cores; few contents are held at a time."""
+    """Yield the result of `decode` for each content, in order, with all cores for large ones.
+
+    Few are in memory at a time.
+    """
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         while batch := list(_batch(contents)):
             large = sum(map(len, batch)) > _LARGE_BYTES * len(batch)
-            yield from threads.map(one, batch) if large else map(one, batch)
-            batch.clear()  # or it would be held beside the next one
+            yield from threads.map(decode, batch) if large else map(decode, batch)
+            batch.clear()  # otherwise it would stay in memory beside the next one
 
 
 def _batch(contents: Iterator[bytes | str]) -> Iterator[bytes | str]:
-    taken = 0
+    batch_bytes = 0
     for content in itertools.islice(contents, _BATCH):
         yield content
-        if (taken := taken + len(content)) >= _BATCH_BYTES:
+        if (batch_bytes := batch_bytes + len(content)) >= _BATCH_BYTES:
             return
 
 
@@ -255,65 +265,65 @@ def _bytes(source: Source, name: str) -> bytes | str:
         return unreadable_reason(error)
 
 
-class Shapes:
-    """What was done to pictures of other proportions, and to those with a turn: the notes say it."""
+class PictureChanges:
+    """Counts pictures with other proportions and pictures that were turned, for the notes."""
 
-    def __init__(self, config: Options) -> None:
+    def __init__(self, config: ImageFolderOptions) -> None:
         self.steps, self._fit, self._turns = config.input_path, config.fit, config.orientation == "apply"
         self._sizes: Counter[tuple[int, int]] = Counter()
         self._turned = 0
 
-    def see(self, image: Image.Image) -> None:
-        """An opened picture, before anything is done to it."""
+    def record(self, image: Image.Image) -> None:
+        """Record an opened picture before anything is done to it."""
         self._sizes[image.size] += 1
         self._turned += self._turns and picture.orientation(image) in picture.TRANSPOSITIONS
 
     def notes(self) -> list[str]:
-        """One line each; none where nothing was changed beyond the size."""
+        """Return one line for each kind of change; none if only sizes changed."""
         odd = Counter({size: count for size, count in self._sizes.items() if max(size) > _SQUARE * min(size)})
         notes = []
         if odd and self._fit == "stretch":
             (width, height), count = odd.most_common(1)[0]
             notes.append(
-                f"{odd.total()} of {self._sizes.total()} pictures are no squares ({count} of {width}×{height}) and are "
-                "squashed into one; data.fit: crop keeps their proportions"
+                f"{odd.total()} of {self._sizes.total()} pictures are not square ({count} of {width}×{height}) and are "
+                "stretched to one; data.fit: crop keeps their proportions"
             )
         if self._turned:
             notes.append(f"turned {self._turned} pictures upright, as their EXIF tags say")
         return notes
 
 
-def decoded_sample(data: bytes, shapes: Shapes) -> np.ndarray | str:
-    """The sample of a picture's bytes, or why there is none."""
+def decoded_sample(data: bytes, shapes: PictureChanges) -> np.ndarray | str:
+    """Decode a picture's bytes, or return the reason why it cannot be read."""
     try:
         with Image.open(io.BytesIO(data), formats=picture.FORMATS) as image:
             problem = picture.unsupported_reason(image)
             if problem:
                 return problem
-            shapes.see(image)
+            shapes.record(image)
             return picture.decode(image, shapes.steps)
-    except UNREADABLE as error:
+    except UNREADABLE_ERRORS as error:
         return unreadable_reason(error)
 
 
 def unreadable_reason(error: Exception) -> str:
-    """Why a picture cannot be read, in the same words in every run."""
-    # Pillow's own words for a foreign file end in the address of a buffer, which differs from run to run.
+    """Return why a picture cannot be read, in the same words in every run."""
+    # Pillow's message for an unknown file ends with the address of a buffer, which differs from run to run.
     text = str(error).split(" <_io")[0]
     return text or type(error).__name__
 
 
-def check_corrupt(corrupt: list[str], total: int, most: float, origin: str, what: str = "pictures") -> None:
-    """DataError where more than the share `most` cannot be read."""
-    if len(corrupt) > most * total:
+def check_corrupt(corrupt: list[str], total: int, max_fraction: float, origin: str, what: str = "pictures") -> None:
+    """Raise DataError if a larger share than `most` cannot be read."""
+    if len(corrupt) > max_fraction * total:
         raise DataError(
-            f"{origin}: {len(corrupt)} of {total} {what} cannot be read, more than data.max_corrupt_fraction {most}; "
-            f"repair them or raise it; the first: {'; '.join(corrupt[:5])}"
+            f"{origin}: {len(corrupt)} of {total} {what} cannot be read, more than data.max_corrupt_fraction "
+            f"{max_fraction}; repair them or raise it; the first: {'; '.join(corrupt[:5])}"
         )
 
 
 def corrupt_notes(corrupt: list[str], total: int, what: str = "pictures") -> list[str]:
-    """A note on what was skipped; none where nothing was."""
+    """Return a note on what was skipped; none if nothing was."""
     more = f"; and {len(corrupt) - _SHOWN} more" if len(corrupt) > _SHOWN else ""
     note = f"skipped {len(corrupt)} of {total} {what} that cannot be read: {'; '.join(corrupt[:_SHOWN])}{more}"
     return [note] if corrupt else []

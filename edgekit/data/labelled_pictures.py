@@ -1,4 +1,4 @@
-"""Pictures with boxes or masks, decoded into the cache: each with the labels that detection or segmentation reads."""
+"""Decodes pictures with boxes or masks into the cache, with the labels that detection or segmentation uses."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
 from edgekit.core.source_code import REPORTING, code_digest
 from edgekit.data import archives, box_formats, image_cache, mask_layouts
-from edgekit.data.box_formats import MOST_BOXES, Box, Picture
-from edgekit.data.image_cache import DECODER, UNREADABLE, unreadable_reason
-from edgekit.data.mask_layouts import Pair
-from edgekit.data.paths import existing
-from edgekit.data.types import Pools, Progress
+from edgekit.data.box_formats import MAX_BOXES, Box, Picture
+from edgekit.data.image_cache import DECODER_VERSIONS, UNREADABLE_ERRORS, unreadable_reason
+from edgekit.data.mask_layouts import MaskedPicture
+from edgekit.data.paths import existing_path
+from edgekit.data.types import Pools, ProgressCallback
 from edgekit.runner import input_path, masks
 from edgekit.runner.inputs import picture as pictures
 
 SLACK = 1.0
-"""Pixels that a box may lie outside its picture, for formats that count from 1: it is cut there."""
-LEAST_SIDE = 1.0
-"""Of a box in a sample, pixels."""
-INDEXED = ("P", "L", "1")
-"""Pillow's modes of a mask: indices into a palette, grey values, or two values."""
-SCALED = ("L;2", "L;4")
-"""What Pillow calls grey of so few bits, which it scales to 255."""
+"""Pixels that a box may lie outside its picture, for formats that count from 1. It is cut there."""
+MIN_BOX_SIDE = 1.0
+"""Shortest side of a box in a sample, pixels."""
+MASK_MODES = ("P", "L", "1")
+"""Pillow's modes of masks: indices into a palette, grey values, or two values."""
+SCALED_GREY_MODES = ("L;2", "L;4")
+"""Pillow's names for grey with few bits, which it scales to 255."""
 SPLITS = ("train", "validation", "test")
 FORMAT = 1
 _SHOWN = 5
 
-Source = archives.Folder | archives.Zip
+Source = archives.FolderArchive | archives.ZipArchive
 
 
-class Options(Protocol):
+class PictureOptions(Protocol):
     """The options that `edgekit.data.sources.boxes` and `edgekit.data.sources.masks` share."""
 
     path: str
@@ -53,14 +53,14 @@ class Options(Protocol):
     def input_path(self) -> list[dict[str, Any]]: ...
 
 
-class BoxOptions(Options, Protocol):
+class BoxOptions(PictureOptions, Protocol):
     """The options of `edgekit.data.sources.boxes`."""
 
     annotations: Any
     most_boxes: int
 
 
-class MaskOptions(Options, Protocol):
+class MaskOptions(PictureOptions, Protocol):
     """The options of `edgekit.data.sources.masks`."""
 
     layout: Any
@@ -75,28 +75,28 @@ class _Listed(Protocol):
 
 
 Listed = TypeVar("Listed", bound=_Listed)
-Fill = Callable[[Source, image_cache.Entry], None]
+Fill = Callable[[Source, image_cache.CacheEntry], None]
 
 
-def pools_with_boxes(config: BoxOptions, progress: Progress | None = None) -> Pools:
-    """Pictures with their boxes, as `edgekit.data.sources.boxes.read` gives them.
+def pools_with_boxes(config: BoxOptions, progress: ProgressCallback | None = None) -> Pools:
+    """Return pictures with their boxes, for `edgekit.data.sources.boxes.read`.
 
     Raises
     ------
     DataError
-        No picture is in train, none has a box, or more pictures or boxes are bad than `max_bad_fraction` allows.
+        No picture is in train, none has a box, or more pictures or boxes are invalid than `max_bad_fraction` allows.
     """
 
-    def fill(source: Source, entry: image_cache.Entry) -> None:
-        listed = box_formats.read(config.annotations, source)
-        kept = _limited(listed.pictures, config.limit, config.split_seed)
-        _decode_boxes(source, replace(listed, pictures=tuple(kept)), config, entry, progress)
+    def fill(source: Source, entry: image_cache.CacheEntry) -> None:
+        annotations = box_formats.read_annotations(config.annotations, source)
+        selected = _limited(annotations.pictures, config.limit, config.split_seed)
+        _decode_boxes(source, replace(annotations, pictures=tuple(selected)), config, entry, progress)
 
     return _pools(config, {"annotations": config.annotations, "most_boxes": config.most_boxes}, fill)
 
 
-def pools_with_masks(config: MaskOptions, progress: Progress | None = None) -> Pools:
-    """Pictures with their masks, as `edgekit.data.sources.masks.read` gives them.
+def pools_with_masks(config: MaskOptions, progress: ProgressCallback | None = None) -> Pools:
+    """Return pictures with their masks, for `edgekit.data.sources.masks.read`.
 
     Raises
     ------
@@ -104,18 +104,18 @@ def pools_with_masks(config: MaskOptions, progress: Progress | None = None) -> P
         No picture is in train, or more than `max_bad_fraction` of the pictures cannot be read with their masks.
     """
 
-    def fill(source: Source, entry: image_cache.Entry) -> None:
-        found = mask_layouts.read(config.layout, source)
-        kept = _limited(found.pairs, config.limit, config.split_seed)
-        _decode_masks(source, replace(found, pairs=tuple(kept)), config, entry, progress)
+    def fill(source: Source, entry: image_cache.CacheEntry) -> None:
+        dataset = mask_layouts.read_mask_layout(config.layout, source)
+        selected = _limited(dataset.pairs, config.limit, config.split_seed)
+        _decode_masks(source, replace(dataset, pairs=tuple(selected)), config, entry, progress)
 
     return _pools(config, {"layout": config.layout}, fill)
 
 
-def _pools(config: Options, options: dict[str, Any], fill: Fill) -> Pools:
-    """What the cache holds under the key of these options; `fill` decodes it where it is not there."""
-    path = existing(config.path, "data.path")
-    with archives.Folder(path) if path.is_dir() else archives.Zip(path) as source:
+def _pools(config: PictureOptions, options: dict[str, Any], fill: Fill) -> Pools:
+    """Return the pools in the cache for these options; `fill` decodes them if they are not there."""
+    path = existing_path(config.path, "data.path")
+    with archives.FolderArchive(path) if path.is_dir() else archives.ZipArchive(path) as source:
         key = digest(
             {
                 "format": [FORMAT, image_cache.FORMAT],
@@ -126,76 +126,79 @@ def _pools(config: Options, options: dict[str, Any], fill: Fill) -> Pools:
                 "code": code_digest(__name__, without=REPORTING),
                 "limit": config.limit,
                 "seed": None if config.limit is None else config.split_seed,
-                "pillow": DECODER,
+                "pillow": DECODER_VERSIONS,
             }
         )
-        found = image_cache.cached(config.cache, key, lambda entry: fill(source, entry))
-    if "train" not in found.splits:
+        images = image_cache.load_or_create(config.cache, key, lambda entry: fill(source, entry))
+    if "train" not in images.splits:
         raise DataError(f"{path.name}: no picture in train; name a list or a folder train")
     return Pools(
-        found.splits["train"],
-        found.splits.get("validation"),
-        found.splits.get("test"),
-        found.classes,
+        images.splits["train"],
+        images.splits.get("validation"),
+        images.splits.get("test"),
+        images.classes,
         "image",
-        found.notes,
+        images.notes,
         input_path=tuple(config.input_path),
     )
 
 
 def _limited(listed: Sequence[Listed], limit: int | None, seed: int) -> list[Listed]:
-    """At most `limit` pictures of train, and of the other splits in proportion, one at least."""
+    """At most `limit` pictures of train, and a proportional number of the other splits, at least one each."""
     train = sum(each.split == "train" for each in listed)
     if limit is None or limit >= train:
         return list(listed)
     share, random = limit / train, np.random.default_rng(seed)
-    kept: list[Listed] = []
+    selected: list[Listed] = []
     for split in SPLITS:
-        mine = [each for each in listed if each.split == split]
-        chosen = random.permutation(len(mine))[: max(1, round(share * len(mine)))]
-        kept += [mine[place] for place in sorted(chosen)]
-    return kept
+        of_split = [each for each in listed if each.split == split]
+        chosen = random.permutation(len(of_split))[: max(1, round(share * len(of_split)))]
+        selected += [of_split[place] for place in sorted(chosen)]
+    return selected
 
 
 def _decode(
     listed: Sequence[Listed],
-    config: Options,
-    entry: image_cache.Entry,
-    progress: Progress | None,
+    config: PictureOptions,
+    entry: image_cache.CacheEntry,
+    progress: ProgressCallback | None,
     unlabelled: Callable[[int], np.ndarray],
     sample: Callable[[Listed, np.ndarray], np.ndarray | str],
 ) -> list[str]:
-    """Decode all pictures, split by split; return those that are left out, each with the reason.
+    """Decode all pictures split by split, and return those that are left out, each with the reason.
 
-    `unlabelled` makes the labels of so many pictures. `sample` decodes one picture and writes its labels into its row,
-    or says why it cannot.
+    `unlabelled` creates empty labels for a number of pictures. `sample` decodes one picture and writes its labels into
+    its row, or returns the reason why it cannot.
     """
     bad: list[str] = []
     done = 0
     for split in SPLITS:
-        mine = [each for each in listed if each.split == split]
-        if not mine:
+        of_split = [each for each in listed if each.split == split]
+        if not of_split:
             continue
-        x = entry.array(f"{split}_x", (len(mine), config.height, config.width, config.channels))
-        y, good = unlabelled(len(mine)), np.ones(len(mine), dtype=bool)
-        for index, each in enumerate(mine):
-            found = sample(each, y[index])
-            if isinstance(found, str):
-                bad.append(f"{each.name} ({found})")
-                good[index] = False
+        x = entry.array(f"{split}_x", (len(of_split), config.height, config.width, config.channels))
+        y, is_good = unlabelled(len(of_split)), np.ones(len(of_split), dtype=bool)
+        for index, each in enumerate(of_split):
+            decoded = sample(each, y[index])
+            if isinstance(decoded, str):
+                bad.append(f"{each.name} ({decoded})")
+                is_good[index] = False
             else:
-                x[index] = found
+                x[index] = decoded
             done += 1
             if progress:
                 progress(done, len(listed))
-        entry.keep(split, good, y)
+        entry.finish_split(split, is_good, y)
     return bad
 
 
 def _picture(
     source: Source, name: str, steps: Sequence[input_path.Step], stated: tuple[int, int] | None = None
 ) -> tuple[np.ndarray, tuple[int, int]] | str:
-    """A picture as a sample, and its upright (width, height), which must be as `stated`; or why it cannot be read."""
+    """Decode a picture to a sample and return it with its upright (width, height), or return why it cannot be read.
+
+    The size must match `stated`, if that is given.
+    """
     try:
         with Image.open(io.BytesIO(source.read(name)), formats=pictures.FORMATS) as image:
             problem = pictures.unsupported_reason(image)
@@ -203,18 +206,18 @@ def _picture(
                 return problem
             size = pictures.upright_size(image, steps)
             if stated is not None and stated not in (size, image.size):
-                return f"{size[0]}×{size[1]} pixels, and its annotations are for {stated[0]}×{stated[1]}"
+                return f"{size[0]}×{size[1]} pixels, but its annotations are for {stated[0]}×{stated[1]}"
             return pictures.decode(image, steps), size
-    except UNREADABLE as error:
+    except UNREADABLE_ERRORS as error:
         return unreadable_reason(error)
 
 
-def _refuse_many(bad: Sequence[str], total: int, what: str, most: float) -> None:
-    """DataError where more than the share `most` is bad."""
-    if len(bad) > most * total:
+def _refuse_many(bad: Sequence[str], total: int, what: str, max_fraction: float) -> None:
+    """Raise DataError if a larger share than `most` is invalid."""
+    if len(bad) > max_fraction * total:
         raise DataError(
-            f"{len(bad)} of {total} {what}, more than data.max_bad_fraction {most}; repair them or raise it; the "
-            f"first: {'; '.join(bad[:_SHOWN])}"
+            f"{len(bad)} of {total} {what}, more than data.max_bad_fraction {max_fraction}; repair them or raise it; "
+            f"the first: {'; '.join(bad[:_SHOWN])}"
         )
 
 
@@ -226,12 +229,12 @@ def _skipped(bad: Sequence[str], what: str) -> list[str]:
 
 def _decode_boxes(
     source: Source,
-    listed: box_formats.Annotations,
+    annotations: box_formats.Annotations,
     config: BoxOptions,
-    entry: image_cache.Entry,
-    progress: Progress | None,
+    entry: image_cache.CacheEntry,
+    progress: ProgressCallback | None,
 ) -> None:
-    numbers = {name: float(number) for number, name in enumerate(listed.classes)}
+    numbers = {name: float(number) for number, name in enumerate(annotations.classes)}
     bad_boxes: list[str] = []
 
     def unlabelled(count: int) -> np.ndarray:
@@ -240,126 +243,129 @@ def _decode_boxes(
         return y
 
     def sample(each: Picture, rows: np.ndarray) -> np.ndarray | str:
-        found = _picture(source, each.name, config.input_path, each.size)
-        if isinstance(found, str):
-            return found
-        x, size = found
+        decoded = _picture(source, each.name, config.input_path, each.size)
+        if isinstance(decoded, str):
+            return decoded
+        x, size = decoded
         bad_boxes.extend(_write_boxes(rows, each, size, config, numbers))
         return x
 
-    bad = _decode(listed.pictures, config, entry, progress, unlabelled, sample)
-    total, boxes = len(listed.pictures), sum(len(each.boxes) for each in listed.pictures)
+    bad = _decode(annotations.pictures, config, entry, progress, unlabelled, sample)
+    total, boxes = len(annotations.pictures), sum(len(each.boxes) for each in annotations.pictures)
     _refuse_many(bad, total, "pictures cannot be read", config.max_bad_fraction)
     _refuse_many(bad_boxes, boxes, "boxes are empty or outside their pictures", config.max_bad_fraction)
     if not boxes:
-        raise DataError(f"data.annotations: {config.annotations} annotations without a single box; export them again")
+        raise DataError(f"data.annotations: {config.annotations} annotations have no box; export them again")
     notes = [
-        *listed.notes,
+        *annotations.notes,
         *_skipped(bad, "pictures that cannot be read"),
         *_skipped(bad_boxes, "boxes, empty or outside"),
     ]
-    entry.finish(listed.classes, tuple(notes), bad, total)
+    entry.finish(annotations.classes, tuple(notes), bad, total)
 
 
 def _write_boxes(
     rows: np.ndarray, picture: Picture, size: tuple[int, int], config: BoxOptions, numbers: dict[str, float]
 ) -> list[str]:
-    """Write a picture's boxes into its rows (1 + most, 5), in the sample's pixels; return those that are none."""
+    """Write a picture's boxes into its rows (1 + most, 5), in pixels of the sample, and return the invalid ones."""
     resize = input_path.find_step(config.input_path, "resize_picture")
     assert resize is not None
-    place = input_path.picture_transform(size, resize)
-    kept, bad = [], []
+    transform = input_path.picture_transform(size, resize)
+    valid, bad = [], []
     for box in picture.boxes:
         sides = _clipped(box, size)
         if sides is None:
             bad.append(f"{picture.name}: {box.label} {box.left:g}, {box.top:g}, {box.right:g}, {box.bottom:g}")
             continue
-        left, top, right, bottom = place.to_sample(sides)
-        kept.append((numbers[box.label], left, top, right, bottom))
-    if len(kept) > config.most_boxes:
-        if config.most_boxes >= MOST_BOXES:
+        left, top, right, bottom = transform.to_sample(sides)
+        valid.append((numbers[box.label], left, top, right, bottom))
+    if len(valid) > config.most_boxes:
+        if config.most_boxes >= MAX_BOXES:
             raise DataError(
-                f"{picture.name}: {len(kept)} boxes, and {MOST_BOXES} are the most that a detector can learn; remove "
+                f"{picture.name}: {len(valid)} boxes, but a detector can learn at most {MAX_BOXES}; remove "
                 "the picture, or cut it into parts"
             )
-        raise DataError(f"{picture.name}: {len(kept)} boxes, at most {config.most_boxes} asked; raise data.most_boxes")
-    rows[1 : 1 + len(kept)] = np.array(kept, dtype=np.float32).reshape(-1, 5)
+        raise DataError(f"{picture.name}: {len(valid)} boxes, but data.most_boxes is {config.most_boxes}; raise it")
+    rows[1 : 1 + len(valid)] = np.array(valid, dtype=np.float32).reshape(-1, 5)
     return bad
 
 
 def _clipped(box: Box, size: tuple[int, int]) -> tuple[float, float, float, float] | None:
-    """The box in the picture's pixels; None where it is empty, or outside by more than a pixel."""
+    """Return the box in the picture's pixels; None if it is empty, or outside by more than a pixel."""
     width, height = size
     across, down = (width, height) if box.is_relative else (1, 1)
     left, top, right, bottom = box.left * across, box.top * down, box.right * across, box.bottom * down
     outside = min(left, top) < -SLACK or right > width + SLACK or bottom > height + SLACK
     sides = max(left, 0.0), max(top, 0.0), min(right, float(width)), min(bottom, float(height))
-    too_thin = sides[2] - sides[0] < LEAST_SIDE or sides[3] - sides[1] < LEAST_SIDE
+    too_thin = sides[2] - sides[0] < MIN_BOX_SIDE or sides[3] - sides[1] < MIN_BOX_SIDE
     return None if outside or too_thin else sides
 
 
 def _decode_masks(
     source: Source,
-    listed: mask_layouts.Masked,
+    dataset: mask_layouts.MaskDataset,
     config: MaskOptions,
-    entry: image_cache.Entry,
-    progress: Progress | None,
+    entry: image_cache.CacheEntry,
+    progress: ProgressCallback | None,
 ) -> None:
     def unlabelled(count: int) -> np.ndarray:
         return np.full((count, config.height, config.width), masks.UNKNOWN, dtype=np.uint8)
 
-    def sample(each: Pair, row: np.ndarray) -> np.ndarray | str:
+    def sample(each: MaskedPicture, row: np.ndarray) -> np.ndarray | str:
         if each.mask is None:
             return "no mask"
-        found = _picture(source, each.name, config.input_path)
-        if isinstance(found, str):
-            return found
-        x, size = found
-        mask = _mask(source, each.mask, size, len(listed.classes))
+        decoded = _picture(source, each.name, config.input_path)
+        if isinstance(decoded, str):
+            return decoded
+        x, size = decoded
+        mask = _mask(source, each.mask, size, len(dataset.classes))
         if isinstance(mask, str):
             return f"its mask: {mask}"
-        row[:] = placed(mask, config.input_path)
+        row[:] = resize_mask(mask, config.input_path)
         return x
 
-    bad, total = _decode(listed.pairs, config, entry, progress, unlabelled, sample), len(listed.pairs)
+    bad, total = _decode(dataset.pairs, config, entry, progress, unlabelled, sample), len(dataset.pairs)
     _refuse_many(bad, total, "pictures cannot be read with their masks", config.max_bad_fraction)
-    notes = (*listed.notes, *_skipped(bad, "pictures that cannot be read with their masks"))
-    entry.finish(listed.classes, notes, bad, total)
+    notes = (*dataset.notes, *_skipped(bad, "pictures that cannot be read with their masks"))
+    entry.finish(dataset.classes, notes, bad, total)
 
 
 def _mask(source: Source, name: str, size: tuple[int, int], classes: int) -> np.ndarray | str:
-    """The class of each pixel (height, width) of an upright picture of (width, height), or why there is none."""
+    """Return the class of each pixel of a picture of (width, height), or why the mask cannot be read."""
     try:
         with Image.open(io.BytesIO(source.read(name)), formats=("PNG",)) as drawn:
-            problem = _no_mask(drawn, size)
+            problem = _mask_problem(drawn, size)
             if problem:
                 return problem
             mask = np.asarray(drawn).astype(np.uint8)
-    except UNREADABLE as error:
+    except UNREADABLE_ERRORS as error:
         return unreadable_reason(error)
-    nameless = [index for index in np.unique(mask).tolist() if index >= classes and index != masks.UNKNOWN]
-    return f"index {nameless[0]} has no name; {classes} classes are named" if nameless else mask
+    unnamed = [index for index in np.unique(mask).tolist() if index >= classes and index != masks.UNKNOWN]
+    return f"index {unnamed[0]} has no name; {classes} classes are named" if unnamed else mask
 
 
-def _no_mask(drawn: Image.Image, size: tuple[int, int]) -> str | None:
-    """Why an opened Pillow image is no mask of a picture of (width, height)."""
-    if drawn.mode not in INDEXED:
+def _mask_problem(drawn: Image.Image, size: tuple[int, int]) -> str | None:
+    """Return why an opened Pillow image cannot be the mask of a picture of (width, height)."""
+    if drawn.mode not in MASK_MODES:
         return f"mode {drawn.mode}; save the index of each pixel's class, as a palette or grey PNG of 8 bits"
-    if any(tile[-1] in SCALED for tile in getattr(drawn, "tile", ())):
+    if any(tile[-1] in SCALED_GREY_MODES for tile in getattr(drawn, "tile", ())):
         return "grey of less than 8 bits; save it with 8"
     if drawn.size != size:
-        return f"{drawn.width}×{drawn.height} pixels, and the upright picture has {size[0]}×{size[1]}"
+        return f"{drawn.width}×{drawn.height} pixels, but the upright picture has {size[0]}×{size[1]}"
     return None
 
 
-def placed(mask: np.ndarray, steps: list[dict[str, Any]]) -> np.ndarray:
-    """A picture's mask (its height, its width) as that of the sample, by nearest neighbours; bars are unknown."""
+def resize_mask(mask: np.ndarray, steps: list[dict[str, Any]]) -> np.ndarray:
+    """Transform a picture's mask (its height, its width) like the sample, by nearest neighbours. Bars are unknown."""
     resize = input_path.find_step(steps, "resize_picture")
     assert resize is not None
-    high, wide = mask.shape
-    place = input_path.picture_transform((wide, high), resize)
-    found = np.full((resize["height"], resize["width"]), masks.UNKNOWN, dtype=np.uint8)
-    rows, columns = masks.nearest_indices(place.height, high), masks.nearest_indices(place.width, wide)
-    inside = np.s_[place.top : place.top + place.height, place.left : place.left + place.width]
-    found[inside] = mask[rows[:, None], columns]
-    return found
+    source_height, source_width = mask.shape
+    transform = input_path.picture_transform((source_width, source_height), resize)
+    resized = np.full((resize["height"], resize["width"]), masks.UNKNOWN, dtype=np.uint8)
+    rows, columns = (
+        masks.nearest_indices(transform.height, source_height),
+        masks.nearest_indices(transform.width, source_width),
+    )
+    inside = np.s_[transform.top : transform.top + transform.height, transform.left : transform.left + transform.width]
+    resized[inside] = mask[rows[:, None], columns]
+    return resized

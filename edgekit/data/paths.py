@@ -1,4 +1,4 @@
-"""Paths as a user writes them in a config: `~` and ${VARIABLE} are filled in when the path is used, never stored."""
+"""Paths as users write them in a config: `~` and ${VARIABLE} are expanded when a path is used, and never stored."""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ def _variables_are_set(text: str) -> str:
 
 
 PathText = Annotated[str, AfterValidator(_variables_are_set)]
-"""A path in a config; an unset variable is a fault of the config, found before anything is opened."""
+"""A path in a config. A variable that is not set is reported before anything is opened."""
 
 
-def expand(text: str, key: str) -> Path:
-    """The path meant by `text`; ConfigError for a user without a home, or a variable that has vanished meanwhile."""
+def expand_path(text: str, key: str) -> Path:
+    """Return the expanded path. Raises ConfigError for a user without a home folder or a variable that is not set."""
     try:
         _variables_are_set(text)
-        return Path(_VARIABLE.sub(lambda found: os.environ[found[1]], text)).expanduser()
+        return Path(_VARIABLE.sub(lambda match: os.environ[match[1]], text)).expanduser()
     except ValueError as error:
         raise ConfigError(f"{key}: {error}") from None
     except RuntimeError:
         raise ConfigError(f"{key}: got {text!r}; {text.split('/')[0]} has no home folder; write out the path") from None
 
 
-def existing(text: str, key: str) -> Path:
-    """As `expand`; DataError if nothing is there."""
-    path = expand(text, key)
+def existing_path(text: str, key: str) -> Path:
+    """Expand a path like `expand_path`. Raises DataError if there is nothing at it."""
+    path = expand_path(text, key)
     if not path.exists():
         shown = text if text == str(path) else f"{text} ({path})"
         raise DataError(f"{key}: nothing at {shown}; in a config, relative paths start at its folder")
     return path
 
 
-def stamp(path: Path) -> list[object]:
-    """Size, times and number of a file: as long as they stay, so do its bytes. `ctime` cannot be set by a user."""
-    found = path.stat()
-    return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
+def file_stamp(path: Path) -> list[object]:
+    """Return size, times and inode of a file. While they are unchanged, so are its bytes: users cannot set `ctime`."""
+    status = path.stat()
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
 
 
-def stamps(path: Path) -> list[list[object]]:
-    """The stamp of a file, or of every file below a folder, each behind its name."""
-    files = sorted(found for found in path.rglob("*") if found.is_file()) if path.is_dir() else [path]
-    return [[str(file.relative_to(path)), *stamp(file)] for file in files]
+def file_stamps(path: Path) -> list[list[object]]:
+    """Return the stamps of a file, or of every file in a folder, each after its name."""
+    files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+    return [[str(file.relative_to(path)), *file_stamp(file)] for file in files]

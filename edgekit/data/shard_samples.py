@@ -1,4 +1,7 @@
-"""Samples of WebDataset shards, decoded one after another into the cache and mapped from there: never all in memory."""
+"""Decodes samples of WebDataset shards one after another into the cache, and maps them from there.
+
+They are never all in memory.
+"""
 
 from __future__ import annotations
 
@@ -17,24 +20,24 @@ from edgekit.core.source_code import REPORTING, code_digest
 from edgekit.data import image_cache, shards
 from edgekit.data.cache_folder import default_folder
 from edgekit.data.image_cache import FORMAT as CACHE_FORMAT
-from edgekit.data.image_cache import Entry, Shapes, cached, decoded_in_order
-from edgekit.data.paths import expand, stamp
-from edgekit.data.shards import Reader, ShardIndex, Wanted
+from edgekit.data.image_cache import CacheEntry, PictureChanges, decoded_in_order, load_or_create
+from edgekit.data.paths import expand_path, file_stamp
+from edgekit.data.shards import SampleSelection, ShardIndex, ShardReader
 from edgekit.data.splits import limited_indices
-from edgekit.data.types import Kind, Pools, Progress
+from edgekit.data.types import Kind, Pools, ProgressCallback
 from edgekit.runner.errors import InputError
 from edgekit.runner.inputs import wav, windows
 
 FORMAT = 1
-SHOWN_EVERY = 256
+PROGRESS_STEP = 256
 EXTENSIONS = {"image": ("jpg", "jpeg", "png", "webp"), "audio": ("wav",), "vector": ("npy",)}
-ONE = {"image": "picture", "audio": "sound", "vector": "array"}
+SAMPLE_NOUNS = {"image": "picture", "audio": "sound", "vector": "array"}
 VECTOR_DTYPES = ["float16", "float32", "float64"]
 
 Decode = Callable[[bytes], "np.ndarray | str"]
 
 
-class Options(Protocol):
+class ShardOptions(Protocol):
     """The options of `edgekit.data.sources.webdataset`."""
 
     path: str
@@ -59,124 +62,132 @@ class Options(Protocol):
     def input_path(self) -> list[dict[str, Any]]: ...
 
 
-def pools(config: Options, progress: Progress | None = None) -> Pools:
-    """See `edgekit.data.sources.webdataset.read`."""
+def shard_pools(config: ShardOptions, progress: ProgressCallback | None = None) -> Pools:
+    """Return the pools of `edgekit.data.sources.webdataset.read`."""
     files = shards.find_shards(config.path, "data.path")
 
-    def fill(entry: Entry) -> None:
+    def fill(entry: CacheEntry) -> None:
         _fill(config, files, entry, progress)
 
-    found = cached(config.cache, _key(config, files), fill)
-    what = f"{ONE[config.kind]}s"
+    images = load_or_create(config.cache, _key(config, files), fill)
+    plural = f"{SAMPLE_NOUNS[config.kind]}s"
     origin = Path(config.path).name
-    image_cache.check_corrupt(found.corrupt, found.total, config.max_corrupt_fraction, origin, what)
+    image_cache.check_corrupt(images.corrupt, images.total, config.max_corrupt_fraction, origin, plural)
     steps = config.input_path
-    if config.kind == "vector":  # the device takes the form that the shards may have
-        shape = list(found.splits["train"].x.shape[1:])
+    if config.kind == "vector":  # the device accepts the forms that shards may have
+        shape = list(images.splits["train"].x.shape[1:])
         steps = [{"step": "read_array", "dtypes": VECTOR_DTYPES, "shape": shape}]
     kind: Kind = config.kind
     return Pools(
-        found.splits["train"],
-        found.splits.get("validation"),
-        found.splits.get("test"),
-        found.classes,
+        images.splits["train"],
+        images.splits.get("validation"),
+        images.splits.get("test"),
+        images.classes,
         kind,
-        (*found.notes, *image_cache.corrupt_notes(found.corrupt, found.total, what)),
+        (*images.notes, *image_cache.corrupt_notes(images.corrupt, images.total, plural)),
         config.rate_hz if kind == "audio" else None,
         input_path=tuple(steps),
     )
 
 
-def _key(config: Options, files: dict[str, list[Path]]) -> str:
-    """Digest of all that decides about the decoded bytes, the decoder's version included."""
-    root = expand(config.cache, "data.cache") if config.cache else default_folder()
+def _key(config: ShardOptions, files: dict[str, list[Path]]) -> str:
+    """Digest of everything that decides about the decoded bytes, including the decoder's version."""
+    root = expand_path(config.cache, "data.cache") if config.cache else default_folder()
     return digest(
         {
             "format": [FORMAT, CACHE_FORMAT],
-            "content": {split: [[path.name, _sha256(root, path)] for path in mine] for split, mine in files.items()},
+            "content": {split: [[path.name, _sha256(root, path)] for path in paths] for split, paths in files.items()},
             "options": [config.kind, config.member, config.label, config.classes, config.raw_shape],
             "input_path": config.input_path,
             "code": code_digest(__name__, without=REPORTING),
             "limit": config.limit,
             "seed": None if config.limit is None else config.split_seed,
-            "pillow": image_cache.DECODER,
+            "pillow": image_cache.DECODER_VERSIONS,
         }
     )
 
 
 def _sha256(root: Path, path: Path) -> str:
-    """The digest of a shard; remembered in the cache as long as the file system says that the shard is unchanged."""
-    known = root / "digests" / f"{hashlib.sha256(str(path.resolve()).encode()).hexdigest()}.json"
+    """The digest of a shard, remembered in the cache as long as the file system reports the shard as unchanged."""
+    note_path = root / "digests" / f"{hashlib.sha256(str(path.resolve()).encode()).hexdigest()}.json"
     try:
-        now = stamp(path)
+        current_stamp = file_stamp(path)
         try:
-            noted = json.loads(known.read_text(encoding="utf-8"))
-            if noted["stamp"] == now:
-                return str(noted["sha256"])
+            note = json.loads(note_path.read_text(encoding="utf-8"))
+            if note["stamp"] == current_stamp:
+                return str(note["sha256"])
         except (OSError, ValueError, KeyError, TypeError):
             pass
-        found = sha256_file(path)
+        sha256 = sha256_file(path)
     except OSError as error:
         raise DataError(f"{path.name}: cannot be read ({error.strerror or error}); check its permissions") from None
     try:
-        known.parent.mkdir(parents=True, exist_ok=True)
-        write_json(known, {"stamp": now, "sha256": found})
-    except OSError:  # then it is read again the next time
+        note_path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(note_path, {"stamp": current_stamp, "sha256": sha256})
+    except OSError:  # it is read again the next time
         pass
-    return found
+    return sha256
 
 
-def _fill(config: Options, files: dict[str, list[Path]], entry: Entry, progress: Progress | None) -> None:
-    wanted = Wanted((config.member,) if config.member else EXTENSIONS[config.kind], ONE[config.kind], config.label)
-    found, labels, classes = shards.read_index(files, wanted, config.classes)
-    kept = limited_indices(labels, config.limit, config.split_seed)
-    order = {split: kept.get(split, np.arange(len(each))) for split, each in found.items()}
-    for split in order.keys() - {"train"}:  # train is mixed where it is divided; of these any prefix is a fair sample
+def _fill(
+    config: ShardOptions, files: dict[str, list[Path]], entry: CacheEntry, progress: ProgressCallback | None
+) -> None:
+    selection = SampleSelection(
+        (config.member,) if config.member else EXTENSIONS[config.kind], SAMPLE_NOUNS[config.kind], config.label
+    )
+    index_by_split, labels, classes = shards.read_index(files, selection, config.classes)
+    limited = limited_indices(labels, config.limit, config.split_seed)
+    order = {split: limited.get(split, np.arange(len(each))) for split, each in index_by_split.items()}
+    for split in order.keys() - {
+        "train"
+    }:  # train is shuffled when it is divided; any prefix of the others must be representative
         order[split] = np.random.default_rng(0).permutation(order[split])
     total, done, corrupt = sum(map(len, order.values())), 0, list[str]()
-    shapes = Shapes(config)
+    shapes = PictureChanges(config)
     decode = _decoder(config, shapes)
-    first = _first(found["train"], order["train"], decode)
+    first = _first(index_by_split["train"], order["train"], decode)
     for split, places in order.items():
         x = entry.array(f"{split}_x", (len(places), *first.shape), str(first.dtype))
-        good = np.ones(len(places), bool)
-        for row, sample in enumerate(_samples(found[split], places, decode)):
+        is_good = np.ones(len(places), bool)
+        for row, sample in enumerate(_samples(index_by_split[split], places, decode)):
             if isinstance(sample, str):
-                corrupt.append(f"{found[split].called(int(places[row]))} ({sample})")
-                good[row] = False
+                corrupt.append(f"{index_by_split[split].describe(int(places[row]))} ({sample})")
+                is_good[row] = False
             elif sample.shape != first.shape:
                 raise DataError(
-                    f"{found[split].called(int(places[row]))}: an array of shape {sample.shape}, and the first of "
-                    f"train has {first.shape}; give all samples one shape"
+                    f"{index_by_split[split].describe(int(places[row]))}: an array of shape {sample.shape}, but the "
+                    f"first of train has {first.shape}; give all samples one shape"
                 )
             else:
                 x[row] = sample
             done += 1
-            if progress and (done % SHOWN_EVERY == 0 or done == total):
+            if progress and (done % PROGRESS_STEP == 0 or done == total):
                 progress(done, total)
-        entry.keep(split, good, labels[split][places])
+        entry.finish_split(split, is_good, labels[split][places])
     entry.finish(classes, tuple(shapes.notes()), corrupt, total)
 
 
-def _samples(found: ShardIndex, places: np.ndarray, decode: Decode) -> Iterator[np.ndarray | str]:
-    with Reader() as reader:
-        contents: Iterator[bytes | str] = (found.content(place, reader) for place in places.tolist())
+def _samples(index: ShardIndex, places: np.ndarray, decode: Decode) -> Iterator[np.ndarray | str]:
+    with ShardReader() as reader:
+        contents: Iterator[bytes | str] = (index.content(place, reader) for place in places.tolist())
         yield from decoded_in_order(
             contents, lambda content: decode(content) if isinstance(content, bytes) else content
         )
 
 
-def _first(found: ShardIndex, places: np.ndarray, decode: Decode) -> np.ndarray:
-    """The first sample of train that can be read: it says the shape of all."""
+def _first(index: ShardIndex, places: np.ndarray, decode: Decode) -> np.ndarray:
+    """The first sample of train that can be read, which determines the shape of all samples."""
     reasons = []
-    for sample in _samples(found, places[:SHOWN_EVERY], decode):
+    for sample in _samples(index, places[:PROGRESS_STEP], decode):
         if not isinstance(sample, str):
             return sample
         reasons.append(sample)
-    raise DataError(f"{found.called(int(places[0]))}: cannot be read ({reasons[0]}), nor those behind it; repair them")
+    raise DataError(
+        f"{index.describe(int(places[0]))}: cannot be read ({reasons[0]}), nor can those after it; repair them"
+    )
 
 
-def _decoder(config: Options, shapes: Shapes) -> Decode:
+def _decoder(config: ShardOptions, shapes: PictureChanges) -> Decode:
     if config.kind == "image":
         return lambda content: image_cache.decoded_sample(content, shapes)
     return _vector if config.kind == "vector" else lambda content: _sound(content, config)
@@ -184,22 +195,22 @@ def _decoder(config: Options, shapes: Shapes) -> Decode:
 
 def _vector(content: bytes) -> np.ndarray | str:
     try:
-        found = np.load(io.BytesIO(content), allow_pickle=False)
-    except Exception as error:  # numpy passes on what Python's parser raises for a damaged header
+        vector = np.load(io.BytesIO(content), allow_pickle=False)
+    except Exception as error:  # NumPy passes on what Python's parser raises for a damaged header
         return image_cache.unreadable_reason(error)
-    if not isinstance(found, np.ndarray) or found.ndim != 1 or found.dtype.name not in VECTOR_DTYPES:
-        return "no array of floats with one axis"
-    with np.errstate(over="ignore"):  # a double too large becomes infinite, which is refused by its place
-        return found.astype(np.float32)
+    if not isinstance(vector, np.ndarray) or vector.ndim != 1 or vector.dtype.name not in VECTOR_DTYPES:
+        return "not an array of floats with one axis"
+    with np.errstate(over="ignore"):  # a too large double becomes infinite, which is reported later with its position
+        return vector.astype(np.float32)
 
 
-def _sound(content: bytes, config: Options) -> np.ndarray | str:
+def _sound(content: bytes, config: ShardOptions) -> np.ndarray | str:
     steps, shape = config.input_path, config.raw_shape
     assert shape is not None
     try:
-        found, _ = wav.decode(
+        audio, _ = wav.decode(
             "a sound", content, wav.AudioSpec(shape[0], config.rate_hz, tuple(steps), "the config asks for")
         )
     except InputError as error:
         return str(error)
-    return next(windows.cut_windows(found, next(step for step in steps if step["step"] == "windows")))
+    return next(windows.cut_windows(audio, next(step for step in steps if step["step"] == "windows")))

@@ -1,8 +1,8 @@
-"""WebDataset shards: tar files whose members stand together by key, `0001.jpg` and `0001.cls`, read one after another.
+"""Reads WebDataset shards: tar files whose members belong together by key, such as `0001.jpg` and `0001.cls`.
 
-The key of a member is its name up to the first dot behind the last slash; the rest is the member's extension. The
-members of one sample stand side by side. Only headers and labels are read here; a sample's bytes are found again by
-their place in the shard.
+The key of a member is its name up to the first dot after the last slash; the rest is its extension. The members of one
+sample are adjacent. Only headers and labels are read here; the bytes of a sample are found by their position in the
+shard.
 """
 
 from __future__ import annotations
@@ -20,145 +20,162 @@ from typing import BinaryIO
 
 import numpy as np
 
-from edgekit.core.config import truncated
+from edgekit.core.config import shortened_repr
 from edgekit.core.errors import DataError
-from edgekit.core.tasks.labels import some
+from edgekit.core.tasks.labels import quote_names
 from edgekit.data.folder_layout import SPLITS
-from edgekit.data.paths import expand
+from edgekit.data.paths import expand_path
 from edgekit.runner.errors import bounded_recursion
 
 LARGEST_LABEL_BYTES = 1 << 20
 BLOCK = 512
-MOST_NAMED = 100_000
-"""Shards that a pattern with braces may name."""
+MAX_SHARDS = 100_000
+"""Largest number of shards that a pattern with braces can name."""
 _BRACES = re.compile(r"\{(\d+)\.\.(\d+)\}")
 _COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 
 
 @dataclass(frozen=True)
-class Member:
-    """Where a member's bytes lie in its shard."""
+class ShardMember:
+    """The position of a member's bytes in its shard."""
 
     offset: int
     size: int
 
 
 @dataclass(frozen=True)
-class Sample:
-    """A sample: its key and its members by extension, in lower case."""
+class ShardSample:
+    """A sample: its key and its members by lower-case extension."""
 
     key: str
-    members: dict[str, Member]
+    members: dict[str, ShardMember]
 
 
 def find_shards(text: str, key: str) -> dict[str, list[Path]]:
-    """The shards of each split: of a folder, or of a pattern such as `train-{000..099}.tar` or `*.tar`.
+    """Return the shards of each split, in a folder or for a pattern such as `train-{000..099}.tar` or `*.tar`.
 
-    A shard belongs to the split whose name is a word of its own, as in `cats-val-003.tar` or `test/003.tar`. Where none
-    has such a word, all are train.
+    A shard belongs to the split that is a word of its name, as in `cats-val-003.tar` or `test/003.tar`. If no name
+    contains such a word, all shards are train.
     """
-    path = expand(text, key)
-    home, files = _listed(path)
+    path = expand_path(text, key)
+    folder, files = _matching_files(path)
     if not files:
-        packed = [each.name for each in (home.rglob("*") if home.is_dir() else ()) if each.name.endswith(_COMPRESSED)]
-        if packed:
-            raise DataError(f"{key}: {packed[0]} is compressed; unpack it to .tar, so that samples can be found in it")
-        raise DataError(f"{key}: no .tar at {path}; name a folder of shards, or a pattern as train-{{000..099}}.tar")
-    if strange := [file for file in files if not file.is_file()]:  # a pipe or a device would be read without end
-        raise DataError(f"{key}: {shown_key(strange[0].name)} is no file; take it out, or name a pattern without it")
-    return _by_split(home, files, key)
+        compressed = [
+            each.name for each in (folder.rglob("*") if folder.is_dir() else ()) if each.name.endswith(_COMPRESSED)
+        ]
+        if compressed:
+            raise DataError(
+                f"{key}: {compressed[0]} is compressed; unpack it to .tar, so that samples can be found in it"
+            )
+        raise DataError(f"{key}: no .tar at {path}; name a folder of shards, or a pattern like train-{{000..099}}.tar")
+    if irregular := [file for file in files if not file.is_file()]:  # reading a pipe or a device would not end
+        raise DataError(
+            f"{key}: {printable_name(irregular[0].name)} is not a regular file; remove it, or use a pattern without it"
+        )
+    return _by_split(folder, files, key)
 
 
-def _listed(path: Path) -> tuple[Path, list[Path]]:
+def _matching_files(path: Path) -> tuple[Path, list[Path]]:
     if path.is_dir():
         return path, sorted(path.rglob("*.tar"))
-    if (count := _named(str(path))) > MOST_NAMED:
-        raise DataError(f"data.path: {path.name} names {count:,} shards; name at most {MOST_NAMED:,}")
+    if (count := _name_count(str(path))) > MAX_SHARDS:
+        raise DataError(f"data.path: {path.name} names {count:,} shards; name at most {MAX_SHARDS:,}")
     names = _expanded(str(path))
-    found: list[Path] = []
+    files: list[Path] = []
     for name in names:
         if "*" in name or "?" in name:
             first = next(place for place, part in enumerate(Path(name).parts) if "*" in part or "?" in part)
             base = Path(*Path(name).parts[:first])
-            found += sorted(each for each in base.glob(str(Path(*Path(name).parts[first:]))) if each.suffix == ".tar")
+            files += sorted(each for each in base.glob(str(Path(*Path(name).parts[first:]))) if each.suffix == ".tar")
         elif Path(name).is_file():
-            found.append(Path(name))
+            files.append(Path(name))
         elif len(names) > 1:
-            raise DataError(f"data.path: {Path(name).name} is not there, and the pattern {path.name} names it")
-    if len(found) == 1 and found[0].name.endswith(_COMPRESSED):
+            raise DataError(f"data.path: {Path(name).name} does not exist, but the pattern {path.name} names it")
+    if len(files) == 1 and files[0].name.endswith(_COMPRESSED):
         raise DataError(f"data.path: {path.name} is compressed; unpack it to .tar, so that samples can be found in it")
-    return path.parent, found
+    return path.parent, files
 
 
-def _named(text: str) -> int:
-    """How many names a pattern with braces has."""
+def _name_count(text: str) -> int:
+    """How many names a pattern with braces expands to."""
     return math.prod(max(0, int(last) - int(first) + 1) for first, last in _BRACES.findall(text))
 
 
 def _expanded(text: str) -> list[str]:
     """Every name of a pattern with braces, `{000..002}`: 000, 001, 002."""
-    found = _BRACES.search(text)
-    if not found:
+    match = _BRACES.search(text)
+    if not match:
         return [text]
-    first, last = found.groups()
+    first, last = match.groups()
     numbers = (str(number).zfill(len(first)) for number in range(int(first), int(last) + 1))
-    return [name for number in numbers for name in _expanded(text[: found.start()] + number + text[found.end() :])]
+    return [name for number in numbers for name in _expanded(text[: match.start()] + number + text[match.end() :])]
 
 
-def _by_split(home: Path, files: list[Path], key: str) -> dict[str, list[Path]]:
-    named = {file: _split_of(home, file) for file in files}
-    without = [file for file, split in named.items() if split is None]
-    if len(without) == len(files):
+def _by_split(folder: Path, files: list[Path], key: str) -> dict[str, list[Path]]:
+    split_of_file = {file: _split_of(folder, file) for file in files}
+    unassigned = [file for file, split in split_of_file.items() if split is None]
+    if len(unassigned) == len(files):
         return {"train": files}
-    if without:
+    if unassigned:
         raise DataError(
-            f"{key}: {without[0].name} names no split, and others do; put train, validation or test in its name"
+            f"{key}: {unassigned[0].name} names no split, but others do; put train, validation or test in its name"
         )
-    found = {split: [file for file, mine in named.items() if mine == split] for split in dict.fromkeys(SPLITS.values())}
-    if not found["train"]:
-        raise DataError(f"{key}: no shard of the split train among {len(files)}; put train in the names of some")
-    return {split: mine for split, mine in found.items() if mine}
+    by_split = {
+        split: [file for file, file_split in split_of_file.items() if file_split == split]
+        for split in dict.fromkeys(SPLITS.values())
+    }
+    if not by_split["train"]:
+        raise DataError(
+            f"{key}: no shard of the split train among {len(files)}; put train in the names of some of them"
+        )
+    return {split: file_split for split, file_split in by_split.items() if file_split}
 
 
-def _split_of(home: Path, file: Path) -> str | None:
-    """The split that a word of the name means; DataError for two."""
-    shown = file.relative_to(home) if file.is_relative_to(home) else Path(file.name)
-    words = re.split(r"[^a-z]+", str(shown.with_suffix("")).lower())
-    meant = sorted({SPLITS[word] for word in words if word in SPLITS})
-    if len(meant) > 1:
-        raise DataError(f"{shown}: names the splits {' and '.join(meant)}; keep one of them in its name")
-    return meant[0] if meant else None
+def _split_of(folder: Path, file: Path) -> str | None:
+    """The split that a word of the name means. Raises DataError for two different splits."""
+    relative = file.relative_to(folder) if file.is_relative_to(folder) else Path(file.name)
+    words = re.split(r"[^a-z]+", str(relative.with_suffix("")).lower())
+    splits = sorted({SPLITS[word] for word in words if word in SPLITS})
+    if len(splits) > 1:
+        raise DataError(f"{relative}: names the splits {' and '.join(splits)}; keep one of them in its name")
+    return splits[0] if splits else None
 
 
-def shown_key(name: str) -> str:
-    """A name from a shard as messages show it: on one line, and with nothing that a terminal would obey."""
+def printable_name(name: str) -> str:
+    """Return a name from a shard for messages: on one line, and without characters that a terminal interprets."""
     return repr(name)[1:-1]
 
 
-def samples(shard: Path) -> Iterator[Sample]:
-    """The samples of a shard, in its order; DataError for one that is cut off, damaged, or holds a key twice."""
-    seen: set[str] = set()
-    key, members = "", dict[str, Member]()
+def shard_samples(shard: Path) -> Iterator[ShardSample]:
+    """Yield the samples of a shard in order.
+
+    Raises
+    ------
+    DataError
+        The shard is truncated or damaged, or has a key twice.
+    """
+    seen_keys: set[str] = set()
+    key, members = "", dict[str, ShardMember]()
     for name, member in _members(shard):
-        mine, extension = _parted(name)
-        if not extension:  # as the library webdataset does: it belongs to no sample
+        member_key, extension = _split_name(name)
+        if not extension:  # it belongs to no sample, as in the library webdataset
             continue
-        if mine != key:
+        if member_key != key:
             if members:
-                yield Sample(key, members)
-            key, members = mine, {}
-            if mine in seen:
-                raise DataError(f"{shard.name}: holds two samples of the key {mine!r}; give each sample its own")
-            seen.add(mine)
+                yield ShardSample(key, members)
+            key, members = member_key, {}
+            if member_key in seen_keys:
+                raise DataError(f"{shard.name}: holds two samples of the key {member_key!r}; give each sample its own")
+            seen_keys.add(member_key)
         if extension in members:
             raise DataError(f"{shard.name}: holds two samples of the key {key!r}; give each sample its own")
         members[extension] = member
     if members:
-        yield Sample(key, members)
+        yield ShardSample(key, members)
 
 
-class Reader(AbstractContextManager["Reader"]):
-    """Reads members, one shard open at a time."""
+class ShardReader(AbstractContextManager["ShardReader"]):
+    """Reads members with one shard open at a time."""
 
     def __init__(self) -> None:
         self._path: Path | None = None
@@ -168,8 +185,8 @@ class Reader(AbstractContextManager["Reader"]):
         if self._stream is not None:
             self._stream.close()
 
-    def read(self, shard: Path, member: Member) -> bytes:
-        """The bytes of a member; DataError where the shard has become shorter or cannot be read."""
+    def read(self, shard: Path, member: ShardMember) -> bytes:
+        """Return the bytes of a member. Raises DataError if the shard has become shorter or cannot be read."""
         try:
             if self._path != shard or self._stream is None:
                 self.__exit__()
@@ -181,89 +198,89 @@ class Reader(AbstractContextManager["Reader"]):
                 f"{shard.name}: cannot be read ({error.strerror or error}); check its permissions"
             ) from None
         if len(data) < member.size:
-            raise DataError(f"{shard.name}: has become shorter while it was read; start again when it is whole")
+            raise DataError(f"{shard.name}: has become shorter while it was read; start again when it is complete")
         return data
 
-    def label(self, shard: Path, sample: Sample, extension: str) -> bytes:
-        """The bytes of the member that holds a label; DataError where it is not there or no label."""
+    def label(self, shard: Path, sample: ShardSample, extension: str) -> bytes:
+        """Return the bytes of the member that holds a label. Raises DataError if it does not exist or is too large."""
         member = sample.members.get(extension)
         if member is None:
-            has = shown_key(", ".join(f".{each}" for each in sorted(sample.members)))
+            listed = printable_name(", ".join(f".{each}" for each in sorted(sample.members)))
             raise DataError(
-                f"{shard.name}: sample {sample.key!r} has no label .{extension}, only {has}; write one, or name the "
+                f"{shard.name}: sample {sample.key!r} has no label .{extension}, only {listed}; write one, or name the "
                 "member that holds it in data.label"
             )
         if member.size > LARGEST_LABEL_BYTES:
-            called = shown_key(f"{sample.key}.{extension}")
-            raise DataError(f"{shard.name}: {called} has {member.size:,} bytes; give a short label")
+            label_name = printable_name(f"{sample.key}.{extension}")
+            raise DataError(f"{shard.name}: {label_name} has {member.size:,} bytes; give a short label")
         return self.read(shard, member)
 
 
-def _parted(name: str) -> tuple[str, str]:
-    """Key and extension of a member's name."""
+def _split_name(name: str) -> tuple[str, str]:
+    """Return key and extension of a member's name."""
     folder, slash, last = name.rpartition("/")
     stem, _, extension = last.partition(".")
     return folder + slash + stem, extension.lower()
 
 
-def _members(shard: Path) -> Iterator[tuple[str, Member]]:
+def _members(shard: Path) -> Iterator[tuple[str, ShardMember]]:
     try:
         end = shard.stat().st_size
         with tarfile.open(shard, "r:") as tar:
-            while (found := tar.next()) is not None:
-                vars(tar)["members"].clear()  # tarfile keeps every header otherwise
-                _check_member(shard, found, end)
-                if found.isfile() and not found.name.rpartition("/")[2].startswith("."):
-                    yield found.name, Member(found.offset_data, found.size)
+            while (header := tar.next()) is not None:
+                vars(tar)["members"].clear()  # otherwise tarfile keeps every header
+                _check_member(shard, header, end)
+                if header.isfile() and not header.name.rpartition("/")[2].startswith("."):
+                    yield header.name, ShardMember(header.offset_data, header.size)
             _check_end(shard, tar.offset)
     except (tarfile.TarError, EOFError) as error:
-        raise DataError(f"{shard.name}: is cut off or no .tar ({error}); fetch or write it again") from None
+        raise DataError(f"{shard.name}: is truncated or not a .tar ({error}); fetch or write it again") from None
     except OSError as error:
         raise DataError(f"{shard.name}: cannot be read ({error.strerror or error}); check its permissions") from None
 
 
-def _check_member(shard: Path, found: tarfile.TarInfo, end: int) -> None:
-    """A header may claim anything: bytes that are not there, or bytes that do not stand one behind the other."""
-    if found.issparse():
+def _check_member(shard: Path, header: tarfile.TarInfo, end: int) -> None:
+    """Check a header, which may claim bytes that do not exist, or bytes that are not contiguous."""
+    if header.issparse():
         raise DataError(
-            f"{shard.name}: {shown_key(found.name)} is stored with holes; write the shard without tar's --sparse"
+            f"{shard.name}: {printable_name(header.name)} is stored as a sparse file; write it without tar's --sparse"
         )
-    if not 0 <= found.size <= end - found.offset_data:
+    if not 0 <= header.size <= end - header.offset_data:
         raise DataError(
-            f"{shard.name}: is cut off or damaged: {shown_key(found.name)} has {found.size:,} bytes there, "
-            f"and the shard {end:,}; fetch or write it again"
+            f"{shard.name}: is truncated or damaged: {printable_name(header.name)} has {header.size:,} bytes, "
+            f"but the shard has {end:,}; fetch or write it again"
         )
 
 
 def _check_end(shard: Path, offset: int) -> None:
-    """A tar ends in blocks of zeros, with nothing behind. Without them it was cut off, or a header is damaged."""
+    """Check that the tar ends in blocks of zeros with nothing after them. Otherwise it is truncated or damaged."""
     with open(shard, "rb") as stream:
         stream.seek(offset)
         end = stream.read(2 * BLOCK)
         if len(end) < BLOCK or any(end[:BLOCK]):
-            raise DataError(f"{shard.name}: is cut off or damaged behind byte {offset:,}; fetch or write it again")
+            raise DataError(f"{shard.name}: is truncated or damaged after byte {offset:,}; fetch or write it again")
         rest = (block.strip(b"\0") for block in iter(lambda: stream.read(1 << 20), b""))
         if any(end[BLOCK:]) or any(rest):
-            raise DataError(f"{shard.name}: goes on behind its end, as joined archives do; keep each in its own file")
+            raise DataError(f"{shard.name}: has data after its end, as joined archives do; keep each in its own file")
 
 
 Label = int | str
-LONGEST_LABEL = 200
-"""Characters of a class's name."""
+MAX_LABEL_LENGTH = 200
+"""Largest number of characters in the name of a class."""
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Which member is the sample, one of `extensions`, and which the label: `cls`, or `json.KEY`."""
+class SampleSelection:
+    """Which member is the sample, one of `extensions`, and which is the label: `cls`, or `json.KEY`."""
 
     extensions: tuple[str, ...]
-    one: str
+    noun: str
     label: str
 
 
 @dataclass(frozen=True, eq=False)
 class ShardIndex:
-    """The samples of one split, in the order of its shards: their places, and codes of their labels (n,)."""
+    """The samples of one split in the order of its shards: their positions, and codes of their labels (n,)."""
 
     files: list[Path]
     shard: array[int] = field(default_factory=lambda: array("i"))
@@ -274,67 +291,72 @@ class ShardIndex:
     def __len__(self) -> int:
         return len(self.code)
 
-    def content(self, place: int, reader: Reader) -> bytes:
-        """The bytes of a sample."""
-        return reader.read(self.files[self.shard[place]], Member(self.offset[place], self.size[place]))
+    def content(self, index: int, reader: ShardReader) -> bytes:
+        """Return the bytes of a sample."""
+        return reader.read(self.files[self.shard[index]], ShardMember(self.offset[index], self.size[index]))
 
-    def called(self, place: int) -> str:
-        """Shard and key of a sample, for messages: the shard is read for it once more."""
-        path = self.files[self.shard[place]]
-        for sample in samples(path):
-            if any(member.offset == self.offset[place] for member in sample.members.values()):
-                return f"{path.name}: {shown_key(sample.key)}"
+    def describe(self, index: int) -> str:
+        """Return shard and key of a sample for messages. The shard is read once more for it."""
+        path = self.files[self.shard[index]]
+        for sample in shard_samples(path):
+            if any(member.offset == self.offset[index] for member in sample.members.values()):
+                return f"{path.name}: {printable_name(sample.key)}"
         return path.name
 
 
-def read_index(files: dict[str, list[Path]], wanted: Wanted, names: Sequence[str] | None) -> tuple[
+def read_index(files: dict[str, list[Path]], selection: SampleSelection, names: Sequence[str] | None) -> tuple[
     dict[str, ShardIndex], dict[str, np.ndarray], tuple[str, ...]
 ]:  # fmt: skip
-    """The samples and the labels (n,) int64 of each split, and the classes; DataError for a shard that is not whole.
+    """Return samples and labels (n,) int64 of each split, and the classes.
 
-    Whole numbers are places in `names`; without names they are classes by themselves, in their order.
+    Labels that are integers are indices into `names`; without names they are classes themselves, in ascending order.
+
+    Raises
+    ------
+    DataError
+        A shard is damaged or incomplete, or a label is not valid.
     """
     codes: dict[Label, int] = {}
-    found = {split: _split(mine, wanted, codes) for split, mine in files.items()}
-    empty = next((split for split, each in found.items() if not len(each)), None)
+    indexes = {split: _split(split_files, selection, codes) for split, split_files in files.items()}
+    empty = next((split for split, each in indexes.items() if not len(each)), None)
     if empty:
         raise DataError(f"{empty}: no sample in {len(files[empty])} shards, the first is {files[empty][0].name}")
     classes, order = _classes(list(codes), names)
-    labels = {split: order[np.frombuffer(each.code, np.int32)] for split, each in found.items()}
-    return found, labels, classes
+    labels = {split: order[np.frombuffer(each.code, np.int32)] for split, each in indexes.items()}
+    return indexes, labels, classes
 
 
-def _split(files: list[Path], wanted: Wanted, codes: dict[Label, int]) -> ShardIndex:
-    found = ShardIndex(files)
-    with Reader() as reader:
+def _split(files: list[Path], selection: SampleSelection, codes: dict[Label, int]) -> ShardIndex:
+    index = ShardIndex(files)
+    with ShardReader() as reader:
         for number, path in enumerate(files):
-            for sample in samples(path):
-                member = _chosen(path, sample, wanted)
-                found.shard.append(number)
-                found.offset.append(member.offset)
-                found.size.append(member.size)
-                found.code.append(codes.setdefault(_label(path, sample, wanted.label, reader), len(codes)))
-    return found
+            for sample in shard_samples(path):
+                member = _select_member(path, sample, selection)
+                index.shard.append(number)
+                index.offset.append(member.offset)
+                index.size.append(member.size)
+                index.code.append(codes.setdefault(_label(path, sample, selection.label, reader), len(codes)))
+    return index
 
 
-def _chosen(path: Path, sample: Sample, wanted: Wanted) -> Member:
-    fitting = [each for each in wanted.extensions if each in sample.members]
+def _select_member(path: Path, sample: ShardSample, selection: SampleSelection) -> ShardMember:
+    fitting = [each for each in selection.extensions if each in sample.members]
     if len(fitting) == 1:
         return sample.members[fitting[0]]
     if fitting:
         raise DataError(
-            f"{path.name}: sample {sample.key!r} has several {wanted.one}s, .{' and .'.join(fitting)}; "
+            f"{path.name}: sample {sample.key!r} has several {selection.noun}s, .{' and .'.join(fitting)}; "
             "name one of them in data.member"
         )
-    has = shown_key(", ".join(f".{each}" for each in sorted(sample.members)))
+    listed = printable_name(", ".join(f".{each}" for each in sorted(sample.members)))
     raise DataError(
-        f"{path.name}: sample {sample.key!r} has no {wanted.one} (.{', .'.join(wanted.extensions)}), only {has}; "
-        "name its extension in data.member, or take the sample out"
+        f"{path.name}: sample {sample.key!r} has no {selection.noun} (.{', .'.join(selection.extensions)}), only "
+        f"{listed}; name its extension in data.member, or remove the sample"
     )
 
 
-def _label(path: Path, sample: Sample, label: str, reader: Reader) -> Label:
-    """The label of a sample: a whole number, or a name."""
+def _label(path: Path, sample: ShardSample, label: str, reader: ShardReader) -> Label:
+    """The label of a sample: an integer or a name."""
     extension, _, key = label.rpartition(".") if "." in label else (label, "", "")
     where = f"{path.name}: the label of sample {sample.key!r}"
     try:
@@ -343,37 +365,41 @@ def _label(path: Path, sample: Sample, label: str, reader: Reader) -> Label:
             with bounded_recursion():
                 value = json.loads(value)[key]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        wanted = f"a JSON object with the key {key!r}" if key else "a text in UTF-8"
-        raise DataError(f"{where} is not {wanted} ({type(error).__name__}: {error}); write it anew") from None
+        expected = f"a JSON object with the key {key!r}" if key else "a text in UTF-8"
+        raise DataError(f"{where} is not {expected} ({type(error).__name__}: {error}); write it again") from None
     text = value.strip() if isinstance(value, str) else value
     if isinstance(text, bool) or not isinstance(text, int | str) or text == "":
-        raise DataError(f"{where} is {truncated(value)}; give a whole number or a name")
-    if isinstance(text, str) and len(text) > LONGEST_LABEL:
-        raise DataError(f"{where} is {truncated(text)}; give a name of at most {LONGEST_LABEL} characters")
+        raise DataError(f"{where} is {shortened_repr(value)}; give a whole number or a name")
+    if isinstance(text, str) and len(text) > MAX_LABEL_LENGTH:
+        raise DataError(f"{where} is {shortened_repr(text)}; give a name of at most {MAX_LABEL_LENGTH} characters")
     try:
         return int(text)
     except ValueError:
         return str(text)
 
 
-def _classes(found: list[Label], names: Sequence[str] | None) -> tuple[tuple[str, ...], np.ndarray]:
+def _classes(values: list[Label], names: Sequence[str] | None) -> tuple[tuple[str, ...], np.ndarray]:
     """The names of the classes, and the class of each code."""
     if names is not None:
-        place = {name: number for number, name in enumerate(names)}
-        strange = [
-            value for value in found if (value not in range(len(names)) if _whole(value) else value not in place)
+        index_of_name = {name: number for number, name in enumerate(names)}
+        unknown = [
+            value
+            for value in values
+            if (value not in range(len(names)) if _is_integer(value) else value not in index_of_name)
         ]
-        if strange:
+        if unknown:
             raise DataError(
-                f"data.classes: a label is {strange[0]!r}, and there are {len(names)} classes, {some(names)}; "
+                f"data.classes: a label is {unknown[0]!r}, but there are {len(names)} classes, {quote_names(names)}; "
                 "give each label its name, in the order of the numbers from 0"
             )
-        return tuple(names), np.array([each if _whole(each) else place[str(each)] for each in found], np.int64)
-    numbers = all(_whole(value) for value in found)
-    ordered: list[Label] = sorted(found, key=lambda value: int(value) if numbers else str(value))
+        return tuple(names), np.array(
+            [each if _is_integer(each) else index_of_name[str(each)] for each in values], np.int64
+        )
+    are_integers = all(_is_integer(value) for value in values)
+    ordered: list[Label] = sorted(values, key=lambda value: int(value) if are_integers else str(value))
     place_of = {value: number for number, value in enumerate(ordered)}
-    return tuple(map(str, ordered)), np.array([place_of[value] for value in found], np.int64)
+    return tuple(map(str, ordered)), np.array([place_of[value] for value in values], np.int64)
 
 
-def _whole(value: Label) -> bool:
+def _is_integer(value: Label) -> bool:
     return isinstance(value, int)

@@ -1,6 +1,6 @@
-"""Options that several data sources share, and the steps of the input path that they mean.
+"""Options that several data sources share, and the steps of the input path that follow from them.
 
-They stand outside of `sources/`, because the digest of a source's code leaves the other sources out.
+They are outside `sources/`, because the digest of a source's code leaves the other sources out.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from edgekit.data.types import SourceConfig
 from edgekit.runner import input_path
 
 
-class SoundConfig(SourceConfig):
-    """Rate and channels of sounds, whatever their files have."""
+class AudioSourceConfig(SourceConfig):
+    """Sample rate and channels of audio, whatever the files have."""
 
     rate_hz: int = Field(16_000, ge=1000, le=192_000, description="samples per second that a sound has after reading")
     seconds: float = Field(1.0, gt=0, le=600, description="length of a sample, seconds")
@@ -28,12 +28,12 @@ class SoundConfig(SourceConfig):
 
     @property
     def raw_shape(self) -> tuple[int, ...]:
-        """Samples of one sound."""
+        """Number of samples of one sound."""
         return (self.samples("seconds", self.seconds),)
 
     @property
     def decoding(self) -> list[dict[str, Any]]:
-        """What happens to a file before it is cut, as the device will do it."""
+        """The steps for a file before it is cut, as on the device."""
         return [
             {"step": "decode_wav"},
             *([{"step": "mix_channels"}] if self.channels == "mix" else []),
@@ -41,16 +41,16 @@ class SoundConfig(SourceConfig):
         ]
 
     def samples(self, option: str, seconds: float) -> int:
-        """So many seconds in samples; ValueError, with the option's name, where they are no whole number."""
+        """Convert seconds to samples. Raises ValueError with the option's name if the result is not an integer."""
         count = round(seconds * self.rate_hz)
         if abs(seconds * self.rate_hz - count) > 1e-6 or count < 1:
             raise ValueError(
-                f"{option}: {seconds:g} s at {self.rate_hz} Hz are no whole number of samples; choose another"
+                f"{option}: {seconds:g} s at {self.rate_hz} Hz are not a whole number of samples; change one"
             )
         return count
 
 
-class PicturesConfig(SourceConfig):
+class PictureSourceConfig(SourceConfig):
     """Options that pictures with boxes and pictures with masks share."""
 
     path: PathText = Field(description="folder or .zip with the pictures, and their annotations or masks")
@@ -76,5 +76,5 @@ class PicturesConfig(SourceConfig):
 
     @property
     def input_path(self) -> list[dict[str, Any]]:
-        """What happens to a file, as the device will do it."""
+        """The steps for a file, as on the device."""
         return input_path.picture_steps(self.raw_shape, self.fit, self.orientation)

@@ -1,12 +1,10 @@
-"""Division into train, calibration, validation and test: stratified, seeded, and disjoint by content.
+"""Divides samples into train, calibration, validation and test: stratified, seeded, and disjoint by content.
 
-Samples with the same bytes always land in the same split, so no copy of a training sample is ever tested. So do the
-samples of one recording, if the source knows recordings.
-
-A recording goes to one split as a whole. Windows of one recording resemble one another, and neighbours may overlap. A
-network that was trained on some of them knows the others. If both splits had windows of one recording, every accuracy
-would be too high. Samples that `Split.groups` gives one number are one recording, and recordings that share a sample's
-content are one too.
+Samples with the same bytes are always in the same split, so no copy of a training sample is ever tested. The same holds
+for the samples of one recording, if the source knows recordings, because windows of one recording resemble each other
+and may overlap: a network that was trained on some of them knows the others, and every accuracy would be too high.
+Samples with the same number in `Split.groups` form one recording, and recordings that share a sample's content count
+as one.
 """
 
 from __future__ import annotations
@@ -21,106 +19,122 @@ import numpy as np
 from edgekit.core import tasks
 from edgekit.core.errors import DataError
 from edgekit.core.tasks import Task
-from edgekit.data.types import MOST_CALIBRATION, Data, Pools, SourceConfig, Split, digest_of
+from edgekit.data.types import DEFAULT_CALIBRATION_SAMPLES, Data, Pools, SourceConfig, Split, digest_splits
 
-Draw = Callable[[np.ndarray, np.ndarray, np.random.Generator, int], np.ndarray]
-"""Ascending indices of whole groups out of some, near a size for each stratum; so many groups must be left of each."""
+DrawFunction = Callable[[np.ndarray, np.ndarray, np.random.Generator, int], np.ndarray]
+"""Draws ascending indices of whole groups out of some, close to a size for each stratum.
 
-# One stream of random numbers per purpose: a change of one fraction leaves the other choices alone.
+A number of groups must remain.
+"""
+
+# One stream of random numbers per purpose, so that changing one fraction does not change other choices.
 _STREAMS = {"train": 1, "validation": 2, "test": 3, "calibration": 4, "order": 5, "anomalies": 6}
 
 
-def limited(pools: Pools, limit: int | None, seed: int, task: Task = "classification") -> Pools:
-    """At most `limit` samples of the train pool, the given validation and test in the same proportion."""
-    strata = tasks.named(task).strata
-    kept = limited_indices({name: strata(split.y) for name, split in pools.given().items()}, limit, seed)
-    if not kept:
+def limit_pools(pools: Pools, limit: int | None, seed: int, task: Task = "classification") -> Pools:
+    """Reduce the train pool to at most `limit` samples, and existing validation and test splits in proportion."""
+    strata = tasks.load_task(task).strata
+    kept_indices = limited_indices({name: strata(split.y) for name, split in pools.splits().items()}, limit, seed)
+    if not kept_indices:
         return pools
-    # what is left of a recording is no stream any more
-    splits = {name: replace(split.take(kept[name]), starts=None) for name, split in pools.given().items()}
+    # the rest of a recording is not a stream any more
+    splits = {name: replace(split.take(kept_indices[name]), starts=None) for name, split in pools.splits().items()}
     return pools.with_splits(splits)
 
 
 def limited_indices(labels: dict[str, np.ndarray], limit: int | None, seed: int) -> dict[str, np.ndarray]:
-    """Which samples of each pool to keep, ascending; empty when nothing has to go. Doing it twice changes nothing."""
+    """Return which samples of each pool to keep, ascending; empty if all are kept.
+
+    Applying it twice changes nothing.
+    """
     total = len(labels["train"])
     if limit is None or limit >= total:
         return {}
-    kept = {}
+    kept_indices = {}
     for name, y in labels.items():
         size = limit if name == "train" else max(len(np.unique(y)), round(len(y) * limit / total))
-        kept[name] = _pick(np.arange(len(y)), y, proportional(np.bincount(y), size), _rng(seed, name))
-    return kept
+        kept_indices[name] = _pick(np.arange(len(y)), y, proportional_sizes(np.bincount(y), size), _rng(seed, name))
+    return kept_indices
 
 
 def divide(pools: Pools, config: SourceConfig) -> Data:
-    """The four splits; what the source did not give is taken out of its train pool, validation maybe out of test."""
-    prints = {name: fingerprints(split.x) for name, split in pools.given().items()}
+    """Divide pools into the four splits. Splits that the source does not have are taken out of its train pool.
+
+    With `validation_from: test`, validation is taken out of the test split.
+
+    Raises
+    ------
+    DataError
+        There are too few samples or recordings, or splits overlap.
+    """
+    prints = {name: fingerprints(split.x) for name, split in pools.splits().items()}
     pools, prints = resolve_overlap(pools, prints, config.overlap)
     if config.validation_from == "test":
         pools = _validation_out_of_test(pools, prints, config)
-    pool, copies = pools.train, same_as(prints["train"])
-    strata = tasks.named(config.task).strata(pool.y)
+    pool, first_copy = pools.train, first_copies(prints["train"])
+    strata = tasks.load_task(config.task).strata(pool.y)
     counts = np.bincount(strata)
     fractions = {"test": config.test_fraction, "validation": config.validation_fraction}
-    wanted = [name for name in fractions if name not in pools.given()]
-    groups, draw = _drawing(pools, strata, copies, config, wanted)
-    left = np.arange(len(pool))
-    taken: dict[str, np.ndarray] = {}
-    for name in wanted:
-        sizes = proportional(counts, round(fractions[name] * len(pool)))
-        later = 1 + len(wanted) - len(taken)  # the splits that are still to be made, train and calibration among them
-        taken[name] = draw(left, sizes, _rng(config.split_seed, name), later)
-        left = np.setdiff1d(left, taken[name])
-    notes = copy_notes(strata, copies)
+    missing_splits = [name for name in fractions if name not in pools.splits()]
+    groups, draw = _draw_function(pools, strata, first_copy, config, missing_splits)
+    remaining = np.arange(len(pool))
+    drawn: dict[str, np.ndarray] = {}
+    for name in missing_splits:
+        sizes = proportional_sizes(counts, round(fractions[name] * len(pool)))
+        splits_to_come = 1 + len(missing_splits) - len(drawn)  # including train and calibration
+        drawn[name] = draw(remaining, sizes, _rng(config.split_seed, name), splits_to_come)
+        remaining = np.setdiff1d(remaining, drawn[name])
+    notes = copy_notes(strata, first_copy)
     if config.task == "anomaly":
-        left, moved = anomalies_leave_train(left, strata, groups, taken, _rng(config.split_seed, "anomalies"))
+        remaining, moved = move_anomalies_out_of_train(
+            remaining, strata, groups, drawn, _rng(config.split_seed, "anomalies")
+        )
         notes = (*notes, *moved)
-    taken["calibration"] = _calibration(left, strata, groups, config, draw)
-    taken["train"] = np.setdiff1d(left, taken["calibration"])
-    made = {name: pool.take(_mixed(indices, config.split_seed, name)) for name, indices in taken.items()}
-    splits = {**pools.given(), **made}
+    drawn["calibration"] = _calibration(remaining, strata, groups, config, draw)
+    drawn["train"] = np.setdiff1d(remaining, drawn["calibration"])
+    new_splits = {name: pool.take(_mixed(indices, config.split_seed, name)) for name, indices in drawn.items()}
+    splits = {**pools.splits(), **new_splits}
     if config.task == "anomaly":
-        splits, moved = share_anomalies(splits, _rng(config.split_seed, "anomalies"))
+        splits, moved = lend_anomalies_to_validation(splits, _rng(config.split_seed, "anomalies"))
         notes = (*notes, *moved)
     return _sealed(pools, splits, (*notes, *recording_notes(splits)), config.task)
 
 
-def _validation_out_of_test(pools: Pools, prints: Prints, config: SourceConfig) -> Pools:
+def _validation_out_of_test(pools: Pools, prints: Fingerprints, config: SourceConfig) -> Pools:
     test = pools.test
     if test is None or pools.validation is not None:
-        has = "no test split" if test is None else "a validation split of its own"
-        raise DataError(f"data.validation_from: got test, and the source has {has}; leave the option out")
-    groups, strata = same_as(prints["test"]), tasks.named(config.task).strata(test.y)
+        existing = "no test split" if test is None else "a validation split of its own"
+        raise DataError(f"data.validation_from: got test, but the source has {existing}; leave the option out")
+    groups, strata = first_copies(prints["test"]), tasks.load_task(config.task).strata(test.y)
     if test.groups is not None:
         groups = connected_components(groups, test.groups)
-    sizes = proportional(np.bincount(strata), round(config.validation_fraction * len(test)))
+    sizes = proportional_sizes(np.bincount(strata), round(config.validation_fraction * len(test)))
     chosen = _pick(groups, strata[groups], sizes, _rng(config.split_seed, "validation"))
     parts = {"validation": chosen, "test": np.setdiff1d(np.arange(len(test)), chosen)}
-    made = {name: test.take(_mixed(indices, config.split_seed, name)) for name, indices in parts.items()}
+    new_splits = {name: test.take(_mixed(indices, config.split_seed, name)) for name, indices in parts.items()}
     note = f"validation is {len(chosen):,} of the {len(test):,} samples of the test split"
-    return pools.with_splits({"train": pools.train, **made}, note)
+    return pools.with_splits({"train": pools.train, **new_splits}, note)
 
 
-def _drawing(
-    pools: Pools, strata: np.ndarray, copies: np.ndarray, config: SourceConfig, wanted: list[str]
-) -> tuple[np.ndarray, Draw]:
-    """What stays together, (n,) by the first sample of each group, and how whole groups are drawn out of the pool."""
-    marks = pools.train.groups
-    if marks is None:
-        return copies, lambda left, sizes, random, _: _pick_of(left, strata, copies, sizes, random)
-    groups = connected_components(copies, marks)
-    drawn = Drawn(strata, groups, needed_classes(config.task, pools.classes))
-    drawn.check(marks, ["train", "calibration", *reversed(wanted)])
-    return groups, drawn.pick
+def _draw_function(
+    pools: Pools, strata: np.ndarray, first_copy: np.ndarray, config: SourceConfig, missing_splits: list[str]
+) -> tuple[np.ndarray, DrawFunction]:
+    """Return what stays together, (n,) by the first sample of each group, and the function that draws whole groups."""
+    recordings = pools.train.groups
+    if recordings is None:
+        return first_copy, lambda left, sizes, random, _: _pick_of(left, strata, first_copy, sizes, random)
+    groups = connected_components(first_copy, recordings)
+    sampler = RecordingSampler(strata, groups, needed_classes(config.task, pools.classes))
+    sampler.check(recordings, ["train", "calibration", *reversed(missing_splits)])
+    return groups, sampler.pick
 
 
-def proportional(counts: np.ndarray, total: int) -> np.ndarray:
-    """Share `total` among classes by their counts (largest remainder), at least one each where that is possible."""
+def proportional_sizes(counts: np.ndarray, total: int) -> np.ndarray:
+    """Divide `total` among classes in proportion to their counts (largest remainder), at least one each if possible."""
     counts = np.asarray(counts, np.int64)
-    everything = max(1, int(counts.sum()))
+    sum_of_counts = max(1, int(counts.sum()))
     total = min(int(total), int(counts.sum()))
-    sizes, remainders = np.divmod(counts * total, everything)
+    sizes, remainders = np.divmod(counts * total, sum_of_counts)
     sizes[np.argsort(-remainders, kind="stable")[: total - int(sizes.sum())]] += 1
     for index in np.flatnonzero((sizes == 0) & (counts > 0)):
         if total and sizes.max() > 1:
@@ -129,14 +143,14 @@ def proportional(counts: np.ndarray, total: int) -> np.ndarray:
     return sizes
 
 
-def balanced(counts: np.ndarray, total: int) -> np.ndarray:
-    """Share `total` among classes evenly; what a small class cannot give, the others do."""
+def balanced_sizes(counts: np.ndarray, total: int) -> np.ndarray:
+    """Divide `total` among classes evenly. What a small class cannot provide, the others do."""
     counts = np.asarray(counts, np.int64)
     sizes = np.zeros_like(counts)
-    while (missing := int(total - sizes.sum())) > 0 and (able := np.flatnonzero(sizes < counts)).size:
-        # Level by level: only what cannot go to all of them alike goes to the first ones.
-        each = missing // able.size
-        sizes[able if each else able[:missing]] += max(1, each)
+    while (missing := int(total - sizes.sum())) > 0 and (unfilled := np.flatnonzero(sizes < counts)).size:
+        # Level by level: only a rest that cannot be shared evenly goes to the first classes.
+        each = missing // unfilled.size
+        sizes[unfilled if each else unfilled[:missing]] += max(1, each)
         sizes = np.minimum(sizes, counts)
     return sizes
 
@@ -144,51 +158,58 @@ def balanced(counts: np.ndarray, total: int) -> np.ndarray:
 def _pick_of(
     among: np.ndarray, y: np.ndarray, groups: np.ndarray, sizes: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """Ascending indices out of `among`; a group counts for the class of its first sample."""
+    """Ascending indices out of `among`. A group counts for the class of its first sample."""
     return among[_pick(groups[among], y[groups[among]], sizes, rng)]
 
 
 def _pick(groups: np.ndarray, y: np.ndarray, sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Ascending positions of whole groups, drawn at random, that never exceed a class's size."""
+    """Ascending positions of whole groups, drawn at random without exceeding the size of any class."""
     order = rng.permutation(len(groups))
     _, inverse, counts = np.unique(groups, return_inverse=True, return_counts=True)
     chosen, seen = np.zeros(len(counts), bool), np.zeros(len(counts), bool)
-    room, size_of = sizes.tolist(), counts.tolist()
+    remaining, size_of = sizes.tolist(), counts.tolist()
     for group, label in zip(inverse[order].tolist(), y[order].tolist(), strict=True):
-        if not seen[group] and size_of[group] <= room[label]:
+        if not seen[group] and size_of[group] <= remaining[label]:
             chosen[group] = True
-            room[label] -= size_of[group]
+            remaining[label] -= size_of[group]
         seen[group] = True
     return np.flatnonzero(chosen[inverse])
 
 
-def quarter(left: int) -> int:
-    """How many of few training samples become calibration samples: a quarter, or a third of very few; at most 200."""
-    return max(1, min(MOST_CALIBRATION, max(left // 4, min(left // 3, 16))))
+def calibration_size(available: int) -> int:
+    """Return how many of few training samples become calibration samples.
+
+    That is a quarter, or a third of very few; at most 200.
+    """
+    return max(1, min(DEFAULT_CALIBRATION_SAMPLES, max(available // 4, min(available // 3, 16))))
 
 
-def _calibration(left: np.ndarray, y: np.ndarray, groups: np.ndarray, config: SourceConfig, draw: Draw) -> np.ndarray:
-    most = len(left) // 2
-    if not most:
-        raise DataError(f"too few samples: {len(left)} is left for train and calibration together; give more samples")
-    usual = MOST_CALIBRATION if most >= MOST_CALIBRATION else quarter(len(left))
-    wanted = config.calibration_samples or usual
-    if wanted > most:
+def _calibration(
+    available: np.ndarray, y: np.ndarray, groups: np.ndarray, config: SourceConfig, draw: DrawFunction
+) -> np.ndarray:
+    max_samples = len(available) // 2
+    if not max_samples:
+        raise DataError(f"too few samples: {len(available)} left for train and calibration together; add samples")
+    default = (
+        DEFAULT_CALIBRATION_SAMPLES if max_samples >= DEFAULT_CALIBRATION_SAMPLES else calibration_size(len(available))
+    )
+    requested = config.calibration_samples or default
+    if requested > max_samples:
         raise DataError(
-            f"too few samples: {len(left)} are left for train and calibration together, and "
-            f"data.calibration_samples is {wanted}; set it to at most {most}, leave it out, or give more samples"
+            f"too few samples: {len(available)} left for train and calibration together, but "
+            f"data.calibration_samples is {requested}; set it to at most {max_samples}, leave it out, or add samples"
         )
     # Every class keeps the larger half of its samples for training, however small it is.
-    sizes = balanced(np.bincount(y[groups[left]], minlength=int(y.max()) + 1) // 2, wanted)
-    return draw(left, sizes, _rng(config.split_seed, "calibration"), 1)
+    sizes = balanced_sizes(np.bincount(y[groups[available]], minlength=int(y.max()) + 1) // 2, requested)
+    return draw(available, sizes, _rng(config.split_seed, "calibration"), 1)
 
 
 def _sealed(pools: Pools, splits: dict[str, Split], notes: tuple[str, ...], task: Task) -> Data:
     for name in ("train", "validation", "test"):
-        tasks.named(task).whole(name, splits[name].y, pools.classes)
+        tasks.load_task(task).check_split(name, splits[name].y, pools.classes)
     if not len(splits["calibration"]):
         raise DataError(
-            "calibration: no sample can be taken out of train, for each class has one sample there, or copies of one; "
+            "calibration: no sample can be taken out of train, because each class has one sample or copies of one; "
             "add samples"
         )
     check_disjoint({name: split.x for name, split in splits.items()})
@@ -199,7 +220,7 @@ def _sealed(pools: Pools, splits: dict[str, Split], notes: tuple[str, ...], task
         validation=ordered["validation"],
         classes=pools.classes,
         kind=pools.kind,
-        digest=digest_of(
+        digest=digest_splits(
             ordered,
             pools.classes,
             pools.kind,
@@ -223,14 +244,14 @@ def _sealed(pools: Pools, splits: dict[str, Split], notes: tuple[str, ...], task
 
 
 def _read_only(split: Split) -> Split:
-    # Views: the arrays themselves may belong to the user's own function.
+    # Views, because the arrays may belong to the user's own function.
     x, y = split.x.view(), split.y.view()
     x.flags.writeable = y.flags.writeable = False
     return replace(split, x=x, y=y)
 
 
 def _mixed(indices: np.ndarray, seed: int, name: str) -> np.ndarray:
-    # Any prefix of a split is then a fair sample of it, however the source was sorted.
+    # Then any prefix of a split is representative, however the source was sorted.
     return np.random.default_rng([seed, _STREAMS["order"], _STREAMS[name]]).permutation(indices)
 
 
@@ -239,7 +260,10 @@ def _rng(seed: int, name: str) -> np.random.Generator:
 
 
 def connected_components(*equivalences: np.ndarray) -> np.ndarray:
-    """For each sample (n,) the first one that any chain of these equivalences, each (n,) of equal marks, leads to."""
+    """Return (n,) for each sample the first sample that it is connected with by any chain of these equivalences.
+
+    Each equivalence is (n,), with equal values for equivalent samples.
+    """
     labels = np.arange(len(equivalences[0]))
     members = [np.unique(marks, return_inverse=True)[1] for marks in equivalences]
     while True:
@@ -253,120 +277,128 @@ def connected_components(*equivalences: np.ndarray) -> np.ndarray:
 
 
 def whole_recordings(shared: list[int], groups: np.ndarray | None) -> list[int]:
-    """These samples and, where recordings are known, all others of their recordings; ascending."""
+    """Return these samples and, if recordings are known, all others of their recordings, ascending."""
     if groups is None:
         return shared
-    found: list[int] = np.flatnonzero(np.isin(groups, groups[shared])).tolist()
-    return found
+    indices: list[int] = np.flatnonzero(np.isin(groups, groups[shared])).tolist()
+    return indices
 
 
 def needed_classes(task: str, classes: tuple[str, ...]) -> dict[str, int]:
-    """Strata, by name, of which every split needs a recording of its own: all classes, or what is normal.
+    """Return the strata, by name, of which every split needs a recording: all classes, or the normal samples.
 
-    Of values, and of several labels at once, a recording has many strata, and none must be everywhere.
+    For values and several labels at once a recording has many strata, and no split needs all of them.
     """
     if task == "classification":
         return {name: label for label, name in enumerate(classes)}
     return {"normal": 0} if task == "anomaly" else {}
 
 
-class Drawn:
-    """A pool out of which whole recordings are drawn: its strata and groups (n,), those of `connected_components`."""
+class RecordingSampler:
+    """Draws whole recordings from a pool with strata (n,) and groups (n,) from `connected_components`."""
 
     def __init__(self, strata: np.ndarray, groups: np.ndarray, must: Mapping[str, int]) -> None:
         self.strata, self.groups, self.must = strata, groups, must
 
-    def check(self, marks: np.ndarray, splits: Sequence[str]) -> None:
-        """DataError where there are fewer recordings than splits, each of which needs one; `marks` the source gave."""
-        apart, found = (self._holds(each, np.arange(len(marks)))[1].sum(axis=0) for each in (self.groups, marks))
-        short = [
-            f"{name} has {count}" + (f" ({known}, joined by samples of the same content)" if known > count else "")
-            for name, count, known in zip(map(repr, self.must) if self.must else ["train"], apart, found, strict=True)
+    def check(self, recordings: np.ndarray, splits: Sequence[str]) -> None:
+        """Raise DataError if there are fewer recordings than splits, each of which needs one."""
+        counts, recording_counts = (
+            self._holds(each, np.arange(len(recordings)))[1].sum(axis=0) for each in (self.groups, recordings)
+        )
+        problems = [
+            f"{name} has {count}"
+            + (f" ({recording_count}, joined by samples of the same content)" if recording_count > count else "")
+            for name, count, recording_count in zip(
+                map(repr, self.must) if self.must else ["train"], counts, recording_counts, strict=True
+            )
             if count < len(splits)
         ]
-        if short:
-            more = f" and {len(short) - 5} more classes" if len(short) > 5 else ""
+        if problems:
+            others = f" and {len(problems) - 5} more classes" if len(problems) > 5 else ""
             raise DataError(
-                f"too few recordings to divide: {', '.join(short[:5])}{more}; {', '.join(splits)} need one each"
-                f"{' of every class' if self.must else ''}, for samples of one recording stay together: record more, "
-                "take out what repeats, raise data.limit, or lay out validation and test yourself, from other "
+                f"too few recordings to divide: {', '.join(problems[:5])}{others}; {', '.join(splits)} need one each"
+                f"{' of every class' if self.must else ''}, because a recording stays together: record more, "
+                "remove repeated samples, raise data.limit, or provide validation and test yourself, from other "
                 "recordings than train's"
             )
 
     def pick(self, among: np.ndarray, sizes: np.ndarray, rng: np.random.Generator, later: int) -> np.ndarray:
-        """Ascending indices out of `among`, recordings drawn at random, as near to each stratum's size as possible.
+        """Return ascending indices out of `among`: random recordings, as close to each stratum's size as possible.
 
-        One recording at least is taken of each stratum that must be everywhere, and `later` are left.
+        At least one recording of each needed stratum is drawn, and `later` of them remain.
         """
-        inverse, holds = self._holds(self.groups[among], among)
-        counts = np.zeros((len(holds), len(sizes)), np.int64)
+        inverse, has_stratum = self._holds(self.groups[among], among)
+        counts = np.zeros((len(has_stratum), len(sizes)), np.int64)
         np.add.at(counts, (inverse, self.strata[among]), 1)
-        chosen, order = np.zeros(len(holds), bool), rng.permutation(len(holds))
-        while len(able := order[_spared(holds, chosen, later)[order]]):
-            now = counts[chosen].sum(axis=0)
-            fits = (now + counts[able] <= sizes).all(axis=1)
-            lacking = able[holds[able][:, ~holds[chosen].any(axis=0)].any(axis=1)]
-            if fits.any():
-                chosen[able[np.argmax(fits)]] = True
+        chosen, order = np.zeros(len(has_stratum), bool), rng.permutation(len(has_stratum))
+        while len(available := order[_available_recordings(has_stratum, chosen, later)[order]]):
+            current = counts[chosen].sum(axis=0)
+            is_within = (current + counts[available] <= sizes).all(axis=1)
+            supplying = available[has_stratum[available][:, ~has_stratum[chosen].any(axis=0)].any(axis=1)]
+            if is_within.any():
+                chosen[available[np.argmax(is_within)]] = True
                 continue
-            # none fits: one that comes nearer though it is too large, or that a stratum has nothing without
-            nearest = lacking if len(lacking) else able
-            distances = np.abs(now + counts[nearest] - sizes).sum(axis=1)
-            if not len(lacking) and distances.min() >= np.abs(now - sizes).sum():
+            # none fits: take one that comes closer although it is too large, or one that a stratum needs
+            candidates = supplying if len(supplying) else available
+            distances = np.abs(current + counts[candidates] - sizes).sum(axis=1)
+            if not len(supplying) and distances.min() >= np.abs(current - sizes).sum():
                 break
-            chosen[nearest[np.argmin(distances)]] = True
+            chosen[candidates[np.argmin(distances)]] = True
         return among[np.flatnonzero(chosen[inverse])]
 
-    def _holds(self, marks: np.ndarray, among: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The place of each sample's recording; (recordings, strata) bool: which has which that must be everywhere."""
-        names, inverse = np.unique(marks, return_inverse=True)
+    def _holds(self, recordings: np.ndarray, among: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the index of each sample's recording, and (recordings, strata) bool: which needed strata each has."""
+        names, inverse = np.unique(recordings, return_inverse=True)
         if not self.must:
             return inverse, np.ones((len(names), 1), bool)
-        found = np.zeros((len(names), int(self.strata.max()) + 1), bool)
-        found[inverse, self.strata[among]] = True
-        return inverse, found[:, list(self.must.values())]
+        has_stratum = np.zeros((len(names), int(self.strata.max()) + 1), bool)
+        has_stratum[inverse, self.strata[among]] = True
+        return inverse, has_stratum[:, list(self.must.values())]
 
 
 def recording_notes(splits: Mapping[str, Split]) -> tuple[str, ...]:
-    """A note on how few recordings the samples come from; none where that is not known."""
+    """Return a note on how few recordings the samples come from; none if recordings are not known."""
     counts = {name: len(np.unique(split.groups)) for name, split in splits.items() if split.groups is not None}
     if not counts:
         return ()
     shares = ", ".join(f"{name} {len(splits[name])} of {count}" for name, count in counts.items())
     return (
-        f"samples of recordings: {shares}; none stands in two splits. Samples of one recording resemble one another, "
-        "so intervals of accuracies are narrower than so few recordings warrant",
+        f"samples of recordings: {shares}; none is in two splits. Samples of one recording resemble each other, "
+        "so confidence intervals are narrower than so few recordings justify",
     )
 
 
-def _spared(holds: np.ndarray, chosen: np.ndarray, later: int) -> np.ndarray:
-    """Which recordings may still be taken, so that every class they have keeps `later` others."""
-    left = holds[~chosen].sum(axis=0)
-    spared: np.ndarray = ~chosen & ((left > later) | ~holds).all(axis=1)
-    return spared
+def _available_recordings(has_stratum: np.ndarray, chosen: np.ndarray, later: int) -> np.ndarray:
+    """Which recordings can still be taken, so that every stratum they have keeps `later` others."""
+    remaining = has_stratum[~chosen].sum(axis=0)
+    available: np.ndarray = ~chosen & ((remaining > later) | ~has_stratum).all(axis=1)
+    return available
 
 
-Prints = dict[str, list[bytes]]
+Fingerprints = dict[str, list[bytes]]
 
 _EARLIER = (("train", ("validation", "test")), ("validation", ("test",)))
 _SHOWN = 5
 
 
 def fingerprints(x: np.ndarray) -> list[bytes]:
-    """16 bytes per sample that are equal where the samples' bytes are."""
+    """Return 16 bytes per sample, which are equal if the samples' bytes are."""
     rows = (np.ascontiguousarray(sample).data for sample in np.asarray(x))
     return [hashlib.blake2b(row, digest_size=16).digest() for row in rows]
 
 
-def same_as(prints: list[bytes]) -> np.ndarray:
-    """For each sample the index of the first one with the same content, itself where it is the first."""
+def first_copies(prints: list[bytes]) -> np.ndarray:
+    """Return for each sample the index of the first one with the same content."""
     first: dict[bytes, int] = {}
     return np.fromiter((first.setdefault(one, index) for index, one in enumerate(prints)), np.int64, len(prints))
 
 
-def resolve_overlap(pools: Pools, prints: Prints, rule: Literal["error", "drop"]) -> tuple[Pools, Prints]:
-    """Refuse, or drop from the earlier split, what stands in two given splits: test stays whole, then validation."""
-    splits, notes = pools.given(), []
+def resolve_overlap(pools: Pools, prints: Fingerprints, rule: Literal["error", "drop"]) -> tuple[Pools, Fingerprints]:
+    """Find samples that are in two existing splits, and refuse them or drop them from the earlier split.
+
+    Test stays complete, and so does validation as far as possible.
+    """
+    splits, notes = pools.splits(), []
     for name, later in _EARLIER:
         others = {one: other for other in later if other in prints for one in prints[other]}
         shared = [index for index, one in enumerate(prints.get(name, ())) if one in others]
@@ -381,85 +413,89 @@ def resolve_overlap(pools: Pools, prints: Prints, rule: Literal["error", "drop"]
                 f"remove them, or set data.overlap to drop, which takes them out of {name}"
             )
         dropped = whole_recordings(shared, splits[name].groups)
-        kept = np.setdiff1d(np.arange(len(prints[name])), dropped)
-        if not len(kept):
+        remaining = np.setdiff1d(np.arange(len(prints[name])), dropped)
+        if not len(remaining):
             raise DataError(f"{problem}, and nothing of {name} is left without them; give other samples")
-        splits[name] = splits[name].take(kept)
-        prints = {**prints, name: [prints[name][index] for index in kept]}
-        along = f", and {len(dropped) - len(shared)} more of their recordings" if len(dropped) > len(shared) else ""
-        notes.append(f"{problem}; dropped from {name} (indices {first}){along}")
+        splits[name] = splits[name].take(remaining)
+        prints = {**prints, name: [prints[name][index] for index in remaining]}
+        more = f", and {len(dropped) - len(shared)} more of their recordings" if len(dropped) > len(shared) else ""
+        notes.append(f"{problem}; dropped from {name} (indices {first}){more}")
     return (pools.with_splits(splits, *notes), prints) if notes else (pools, prints)
 
 
 def check_disjoint(samples: dict[str, np.ndarray]) -> None:
-    """DataError where a sample stands in two splits, however it came there; `samples` (n, *sample) by split."""
-    where: dict[bytes, tuple[str, int]] = {}
+    """Raise DataError if a sample is in two splits; `samples` are (n, *sample) by split."""
+    first_place: dict[bytes, tuple[str, int]] = {}
     for name, x in samples.items():
         prints = fingerprints(x)
-        leaked = [(index, *where[one]) for index, one in enumerate(prints) if one in where]
-        if leaked:
-            index, other, place = leaked[0]
+        duplicates = [(index, *first_place[one]) for index, one in enumerate(prints) if one in first_place]
+        if duplicates:
+            index, other, place = duplicates[0]
             raise DataError(
-                f"leak: {len(leaked)} of {len(x)} samples of {name} are also in another split (same content; "
+                f"leak: {len(duplicates)} of {len(x)} samples of {name} are also in another split (same content; "
                 f"the first is sample {index}, in {other} sample {place}); accuracies on {name} are too high: "
                 f"take them out of {name} or out of {other}"
             )
         for index, one in enumerate(prints):
-            where.setdefault(one, (name, index))
+            first_place.setdefault(one, (name, index))
 
 
 def copy_notes(y: np.ndarray, groups: np.ndarray) -> tuple[str, ...]:
-    """Notes on samples of one pool that have the same content; `groups` as `same_as` gives them."""
-    later = np.flatnonzero(groups != np.arange(len(groups)))
-    torn = int((y[later] != y[groups[later]]).sum())
+    """Return notes on samples of one pool with the same content; `groups` are those of `first_copies`."""
+    copies = np.flatnonzero(groups != np.arange(len(groups)))
+    relabelled = int((y[copies] != y[groups[copies]]).sum())
     notes = []
-    if len(later):
-        notes.append(f"{len(later)} samples of the train pool are copies of another; copies stay in one split")
-    if torn:
-        notes.append(f"{torn} of these copies carry another label than their original")
+    if len(copies):
+        notes.append(f"{len(copies)} samples of the train pool are copies of another; copies stay in one split")
+    if relabelled:
+        notes.append(f"{relabelled} of these copies have another label than their original")
     return tuple(notes)
 
 
 Notes = tuple[str, ...]
 
 
-def anomalies_leave_train(
-    left: np.ndarray, y: np.ndarray, groups: np.ndarray, taken: dict[str, np.ndarray], random: np.random.Generator
+def move_anomalies_out_of_train(
+    remaining: np.ndarray, y: np.ndarray, groups: np.ndarray, drawn: dict[str, np.ndarray], random: np.random.Generator
 ) -> tuple[np.ndarray, Notes]:
-    """What is left of the pool without its anomalies; they are added to `taken`, all indices into the pool.
+    """Return the rest of the train pool without its anomalies, and notes. The anomalies are added to `taken`.
 
-    y (n,) 0 or 1; groups (n,), equal for samples that must stay together.
+    All are indices into the pool; y (n,) is 0 or 1, and groups (n,) are equal for samples that must stay together.
 
-    What a train pool has of them goes to the splits that were taken out of it, half each where both were. Where it has
-    none, as in folders of train/normal and test/anomaly, validation is lent half of those of the given test split.
+    Anomalies of a train pool go to the splits that were taken out of it, half each if both were. If it has none, as in
+    folders of train/normal and test/anomaly, validation is lent half of those of the existing test split.
     """
-    count = int((y[left] == 1).sum())
+    count = int((y[remaining] == 1).sum())
     if not count:
-        return left, ()
-    leaving = left[np.isin(groups[left], groups[left[y[left] == 1]])]
-    normal, more = np.setdiff1d(left, leaving), len(leaving) - count
-    moved = f"{count} anomalies of train" + (f", with {more} normal samples of their recordings," if more else "")
-    if not taken:
-        return normal, (f"{moved} were left out: the network learns from normal samples alone",)
-    names = sorted(taken)
+        return remaining, ()
+    leaving = remaining[np.isin(groups[remaining], groups[remaining[y[remaining] == 1]])]
+    normal, normal_count = np.setdiff1d(remaining, leaving), len(leaving) - count
+    subject = f"{count} anomalies of train" + (
+        f", with {normal_count} normal samples of their recordings," if normal_count else ""
+    )
+    if not drawn:
+        return normal, (f"{subject} were left out: the network learns from normal samples alone",)
+    names = sorted(drawn)
     order = random.permutation(np.unique(groups[leaving]))
     for place, name in enumerate(names):
-        mine = leaving[np.isin(groups[leaving], order[place :: len(names)])]
-        taken[name] = np.union1d(taken[name], mine)
-    return normal, (f"{moved} went to {' and '.join(names)}",)
+        assigned = leaving[np.isin(groups[leaving], order[place :: len(names)])]
+        drawn[name] = np.union1d(drawn[name], assigned)
+    return normal, (f"{subject} went to {' and '.join(names)}",)
 
 
-def share_anomalies(splits: dict[str, Split], random: np.random.Generator) -> tuple[dict[str, Split], Notes]:
-    """The splits, half of test's anomalies moved to a validation that has none."""
+def lend_anomalies_to_validation(
+    splits: dict[str, Split], random: np.random.Generator
+) -> tuple[dict[str, Split], Notes]:
+    """Move half of test's anomalies to validation if that has none."""
     validation, test = splits["validation"], splits["test"]
-    groups = same_as(fingerprints(test.x))
+    groups = first_copies(fingerprints(test.x))
     if test.groups is not None:
         groups = connected_components(groups, test.groups)
     order = random.permutation(np.unique(groups[test.y == 1]))
     if validation.y.any() or len(order) < 2:
         return splits, ()
     moved = np.isin(groups, order[: len(order) // 2])
-    joined = validation.joined(test.take(np.flatnonzero(moved)))
+    joined = validation.concatenate(test.take(np.flatnonzero(moved)))
     mixed = joined.take(random.permutation(len(joined)))
     note = f"{int(test.y[moved].sum())} of test's {int(test.y.sum())} anomalies went to validation, which had none"
     return {**splits, "validation": mixed, "test": test.take(np.flatnonzero(~moved))}, (note,)

@@ -1,4 +1,4 @@
-"""Tables of numbers as .csv, read as the device reads them (`edgekit.runner.inputs.table`); faults are DataErrors."""
+"""Reads tables of numbers from .csv as the device does (`edgekit.runner.inputs.table`); faults are DataErrors."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def read_table(name: str, read: Callable[[], bytes], fix: str) -> Table:
-    """The table that `read` gives the bytes of.
+    """Return the table in the bytes that `read` returns.
 
     Raises
     ------
     DataError
-        It cannot be read, is no table, or is too large. `fix` says what to do about one that is too large.
+        It cannot be read, is not a table, or is too large. `fix` says what to do if it is too large.
     """
     from edgekit.runner.inputs import table
 
@@ -39,7 +39,7 @@ def read_table(name: str, read: Callable[[], bytes], fix: str) -> Table:
 
 
 def number_columns(table: Table, without: Sequence[str | None] = ()) -> tuple[list[str], list[str]]:
-    """The named columns that hold a number in any row, and those that hold none."""
+    """Return the named columns that hold a number in any row, and those that hold none."""
     from edgekit.runner.inputs.table import is_number
 
     named = [(place, name) for place, name in enumerate(table.header) if name and name not in without]
@@ -47,8 +47,8 @@ def number_columns(table: Table, without: Sequence[str | None] = ()) -> tuple[li
     return numbers, [name for _, name in named if name not in numbers]
 
 
-def floats(table: Table, columns: Sequence[str]) -> np.ndarray:
-    """These columns as float32 (rows, columns)."""
+def float_columns(table: Table, columns: Sequence[str]) -> np.ndarray:
+    """Return these columns as float32 (rows, columns)."""
     from edgekit.runner.inputs import table as tables
 
     try:

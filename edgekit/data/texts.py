@@ -1,8 +1,8 @@
-"""From texts to pools of token ids; shared by the sources `text_folder` and `text_table`.
+"""Pools of token ids from texts, for the sources `text_folder` and `text_table`.
 
-The vocabulary is a file of the user's, or it is made of the texts that the network is trained on, and of no other.
-Which these are is known once the samples are divided, and what is the same sample is known once there are ids. So both
-are done in turn until they agree.
+The vocabulary is a file of the user's, or it is made from the texts that the network is trained on, and from no others.
+Which texts these are is known only after the samples are divided, and which samples are equal is known only from their
+ids. So both are repeated until they agree.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pydantic import Field
 
 from edgekit.core.cache_key import library_versions
 from edgekit.core.errors import DataError
-from edgekit.data.paths import PathText, existing, stamp
+from edgekit.data.paths import PathText, existing_path, file_stamp
 from edgekit.data.types import Pools, SourceConfig
 from edgekit.runner import input_path
 from edgekit.runner.errors import InputError
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from edgekit.runner.tokenization import Tokenizer
 
 MEMBER = "tokenizer.json"
-ROUNDS = 5
-"""How often the vocabulary is made anew at most; two are usually enough."""
+MAX_VOCABULARY_ROUNDS = 5
+"""How often the vocabulary is made at most; two rounds are usually enough."""
 
 
-class TextConfig(SourceConfig):
-    """What the sources of texts have in common."""
+class TextSourceConfig(SourceConfig):
+    """Options that the sources of texts share."""
 
     tokens: int = Field(64, ge=4, le=4096, description="token ids in a sample, those before and behind it included")
     too_long: Literal["cut", "refuse"] = Field("cut", description="text of more tokens: cut its end off, or refuse it")
@@ -46,108 +46,124 @@ class TextConfig(SourceConfig):
 
     @property
     def raw_shape(self) -> tuple[int, ...]:
-        """Token ids of one text."""
+        """Number of token ids of one text."""
         return (self.tokens,)
 
     @property
     def table(self) -> dict[str, Any] | None:
-        """The step that reads a table of texts, where the source has one."""
+        """The step that reads a table of texts, if the source has one."""
         return None
 
 
 @dataclass(frozen=True, eq=False)
-class Texts:
-    """Texts of a split, each with what messages call it, and the labels (n,)."""
+class SplitTexts:
+    """Texts of a split, with a name for messages each, and their labels (n,)."""
 
     texts: Sequence[str]
     names: Sequence[str]
     labels: np.ndarray
 
 
-def vocabulary_identity(config: TextConfig) -> list[object]:
-    """The library that makes the ids; of a file that holds the vocabulary, what the file system says of it."""
-    file = stamp(existing(config.tokenizer, "data.tokenizer")) if config.tokenizer else []
+def vocabulary_identity(config: TextSourceConfig) -> list[object]:
+    """Return what decides the ids: the library's version, and the stamp of the vocabulary's file if there is one."""
+    file = file_stamp(existing_path(config.tokenizer, "data.tokenizer")) if config.tokenizer else []
     return [library_versions(("tokenizers",)), *file]
 
 
-def pools(given: Mapping[str, Texts], classes: tuple[str, ...], config: TextConfig, notes: Sequence[str]) -> Pools:
-    """Pools of (n, tokens) int32 with the vocabulary that made them; `given` are the splits that the source has."""
-    content, more = _given(config) if config.tokenizer else _made(given, classes, config)
-    found = _pools(content, given, classes, config)
-    return found.with_splits(found.given(), *notes, *more, *_cut(given, config, content))
+def text_pools(
+    texts_by_split: Mapping[str, SplitTexts], classes: tuple[str, ...], config: TextSourceConfig, notes: Sequence[str]
+) -> Pools:
+    """Return pools of (n, tokens) int32 with the vocabulary that made them."""
+    content, vocabulary_notes = (
+        _read_vocabulary(config) if config.tokenizer else _make_vocabulary(texts_by_split, classes, config)
+    )
+    pools = _pools(content, texts_by_split, classes, config)
+    return pools.with_splits(pools.splits(), *notes, *vocabulary_notes, *_cut(texts_by_split, config, content))
 
 
-def _given(config: TextConfig) -> tuple[bytes, list[str]]:
-    path = existing(str(config.tokenizer), "data.tokenizer")
+def _read_vocabulary(config: TextSourceConfig) -> tuple[bytes, list[str]]:
+    path = existing_path(str(config.tokenizer), "data.tokenizer")
     try:
         return path.read_bytes(), []
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}); name a tokenizer.json") from None
 
 
-def _made(given: Mapping[str, Texts], classes: tuple[str, ...], config: TextConfig) -> tuple[bytes, list[str]]:
-    """A vocabulary of the texts that are trained on with it, and notes."""
+def _make_vocabulary(
+    texts_by_split: Mapping[str, SplitTexts], classes: tuple[str, ...], config: TextSourceConfig
+) -> tuple[bytes, list[str]]:
+    """Make a vocabulary of the texts that the network is trained on, with notes."""
     from edgekit.data import vocabulary
 
-    texts = given["train"].texts
-    chosen: list[int] = list(range(len(texts)))
-    for _ in range(ROUNDS):
-        content = vocabulary.train((texts[place] for place in chosen), config.vocabulary, lowercase=config.lowercase)
-        before, chosen = chosen, _trained_on(content, given, classes, config)
-        if chosen == before:
-            return content, [f"vocabulary: {_read(content).size:,} tokens, made of the {len(chosen):,} texts of train"]
-    seen = len(set(before) - set(chosen))
-    note = f"vocabulary: {_read(content).size:,} tokens; {seen} of its {len(before):,} texts are not in train"
+    texts = texts_by_split["train"].texts
+    training_indices: list[int] = list(range(len(texts)))
+    for _ in range(MAX_VOCABULARY_ROUNDS):
+        content = vocabulary.train_vocabulary(
+            (texts[index] for index in training_indices), config.vocabulary, lowercase=config.lowercase
+        )
+        previous, training_indices = training_indices, _trained_on(content, texts_by_split, classes, config)
+        if training_indices == previous:
+            return content, [
+                f"vocabulary: {_read(content).size:,} tokens, made of the {len(training_indices):,} texts of train"
+            ]
+    untrained = len(set(previous) - set(training_indices))
+    note = f"vocabulary: {_read(content).size:,} tokens; {untrained} of its {len(previous):,} texts are not in train"
     return content, [note]
 
 
-def _trained_on(content: bytes, given: Mapping[str, Texts], classes: tuple[str, ...], config: TextConfig) -> list[int]:
-    """Places of the train pool's texts that end in train or calibration; all copies of a sample stay together."""
+def _trained_on(
+    content: bytes, texts_by_split: Mapping[str, SplitTexts], classes: tuple[str, ...], config: TextSourceConfig
+) -> list[int]:
+    """Indices of the train pool's texts that end in train or calibration. All copies of a sample stay together."""
     from edgekit.data import checks, splits
 
-    found = _pools(content, given, classes, config)
-    limited = splits.limited(checks.normal(found, config.task), config.limit, config.split_seed, config.task)
+    pools = _pools(content, texts_by_split, classes, config)
+    limited = splits.limit_pools(
+        checks.normalize_pools(pools, config.task), config.limit, config.split_seed, config.task
+    )
     data = splits.divide(limited, config)
-    kept = {row.tobytes() for split in (data.train, data.calibration) for row in split.x}
-    return [place for place, row in enumerate(found.train.x) if row.tobytes() in kept]
+    training_rows = {row.tobytes() for split in (data.train, data.calibration) for row in split.x}
+    return [index for index, row in enumerate(pools.train.x) if row.tobytes() in training_rows]
 
 
-def _pools(content: bytes, given: Mapping[str, Texts], classes: tuple[str, ...], config: TextConfig) -> Pools:
+def _pools(
+    content: bytes, texts_by_split: Mapping[str, SplitTexts], classes: tuple[str, ...], config: TextSourceConfig
+) -> Pools:
     tokenizer = _read(content)
     if config.tokens <= tokenizer.special_tokens:
         raise DataError(
-            f"data.tokens: got {config.tokens}, and {tokenizer.special_tokens} stand around every text; raise it"
+            f"data.tokens: got {config.tokens}, but every text needs {tokenizer.special_tokens} special tokens"
         )
     steps = input_path.text_steps(MEMBER, config.tokens, tokenizer.pad_id, config.too_long, config.table)
-    made = {name: _ids(texts, tokenizer, steps[-1], config) for name, texts in given.items()}
-    ends = (made["train"], made.get("validation"), made.get("test"))
-    return Pools(*ends, classes, "text", input_path=tuple(steps), members={MEMBER: content})
+    by_split = {name: _ids(texts, tokenizer, steps[-1], config) for name, texts in texts_by_split.items()}
+    three_splits = (by_split["train"], by_split.get("validation"), by_split.get("test"))
+    return Pools(*three_splits, classes, "text", input_path=tuple(steps), members={MEMBER: content})
 
 
-def _ids(texts: Texts, tokenizer: Tokenizer, step: dict[str, Any], config: TextConfig) -> Split:
+def _ids(texts: SplitTexts, tokenizer: Tokenizer, step: dict[str, Any], config: TextSourceConfig) -> Split:
     import numpy as np
 
     from edgekit.data.types import Split
     from edgekit.runner.inputs import text
 
     x = np.empty((len(texts.texts), config.tokens), np.int32)
-    for row, (name, one) in enumerate(zip(texts.names, texts.texts, strict=True)):
+    for row, (name, content) in enumerate(zip(texts.names, texts.texts, strict=True)):
         try:
-            found = text.token_ids(name, one, tokenizer, step)
+            result = text.token_ids(name, content, tokenizer, step)
         except InputError as error:
             raise DataError(f"{error}, or set data.too_long: cut, or raise data.tokens") from None
-        if found.tokens == tokenizer.special_tokens:
+        if result.tokens == tokenizer.special_tokens:
             raise DataError(f"{name}: {text.EMPTY}; fill it, or leave it out")
-        x[row] = found.raw
+        x[row] = result.raw
     return Split(x, texts.labels)
 
 
-def _cut(given: Mapping[str, Texts], config: TextConfig, content: bytes) -> list[str]:
-    """A note on how many texts lose their end."""
+def _cut(texts_by_split: Mapping[str, SplitTexts], config: TextSourceConfig, content: bytes) -> list[str]:
+    """A note on how many texts are cut."""
     tokenizer = _read(content)
-    every = [one for texts in given.values() for one in texts.texts]
-    long = sum(len(tokenizer.encode(one)) > config.tokens for one in every)
-    return [f"of {len(every):,} texts {long:,} are longer than data.tokens and are cut"] if long else []
+    all_texts = [one for texts in texts_by_split.values() for one in texts.texts]
+    long_count = sum(len(tokenizer.encode(one)) > config.tokens for one in all_texts)
+    return [f"of {len(all_texts):,} texts {long_count:,} are longer than data.tokens and are cut"] if long_count else []
 
 
 def _read(content: bytes) -> Tokenizer:
@@ -159,8 +175,8 @@ def _read(content: bytes) -> Tokenizer:
         raise DataError(str(error)) from None
 
 
-def decoded(name: str, content: bytes) -> str:
-    """The text of a file, as the device reads it; DataError where it is none."""
+def decode_text(name: str, content: bytes) -> str:
+    """Return the text of a file, as the device reads it. Raises DataError if it is not text."""
     from edgekit.runner.inputs import text
 
     try:
@@ -169,8 +185,8 @@ def decoded(name: str, content: bytes) -> str:
         raise DataError(str(error)) from None
 
 
-def in_words(data: Data, sample: np.ndarray) -> str:
-    """What the token ids of a sample say, without those that only fill up; unknown words are `[UNK]`."""
+def text_of_sample(data: Data, sample: np.ndarray) -> str:
+    """Return the text of a sample's token ids without padding. Unknown words are `[UNK]`."""
     step = input_path.find_step(data.input_path or (), "tokenize")
     if step is None:
         return ""

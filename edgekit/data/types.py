@@ -9,26 +9,26 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
-from edgekit.core.config import Strict
+from edgekit.core.config import StrictModel
 from edgekit.core.errors import DataError
-from edgekit.core.hashing import canonical
+from edgekit.core.hashing import canonical_json
 from edgekit.core.tasks import Task
 
 if TYPE_CHECKING:
     import numpy as np
 
 Kind = Literal["image", "vector", "audio", "window", "text", "tensors"]
-Progress = Callable[[int, int], None]
-"""Called with (done, total) while a source does something long."""
+ProgressCallback = Callable[[int, int], None]
+"""Called with (done, total) while a source does something that takes long."""
 
-MOST_CALIBRATION = 200
-"""Calibration samples that are taken by default where train keeps as many."""
+DEFAULT_CALIBRATION_SAMPLES = 200
+"""Calibration samples that are taken by default if train keeps at least as many."""
 
 _CHUNK_BYTES = 16 << 20
 
 
-class SourceConfig(Strict):
-    """Options that every source takes. A source's own `Config` narrows `source` to its file's name."""
+class SourceConfig(StrictModel):
+    """Options of every source. The class of a source narrows `source` to its name."""
 
     source: str = Field(description="name of the data source, one of those below")
     task: Task = Field("classification", description="what the labels mean; stands at the top level of a config")
@@ -59,11 +59,11 @@ class SourceConfig(Strict):
 
     @property
     def raw_shape(self) -> tuple[int, ...] | None:
-        """Shape of a raw sample where the options alone decide it; None where the samples do."""
+        """Shape of a raw sample if the options alone determine it; None if the samples do."""
         return None
 
     @model_validator(mode="after")
-    def _leave_something_to_train_on(self) -> SourceConfig:
+    def _leave_training_samples(self) -> SourceConfig:
         if self.validation_fraction + self.test_fraction > 0.8:
             raise ValueError(
                 f"validation_fraction {self.validation_fraction} and test_fraction {self.test_fraction} "
@@ -74,14 +74,15 @@ class SourceConfig(Strict):
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """x: (n, *sample) raw samples, maybe memory-mapped: uint8 HWC images, float32 vectors, sounds and
-    windows (time, channels), or int32 token ids of texts; y: their labels.
+    """Samples and labels.
 
-    y is (n,) int64 of a classification or an anomaly detection, (n, labels) int64 of several labels at once,
-    (n, values) float32 of a regression, and (n, height, width) uint8 of a segmentation. `groups` (n,), whole numbers,
-    says what was recorded together: the samples of one group stand in one split, whatever is divided. `starts`
-    (n,) int64 says where each window begins on one line of time, in moments; None: nobody knows, or windows were taken
-    out.
+    `x` (n, *sample) are raw samples, possibly memory-mapped: uint8 HWC images, float32 vectors, audio and windows
+    (time, channels), or int32 token ids. `y` are their labels: (n,) int64 for classification and anomaly detection, (n,
+    labels) int64 for several labels at once, (n, values) float32 for a regression, and (n, height, width) uint8 for a
+    segmentation.
+
+    `groups` (n,) are integers, equal for samples that were recorded together, which stay in one split. `starts` (n,)
+    int64 is the time at which each window begins, in moments; None if it is not known or windows were removed.
     """
 
     x: np.ndarray
@@ -93,31 +94,31 @@ class Split:
         return len(self.y)
 
     def take(self, indices: np.ndarray) -> Split:
-        """A copy of some samples, in the order of `indices`; that of a large memory map is on disk."""
+        """Return a copy of some samples, in the order of `indices`. A copy of a large memory map is on disk."""
         from edgekit.data import memory_map
 
         groups, starts = (None if each is None else each[indices] for each in (self.groups, self.starts))
         return Split(memory_map.take(self.x, indices), self.y[indices], groups, starts)
 
-    def joined(self, other: Split) -> Split:
-        """A copy of both, the other's samples behind; recordings and times are known where they are of both."""
+    def concatenate(self, other: Split) -> Split:
+        """Return both splits as one, the other's samples last. Groups and times are kept if both splits have them."""
         import numpy as np
 
         from edgekit.data import memory_map
 
         x, y = memory_map.join(self.x, other.x), np.concatenate([self.y, other.y])
-        marks = ((getattr(self, name), getattr(other, name)) for name in ("groups", "starts"))
-        groups, starts = (None if a is None or b is None else np.concatenate([a, b]) for a, b in marks)
+        pairs = ((getattr(self, name), getattr(other, name)) for name in ("groups", "starts"))
+        groups, starts = (None if a is None or b is None else np.concatenate([a, b]) for a, b in pairs)
         return Split(x, y, groups, starts)
 
 
 @dataclass(frozen=True, eq=False)
 class Pools:
-    """What a source found: validation and test are None where it has no such split; `columns` name channels.
+    """What a source returns. `validation` and `test` are None if it has no such split; `columns` name channels.
 
-    `input_path` lists the steps from a file to a sample (`edgekit/runner/input_path.py`); None: there are no files.
-    `members` are files that these steps read, by the names that a bundle will have them under. `background` is the
-    class of what is no event, where the source knows one. `tensors` are those that a sample joins, as in a manifest.
+    `input_path` lists the steps from a file to a sample (`edgekit/runner/input_path.py`); None if there are no files.
+    `members` are files that these steps read, by their names in a bundle. `background` is the class that is not an
+    event, if the source knows one. `tensors` are those that a sample consists of, as in a manifest.
     """
 
     train: Split
@@ -133,13 +134,13 @@ class Pools:
     background: str | None = None
     tensors: tuple[dict[str, Any], ...] | None = None
 
-    def given(self) -> dict[str, Split]:
-        """The splits that are there, by name."""
+    def splits(self) -> dict[str, Split]:
+        """Return the existing splits by name."""
         named = {"train": self.train, "validation": self.validation, "test": self.test}
         return {name: split for name, split in named.items() if split is not None}
 
     def with_splits(self, splits: dict[str, Split], *notes: str) -> Pools:
-        """The same pools with other samples and further notes."""
+        """Return the same pools with other samples and additional notes."""
         return replace(
             self,
             train=splits["train"],
@@ -151,9 +152,9 @@ class Pools:
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """Four disjoint splits. `digest` covers every array and the class names, also while test is withheld.
+    """Four disjoint splits. `digest` covers every array and the class names, also if test is withheld.
 
-    `classes` are the names of what a network says: of a regression its values, of several labels at once these.
+    `classes` are the names of a network's outputs: of the values of a regression, or of several labels.
     """
 
     train: Split
@@ -174,13 +175,13 @@ class Data:
 
     @property
     def test(self) -> Split:
-        """The split that is read once, by benchmark; DataError where it was withheld."""
+        """The test split, which benchmark reads once. Raises DataError if it is withheld."""
         if self.held_out is None:
             raise DataError("the test split is withheld here: decide on validation; only benchmark reads test, once")
         return self.held_out
 
     def withhold_test(self) -> Data:
-        """The same data without its test split, for every stage before benchmark."""
+        """Return the same data without the test split, for every stage before benchmark."""
         return replace(self, held_out=None)
 
     @property
@@ -190,20 +191,22 @@ class Data:
 
     @property
     def raw_dtype(self) -> str:
-        """uint8, float32 or, of token ids, int32."""
+        """uint8, float32 or, for token ids, int32."""
         return str(self.train.x.dtype)
 
     @property
-    def sample_in_words(self) -> str:
+    def sample_description(self) -> str:
         """Kind, shape and dtype of one raw sample, or of each of its tensors."""
         if self.tensors:
-            each = [f"{one['name']} {'×'.join(map(str, one['shape']))} {one['dtype']}" for one in self.tensors]
-            return f"{len(each)} tensors ({', '.join(each)})"
+            descriptions = [
+                f"{tensor['name']} {'×'.join(map(str, tensor['shape']))} {tensor['dtype']}" for tensor in self.tensors
+            ]
+            return f"{len(descriptions)} tensors ({', '.join(descriptions)})"
         return f"{self.kind} {'×'.join(map(str, self.raw_shape))} {self.raw_dtype}"
 
     @property
     def vocabulary_size(self) -> int:
-        """How many token ids the vocabulary of texts has; DataError where the samples are no texts."""
+        """How many token ids the vocabulary has. Raises DataError if the samples are not texts."""
         from edgekit.runner import input_path, tokenization
 
         step = input_path.find_step(self.input_path or (), "tokenize")
@@ -215,27 +218,26 @@ class Data:
     def raw_range(self) -> list[float] | None:
         """The range of float samples: [0, 1] or [-1, 1] if all samples outside the test split lie in it.
 
-        Of token ids it is that of the vocabulary.
-
-        Windows have no range: a sensor may later show 1.2 g, which is no fault of the sample. Nor have vectors of an
-        anomaly detection, where unusual values are the point. Each of several tensors has its own.
+        For token ids it is that of the vocabulary. Windows have no range, because a sensor may later show 1.2 g without
+        a fault. Neither have vectors of an anomaly detection, where unusual values are the point. Of several tensors
+        each has its own range.
         """
         if self.kind == "text":
             return [0, self.vocabulary_size - 1]
-        unusual_is_meant = self.task == "anomaly" and self.kind == "vector"
-        if self.raw_dtype != "float32" or self.kind in ("window", "tensors") or unusual_is_meant:
+        expects_unusual = self.task == "anomaly" and self.kind == "vector"
+        if self.raw_dtype != "float32" or self.kind in ("window", "tensors") or expects_unusual:
             return None
         splits = (self.train, self.calibration, self.validation)
         return usual_range([split.x for split in splits if len(split)])
 
 
 def usual_range(arrays: Sequence[np.ndarray]) -> list[float] | None:
-    """[0, 1] or [-1, 1] if all floats lie in it: the range that a device is then held to."""
+    """Return [0, 1] or [-1, 1] if all floats lie in it; a device then refuses values outside."""
     lowest, highest = min(float(each.min()) for each in arrays), max(float(each.max()) for each in arrays)
     return next((pair for pair in ([0.0, 1.0], [-1.0, 1.0]) if pair[0] <= lowest and highest <= pair[1]), None)
 
 
-def digest_of(
+def digest_splits(
     splits: dict[str, Split],
     classes: tuple[str, ...],
     kind: str,
@@ -246,9 +248,10 @@ def digest_of(
     background: str | None = None,
     tensors: tuple[dict[str, Any], ...] | None = None,
 ) -> str:
-    """Hex sha256 over what samples are (classes, kind, rate, columns, input path, tensors), and of each split.
+    """Return the hex SHA-256 of everything that defines the samples, and of each split.
 
-    Of `members`, which the input path reads, their own. The order in time counts where it is known.
+    It covers classes, kind, rate, columns, tensors, the input path with the files that it reads (`members`), and the
+    temporal order if it is known.
     """
     more: dict[str, Any] = {} if rate_hz is None else {"sample_rate_hz": rate_hz}
     more |= {} if columns is None else {"columns": list(columns)}
@@ -256,7 +259,7 @@ def digest_of(
     more |= {} if tensors is None else {"tensors": list(tensors)}
     more |= {} if background is None else {"background": background}
     more |= {"members": {name: hashlib.sha256(data).hexdigest() for name, data in members.items()}} if members else {}
-    sha = hashlib.sha256(canonical({"classes": list(classes), "kind": kind, **more}))
+    sha = hashlib.sha256(canonical_json({"classes": list(classes), "kind": kind, **more}))
     for name, split in splits.items():
         for part, array in (("x", split.x), ("y", split.y)):
             _add(sha, [name, part], array)
@@ -266,10 +269,10 @@ def digest_of(
     return sha.hexdigest()
 
 
-def _add(sha: hashlib._Hash, called: list[str], array: np.ndarray) -> None:
+def _add(sha: hashlib._Hash, name: list[str], array: np.ndarray) -> None:
     import numpy as np
 
-    sha.update(canonical([*called, str(array.dtype), list(array.shape)]))
+    sha.update(canonical_json([*name, str(array.dtype), list(array.shape)]))
     little = array.dtype.newbyteorder("<")
     rows = max(1, _CHUNK_BYTES // max(1, array[:1].nbytes))
     for start in range(0, len(array), rows):

@@ -1,8 +1,8 @@
-"""A WordPiece vocabulary made of texts, as a `tokenizer.json`: the same texts give the same bytes, on every machine.
+"""Makes a WordPiece vocabulary from texts, as a `tokenizer.json`: the same texts give the same bytes on every machine.
 
-It starts from single characters, and joins the pair of pieces that stands side by side most often, again and again, as
-`WordPieceTrainer` of the library `tokenizers` does (Sennrich et al. 2016). Of pairs that are as frequent, the first in
-the order of their code points is joined.
+It starts with single characters and repeatedly merges the most frequent pair of adjacent pieces, like
+`WordPieceTrainer` of the library `tokenizers` (Sennrich et al. 2016). Of equally frequent pairs, the first in the order
+of code points is merged.
 """
 
 from __future__ import annotations
@@ -15,103 +15,106 @@ from typing import Any
 
 from edgekit.runner import tokenization
 
-SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
-"""Their places are their ids."""
-PREFIX = "##"
-LEAST_COUNT = 2
-"""A pair that stands once is no piece of anything else."""
-LONGEST_WORD = 100
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
+"""Their indices are their ids."""
+CONTINUATION_PREFIX = "##"
+MIN_PAIR_COUNT = 2
+"""A pair that occurs once is not part of anything else."""
+MAX_WORD_LENGTH = 100
 Pair = tuple[str, str]
 
 
-def train(texts: Iterable[str], size: int, *, lowercase: bool = True) -> bytes:
-    """A `tokenizer.json` of at most `size` tokens."""
-    empty = tokenization.read_tokenizer(_file(SPECIAL, lowercase))
+def train_vocabulary(texts: Iterable[str], size: int, *, lowercase: bool = True) -> bytes:
+    """Return a `tokenizer.json` with at most `size` tokens."""
+    empty = tokenization.read_tokenizer(_file(SPECIAL_TOKENS, lowercase))
     counts: Counter[str] = Counter()
     for text in texts:
-        counts.update(word for word in empty.words(text) if len(word) <= LONGEST_WORD)
+        counts.update(word for word in empty.words(text) if len(word) <= MAX_WORD_LENGTH)
     return _file(_tokens(counts, size), lowercase)
 
 
 def _tokens(counts: Counter[str], size: int) -> list[str]:
-    words = [[word[0], *(PREFIX + letter for letter in word[1:])] for word in sorted(counts)]
-    often = [counts[word] for word in sorted(counts)]
+    words = [[word[0], *(CONTINUATION_PREFIX + letter for letter in word[1:])] for word in sorted(counts)]
+    word_counts = [counts[word] for word in sorted(counts)]
     letters: Counter[str] = Counter()
-    for word, count in zip(words, often, strict=True):
+    for word, count in zip(words, word_counts, strict=True):
         for piece in word:
             letters[piece] += count
     ranked = sorted(letters, key=lambda piece: (-letters[piece], piece))
-    tokens = [*SPECIAL, *sorted(ranked[: max(0, size - len(SPECIAL))])]
-    known = set(tokens)
-    for joined in _joined(words, often):
+    tokens = [*SPECIAL_TOKENS, *sorted(ranked[: max(0, size - len(SPECIAL_TOKENS))])]
+    token_set = set(tokens)
+    for joined in _merged_pieces(words, word_counts):
         if len(tokens) >= size:
             break
-        if joined not in known:
+        if joined not in token_set:
             tokens.append(joined)
-            known.add(joined)
+            token_set.add(joined)
     return tokens
 
 
-def _joined(words: list[list[str]], often: list[int]) -> Iterable[str]:
-    """Piece by piece what the most frequent pair becomes, while one stands twice; `words` change on the way."""
+def _merged_pieces(words: list[list[str]], word_counts: list[int]) -> Iterable[str]:
+    """Yield the result of merging the most frequent pair, again and again, while a pair occurs twice.
+
+    `words` are modified.
+    """
     pairs: Counter[Pair] = Counter()
-    where: defaultdict[Pair, set[int]] = defaultdict(set)
+    words_with_pair: defaultdict[Pair, set[int]] = defaultdict(set)
     for number, word in enumerate(words):
         for pair in zip(word, word[1:], strict=False):
-            pairs[pair] += often[number]
-            where[pair].add(number)
-    waiting = [(-count, pair) for pair, count in pairs.items()]
-    heapq.heapify(waiting)
-    while waiting:
-        count, pair = heapq.heappop(waiting)
+            pairs[pair] += word_counts[number]
+            words_with_pair[pair].add(number)
+    heap = [(-count, pair) for pair, count in pairs.items()]
+    heapq.heapify(heap)
+    while heap:
+        count, pair = heapq.heappop(heap)
         if -count != pairs[pair]:
-            continue  # it has become rarer meanwhile, and stands further back as well
-        if -count < LEAST_COUNT:
+            continue  # it has become rarer, and is in the heap a second time
+        if -count < MIN_PAIR_COUNT:
             return
-        made = pair[0] + pair[1].removeprefix(PREFIX)
-        yield made
+        merged = pair[0] + pair[1].removeprefix(CONTINUATION_PREFIX)
+        yield merged
         changed: set[Pair] = set()
-        for number in where.pop(pair):
-            changed |= _replace(words, number, pair, made, often[number], pairs, where)
+        for number in words_with_pair.pop(pair):
+            changed |= _replace(words, number, pair, merged, word_counts[number], pairs, words_with_pair)
         for other in changed:
             if pairs[other] > 0:
-                heapq.heappush(waiting, (-pairs[other], other))
+                heapq.heappush(heap, (-pairs[other], other))
 
 
 def _replace(
     words: list[list[str]],
     number: int,
     pair: Pair,
-    made: str,
+    merged: str,
     count: int,
     pairs: Counter[Pair],
-    where: defaultdict[Pair, set[int]],
+    words_with_pair: defaultdict[Pair, set[int]],
 ) -> set[Pair]:
-    """Join the pair in one word; the pairs whose counts changed."""
+    """Merge the pair in one word, and return the pairs whose counts changed."""
     word = words[number]
     joined: list[str] = []
-    place = 0
-    while place < len(word):
-        if tuple(word[place : place + 2]) == pair:
-            joined.append(made)
-            place += 2
+    index = 0
+    while index < len(word):
+        if tuple(word[index : index + 2]) == pair:
+            joined.append(merged)
+            index += 2
         else:
-            joined.append(word[place])
-            place += 1
+            joined.append(word[index])
+            index += 1
     before, after = list(zip(word, word[1:], strict=False)), list(zip(joined, joined[1:], strict=False))
     for each in before:
         pairs[each] -= count
     for each in after:
         pairs[each] += count
-        where[each].add(number)
+        words_with_pair[each].add(number)
     for each in set(before) - set(after):
-        where[each].discard(number)
+        words_with_pair[each].discard(number)
     words[number] = joined
     return {*before, *after}
 
 
 def _file(tokens: Iterable[str], lowercase: bool) -> bytes:
-    """The file of a vocabulary, as the library `tokenizers` reads it too."""
+    """The file of a vocabulary, in the format of the library `tokenizers`."""
     vocabulary = {token: number for number, token in enumerate(tokens)}
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     ends = {"before": "[CLS]", "behind": "[SEP]"}
@@ -127,7 +130,7 @@ def _file(tokens: Iterable[str], lowercase: bool) -> bytes:
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [{"id": number, "content": token, **flags} for number, token in enumerate(SPECIAL)],
+        "added_tokens": [{"id": number, "content": token, **flags} for number, token in enumerate(SPECIAL_TOKENS)],
         "normalizer": {
             "type": "BertNormalizer",
             "clean_text": True,
@@ -142,12 +145,12 @@ def _file(tokens: Iterable[str], lowercase: bool) -> bytes:
             "pair": [*before, *texts, *behind, *second],
             "special_tokens": special,
         },
-        "decoder": {"type": "WordPiece", "prefix": PREFIX, "cleanup": True},
+        "decoder": {"type": "WordPiece", "prefix": CONTINUATION_PREFIX, "cleanup": True},
         "model": {
             "type": "WordPiece",
             "unk_token": "[UNK]",
-            "continuing_subword_prefix": PREFIX,
-            "max_input_chars_per_word": LONGEST_WORD,
+            "continuing_subword_prefix": CONTINUATION_PREFIX,
+            "max_input_chars_per_word": MAX_WORD_LENGTH,
             "vocab": vocabulary,
         },
     }

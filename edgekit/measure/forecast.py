@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from edgekit.core.schema.profile import ExecutionFields, PredictedSpeedup, RuntimeForecast, Way
+from edgekit.core.schema.profile import ExecutionFields, PredictedSpeedup, RuntimeForecast, RuntimeTime
 from edgekit.core.schema.variants import BaselineRow, VariantRow
 
 EAGER = "PyTorch eager"
@@ -115,7 +115,7 @@ def _ratio(part: float, whole: float) -> float:
 
 
 def runtime_forecasts(
-    runtime_rows: Iterable[Way], costs: Mapping[str, float], machine: Mapping[str, float]
+    runtime_rows: Iterable[RuntimeTime], costs: Mapping[str, float], machine: Mapping[str, float]
 ) -> dict[str, RuntimeForecast]:
     """For each runtime, its speed-up over the unmodified baseline and the fields of its `Execution`."""
     return {
@@ -148,7 +148,7 @@ def estimate_execution(measured_ms: float, costs: Mapping[str, float], machine: 
 
 
 def early_stop_advice(
-    runtime_rows: Iterable[Way],
+    runtime_rows: Iterable[RuntimeTime],
     targets: Iterable[str],
     baseline_bytes: int,
     latency_p50_ms: float | None,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from edgekit.core import progress
-from edgekit.core.variants import zipped_bytes
+from edgekit.core.variants import zipped_size
 from edgekit.device.measure import conditions
 from edgekit.device.measure.bench import time_interleaved
 from edgekit.device.measure.execution import timed_call
@@ -127,7 +127,7 @@ def time_models(
             lane.measuring(),
             recorder or conditions.ConditionsRecorder() as active_recorder,
         ):
-            on_round = progress.both(active_recorder.sample, step.at)
+            on_round = progress.call_both(active_recorder.sample, step.update)
             samples_ms = time_interleaved(calls, rounds, calls_per_round, warmup_per_round, on_round=on_round)
         files = [
             _timed_file(samples_ms[key], rounds, (model.job.model, model.job.target, model.step.precision), model.paths)
@@ -231,7 +231,7 @@ def _timed_file(
         target=target,
         precision=precision,
         bytes=sum(path.stat().st_size for path in paths),
-        zipped_bytes=zipped_bytes(path.read_bytes() for path in paths),
+        zipped_bytes=zipped_size(path.read_bytes() for path in paths),
         p50_ms=median.p50_ms,
         low_ms=median.low_ms,
         high_ms=median.high_ms,

@@ -11,7 +11,7 @@ import numpy as np
 
 from edgekit.core.budget import BASELINE, Budget
 from edgekit.core.tasks import Task
-from edgekit.data.paths import expand
+from edgekit.data.paths import expand_path
 from edgekit.models.files import detect, standalone, task_outputs
 from edgekit.models.files.interface import Tensors
 from edgekit.runner.preprocess.transform import pipeline
@@ -75,10 +75,10 @@ def open_reference_files(budget: Budget, targets: Sequence[str], data: Data) -> 
         A file is missing, or it is not a model.
     """
     files = {}
-    for name, limit in budget.timed_beside(targets).items():
+    for name, limit in budget.latency_references(targets).items():
         if name != BASELINE:
             file = model_file.open_file(
-                expand(limit.file["path"], "benchmark.rivals"), limit.file.get("preprocess") or []
+                expand_path(limit.file["path"], "benchmark.rivals"), limit.file.get("preprocess") or []
             )
             reference = reference_file(str(file.path), file.kind, file.preprocess, data)
             model_file.logits(
@@ -101,5 +101,5 @@ def reference_file(path: str, kind: str, preprocess: list[dict[str, Any]], data:
 
 def references_for(budget: Budget, targets: Sequence[str], data: Data, baseline: Path) -> References:
     """Everything that the limits of these targets refer to; `baseline` is the folder of the baseline's model."""
-    models = {BASELINE: baseline} if budget.counts_from_baseline(targets) else {}
+    models = {BASELINE: baseline} if budget.needs_baseline(targets) else {}
     return References(models, open_reference_files(budget, targets, data), np.asarray(data.calibration.x[:1]))

@@ -52,7 +52,7 @@ def spec_for(
 def _output_shape(data: Data, input_shape: tuple[int, ...], kwargs: dict[str, Any]) -> tuple[int, ...] | None:
     """None where there is a number for each class."""
     if data.task != "embedding":
-        return input_shape if tasks.named(data.task).RECONSTRUCTS else None
+        return input_shape if tasks.load_task(data.task).RECONSTRUCTS else None
     dimensions = kwargs.get(store.DIMENSIONS, embedding.DIMENSIONS)
     if not isinstance(dimensions, int) or isinstance(dimensions, bool) or dimensions < 2:
         raise ConfigError(f"kwargs.{store.DIMENSIONS}: got {dimensions!r}; an embedding is a vector of two or more")

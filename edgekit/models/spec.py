@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError, model_serializer, model_validator
 
-from edgekit.core.config import Builder, Strict
+from edgekit.core.config import Builder, StrictModel
 from edgekit.core.errors import ModelError
 from edgekit.core.tasks import Task
 
@@ -30,7 +30,7 @@ def _as_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-class Source(Strict):
+class Source(StrictModel):
     """A model that came as a file: its name in the saved folder, and what was found out when it was first opened.
 
     `probabilities`: its outputs are after a softmax; `sigmoids`: after a sigmoid for each class. `integers`: it is
@@ -48,7 +48,7 @@ class Source(Strict):
     weight_bytes: int = 0
 
 
-class ModelSpec(Strict):
+class ModelSpec(StrictModel):
     """All there is to know about a network but its weights; `input_shape` is (C, H, W), (F,) or (time, channels).
 
     Of several inputs it is (width,), of the vector that joins them. The network has a `builder`, or came as the file

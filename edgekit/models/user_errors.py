@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import nn
 
-from edgekit.core.errors import NO_RESOURCES, EdgekitError, ModelError, ResourceError
+from edgekit.core.errors import RESOURCE_ERRNOS, EdgekitError, ModelError, ResourceError
 
 FAULTS = (Exception, SystemExit)
 """What code of the user's may raise; Ctrl-C is not among it."""
@@ -103,7 +103,7 @@ def _lacks_memory(error: BaseException) -> bool:
 
 
 def _lacks_room(error: BaseException) -> bool:
-    return isinstance(error, OSError) and error.errno in NO_RESOURCES
+    return isinstance(error, OSError) and error.errno in RESOURCE_ERRNOS
 
 
 def _place(error: BaseException) -> str:

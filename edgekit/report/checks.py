@@ -9,7 +9,7 @@ from edgekit.core import tasks
 from edgekit.core.artifacts import Artifact, verify
 from edgekit.core.config import Budget
 from edgekit.core.errors import BudgetMissed, StageError
-from edgekit.core.schema.limits import Limits
+from edgekit.core.schema.limits import BudgetLimits
 from edgekit.core.schema.variants import NearestMiss, SeenValidation
 from edgekit.core.tasks import accuracy_drop
 
@@ -59,7 +59,7 @@ def budget_met(benchmark: Artifact) -> None:
         f"✓ budget met by {verdict['winner']}: {verdict['drop_validation_pp']:+.2f} pp drop on validation, "
         f"at most {verdict['bound_validation_pp']:+.2f} pp at {100 * verdict['confidence']:g} % confidence"
     )
-    convert = benchmark.made_by("convert")
+    convert = benchmark.find_ancestor("convert")
     left_out = convert.metrics.get("targets_left_out", {}) if convert else {}
     for target, nearest in metrics["unmet"].items():
         print(f"✗ {target}: {left_out.get(target) or missed_message(nearest, metrics['budget'])}")
@@ -70,7 +70,7 @@ def budget_possible(budget: Budget, samples: int, task: str = "classification") 
 
     This is only a note, not an error, because a network may also gain accuracy.
     """
-    task_class = tasks.named(task)
+    task_class = tasks.load_task(task)
     if not task_class.AT_MOST_ONE:
         print(f"✓ {task_class.METRIC} of {samples} validation samples: the bootstrap bounds the drop of each network")
     elif accuracy_drop.can_meet(samples, budget.accuracy_confidence, budget.accuracy_drop_pp):
@@ -80,7 +80,8 @@ def budget_possible(budget: Budget, samples: int, task: str = "classification") 
         )
     else:
         print(
-            f"✗ budget of {budget.accuracy_drop_pp:g} pp: {accuracy_drop.too_few(samples, budget.accuracy_confidence)}"
+            f"✗ budget of {budget.accuracy_drop_pp:g} pp: "
+            f"{accuracy_drop.too_few_samples(samples, budget.accuracy_confidence)}"
         )
 
 
@@ -127,7 +128,7 @@ def decisions_follow(benchmark: Artifact) -> None:
 NONE_MET = "no variant meets the budget; "
 
 
-def missed_message(nearest: NearestMiss | None, budget: Limits) -> str:
+def missed_message(nearest: NearestMiss | None, budget: BudgetLimits) -> str:
     """The message about a missed budget: the nearest variant, and by how much it missed."""
     if nearest is None:
         return f"{NONE_MET}there was no variant to measure: check convert.models and targets"
@@ -144,7 +145,7 @@ def missed_message(nearest: NearestMiss | None, budget: Limits) -> str:
     )
 
 
-def _excesses(nearest: NearestMiss, budget: Limits) -> list[str]:
+def _excesses(nearest: NearestMiss, budget: BudgetLimits) -> list[str]:
     """By how much the variant exceeds each limit that it exceeds."""
     own_limits = nearest.get("limits")
     limit_ms, limit_bytes = (own_limits or budget)["latency_p50_ms"], (own_limits or budget)["size_bytes"]

@@ -6,7 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from edgekit.core.artifacts import Artifact
-from edgekit.core.schema.cost import Answer, BreakEven, CallCost, CallCosts, Cost, Estimate, Prices, Unit, WalkCost
+from edgekit.core.schema.cost import (
+    BreakEven,
+    BreakEvenAnswer,
+    CallCost,
+    CallCosts,
+    Cost,
+    CostUnit,
+    Estimate,
+    Prices,
+    RunCost,
+)
 from edgekit.report.formatting import count
 
 SECONDS_PER_HOUR = 3600
@@ -39,7 +49,7 @@ def cost_of_run(benchmark: Artifact, chain: Sequence[Artifact], prices: Prices |
 
 def break_even(
     run_cost: Estimate | None, saved: Estimate | None
-) -> tuple[Answer, float | None, float | None, float | None]:
+) -> tuple[BreakEvenAnswer, float | None, float | None, float | None]:
     """After how many calls the run has paid for itself.
 
     Parameters
@@ -66,7 +76,7 @@ def break_even(
     return "after", calls, fewest, run_cost["high"] / saved["low"]
 
 
-def _break_even(row: CallCost, run_cost: WalkCost, measured: CallCosts, prices: Prices | None) -> Iterable[BreakEven]:
+def _break_even(row: CallCost, run_cost: RunCost, measured: CallCosts, prices: Prices | None) -> Iterable[BreakEven]:
     cpu_s = None if run_cost["cpu_s"] is None else _exact(run_cost["cpu_s"])
     yield _row(row["name"], "CPU-seconds", cpu_s, row["saved_cpu_s"])
     if measured["energy"]:
@@ -75,7 +85,7 @@ def _break_even(row: CallCost, run_cost: WalkCost, measured: CallCosts, prices: 
         yield _row(row["name"], "money", run_cost["money"], row.get("saved_money"))
 
 
-def _row(name: str, unit: Unit, run_cost: Estimate | None, saved: Estimate | None) -> BreakEven:
+def _row(name: str, unit: CostUnit, run_cost: Estimate | None, saved: Estimate | None) -> BreakEven:
     answer, calls, low, high = break_even(run_cost, saved)
     return {
         "name": name,
@@ -90,7 +100,7 @@ def _row(name: str, unit: Unit, run_cost: Estimate | None, saved: Estimate | Non
     }
 
 
-def _text(answer: Answer, calls: float | None, low: float | None, high: float | None) -> str:
+def _text(answer: BreakEvenAnswer, calls: float | None, low: float | None, high: float | None) -> str:
     if answer == "unknown":
         return "unknown, because the cost of the run is not known"
     if answer == "never":
@@ -114,7 +124,7 @@ def _three_digits(value: float) -> str:
     return count(value) if value >= 100 else f"{value:.3g}"
 
 
-def _run_cost(chain: Sequence[Artifact], measured: CallCosts, prices: Prices | None) -> WalkCost:
+def _run_cost(chain: Sequence[Artifact], measured: CallCosts, prices: Prices | None) -> RunCost:
     """The cost of all stages. Their energy is estimated from the joules per CPU-second in the benchmark."""
     cpu_seconds = {artifact.stage: artifact.took.get("cpu_seconds") for artifact in chain}
     unknown = [stage for stage, seconds in cpu_seconds.items() if seconds is None]

@@ -153,7 +153,7 @@ def _tags(result: Result) -> dict[str, str]:
 
 def _client(uri: str) -> MlflowClient:
     """A client of this store alone, whatever the environment says. Raises `ConfigError` if MLflow is missing."""
-    telemetry.off()
+    telemetry.disable()
     for name, value in TIMEOUTS.items():
         os.environ.setdefault(name, value)
     try:

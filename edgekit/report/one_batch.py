@@ -43,7 +43,7 @@ def student_and_teacher(profile: Artifact, data: Data, config: DistillConfig) ->
     network = config.student or config.candidates[0]
     student = store.build(spec_for(data, network.builder, network.kwargs, spec.preprocess), config.seed)
     x = eager_input(data.train.x[:BATCH], spec.preprocess)
-    targets = x if tasks.named(data.task).RECONSTRUCTS else torch.tensor(data.train.y[:BATCH])
+    targets = x if tasks.load_task(data.task).RECONSTRUCTS else torch.tensor(data.train.y[:BATCH])
     with torch.no_grad():
         from edgekit.models.eager import joined
 
@@ -154,7 +154,7 @@ def one_call(convert: Artifact, variant: Variant, inputs: np.ndarray) -> Callabl
     from edgekit.core import variants
 
     ordered = inputs.transpose(0, 2, 3, 1).copy() if variant.input.layout == "NHWC" else inputs
-    return variants.one_call(convert, variant, ordered)
+    return variants.variant_call(convert, variant, ordered)
 
 
 def _product(shape: tuple[int, ...]) -> int:

@@ -12,7 +12,7 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.patheffects import Normal, Stroke
 
 from edgekit.core.tasks import segmentation
-from edgekit.core.tasks.box_matches import boxes_of, compared
+from edgekit.core.tasks.box_matches import compare_boxes, select_boxes
 from edgekit.runner.drawing import Colour as RGB
 from edgekit.runner.drawing import style_of_class
 from edgekit.runner.masks import UNKNOWN
@@ -29,7 +29,7 @@ MASK_OPACITY = 130
 
 def box_label(axes: Axes, label: np.ndarray) -> str:
     """Draw the boxes of a label (1 + most, 5), and return their number in words."""
-    boxes = boxes_of(label[1:])
+    boxes = select_boxes(label[1:])
     for kind, sides in zip(boxes.classes, boxes.sides, strict=True):
         _draw_box(axes, int(kind), sides)
     return f"{len(boxes.classes)} labelled"
@@ -37,16 +37,16 @@ def box_label(axes: Axes, label: np.ndarray) -> str:
 
 def box_answer(axes: Axes, answer: np.ndarray, label: np.ndarray) -> str:
     """Draw the confident boxes of an answer (100, 6): a cross marks a wrong box, a ring a missed label."""
-    matches = compared(answer, label)
-    for kind, sides, is_right in zip(matches.boxes.classes, matches.boxes.sides, matches.right, strict=True):
+    matches = compare_boxes(answer, label)
+    for kind, sides, is_right in zip(matches.boxes.classes, matches.boxes.sides, matches.is_correct, strict=True):
         _draw_box(axes, int(kind), sides)
         if not is_right:
             _mark_box(axes, int(kind), sides, "x")
-    for kind, sides, is_matched in zip(matches.labels.classes, matches.labels.sides, matches.found, strict=True):
+    for kind, sides, is_matched in zip(matches.labels.classes, matches.labels.sides, matches.is_found, strict=True):
         if not is_matched:
             _mark_box(axes, int(kind), sides, "o")
-    wrong, missed = int((~matches.right).sum()), int((~matches.found).sum())
-    return f"{int(matches.right.sum())} found, {wrong} wrong, {missed} missed"
+    wrong, missed = int((~matches.is_correct).sum()), int((~matches.is_found).sum())
+    return f"{int(matches.is_correct.sum())} found, {wrong} wrong, {missed} missed"
 
 
 def box_legend(names: Sequence[str], with_marks: bool = True) -> list[Line2D]:

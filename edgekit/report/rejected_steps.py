@@ -11,14 +11,14 @@ from edgekit.core.artifacts import Artifact
 from edgekit.core.schema.pruning import PruneStep
 from edgekit.core.schema.quantization import RecipeRow
 from edgekit.core.schema.training import ShownCandidate, StudentRow
-from edgekit.core.schema.variants import GivenUpBy, Rejected
-from edgekit.core.tasks.accuracy_drop import bounded
+from edgekit.core.schema.variants import RejectedStep, RejectingStage
+from edgekit.core.tasks.accuracy_drop import drop_of_counts
 from edgekit.report.formatting import bounds_text, faster, milliseconds, percent, percentage_points
 from edgekit.report.tables import Column
 
 DropWithBound = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Returns the drop of a training row below the baseline, and its bound."""
-COLUMNS: tuple[Column[Rejected], ...] = (
+COLUMNS: tuple[Column[RejectedStep], ...] = (
     Column("stage", lambda row: row["stage"], numeric=False),
     Column("not kept", lambda row: row["what"], numeric=False, breaks=True),
     Column("validation", lambda row: percent(row["accuracy_validation"])),
@@ -29,7 +29,7 @@ COLUMNS: tuple[Column[Rejected], ...] = (
 """The columns of the table of rejected steps."""
 
 
-def rejected_steps(benchmark: Artifact) -> list[Rejected]:
+def rejected_steps(benchmark: Artifact) -> list[RejectedStep]:
     """What distilling, pruning, quantizing, converting and measuring rejected, in the order of the pipeline.
 
     Each row has `stage`, `what`, `accuracy_validation`, `drop_pp` below the baseline with its `bound_pp`, and `reason`.
@@ -37,8 +37,8 @@ def rejected_steps(benchmark: Artifact) -> list[Rejected]:
     figures are None for a network that was not trained, and for what could not be made or measured.
     """
     bounds = partial(_drop, benchmark.config["task"], benchmark.config["budget"]["accuracy_confidence"])
-    trained: list[Rejected] = []
-    if benchmark.made_by("distill"):
+    trained: list[RejectedStep] = []
+    if benchmark.find_ancestor("distill"):
         trained = [
             *_candidate_rows(benchmark.ancestor("distill").metrics, bounds),
             *_student_rows(benchmark.ancestor("distill").metrics, bounds),
@@ -58,11 +58,11 @@ def _drop(task: str, confidence: float, row: Mapping[str, Any]) -> Mapping[str, 
     if not row["samples"]:
         return {"drop_pp": None, "bound_pp": None}
     if task == "classification":
-        return asdict(bounded(row["lost"], row["gained"], row["samples"], confidence))
+        return asdict(drop_of_counts(row["lost"], row["gained"], row["samples"], confidence))
     return {"drop_pp": row["drop_pp"], "bound_pp": None}
 
 
-def _candidate_rows(metrics: Mapping[str, Any], bounds: DropWithBound) -> Iterator[Rejected]:
+def _candidate_rows(metrics: Mapping[str, Any], bounds: DropWithBound) -> Iterator[RejectedStep]:
     """The candidates that did not become the student; one that was not trained has no accuracy."""
     candidates: list[ShownCandidate] = metrics["candidates"]
     for candidate in candidates:
@@ -78,7 +78,7 @@ def _candidate_rows(metrics: Mapping[str, Any], bounds: DropWithBound) -> Iterat
             )
 
 
-def _student_rows(metrics: Mapping[str, Any], bounds: DropWithBound) -> Iterator[Rejected]:
+def _student_rows(metrics: Mapping[str, Any], bounds: DropWithBound) -> Iterator[RejectedStep]:
     students: list[StudentRow] = metrics["students"]
     for student in students:
         if not student["kept"]:
@@ -86,7 +86,7 @@ def _student_rows(metrics: Mapping[str, Any], bounds: DropWithBound) -> Iterator
             yield _row("distill", name, student["validation_accuracy"], bounds(student), student["reason"])
 
 
-def _pruning_rows(metrics: Mapping[str, Any]) -> Iterator[Rejected]:
+def _pruning_rows(metrics: Mapping[str, Any]) -> Iterator[RejectedStep]:
     for kind, key in (("structured", "structured_steps"), ("unstructured", "unstructured_steps")):
         steps: list[PruneStep] = metrics[key]
         if len(steps) == 1:
@@ -100,7 +100,7 @@ def _pruning_rows(metrics: Mapping[str, Any]) -> Iterator[Rejected]:
                 yield _row("prune", name, step["validation_accuracy"], step, step["reason"])
 
 
-def quantization_rows(metrics: Mapping[str, Any]) -> Iterator[Rejected]:
+def quantization_rows(metrics: Mapping[str, Any]) -> Iterator[RejectedStep]:
     """The rejected steps of quantization. Those that NNCF could not make have no figures."""
     recipes: list[RecipeRow] = metrics["recipes"]
     for recipe in recipes:
@@ -118,20 +118,20 @@ def quantization_rows(metrics: Mapping[str, Any]) -> Iterator[Rejected]:
             yield _row("quantize", name, step["validation_accuracy"], step, step["reason"])
 
 
-def _left_out_rows(metrics: Mapping[str, Any]) -> Iterator[Rejected]:
+def _left_out_rows(metrics: Mapping[str, Any]) -> Iterator[RejectedStep]:
     no_drop = {"drop_pp": None, "bound_pp": None}
     for variant in metrics["left_out"]:
         yield _row("convert", variant["name"], None, no_drop, variant["reason"])
 
 
-def _variant_rows(metrics: Mapping[str, Any]) -> Iterator[Rejected]:
+def _variant_rows(metrics: Mapping[str, Any]) -> Iterator[RejectedStep]:
     """The variants outside the budget. Those inside that did not win are in the decisions, with their intervals."""
     for row in metrics["rows"][1:]:
         if not row["inside_budget"]:
             yield _row("benchmark", row["name"], row["accuracy_validation"], row, "; ".join(row["reasons"]))
 
 
-def _waterfall_rows(metrics: Mapping[str, Any]) -> Iterator[Rejected]:
+def _waterfall_rows(metrics: Mapping[str, Any]) -> Iterator[RejectedStep]:
     """Steps of the waterfall that lead away from the winner although they meet the budget."""
     rows = {row["name"]: row for row in metrics["rows"]}
     previous = ""
@@ -147,7 +147,9 @@ def _waterfall_rows(metrics: Mapping[str, Any]) -> Iterator[Rejected]:
             yield _row("benchmark", f"{step['step']}: {row['name']}", row["accuracy_validation"], row, reason)
 
 
-def _row(stage: GivenUpBy, name: str, accuracy: float | None, drop: Mapping[str, Any], reason: str) -> Rejected:
+def _row(
+    stage: RejectingStage, name: str, accuracy: float | None, drop: Mapping[str, Any], reason: str
+) -> RejectedStep:
     return {
         "stage": stage,
         "what": name,

@@ -81,7 +81,7 @@ def with_sources(result: Mapping[str, Any], folder: Path) -> Result:
     """The result with the digest of its sources. Raises `OSError` if one of its artifacts is missing."""
     complete = {**result, SOURCES: {"code": _code_digest()}}
     complete[SOURCES]["digest"] = _digest(complete, folder)
-    return cast("Result", complete)  # `check` verifies this
+    return cast("Result", complete)  # `validate_result` verifies this
 
 
 def is_current(result: Any, folder: Path) -> bool:

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from edgekit.core import earlier_bundles
 from edgekit.core.run_folder import stage_folder
-from edgekit.core.schema.devices import on_deciding
+from edgekit.core.schema.devices import deciding_device_latency
 from edgekit.core.schema.result import Result
 from edgekit.core.schema.variants import BaselineRow, VariantRow
 from edgekit.measure.forecast import baseline_runtime
@@ -117,7 +117,7 @@ def _table(result: Result, console: Console) -> Table:
     for target, name in sorted(result["winners"].items(), key=lambda item: item[1] != best):
         row = rows[name]
         bundle = result["bundles"].get(target)
-        p50_ms = on_deciding(devices, name)["p50_ms"] if devices else row["p50_ms"]
+        p50_ms = deciding_device_latency(devices, name)["p50_ms"] if devices else row["p50_ms"]
         lines.append(
             [
                 target,
@@ -211,8 +211,8 @@ def _path_lines(result: Result, folder: Path, has_report: bool) -> Iterator[tupl
     if has_report:
         yield "Report", str(folder / html.PAGE)
     yield "Details", all_command(folder)
-    if (folder / earlier_bundles.EARLIER).exists():
-        yield "Earlier", f"{folder / earlier_bundles.EARLIER}/ holds the bundles of an earlier run"
+    if (folder / earlier_bundles.EARLIER_BUNDLES).exists():
+        yield "Earlier", f"{folder / earlier_bundles.EARLIER_BUNDLES}/ holds the bundles of an earlier run"
     if not result["bundles"]:
         return
     yield "Bundles", f"{bundles}/"

@@ -14,7 +14,7 @@ from edgekit.core.artifacts import EVIDENCE_FILES
 from edgekit.core.config import STAGES
 from edgekit.core.run_folder import failed_notebook, notebook_name, stage_folder
 from edgekit.core.schema.result import Result
-from edgekit.core.schema.variants import Met
+from edgekit.core.schema.variants import BudgetMet
 from edgekit.measure.forecast import baseline_runtime
 from edgekit.report import checks, html
 from edgekit.report.formatting import faster, milliseconds, percentage_points, ratio_with_bounds
@@ -47,7 +47,7 @@ def unmet_targets(result: Result) -> Iterator[tuple[str, str]]:
 def left_out_lines(result: Result) -> list[str]:
     """A line for each variant that could not be converted, for targets that have others."""
     targets_left_out = result.get("targets_left_out", {})
-    return left_out.lines([row for row in result["left_out"] if row["target"] not in targets_left_out])
+    return left_out.describe_left_out([row for row in result["left_out"] if row["target"] not in targets_left_out])
 
 
 def output_paths(result: Result, folder: Path, *, has_report: bool) -> Iterator[str]:
@@ -64,14 +64,14 @@ def output_paths(result: Result, folder: Path, *, has_report: bool) -> Iterator[
     for stage in (stage for stage in STAGES if stage in result["stages"]):
         failed = failed_notebook(folder, stage)  # a copy from an earlier, successful run may lie beside it
         yield f"Notebook   {failed if failed.exists() else folder / 'notebooks' / notebook_name(stage)}"
-    if (folder / earlier_bundles.EARLIER).exists():
-        yield f"The bundles of an earlier run lie in {folder / earlier_bundles.EARLIER}."
+    if (folder / earlier_bundles.EARLIER_BUNDLES).exists():
+        yield f"The bundles of an earlier run lie in {folder / earlier_bundles.EARLIER_BUNDLES}."
     yield f"Result     {folder / RESULT}"
     if has_report:
         yield f"Report     {folder / html.PAGE}"
 
 
-def _p50(verdict: Met) -> str:
+def _p50(verdict: BudgetMet) -> str:
     local = f"{milliseconds(verdict['p50_ms'])} ms"
     device = verdict.get("device")
     if device is None:

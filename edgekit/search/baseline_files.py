@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edgekit.core.budget import RelativeLatency
+from edgekit.core.budget import RelativeLatencyLimit
 from edgekit.core.hashing import write_json
 from edgekit.runner.files import make_folder
 from edgekit.search.measurement import TimingProtocol
@@ -60,9 +60,9 @@ def prepare_baseline(
     return BaselineFiles(files, stored["accuracy"], _timing_protocol(plan, stored["input"]), stored.get("beside", {}))
 
 
-def relative_limits(plan: Plan, targets: Sequence[str]) -> dict[str, RelativeLatency]:
+def relative_limits(plan: Plan, targets: Sequence[str]) -> dict[str, RelativeLatencyLimit]:
     """The limits of these targets that refer to a reference model, by the sha256 of its file."""
-    limits = plan.run.budget.timed_beside(targets).values()
+    limits = plan.run.budget.latency_references(targets).values()
     return {limit.sha256: limit for limit in limits if limit.sha256 is not None}
 
 

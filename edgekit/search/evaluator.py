@@ -160,7 +160,7 @@ class Evaluator:
 
     def _untrained(self, trials: list[RunningTrial], retained: list[RetainedTrial]) -> None:
         budget = self.budget
-        if not budget.words(self.targets):
+        if not budget.describe_limits(self.targets):
             return
         folder = str(self.folder / "untrained")
         for trial in trials:
@@ -173,7 +173,7 @@ class Evaluator:
             trial.number: list(map(ModelFiles.from_json, results[trial.number]["files"])) for trial in unfinished
         }
         files_to_time = [each for files in files_by_trial.values() for each in files if self._is_small_enough(each)]
-        if any(budget.limits(target).on_latency for target in self.targets):
+        if any(budget.limits(target).has_latency_limit for target in self.targets):
             self._measure(files_to_time, retained)
         for trial in unfinished:
             files = [self._untrained_file(each) for each in files_by_trial[trial.number]]
@@ -253,7 +253,7 @@ class Evaluator:
         """Run one job for each trial. A trial whose process keeps dying counts as failed."""
         count = itertools.count(1)
         with progress.step(name, "trial", len(works)) as shown:
-            results = self.pool.run(list(works.values()), lambda *_: shown.at(next(count)), go_on=True)
+            results = self.pool.run(list(works.values()), lambda *_: shown.update(next(count)), go_on=True)
         by_number: dict[int, Any] = {}
         for number, result in zip(works, results, strict=True):
             if isinstance(result, EdgekitError) and not isinstance(result, WorkLost):
@@ -282,7 +282,7 @@ class Evaluator:
         return self._baseline.bytes
 
     def _is_small_enough(self, files: ModelFiles) -> bool:
-        limit_bytes = self.budget.limits(files.target).most_bytes(self._baseline_bytes[files.target])
+        limit_bytes = self.budget.limits(files.target).max_bytes(self._baseline_bytes[files.target])
         return limit_bytes is None or files.bytes <= limit_bytes
 
     def _untrained_file(self, files: ModelFiles) -> fidelities.UntrainedFile:

@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from edgekit.core.budget import Limits
+from edgekit.core.budget import VariantLimits
 from edgekit.core.config import Budget
-from edgekit.core.schema.study import Rung
+from edgekit.core.schema.study import Fidelity
 
-FIDELITIES: tuple[Rung, ...] = ("shape", "untrained", "few_epochs", "all")
+FIDELITIES: tuple[Fidelity, ...] = ("shape", "untrained", "few_epochs", "all")
 EPOCH_DIVISOR = 4
 """The third fidelity trains for a quarter of the epochs, rounded up."""
 MIN_EPOCHS = 2
@@ -130,12 +130,12 @@ def limit_violations(
             reasons.append(f"it could not be converted for {target}")
             continue
         limits = budget.limits(target)
-        limit_bytes = limits.most_bytes(baseline.get(target))
+        limit_bytes = limits.max_bytes(baseline.get(target))
         small_files = [file for file in target_files if limit_bytes is None or file.bytes <= limit_bytes]
         if not small_files and limit_bytes is not None:
             smallest_bytes = min(file.bytes for file in target_files)
             excess["size_bytes"] = max(excess.get("size_bytes", 0.0), float(smallest_bytes - limit_bytes))
-            limit_text = limits.size_words(baseline.get(target), unit="")
+            limit_text = limits.size_text(baseline.get(target), unit="")
             reasons.append(f"its smallest {target} file has {smallest_bytes:,} bytes, over {limit_text}")
             continue
         if violation := _latency_violation(small_files, limits):
@@ -152,9 +152,9 @@ def _largest_excess(
     min_bytes, excesses = min_file_bytes(size, precisions), list[tuple[int, str]]()
     for target in targets or ("",):
         limits = budget.limits(target)
-        limit_bytes = limits.most_bytes(baseline.get(target))
+        limit_bytes = limits.max_bytes(baseline.get(target))
         if limit_bytes is not None and min_bytes > limit_bytes:
-            limit_text = limits.size_words(baseline.get(target), unit="")
+            limit_text = limits.size_text(baseline.get(target), unit="")
             name = "budget.size_bytes" if limits.size is None else "budget.size"
             excesses.append(
                 (min_bytes - limit_bytes, f"its weights alone need {min_bytes:,} bytes, over {limit_text} ({name})")
@@ -162,7 +162,7 @@ def _largest_excess(
     return max(excesses, default=None)
 
 
-def _latency_violation(files: Sequence[UntrainedFile], limits: Limits) -> tuple[str, float, str] | None:
+def _latency_violation(files: Sequence[UntrainedFile], limits: VariantLimits) -> tuple[str, float, str] | None:
     """The latency limit that even the fastest file significantly exceeds, by how much, and a description."""
     if limits.latency_p50 is not None:
         reference, limit = limits.latency_p50.of, limits.latency_p50.ratio

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edgekit.core.errors import NO_RESOURCES, ConfigError, ResourceError, TrustError
-from edgekit.core.hashing import canonical
+from edgekit.core.errors import RESOURCE_ERRNOS, ConfigError, ResourceError, TrustError
+from edgekit.core.hashing import canonical_json
 from edgekit.core.schema.study import AnchorRow, BatchRow, TrialRow
-from edgekit.core.study_digest import chained
+from edgekit.core.study_digest import chain_digest
 from edgekit.runner.errors import bounded_recursion
 from edgekit.runner.files import make_folder, sync_folder
 from edgekit.search.objectives import Objective, hypervolume_by_batch, is_feasible
@@ -49,7 +49,7 @@ class Journal:
         ResourceError
             The line could not be written; the journal is as it was before.
         """
-        data = canonical(dict(line)) + b"\n"
+        data = canonical_json(dict(line)) + b"\n"
         with resource_errors(self.path):
             try:
                 with open(self.path, "ab") as stream:
@@ -103,7 +103,7 @@ def resource_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in NO_RESOURCES:
+        if error.errno not in RESOURCE_ERRNOS:
             raise
         raise ResourceError(
             f"{path}: cannot be written ({error.strerror}). Its earlier content is still there: make room, and run "
@@ -152,7 +152,7 @@ class History:
 
     def _close(self, row: BatchRow) -> None:
         rows = self.batch_trials()
-        if (digest := chained(self.digest, rows)) != row["digest"]:
+        if (digest := chain_digest(self.digest, rows)) != row["digest"]:
             raise TrustError(f"has the digest {row['digest'][:16]} for trials with {digest[:16]}")
         self.trials += rows
         self.batches.append(row)
@@ -188,7 +188,7 @@ class History:
         before = self.batches[-1]["seconds"] if self.batches else 0.0
         return {
             "number": len(self.batches),
-            "digest": chained(self.digest, rows),
+            "digest": chain_digest(self.digest, rows),
             "hypervolume": 0.0,
             "seconds": round(before + seconds, 3),
             "disturbed": self.is_noisy,

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.core import progress
-from edgekit.core.budget import RelativeLatency
+from edgekit.core.budget import RelativeLatencyLimit
 from edgekit.core.errors import ConfigError, TrustError
 from edgekit.core.hashing import write_json
 from edgekit.core.schema.study import AnchorRow
@@ -74,7 +74,7 @@ class MeasuredLatency:
         """The lower and the upper bound of the reported latency."""
         return [self.low * self.anchor_ms, self.high * self.anchor_ms]
 
-    def ratio_low(self, limit: RelativeLatency) -> float:
+    def ratio_low(self, limit: RelativeLatencyLimit) -> float:
         """The lower bound of the ratio to the reference of a limit."""
         return self.low if limit.sha256 is None else self.beside[limit.sha256]["low"]
 
@@ -186,7 +186,7 @@ def measure_files(
     measurements: Measurements,
     protocol: TimingProtocol,
     pool: Pool,
-    say: Callable[[str], object] = progress.say,
+    say: Callable[[str], object] = progress.announce,
     reference_inputs: Mapping[str, Any] | None = None,
 ) -> list[str]:
     """Measure the files that have not been measured yet in one round, together with the baseline's files.
@@ -275,7 +275,7 @@ def time_files(
         conditions.ConditionsRecorder() as recorder,
         progress.step("measuring the trials", "opening", bench.opening_count(timing.rounds)) as shown,
     ):
-        on_round = progress.both(recorder.sample, shown.at)
+        on_round = progress.call_both(recorder.sample, shown.update)
         timed = bench.timed_openings(
             openers,
             timing.rounds,

@@ -14,8 +14,8 @@ from edgekit.core import tasks
 from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import StageError
 from edgekit.core.hashing import digest, sha256_file
-from edgekit.core.tasks import Answered, Marks
-from edgekit.core.variants import Variant, open_variant, read
+from edgekit.core.tasks import SampleResults, SampleScores
+from edgekit.core.variants import Variant, open_variant, read_variants
 from edgekit.data import Data
 from edgekit.models.from_artifact import open_model
 from edgekit.models.store import ModelSpec
@@ -80,7 +80,7 @@ def evaluate_variants(convert: Artifact, data: Data, targets: Sequence[str], con
     `confidence` applies to the bound of the drop and to the interval of the accuracy.
     """
     reference, spec = _baseline_scores(convert.ancestor("profile"), data)
-    variants = [variant for variant in read(convert) if variant.target in targets and variant.model in TRIAL_MODELS]
+    variants = [variant for variant in read_variants(convert) if variant.target in targets and variant.model in TRIAL_MODELS]
     return [_variant_row(convert, variant, data, spec, reference, confidence) for variant in variants]
 
 
@@ -89,13 +89,13 @@ def baseline_accuracy(profile: Artifact, data: Data) -> float:
     return round(tasks.accuracy(_baseline_scores(profile, data)[0]), 6)
 
 
-def _baseline_scores(profile: Artifact, data: Data) -> tuple[Answered, ModelSpec]:
+def _baseline_scores(profile: Artifact, data: Data) -> tuple[SampleResults, ModelSpec]:
     model, spec = open_model(profile)
     return _score(predict.logits(model, data.validation.x, spec.preprocess), data, spec), spec
 
 
 def _variant_row(
-    convert: Artifact, variant: Variant, data: Data, spec: ModelSpec, reference: Answered, confidence: float
+    convert: Artifact, variant: Variant, data: Data, spec: ModelSpec, reference: SampleResults, confidence: float
 ) -> dict[str, Any]:
     backend, layout = open_variant(convert, variant), variant.input.layout
     outputs = [backend.run(to_layout(apply(spec.preprocess, sample[None]), layout)) for sample in data.validation.x]
@@ -119,18 +119,18 @@ def _variant_row(
     }
 
 
-def _score(outputs: np.ndarray, data: Data, spec: ModelSpec) -> Answered:
+def _score(outputs: np.ndarray, data: Data, spec: ModelSpec) -> SampleResults:
     inputs = predict.inputs_for(spec.task, data.validation.x, spec.preprocess)
-    scores: Answered = tasks.named(spec.task).score_samples(outputs, inputs, data.validation.y)
+    scores: SampleResults = tasks.load_task(spec.task).score_samples(outputs, inputs, data.validation.y)
     return scores
 
 
-def accuracy_interval(scores: Answered, confidence: float) -> list[float]:
+def accuracy_interval(scores: SampleResults, confidence: float) -> list[float]:
     """The confidence interval of an accuracy, as fractions.
 
     It is Wilson's interval (1927) for answers that are right or wrong, and a bootstrap interval otherwise.
     """
-    if not isinstance(scores, Marks):
+    if not isinstance(scores, SampleScores):
         right, count = float(np.mean(scores)), len(scores)
         z = NormalDist().inv_cdf((1 + confidence) / 2)
         middle, half = (
@@ -140,7 +140,7 @@ def accuracy_interval(scores: Answered, confidence: float) -> list[float]:
         bounds = [(middle - half) / (1 + z * z / count), (middle + half) / (1 + z * z / count)]
     else:
         random, count = np.random.default_rng(0), len(scores)
-        samples = (Marks(scores.task, scores.values[random.integers(0, count, count)]) for _ in range(BOOTSTRAP_DRAWS))
+        samples = (SampleScores(scores.task, scores.values[random.integers(0, count, count)]) for _ in range(BOOTSTRAP_DRAWS))
         bounds = list(
             np.quantile([tasks.accuracy(sample) for sample in samples], ((1 - confidence) / 2, (1 + confidence) / 2))
         )

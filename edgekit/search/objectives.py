@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from edgekit.core.config import TARGETS, suggest, truncated
+from edgekit.core.config import TARGETS, shortened_repr, suggest
 from edgekit.core.errors import ConfigError
 from edgekit.core.schema.study import ObjectiveRow, TrialRow
 
@@ -55,7 +55,7 @@ def read_objectives(entries: Any, plan_values: Mapping[str, Any]) -> tuple[Objec
     if entries is None:
         return (Objective("accuracy"), Objective("p50_ms", targets[0]), Objective("bytes", targets[0]))
     if not isinstance(entries, list) or not entries:
-        raise ConfigError(f"objectives: got {truncated(entries)}; give a list such as [accuracy, {{bytes: tflite}}]")
+        raise ConfigError(f"objectives: got {shortened_repr(entries)}; give a list such as [accuracy, {{bytes: tflite}}]")
     objectives = [_read_objective(each, targets) for each in entries]
     for position, each in enumerate(objectives):
         if each in objectives[:position]:
@@ -66,14 +66,16 @@ def read_objectives(entries: Any, plan_values: Mapping[str, Any]) -> tuple[Objec
 def _read_objective(entry: Any, targets: Sequence[str]) -> Objective:
     name, target = next(iter(entry.items())) if isinstance(entry, dict) and len(entry) == 1 else (entry, None)
     if not isinstance(name, str) or name not in OBJECTIVE_NAMES:
-        raise ConfigError(f"objectives: got {truncated(entry)}, {suggest(str(name), OBJECTIVE_NAMES)}")
+        raise ConfigError(f"objectives: got {shortened_repr(entry)}, {suggest(str(name), OBJECTIVE_NAMES)}")
     if name == "accuracy":
         if target is not None:
-            raise ConfigError(f"objectives: accuracy has no target, but got {truncated(target)}; write accuracy alone")
+            raise ConfigError(
+                f"objectives: accuracy has no target, but got {shortened_repr(target)}; write accuracy alone"
+            )
         return Objective("accuracy")
     target = targets[0] if target is None else target
     if target not in targets:
-        raise ConfigError(f"objectives.{name}: got {truncated(target)}, {suggest(str(target), list(targets))}")
+        raise ConfigError(f"objectives.{name}: got {shortened_repr(target)}, {suggest(str(target), list(targets))}")
     return Objective("p50_ms" if name == "p50_ms" else "bytes", target)
 
 

@@ -32,7 +32,7 @@ class SearchProgress:
         if self.earlier_trials is None:
             self.earlier_trials = sum(trial["batch"] < row["batches"][-1]["number"] for trial in row["trials"])
         self.batches += 1
-        self.step.at(done, best=best_values(row) or None)
+        self.step.update(done, best=best_values(row) or None)
         self.step.expect(self._remaining_s(done))
 
     def _remaining_s(self, done: int) -> float | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from edgekit.core.config import Budget
 from edgekit.core.hashing import write_json
-from edgekit.core.schema.study import Rung, TrialState
+from edgekit.core.schema.study import Fidelity, TrialState
 from edgekit.runner.files import make_folder
 from edgekit.search.fidelities import EarlyResult, NetworkSize
 from edgekit.search.measurement import MeasuredLatency, Measurements
@@ -42,7 +42,7 @@ class RunningTrial:
     number: int
     settings: list[str]
     folder: Path
-    fidelity: Rung = "shape"
+    fidelity: Fidelity = "shape"
     state: TrialState | None = None
     reason: str = ""
     size: NetworkSize | None = None
@@ -122,7 +122,7 @@ def candidate_rows(
     """
     candidates = []
     for target in dict.fromkeys(row["target"] for row in rows):
-        limit = budget.limits(target).most_bytes(baseline.get(target))
+        limit = budget.limits(target).max_bytes(baseline.get(target))
         target_rows = [row for row in rows if row["target"] == target]
         accurate_rows = [row for row in target_rows if row["bound_pp"] <= budget.accuracy_drop_pp]
         small_rows = [row for row in accurate_rows if limit is None or row["bytes"] <= limit]
@@ -146,7 +146,7 @@ def constraint_values(
             excesses.setdefault("latency_p50_ms", []).append(each.latency.interval_ms[0] - limits.latency_p50_ms)
         if (relative := limits.latency_p50) is not None:
             excesses.setdefault("latency_p50", []).append(each.latency.ratio_low(relative) - relative.ratio)
-        if (limit_bytes := limits.most_bytes(baseline.get(each.files.target))) is not None:
+        if (limit_bytes := limits.max_bytes(baseline.get(each.files.target))) is not None:
             excesses.setdefault("size_bytes", []).append(float(each.bytes - limit_bytes))
     return {name: max(amounts) for name, amounts in excesses.items()}
 

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 from edgekit.core.errors import ConfigError
-from edgekit.core.hashing import canonical, digest
+from edgekit.core.hashing import canonical_json, digest
 from edgekit.core.schema.study import SamplerRow, TrialRow
 from edgekit.search.objectives import Objective, losses
 from edgekit.search.space import Dimension, Space, parameters_id
@@ -143,7 +143,7 @@ def _optuna_parameters(space: Space, name: str, parameters: Mapping[str, Any]) -
 
 def _optuna_value(dimension: Dimension, value: Any) -> Any:
     """A choice as its label or its index; a number as it is."""
-    label = canonical(value).decode()
+    label = canonical_json(value).decode()
     return value if dimension.choices is None else dimension.labels.index(label) if dimension.is_ordered else label
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.core import yaml_file
-from edgekit.core.config import suggest, truncated
-from edgekit.core.errors import MOST_FAULTS, ConfigError, Faults, with_article
-from edgekit.core.hashing import canonical
+from edgekit.core.config import shortened_repr, suggest
+from edgekit.core.errors import MAX_FAULT_LINES, ConfigError, FaultCollector, with_article
+from edgekit.core.hashing import canonical_json
 from edgekit.core.schema.study import DimensionRow
 from edgekit.search.objectives import Objective
 from edgekit.search.objectives import read_objectives as read_objectives
@@ -27,7 +27,7 @@ Conditions = tuple[tuple[str, tuple[Any, ...]], ...]
 
 def same_value(one: object, other: object) -> bool:
     """Whether two YAML values are the same; 1, 1.0 and true are different values."""
-    return canonical(one) == canonical(other)
+    return canonical_json(one) == canonical_json(other)
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Dimension:
     @property
     def labels(self) -> list[str]:
         """Its choices as JSON texts, which every sampler can distinguish."""
-        return [canonical(choice).decode() for choice in self.choices or ()]
+        return [canonical_json(choice).decode() for choice in self.choices or ()]
 
     @property
     def count(self) -> int | None:
@@ -140,10 +140,10 @@ def read_dimensions(key: str, entry: Any) -> list[Dimension]:
     if not re.fullmatch(KEY_PATTERN, key):
         raise ConfigError(f"space.{key}: not a dotted key; write it as for --set, for example prune.ratio")
     entries = entry if _is_entry_list(entry) else [entry]
-    faults, dimensions = Faults(), []
+    faults, dimensions = FaultCollector(), []
     for number, each in enumerate(entries, 1):
         name = key if len(entries) == 1 else f"{key}#{number}"
-        if dimension := faults.of(lambda each=each, name=name: _read_dimension(key, name, each)):  # type: ignore[misc]
+        if dimension := faults.collect(lambda each=each, name=name: _read_dimension(key, name, each)):  # type: ignore[misc]
             dimensions.append(dimension)
     faults.raise_all()
     for one, other in ((one, other) for position, one in enumerate(dimensions) for other in dimensions[:position]):
@@ -178,7 +178,7 @@ def _read_dimension(key: str, name: str, entry: Any) -> Dimension:
         return Dimension(key, name, choices=_read_choices(key, entry))
     if not isinstance(entry, dict):
         raise ConfigError(
-            f"space.{key}: got {truncated(entry)}; write choices as a list, or a range as {{low: 8, high: 64}}"
+            f"space.{key}: got {shortened_repr(entry)}; write choices as a list, or a range as {{low: 8, high: 64}}"
         )
     for word in entry:
         if word not in ENTRY_KEYS:
@@ -193,22 +193,24 @@ def _read_dimension(key: str, name: str, entry: Any) -> Dimension:
 
 def _read_choices(key: str, values: Any) -> tuple[Any, ...]:
     if not isinstance(values, list) or not values:
-        raise ConfigError(f"space.{key}: got {truncated(values)} for its choices; give a list with at least one value")
+        raise ConfigError(
+            f"space.{key}: got {shortened_repr(values)} for its choices; give a list with at least one value"
+        )
     for value in values:
         if not _is_serializable(value):
-            raise ConfigError(f"space.{key}: the choice {truncated(value)} is not a finite value; leave it out")
+            raise ConfigError(f"space.{key}: the choice {shortened_repr(value)} is not a finite value; leave it out")
     repeated = next(
         (value for position, value in enumerate(values) if any(same_value(value, each) for each in values[:position])),
         None,
     )
     if repeated is not None or sum(value is None for value in values) > 1:
-        raise ConfigError(f"space.{key}: lists the choice {truncated(repeated)} twice; name each choice once")
+        raise ConfigError(f"space.{key}: lists the choice {shortened_repr(repeated)} twice; name each choice once")
     return tuple(values)
 
 
 def _is_serializable(value: Any) -> bool:
     try:
-        canonical(value)
+        canonical_json(value)
         return True
     except (ValueError, TypeError):
         return False
@@ -221,9 +223,9 @@ def _read_range(key: str, name: str, entry: Mapping[str, Any], when: Conditions)
     low, high, step, log = entry["low"], entry["high"], entry.get("step"), entry.get("log", False)
     for word, value in (("low", low), ("high", high), *([("step", step)] if step is not None else [])):
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise ConfigError(f"space.{key}.{word}: got {truncated(value)}; give a number")
+            raise ConfigError(f"space.{key}.{word}: got {shortened_repr(value)}; give a number")
     if not isinstance(log, bool):
-        raise ConfigError(f"space.{key}.log: got {truncated(log)}; give true or false")
+        raise ConfigError(f"space.{key}.log: got {shortened_repr(log)}; give true or false")
     if low > high:
         raise ConfigError(f"space.{key}: low {low} is above high {high}; swap them")
     if log and low <= 0:
@@ -240,7 +242,8 @@ def _read_range(key: str, name: str, entry: Mapping[str, Any], when: Conditions)
 def _read_conditions(key: str, entry: Any) -> Conditions:
     if not isinstance(entry, dict) or any(value == [] for value in entry.values()):
         raise ConfigError(
-            f"space.{key}.when: got {truncated(entry)}; name another key of the space and its value, or a list of them"
+            f"space.{key}.when: got {shortened_repr(entry)}; name another key of the space and its value, "
+            "or a list of them"
         )
     return tuple((other, tuple(value) if isinstance(value, list) else (value,)) for other, value in entry.items())
 
@@ -310,14 +313,14 @@ class Space:
             With one line for each fault.
         """
         content = yaml_file.read(path)
-        faults = Faults()
+        faults = FaultCollector()
         for key in content:
             if key not in ("objectives", "space"):
                 faults.add(f"{key}: unknown key, {suggest(str(key), ('objectives', 'space'))}")
-        objectives = faults.of(lambda: read_objectives(content.get("objectives"), plan_values))
-        dimensions = faults.of(lambda: _read_space(content.get("space")))
+        objectives = faults.collect(lambda: read_objectives(content.get("objectives"), plan_values))
+        dimensions = faults.collect(lambda: _read_space(content.get("space")))
         try:
-            faults.raise_all(MOST_FAULTS)
+            faults.raise_all(MAX_FAULT_LINES)
         except ConfigError as error:
             raise ConfigError("\n".join(f"{path.name}: {line}" for line in str(error).splitlines())) from None
         assert objectives is not None and dimensions is not None
@@ -386,19 +389,19 @@ class Space:
         config's own
         values. Two values that only exclude each other are left to the trials.
         """
-        faults, reported = Faults(), set[str]()
+        faults, reported = FaultCollector(), set[str]()
         for key, parameters, own_parameters in self.corners():
             refusal = self._refusal(load, parameters)
             if refusal and (own_refusal := self._refusal(load, own_parameters)):
                 line = (
                     own_refusal
                     if own_refusal.startswith(key)
-                    else f"{key}={truncated(own_parameters[key])}: {own_refusal}"
+                    else f"{key}={shortened_repr(own_parameters[key])}: {own_refusal}"
                 )
                 if line not in reported:
                     reported.add(line)
                     faults.add(f"{self.path.name}: space: {line}")
-        faults.raise_all(MOST_FAULTS)
+        faults.raise_all(MAX_FAULT_LINES)
 
     def _refusal(self, load: Callable[[Sequence[str]], object], parameters: Mapping[str, Any]) -> str:
         try:
@@ -446,13 +449,13 @@ def _read_space(entries: Any) -> tuple[Dimension, ...]:
     if not isinstance(entries, dict) or not entries:
         description = "nothing" if not entries else with_article(type(entries).__name__)
         raise ConfigError(f"space: got {description}; name at least one key of the config, each with its values")
-    faults = Faults()
+    faults = FaultCollector()
     dimensions = list[Dimension]()
     for key, entry in entries.items():
-        dimensions += faults.of(partial(read_dimensions, str(key), entry)) or []
+        dimensions += faults.collect(partial(read_dimensions, str(key), entry)) or []
     faults.raise_all()
     for each in dimensions:
-        faults.of(partial(_check_conditions, each, dimensions))
+        faults.collect(partial(_check_conditions, each, dimensions))
     faults.raise_all()
     return sort_by_dependency(dimensions)
 
@@ -469,11 +472,12 @@ def _check_conditions(dimension: Dimension, dimensions: Sequence[Dimension]) -> 
         for value in values:
             if not any(each.contains(value) for each in entries):
                 raise ConfigError(
-                    f"space.{dimension.key}.when: {key} is never {truncated(value)}; name one of its values in this "
+                    f"space.{dimension.key}.when: {key} is never {shortened_repr(value)}; "
+                    "name one of its values in this "
                     "space"
                 )
 
 
 def parameters_id(parameters: Mapping[str, Any]) -> bytes:
     """The same bytes for the same parameters, whatever their order."""
-    return canonical(dict(parameters))
+    return canonical_json(dict(parameters))

@@ -18,7 +18,7 @@ from typing import Any
 import edgekit
 from edgekit.core import lock
 from edgekit.core.errors import ConfigError, TrustError
-from edgekit.core.hashing import canonical, digest, write_json
+from edgekit.core.hashing import canonical_json, digest, write_json
 from edgekit.core.schema.study import SamplerRow, StudyRow
 from edgekit.runner.files import make_folder
 from edgekit.search import sampler
@@ -293,7 +293,7 @@ def study_key(key_parts: Mapping[str, Any]) -> str:
 
 def normalize_json(key_parts: Mapping[str, Any]) -> dict[str, Any]:
     """Convert to JSON and back, so that the parts can be compared with those of a journal."""
-    normalized: dict[str, Any] = json.loads(canonical(dict(key_parts)))
+    normalized: dict[str, Any] = json.loads(canonical_json(dict(key_parts)))
     return normalized
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypedDict, get_args
 
 from edgekit.core.errors import StageError
-from edgekit.core.schema.study import AnchorRow, Rung, TrialRow, TrialState
+from edgekit.core.schema.study import AnchorRow, Fidelity, TrialRow, TrialState
 from edgekit.search.objectives import Objective
 
 
@@ -30,7 +30,7 @@ class TrialOutcome(TypedDict):
     """
 
     state: TrialState
-    rung: Rung
+    rung: Fidelity
     reason: str
     values: list[float | None]
     intervals: list[list[float] | None]
@@ -92,7 +92,7 @@ def check_outcome(outcome: TrialOutcome, objectives: Sequence[Objective]) -> Tri
         raise StageError(
             f"an evaluation returned {sorted(lengths)} values and intervals for {len(objectives)} objectives"
         )
-    if outcome["state"] not in get_args(TrialState) or outcome["rung"] not in get_args(Rung):
+    if outcome["state"] not in get_args(TrialState) or outcome["rung"] not in get_args(Fidelity):
         raise StageError(f"an evaluation returned the state {outcome['state']!r} at the fidelity {outcome['rung']!r}")
     faults = [
         f"{each.title}: got {value}"

@@ -169,8 +169,8 @@ class _Dumper(yaml.SafeDumper):
 
 
 _Dumper.yaml_implicit_resolvers = {
-    first: list(yaml_file.UniqueKeys.yaml_implicit_resolvers.get(first, ()))
-    for first in yaml_file.UniqueKeys.yaml_implicit_resolvers
+    first: list(yaml_file.UniqueKeyLoader.yaml_implicit_resolvers.get(first, ()))
+    for first in yaml_file.UniqueKeyLoader.yaml_implicit_resolvers
 }
 
 

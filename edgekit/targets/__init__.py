@@ -6,7 +6,7 @@ import importlib
 
 from edgekit.core import telemetry
 
-telemetry.off()
+telemetry.disable()
 
 FEW_BITS = ("int4", "int4_dense", "int16x8")
 """Made only where a config names them: they cost accuracy or time on most networks, and only some kernels read them."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.core import progress, subprocesses
-from edgekit.core.config import cores
+from edgekit.core.config import available_cores
 from edgekit.core.errors import ConversionError, ResourceError
 from edgekit.device.hardware import health
 from edgekit.targets.error_causes import OTHERWISE, PROCESS, RESTS, Failure
@@ -60,7 +60,7 @@ Outcome = Converted | LeftOut
 def parallel() -> int:
     """How many conversions run at once here."""
     available = health.memory_bytes()[1]
-    return min(MOST_PARALLEL, cores(), max(1, (available or MOST_PARALLEL * GIGABYTE) // GIGABYTE))
+    return min(MOST_PARALLEL, available_cores(), max(1, (available or MOST_PARALLEL * GIGABYTE) // GIGABYTE))
 
 
 def convert_all(
@@ -82,7 +82,7 @@ def convert_all(
                 found = future.result()
                 for job in running[future]:
                     finished(job, [found[step.key] for step in job.steps])
-                    shown.at(shown.shown.done + 1)
+                    shown.update(shown.state.done + 1)
         except BaseException:
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
@@ -131,11 +131,11 @@ def _convert(jobs: Sequence[Job], scratch: Path, timeout_s: float, stop: threadi
         found |= ended_steps
         began = _begun(notes)
         # steps that share a process leave memory behind, so one that is killed for want of it is tried alone once
-        if not ended_steps or not (began in ended_steps or ended.late or ended.killed):
+        if not ended_steps or not (began in ended_steps or ended.timed_out or ended.was_killed):
             owner = owners[began] if began else first
             _refuse_shortage(f"{owner.model}, {owner.target}, {began or 'before its first step'}", ended, timeout_s)
             lost = [step for step in rest.steps if began in (None, step.key)]
-            died = Failure.of(PROCESS, ended.cause(CONVERTER), OTHERWISE)
+            died = Failure.of(PROCESS, ended.describe(CONVERTER), OTHERWISE)
             found |= {step.key: LeftOut(step.precision, died) for step in lost if step.key not in found}
         for job in jobs:
             found |= _resting(job, found)
@@ -158,7 +158,7 @@ def _resting(job: Job, found: Mapping[str, Outcome]) -> dict[str, Outcome]:
 
 def _run(
     job: Job, path: Path, timeout_s: float, stop: threading.Event
-) -> tuple[list[dict[str, Any]], subprocesses.Ended]:
+) -> tuple[list[dict[str, Any]], subprocesses.ChildExit]:
     """What a child noted of its steps, and how it ended."""
     path.write_text(json.dumps(job.to_json()), encoding="utf-8")
     ended = subprocesses.run(
@@ -167,9 +167,9 @@ def _run(
         path.with_suffix(".log"),
         timeout_s,
         environment(path.parent),
-        look=stop.is_set,
+        should_stop=stop.is_set,
     )
-    return subprocesses.notes(path.with_suffix(".journal")), ended
+    return subprocesses.read_journal(path.with_suffix(".journal")), ended
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -194,12 +194,12 @@ def _begun(notes: list[dict[str, Any]]) -> str | None:
     return next((note["begins"] for note in reversed(notes) if "begins" in note), None)
 
 
-def _refuse_shortage(what: str, ended: subprocesses.Ended, timeout_s: float) -> None:
+def _refuse_shortage(what: str, ended: subprocesses.ChildExit, timeout_s: float) -> None:
     """Time and memory are the machine's: a row that they decide would be sealed, and differ where it is made again."""
-    if ended.late:
+    if ended.timed_out:
         raise ConversionError(f"{what}: not finished after {timeout_s:g} s; raise this stage's timeout_s")
-    if ended.killed:
-        raise ResourceError(f"{what}: {ended.cause(CONVERTER)}; {LACKING['memory']}")
+    if ended.was_killed:
+        raise ResourceError(f"{what}: {ended.describe(CONVERTER)}; {LACKING['memory']}")
 
 
 def _refuse_lacking(owners: Mapping[str, Job], notes: list[dict[str, Any]]) -> None:

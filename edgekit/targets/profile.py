@@ -42,7 +42,7 @@ def measure(target: str, folder: Path, files: Files, x: np.ndarray, calls: int, 
             cause = str(error)
         except subprocesses.ChildDied as died:
             late = f"not finished after {timeout_s:g} s; raise this stage's timeout_s"
-            cause = late if died.ended.late else died.ended.cause("its interpreter")
+            cause = late if died.ended.timed_out else died.ended.describe("its interpreter")
         else:
             return by_kind(rows)
     raise ConversionError(f"{target}: its operators cannot be timed: {cause}")

@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as serialise
 from torch import Tensor, nn
 
-from edgekit.core.hashing import canonical
+from edgekit.core.hashing import canonical_json
 from edgekit.runner.files import make_folder, write_atomically
 
 
@@ -79,7 +79,7 @@ class Checkpoint:
         plain = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
         header = {"key": self.key, "facts": facts, "sha256": _digest(plain)}
         make_folder(self.path.parent)
-        write_atomically(self.path, serialise(plain, metadata={"checkpoint": canonical(header).decode()}))
+        write_atomically(self.path, serialise(plain, metadata={"checkpoint": canonical_json(header).decode()}))
 
     def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """Return what was saved under this key, or None if the file is missing, damaged or has another key."""

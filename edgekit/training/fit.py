@@ -17,7 +17,7 @@ from torch import nn
 from edgekit.core import progress, tasks
 from edgekit.core.config import TrainingOptions, TrainOptions
 from edgekit.core.errors import ModelError
-from edgekit.core.precision import resolved
+from edgekit.core.precision import resolve_precision
 from edgekit.models import memory_layout
 from edgekit.models.memory_layout import strided_pointwise_as_slices
 from edgekit.runner.preprocess.transform import apply
@@ -153,7 +153,7 @@ def fit(
         module,
         *([distillation.teacher] if distillation and isinstance(distillation.teacher, nn.Module) else []),
     ]
-    shares, precision = training.shares, resolved(training, torch_device.type).precision
+    shares, precision = training.shares, resolve_precision(training, torch_device.type).precision
     prepared_example = apply(preprocess, data.train.x[:1])
     current_device = next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
     memory_layout.detect_for_training(module, to_device(current_device, prepared_example))
@@ -235,7 +235,7 @@ class _Loop:
                         after_step(self.module)  # in the average, a weight that was once nonzero is not zero
                     result = self._record(EpochResult(epoch, loss, *self._validate(), rate))
                 self._save_state()
-                bar.at(epoch, best=f"{max(each.validation_accuracy for each in self.results):.2%}")
+                bar.update(epoch, best=f"{max(each.validation_accuracy for each in self.results):.2%}")
                 if on_epoch is not None:
                     on_epoch(result)
         assert self.best is not None
@@ -301,7 +301,7 @@ class _Loop:
         self.objective.begin(epoch, self.random)
         with closing(prepare_in_thread(self.batches.epoch(self.random))) as prepared:
             for number, (inputs, labels) in enumerate(prepared):
-                bar.at(epoch - 1 + number / self.steps_per_epoch)
+                bar.update(epoch - 1 + number / self.steps_per_epoch)
                 loss = self._gradient(inputs, labels)
                 self.optimiser.step()
                 self.schedule.step()
@@ -330,7 +330,7 @@ class _Loop:
         return loss.detach()
 
     def _validate(self) -> tuple[float, float]:
-        split, task = self.data.validation, tasks.named(self.data.task)
+        split, task = self.data.validation, tasks.load_task(self.data.task)
         scores = outputs_of(self.module, self.validation, self.device, EVALUATION_BATCH)
         expected = to_input(self.validation.all()) if task.RECONSTRUCTS else split.y
         accuracy = tasks.accuracy(task.score_samples(scores, expected, split.y))

@@ -52,7 +52,7 @@ class LabelObjective:
     """The task's own loss (`losses.hard`) on the labels. The training loop calls `begin`, `loss` and `end`."""
 
     def __init__(self, task: Task = "classification") -> None:
-        self.hard, self.reconstructs = losses.hard(task), tasks.named(task).RECONSTRUCTS
+        self.hard, self.reconstructs = losses.hard(task), tasks.load_task(task).RECONSTRUCTS
 
     beside: nn.Module | None = None
     """Additional layers that are trained with the network and discarded afterwards."""
@@ -227,7 +227,7 @@ def _epoch_logits(
     """Return the teacher's logits, (n, classes) float32, for all samples of the epoch that `random` will draw."""
     count = sum(part.stop - part.start for part in batches.batch_slices(len(data.train.y), options.batch_size))
     with tempfile.TemporaryDirectory(prefix="edgekit-epoch-") as folder:
-        samples = memory_map.stacked((raw for raw, _ in batches.epoch(data, options, random)), count, Path(folder))
+        samples = memory_map.stack_parts((raw for raw, _ in batches.epoch(data, options, random)), count, Path(folder))
         return model_file.logits(
             teacher,
             samples,

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from edgekit.core import tasks
 from edgekit.core.errors import ModelError
-from edgekit.core.hashing import canonical
-from edgekit.core.tasks import Answered
+from edgekit.core.hashing import canonical_json
+from edgekit.core.tasks import SampleResults
 from edgekit.models.eager import joined
 from edgekit.runner.preprocess.transform import apply, pipeline
 
@@ -70,7 +70,7 @@ class Inputs:
         return _cached[key][1]
 
     def _digest(self, preprocess: list[dict[str, Any]]) -> str:
-        digest = hashlib.sha256(canonical([preprocess, str(self.raw.dtype), list(self.raw.shape)]))
+        digest = hashlib.sha256(canonical_json([preprocess, str(self.raw.dtype), list(self.raw.shape)]))
         for start in range(0, len(self.raw), CHUNK):
             digest.update(np.ascontiguousarray(self.raw[start : start + CHUNK]).data)
         return digest.hexdigest()
@@ -118,7 +118,7 @@ def prepared_inputs(raw: np.ndarray, preprocess: Steps) -> np.ndarray:
 
 def inputs_for(task: str, raw: np.ndarray, preprocess: Steps) -> np.ndarray | None:
     """Return the inputs that a task needs to score outputs: all of them, their shape (as zeros), or None."""
-    kind = tasks.named(task)
+    kind = tasks.load_task(task)
     if kind.RECONSTRUCTS:
         return prepared_inputs(raw, preprocess)
     if kind.NEEDS_SHAPE:
@@ -156,11 +156,11 @@ def outputs_of(module: nn.Module, samples: Inputs, device: torch.device, batch: 
     return np.concatenate(parts)
 
 
-def score_samples(outputs: np.ndarray, split: Split, preprocess: Steps, task: str = "classification") -> Answered:
+def score_samples(outputs: np.ndarray, split: Split, preprocess: Steps, task: str = "classification") -> SampleResults:
     """Return the per-sample scores of outputs (n, …) on a split, in the network's order of axes."""
-    kind = tasks.named(task)
+    kind = tasks.load_task(task)
     inputs = prepared_inputs(split.x, preprocess) if kind.RECONSTRUCTS else None
-    scores: Answered = kind.score_samples(outputs, inputs, split.y)
+    scores: SampleResults = kind.score_samples(outputs, inputs, split.y)
     return scores
 
 
@@ -172,7 +172,7 @@ def check_finite(outputs: np.ndarray, what: str, fix: str) -> np.ndarray:
     return outputs
 
 
-def sample_scores(module: nn.Module, split: Split, preprocess: Steps, task: str = "classification") -> Answered:
+def sample_scores(module: nn.Module, split: Split, preprocess: Steps, task: str = "classification") -> SampleResults:
     """Return the per-sample scores of a network on a split."""
     return score_samples(logits(module, split.x, preprocess), split, preprocess, task)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgekit.core import lock, progress
-from edgekit.core.cache_key import gather
+from edgekit.core.cache_key import collect_inputs
 
 if TYPE_CHECKING:
     from edgekit.core.artifacts import Artifact
@@ -87,7 +87,7 @@ def folder_for(
     out: Path, stage: str, source: Artifact, data_digest: str, config: dict[str, Any], libraries: Iterable[str]
 ) -> ResumeFolder:
     """Return the folder of a stage that writes to `out`, with the cache key that its artifact will have."""
-    key = gather(stage, config, source.digest, data_digest, libraries).key
+    key = collect_inputs(stage, config, source.digest, data_digest, libraries).key
     return ResumeFolder(out.parent / FOLDER / stage, key)
 
 

@@ -89,7 +89,7 @@ def _written(x: np.ndarray | None, path: Path) -> Any:
     """Where the array is: None, its place in a mapped file, or `path`, where it is now."""
     if x is None:
         return None
-    if (place := memory_map.place(x)) is not None:
+    if (place := memory_map.file_location(x)) is not None:
         return place
     np.save(path, x, allow_pickle=False)
     return "here"
@@ -98,7 +98,7 @@ def _written(x: np.ndarray | None, path: Path) -> Any:
 def _read(where: Any, path: Path) -> Any:
     if where is None:
         return None
-    return np.load(path, mmap_mode="r", allow_pickle=False) if where == "here" else memory_map.reopened(*where)
+    return np.load(path, mmap_mode="r", allow_pickle=False) if where == "here" else memory_map.open_location(*where)
 
 
 PARALLEL = "EDGEKIT_PARALLEL"
@@ -247,7 +247,7 @@ def _run(trainings: Sequence[Training], count: int, folder: Path) -> None:
                 running.remove(one)
                 one.report()
                 done += 1
-            shown.at(done + sum(one.share() for one in running))
+            shown.update(done + sum(one.share() for one in running))
             time.sleep(LOOK_S)
 
 
@@ -261,11 +261,11 @@ class _Running:
         self._progress.write_text("", encoding="utf-8")
         job = {"fields": _to_json(training, folder), "folder": str(folder)}
         environment = {PARALLEL: "1", progress.FILE: str(self._progress.absolute())}
-        self.call = subprocesses.Call(f"{__name__}:train", job, home, environment)
+        self.call = subprocesses.BackgroundCall(f"{__name__}:train", job, home, environment)
 
     def share(self) -> float:
         """How far it is, from 0 to 1."""
-        state = progress.read(self._progress)
+        state = progress.read_state(self._progress)
         epochs = [step for step in (state.steps if state else ()) if step.unit == "epoch" and step.of]
         return epochs[-1].done / epochs[-1].of if epochs else 0.0
 
@@ -274,7 +274,7 @@ class _Running:
         try:
             self.call.result()
         except subprocesses.ChildDied as died:
-            print(f"{self._name}: {died.ended.cause()}; the stage goes on from its checkpoint")
+            print(f"{self._name}: {died.ended.describe()}; the stage goes on from its checkpoint")
         except EdgekitError as error:
             print(f"{self._name}: {error}; the stage goes on from its checkpoint")
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from edgekit.core.cache_key import NO_RESULT, installed_versions, source_digest, top_module
+from edgekit.core.cache_key import MODULES_WITHOUT_EFFECT, installed_versions, source_digest, top_module
 from edgekit.core.config import TrainingOptions, TrainOptions
 from edgekit.core.hashing import digest
 from edgekit.core.source_code import code_digest
@@ -59,7 +59,7 @@ class TeacherCache:
             "batch_size": options.batch_size,
             "augment": options.augment,
             "torch": torch.__version__,
-            "code": code_digest(*TRAINING, without=NO_RESULT),
+            "code": code_digest(*TRAINING, without=MODULES_WITHOUT_EFFECT),
             **({"augmentations": options.augmentations} if options.augmentations else {}),
             **conditions,
         }
@@ -132,6 +132,6 @@ def training_key(
             "where": [seed, device, threads],
             "training": training.model_dump(mode="json"),
             "libraries": installed_versions(("numpy", "torch")),
-            "code": code_digest(*TRAINING, without=NO_RESULT),
+            "code": code_digest(*TRAINING, without=MODULES_WITHOUT_EFFECT),
         }
     )

@@ -30,7 +30,7 @@ ENDED = "edgekit_ended"
 
 def running(folder: Path) -> tuple[str, str] | None:
     """The stage that runs now, and its process as text; None if nothing runs."""
-    run, stage_holder = (lock.holder(folder / name) for name in (RUN_LOCK, STAGE_LOCK))
+    run, stage_holder = (lock.current_holder(folder / name) for name in (RUN_LOCK, STAGE_LOCK))
     if run is None:
         return None
     whose = stage_holder["who"].rpartition(" ")[2] if stage_holder else ""
@@ -48,7 +48,7 @@ def section(folder: Path, stage: str) -> str:
 
 def holder(folder: Path) -> str | None:
     """The process that holds the run in `folder`, at a stage or before the first; None if there is none."""
-    run = lock.holder(folder / RUN_LOCK)
+    run = lock.current_holder(folder / RUN_LOCK)
     return _process(run) if run else None
 
 

@@ -14,27 +14,27 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from pydantic import Field, PrivateAttr, field_validator
 
 from edgekit.core import precision
-from edgekit.core.budget import BASELINE, Rival
+from edgekit.core.budget import BASELINE, ReferenceModel
 from edgekit.core.config import (
-    NAME,
+    NAME_PATTERN,
     SHARED_FIELDS,
-    VERSION,
+    VERSION_PATTERN,
     Budget,
     ModelConfig,
     StageConfig,
-    Strict,
+    StrictModel,
     Target,
     TrainingOptions,
-    TrainingStage,
-    check,
-    cores,
+    TrainingStageConfig,
+    available_cores,
+    shortened_repr,
     suggest,
-    truncated,
+    validate,
 )
-from edgekit.core.errors import ConfigError, EdgekitError, Faults
+from edgekit.core.errors import ConfigError, EdgekitError, FaultCollector
 from edgekit.core.tasks import Task
 from edgekit.core.yaml_file import parse
-from edgekit.data.paths import expand
+from edgekit.data.paths import expand_path
 from edgekit.models.files import detect
 from edgekit.training import augmentations
 from edgekit.training.teachers import model_file
@@ -65,7 +65,7 @@ def override(given: dict[str, Any], setting: str) -> None:
         value = parse(text)
     except ConfigError as error:
         raise ConfigError(
-            f"--set {key}: {truncated(text)} is not a YAML value; quote it if it is text ({error})"
+            f"--set {key}: {shortened_repr(text)} is not a YAML value; quote it if it is text ({error})"
         ) from None
     *parents, last = key.split(".")
     section = given
@@ -80,11 +80,11 @@ def override(given: dict[str, Any], setting: str) -> None:
 Device = Literal["auto", "cpu", "cuda", "mps"]
 
 
-class RunConfig(Strict):
+class RunConfig(StrictModel):
     """The top level of a config file; the sections of the stages are checked by the stages themselves."""
 
-    name: str = Field(pattern=NAME, description="name of the run and of its bundles")
-    version: str = Field("1.0.0", pattern=VERSION, description="version of the bundles")
+    name: str = Field(pattern=NAME_PATTERN, description="name of the run and of its bundles")
+    version: str = Field("1.0.0", pattern=VERSION_PATTERN, description="version of the bundles")
     seed: int = Field(0, ge=0, lt=2**31, description="seed of every random choice")
     device: Device = Field("auto", description="device of the training; auto takes CUDA, else MPS, else the CPU")
     threads: int = Field(0, ge=0, le=256, description="threads for training; 0: all cores")
@@ -169,9 +169,9 @@ def shared_options(run: RunConfig) -> dict[str, Any]:
     shared, where = {name: getattr(run, name) for name in SHARED_FIELDS}, device(run.device)
     return {
         **shared,
-        "threads": run.threads or cores(),
+        "threads": run.threads or available_cores(),
         "device": where,
-        "training": precision.resolved(run.training, where),
+        "training": precision.resolve_precision(run.training, where),
     }
 
 
@@ -196,7 +196,7 @@ def for_stage(stage: str, run: RunConfig, shared: dict[str, Any]) -> dict[str, A
 
 def parse_stage(stage: str, section: dict[str, Any], shared: dict[str, Any]) -> StageConfig:
     """Check one stage's section, with the shared options it asks for filled in; ConfigError lists all faults."""
-    config, faults = stage_config(stage), Faults()
+    config, faults = stage_config(stage), FaultCollector()
     for key in section:
         if key in SHARED_FIELDS:
             faults.add(f"{stage}.{key}: stands at the top level of the config, for all stages; move it there")
@@ -204,9 +204,9 @@ def parse_stage(stage: str, section: dict[str, Any], shared: dict[str, Any]) -> 
             faults.add(f"{stage}.{key}: unknown key, {suggest(str(key), own_fields(config))}")
     own = {name: value for name, value in section.items() if name in own_fields(config)}
     wanted = {name: value for name, value in shared.items() if name in config.model_fields}
-    checked: StageConfig | None = faults.of(lambda: check(config, {**own, **wanted}, stage))
-    if isinstance(checked, TrainingStage):
-        faults.of(lambda: augmentations.parse_all(checked.augmentations, f"{stage}.{augmentations.FIELD}"))
+    checked: StageConfig | None = faults.collect(lambda: validate(config, {**own, **wanted}, stage))
+    if isinstance(checked, TrainingStageConfig):
+        faults.collect(lambda: augmentations.parse_all(checked.augmentations, f"{stage}.{augmentations.FIELD}"))
     faults.raise_all()
     assert checked is not None
     return checked
@@ -220,7 +220,7 @@ def check_sample_counts(data: Data, sections: Mapping[str, Mapping[str, Any]]) -
     ConfigError
         A number is larger than its split.
     """
-    faults = Faults()
+    faults = FaultCollector()
     for stage, section in sections.items():
         for option, split in SAMPLES_OF.items():
             count, available = section.get(option), len(getattr(data, split))
@@ -262,8 +262,8 @@ def referenced(path: Path, run: RunConfig) -> RunConfig:
     if run.budget.is_plain:
         return run
     named = _named(section_of(path, run, "benchmark").get("rivals"))
-    faults = Faults()
-    for place, limit in run.budget.relatives():
+    faults = FaultCollector()
+    for place, limit in run.budget.relative_limits():
         if limit.of != BASELINE and limit.of not in named:
             known = f"it names {', '.join(sorted(named))}" if named else "it names none"
             faults.add(
@@ -276,7 +276,7 @@ def referenced(path: Path, run: RunConfig) -> RunConfig:
     faults.raise_all()
     found = {name: rival for name, rival in ((name, _rival(file)) for name, file in named.items()) if rival}
     try:
-        return run.model_copy(update={"budget": run.budget.with_rivals(found)})
+        return run.model_copy(update={"budget": run.budget.with_reference_models(found)})
     except ValueError as error:
         raise ConfigError(f"budget.{error}") from None
 
@@ -286,8 +286,8 @@ def agree_with_references(budget: Budget, stages: Mapping[str, Any]) -> None:
     converted = stages["convert"]
     makes = "baseline" in converted.models and "fp32" in converted.precisions
     where = stages["benchmark"].where
-    faults = Faults()
-    for place, limit in budget.relatives():
+    faults = FaultCollector()
+    for place, limit in budget.relative_limits():
         if limit.of == BASELINE and not makes:
             faults.add(
                 f"{place}.of and convert disagree: {BASELINE} is its float file on each target, and convert makes "
@@ -307,11 +307,11 @@ def _named(rivals: Any) -> dict[str, dict[str, Any]]:
     return {PurePath(each["path"]).name: each for each in listed if isinstance(each.get("path"), str)}
 
 
-def _rival(file: dict[str, Any]) -> Rival | None:
+def _rival(file: dict[str, Any]) -> ReferenceModel | None:
     """None for a file that cannot be read: the stage's own check of its rivals says why."""
     try:
-        found = model_file.open_file(expand(file["path"], "benchmark.rivals"))
+        found = model_file.open_file(expand_path(file["path"], "benchmark.rivals"))
         members = detect.members(found.path, found.kind)
-        return Rival(file, found.sha256, sum(each.stat().st_size for each in members))
+        return ReferenceModel(file, found.sha256, sum(each.stat().st_size for each in members))
     except (EdgekitError, OSError):
         return None

@@ -19,7 +19,7 @@ from typing import Any
 from edgekit.core import errors, subprocesses
 from edgekit.core.artifacts import Artifact
 from edgekit.core.config import STAGES
-from edgekit.core.errors import NO_RESOURCES, BudgetMissed, EdgekitError, ResourceError, StageError
+from edgekit.core.errors import RESOURCE_ERRNOS, BudgetMissed, EdgekitError, ResourceError, StageError
 from edgekit.core.run_folder import failed_notebook, notebook_name, working_notebook
 from edgekit.runner.files import make_folder, move_durably, remove_quietly, write_atomically
 from edgekit.runner.native_stderr import quiet_native
@@ -185,9 +185,9 @@ def _unfinished(working: Path) -> str:
 def _as_raised(step: Step, error: Any, failed: Path) -> EdgekitError:
     """The failing cell's own error: its class decides the exit code, its message is the message."""
     where = f"{step.notebook}, cell {error.cell_index + 1}"
-    if raised := errors.named(error.ename, f"{where}: {error.evalue}\nexecuted copy: {failed}"):
+    if raised := errors.error_from_name(error.ename, f"{where}: {error.evalue}\nexecuted copy: {failed}"):
         return raised
-    if error.ename == "MemoryError" or any(f"[Errno {number}]" in error.evalue for number in NO_RESOURCES):
+    if error.ename == "MemoryError" or any(f"[Errno {number}]" in error.evalue for number in RESOURCE_ERRNOS):
         return ResourceError(f"{where}: {error.evalue or 'out of memory'}\nexecuted copy: {failed}")
     return StageError(f"{where}: {error.ename}: {error.evalue}\nfull traceback in {failed}")
 

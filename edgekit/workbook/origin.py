@@ -10,7 +10,7 @@ from edgekit.core import artifacts, cache_key
 from edgekit.core.artifacts import Artifact
 from edgekit.core.hashing import sha256_file, write_json
 from edgekit.core.run_folder import ORIGIN
-from edgekit.data.types import MOST_CALIBRATION
+from edgekit.data.types import DEFAULT_CALIBRATION_SAMPLES
 from edgekit.models.files import detect
 from edgekit.workbook.plan import Plan
 
@@ -20,7 +20,7 @@ WEIGHTS = "weights.safetensors"
 
 def cache_inputs(plan: Plan, data_digest: str) -> cache_key.CacheInputs:
     """What the origin of this plan is made of."""
-    return cache_key.gather(STAGE, _describe(plan), None, data_digest, ())
+    return cache_key.collect_inputs(STAGE, _describe(plan), None, data_digest, ())
 
 
 def make(plan: Plan, data_digest: str, folder: Path) -> Artifact:
@@ -28,7 +28,7 @@ def make(plan: Plan, data_digest: str, folder: Path) -> Artifact:
     working, final = folder / f".{STAGE}.partial", folder / STAGE
     key = cache_inputs(plan, data_digest).key
     artifacts.recover(working, final, key)
-    if artifacts.is_whole(final) and (found := artifacts.load(final)).key == key:
+    if artifacts.is_intact(final) and (found := artifacts.load(final)).key == key:
         return found
     description = _describe(plan)
     artifacts.begin(working)
@@ -60,7 +60,9 @@ def _describe(plan: Plan) -> dict[str, Any]:
         else {"builder": run.model.builder, "kwargs": run.model.kwargs},
         "source_sha256": cache_key.source_digest(run.model.builder) if run.model.builder else None,
         "data": plan.data.model_dump(exclude={"path", "cache", "tokenizer"})
-        | {"calibration_samples": plan.data.calibration_samples or MOST_CALIBRATION},  # as when that was the default
+        | {
+            "calibration_samples": plan.data.calibration_samples or DEFAULT_CALIBRATION_SAMPLES
+        },  # as when that was the default
         "preprocess": run.preprocess,
         "weights": sha256_file(plan.weights) if plan.weights else None,
     }

@@ -15,14 +15,14 @@ from pydantic import ValidationError
 from edgekit.core import yaml_file
 from edgekit.core.config import (
     StageConfig,
-    check,
     refuse_secrets,
-    stages_of,
+    stages_to_run,
+    validate,
 )
-from edgekit.core.errors import MOST_FAULTS, ConfigError, Faults
+from edgekit.core.errors import MAX_FAULT_LINES, ConfigError, FaultCollector
 from edgekit.data import SourceConfig
 from edgekit.data import parse as parse_data
-from edgekit.data.paths import expand
+from edgekit.data.paths import expand_path
 from edgekit.models.files import compatibility, detect
 from edgekit.runner.errors import RunnerError
 from edgekit.training.teachers.model_file import check_task
@@ -77,7 +77,7 @@ class Plan:
     def source(self) -> Path | None:
         """The user's model file, relative paths taken from the config's folder."""
         source = self.run.model.source
-        return self.path.parent / expand(source, "model.source") if source else None
+        return self.path.parent / expand_path(source, "model.source") if source else None
 
     def section(self, stage: str) -> dict[str, Any]:
         """What the user wrote for a stage, relative paths taken from the config's folder."""
@@ -124,15 +124,15 @@ def load_plan(path: Path, settings: str | Iterable[str] = (), *, known: bool = F
     refuse_secrets(given)
     run, stages, data = _sections(path, given)
     plan = Plan(path.resolve(), given, run, data, stages, join_settings(overrides))
-    faults = Faults()
+    faults = FaultCollector()
     if plan.weights and not plan.weights.is_file():
         faults.add(f"model.weights: no file {os.fspath(run.model.weights or '')!r} beside {path.name}")
     if plan.source:
-        faults.of(lambda: check_task("model.source", run.task))
-        faults.of(partial(detect.check, plan.source, run.model.sha256, "model.source"))
-    if not known and not (plan.source and faults.found):  # what a missing file can become, nobody knows
-        faults.of(lambda: agree(plan))
-    faults.raise_all(MOST_FAULTS)
+        faults.collect(lambda: check_task("model.source", run.task))
+        faults.collect(partial(detect.check, plan.source, run.model.sha256, "model.source"))
+    if not known and not (plan.source and faults.messages):  # what a missing file can become, nobody knows
+        faults.collect(lambda: agree(plan))
+    faults.raise_all(MAX_FAULT_LINES)
     if plan.weights:
         detect.check_weights(plan.weights)  # a ModelError, which must not hide what is wrong with the config
     return plan
@@ -140,16 +140,16 @@ def load_plan(path: Path, settings: str | Iterable[str] = (), *, known: bool = F
 
 def _sections(path: Path, given: dict[str, Any]) -> tuple[RunConfig, dict[str, StageConfig], SourceConfig]:
     """Every section of a config, checked; ConfigError lists the faults of all of them."""
-    faults = Faults()
-    run: RunConfig = faults.of(lambda: check(RunConfig, given, "")) or _rest(given)
-    run = faults.of(lambda: config_file.referenced(path, run)) or run
+    faults = FaultCollector()
+    run: RunConfig = faults.collect(lambda: validate(RunConfig, given, "")) or _rest(given)
+    run = faults.collect(lambda: config_file.referenced(path, run)) or run
     shared = shared_options(run)
     stages: dict[str, Any] = {}
-    for stage in faults.of(lambda: stages_of(run)) or ():
+    for stage in faults.collect(lambda: stages_to_run(run)) or ():
         section = section_of(path, run, stage)
-        stages[stage] = faults.of(partial(parse_stage, stage, section, for_stage(stage, run, shared)))
-    data = faults.of(lambda: parse_data(beside(path, run.data), run.task)) if "data" in given else None
-    faults.raise_all(MOST_FAULTS)
+        stages[stage] = faults.collect(partial(parse_stage, stage, section, for_stage(stage, run, shared)))
+    data = faults.collect(lambda: parse_data(beside(path, run.data), run.task)) if "data" in given else None
+    faults.raise_all(MAX_FAULT_LINES)
     assert data is not None  # or its fault would have been raised
     return run, stages, data
 
@@ -162,7 +162,7 @@ def _rest(given: dict[str, Any]) -> RunConfig:
         wrong = set[Any]()
     except ValidationError as error:
         wrong = {fault["loc"][0] for fault in error.errors()}
-    right: RunConfig = check(RunConfig, needed | {key: given[key] for key in given if key not in wrong}, "")
+    right: RunConfig = validate(RunConfig, needed | {key: given[key] for key in given if key not in wrong}, "")
     return right
 
 
@@ -171,7 +171,7 @@ def agree(plan: Plan) -> None:
     from edgekit.runner.preprocess.steps import check as check_steps
     from edgekit.runner.preprocess.steps import check_keys
 
-    faults = Faults()
+    faults = FaultCollector()
     available = plan.data.calibration_samples
     for stage in ("quantize", "convert"):
         wanted = getattr(plan.run, stage).get("calibration_samples") if stage in plan.stages else None
@@ -186,11 +186,11 @@ def agree(plan: Plan) -> None:
             check_steps(plan.run.preprocess, shape, "uint8" if len(shape) == 3 else "float32")
     except RunnerError as error:
         faults.add(f"preprocess: {error}")
-    faults.of(lambda: _reached(plan))
-    faults.of(lambda: _teach_together(plan))
-    faults.of(lambda: config_file.agree_with_references(plan.run.budget, plan.stages))
+    faults.collect(lambda: _reached(plan))
+    faults.collect(lambda: _teach_together(plan))
+    faults.collect(lambda: config_file.agree_with_references(plan.run.budget, plan.stages))
     for config in plan.stages.values():
-        faults.of(config.agree)
+        faults.collect(config.check_consistency)
     faults.raise_all()
 
 

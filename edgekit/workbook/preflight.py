@@ -31,7 +31,7 @@ def check(plan: Plan, limit_s: float = LIMIT_S) -> dict[str, str]:
         job = {"config": str(plan.path), "settings": plan.settings, "folder": folder}
         try:
             found: dict[str, str] = subprocesses.call(
-                "edgekit.workbook.preflight_worker:check", job, Path(folder), limit_s, subprocesses.QUIET
+                "edgekit.workbook.preflight_worker:check", job, Path(folder), limit_s, subprocesses.QUIET_ENVIRONMENT
             )
             return found
         except subprocesses.ChildDied as died:
@@ -39,18 +39,18 @@ def check(plan: Plan, limit_s: float = LIMIT_S) -> dict[str, str]:
             return _not_checked(died.ended, at.read_text(encoding="utf-8") if at.is_file() else "", limit_s)
 
 
-def _not_checked(ended: subprocesses.Ended, at: str, limit_s: float) -> dict[str, str]:
+def _not_checked(ended: subprocesses.ChildExit, at: str, limit_s: float) -> dict[str, str]:
     """What the end of the process says: an error where data or network ended it, else that nothing was checked."""
     kind = DataError if at == "data" else ModelError
-    if ended.late:
+    if ended.timed_out:
         return {NOT_CHECKED: f"{at or 'data and network'} took over {limit_s:g} s; notebook 01 checks it again"}
-    if ended.killed:
+    if ended.was_killed:
         raise ResourceError(f"{at}: the process that checks it was killed (SIGKILL), probably because memory ran out")
     if ended.signal:
         raise kind(f"{at}: crashes Python ({ended.signal}); run it alone with python -X faulthandler")
     if not ended.code:
         raise kind(f"{at}: ends Python with exit code 0, as os._exit does; remove that call")
-    return {NOT_CHECKED: ended.cause("the preflight process")}
+    return {NOT_CHECKED: ended.describe("the preflight process")}
 
 
 def check_deciding(plan: Plan, folder: Path | None = None, ask: bool = False) -> str:
@@ -60,7 +60,7 @@ def check_deciding(plan: Plan, folder: Path | None = None, ask: bool = False) ->
     hours of training; the error begins with the name of one that does not.
     """
     benchmark: Any = plan.stages["benchmark"]
-    if not benchmark.where or (folder is not None and "benchmark" in replay.check(folder)):
+    if not benchmark.where or (folder is not None and "benchmark" in replay.read_all(folder)):
         return ""
     from edgekit.fleet.devices.benchmark_hosts import hosts_of_class  # all that SSH needs, and most runs do without
 

@@ -39,8 +39,8 @@ def _checks(plan: Plan, at: Path) -> Iterator[tuple[str, str]]:
     data = load_data(plan.data)
     sizes = ", ".join(f"{len(getattr(data, name)):,} {name}" for name in ("train", "calibration", "validation"))
     check_sample_counts(data, {stage: plan.section(stage) for stage in plan.pipeline})
-    yield "Samples", f"{data.sample_in_words}: {sizes}; {len(data.classes)} {_outputs(data)}"
-    if tasks.named(data.task).AT_MOST_ONE and (fault := _budget(plan, len(data.validation))):
+    yield "Samples", f"{data.sample_description}: {sizes}; {len(data.classes)} {_outputs(data)}"
+    if tasks.load_task(data.task).AT_MOST_ONE and (fault := _budget(plan, len(data.validation))):
         yield ACCURACY, fault
     if data.notes:
         yield "Notes", "\n".join(data.notes)
@@ -64,7 +64,8 @@ def _budget(plan: Plan, samples: int) -> str:
     budget = plan.run.budget
     if accuracy_drop.can_meet(samples, budget.accuracy_confidence, budget.accuracy_drop_pp):
         return ""
-    return f"budget of {budget.accuracy_drop_pp:g} pp: {accuracy_drop.too_few(samples, budget.accuracy_confidence)}"
+    reason = accuracy_drop.too_few_samples(samples, budget.accuracy_confidence)
+    return f"budget of {budget.accuracy_drop_pp:g} pp: {reason}"
 
 
 def _outputs(data: Data) -> str:

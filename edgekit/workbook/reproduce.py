@@ -17,8 +17,8 @@ from edgekit.core.config import STAGES
 from edgekit.core.errors import ConfigError, DataError, TrustError
 from edgekit.core.hashing import digest, sha256_file, write_json
 from edgekit.core.run_folder import stage_folder
-from edgekit.core.terminal_progress import watching
-from edgekit.data.types import MOST_CALIBRATION
+from edgekit.core.terminal_progress import show_progress
+from edgekit.data.types import DEFAULT_CALIBRATION_SAMPLES
 from edgekit.runner import bundle as bundles
 from edgekit.runner.bundle import MANIFEST, Bundle
 from edgekit.runner.files import make_folder
@@ -83,7 +83,7 @@ def reproduce(path: Path, settings: Sequence[str], out: Path, say: Say, allowed:
         say(f"differs: {line}")
     _same_data(record, plan)
     replay.write(home / plan.run.name, record["measured"])
-    replay.check(home / plan.run.name)
+    replay.read_all(home / plan.run.name)
     run(plan, home, say=say)
     folder = stage_folder(home / plan.run.name, "bundle")
     rebuilt = folder / f"{original.manifest.name}-{original.manifest.target}-{original.manifest.version}.edge.zip"
@@ -200,7 +200,7 @@ def _with_usual_sample_counts_left_out(config: dict[str, Any]) -> dict[str, Any]
     usual = {
         **{stage: {name: stage_config(stage).model_fields[name].default for name in SAMPLES_OF
                    if name in stage_config(stage).model_fields} for stage in STAGES},
-        "data": {"calibration_samples": MOST_CALIBRATION},
+        "data": {"calibration_samples": DEFAULT_CALIBRATION_SAMPLES},
     }  # fmt: skip
     return {
         name: {key: each for key, each in value.items() if key not in usual[name] or each != usual[name][key]}
@@ -256,7 +256,7 @@ def is_reference_network(name: Any) -> bool:
 
 
 def _same_data(record: dict[str, Any], plan: Plan) -> None:
-    with watching("starting"):
+    with show_progress("starting"):
         found = datas.load(plan.data).digest
     if found != record["data_digest"]:
         raise DataError(
@@ -274,7 +274,7 @@ def _other_stages(record: dict[str, Any], new: Bundle) -> list[str]:
 
 def _other_decisions(folder: Path) -> list[str]:
     benchmark = artifacts.load(stage_folder(folder, "benchmark"))
-    distilled = benchmark.made_by("distill")
+    distilled = benchmark.find_ancestor("distill")
     shortlist = (distilled.metrics["shortlist"] if distilled else None) or {}
     decisions = benchmark.metrics["decisions"]
     return [

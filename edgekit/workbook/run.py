@@ -15,10 +15,17 @@ from typing import Any, NamedTuple
 
 from edgekit import __version__
 from edgekit.core import earlier_bundles, lock
-from edgekit.core.errors import NO_RESOURCES, BudgetMissed, BudgetUnreachable, ConfigError, EdgekitError, ResourceError
+from edgekit.core.errors import (
+    RESOURCE_ERRNOS,
+    BudgetMissed,
+    BudgetUnreachable,
+    ConfigError,
+    EdgekitError,
+    ResourceError,
+)
 from edgekit.core.hashing import write_json
-from edgekit.core.schema.result import FORMAT, SCHEMA, Result, check
-from edgekit.core.terminal_progress import Watch, watching
+from edgekit.core.schema.result import FORMAT, SCHEMA, Result, validate_result
+from edgekit.core.terminal_progress import ProgressDisplay, show_progress
 from edgekit.measure import lane
 from edgekit.report import html
 from edgekit.report import result as results
@@ -88,7 +95,7 @@ def run(plan: Plan, out: Path, *, force: Collection[str] = (), caches: Sequence[
     ):
         tidy(folder)
         write_json(folder / PLAN, {"config": str(plan.path), "settings": plan.settings})
-        with Watch(folder) as watch:
+        with ProgressDisplay(folder) as watch:
             shared.say = partial(watch.say, say=say)
             return _to_the_end(plan, out, folder, force, shared, watch, shared.say, data)
 
@@ -99,7 +106,7 @@ def _to_the_end(
     folder: Path,
     force: Collection[str],
     shared: RunCaches,
-    watch: Watch,
+    watch: ProgressDisplay,
     say: Say,
     data: DataDigest | None,
 ) -> Ended:
@@ -132,11 +139,11 @@ def finished(plan: Plan, folder: Path) -> tuple[Result | None, DataDigest | None
     left_by_a_kill = [*folder.glob(".*.partial"), *folder.glob(".*.previous")]
     if not isinstance(result, dict) or left_by_a_kill or result.get("config") != json.loads(json.dumps(plan.values)):
         return None, None
-    if not is_current(result, folder) or not earlier_bundles.in_order(folder, result["verdict"]["met"]):
+    if not is_current(result, folder) or not earlier_bundles.is_settled(folder, result["verdict"]["met"]):
         return None, None
     last = _last(plan, result)
     remembered = state.remembered_digest(plan, folder)
-    with nullcontext() if remembered.digest else watching("starting"):
+    with nullcontext() if remembered.digest else show_progress("starting"):
         data = state.read_digest(plan, folder, remembered)
     done = all(each.state == "done" for each in islice(state.examine(plan, folder, data.digest), last))
     return result if done else None, data
@@ -149,7 +156,7 @@ def _redraw(folder: Path, say: Say) -> bool:
     try:
         with (
             lock.hold(folder / RUN_LOCK, f"edgekit run, {html.PAGE}"),
-            Watch(folder) as watch,
+            ProgressDisplay(folder) as watch,
             watch.during(html.PAGE, quietly=True),
         ):
             return html.try_write_page(folder, partial(watch.say, say=say))
@@ -164,7 +171,7 @@ def _run_stages(
     folder: Path,
     force: Collection[str],
     shared: RunCaches,
-    watch: Watch,
+    watch: ProgressDisplay,
     say: Say,
     data: DataDigest | None,
 ) -> bool:
@@ -288,7 +295,7 @@ def write_result(plan: Plan, folder: Path) -> Result:
         **results.build_result(folder, plan.values),
     }
     result: Result = results.with_sources(made, folder)
-    check(result)
+    validate_result(result)
     write_json(folder / RESULT, result)
     return result
 
@@ -325,7 +332,7 @@ def lack_of_resources(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in NO_RESOURCES:
+        if error.errno not in RESOURCE_ERRNOS:
             raise
         raise ResourceError(
             f"{error.filename or folder}: {error.strerror or error}; free space or choose another folder with --out"

@@ -167,7 +167,7 @@ def _same(a: object, b: object) -> bool:
     return type(a) is type(b) and a == b
 
 
-telemetry.off()  # in a kernel this is the first of edgekit that is imported
+telemetry.disable()  # in a kernel this is the first of edgekit that is imported
 os.environ.update(subprocesses.openmp_wait())  # in one that `edgekit run` did not start
 
 RUN_LOCK = ".lock"
@@ -226,7 +226,7 @@ class OpenStage:
         try:
             with progress.step(self.name), lane.computing():
                 made = module.run(self.source, self.data, self.config, working)
-            changes = cache_key.differences(wanted, made.cache_inputs)
+            changes = cache_key.describe_changes(wanted, made.cache_inputs)
             changes += [f"source of {name}" for name, sha in before.items() if cache_key.source_digest(name) != sha]
             if changes:
                 changed = "; ".join(dict.fromkeys(changes))
@@ -328,7 +328,7 @@ def open_stage(stage: str, parameters: Mapping[str, Any]) -> OpenStage:
     winning = overrides(stage, scalars, plan, injected(parameters.get("In")))
     section = {**plan.section(stage), **beside(plan.path, winning)}
     options = parse_stage(stage, section, for_stage(stage, plan.run, shared_options(plan.run)))
-    options.agree()
+    options.check_consistency()
     plan = replace(plan, stages={**plan.stages, stage: options})
     folder = run_folder(plan, out, config_path)
     sign = fingerprint(plan.data)
@@ -403,7 +403,7 @@ def _source(stage: str, plan: Plan, data: Data, folder: Path) -> Artifact:
     for ancestor in (source.ancestor(name) for name in plan.pipeline[: plan.pipeline.index(stage)]):
         parent = source.ancestor((origin.STAGE, *plan.pipeline)[plan.pipeline.index(ancestor.stage)])
         now = state.cache_inputs(plan, folder, ancestor.stage, parent, data.digest)
-        for change in cache_key.differences(ancestor.cache_inputs, now):
+        for change in cache_key.describe_changes(ancestor.cache_inputs, now):
             print(f"{ancestor.stage}/ is stale: {change} since it was sealed; `edgekit run` would re-run it")
     return source
 

@@ -138,7 +138,7 @@ def cache_inputs(plan: Plan, folder: Path, stage: str, source: Artifact, data_di
     """What `stage` would be made of now."""
     libraries = importlib.import_module(f"edgekit.stages.{stage}").LIBRARIES
     config = plan.stages[stage].model_dump()
-    return cache_key.gather(stage, config, source.digest, data_digest, libraries, folder, source.builders)
+    return cache_key.collect_inputs(stage, config, source.digest, data_digest, libraries, folder, source.builders)
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ def check_artifact(path: Path, wanted: CacheInputs) -> tuple[State, tuple[str, .
     try:
         found = artifacts.load(path)
         if found.key != wanted.key:
-            changes = cache_key.differences(found.cache_inputs, wanted)
+            changes = cache_key.describe_changes(found.cache_inputs, wanted)
             return "stale", tuple(changes or ["an earlier edgekit computed its key in another way"]), found
         artifacts.verify(found)
     except StageError:
@@ -221,8 +221,8 @@ def _without_source(plan: Plan, path: Path, stage: str, digest: str | None, abov
     before = found.cache_inputs
     libraries = importlib.import_module(f"edgekit.stages.{stage}").LIBRARIES
     config, data = plan.stages[stage].model_dump(), digest or before.data
-    now = cache_key.gather(stage, config, before.source, data, libraries, builders=before.builders)
-    own = cache_key.differences(replace(before, replayed=None), now)
+    now = cache_key.collect_inputs(stage, config, before.source, data, libraries, builders=before.builders)
+    own = cache_key.describe_changes(replace(before, replayed=None), now)
     reasons = (*above, *(reason for reason in own if reason not in above))
     return StageState(stage, "stale" if reasons else "waits", reasons, None, found)
 

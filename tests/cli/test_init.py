@@ -383,7 +383,7 @@ def test_webp_pictures_in_folders_of_classes_alone_are_taken(tmp_path: Path) -> 
         Image.fromarray(pixels).save(stream, "WEBP")
         files[f"{'ab'[place % 2]}/{place}.webp"] = stream.getvalue()
     done = edgekit("init", "mine", "--data", unpacked(tmp_path, files), "--out", tmp_path / "out")
-    assert done.exit_code == 0 and "are squashed into one; data.fit: crop" in " ".join(done.output.split()), done.output
+    assert done.exit_code == 0 and "are stretched to one; data.fit: crop" in " ".join(done.output.split()), done.output
     assert yaml.safe_load((tmp_path / "out/mine.yaml").read_text())["data"]["size"] == 20
 
 
@@ -414,7 +414,7 @@ def test_sounds_of_several_rates_and_channels_are_taken(
         (one_array, r"looks like a single array \(.npy\).*edgekit init takes one of"),
         (one_table, "a table in text whose name does not end in .csv.*split/class/\\*.csv"),
         (two_rows, "no sample of class|too few samples"),
-        (a_list_of_nothing, "2 of its 2 files are not there: .a.png. .line 2., .b.png. .line 3."),
+        (a_list_of_nothing, "2 of its 2 files do not exist: .a.png. .line 2., .b.png. .line 3."),
         (an_empty_folder, "holds no file at all"),
         (a_folder_of_text, "no split found; expected split/class/text"),
         (no_splits, "no split found; expected split/class/picture"),
@@ -514,7 +514,7 @@ def test_a_budget_that_refuses_next_to_nothing_is_told(count: int, little: bool,
         plain = " ".join(text.replace("#", "").split())
         found = re.findall(r"so the budget refuses next to nothing; (\d+) would show 5 pp: give more data", plain)
         assert len(found) == little
-        assert all(accuracy_drop.bounded(1, 0, int(enough), 0.95).bound_pp <= 5 for enough in found)
+        assert all(accuracy_drop.drop_of_counts(1, 0, int(enough), 0.95).bound_pp <= 5 for enough in found)
 
 
 def test_labels_of_minus_one_and_zero_are_two_classes(tmp_path: Path) -> None:
@@ -611,7 +611,9 @@ def test_sizes_grow_with_the_data_and_stay_within_them() -> None:
     found = [sizes.Sizes(train, 1, max(1, train // 4), 1) for train in (2, 6, 30, 900, 5000, 45_000, 1_000_000)]
     assert [one.batch for one in found] == [2, 4, 8, 32, 128, 128, 128]
     assert [one.epochs for one in found] == [60, 60, 60, 21, 15, 8, 8]
-    assert all(accuracy_drop.bounded(one.lost, 0, one.validation, 0.95).bound_pp <= one.drop_pp + 1e-6 for one in found)
+    assert all(
+        accuracy_drop.drop_of_counts(one.lost, 0, one.validation, 0.95).bound_pp <= one.drop_pp + 1e-6 for one in found
+    )
 
 
 @pytest.mark.parametrize("kind", ["npz of vectors", "folder of pictures", "folder of sounds"])

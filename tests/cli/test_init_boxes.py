@@ -144,8 +144,8 @@ def broken_pictures(home: Path) -> None:
         (no_label_files, "none is of boxes, such as labels/test/scene000.txt for images/test/scene000.png"),
         (polygons, "line 1: 9 numbers, as polygons have; export boxes"),
         (no_names, "the classes have no names: add data.yaml or classes.txt"),
-        (half_a_json, "no COCO annotations; needed lists under images, annotations, categories"),
-        (cut_json, "no JSON ("),
+        (half_a_json, "not COCO annotations; expected lists under images, annotations, categories"),
+        (cut_json, "not JSON ("),
         (no_pictures, "scene001.xml: there is no picture of that name"),
         (no_boxes, "Pascal VOC annotations without a single box; export them again"),
         (broken_pictures, "none of its pictures can be opened; check that they are not damaged"),
@@ -216,4 +216,4 @@ def test_blood_cells_have_a_config(tmp_path: Path) -> None:
     data = load(load_plan(tmp_path / "mine.yaml").data)
     assert data.classes == ("Platelets", "RBC", "WBC")
     assert (len(data.train) + len(data.calibration), len(data.validation), len(data.test)) == (205, 87, 72)
-    detection.whole("validation", data.validation.y, data.classes)
+    detection.check_split("validation", data.validation.y, data.classes)

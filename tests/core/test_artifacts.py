@@ -92,7 +92,7 @@ def test_ancestors_are_followed_by_digest(tmp_path: Path) -> None:
     second = make(tmp_path, "distill", first)
     third = make(tmp_path, "prune", second)
     assert third.ancestor("profile") == first
-    assert third.made_by("profile") == first and third.made_by("quantize") is None
+    assert third.find_ancestor("profile") == first and third.find_ancestor("quantize") is None
     with pytest.raises(StageError, match="no ancestor 'bundle'"):
         third.ancestor("bundle")
     make(tmp_path, "distill", first, text="retrained")

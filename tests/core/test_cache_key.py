@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from edgekit.core import cache_key, replay
-from edgekit.core.cache_key import CacheInputs, differences, gather
+from edgekit.core.cache_key import CacheInputs, collect_inputs, describe_changes
 
 DATA = "d" * 64
 
 
 def made(**changed: object) -> CacheInputs:
-    base = gather("prune", {"ratio": 0.5, "budget": {"accuracy_drop_pp": 1.0}}, "s" * 64, DATA, ["numpy"])
+    base = collect_inputs("prune", {"ratio": 0.5, "budget": {"accuracy_drop_pp": 1.0}}, "s" * 64, DATA, ["numpy"])
     return dataclasses.replace(base, **changed)  # type: ignore[arg-type]
 
 
@@ -40,7 +40,7 @@ def test_the_same_ingredients_have_the_same_key() -> None:
 def test_a_changed_ingredient_changes_the_key_and_is_named(changed: dict[str, object], said: str) -> None:
     before, now = made(), made(**changed)
     assert before.key != now.key
-    (line,) = differences(before, now)
+    (line,) = describe_changes(before, now)
     assert said in line
 
 
@@ -48,24 +48,24 @@ def test_code_that_prepares_samples_is_an_ingredient(tmp_path: Path, monkeypatch
     (tmp_path / "prepares_for_us.py").write_text("def prepare(raw):\n    return raw\n")
     monkeypatch.syspath_prepend(tmp_path)
     config = {"reference_preprocess": "prepares_for_us:prepare"}
-    before = gather("convert", config, None, DATA, ["numpy"])
+    before = collect_inputs("convert", config, None, DATA, ["numpy"])
     (tmp_path / "prepares_for_us.py").write_text("def prepare(raw):\n    return -raw\n")
-    assert differences(before, gather("convert", config, None, DATA, ["numpy"])) == [
+    assert describe_changes(before, collect_inputs("convert", config, None, DATA, ["numpy"])) == [
         "source of prepares_for_us:prepare"
     ]
 
 
 def test_nothing_changed_is_nothing_to_say() -> None:
-    assert differences(made(), made()) == []
+    assert describe_changes(made(), made()) == []
 
 
 def test_one_and_one_point_zero_are_not_the_same_option() -> None:
-    assert differences(made(config={"steps": 1}), made(config={"steps": True})) == ["steps 1 → True"]
+    assert describe_changes(made(config={"steps": 1}), made(config={"steps": True})) == ["steps 1 → True"]
 
 
 def test_changed_code_is_named_by_its_part() -> None:
     code = {**made().code, "stages/prune": "0" * 64, "training": "1" * 64}
-    assert differences(made(), made(code=code)) == ["code of edgekit/stages/prune", "code of edgekit/training"]
+    assert describe_changes(made(), made(code=code)) == ["code of edgekit/stages/prune", "code of edgekit/training"]
 
 
 def test_a_stage_depends_on_its_own_folder_and_on_no_other_stage() -> None:
@@ -79,14 +79,14 @@ def test_the_users_own_source_is_part_of_the_key(tmp_path: Path, monkeypatch: py
     module.write_text("a = 1\n")
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
     config = {"student": {"builder": "some_nets:mlp"}}
-    first = gather("distill", config, None, DATA, [])
+    first = collect_inputs("distill", config, None, DATA, [])
     module.write_text("a = 2\n")
-    assert differences(first, gather("distill", config, None, DATA, [])) == ["source of some_nets:mlp"]
+    assert describe_changes(first, collect_inputs("distill", config, None, DATA, [])) == ["source of some_nets:mlp"]
 
 
 def test_a_library_that_is_not_installed_is_an_error() -> None:
     with pytest.raises(metadata.PackageNotFoundError):
-        gather("convert", {}, None, DATA, ["numpy", "no-such-library"])
+        collect_inputs("convert", {}, None, DATA, ["numpy", "no-such-library"])
 
 
 @pytest.mark.parametrize(
@@ -120,8 +120,8 @@ RECORDS: dict[str, dict[str, object]] = {
 
 @pytest.mark.parametrize(("stage", "other"), [("benchmark", "distill"), ("distill", "benchmark")])
 def test_decisions_to_replay_are_part_of_the_key_of_their_stage_alone(tmp_path: Path, stage: str, other: str) -> None:
-    free = gather(stage, {}, None, DATA, [], tmp_path)
+    free = collect_inputs(stage, {}, None, DATA, [], tmp_path)
     replay.write(tmp_path, {stage: RECORDS[stage]})
-    assert differences(free, gather(stage, {}, None, DATA, [], tmp_path)) == ["the decisions to replay"]
-    assert gather(other, {}, None, DATA, [], tmp_path).replayed is None
-    assert gather("prune", {}, None, DATA, [], tmp_path).replayed is None
+    assert describe_changes(free, collect_inputs(stage, {}, None, DATA, [], tmp_path)) == ["the decisions to replay"]
+    assert collect_inputs(other, {}, None, DATA, [], tmp_path).replayed is None
+    assert collect_inputs("prune", {}, None, DATA, [], tmp_path).replayed is None

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from edgekit.core.errors import ResourceError
-from edgekit.core.lock import hold, holder
+from edgekit.core.lock import current_holder, hold
 from tests import requirements
 
 HOLDER = """
@@ -64,7 +64,7 @@ def test_a_folder_that_cannot_be_made_is_a_resource_fault(tmp_path: Path) -> Non
 
 def test_looking_takes_nothing_from_who_comes(tmp_path: Path, other: subprocess.Popen[str]) -> None:
     """`edgekit status` in a loop, where a killed run has left its name: nobody is refused, and nobody is named."""
-    assert (holder(tmp_path / ".lock") or {})["process"] == other.pid
+    assert (current_holder(tmp_path / ".lock") or {})["process"] == other.pid
     other.kill()
     other.wait()
     name = (tmp_path / ".lock.holder").read_text()
@@ -72,7 +72,7 @@ def test_looking_takes_nothing_from_who_comes(tmp_path: Path, other: subprocess.
 
     def look() -> None:
         while not done.is_set():
-            found = holder(tmp_path / ".lock")
+            found = current_holder(tmp_path / ".lock")
             named.append(found and found["who"])
 
     lookers = [threading.Thread(target=look) for _ in range(2)]
@@ -97,7 +97,7 @@ def test_two_who_look_at_once_see_no_holder(tmp_path: Path, other: subprocess.Po
     other.wait()
     with (tmp_path / ".lock").open() as looking:
         fcntl.flock(looking, fcntl.LOCK_SH)
-        assert holder(tmp_path / ".lock") is None
+        assert current_holder(tmp_path / ".lock") is None
 
 
 READ_ONLY = """

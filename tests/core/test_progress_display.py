@@ -14,7 +14,7 @@ from jupyter_client.manager import start_new_kernel
 from nbclient import NotebookClient
 
 from edgekit.core import progress
-from edgekit.core.progress import SESSION
+from edgekit.core.progress import JUPYTER_SESSION
 
 pytestmark = pytest.mark.processes
 
@@ -23,16 +23,16 @@ import time
 from edgekit.core import progress
 print("before")
 with progress.step("student", "epoch", 10) as step:
-    progress.say("about 3 min")
+    progress.announce("about 3 min")
     for epoch in range(4):
         time.sleep(0.6)
-        step.at(epoch + 1, best="97.21%")
+        step.update(epoch + 1, best="97.21%")
 print("after")
 """
 
 
 def environment(**more: str) -> dict[str, str]:
-    without = {name: value for name, value in os.environ.items() if name not in (progress.FILE, SESSION)}
+    without = {name: value for name, value in os.environ.items() if name not in (progress.FILE, JUPYTER_SESSION)}
     return {**without, **more}
 
 
@@ -55,7 +55,7 @@ def messages(code: str, **more: str) -> list[dict[str, Any]]:
 
 
 def test_jupyterlab_sees_one_line_that_updates_and_is_empty_at_the_end() -> None:
-    shown = [each for each in messages(CODE, **{SESSION: "02_distill.ipynb"}) if "display" in each["msg_type"]]
+    shown = [each for each in messages(CODE, **{JUPYTER_SESSION: "02_distill.ipynb"}) if "display" in each["msg_type"]]
     assert [each["msg_type"] for each in shown] == ["display_data", *["update_display_data"] * (len(shown) - 1)]
     assert len({each["content"]["transient"]["display_id"] for each in shown}) == 1
     first, last = shown[0]["content"]["data"]["text/plain"], shown[-1]["content"]["data"]
@@ -83,7 +83,7 @@ with progress.step("over soon"):
 
 def test_a_long_step_that_publishes_nothing_is_shown_in_its_own_cell_and_goes_on() -> None:
     sent: list[dict[str, Any]] = []
-    with kernel(**{SESSION: "02_distill.ipynb"}) as client:
+    with kernel(**{JUPYTER_SESSION: "02_distill.ipynb"}) as client:
         client.execute_interactive("import threading; print(threading.active_count())", output_hook=sent.append)
         threads = next(each["content"]["text"] for each in sent if each["msg_type"] == "stream").strip()
         sent.clear()
@@ -102,7 +102,7 @@ def test_a_long_step_that_publishes_nothing_is_shown_in_its_own_cell_and_goes_on
 
 def test_a_frontend_that_has_gone_does_not_end_the_work() -> None:
     broken = "from IPython.core.displaypub import DisplayPublisher\nget_ipython().display_pub.publish = None\n"
-    sent = messages(broken + LONG, **{SESSION: "02_distill.ipynb"})
+    sent = messages(broken + LONG, **{JUPYTER_SESSION: "02_distill.ipynb"})
     assert [each["content"]["text"] for each in sent if each["msg_type"] == "stream"][-1].startswith(
         ("before", "after")
     )
@@ -110,7 +110,7 @@ def test_a_frontend_that_has_gone_does_not_end_the_work() -> None:
 
 def test_what_is_stored_holds_nothing_of_it() -> None:
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CODE)])
-    NotebookClient(notebook, timeout=120).execute(env=environment(**{SESSION: "02_distill.ipynb"}))
+    NotebookClient(notebook, timeout=120).execute(env=environment(**{JUPYTER_SESSION: "02_distill.ipynb"}))
     nbformat.validate(notebook)
     outputs = notebook.cells[0].outputs
     assert "".join(output.get("text", "") for output in outputs) == "before\nafter\n"

@@ -10,12 +10,12 @@ from tests.conftest import ROOT
 
 CODE = """
 import sys, threading
-from edgekit.core.progress import named_to_stderr, to_stderr
+from edgekit.core.progress import write_named_to_stderr, write_to_stderr
 
 def lines(name):
     for _ in range(300):
-        named_to_stderr(name, "a line")
-        to_stderr(f"edgekit: {name}: one\\ntwo")
+        write_named_to_stderr(name, "a line")
+        write_to_stderr(f"edgekit: {name}: one\\ntwo")
 
 sys.setswitchinterval(1e-6)  # threads take turns between any two calls
 threads = [threading.Thread(target=lines, args=(name,)) for name in "abcdefgh"]

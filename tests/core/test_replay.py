@@ -11,7 +11,7 @@ from edgekit.core import replay
 from edgekit.core.errors import TrustError
 
 BENCHMARK: dict[str, Any] = {
-    name: {"onnx": "a"} if kind is dict else [] for name, kind in replay.SHAPES["benchmark"].items()
+    name: {"onnx": "a"} if kind is dict else [] for name, kind in replay.DECISION_FIELDS["benchmark"].items()
 }
 DISTILL = {"in_time": ["a", "b"], "trained": ["a"]}
 
@@ -51,4 +51,4 @@ def test_any_other_shape_is_refused(tmp_path: Path, other: Any) -> None:
 def test_a_torn_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / replay.FILE).write_text('{"benchmark": {')
     with pytest.raises(TrustError, match="remove it"):
-        replay.check(tmp_path)
+        replay.read_all(tmp_path)

@@ -40,19 +40,19 @@ def edited(tree: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[st
     monkeypatch.setattr(source_code, "ROOT", tree)
     monkeypatch.setattr(pyz, "EDGEKIT", tree)
     before: dict[Path, str] = {}
-    source_code.clear()
+    source_code.clear_caches()
 
     def apply(name: str, edit: Edit) -> None:
         path = tree / name
         text = path.read_text(encoding="utf-8") if path.exists() else ""
         before.setdefault(path, text)
         path.write_text(edit(text), encoding="utf-8")
-        source_code.clear()
+        source_code.clear_caches()
 
     yield apply
     for path, text in before.items():
         path.write_text(text, encoding="utf-8") if text else path.unlink()
-    source_code.clear()
+    source_code.clear_caches()
 
 
 EDITS = [
@@ -140,13 +140,13 @@ def test_the_digest_of_a_module_follows_what_it_does(
 
 def test_the_code_of_a_reference_network_counts_where_it_is_named(edited: Callable[[str, Edit], None]) -> None:
     config = {"student": {"builder": "edgekit.models.repvgg:repvgg"}}
-    before = cache_key.gather("distill", config, None, "d" * 64, [])
+    before = cache_key.collect_inputs("distill", config, None, "d" * 64, [])
     edited("models/repvgg.py", COMMENT)
-    assert cache_key.differences(before, cache_key.gather("distill", config, None, "d" * 64, [])) == []
+    assert cache_key.describe_changes(before, cache_key.collect_inputs("distill", config, None, "d" * 64, [])) == []
     edited("models/repvgg.py", BEHAVIOUR)
-    now = cache_key.gather("distill", config, None, "d" * 64, [])
-    assert cache_key.differences(before, now) == ["source of edgekit.models.repvgg:repvgg"]
-    after = cache_key.gather("prune", {}, None, "d" * 64, [], builders=now.builders)
+    now = cache_key.collect_inputs("distill", config, None, "d" * 64, [])
+    assert cache_key.describe_changes(before, now) == ["source of edgekit.models.repvgg:repvgg"]
+    after = cache_key.collect_inputs("prune", {}, None, "d" * 64, [], builders=now.builders)
     assert after.builders == now.builders  # what a later stage reads is a network of this code
 
 
@@ -154,12 +154,12 @@ def test_digests_are_stored_and_read_back(
     edited: Callable[[str, Edit], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    source_code.clear()
+    source_code.clear_caches()
     first = source_code.code_digest("edgekit.core.hashing")
     (stored,) = (tmp_path / "edgekit").iterdir()
     for content in (stored.read_bytes(), b"{", b'{"a": 1}'):
         stored.write_bytes(content)
-        source_code.clear()
+        source_code.clear_caches()
         assert source_code.code_digest("edgekit.core.hashing") == first
 
 

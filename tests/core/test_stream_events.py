@@ -67,15 +67,15 @@ def test_it_counts_as_the_plain_definition_does(
     stream: tuple[list[int], list[int], list[int]], tolerance: int, repeat: int
 ) -> None:
     said, truth, pieces = (np.array(each, np.int64) for each in stream)
-    found = stream_events.count(said, truth, pieces, REST, tolerance, repeat)
-    got = found.found.tolist(), found.false_alarms, found.outside, found.alarmed, list(found.delays)
+    found = stream_events.count_events(said, truth, pieces, REST, tolerance, repeat)
+    got = found.is_detected.tolist(), found.false_alarms, found.outside, found.alarmed, list(found.delays)
     assert got == slowly(*stream, tolerance, repeat)
     assert (found.events, found.detected) == (len(got[0]), sum(got[0]))
 
 
-def counted(said: str, truth: str, tolerance: int = 0, repeat: int = 100) -> stream_events.Counted:
+def counted(said: str, truth: str, tolerance: int = 0, repeat: int = 100) -> stream_events.EventCounts:
     letters = [np.array([" ab".index(each) for each in text], np.int64) for text in (said, truth)]
-    return stream_events.count(*letters, np.zeros(len(truth), np.int64), REST, tolerance, repeat)
+    return stream_events.count_events(*letters, np.zeros(len(truth), np.int64), REST, tolerance, repeat)
 
 
 def test_a_detection_may_come_late_within_the_tolerance_alone() -> None:
@@ -102,11 +102,13 @@ def test_another_events_label_is_a_false_alarm_and_detects_nothing() -> None:
 
 
 def test_an_answer_within_another_event_does_not_detect_the_one_before() -> None:
-    apart = stream_events.count(*map(np.array, ([0, 0, 2, 2], [2, 2, 2, 2], [1, 1, 2, 2])), REST, 2, 2)
-    assert apart.found.tolist() == [False, True]
-    assert counted("   a ", " a a ", 2).found.tolist() == [False, True]
-    assert counted("  a a", " a a ", 2).found.tolist() == [True, True], "each is answered late, by itself"
-    assert counted("   a ", " ab  ", 2).found.tolist() == [True, False], "of another label it is the one before, late"
+    apart = stream_events.count_events(*map(np.array, ([0, 0, 2, 2], [2, 2, 2, 2], [1, 1, 2, 2])), REST, 2, 2)
+    assert apart.is_detected.tolist() == [False, True]
+    assert counted("   a ", " a a ", 2).is_detected.tolist() == [False, True]
+    assert counted("  a a", " a a ", 2).is_detected.tolist() == [True, True], "each is answered late, by itself"
+    assert counted("   a ", " ab  ", 2).is_detected.tolist() == [True, False], (
+        "of another label it is the one before, late"
+    )
 
 
 def test_a_stream_without_windows_has_nothing() -> None:
@@ -117,12 +119,14 @@ def test_a_stream_without_windows_has_nothing() -> None:
 @pytest.mark.parametrize("confidence", [0.8, 0.95, 0.99])
 @pytest.mark.parametrize("alarms", [0, 1, 2, 5, 17, 100, 1000])
 def test_the_bound_is_half_of_a_chi_squared_quantile(alarms: int, confidence: float) -> None:
-    assert stream_events.at_most(alarms, confidence) == pytest.approx(chi2.ppf(confidence, 2 * alarms + 2) / 2, 1e-9)
+    assert stream_events.poisson_upper_bound(alarms, confidence) == pytest.approx(
+        chi2.ppf(confidence, 2 * alarms + 2) / 2, 1e-9
+    )
 
 
 def test_the_bound_of_very_many_alarms_is_exact() -> None:
-    assert stream_events.at_most(50_000, 0.95) == pytest.approx(chi2.ppf(0.95, 100_002) / 2, 1e-9)
+    assert stream_events.poisson_upper_bound(50_000, 0.95) == pytest.approx(chi2.ppf(0.95, 100_002) / 2, 1e-9)
 
 
 def test_no_alarm_in_two_hours_is_not_none_an_hour() -> None:
-    assert stream_events.at_most(0, 0.95) / 2 == pytest.approx(float(Fraction(2996, 2000)), abs=0.001)
+    assert stream_events.poisson_upper_bound(0, 0.95) / 2 == pytest.approx(float(Fraction(2996, 2000)), abs=0.001)

@@ -55,13 +55,13 @@ def function(module: str) -> str:
 )
 def test_an_end_is_told_with_the_last_words(function: str, tmp_path: Path, does: str, cause: str) -> None:
     ended = subprocesses.run(function, [does], tmp_path / "log", 60)
-    assert not ended.late and ended.cause().startswith(cause)
-    assert ended.cause().endswith("it last said: ValueError: the sensor was gone")
+    assert not ended.timed_out and ended.describe().startswith(cause)
+    assert ended.describe().endswith("its last output was: ValueError: the sensor was gone")
 
 
 def test_one_that_ends_well(function: str, tmp_path: Path) -> None:
     ended = subprocesses.run(function, ["pass"], tmp_path / "log", 60)
-    assert (ended.code, ended.late) == (0, False)
+    assert (ended.code, ended.timed_out) == (0, False)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_an_exception_is_told_with_its_words(function: str, tmp_path: Path) -> N
 def test_every_line_is_heard_also_one_without_an_end(function: str, tmp_path: Path) -> None:
     heard: list[str] = []
     does = "print('1'); time.sleep(0.3); print('2\\n3', end='')"
-    subprocesses.run(function, [does], tmp_path / "log", 60, say=heard.append)
+    subprocesses.run(function, [does], tmp_path / "log", 60, on_line=heard.append)
     assert heard == ["INFO: routine", "ValueError: the sensor was gone", "1", "2", "3"]
 
 
@@ -106,8 +106,8 @@ def test_one_that_takes_too_long_is_ended_with_what_it_started(function: str, tm
     sleeper, note = "subprocess.Popen(['sleep', '600'])", tmp_path / "pid"
     does = f"open({str(note)!r}, 'w').write(str({sleeper}.pid)); time.sleep(600)"
     looks: list[bool] = []
-    ended = subprocesses.run(function, [does], tmp_path / "log", 3, look=lambda: looks.append(note.is_file()))
-    assert ended.late and any(looks)
+    ended = subprocesses.run(function, [does], tmp_path / "log", 3, should_stop=lambda: looks.append(note.is_file()))
+    assert ended.timed_out and any(looks)
     assert not _runs(int(note.read_text()))
 
 
@@ -116,7 +116,7 @@ def test_what_it_started_goes_though_it_has_gone_itself(function: str, tmp_path:
     note = tmp_path / "pid"
     forked = f"pid = os.fork()\nif not pid: time.sleep(600)\nopen({str(note)!r}, 'w').write(str(pid))\n{goes}"
     ended = subprocesses.run(function, [forked], tmp_path / "log", 60)
-    assert ended.code in (0, 7, -signal.SIGSEGV) and not ended.late
+    assert ended.code in (0, 7, -signal.SIGSEGV) and not ended.timed_out
     assert not _runs(int(note.read_text()))
 
 
@@ -149,9 +149,9 @@ def _kill_when_noted(parent: str, note: Path, tmp_path: Path) -> None:
 def test_a_look_that_is_true_ends_it_and_no_time_ran_out(function: str, tmp_path: Path) -> None:
     pids: list[int] = []
     ended = subprocesses.run(
-        function, ["time.sleep(600)"], tmp_path / "log", 60, started=pids.append, look=lambda: True
+        function, ["time.sleep(600)"], tmp_path / "log", 60, on_start=pids.append, should_stop=lambda: True
     )
-    assert ended.signal == "SIGTERM" and not ended.late
+    assert ended.signal == "SIGTERM" and not ended.timed_out
     assert not _runs(pids[0])
 
 
@@ -171,7 +171,7 @@ def test_one_that_reads_its_input_goes_with_a_parent_that_is_killed(function: st
 
 def test_a_call_gives_the_result(module: str, tmp_path: Path) -> None:
     assert subprocesses.call(f"{module}:add", {"a": 1, "b": 2}, tmp_path, 60) == {"sum": 3}
-    with subprocesses.Call(f"{module}:add", {"a": 3, "b": 4}, tmp_path) as under_way:
+    with subprocesses.BackgroundCall(f"{module}:add", {"a": 3, "b": 4}, tmp_path) as under_way:
         while not under_way.has_ended:
             time.sleep(0.02)
         assert under_way.result() == {"sum": 7}
@@ -201,9 +201,19 @@ def test_a_call_without_room_for_files_is_an_error_of_the_machine(module: str, t
 @pytest.mark.parametrize(
     ("code", "timeout_s", "words", "late"),
     [
-        ("sys.exit(0)", 60, "exit code 0 and no answer; it last said: ValueError: the sensor was gone", False),
-        ("os._exit(0)", 60, "exit code 0 and no answer; it last said: ValueError: the sensor was gone", False),
-        ("raise KeyError('ours')", 60, "exit code 1; it last said: KeyError: 'ours'", False),
+        (
+            "sys.exit(0)",
+            60,
+            "exit code 0 and without an answer; its last output was: ValueError: the sensor was gone",
+            False,
+        ),
+        (
+            "os._exit(0)",
+            60,
+            "exit code 0 and without an answer; its last output was: ValueError: the sensor was gone",
+            False,
+        ),
+        ("raise KeyError('ours')", 60, "exit code 1; its last output was: KeyError: 'ours'", False),
         ("time.sleep(600)", 1, "killed", True),
     ],
 )
@@ -213,13 +223,13 @@ def test_a_call_without_an_answer(
     (tmp_path / "answer.json").write_text('{"result": "of another call"}')
     with pytest.raises(subprocesses.ChildDied, match=words) as raised:
         subprocesses.call(function, {"code": code}, tmp_path, timeout_s)
-    assert raised.value.ended.late == late
+    assert raised.value.ended.timed_out == late
 
 
 def test_notes_leave_out_a_line_that_was_torn(tmp_path: Path) -> None:
     (tmp_path / "journal").write_text('{"begins": "fp32"}\n{"made": "fp32"}\n{"beg')
-    assert subprocesses.notes(tmp_path / "journal") == [{"begins": "fp32"}, {"made": "fp32"}]
-    assert subprocesses.notes(tmp_path / "nothing") == []
+    assert subprocesses.read_journal(tmp_path / "journal") == [{"begins": "fp32"}, {"made": "fp32"}]
+    assert subprocesses.read_journal(tmp_path / "nothing") == []
 
 
 @pytest.mark.parametrize(

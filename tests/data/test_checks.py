@@ -7,7 +7,7 @@ import pytest
 
 from edgekit.core.errors import DataError
 from edgekit.data import Pools, Split, checks, splits
-from edgekit.data.sources.digits import Config
+from edgekit.data.sources.digits import DigitsConfig
 
 
 def pools(count=60, classes=3, kind="vector"):
@@ -20,12 +20,12 @@ def pools(count=60, classes=3, kind="vector"):
 
 
 def config(**options):
-    return Config(**{"calibration_samples": 6, **options})
+    return DigitsConfig(**{"calibration_samples": 6, **options})
 
 
 def told(found, words):
     with pytest.raises(DataError, match=words) as caught:
-        splits.divide(checks.normal(found), config())
+        splits.divide(checks.normalize_pools(found), config())
     assert caught.value.exit_code == 4
 
 
@@ -97,7 +97,7 @@ def test_lengths_and_shapes_must_agree():
 
 def test_an_empty_split_is_refused():
     found = pools()
-    told(replace(found, test=Split(found.train.x[:0], found.train.y[:0])), "test: no samples at all")
+    told(replace(found, test=Split(found.train.x[:0], found.train.y[:0])), "test: no samples")
 
 
 @pytest.mark.parametrize(
@@ -121,6 +121,6 @@ def test_class_names(names):
 def test_other_number_types_become_int64_and_float32():
     found = pools()
     odd = Split(found.train.x.astype(">f8"), found.train.y.astype(np.uint8))
-    made = checks.normal(replace(found, train=odd))
+    made = checks.normalize_pools(replace(found, train=odd))
     assert made.train.x.dtype == np.float32 and made.train.y.dtype == np.int64
     assert np.array_equal(made.train.x, found.train.x)

@@ -79,12 +79,15 @@ def test_a_file_that_changes_changes_the_data(tmp_path: Path) -> None:
 
 
 FAULTS = {
-    "missing": ("file,label\n{0},a\nno.png,b\n", "1 of its 2 files are not there: 'no.png' (line 3); names start at"),
-    "twice": ("file,label\n{0},a\n./{0},b\n", "labels.csv, line 3: './{0}' stands in line 2 already; keep one"),
+    "missing": (
+        "file,label\n{0},a\nno.png,b\n",
+        "1 of its 2 files do not exist: 'no.png' (line 3); names are relative",
+    ),
+    "twice": ("file,label\n{0},a\n./{0},b\n", "labels.csv, line 3: './{0}' is already in line 2; keep one"),
     "no label": ("file,label\n{0},a\n{1},\n", "labels.csv, line 3: the label is empty; write it, or leave the row out"),
     "no file": ("file,label\n,a\n", "labels.csv, line 2: the file is empty"),
-    "outside": ("file,label\n../{0},a\n", "labels.csv, line 2: '../{0}' lies outside of the table's folder"),
-    "absolute": ("file,label\n/{0},a\n", "labels.csv, line 2: '/{0}' lies outside of the table's folder"),
+    "outside": ("file,label\n../{0},a\n", "labels.csv, line 2: '../{0}' is outside the table's folder"),
+    "absolute": ("file,label\n/{0},a\n", "labels.csv, line 2: '/{0}' is outside the table's folder"),
     "no header": ("{0},a\n{1},b\n", "labels.csv: no column is called 'file'; its header is"),
     "another column": ("file,class\n{0},a\n", "labels.csv: no column is called 'label'; its header is 'file', 'class'"),
     "cells": ("file,label\n{0},a,b\n", "labels.csv, line 2: 3 cells, the header has 2"),
@@ -92,9 +95,9 @@ FAULTS = {
         "file,label,split\n{0},a,trian\n",
         "labels.csv, line 2: 'trian' is not the name of a split, did you mean",
     ),
-    "no train": ("file,label,split\n{0},a,test\n", "labels.csv: no file is of the split train"),
-    "rows": ("file,label\n", "labels.csv: names no file"),
-    "kind": ("file,label\nlabels.csv,a\n", "labels.csv, line 2: 'labels.csv' is no picture"),
+    "no train": ("file,label,split\n{0},a,test\n", "labels.csv: no file belongs to the split train"),
+    "rows": ("file,label\n", "labels.csv: lists no file"),
+    "kind": ("file,label\nlabels.csv,a\n", "labels.csv, line 2: 'labels.csv' is not a picture"),
 }
 
 

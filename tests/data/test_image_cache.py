@@ -126,8 +126,8 @@ def test_pictures_are_read_anew_where_the_code_that_places_or_chooses_them_chang
         for entries, line in ((1, ""), (1, "\n# a remark\n"), (2, "\nX = 1\n")):
             with open(tmp_path / "code" / part, "a") as stream:
                 stream.write(line)
-            source_code.clear()
+            source_code.clear_caches()
             load(config)
             assert len(list((tmp_path / "cache").glob("*/record.json"))) == entries
     finally:
-        source_code.clear()
+        source_code.clear_caches()

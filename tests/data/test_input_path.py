@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgekit.data import Data, load, parse, source_names
-from edgekit.data.texts import TextConfig
+from edgekit.data import Data, config_class, load, parse, source_names
+from edgekit.data.texts import TextSourceConfig
 from edgekit.device import pyz
 from edgekit.models.from_artifact import spec_for
 from edgekit.runner import bundle, input_path, inputs
@@ -144,8 +144,8 @@ def test_every_source_that_reads_files_is_held_to_the_contract() -> None:
             decoder in Path(importlib.import_module(f"edgekit.data.sources.{name}").__file__ or "").read_text()
             for decoder in decoders
         )
-        or hasattr(importlib.import_module(f"edgekit.data.sources.{name}").Config, "input_path")
-        or issubclass(importlib.import_module(f"edgekit.data.sources.{name}").Config, TextConfig)
+        or hasattr(config_class(name), "input_path")
+        or issubclass(config_class(name), TextSourceConfig)
     }
     assert reading == {*ODD, *OF_THEIR_OWN}
 

@@ -79,7 +79,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def limited(home: Path, split_mb: int) -> subprocess.CompletedProcess[str]:
     environment = {
         **os.environ,
-        memory_map.LIMIT: str(split_mb),
+        memory_map.LIMIT_VARIABLE: str(split_mb),
         "OMP_NUM_THREADS": "1",
         "MALLOC_MMAP_THRESHOLD_": "131072",
     }

@@ -21,7 +21,7 @@ ROWS, SIDE = 3000, 400
 @pytest.fixture
 def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
     """A map of 3000 rows of 1.6 kB; whatever is above 1 MB stays on disk."""
-    monkeypatch.setenv(memory_map.LIMIT, "1")
+    monkeypatch.setenv(memory_map.LIMIT_VARIABLE, "1")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     path = tmp_path / "rows.npy"
     np.save(path, np.random.default_rng(0).random((ROWS, SIDE), np.float32))
@@ -50,10 +50,10 @@ def test_what_was_taken_is_taken_from_and_joined_again(rows: np.ndarray) -> None
     split = Split(rows, np.arange(ROWS))
     odd = split.take(np.arange(1, ROWS, 2))
     again = odd.take(np.arange(len(odd))[::-1])
-    both = again.joined(Split(rows[:800], np.arange(800)))
+    both = again.concatenate(Split(rows[:800], np.arange(800)))
     assert all(map(is_mapped, (odd.x, again.x, both.x)))
     assert np.array_equal(both.x, rows[both.y]) and len(both) == 2300
-    mixed = Split(np.array(rows[:5]), np.arange(5)).joined(odd)
+    mixed = Split(np.array(rows[:5]), np.arange(5)).concatenate(odd)
     assert is_mapped(mixed.x) and np.array_equal(mixed.x, rows[mixed.y])
 
 
@@ -86,7 +86,7 @@ def test_another_file_of_the_same_name_is_another_entry(rows: np.ndarray, tmp_pa
 
 
 def test_a_wrong_limit_is_told(monkeypatch: pytest.MonkeyPatch, rows: np.ndarray) -> None:
-    monkeypatch.setenv(memory_map.LIMIT, "2 GB")
+    monkeypatch.setenv(memory_map.LIMIT_VARIABLE, "2 GB")
     with pytest.raises(
         ConfigError, match=r"^EDGEKIT_SPLIT_MB: got '2 GB'; give a whole number of megabytes, or unset it$"
     ):
@@ -112,7 +112,7 @@ def test_the_same_samples_in_the_same_order_as_in_memory(tmp_path: Path, monkeyp
     for number in range(3):
         shard(tmp_path / "shards" / f"{number}.tar", pictured(300 * number, 300))
     whole = divided(tmp_path)
-    monkeypatch.setenv(memory_map.LIMIT, "0")
+    monkeypatch.setenv(memory_map.LIMIT_VARIABLE, "0")
     on_disk = divided(tmp_path)
     assert on_disk.digest == whole.digest
     for name in ("train", "calibration", "validation", "test"):
@@ -128,7 +128,7 @@ def test_processes_that_fill_and_read_one_cache_at_once_agree(tmp_path: Path) ->
         "import sys; from pathlib import Path; from tests.data.test_memory_map import divided, is_mapped\n"
         "data = divided(Path(sys.argv[1])); assert is_mapped(data.train.x); print(data.digest)"
     )
-    environment = {**os.environ, memory_map.LIMIT: "0"}
+    environment = {**os.environ, memory_map.LIMIT_VARIABLE: "0"}
     root = Path(__file__).parents[2]
     running = [
         subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], cwd=root, env=environment, stdout=subprocess.PIPE)
@@ -143,17 +143,17 @@ def test_processes_that_fill_and_read_one_cache_at_once_agree(tmp_path: Path) ->
 
 def test_rows_that_come_in_parts_are_stacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.random.default_rng(0).integers(0, 255, (2000, 700), np.uint8)
-    monkeypatch.setenv(memory_map.LIMIT, "1")
-    found = memory_map.stacked((x[start : start + 300] for start in range(0, 2000, 300)), 2000, tmp_path)
+    monkeypatch.setenv(memory_map.LIMIT_VARIABLE, "1")
+    found = memory_map.stack_parts((x[start : start + 300] for start in range(0, 2000, 300)), 2000, tmp_path)
     assert is_mapped(found) and np.array_equal(found, x)
-    small = memory_map.stacked((x[:10], x[10:20]), 20, tmp_path)
+    small = memory_map.stack_parts((x[:10], x[10:20]), 20, tmp_path)
     assert not isinstance(small, np.memmap) and np.array_equal(small, x[:20])
 
 
 def test_entries_of_the_cache_have_the_type_that_was_asked_for(tmp_path: Path) -> None:
     with new_entry(tmp_path, "key") as entry:
         entry.array("train_x", (4, 3), "float32")[:] = np.arange(12).reshape(4, 3) / 2
-        entry.keep("train", np.array([True, False, True, True]), np.arange(4))
+        entry.finish_split("train", np.array([True, False, True, True]), np.arange(4))
         entry.finish(("a",), (), [], 4)
     found = open_entry(tmp_path, "key")
     assert found is not None

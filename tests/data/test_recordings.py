@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from edgekit.core.errors import DataError
 from edgekit.data import Data, Pools, Split, checks, splits
-from edgekit.data.sources.digits import Config
+from edgekit.data.sources.digits import DigitsConfig
 
 
-def config(**options: object) -> Config:
-    return Config(**{"calibration_samples": 4, **options})  # type: ignore[arg-type]
+def config(**options: object) -> DigitsConfig:
+    return DigitsConfig(**{"calibration_samples": 4, **options})  # type: ignore[arg-type]
 
 
 def pools(sizes: list[int], labels: list[int], contents: dict[int, int] | None = None) -> Pools:
@@ -63,7 +63,7 @@ def test_no_recording_stands_in_two_splits_and_every_class_in_all(data: st.DataO
 @given(st.integers(0, 2**31 - 1), st.integers(10, 200))
 def test_a_limit_thins_recordings_out_and_does_not_tear_them_apart(seed: int, limit: int) -> None:
     whole = pools([20] * 18, [0, 1, 2] * 6)
-    small = splits.limited(whole, limit, seed)
+    small = splits.limit_pools(whole, limit, seed)
     assert len(small.train) == limit
     try:
         made = splits.divide(small, config(split_seed=seed, calibration_samples=1))
@@ -100,7 +100,7 @@ def test_recordings_of_several_classes_are_divided_too() -> None:
     """One of each person, who does everything."""
     groups, y = np.repeat(np.arange(10), 12), np.tile(np.arange(4), 30)
     whole = Pools(Split(np.arange(120.0)[:, None].astype(np.float32), y, groups), None, None, tuple("abcd"), "vector")
-    made = splits.divide(checks.normal(whole), config(calibration_samples=8))
+    made = splits.divide(checks.normalize_pools(whole), config(calibration_samples=8))
     found = [recorded(split, whole) for split in parts(made).values()]
     assert [len(each) for each in found] == [5, 1, 2, 2] and len(set().union(*found)) == 10
 
@@ -115,13 +115,13 @@ def test_recordings_of_several_classes_are_divided_too() -> None:
 def test_too_few_recordings_say_so_and_what_to_do(labels: list[int], said: str) -> None:
     with pytest.raises(DataError, match=said) as caught:
         splits.divide(pools([20] * len(labels), labels), config())
-    assert "record more, take out" in str(caught.value) and "lay out validation and test yourself" in str(caught.value)
+    assert "record more, remove" in str(caught.value) and "provide validation and test yourself" in str(caught.value)
 
 
 def test_recordings_joined_by_their_content_are_told_apart_from_too_few() -> None:
     repeated = {20: 0, 40: 0, 60: 0}
     with pytest.raises(
-        DataError, match=r"'0' has 1 \(4, joined by samples of the same content\).*take out what repeats"
+        DataError, match=r"'0' has 1 \(4, joined by samples of the same content\).*remove repeated samples"
     ):
         splits.divide(pools([20] * 8, [0, 0, 0, 0, 1, 1, 1, 1], repeated), config())
 
@@ -164,7 +164,7 @@ def mixed(task: str, y: np.ndarray, groups: np.ndarray, seed: int) -> tuple[Data
     names = {"anomaly": ("normal", "anomaly"), "multi_label": ("a", "b"), "regression": ("v",)}[task]
     whole = Pools(Split(np.arange(len(y))[:, None].astype(np.float32), y, groups), None, None, names, "vector")
     made = splits.divide(
-        checks.normal(whole, task),
+        checks.normalize_pools(whole, task),
         config(split_seed=seed, task=task),  # type: ignore[arg-type]
     )
     found = [recorded(split, whole) for split in parts(made).values()]
@@ -201,7 +201,7 @@ def test_anomalies_that_test_lends_bring_their_recordings() -> None:
     whole = replace(whole, train=replace(whole.train), classes=("normal", "anomaly"))
     x, y = np.arange(900.0, 940)[:, None].astype(np.float32), np.tile([0, 0, 0, 1], 10)
     test = Split(x, y, np.repeat(np.arange(100, 110), 4))
-    made = splits.divide(checks.normal(replace(whole, test=test), "anomaly"), config(task="anomaly"))
+    made = splits.divide(checks.normalize_pools(replace(whole, test=test), "anomaly"), config(task="anomaly"))
     assert any("5 of test's 10 anomalies went to validation" in note for note in made.notes)
     owners = [
         {int(value - 900) // 4 for value in split.x[:, 0] if value >= 900} for split in (made.validation, made.test)
@@ -212,7 +212,7 @@ def test_anomalies_that_test_lends_bring_their_recordings() -> None:
 def test_too_few_recordings_of_the_ordinary_are_told() -> None:
     whole = replace(pools([20] * 8, [0, 0, 0, 1, 1, 1, 1, 1]), classes=("normal", "anomaly"))
     with pytest.raises(DataError, match="'normal' has 3; train, calibration, validation, test need one each"):
-        splits.divide(checks.normal(whole, "anomaly"), config(task="anomaly"))
+        splits.divide(checks.normalize_pools(whole, "anomaly"), config(task="anomaly"))
 
 
 def test_united_follows_chains() -> None:
@@ -225,7 +225,7 @@ def test_united_follows_chains() -> None:
 def test_groups_are_one_whole_number_for_each_sample(groups: np.ndarray) -> None:
     split = Split(np.eye(8, dtype=np.float32), np.arange(8) % 2, groups)
     with pytest.raises(DataError, match="train: groups are .* the number of the recording"):
-        checks.normal(Pools(split, None, None, ("a", "b"), "vector"))
+        checks.normalize_pools(Pools(split, None, None, ("a", "b"), "vector"))
 
 
 def test_all_orders_of_sizes_leave_something_for_every_split() -> None:

@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 
 from edgekit.core.errors import DataError
 from edgekit.data import Pools, Split, splits
-from edgekit.data.sources.digits import Config
-from edgekit.data.splits import same_as
-from edgekit.data.types import digest_of
+from edgekit.data.sources.digits import DigitsConfig
+from edgekit.data.splits import first_copies
+from edgekit.data.types import digest_splits
 
 counts = st.lists(st.integers(0, 50), min_size=1, max_size=8).map(np.array)
 
 
 def config(**options):
-    return Config(**{"calibration_samples": 6, **options})
+    return DigitsConfig(**{"calibration_samples": 6, **options})
 
 
 def pools(labels, contents=None, test=None):
@@ -33,7 +33,7 @@ def numbers(split):
 
 @given(counts, st.integers(0, 500))
 def test_proportional_shares_out_everything_it_can(sizes, total):
-    shares = splits.proportional(sizes, total)
+    shares = splits.proportional_sizes(sizes, total)
     assert shares.sum() == min(total, sizes.sum())
     assert (shares >= 0).all() and (shares <= sizes).all()
     if min(total, sizes.sum()) >= (sizes > 0).sum():
@@ -44,12 +44,12 @@ def test_proportional_shares_out_everything_it_can(sizes, total):
 def test_proportional_is_within_one_of_the_exact_share(sizes, total):
     assume(sizes.sum() > 0 and (total * sizes[sizes > 0] >= sizes.sum()).all())
     exact = sizes * min(total, sizes.sum()) / sizes.sum()
-    assert np.abs(splits.proportional(sizes, total) - exact).max() < 1
+    assert np.abs(splits.proportional_sizes(sizes, total) - exact).max() < 1
 
 
 @given(counts, st.integers(0, 500))
 def test_balanced_is_level_but_for_classes_that_have_no_more(sizes, total):
-    shares = splits.balanced(sizes, total)
+    shares = splits.balanced_sizes(sizes, total)
     assert shares.sum() == min(total, sizes.sum()) and (shares <= sizes).all()
     short = shares < sizes
     if short.any():
@@ -74,15 +74,15 @@ def test_four_disjoint_splits_whatever_the_copies(data, seed):
 @given(st.integers(10, 200), st.integers(0, 2**31 - 1))
 def test_limiting_twice_is_limiting_once(limit, seed):
     whole = pools(np.arange(150) % 5, test=(np.arange(1000, 1050), np.arange(50) % 5))
-    once = splits.limited(whole, limit, seed)
-    twice = splits.limited(once, limit, seed)
+    once = splits.limit_pools(whole, limit, seed)
+    twice = splits.limit_pools(once, limit, seed)
     assert len(once.train) == min(limit, 150)
     assert len(once.test) == max(5, round(50 * min(1, limit / 150)))
     assert numbers(once.train) == numbers(twice.train) and numbers(once.test) == numbers(twice.test)
 
 
 def test_limit_keeps_the_proportions_of_the_classes():
-    small = splits.limited(pools([0] * 80 + [1] * 20), 50, 0)
+    small = splits.limit_pools(pools([0] * 80 + [1] * 20), 50, 0)
     assert np.bincount(small.train.y).tolist() == [40, 10]
 
 
@@ -118,7 +118,7 @@ def test_validation_may_come_out_of_test():
 
 
 def test_validation_comes_out_of_no_test_split_that_is_not_there():
-    with pytest.raises(DataError, match="validation_from: got test, and the source has no test split; leave"):
+    with pytest.raises(DataError, match="validation_from: got test, but the source has no test split; leave"):
         splits.divide(pools(np.arange(100) % 2), config(validation_from="test"))
 
 
@@ -134,7 +134,7 @@ def test_copies_with_other_labels_are_noted():
     made = splits.divide(pools(y, contents), config())
     assert made.notes == (
         "2 samples of the train pool are copies of another; copies stay in one split",
-        "1 of these copies carry another label than their original",
+        "1 of these copies have another label than their original",
     )
 
 
@@ -158,7 +158,7 @@ def test_overlap_can_be_dropped_from_train_and_is_noted():
 def test_overlap_of_validation_and_test_is_dropped_from_validation():
     found = pools(np.arange(60) % 2, test=([97, 98, 99, 100], [1, 0, 1, 0]))
     shared = Split(np.array([[99.0], [100], [101], [102]], np.float32), np.array([1, 0, 1, 0]))
-    found = found.with_splits({**found.given(), "validation": shared})
+    found = found.with_splits({**found.splits(), "validation": shared})
     with pytest.raises(DataError, match="2 of 4 samples of validation are also in test"):
         splits.divide(found, config())
     made = splits.divide(found, config(overlap="drop"))
@@ -172,12 +172,12 @@ def test_overlap_that_leaves_nothing_is_an_error_even_when_dropping():
 
 
 def test_same_as_points_at_the_first():
-    assert same_as([b"a", b"b", b"a", b"c", b"b"]).tolist() == [0, 1, 0, 3, 1]
+    assert first_copies([b"a", b"b", b"a", b"c", b"b"]).tolist() == [0, 1, 0, 3, 1]
 
 
 def test_the_digest_sees_every_byte_name_and_label():
     split = Split(np.zeros((4, 3), np.float32), np.arange(4))
-    base = digest_of({"train": split}, ("a", "b"), "vector")
+    base = digest_splits({"train": split}, ("a", "b"), "vector")
     for x, y, name, classes in (
         (split.x + np.eye(4, 3, dtype=np.float32) * 1e-30, split.y, "train", ("a", "b")),
         (split.x, split.y[::-1], "train", ("a", "b")),
@@ -185,7 +185,7 @@ def test_the_digest_sees_every_byte_name_and_label():
         (split.x, split.y, "test", ("a", "b")),
         (split.x, split.y, "train", ("a", "c")),
     ):
-        assert digest_of({name: Split(x, y)}, classes, "vector") != base
+        assert digest_splits({name: Split(x, y)}, classes, "vector") != base
     strided = Split(np.zeros((8, 3), ">f4")[::2], np.arange(4))
     assert strided.x.dtype != split.x.dtype
-    assert digest_of({"train": Split(strided.x.astype("<f4"), strided.y)}, ("a", "b"), "vector") == base
+    assert digest_splits({"train": Split(strided.x.astype("<f4"), strided.y)}, ("a", "b"), "vector") == base

@@ -100,7 +100,7 @@ def test_a_scale_that_no_training_begins_with(tmp_path: Path) -> None:
 def test_a_source_whose_labels_are_classes() -> None:
     with pytest.raises(ConfigError, match="task and data.source disagree: the labels of digits serve classification"):
         parse({"source": "digits"}, "regression")
-    with pytest.raises(ConfigError, match="serve classification, embedding and anomaly, task is multi_label"):
+    with pytest.raises(ConfigError, match="serve classification, embedding and anomaly, but task is multi_label"):
         parse({"source": "image_folder", "path": "/x", "size": 8}, "multi_label")
 
 

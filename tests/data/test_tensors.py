@@ -30,7 +30,7 @@ def test_a_function_and_an_npz_give_the_same_samples(tmp_path: Path) -> None:
 
 def test_a_sample_is_what_the_device_makes_of_its_tensors() -> None:
     found = joint_data.arrays(40)
-    pools = arrays.pools(found, "here")
+    pools = arrays.pools_from_arrays(found, "here")
     for place in range(40):
         one = {name: array[place] for name, array in found["x_train"].items()}
         assert np.array_equal(input_vector.join_named(one, pools.tensors or ()), pools.train.x[place])
@@ -40,7 +40,7 @@ def test_a_tensor_says_what_a_device_takes() -> None:
     found = joint_data.arrays()
     found["x_train"]["share"] = np.linspace(0, 1, 600).reshape(600, 1)
     found["x_train"]["shaken"] = np.zeros((600, 20, 3))
-    described = {each["name"]: each for each in arrays.pools(found, "here").tensors or ()}
+    described = {each["name"]: each for each in arrays.pools_from_arrays(found, "here").tensors or ()}
     assert described["shaken"]["range"] is None, "a sensor may later show more"
     assert described["picture"] == {"name": "picture", "shape": [1, 8, 8], "dtype": "uint8", "range": [0, 255]}
     assert described["sensors"] == {"name": "sensors", "shape": [5], "dtype": "float32", "range": [-1.0, 1.0]}
@@ -53,7 +53,7 @@ def test_an_id_that_only_test_samples_have_is_taken_too() -> None:
     found = joint_data.arrays(60)
     test = {name: array[:5] for name, array in found["x_train"].items()}
     test["ids"] = np.full((5, 4), 12)
-    pools = arrays.pools({**found, "x_test": test, "y_test": found["y_train"][:5]}, "here")
+    pools = arrays.pools_from_arrays({**found, "x_test": test, "y_test": found["y_train"][:5]}, "here")
     assert (pools.tensors or ())[2]["range"] == [0, 12]
 
 
@@ -75,14 +75,14 @@ def changed(**tensors: Any) -> dict[str, Any]:
         (changed(ids=np.array([[2**24 + 1]] * 60)), "tensor ids holds whole numbers from 16777217"),
         ({**joint_data.arrays(60), "y_train.a": np.zeros(60)}, "y_train holds tensors by name; only x_train"),
         ({**joint_data.arrays(60), "x_tset.ids": np.zeros(60)}, "x_tset holds tensors by name; only x_train"),
-        ({"x_train.only": np.zeros((60, 2)), "y_train": np.arange(60) % 2}, "the tensor only alone"),
+        ({"x_train.only": np.zeros((60, 2)), "y_train": np.arange(60) % 2}, "only the tensor only"),
         ({**joint_data.arrays(60), "x_test": {"ids": np.zeros((5, 4), int)}, "y_test": np.zeros(5, int)},
          "x_test has the tensors ids, x_train ids, picture, sensors"),
         ({**joint_data.arrays(60), "y_test": np.zeros(5, int),
           "x_test": {**{name: array[:5] for name, array in joint_data.arrays(60)["x_train"].items()},
                      "ids": np.zeros((5, 3), int)}}, "tensor ids differs between splits"),
         ({**joint_data.arrays(60), "x_test": np.zeros((5, 73), np.float32), "y_test": np.zeros(5, int)},
-         "x_test is one array, and others are tensors by name; give x_test.NAME"),
+         "x_test is one array, but others consist of named tensors; give x_test.NAME"),
         ({"x_train": np.zeros((60, 2), np.float32), "x_train.a": np.zeros((60, 2)), "x_train.b": np.zeros((60, 2)),
           "y_train": np.arange(60) % 2}, "x_train is one array"),
         ({"x_train": np.zeros((60, 2), np.float32), "y_train": np.arange(60) % 2, "y_test": np.zeros(5, int),
@@ -91,9 +91,9 @@ def changed(**tensors: Any) -> dict[str, Any]:
 )  # fmt: skip
 def test_tensors_that_do_not_fit_are_named(found: dict[str, Any], word: str) -> None:
     with pytest.raises(DataError, match=word):
-        arrays.pools(found, "here")
+        arrays.pools_from_arrays(found, "here")
 
 
 def test_a_task_that_gives_a_sample_back_takes_one_array() -> None:
-    with pytest.raises(DataError, match="task anomaly takes one array each"):
-        arrays.pools(joint_data.arrays(60), "here", "anomaly")
+    with pytest.raises(DataError, match="task anomaly needs one array each"):
+        arrays.pools_from_arrays(joint_data.arrays(60), "here", "anomaly")

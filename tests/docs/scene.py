@@ -157,7 +157,7 @@ def _messages(home: Path, rng: np.random.Generator) -> None:
     texts = [f"{number} " + " ".join(rng.choice(words[name], 6)) for name, number in rows]
     lines = [f"{name}\t{text}" for (name, _), text in zip(rows, texts, strict=True)]
     (home / "messages.tsv").write_text("\n".join(["label\ttext", *lines]) + "\n", encoding="utf-8")
-    (home / "tokenizer.json").write_bytes(vocabulary.train(texts, 200))
+    (home / "tokenizer.json").write_bytes(vocabulary.train_vocabulary(texts, 200))
 
 
 def _pictures(

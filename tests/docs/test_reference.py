@@ -25,7 +25,7 @@ from edgekit import data
 from edgekit.core.config import SHARED_FIELDS, STAGES
 from edgekit.core.errors import ConfigError
 from edgekit.core.tasks import TASKS
-from edgekit.data import arrays, source_names
+from edgekit.data import arrays, config_class, source_names
 from edgekit.training import augmentations, losses
 from edgekit.workbook.config_file import RunConfig, stage_config
 from edgekit.workbook.plan import load_plan
@@ -154,7 +154,7 @@ def _key(model: type[BaseModel]) -> set[str]:
 def models() -> Iterator[type[BaseModel]]:
     """Every model that a config is checked with, those inside others too."""
     waiting: list[Any] = [RunConfig, *map(stage_config, STAGES)]
-    waiting += [importlib.import_module(options.module_of_source(name)).Config for name in source_names()]
+    waiting += map(config_class, source_names())
     waiting += [importlib.import_module(options.module_of_loss(name)).Options for name in losses.NAMES]
     waiting += [importlib.import_module(options.module_of_augmentation(name)).Options for name in augmentations.NAMES]
     seen: set[type[BaseModel]] = set()
@@ -203,7 +203,7 @@ def test_a_stated_default_is_what_the_code_takes(stage: str) -> None:
 
 def test_every_array_of_a_source_is_named() -> None:
     part = page("config.md").split("### Names of arrays")[1].split("\n## ")[0]
-    assert set(re.findall(r"`(\w+)`", part.split("| --- |")[-1])) == set(arrays.NAMES)
+    assert set(re.findall(r"`(\w+)`", part.split("| --- |")[-1])) == set(arrays.ARRAY_NAMES)
 
 
 # Command lines
@@ -372,7 +372,7 @@ def test_the_example_config_is_one(tmp_path: Path) -> None:
 
 def test_the_example_reads_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     (example,) = examples("result.md", "python")
-    verdict = {name: name for name in result.schema()["$defs"]["Met"]["required"]}
+    verdict = {name: name for name in result.schema()["$defs"]["BudgetMet"]["required"]}
     folder = tmp_path / "artifacts" / "digits"
     folder.mkdir(parents=True)
     (folder / "result.json").write_text(json.dumps({"verdict": verdict}))

@@ -19,7 +19,7 @@ from typing import Any
 from edgekit.core import artifacts, run_folder
 from edgekit.core.config import STAGES
 from edgekit.core.errors import EdgekitError
-from edgekit.workbook.notebook import NO_RESOURCES
+from edgekit.workbook.notebook import RESOURCE_ERRNOS
 from edgekit.workbook.plan import load_plan
 from edgekit.workbook.stage import open_stage
 from tests.faults.worker import FRAMEWORKS, in_a_child
@@ -54,7 +54,7 @@ def run(config: Path, out: Path, stage: str, note: Path) -> None:
         open_stage(stage, {"config": str(config), "out": str(out)}).run()
         told: dict[str, Any] = {"exit_code": 0}
     except Exception as error:
-        lack = isinstance(error, MemoryError) or any(f"[Errno {number}]" in str(error) for number in NO_RESOURCES)
+        lack = isinstance(error, MemoryError) or any(f"[Errno {number}]" in str(error) for number in RESOURCE_ERRNOS)
         code = error.exit_code if isinstance(error, EdgekitError) else 7 if lack else 6
         told = {"exit_code": code, "raised": type(error).__name__, "message": str(error)[:500]}
     note.write_text(json.dumps(told))
@@ -92,16 +92,16 @@ def main() -> None:
             if told["exit_code"] not in (0, 7):
                 report["faults"].append(f"{what}: {told}")
             final = run_folder.stage_folder(folder, stage)
-            if final.exists() and not artifacts.is_whole(final):
+            if final.exists() and not artifacts.is_intact(final):
                 report["faults"].append(f"{what}: {final.name}/ is there and not whole")
             for earlier, record in sealed.items():
                 path = run_folder.stage_folder(folder, earlier)
-                if not artifacts.is_whole(path) or (path / artifacts.RECORD).read_bytes() != record:
+                if not artifacts.is_intact(path) or (path / artifacts.RECORD).read_bytes() != record:
                     report["faults"].append(f"{what}: the sealed {earlier} is damaged")
         mount(small, LARGE, again=True)
         in_a_child(scratch, lambda name=stage: run(config, small, name, note))  # type: ignore[misc]
         final = run_folder.stage_folder(folder, stage)
-        if not artifacts.is_whole(final):
+        if not artifacts.is_intact(final):
             report["faults"].append(f"{stage}: did not finish with room: {note.read_text()}")
             break
         sealed[stage] = (final / artifacts.RECORD).read_bytes()

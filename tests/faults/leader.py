@@ -22,7 +22,7 @@ from typing import Any
 from edgekit.core import artifacts, run_folder
 from edgekit.core.errors import EdgekitError
 from edgekit.runner import files
-from edgekit.workbook.notebook import NO_RESOURCES
+from edgekit.workbook.notebook import RESOURCE_ERRNOS
 from edgekit.workbook.plan import load_plan
 from edgekit.workbook.stage import FORCE, RUN_LOCK, STAGE_LOCK, open_stage
 from tests.faults import spoil
@@ -84,7 +84,7 @@ class Stage:
             if sealed_record(folder, name) != record
         ]
         final, working, previous = self.folders(folder)
-        whole = [path for path in (final, working, previous) if artifacts.is_whole(path)]
+        whole = [path for path in (final, working, previous) if artifacts.is_intact(path)]
         if final.exists() and final not in whole:
             found.append(f"{final.name}/ is there and not whole")
         if published and final not in whole:
@@ -108,7 +108,7 @@ class Stage:
 def sealed_record(folder: Path, name: str) -> bytes | None:
     """The record of a stage's artifact if it is whole and in place."""
     path = run_folder.stage_folder(folder, name)
-    return (path / artifacts.RECORD).read_bytes() if artifacts.is_whole(path) else None
+    return (path / artifacts.RECORD).read_bytes() if artifacts.is_intact(path) else None
 
 
 class Leader:
@@ -229,7 +229,7 @@ class Leader:
         if not self.victim:
             os._exit(LOST)
         own = isinstance(error, EdgekitError)
-        lack = isinstance(error, MemoryError) or any(f"[Errno {number}]" in str(error) for number in NO_RESOURCES)
+        lack = isinstance(error, MemoryError) or any(f"[Errno {number}]" in str(error) for number in RESOURCE_ERRNOS)
         told = {"raised": type(error).__name__, "message": str(error)}
         told["exit_code"] = error.exit_code if own else 7 if lack else 6  # type: ignore[attr-defined]
         (self.place.scratch / "victim.json").write_text(json.dumps(told))
@@ -241,7 +241,7 @@ class Leader:
         if len(self.report.faults) > 20:
             (self.place.scratch / "report.json").write_text(json.dumps(asdict(self.report)))
             os._exit(0)
-        sealed = any(artifacts.is_whole(path) for path in self.stage.folders(folder)) and not self.stage.before
+        sealed = any(artifacts.is_intact(path) for path in self.stage.folders(folder)) and not self.stage.before
         if folder.exists() and self.kept[sealed] > 0 and self.chance.random() < (0.3 if sealed else 0.02):
             self.kept[sealed] -= 1
             kept = self.states / f"{sealed:d}{self.kept[sealed]}"

@@ -74,7 +74,7 @@ def wrong(folder: Path, said: str) -> list[str]:
     """What must not be: a lost or half artifact, half a file."""
     final = folder / "prune"
     places = [
-        path for path in (final, folder / ".prune.partial", folder / ".prune.previous") if artifacts.is_whole(path)
+        path for path in (final, folder / ".prune.partial", folder / ".prune.previous") if artifacts.is_intact(path)
     ]
     found = []
     if final.exists() and final not in places:
@@ -115,7 +115,7 @@ def after(root: Path, folder: Path) -> list[str]:
     """The next run comes to its end; it too ends with a power cut, so what it removed may be back."""
     attempt(root, folder, 2, 10_000, False, "")
     left = {path.name for path in folder.iterdir() if not path.name.endswith(".tmp")}
-    good = artifacts.is_whole(folder / "prune") and artifacts.load(folder / "prune").config["v"] == 2
+    good = artifacts.is_intact(folder / "prune") and artifacts.load(folder / "prune").config["v"] == 2
     return [] if good and left <= {"prune", "note.json", ".prune.previous"} else [f"the next run left {sorted(left)}"]
 
 

@@ -94,7 +94,9 @@ def bundles(folder: Path) -> dict[str, str]:
 def sealed(folder: Path) -> dict[str, bytes]:
     """The records of the artifacts that are whole and in place."""
     places = {stage: stage_folder(folder, stage) for stage in STAGES}
-    return {stage: (path / artifacts.RECORD).read_bytes() for stage, path in places.items() if artifacts.is_whole(path)}
+    return {
+        stage: (path / artifacts.RECORD).read_bytes() for stage, path in places.items() if artifacts.is_intact(path)
+    }
 
 
 def leftovers(folder: Path) -> list[str]:

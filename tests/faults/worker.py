@@ -96,7 +96,7 @@ class Suite:
         for kept in sorted((self.place.scratch / "states" / stage.name).glob("[0-9]*")):
             folder = self.place.at(kept).folder
             whole = [
-                (path / artifacts.RECORD).read_bytes() for path in stage.folders(folder) if artifacts.is_whole(path)
+                (path / artifacts.RECORD).read_bytes() for path in stage.folders(folder) if artifacts.is_intact(path)
             ]
             parameters = {"config": str(self.place.config), "out": str(kept)}
             code = in_a_child(self.place.scratch, lambda given=parameters: open_stage(stage.name, given).run())  # type: ignore[misc]

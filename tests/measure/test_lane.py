@@ -183,9 +183,9 @@ def test_whoever_waits_is_shown_in_the_progress(
     waits = start(NESTED.format(kind=waiter), "0")
     try:
         deadline = time.monotonic() + 30
-        while lane.WAITING_MESSAGES[waiter] not in str(progress.read(shown)) and time.monotonic() < deadline:
+        while lane.WAITING_MESSAGES[waiter] not in str(progress.read_state(shown)) and time.monotonic() < deadline:
             time.sleep(0.02)
-        assert lane.WAITING_MESSAGES[waiter] in str(progress.read(shown))
+        assert lane.WAITING_MESSAGES[waiter] in str(progress.read_state(shown))
     finally:
         other.kill()
         other.wait()

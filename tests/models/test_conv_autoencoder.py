@@ -56,4 +56,4 @@ def test_it_learns_the_ordinary_at_the_rate_that_init_writes(threes: Data, width
     module = conv_autoencoder((1, 64, 64), width=width, bottleneck=width // 4)
     options = TrainOptions(epochs=8, batch_size=8, learning_rate=PICTURE_ANOMALY_RATE, augment="none")
     history = fit(module, threes, SCALE, options, seed=0)
-    assert history.best.validation_accuracy > 0.85 > 0.5 == tasks.named("anomaly").CHANCE
+    assert history.best.validation_accuracy > 0.85 > 0.5 == tasks.load_task("anomaly").CHANCE

@@ -7,23 +7,24 @@ from typing import Any, cast
 
 from pydantic import TypeAdapter
 
-from edgekit.core.schema.devices import Device, DeviceClass, OnDevice
+from edgekit.core.schema.devices import DeviceClass, DeviceLatency, DeviceRecord
 from edgekit.core.schema.devices import DeviceClass as Schema
 from edgekit.report.sections import devices
 
 ROWS = [{"name": "small", "p50_ms": 0.044}, {"name": "large", "p50_ms": 0.1}, {"name": "never sent", "p50_ms": 9.0}]
 
 
-def timed(name: str, p50_ms: float, ratio: float) -> OnDevice:
+def timed(name: str, p50_ms: float, ratio: float) -> DeviceLatency:
     ends = {"low_ms": 0.98 * p50_ms, "high_ms": 1.02 * p50_ms, "ratio_low": 0.98 * ratio, "ratio_high": 1.02 * ratio}
-    return cast("OnDevice", {"name": name, "interpreter": "litert 2.1.6", "p50_ms": p50_ms, "ratio": ratio, **ends})
+    row = {"name": name, "interpreter": "litert 2.1.6", "p50_ms": p50_ms, "ratio": ratio, **ends}
+    return cast("DeviceLatency", row)
 
 
-def device(host: str, pace: float, *disturbed: str) -> Device:
+def device(host: str, pace: float, *disturbed: str) -> DeviceRecord:
     facts = {"cpu": "Cortex-A72", "machine": "aarch64", "system": "Linux 6.12", "python": "3.11.2", "numpy": "2.1.0"}
     rows = [timed("large", 1.5 * pace, 3.0), timed("small", 0.5 * pace, 1.0)]
     more = {"rounds": 30, "openings": 10, "disturbed": list(disturbed), "variants": rows}
-    return cast("Device", {"host": host, **facts, **more})
+    return cast("DeviceRecord", {"host": host, **facts, **more})
 
 
 PI4: DeviceClass = {

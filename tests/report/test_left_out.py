@@ -88,5 +88,5 @@ def test_it_is_a_tag_in_mlflow() -> None:
 
 
 def test_the_lines_name_what_rests_on_the_lost_float_model_alone() -> None:
-    [line] = left_out.lines([LOST[2], lost("w8", "rests", "it is made from another")])
+    [line] = left_out.describe_left_out([LOST[2], lost("w8", "rests", "it is made from another")])
     assert line == "baseline-dynamic-tflite: SNR 3.0 dB, at least 20 dB asked"

@@ -13,7 +13,7 @@ import torch
 
 from edgekit.core import artifacts
 from edgekit.core.artifacts import Artifact
-from edgekit.core.config import check
+from edgekit.core.config import validate
 from edgekit.data import Data, load, parse
 from edgekit.models import store
 from edgekit.models.eager import eager_input
@@ -44,7 +44,7 @@ def profile(data: Data, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ar
 
 @pytest.mark.parametrize("options", [{"student": STUDENT}, {"candidates": [STUDENT]}])
 def test_the_two_terms_of_a_batch_make_its_loss(options: dict[str, Any], profile: Artifact, data: Data) -> None:
-    config = check(DistillConfig, options, "distill")
+    config = validate(DistillConfig, options, "distill")
     student, teacher, expected = one_batch.student_and_teacher(profile, data, config)
     assert student.shape == teacher.shape == (one_batch.BATCH, 10) and expected.tolist() == data.train.y[:32].tolist()
     baseline, _ = open_model(profile)
@@ -68,7 +68,7 @@ def test_a_higher_temperature_softens(data: Data) -> None:
 def test_the_table_of_shapes_is_what_pruning_left(profile: Artifact, data: Data) -> None:
     network, spec = open_model(profile)
     before = one_batch.weight_shapes(network)
-    config = check(PruneConfig, {"ratio": 0.5, "steps": 1}, "prune")
+    config = validate(PruneConfig, {"ratio": 0.5, "steps": 1}, "prune")
     next(structured.steps(network, spec, config, data.train))
     table = one_batch.pruned_shapes(before, one_batch.weight_shapes(network))
     assert table.rows[0][1:3] == ("32 × 1 × 3 × 3", "16 × 1 × 3 × 3")

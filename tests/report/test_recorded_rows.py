@@ -26,11 +26,11 @@ def recorded(folder: Path) -> Iterable[tuple[Any, Iterable[Mapping[str, Any]]]]:
         artifacts.load(folder / stage) for stage in ("profile", "distill", "prune", "quantize", "convert", "benchmark")
     )
     result = profile.metrics
-    yield profiles.Way, result["ways"]
+    yield profiles.RuntimeTime, result["ways"]
     yield profiles.Operator, [*result["operators"], *(row for rows in result["inside"].values() for row in rows)]
     yield profiles.LayerTime, result["layers"]
-    yield profiles.Session, [result["session"]]
-    yield profiles.Stamped, [result["session"]["stamped"]]
+    yield profiles.SessionTime, [result["session"]]
+    yield profiles.StampOverhead, [result["session"]["stamped"]]
     yield profiles.ThreadGain, [result["threads"]]
     yield profiles.Diagnosis, [result["diagnosis"]]
     yield profiles.NextStep, result["diagnosis"]["steps"]
@@ -46,16 +46,16 @@ def recorded(folder: Path) -> Iterable[tuple[Any, Iterable[Mapping[str, Any]]]]:
         yield kind, [json.loads(quantize.file(name).read_text())]
     yield quantization.LayerSensitivity, json.loads(quantize.file("sensitivity.json").read_text())["layers"]
     yield quantization.CalibrationSize, json.loads(quantize.file("calibration.json").read_text())["sizes"]
-    yield quantization.Histogram, json.loads(quantize.file("histograms.json").read_text())
+    yield quantization.ValueHistogram, json.loads(quantize.file("histograms.json").read_text())
     yield quantization.RecipeRow, quantize.metrics["recipes"]
     yield quantization.MixedStep, [{key: row[key] for key in row if key != "kept"} for row in quantize.metrics["mixed"]]
     files = json.loads(convert.file("variants.json").read_text())
     yield conversion.ConvertedVariant, files
-    yield conversion.Agreement, [row for file in files for row in file["boundaries"]]
-    yield conversion.LeftBehind, [row for rows in convert.metrics["debris"].values() for row in rows]
-    yield conversion.NotOffered, convert.metrics["not_offered"]
+    yield conversion.BoundaryAgreement, [row for file in files for row in file["boundaries"]]
+    yield conversion.RedundantOperator, [row for rows in convert.metrics["debris"].values() for row in rows]
+    yield conversion.NotOfferedVariant, convert.metrics["not_offered"]
     yield by_class.Confusion, [benchmark.metrics["confusion"]]
-    yield by_class.ShownLost, [benchmark.metrics["lost"]]
+    yield by_class.ShownLostSamples, [benchmark.metrics["lost"]]
     yield by_class.LostSample, benchmark.metrics["lost"]["samples"]
 
 

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from edgekit.core import artifacts
 from edgekit.core.artifacts import Artifact
-from edgekit.core.schema.variants import Rejected
+from edgekit.core.schema.variants import RejectedStep
 from edgekit.report import rejected_steps
 from edgekit.report.result import RESULT
 from edgekit.report.sections import decisions
@@ -105,7 +105,7 @@ def test_layers_in_float_are_told_where_they_were_not_kept_and_so_is_what_could_
         ("int8 with stem, head, neck in float, in simulation", None, "nncf cannot"),
     ]
     for row in rows:
-        TypeAdapter(Rejected).validate_python(row)
+        TypeAdapter(RejectedStep).validate_python(row)
 
 
 def test_every_candidate_that_convert_left_out_is_told(benchmark: Artifact) -> None:
@@ -114,11 +114,12 @@ def test_every_candidate_that_convert_left_out_is_told(benchmark: Artifact) -> N
     def ancestor(stage: str) -> Any:
         return SimpleNamespace(metrics={"left_out": [left_out]}) if stage == "convert" else benchmark.ancestor(stage)
 
-    made = SimpleNamespace(metrics=benchmark.metrics, config=benchmark.config, ancestor=ancestor, made_by=ancestor)
+    found = {"ancestor": ancestor, "find_ancestor": ancestor}
+    made = SimpleNamespace(metrics=benchmark.metrics, config=benchmark.config, **found)
     [row] = [row for row in rejected_steps.rejected_steps(made) if row["stage"] == "convert"]  # type: ignore[arg-type]
     assert (row["what"], row["reason"]) == tuple(left_out.values())
     assert row["accuracy_validation"] is row["drop_pp"] is row["bound_pp"] is None
-    TypeAdapter(Rejected).validate_python(row)
+    TypeAdapter(RejectedStep).validate_python(row)
 
 
 def test_every_variant_outside_the_budget_and_every_step_off_the_walk_is_told(benchmark: Artifact) -> None:
@@ -165,7 +166,7 @@ def test_a_step_that_the_clock_gave_up_says_by_how_much(
 ) -> None:
     class Made:
         metrics, config = made(kept, inside, gain), benchmark.config
-        ancestor, made_by = benchmark.ancestor, benchmark.made_by
+        ancestor, find_ancestor = benchmark.ancestor, benchmark.find_ancestor
 
     rows = [row for row in rejected_steps.rejected_steps(Made()) if row["stage"] == "benchmark"]  # type: ignore[arg-type]
     assert [row["reason"] for row in rows] == told
@@ -182,7 +183,7 @@ def test_the_page_shows_the_notebooks_table() -> None:
     sealed = SimpleNamespace(
         metrics=made(False, False, (0.6, 0.5, 0.7)),
         config={"task": "classification", "budget": {"accuracy_confidence": 0.9}},
-        made_by=lambda stage: False,
+        find_ancestor=lambda stage: False,
         ancestor=lambda stage: SimpleNamespace(metrics={"left_out": [left_out]}),
     )
     notebook = decisions.rejected_table(sealed)  # type: ignore[arg-type]

@@ -23,7 +23,7 @@ from edgekit.core import artifacts
 from edgekit.core.artifacts import Artifact
 from edgekit.core.config import STAGES
 from edgekit.core.run_folder import stage_folder
-from edgekit.core.schema.result import SCHEMA, check
+from edgekit.core.schema.result import SCHEMA, validate_result
 from edgekit.device.measure.conditions import Conditions, differences
 from edgekit.report import result as results
 from edgekit.report.console import print_run
@@ -153,7 +153,7 @@ def test_every_field_is_described_and_none_is_left_open(schema: dict[str, Any]) 
 def test_the_result_of_a_real_run_keeps_to_the_published_schema(schema: dict[str, Any], result: Result) -> None:
     jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker()).validate(result)
     assert (result["schema"], result["format"]) == ("edgekit/result/2", 2)
-    check(result)
+    validate_result(result)
 
 
 def test_a_result_says_what_went_on_beside_its_measurement(result: Result) -> None:
@@ -171,7 +171,7 @@ def test_a_result_says_what_went_on_beside_its_measurement(result: Result) -> No
 
 def test_a_missed_budget_is_a_result_too(schema: dict[str, Any], result: Result) -> None:
     jsonschema.Draft202012Validator(schema).validate(missed(result))
-    check(missed(result))
+    validate_result(missed(result))
 
 
 def test_each_stage_says_when_it_was_sealed_and_how_long_it_took(tiny_run: FinishedRun, result: Result) -> None:
@@ -230,7 +230,7 @@ def test_a_wrong_result_is_refused_by_schema_and_by_edgekit(fault: str, schema: 
     FAULTS[fault](result)
     assert not accepted(schema, result)
     with pytest.raises(ValidationError):
-        check(result)
+        validate_result(result)
 
 
 CONTRADICTIONS: dict[str, tuple[Callable[[Result], Any], str]] = {
@@ -280,7 +280,7 @@ def test_a_result_that_contradicts_itself_is_refused(fault: str, result: Result)
     change, part = CONTRADICTIONS[fault]
     change(result)
     with pytest.raises(ValidationError, match=f"contradicts the rest: .*{part}"):
-        check(result)
+        validate_result(result)
 
 
 def test_what_was_left_out_belongs_to_a_result(schema: dict[str, Any], result: Result) -> None:
@@ -288,7 +288,7 @@ def test_what_was_left_out_belongs_to_a_result(schema: dict[str, Any], result: R
     result["rejected"].append({**what, "accuracy_validation": None, "drop_pp": None, "bound_pp": None})
     result["left_out"].append(LOST)
     assert accepted(schema, result)
-    check(result)
+    validate_result(result)
 
 
 def test_a_wrong_result_is_never_written(run: Path) -> None:
@@ -385,8 +385,11 @@ def test_what_is_no_result_is_not_current(other: Any, tiny_run: FinishedRun, tmp
 
 def test_the_schema_knows_every_rule_of_the_benchmark(schema: dict[str, Any]) -> None:
     rules = {winners.FASTEST, winners.FEWEST_BYTES, winners.FIRST_NAME, winners.NO_WINNER, winners.RECORDED}
-    assert set(schema["$defs"]["Choice"]["properties"]["rule"]["enum"]) == rules
-    assert set(schema["$defs"]["Limit"]["properties"]["rule"]["enum"]) == {decide.ABOVE_LIMIT, winners.RECORDED}
+    assert set(schema["$defs"]["WinnerDecision"]["properties"]["rule"]["enum"]) == rules
+    assert set(schema["$defs"]["LatencyDecision"]["properties"]["rule"]["enum"]) == {
+        decide.ABOVE_LIMIT,
+        winners.RECORDED,
+    }
 
 
 def shown(result: Result, folder: Path) -> list[str]:

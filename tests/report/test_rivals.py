@@ -5,16 +5,16 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from edgekit.core.schema.variants import Rival
+from edgekit.core.schema.variants import ReferenceModelRow
 from edgekit.report.sections import variants
 
 
-def rival(name: str, **winner: Any) -> Rival:
+def rival(name: str, **winner: Any) -> ReferenceModelRow:
     nothing = dict.fromkeys(
         f"winner{rest}" for rest in ("", "_gain_pp", "_bytes_share", "_speedup", "_speedup_low", "_speedup_high")
     )
     figures = {"name": name, "accuracy_test": 0.91, "bytes": 96_000, "p50_ms": 0.5, "p95_ms": 0.625}
-    return cast("Rival", {**figures, **nothing, **winner})
+    return cast("ReferenceModelRow", {**figures, **nothing, **winner})
 
 
 BEATEN = rival(

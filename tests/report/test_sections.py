@@ -139,7 +139,7 @@ def test_predictions_are_made_for_the_machine_that_was_profiled(host: str, rows:
     }
     sealed = {stage: SimpleNamespace(metrics=metrics) for stage, metrics in stages.items()}
     benchmark = SimpleNamespace(
-        metrics={"conditions": machines[1], "rows": [timed]}, ancestor=sealed.__getitem__, made_by=sealed.get
+        metrics={"conditions": machines[1], "rows": [timed]}, ancestor=sealed.__getitem__, find_ancestor=sealed.get
     )
     assert [row["name"] for row in profile.predicted_rows(cast("Any", benchmark))] == rows
 

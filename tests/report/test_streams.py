@@ -7,19 +7,19 @@ from typing import Any, cast
 
 from pydantic import TypeAdapter
 
-from edgekit.core.schema.streams import Smoothed, Streamed
-from edgekit.core.schema.streams import Streamed as Schema
+from edgekit.core.schema.streams import SmoothingResult, StreamResult
+from edgekit.core.schema.streams import StreamResult as Schema
 from edgekit.report.sections import streams as streams_section
 
 
-def way(smoothing: dict[str, Any] | None, **more: Any) -> Smoothed:
+def way(smoothing: dict[str, Any] | None, **more: Any) -> SmoothingResult:
     figures = {"accuracy": 0.95, "detected": 9, "delay_windows": 1.25, "false_alarms": 2, "per_hour": 4.0}
     more = {"per_hour_at_most": 12.6, "alarmed_share": 0.01, "kept": False, "reason": "more false alarms", **more}
-    return cast("Smoothed", {"smoothing": smoothing, **figures, **more})
+    return cast("SmoothingResult", {"smoothing": smoothing, **figures, **more})
 
 
 KEPT = way({"method": "majority", "windows": 5}, kept=True, reason="")
-STREAM: Streamed = {
+STREAM: StreamResult = {
     "split": "validation", "windows": 1200, "pieces": 30, "hop": 4000, "hop_s": 0.25, "background": "street",
     "events": 10, "hours": 0.5, "windows_outside": 7200, "tolerance_windows": 2, "repeat_windows": 2,
     "confidence": 0.95, "rule": "fewest false alarms", "candidates": [way(None), KEPT],

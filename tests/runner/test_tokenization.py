@@ -25,9 +25,9 @@ KINDS = {
     "RoBERTa": vocabularies.bpe(roberta=True),
 }
 HANDMADE = {
-    "BERT": (vocabulary.train(vocabularies.CORPUS * 3, 400), "75224c1fe12b1c70", "fcc4b4eae5499fb5"),
+    "BERT": (vocabulary.train_vocabulary(vocabularies.CORPUS * 3, 400), "75224c1fe12b1c70", "fcc4b4eae5499fb5"),
     "BERT, cased": (
-        vocabulary.train(vocabularies.CORPUS * 3, 400, lowercase=False),
+        vocabulary.train_vocabulary(vocabularies.CORPUS * 3, 400, lowercase=False),
         "c6386b962fd0a9a9",
         "03e31c0c5f0e91b2",
     ),

@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from edgekit.core.budget import RelativeLatency
+from edgekit.core.budget import RelativeLatencyLimit
 from edgekit.core.errors import ConfigError, TrustError
 from edgekit.measure.references import ReferenceFile
 from edgekit.runner.backends.base import BaseBackend
@@ -77,8 +77,8 @@ def test_a_rival_is_timed_on_its_own_sample_in_the_same_round(
     beside = {"raw": str(tmp_path / "raw.npy"), "files": {"5" * 64: asdict(rival)}}
     pool, measured = HerePool(), Measurements(tmp_path, reference_digests=["5" * 64])
     measure_files(files[1:], {"onnx": files[0]}, [], measured, protocol, pool, reference_inputs=beside)
-    limit = RelativeLatency.model_validate({"ratio": 0.5, "of": "5.onnx", "sha256": "5" * 64})
-    anchored = RelativeLatency.model_validate({"ratio": 0.5, "of": "baseline"})
+    limit = RelativeLatencyLimit.model_validate({"ratio": 0.5, "of": "5.onnx", "sha256": "5" * 64})
+    anchored = RelativeLatencyLimit.model_validate({"ratio": 0.5, "of": "baseline"})
     for content in files[1:]:
         result = Measurements(tmp_path, reference_digests=["5" * 64]).latency_of(content)
         assert result is not None and result.ratio_low(anchored) == result.low

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgekit.core.tasks import Marks
+from edgekit.core.tasks import SampleScores
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.search.model_files import ModelFiles, accuracy_interval
 
@@ -21,7 +21,7 @@ def test_the_interval_of_an_accuracy_is_wilsons() -> None:
 def test_other_accuracies_are_drawn_again_and_give_the_same_ends_each_time() -> None:
     random = np.random.default_rng(1)
     y = random.normal(size=200)
-    marks = Marks("regression", np.stack([y, y + 0.3 * random.normal(size=200)], axis=1))
+    marks = SampleScores("regression", np.stack([y, y + 0.3 * random.normal(size=200)], axis=1))
     low, high = accuracy_interval(marks, 0.95)
     assert low < high and accuracy_interval(marks, 0.95) == [low, high]
 

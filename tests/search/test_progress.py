@@ -38,11 +38,11 @@ def test_trials_are_counted_and_the_best_of_each_objective_is_shown(file: Path) 
     with search_progress.show_progress(trials=40) as content:
         content(after(1))
         content(after(5))
-        state = progress.read(file)
+        state = progress.read_state(file)
         assert state is not None
         assert str(state).startswith("20 of 40 trials · best 98.33\u00a0%, ")
         assert "kB apart, front of " in str(state)
-    ended = progress.read(file)
+    ended = progress.read_state(file)
     assert ended is not None and ended.steps == ()
 
 
@@ -52,22 +52,22 @@ def test_time_left_is_that_of_this_commands_pace(file: Path) -> None:
         began = content.started
         content.started = began - 100.0  # as if the batch had taken so long
         content(after(6))
-        state = progress.read(file)
+        state = progress.read_state(file)
     assert state is not None and state.left_s == pytest.approx(400, rel=0.05)
 
 
 def test_minutes_bound_the_time_left_and_the_last_batch_comes_to_its_end(file: Path) -> None:
     with search_progress.show_progress(minutes=10) as content:
-        first = progress.read(file)
+        first = progress.read_state(file)
         assert first is not None and first.left_s == pytest.approx(600, rel=0.05)
         content.started -= 240.0
         content(after(1))
-        state = progress.read(file)
+        state = progress.read_state(file)
         assert state is not None and state.left_s == pytest.approx(480, rel=0.05)  # two more batches of 240 s
         assert str(state).startswith("4 trials")
         content.started -= 500.0
         content(after(2))
-        late = progress.read(file)
+        late = progress.read_state(file)
     assert late is not None and late.left_s is None
 
 
@@ -84,12 +84,12 @@ def test_a_study_without_a_front_shows_no_best() -> None:
 def test_an_expectation_ends_and_the_pace_takes_over_again(file: Path) -> None:
     with progress.step("work", "trials", 10) as step:
         step.expect(100)
-        state = progress.read(file)
+        state = progress.read_state(file)
         assert state is not None and state.left_s == pytest.approx(100, rel=0.05)
         step.expect(0)
-        assert str(progress.read(file)) == "work · 0 of 10 trials"
+        assert str(progress.read_state(file)) == "work · 0 of 10 trials"
         step._begun = time.monotonic() - 10
         step.expect(None)
-        step.at(5, name="work")
-        state = progress.read(file)
+        step.update(5, name="work")
+        state = progress.read_state(file)
     assert state is not None and state.left_s == pytest.approx(10, rel=0.05)

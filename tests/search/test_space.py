@@ -129,7 +129,7 @@ class TestFaults:
     @pytest.mark.parametrize(
         ("text", "line"),
         [
-            ("", "space.yaml: is empty, or holds comments alone; it needs a mapping of keys to values"),
+            ("", "space.yaml: is empty or holds only comments; it needs a mapping of keys to values"),
             ("[1, 2]", "space.yaml: holds a list, not a mapping of keys to values"),
             ("space: {a: [1, 2", "space.yaml: not a YAML config: line 1, column 17: "),
             ("space: {a: [1], a: [2]}", "space.yaml: "),

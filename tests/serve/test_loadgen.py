@@ -89,7 +89,7 @@ def asked(server: Server, raw: Path, folder: Path, target: str, accuracy: bool) 
     job.write(folder / "job.json")
     before = statistics()
     ended = subprocesses.run("tests.serve.loadgen:main", [str(folder / "job.json")], folder / "said.txt", 120.0)
-    assert ended.code == 0, ended.cause()
+    assert ended.code == 0, ended.describe()
     return Asked(target, json.loads((folder / "ended.json").read_text()), folder, before, statistics())
 
 

@@ -126,8 +126,8 @@ def test_a_network_without_a_dense_layer_is_refused(tmp_path: Path, target: str)
 def test_targets_without_kernels_are_refused_by_name(precision: str) -> None:
     config = ConvertConfig(targets=["onnx", "openvino"], precisions=["fp32", precision])
     with pytest.raises(ConfigError, match=f"got {precision}, and no interpreter of targets onnx, openvino .* tflite"):
-        config.agree()
-    ConvertConfig(targets=["onnx", "tflite"], precisions=["fp32", precision]).agree()
+        config.check_consistency()
+    ConvertConfig(targets=["onnx", "tflite"], precisions=["fp32", precision]).check_consistency()
 
 
 def test_none_of_them_is_made_unless_it_is_named() -> None:

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from docs.generate import tasks
-from edgekit.core.tasks import TASKS, named
+from edgekit.core.tasks import TASKS, load_task
 from tests.conftest import run_edgekit
 
 from .cases import CASES, Data
@@ -68,7 +68,7 @@ def test_its_bundles_answer_on_three_interpreters(walked: tuple[str, Path, Data]
     name, folder, data = walked
     result = json.loads((folder.parent / "result.json").read_text())
     assert result["variants"][0]["accuracy_test"] > CASES[name].least
-    second = getattr(named(CASES[name].task), "SECOND", None)
+    second = getattr(load_task(CASES[name].task), "SECOND", None)
     told = {row.get("second_accuracy", {}).get("metric") for row in result["variants"]}
     assert told == {second.metric if second else None}
     kept = _kept(name, folder, data.files)

@@ -43,7 +43,7 @@ def test_a_network_that_says_what_is_there_loses_nothing(wanted: torch.Tensor) -
     outputs = perfect(wanted)
     assert float(task_losses.detection_loss(outputs, wanted)) == pytest.approx(0, abs=1e-4)
     assert float(task_losses.detection_distance(outputs, outputs, 2.0)) == pytest.approx(0, abs=1e-5)
-    found = tasks.named("detection").score_samples(outputs.numpy(), None, wanted.numpy())
+    found = tasks.load_task("detection").score_samples(outputs.numpy(), None, wanted.numpy())
     assert tasks.accuracy(found) > 0.85  # boxes that lie one upon the other share their points
 
 

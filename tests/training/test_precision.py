@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from edgekit.core.config import TrainingOptions, TrainOptions
-from edgekit.core.precision import MULTIPLIED_BY, resolved
+from edgekit.core.precision import BFLOAT16_INSTRUCTIONS, resolve_precision
 from edgekit.runner import cpu
 from edgekit.training.fit import History, fit
 from edgekit.training.losses import hints
@@ -91,12 +91,12 @@ def test_auto_is_bfloat16_where_the_processor_multiplies_it(
     flags: list[str], device: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cpu, "instruction_sets", lambda: flags)
-    assert resolved(TrainingOptions(precision="auto", shares=2), device) == TrainingOptions(
+    assert resolve_precision(TrainingOptions(precision="auto", shares=2), device) == TrainingOptions(
         precision=expected,  # type: ignore[arg-type]
         shares=2,
     )
 
 
 def test_a_named_precision_is_taken_at_its_word() -> None:
-    assert resolved(BFLOAT16, "cpu") is BFLOAT16
-    assert set(MULTIPLIED_BY) <= {*cpu.X86, *cpu.ARM}
+    assert resolve_precision(BFLOAT16, "cpu") is BFLOAT16
+    assert set(BFLOAT16_INSTRUCTIONS) <= {*cpu.X86, *cpu.ARM}

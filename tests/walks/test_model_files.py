@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from docs.generate import model_files
-from edgekit.core.config import STAGES, TARGETS, TRAINING
+from edgekit.core.config import STAGES, TARGETS, TRAINING_STAGES
 from edgekit.targets import precisions
 from tests.conftest import FinishedRun, run_edgekit
 from tests.models.files import trained
@@ -29,13 +29,13 @@ def test_a_file_walks_through_to_bundles(kind: str, student: bool, tiny_run: Fin
     config = trained.config(model, tmp_path, **changes)
     if not student:
         values = yaml.safe_load(config.read_text())
-        config.write_text(yaml.safe_dump({key: value for key, value in values.items() if key not in TRAINING}))
+        config.write_text(yaml.safe_dump({key: value for key, value in values.items() if key not in TRAINING_STAGES}))
     done = run_edgekit("run", str(config), "--out", str(tmp_path))
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "given/result.json").read_text())
     assert result["seen_validation"]["name"] == model.name and not result["seen_validation"]["known"]
     made = {(row["target"], row["precision"]) for row in result["variants"][1:]}
-    assert set(result["stages"]) == {"origin", *STAGES} - (set() if student else set(TRAINING))
+    assert set(result["stages"]) == {"origin", *STAGES} - (set() if student else set(TRAINING_STAGES))
     [cells] = [row.cells for row in model_files.rows() if row.kind == kind]
     targets = [target for target in TARGETS if cells[f"convert: {target}"] == model_files.YES]
     offered = {(target, each) for target in targets for each in precisions(target)} & {
@@ -62,7 +62,7 @@ def test_a_file_that_takes_bytes_walks_through_to_bundles(kind: str, tiny_run: F
     """It scales them itself, so the run has no step before it, on the device either."""
     model = trained.of_bytes(kind, tiny_run.folder / "profile/model", tmp_path / "made")
     changes = {"convert": {"models": ["baseline"], "int8_min_top1_agreement": 0.8}, "preprocess": []}
-    config = trained.config(model, tmp_path, **changes, **dict.fromkeys(TRAINING))
+    config = trained.config(model, tmp_path, **changes, **dict.fromkeys(TRAINING_STAGES))
     done = run_edgekit("run", str(config), "--out", str(tmp_path))
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "given/result.json").read_text())

@@ -12,7 +12,7 @@ from typing import Any
 from edgekit.core import lock, run_folder
 from edgekit.core import terminal_progress as watch
 from edgekit.core.config import STAGES
-from edgekit.core.progress_state import Shown, State
+from edgekit.core.progress_state import ProgressState, StepState
 from edgekit.workbook import attempts
 from edgekit.workbook.plan import load_plan
 from edgekit.workbook.stage import RUN_LOCK, STAGE_LOCK
@@ -41,7 +41,7 @@ def test_nobody_at_work_is_told_so_even_where_a_killed_process_left_its_name(tmp
     assert attempts.running(tmp_path) is None
     with lock.hold(tmp_path / RUN_LOCK, "edgekit run tiny.yaml"):
         left = (tmp_path / f"{RUN_LOCK}.holder").read_bytes()
-        assert lock.holder(tmp_path / RUN_LOCK)
+        assert lock.current_holder(tmp_path / RUN_LOCK)
     (tmp_path / f"{RUN_LOCK}.holder").write_bytes(left)
     at_work(tmp_path, "convert")
     assert attempts.running(tmp_path) is None
@@ -119,7 +119,7 @@ def test_status_shows_what_is_at_work(tiny_run: FinishedRun, tmp_path: Path) -> 
 
 def test_status_shows_a_run_that_looks_ahead(tmp_path: Path) -> None:
     (tmp_path / ".plan.json").write_text(json.dumps({"config": str(TINY), "settings": ""}))
-    (tmp_path / watch.FILE).write_text(State(1, (Shown("data", "files", 12, 60),), 45.0).to_json())
+    (tmp_path / watch.FILE).write_text(ProgressState(1, (StepState("data", "files", 12, 60),), 45.0).to_json())
     with lock.hold(tmp_path / RUN_LOCK, "edgekit run tiny.yaml"):
         said = run_edgekit("status", str(tmp_path)).stdout
     assert "not run" not in said and said.count(" waits ") == len(STAGES)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from edgekit.core.config import PATTERN_ADVICE, STAGES, TRAINING, NetworkConfig, cores
+from edgekit.core.config import PATTERN_ADVICE, STAGES, TRAINING_STAGES, NetworkConfig, available_cores
 from edgekit.core.errors import ConfigError, ModelError
 from edgekit.runner import cpu
 from edgekit.training.predict import pick_device
@@ -43,9 +43,9 @@ def test_every_config_is_valid(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_
 def test_without_a_distill_section_nothing_is_trained(tmp_path: Path) -> None:
     values = yaml.safe_load(DIGITS.read_text())
     path = tmp_path / "plain.yaml"
-    path.write_text(yaml.safe_dump({key: value for key, value in values.items() if key not in TRAINING}))
+    path.write_text(yaml.safe_dump({key: value for key, value in values.items() if key not in TRAINING_STAGES}))
     assert load_plan(path).pipeline == ("profile", "convert", "benchmark", "bundle")
-    with pytest.raises(ConfigError, match="prune: is given, and distill is not: name distill.student"):
+    with pytest.raises(ConfigError, match="prune: is configured, but distill is not; name distill.student"):
         load_plan(path, ["prune.ratio=0.3"])
     with pytest.raises(ConfigError, match="has no distill section, .* continue with 05_convert.ipynb"):
         open_stage("prune", {"config": str(path), "out": str(tmp_path)})
@@ -59,7 +59,7 @@ def test_pruning_can_be_switched_off(setting: str, tmp_path: Path) -> None:
     assert plan.scalars("prune")["enabled"] is False
     values = yaml.safe_load(DIGITS.read_text())
     path = tmp_path / "plain.yaml"
-    path.write_text(yaml.safe_dump({key: value for key, value in values.items() if key not in TRAINING}))
+    path.write_text(yaml.safe_dump({key: value for key, value in values.items() if key not in TRAINING_STAGES}))
     assert "prune" not in load_plan(path, [setting]).pipeline
 
 
@@ -108,7 +108,7 @@ def test_settings_as_one_text_mean_the_same() -> None:
         ("prune.ratio=2020-01-01", "not a YAML value"),
         ("prune.budget={}", "prune.budget: stands at the top level"),
         ("model.weights=nothing.safetensors", "model.weights: no file 'nothing.safetensors'"),
-        ("model={}", "model: names nothing; give builder: package.module:function, or source: a model file"),
+        ("model={}", "model: names no model; give builder: package.module:function, or source: a model file"),
         ("model.source=net.onnx", "model: names both builder and source"),
         ("model={source: net.onnx, weights: w.safetensors}", "model: weights belongs to a model with builder"),
         ("model={source: net.onnx}", "model.source: no file "),
@@ -216,7 +216,7 @@ def test_yaml_anchors_may_be_merged(tmp_path: Path) -> None:
         ("a:\n\tb: 1", "line 2, column 1: .*indent with spaces, not with tabs"),
         ("a: 'x", "line 1, column 6: found unexpected end of stream, while scanning a quoted scalar"),
         ("a: " + "[" * 3000, "nested too deeply"),
-        ("a: &x [1, *x]", "line 1: an alias stands inside what it stands for"),
+        ("a: &x [1, *x]", "line 1: an alias refers to a node that contains it"),
         ("{[1]: 2}", "line 1, column 2: found unhashable key"),
         ("a: !!python/object:os.system {}", "could not determine a constructor"),
         ("name: 2020-13-45", 'line 1: 2020-13-45 is read as a date; quote it: "2020-13-45"'),
@@ -225,8 +225,8 @@ def test_yaml_anchors_may_be_merged(tmp_path: Path) -> None:
             'line 2: 2020-01-01 is read as a date; quote it: "2020-01-01"',
         ),
         ("- 1", "holds a list, not a mapping"),
-        ("", "is empty, or holds comments alone"),
-        ("seed: 1\nseed: 2", "line 1: key given twice: seed"),
+        ("", "is empty or holds only comments"),
+        ("seed: 1\nseed: 2", "line 1: duplicate key: seed"),
         ("data: {source: digits}\nmodel: {builder: 'a:b'}", "name: missing"),
     ],
 )
@@ -247,7 +247,7 @@ def test_a_bomb_of_aliases_is_refused_at_once(tmp_path: Path, key: str) -> None:
     path = tmp_path / "bomb.yaml"
     path.write_text("\n".join([*lines, f"{key}: *a8"]))
     began = time.monotonic()
-    with pytest.raises(ConfigError, match="more than 20,000 values, its aliases written out") as caught:
+    with pytest.raises(ConfigError, match="more than 20,000 values with its aliases expanded") as caught:
         load_plan(path)
     assert time.monotonic() - began < 1
     assert len(str(caught.value)) < 300
@@ -255,7 +255,7 @@ def test_a_bomb_of_aliases_is_refused_at_once(tmp_path: Path, key: str) -> None:
 
 def test_what_is_no_text_or_far_too_long_is_refused_unread(tmp_path: Path) -> None:
     (tmp_path / "latin.yaml").write_bytes("name: größe".encode("latin-1"))
-    with pytest.raises(ConfigError, match="is no text in UTF-8 .byte 8.; save it as UTF-8"):
+    with pytest.raises(ConfigError, match="is not text in UTF-8 .byte 8.; save it as UTF-8"):
         load_plan(tmp_path / "latin.yaml")
     (tmp_path / "data.yaml").write_text("a: 1\n" * 300_000)
     with pytest.raises(ConfigError, match="1,500,000 bytes, and a config has at most 1,000,000"):
@@ -301,7 +301,7 @@ def test_what_looks_like_a_secret_is_refused_and_never_repeated(key: str, refuse
 
 def test_all_cores_is_written_as_a_number() -> None:
     """The number of threads decides the last bits of training, so a record that says "all" could not be rebuilt."""
-    assert load_plan(TINY, ["threads=0"]).stages["profile"].threads == cores()
+    assert load_plan(TINY, ["threads=0"]).stages["profile"].threads == available_cores()
 
 
 def test_the_device_is_named_before_the_key() -> None:
@@ -319,7 +319,7 @@ def test_the_stages_that_train_have_the_shares_in_their_key() -> None:
 
 
 def test_a_share_of_one_sample_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"batch_size \(16\) and training.shares \(9\) disagree: a share needs 2"):
+    with pytest.raises(ConfigError, match=r"batch_size \(16\) and training.shares \(9\) disagree: a shard needs 2"):
         load_plan(TINY, ["training.shares=9"])
 
 

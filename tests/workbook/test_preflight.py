@@ -265,10 +265,10 @@ def test_a_look_that_dies_or_takes_long_harms_nobody(
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ("raise KeyboardInterrupt('ours')", "ended with exit code 1; it last said: KeyboardInterrupt: ours"),
+        ("raise KeyboardInterrupt('ours')", "ended with exit code 1; its last output was: KeyboardInterrupt: ours"),
         (
             "raise type('Odd', (BaseException,), {})('ours')",
-            "exit code 1; it last said: nets_of_mine.Odd: ours",
+            "exit code 1; its last output was: nets_of_mine.Odd: ours",
         ),
         ("import os; os._exit(0)", ModelError),
     ],

@@ -18,7 +18,7 @@ import pytest
 from edgekit.cli.init import sizes
 from edgekit.core import artifacts
 from edgekit.core.artifacts import Artifact
-from edgekit.core.config import TRAINING
+from edgekit.core.config import TRAINING_STAGES
 from edgekit.core.errors import DataError
 from edgekit.data import load, source_names
 from edgekit.runner import bundle as bundles
@@ -117,7 +117,7 @@ def test_the_record_of_every_task_is_a_config_again(task: str, sections: dict[st
     plan = planned(tmp_path, {"task": task, "data": data, "budget": {"latency_p50_ms": 2.0}, **sections})
     found = read_back(plan, bundle(plan, tmp_path), tmp_path)
     same(plan, found)
-    assert (TRAINING[0] in found.pipeline) == bool(sections)
+    assert (TRAINING_STAGES[0] in found.pipeline) == bool(sections)
 
 
 def test_the_record_of_few_samples_asks_for_no_more_than_there_are(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def test_every_stage_gets_limits_that_know_the_rival(rival: str) -> None:
     sha256 = hashlib.sha256(CONTENT).hexdigest()
     for stage in ("distill", "prune", "quantize", "benchmark", "bundle"):
         budget = plan.stages[stage].budget  # type: ignore[attr-defined]
-        assert budget.limits("onnx").most_bytes() == 600 and budget.latency_p50.sha256 == sha256
+        assert budget.limits("onnx").max_bytes() == 600 and budget.latency_p50.sha256 == sha256
         assert Path(budget.latency_p50.file["path"]).name == "theirs.tflite"
     recorded = plan.stages["benchmark"].model_dump()["budget"]
     assert recorded["size"] == {"ratio": 0.6, "of": "theirs.tflite", "bytes": 1000}
@@ -84,4 +84,4 @@ def test_devices_that_decide_time_no_rival(rival: str) -> None:
     assert "budget.latency_p50.of and benchmark.where disagree: theirs.tflite is timed on this machine" in said
     plan = load_plan(TINY, [rival, SIZE, "benchmark.where=pi4", "budget.targets.onnx.latency_p50_ms=3"])
     distill = plan.stages["distill"].budget  # type: ignore[attr-defined]
-    assert not distill.limits("onnx").on_latency and distill.limits("onnx").most_bytes() == 600
+    assert not distill.limits("onnx").has_latency_limit and distill.limits("onnx").max_bytes() == 600

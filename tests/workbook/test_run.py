@@ -14,7 +14,7 @@ import pytest
 
 from edgekit.core import artifacts
 from edgekit.core.config import STAGES, TARGETS
-from edgekit.core.earlier_bundles import EARLIER
+from edgekit.core.earlier_bundles import EARLIER_BUNDLES
 from edgekit.data import load as load_data
 from edgekit.device.measure import intervals
 from edgekit.report.summary import MAX_LINES
@@ -222,7 +222,7 @@ def test_a_budget_that_nothing_meets_is_exit_code_3_with_the_nearest_miss(
     assert result["bundles"] == {}
     assert nearest["reasons"]
 
-    aside, bundled = tmp_path / "tiny" / EARLIER, tiny_run.folder / "bundles"
+    aside, bundled = tmp_path / "tiny" / EARLIER_BUNDLES, tiny_run.folder / "bundles"
     assert not (tmp_path / "tiny/bundles").exists()
     assert artifacts.load(aside).digest == artifacts.load(bundled).digest
     assert f" Earlier  {aside}/ holds the bundles of an earlier run" in done.stdout

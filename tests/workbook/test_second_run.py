@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from edgekit.core import artifacts
-from edgekit.core.config import STAGES, TRAINING
+from edgekit.core.config import STAGES, TRAINING_STAGES
 from edgekit.core.run_folder import stage_folder
 from tests.conftest import ROOT, TINY, FinishedRun, run_edgekit
 
@@ -145,7 +145,7 @@ def test_from_makes_a_stage_and_all_after_it_again(copy: Path) -> None:
 def test_what_runs_again_is_told_by_the_walks_own_stages(copy: Path, tmp_path: Path) -> None:
     """Without a student nothing is pruned, so nothing is pruned again; the kernel's time is cut off."""
     values = yaml.safe_load(TINY.read_text())
-    for stage in TRAINING:
+    for stage in TRAINING_STAGES:
         del values[stage]
     values["convert"]["models"] = ["baseline"]
     config = tmp_path / "lone.yaml"

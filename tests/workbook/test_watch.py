@@ -31,7 +31,7 @@ LONG = ["--set", "profile.epochs=3000"]
 
 def start(out: Path, *more: str, stderr: int, **environment: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "edgekit", "run", str(SMALLEST), "--out", str(out), *more]
-    given = {**os.environ, watch.PERIOD: str(PERIOD_S), **environment}
+    given = {**os.environ, watch.PERIOD_VARIABLE: str(PERIOD_S), **environment}
     return subprocess.Popen(
         command, cwd=ROOT, env=given, stdout=stderr, stderr=stderr, stdin=subprocess.DEVNULL, start_new_session=True
     )
@@ -156,12 +156,12 @@ class TestWatch:
     def test_says_what_the_kernel_said_once_and_shows_where_it_is(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
     ) -> None:
-        monkeypatch.setenv(watch.PERIOD, "0.5")
-        monkeypatch.setattr(progress, "_said", [])  # what earlier tests of this process said
-        with watch.Watch(tmp_path) as watched, watched.during("6/7 benchmark", lambda: "Checks"):
+        monkeypatch.setenv(watch.PERIOD_VARIABLE, "0.5")
+        monkeypatch.setattr(progress, "_messages", [])  # what earlier tests of this process said
+        with watch.ProgressDisplay(tmp_path) as watched, watched.during("6/7 benchmark", lambda: "Checks"):
             time.sleep(1)
             with progress.step("timing", "round", 30):
-                progress.say("about 3 min")
+                progress.announce("about 3 min")
                 time.sleep(1)
         said = capfd.readouterr().err
         assert said.count("6/7 benchmark · about 3 min") == 1
@@ -170,7 +170,7 @@ class TestWatch:
         assert re.search(r"6/7 benchmark · done in 0:0\d\n$", said)
 
     def test_an_error_ends_it_without_a_word_of_done(self, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-        with pytest.raises(ValueError), watch.Watch(tmp_path) as watched, watched.during("1/7 profile"):
+        with pytest.raises(ValueError), watch.ProgressDisplay(tmp_path) as watched, watched.during("1/7 profile"):
             raise ValueError
         assert "done" not in capfd.readouterr().err
         assert list(tmp_path.iterdir()) == [] and progress.FILE not in os.environ
@@ -179,17 +179,17 @@ class TestWatch:
     def test_a_period_that_is_none_is_explained(
         self, given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setenv(watch.PERIOD, given)
+        monkeypatch.setenv(watch.PERIOD_VARIABLE, given)
         with pytest.raises(ConfigError, match=f"EDGEKIT_PROGRESS_S: got '{given}'; give seconds from 0.1 to 3600"):
-            watch.Watch(tmp_path)
+            watch.ProgressDisplay(tmp_path)
 
     @pytest.mark.parametrize("text", ["a name \\ud800 of a file", "x" * 9000])
     def test_what_no_stream_can_write_does_not_silence_what_follows(
         self, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
     ) -> None:
-        monkeypatch.setenv(watch.PERIOD, "0.1")
+        monkeypatch.setenv(watch.PERIOD_VARIABLE, "0.1")
         text = text.replace("\\ud800", "\ud800")
-        with watch.Watch(tmp_path) as watched, watched.during("6/7 benchmark"):
+        with watch.ProgressDisplay(tmp_path) as watched, watched.during("6/7 benchmark"):
             with progress.step(text):
                 time.sleep(0.5)
             (tmp_path / watch.FILE).write_text('{"process": 1, "steps": [], "left_s": Infinity, "said": [["x", 1]]}')
@@ -202,9 +202,9 @@ class TestWatch:
     def test_the_stage_in_the_label_is_not_said_twice(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
     ) -> None:
-        monkeypatch.setenv(watch.PERIOD, "0.1")
+        monkeypatch.setenv(watch.PERIOD_VARIABLE, "0.1")
         with (
-            watch.Watch(tmp_path) as watched,
+            watch.ProgressDisplay(tmp_path) as watched,
             watched.during("[6/7] benchmark", lambda: "Checks"),
             progress.step("benchmark"),
         ):
@@ -217,8 +217,8 @@ class TestWatch:
     def test_without_a_run_it_leaves_nothing(
         self, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
     ) -> None:
-        monkeypatch.setenv(watch.PERIOD, "0.1")
-        with watch.watching("data"), progress.step("reading", "files", 2000):
+        monkeypatch.setenv(watch.PERIOD_VARIABLE, "0.1")
+        with watch.show_progress("data"), progress.step("reading", "files", 2000):
             folder = Path(os.environ[progress.FILE]).parent
             time.sleep(0.5)
         said = capfd.readouterr().err
@@ -234,7 +234,7 @@ from edgekit.core import terminal_progress as watch
 master, slave = pty.openpty()
 os.dup2(slave, 2)
 os.environ["TERM"] = "xterm"
-with watch.Watch(Path(sys.argv[1])) as watched:
+with watch.ProgressDisplay(Path(sys.argv[1])) as watched:
     os.close(master)
     with watched.during("1/7 profile"):
         watched.say("a line for good", print)
@@ -255,7 +255,7 @@ import os, sys
 from pathlib import Path
 from edgekit.runner.native_stderr import quiet_native
 from edgekit.core import terminal_progress as watch
-with watch.Watch(Path(sys.argv[1])) as watched, watched.during("1/7 profile"), quiet_native(sys.argv[2]):
+with watch.ProgressDisplay(Path(sys.argv[1])) as watched, watched.during("1/7 profile"), quiet_native(sys.argv[2]):
     os.write(2, b"native")
     print("worked")
 Path(sys.argv[3]).open("x").close()

@@ -8,4 +8,4 @@ from __future__ import annotations
 
 from edgekit.core import telemetry
 
-telemetry.off()
+telemetry.disable()

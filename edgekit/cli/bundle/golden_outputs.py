@@ -38,7 +38,7 @@ def candidates(options: Options, raw: RawSpec, is_stream: bool = False) -> list[
         raise ConfigError("--golden: name at least one file or folder of real inputs")
     if is_stream:
         return paths
-    return [paths[position] for position in golden.candidates(len(paths), options.samples)]
+    return [paths[position] for position in golden.candidate_indices(len(paths), options.samples)]
 
 
 def dtype_seen(options: Options) -> str | None:
@@ -67,7 +67,7 @@ def record(
 def keep(task: str, outputs: np.ndarray, wanted: int) -> np.ndarray:
     """Positions of the golden vectors: a classification's clearest answers, else spread over all; of a stream, all."""
     if task == "classification":
-        return golden.clearest(outputs, wanted)
+        return golden.clearest_indices(outputs, wanted)
     return np.unique(np.linspace(0, len(outputs) - 1, min(wanted, len(outputs))).astype(int))
 
 

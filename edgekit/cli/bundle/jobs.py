@@ -45,13 +45,13 @@ def run(job: str, model: Path, folder: Path, **arguments: Any) -> dict[str, Any]
         raise _death(model, died.ended) from None
 
 
-def _death(model: Path, ended: subprocesses.Ended) -> Exception:
-    if ended.late:
+def _death(model: Path, ended: subprocesses.ChildExit) -> Exception:
+    if ended.timed_out:
         return BackendError(
             f"{model}: no answer within {LIMIT_S} s; it is too slow here, or broken: give fewer inputs, or export again"
         )
-    if ended.killed:
-        return ResourceError(f"{model}: {ended.cause('its interpreter')}; free some memory")
+    if ended.was_killed:
+        return ResourceError(f"{model}: {ended.describe('its interpreter')}; free some memory")
     if ended.signal:
         return BackendError(f"{model}: crashed its interpreter ({ended.signal}); the model is broken, export it again")
     last = subprocesses.last_useful_line(ended.output)
@@ -161,7 +161,7 @@ def _samples(
     if not (path.lower().endswith(".csv") and input_path.find_step(raw.steps, "rows")):
         return [inputs.read_first_sample(path, raw, members=members)]
     rows = [sample.raw for sample in inputs.samples(path, raw)]
-    return [rows[position] for position in golden.candidates(len(rows), most)]
+    return [rows[position] for position in golden.candidate_indices(len(rows), most)]
 
 
 def _check_dtype(sample: np.ndarray, raw: RawSpec) -> None:

@@ -127,7 +127,7 @@ def make(options: Options, out: Path, say: Say) -> Path:
         )
         file = f"{manifest.name}-{manifest.target}-{manifest.version}.edge.zip"
         story = [f"Made from the ready file `{options.model.name}`; its accuracy was not measured"]
-        content = {**found.files, **golden.members(samples[kept], answers[kept]), **texts(manifest, file, story)}
+        content = {**found.files, **golden.golden_files(samples[kept], answers[kept]), **texts(manifest, file, story)}
         bundles.write(home / file, replace(manifest, architectures=[]), content)  # this machine may be none of them
         pyz.build(home / RUNNER)
         report = prove(home / RUNNER, home / file)

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from edgekit.core.errors import ConfigError, ModelError
-from edgekit.core.yaml_file import UniqueKeys
+from edgekit.core.yaml_file import UniqueKeyLoader
 from edgekit.runner.bundle.manifest import StateSpec
 from edgekit.runner.bundle.manifest_rules import STATE_DTYPES, is_member
 from edgekit.runner.errors import InputError
@@ -114,7 +114,7 @@ def preprocess(text: str | None) -> tuple[dict[str, Any], ...]:
         return ()
     path = Path(text)
     try:
-        found = yaml.load(path.read_text(encoding="utf-8") if _is_file(path) else text, UniqueKeys)
+        found = yaml.load(path.read_text(encoding="utf-8") if _is_file(path) else text, UniqueKeyLoader)
         json.dumps(found, allow_nan=False)
         if isinstance(found, dict) and "preprocess" in found:
             found = found["preprocess"]

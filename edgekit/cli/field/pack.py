@@ -13,7 +13,7 @@ import numpy as np
 
 from edgekit.core.errors import ConfigError
 from edgekit.data import field_samples
-from edgekit.data.field_samples import Kept, Sample
+from edgekit.data.field_samples import FieldSample, FieldSamples
 from edgekit.runner.files import make_folder, write_atomically
 
 LIST = "labels.csv"
@@ -36,12 +36,12 @@ class Request:
 def run(request: Request, say: Callable[[str], object]) -> None:
     """Write all that was asked for; nothing where something does not fit."""
     _check(request)
-    found = field_samples.read(request.folder, request.bundle)
+    found = field_samples.read_samples(request.folder, request.bundle)
     labels = None if request.labels is None else field_samples.read_labels(request.labels)
     known = {name: label for name, label in (labels or {}).items() if name in {each.file for each in found.samples}}
     about = f"{found.about['name']} {found.about['version']}"
     say(f"kept        {len(found.samples)} samples of {about}, sampled by {_by(found)}")
-    drawn = found.task not in field_samples.TYPED and request.files is not None
+    drawn = found.task not in field_samples.TYPED_TASKS and request.files is not None
     packed = None if drawn else _packed(request, found, None if labels is None else known, say)
     table = request.out.with_suffix(".csv")
     make_folder(request.out.parent)
@@ -51,7 +51,7 @@ def run(request: Request, say: Callable[[str], object]) -> None:
     if packed is not None:
         write_atomically(request.out, packed.to_bytes())
     if labels is None:
-        write_atomically(table, field_samples.table(found))
+        write_atomically(table, field_samples.label_table(found))
     elif len(known) < len(labels):
         say(f"left out    {len(labels) - len(known)} rows of {request.labels}: their samples are not in the folder")
     if packed is None:
@@ -60,8 +60,8 @@ def run(request: Request, say: Callable[[str], object]) -> None:
 
 
 def _packed(
-    request: Request, found: Kept, labels: Mapping[str, str] | None, say: Callable[[str], object]
-) -> field_samples.Packed | None:
+    request: Request, found: FieldSamples, labels: Mapping[str, str] | None, say: Callable[[str], object]
+) -> field_samples.PackedSamples | None:
     """None where answers are no labels, and the table alone is written."""
     if found.task == "embedding" and labels is None:
         table = request.out.with_suffix(".csv")
@@ -70,7 +70,9 @@ def _packed(
     return field_samples.pack(found, labels, request.add_classes, request.older)
 
 
-def _say_packed(request: Request, packed: field_samples.Packed, table: Path, say: Callable[[str], object]) -> None:
+def _say_packed(
+    request: Request, packed: field_samples.PackedSamples, table: Path, say: Callable[[str], object]
+) -> None:
     count = len(packed.arrays["y_train"]) - packed.older + sum(packed.tested.values())
     behind = f" behind {packed.older:,} of {request.older}" if request.older else ""
     say(f"wrote       {request.out}: {count:,} samples{behind}")
@@ -96,13 +98,13 @@ def _check(request: Request) -> None:
         raise ConfigError("--add-class: belongs to --labels, which names the samples of the new class")
 
 
-def _by(found: Kept) -> str:
+def _by(found: FieldSamples) -> str:
     return {"classification": "margin", "multi_label": "margin", "anomaly": "nearness to the threshold"}.get(
         found.task, "weakest box" if found.task == "detection" else "chance"
     )
 
 
-def _write_files(folder: Path, found: Kept, labels: Mapping[str, str]) -> None:
+def _write_files(folder: Path, found: FieldSamples, labels: Mapping[str, str]) -> None:
     """A file for each sample, named as in the table; `labels.csv` of those with a label, as `edgekit init` reads it."""
     raw = found.about["raw"]
     rows = ["file,label"]
@@ -118,7 +120,7 @@ def _write_files(folder: Path, found: Kept, labels: Mapping[str, str]) -> None:
         write_atomically(folder / LIST, ("\n".join(rows) + "\n").encode())
 
 
-def _content(sample: Sample, raw: Mapping[str, Any]) -> tuple[bytes, str]:
+def _content(sample: FieldSample, raw: Mapping[str, Any]) -> tuple[bytes, str]:
     """A picture as PNG without loss, a sound as WAV of 16 bits, anything else as `.npy`."""
     buffer = io.BytesIO()
     if raw["kind"] == "image" and sample.raw.dtype == np.uint8 and sample.raw.shape[-1] in (1, 3):

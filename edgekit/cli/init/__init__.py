@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from edgekit.core.config import suggest
 from edgekit.core.errors import ConfigError
-from edgekit.core.tasks import TASKS, named
-from edgekit.data.paths import expand
+from edgekit.core.tasks import TASKS, load_task
+from edgekit.data.paths import expand_path
 from edgekit.runner.files import make_folder, write_atomically
 from edgekit.workbook.config_file import RunConfig
 
@@ -52,7 +52,7 @@ def start(name: str, task: str | None, data: str | None, out: Path, *, force: bo
     say(f"       {describe_sizes(draft.sizes)}; {_labels(draft.data)}")
     for note in draft.data.notes:
         say(f"       {note}")
-    if named(task).AT_MOST_ONE and (little := sizes.small_validation_warning(draft.sizes)):
+    if load_task(task).AT_MOST_ONE and (little := sizes.small_validation_warning(draft.sizes)):
         say(f"       {little}")
     make_folder(out.absolute())
     if not force:
@@ -84,7 +84,7 @@ def _place(data: str | None, out: Path) -> Path | None:
     """Where the data lie, absolute; ConfigError where what a run writes would lie among them."""
     if data is None:
         return None
-    path = Path(os.path.abspath(expand(data, "--data")))
+    path = Path(os.path.abspath(expand_path(data, "--data")))
     try:
         os.fspath(path).encode()
     except UnicodeEncodeError:
@@ -107,7 +107,7 @@ def _written(data: str | None, path: Path | None, out: Path) -> str | None:
     """
     if data is None or path is None:
         return None
-    if "${" in data and path.is_absolute() and os.path.isabs(expand(data, "--data")):
+    if "${" in data and path.is_absolute() and os.path.isabs(expand_path(data, "--data")):
         return data
     home = Path(os.path.abspath(out))
     if path.is_relative_to(home):
@@ -137,4 +137,4 @@ def _write_both(files: Mapping[Path, bytes]) -> None:
 
 def _labels(data: Data) -> str:
     shown = ", ".join(data.classes[:SHOWN]) + (", …" if len(data.classes) > SHOWN else "")
-    return f"{len(data.classes)} {named(data.task).OUTPUTS}: {shown}"
+    return f"{len(data.classes)} {load_task(data.task).OUTPUTS_NAME}: {shown}"

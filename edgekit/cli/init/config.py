@@ -68,7 +68,7 @@ class Draft:
             *_comment(f"Written by `edgekit init`: {self.findings.words}."),
             *_comment(f"{describe_sizes(sizes)}. Check it with: edgekit run {self.name}.yaml --dry-run"),
             f"name: {scalar(self.name)}",
-            *_entries({"task": self.task}, {"task": tasks.named(self.task).SAID}, indent=0),
+            *_entries({"task": self.task}, {"task": tasks.load_task(self.task).METRIC_TEXT}, indent=0),
             "version: 1.0.0",
             "seed: 0",
             "threads: 2 # training: the same number everywhere, for the number decides the last bits",
@@ -159,11 +159,11 @@ class Draft:
             "  # latency_p50_ms: 5.0 # of one call on this machine",
             "  # size_bytes: 100000 # of the model's files",
         ]
-        if not tasks.named(self.task).AT_MOST_ONE:
-            said = f"of {tasks.named(self.task).METRIC}; the bootstrap says of each network how sure its drop is"
+        if not tasks.load_task(self.task).AT_MOST_ONE:
+            said = f"of {tasks.load_task(self.task).METRIC}; the bootstrap says of each network how sure its drop is"
             return ["budget:", f"  accuracy_drop_pp: {ANY_PP} # {said}", *later]
         number, lost = self.sizes.validation, self.sizes.lost
-        none, some = (accuracy_drop.bounded(of, 0, number, CONFIDENCE).bound_pp for of in (0, lost))
+        none, some = (accuracy_drop.drop_of_counts(of, 0, number, CONFIDENCE).bound_pp for of in (0, lost))
         shown = (
             f"{number:,} validation samples that lose none still leave a drop of {none:.2g} pp open, at 95 % confidence"
         )

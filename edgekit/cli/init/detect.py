@@ -60,7 +60,7 @@ def detect(path: Path | None, task: str | None = None) -> Findings:
         if found := _one_file(path, task):
             return found
         raise DataError(f"{path}: looks like {_like(_start(path))}; {EXPECTED}")
-    with archives.Zip(path) as archive:
+    with archives.ZipArchive(path) as archive:
         names = archive.listing().files
     if names and all(name.endswith(".npy") and "/" not in name for name in names):
         return inspect.arrays(path)
@@ -89,7 +89,7 @@ def _one_file(path: Path, task: str | None) -> Findings | None:
 def _tree(path: Path, where: str, task: str | None = None) -> Findings:
     with folder_layout.open_source(path) as source:
         listing = source.listing()
-        if not isinstance(source, folder_layout.Listed):
+        if not isinstance(source, folder_layout.TableFiles):
             masked = inspect_annotations.layout(source)
             forms = [] if masked and task == "segmentation" else inspect_annotations.formats(source)
             if forms:
@@ -103,7 +103,7 @@ def _tree(path: Path, where: str, task: str | None = None) -> Findings:
             return _tree(table, "a table")
         if kind == "sound" and path.is_dir() and inspect_tracks.has_track(path):
             return inspect_tracks.recordings(path, task)
-        if kind == "recording" and isinstance(source, folder_layout.Listed):
+        if kind == "recording" and isinstance(source, folder_layout.TableFiles):
             raise DataError(f"{path}: lists recordings in .csv, which are laid out in folders; {EXPECTED}")
         wanted = WANTED[kind]
         strays = [name for name in seen if not name.lower().endswith(wanted.suffixes)]
@@ -112,7 +112,7 @@ def _tree(path: Path, where: str, task: str | None = None) -> Findings:
                 f"{path}: {strays[0]!r} is a {kind} by its content, and its name does not end in {wanted.endings}; "
                 f"rename the files, or convert them to what their names say; {wanted.expected}"
             )
-        plan = folder_layout.layout_of(source, path.name, wanted)
+        plan = folder_layout.read_layout(source, path.name, wanted)
         return INSPECTORS[kind](path, where, plan, source)
 
 

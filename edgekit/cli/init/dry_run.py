@@ -15,9 +15,9 @@ from edgekit.cli.init.inspect import Findings
 from edgekit.cli.init.sizes import Sizes
 from edgekit.core.errors import ConfigError, DataError
 from edgekit.core.tasks import Task, anomaly
-from edgekit.data import Data, tasks_served
+from edgekit.data import Data, supported_tasks
 from edgekit.data import load as load_data
-from edgekit.data.splits import quarter
+from edgekit.data.splits import calibration_size
 from edgekit.runner.preprocess.steps import check as check_steps
 from edgekit.training import positives
 from edgekit.workbook.plan import Plan, load_plan
@@ -39,7 +39,7 @@ def draft(name: str, task: str, found: Findings, written: str | None) -> Draft:
     section = {**found.section}
     section |= {f"{split}_fraction": 0.2 for split in ("validation", "test") if split not in found.splits}
     data = _read(name, task, {**section, "calibration_samples": 1, "overlap": "drop"})
-    section["calibration_samples"] = quarter(len(data.train) + len(data.calibration))
+    section["calibration_samples"] = calibration_size(len(data.train) + len(data.calibration))
     if any(note.startswith("overlap:") for note in data.notes):
         section["overlap"] = "drop"
     del data
@@ -76,7 +76,7 @@ def _read(name: str, task: str, section: dict[str, Any]) -> Data:
 def _shapes(data: Data) -> str:
     """What arrays turned out to hold: only their source knows."""
     if data.tensors:
-        return data.sample_in_words
+        return data.sample_description
     shape = "×".join(map(str, data.raw_shape))
     called = {"image": "pictures of", "vector": "vectors of", "window": "windows of"}
     return f"{called.get(data.kind, data.kind)} {shape}{' numbers' if data.kind == 'vector' else ''}"
@@ -137,17 +137,17 @@ def check_task(task: str, found: Findings) -> None:
             f"--task {task}: {found.words} has one class a sample, and {task} wants {WANTED[task]}; use --task "
             "classification, or give an .npz with such a y_train"
         )
-    served = tasks_served(found.section["source"])
+    served = supported_tasks(found.section["source"])
     if task not in served:
         raise ConfigError(
             f"--task {task}: {found.words}, which can serve {_either(served)}; use one of these, or give other data"
         )
     if task == "anomaly" and found.classes:
-        normal = [name for name in found.classes if name.lower() in anomaly.NORMAL]
+        normal = [name for name in found.classes if name.lower() in anomaly.NORMAL_CLASSES]
         if len(normal) != 1 or len(found.classes) < 2:
             raise ConfigError(
                 f"--task anomaly: the classes are {', '.join(found.classes)}; one of them must be called "
-                f"{' or '.join(anomaly.NORMAL)}, and all others are anomalies: there must be at least one"
+                f"{' or '.join(anomaly.NORMAL_CLASSES)}, and all others are anomalies: there must be at least one"
             )
     elif found.section["source"] == "npz" and found.labels is not None and task not in (fits := tasks_of(found.labels)):
         y = found.labels

@@ -19,7 +19,7 @@ from PIL import Image
 
 from edgekit.core.errors import DataError
 from edgekit.data import folder_layout
-from edgekit.data.folder_layout import Layout
+from edgekit.data.folder_layout import FolderLayout
 from edgekit.runner.errors import InputError
 from edgekit.runner.inputs import wav
 from edgekit.runner.inputs.picture import FORMATS
@@ -62,7 +62,7 @@ def arrays(path: Path) -> Findings:
     return Findings({"source": "npz", "path": str(path)}, "an .npz file", frozenset(splits), {}, labels, classes)
 
 
-def pictures(path: Path, where: str, plan: Layout, source: Source) -> Findings:
+def pictures(path: Path, where: str, plan: FolderLayout, source: Source) -> Findings:
     """Size and colour of most of them."""
     sides: Counter[tuple[int, int]] = Counter()
     coloured = False
@@ -93,7 +93,7 @@ def is_grey(picture: Image.Image) -> bool:
     return bool((pixels == pixels[..., :1]).all())
 
 
-def sounds(path: Path, where: str, plan: Layout, source: Source) -> Findings:
+def sounds(path: Path, where: str, plan: FolderLayout, source: Source) -> Findings:
     """Rate and length of most of them, from their headers."""
     rates: Counter[int] = Counter()
     lengths: list[float] = []
@@ -144,7 +144,7 @@ def is_table(start: bytes, columns: int = 2) -> bool:
     return len(rows) > 1 and len(rows[0]) >= columns and any(map(_is_number, itertools.chain(*rows[1:SHOWN])))
 
 
-def recordings(path: Path, where: str, plan: Layout, source: Source) -> Findings:
+def recordings(path: Path, where: str, plan: FolderLayout, source: Source) -> Findings:
     """Columns of numbers, and how long the recordings are."""
     columns: list[str] = []
     unused: list[str] = []
@@ -210,12 +210,12 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def opened(plan: Layout, source: Source) -> Iterator[bytes]:
+def opened(plan: FolderLayout, source: Source) -> Iterator[bytes]:
     """The content of some files of each split, evenly over them; what cannot be read is left to the source."""
     return (content for _, content in _opened_with_names(plan, source))
 
 
-def _opened_with_names(plan: Layout, source: Source) -> Iterator[tuple[str, bytes]]:
+def _opened_with_names(plan: FolderLayout, source: Source) -> Iterator[tuple[str, bytes]]:
     """The same, with their names."""
     names = list(itertools.chain(*plan.names.values()))
     for name in names[:: max(1, len(names) // MOST_OPENED)]:

@@ -18,11 +18,11 @@ from edgekit.cli.init.inspect import MOST_OPENED, Findings, is_grey
 from edgekit.core.errors import DataError
 from edgekit.data import archives, box_formats, mask_layouts
 from edgekit.data.box_formats import Annotations, yolo
-from edgekit.data.image_cache import UNREADABLE
+from edgekit.data.image_cache import UNREADABLE_ERRORS
 from edgekit.runner import input_path
 from edgekit.runner.inputs import picture as pictures
 
-Archive = archives.Folder | archives.Zip
+Archive = archives.FolderArchive | archives.ZipArchive
 SAID_OF_BOXES = {"voc": "Pascal VOC", "coco": "COCO", "yolo": "YOLO"}
 STRIDE = 16
 """Of the coarse grid of the detector: sides of a sample are its multiples."""
@@ -56,12 +56,12 @@ def formats(source: Archive) -> list[str]:
         found.append("voc")
     if any(sum(key in _read(source, name) for key in KEYS) > 1 for name in _some(names, ".json")):
         found.append("coco")
-    texts = box_formats.by_suffix(name for name in names if name.lower().endswith(".txt"))
-    labels = [texts[text] for name in shown for text in yolo.candidates(PurePosixPath(name)) if text in texts]
+    texts = box_formats.with_lower_suffix(name for name in names if name.lower().endswith(".txt"))
+    labels = [texts[text] for name in shown for text in yolo.label_paths(PurePosixPath(name)) if text in texts]
     if any(LINE.match(_read(source, name)) for name in _spread(labels)):
         found.append("yolo")
     elif not found and any("labels" in PurePosixPath(name).parts for name in texts):
-        wanted = yolo.candidates(PurePosixPath(shown[0]))[0]
+        wanted = yolo.label_paths(PurePosixPath(shown[0]))[0]
         raise DataError(
             f"labels lie beside pictures, as YOLO has it, and none is of boxes, such as {wanted} for {shown[0]}; "
             "each line holds class, centre x, centre y, width, height"
@@ -74,7 +74,7 @@ def boxes(path: Path, where: str, source: Archive, found: Sequence[str]) -> Find
     if len(found) > 1:
         said = " and ".join(SAID_OF_BOXES[name] for name in found)
         raise DataError(f"{path}: annotations of {said} lie in it; keep one, or write the config by hand")
-    listed = box_formats.read(found[0], source)
+    listed = box_formats.read_annotations(found[0], source)
     total = sum(len(each.boxes) for each in listed.pictures)
     if not total:
         raise DataError(f"{path}: {SAID_OF_BOXES[found[0]]} annotations without a single box; export them again")
@@ -143,7 +143,7 @@ def look(source: Archive, names: Sequence[str]) -> Looked:
             with Image.open(io.BytesIO(_read(source, name)), formats=pictures.FORMATS) as picture:
                 sizes[pictures.upright_size(picture, steps)] += 1
                 coloured = coloured or not is_grey(picture)
-        except UNREADABLE:
+        except UNREADABLE_ERRORS:
             continue
     return Looked(sizes, coloured)
 
@@ -183,14 +183,14 @@ SAID_OF_MASKS = {"folders": "in images and masks", "voc": "as Pascal VOC has the
 def layout(source: Archive) -> str | None:
     """The layout of pictures with masks, by the folders that they lie in; None where there are none."""
     found = {part for name in source.listing().files if _is_picture(name) for part in PurePosixPath(name).parts[:-1]}
-    if {"JPEGImages", mask_layouts.OF_VOC} <= found:
+    if {"JPEGImages", mask_layouts.VOC_MASKS} <= found:
         return "voc"
     return "folders" if {mask_layouts.IMAGES, mask_layouts.MASKS} <= found else None
 
 
 def masks(path: Path, where: str, source: Archive, name: str) -> Findings:
     """Size and colour of most pictures, and the splits that lists or folders name."""
-    listed = mask_layouts.read(name, source)
+    listed = mask_layouts.read_mask_layout(name, source)
     looked = look(source, [pair.name for pair in listed.pairs])
     sizes, coloured = looked.sizes, looked.coloured
     if not sizes:
@@ -255,7 +255,7 @@ def _most_colours(source: Archive, names: list[str]) -> float:
         try:
             with Image.open(io.BytesIO(source.read(name)), formats=("PNG",)) as picture:
                 colours = picture.getcolors(MOST_INDICES)
-        except (*UNREADABLE, NotImplementedError, zipfile.BadZipFile):
+        except (*UNREADABLE_ERRORS, NotImplementedError, zipfile.BadZipFile):
             return math.inf
         if colours is None:
             return math.inf

@@ -11,8 +11,8 @@ import numpy as np
 from edgekit.cli.init.inspect import CLOCKS, Findings
 from edgekit.core.errors import DataError
 from edgekit.data import folder_layout
-from edgekit.data.sources.csv_rows import FILES, numbers_rows
-from edgekit.data.sources.text_table import DELIMITERS, rows_of
+from edgekit.data.sources.csv_rows import FILES, is_row_number
+from edgekit.data.sources.text_table import DELIMITERS, read_rows
 from edgekit.runner.errors import InputError
 from edgekit.runner.inputs import table
 from edgekit.runner.inputs.table import Table
@@ -35,7 +35,7 @@ def row_table(path: Path) -> Findings:
     cells = [cell.strip() for cell in _column(found, label)]
     named = [name for name in found.header if name and name != label and not CLOCKS.fullmatch(name)]
     numbers = [name for name in named if any(map(table.is_number, _column(found, name)))]
-    columns = [name for name in numbers if not numbers_rows(found, name)]
+    columns = [name for name in numbers if not is_row_number(found, name)]
     if not columns:
         raise DataError(f"{path}: no column of numbers beside {label!r}; write one for each feature, named in line 1")
     section = {"source": "csv_rows", "path": str(path), "label": label, "columns": columns}
@@ -120,7 +120,7 @@ def is_text(start: bytes) -> bool:
     return bool(start.strip()) and b"\0" not in start
 
 
-def texts(path: Path, where: str, plan: folder_layout.Layout, source: folder_layout.Source) -> Findings:
+def texts(path: Path, where: str, plan: folder_layout.FolderLayout, source: folder_layout.Source) -> Findings:
     """How many tokens most of them have."""
     from edgekit.cli.init.inspect import opened
 
@@ -139,7 +139,7 @@ def text_table(path: Path) -> Findings | None:
     content = path.read_bytes()
     delimiter = _delimiter(path, content)
     rows = []
-    for _, cells in rows_of(path.name, content, DELIMITERS[delimiter]):
+    for _, cells in read_rows(path.name, content, DELIMITERS[delimiter]):
         rows.append(cells)
         if len(rows) > MOST_ROWS:
             break

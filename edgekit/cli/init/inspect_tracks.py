@@ -10,7 +10,7 @@ from edgekit.cli.init import sizes
 from edgekit.cli.init.inspect import Findings
 from edgekit.core.errors import DataError
 from edgekit.data.sources import wav_track
-from edgekit.data.sources.wav_track import TRACK, Stretch
+from edgekit.data.sources.wav_track import TRACK, LabelledStretch
 from edgekit.runner.errors import InputError
 from edgekit.runner.inputs import wav
 
@@ -29,7 +29,7 @@ def has_track(path: Path) -> bool:
 def recordings(path: Path, task: str | None = None) -> Findings:
     """A .wav with its track, or a folder of them; what no label covers is no class of an anomaly detection."""
     files = [path] if path.is_file() else sorted(each for each in path.rglob("*") if each.suffix.lower() == ".wav")
-    stretches: list[Stretch] = []
+    stretches: list[LabelledStretch] = []
     rates: list[int] = []
     gaps_s: list[float] = []
     all_s = 0.0
@@ -70,7 +70,7 @@ def recordings(path: Path, task: str | None = None) -> Findings:
     return Findings(section, words, comments=comments, classes=tuple(sorted(classes)))
 
 
-def _gaps_s(stretches: Sequence[Stretch], length_s: float) -> list[float]:
+def _gaps_s(stretches: Sequence[LabelledStretch], length_s: float) -> list[float]:
     """Lengths of what no label covers, before, between and behind the stretches of a recording."""
     gaps_s, until_s = [], 0.0
     for each in stretches:

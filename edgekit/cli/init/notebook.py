@@ -45,9 +45,9 @@ These are samples of the train split, before any preprocessing. Look for what sh
 empty samples, or a detail that gives the answer away."""
 COUNT_TEXT = """A rare class is learned badly and measured worse. If a class has only ten validation samples, each of \
 them is a tenth of its accuracy."""
-COUNT = """task = tasks.named(stage.data.task)
+COUNT = """task = tasks.load_task(stage.data.task)
 always, saying = task.constant_answer(stage.data.validation.y)
-print(f"{task.SAID}; {saying} would give {always:.1%}")
+print(f"{task.METRIC_TEXT}; {saying} would give {always:.1%}")
 display(samples.splits_table(stage.data))
 samples.notes_table(stage.data)"""
 RUN_TEXT = """## Profile

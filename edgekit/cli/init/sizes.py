@@ -53,7 +53,7 @@ class Sizes:
     @property
     def drop_pp(self) -> float:
         """The drop that this leaves open, rounded up: a budget that can be met."""
-        bound_pp = accuracy_drop.bounded(self.lost, 0, self.validation, CONFIDENCE).bound_pp
+        bound_pp = accuracy_drop.drop_of_counts(self.lost, 0, self.validation, CONFIDENCE).bound_pp
         step = 10 if bound_pp < 2 else 2
         return min(100.0, math.ceil(step * bound_pp) / step)
 

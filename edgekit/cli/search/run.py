@@ -17,9 +17,9 @@ from rich.console import Console
 
 from edgekit.core import yaml_file
 from edgekit.core.errors import ConfigError, ResourceError
-from edgekit.core.progress import to_stderr
+from edgekit.core.progress import write_to_stderr
 from edgekit.core.schema.study import StudyRow
-from edgekit.core.terminal_progress import Watch
+from edgekit.core.terminal_progress import ProgressDisplay
 from edgekit.report.search import page, terminal
 from edgekit.report.search.studies import FILE, read
 from edgekit.report.search.words import STATES
@@ -111,7 +111,7 @@ def run(request: Request, say: Say) -> bool:
         raise ResourceError(
             f"{folder}: cannot write here ({error.strerror}); choose another folder with --out"
         ) from None
-    with lack_of_resources(folder), sigterm_as_interrupt(), Watch(folder) as watch:
+    with lack_of_resources(folder), sigterm_as_interrupt(), ProgressDisplay(folder) as watch:
         study = _search(request, plan, space, text, folder, caches, watch, say)
     page.try_write_page(folder / FILE, say)
     console, shown = Console(width=None if sys.stdout.isatty() else 120), read(folder)
@@ -123,12 +123,19 @@ def run(request: Request, say: Say) -> bool:
 
 
 def _search(
-    request: Request, plan: Plan, space: Space, text: str, folder: Path, caches: list[str], watch: Watch, say: Say
+    request: Request,
+    plan: Plan,
+    space: Space,
+    text: str,
+    folder: Path,
+    caches: list[str],
+    watch: ProgressDisplay,
+    say: Say,
 ) -> StudyState:
     trials = TRIALS if request.trials is None and request.minutes is None else request.trials
     workers, fewer = with_cores(request.workers, [plan.run.threads])
     if fewer:
-        to_stderr(f"edgekit: {fewer}")
+        write_to_stderr(f"edgekit: {fewer}")
     with (
         open(folder / LOG, "a", encoding="utf-8") as log,
         watch.during("search", quietly=True),

@@ -1,4 +1,4 @@
-"""The accuracy of each class: rows of result.json."""
+"""The accuracy of each class: records of result.json."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from edgekit.core.schema.record import Count, Record
 
 
 class GroupAnswers(Record):
-    """What one network says of the samples of a group."""
+    """How one network answers the samples of a group."""
 
     variant: Annotated[str, Field(description="name of the variant, or baseline-eager")]
     score: Annotated[
-        float | None, Field(description="the figure that `score` of the table names; null: no sample to tell by")
+        float | None, Field(description="the score that the table names; null: no sample to compute it from")
     ]
-    found: Annotated[Count | None, Field(description="samples of the group that are answered as it; null for values")]
+    found: Annotated[Count | None, Field(description="samples of the group that are answered with it; null for values")]
     false: Annotated[
-        Count | None, Field(description="samples of other groups that are answered as it; null for values")
+        Count | None, Field(description="samples of other groups that are answered with it; null for values")
     ]
 
 
@@ -33,7 +33,10 @@ class GroupRow(Record):
 
 
 class ByClass(Record):
-    """The accuracy class by class, of the baseline and of the variants that ship; of many classes the worst."""
+    """The accuracy by class, for the baseline and the variants that ship.
+
+    If there are many classes, the worst are listed.
+    """
 
     split: Annotated[Literal["validation"], Field(description="the split whose samples these are")]
     group: Annotated[str, Field(description="what the answers are broken down by, in words")]
@@ -43,27 +46,33 @@ class ByClass(Record):
         list[str],
         Field(
             min_length=1,
-            description="the baseline; the variants that ship, the winner over all first, or the nearest miss",
+            description="the baseline and the variants that ship, the overall winner first, or the nearest miss",
         ),
     ]
     groups_in_all: Annotated[
-        int, Field(gt=0, description="how many there are; where more than listed, the worst are listed")
+        int, Field(gt=0, description="how many groups there are; if more than are listed, the worst are listed")
     ]
     groups: Annotated[
-        list[GroupRow], Field(min_length=1, max_length=30, description="in their order, or the worst first")
+        list[GroupRow], Field(min_length=1, max_length=30, description="in their own order, or the worst first")
     ]
     lost: Annotated[
         dict[str, Count],
         Field(
-            description="by variant: samples that the baseline answers rightly and this one wrongly; values are right "
-            "within a tenth of their standard deviation, anomalies by a threshold with 1 % false alarms"
+            description="by variant: samples that the baseline answers correctly and the variant does not; values "
+            "are correct within a tenth of their standard deviation, anomalies by a threshold with 1 % false alarms"
         ),
     ]
-    gained: Annotated[dict[str, Count], Field(description="by variant: samples for which it is the other way round")]
+    gained: Annotated[
+        dict[str, Count],
+        Field(description="by variant: samples for which it is the other way round: only the variant is correct"),
+    ]
 
 
 class Confusion(Record):
-    """Which class is taken for which; `counts` by variant, and how many of them among the classes not listed."""
+    """Confusion matrices.
+
+    `counts` are by variant, and `among_the_rest` counts confusions among the classes not listed.
+    """
 
     classes: list[str]
     rest: int
@@ -72,7 +81,7 @@ class Confusion(Record):
 
 
 class LostSample(Record):
-    """A sample that the baseline answers rightly and a variant wrongly."""
+    """A sample that the baseline answers correctly and a variant does not."""
 
     place: int
     label: str
@@ -80,8 +89,8 @@ class LostSample(Record):
     variant: str
 
 
-class Lost(Record):
-    """Of those samples the ones that are shown, and when an answer counts as right; no variant where none is there."""
+class LostSamples(Record):
+    """The samples shown as lost, and when an answer counts as correct. `variant` is None if nothing is lost."""
 
     variant: str | None
     in_all: int
@@ -89,7 +98,7 @@ class Lost(Record):
     samples: list[LostSample]
 
 
-class ShownLost(Lost):
-    """The same with the kind of the data."""
+class ShownLostSamples(LostSamples):
+    """Lost samples with the kind of the data."""
 
     kind: str

@@ -1,4 +1,4 @@
-"""Where and how latencies were taken: rows of result.json."""
+"""Where and how latencies were measured: records of result.json."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pydantic import Field
 from edgekit.core.schema.record import Record
 
 
-class Seen(Record):
-    """What went on beside the measurement, from before its first call to after its last; null: not shown here.
+class SystemActivity(Record):
+    """What else went on during a measurement, from before its first call to after its last. null: not available here.
 
     Shares are of the time of all cores that the process could use.
     """
 
     seconds: Annotated[float, Field(ge=0, description="how long it took")]
-    others_share: Annotated[float | None, Field(ge=0, description="processor time taken by other processes")]
+    others_share: Annotated[float | None, Field(ge=0, description="processor time used by other processes")]
     steal_share: Annotated[float | None, Field(ge=0, description="processor time withheld by the hypervisor")]
     preempted_per_s: Annotated[
-        float | None, Field(ge=0, description="times a second that the process was put aside for another")
+        float | None, Field(ge=0, description="times per second that the process was preempted by another")
     ]
     quota_stops: Annotated[int | None, Field(ge=0, description="times that a cgroup's quota stopped the process")]
     load_before: Annotated[float | None, Field(ge=0, description="load average of one minute, at the start")]
@@ -29,27 +29,25 @@ class Seen(Record):
         float | None, Field(gt=0, description="clock of the fastest core, the median of the readings after the first")
     ]
     clock_change: Annotated[
-        float | None, Field(ge=0, description="how far the clock's high values lie above the low ones")
+        float | None, Field(ge=0, description="how far the high clock readings lie above the low ones")
     ]
     throttled: Annotated[bool | None, Field(description="whether heat or low voltage held the processor back")]
     temperature_before_c: Annotated[float | None, Field(description="of the processor, at the start")]
     temperature_after_c: Annotated[float | None, Field(description="of the processor, at the end")]
-    pace_ms: Annotated[
-        float, Field(gt=0, description="time of a piece of work that is always the same, the median of its readings")
-    ]
-    pace_change: Annotated[float, Field(ge=0, description="how far its high values lie above the low ones")]
+    pace_ms: Annotated[float, Field(gt=0, description="time of a fixed piece of work, the median of its readings")]
+    pace_change: Annotated[float, Field(ge=0, description="how far its high readings lie above the low ones")]
     noise: Annotated[
         float | None,
         Field(
             ge=0,
-            description="spread of the openings' p50s, a share, the median over the variants; in a load, of the p50s "
+            description="relative spread of the openings' p50s, the median over the variants; in a load, of the p50s "
             "of consecutive queries from their actual start, null in server and where these are too few",
         ),
     ]
 
 
 class Machine(Record):
-    """Where a latency was taken: `device.measure.bench.machine_facts`."""
+    """The machine of a measurement, from `device.measure.bench.machine_facts`."""
 
     host: Annotated[str, Field(description="name of the machine")]
     cpu: Annotated[str, Field(description="name of its processor")]
@@ -61,28 +59,31 @@ class Machine(Record):
 
 
 class Disturbances(Record):
-    """What else went on there: `device.measure.conditions.to_record`."""
+    """What disturbed a measurement, from `device.measure.conditions.to_record`."""
 
     governor: Annotated[
-        str | None, Field(description="what sets the processor's clock; null where the kernel does not say")
+        str | None, Field(description="what sets the processor's clock; null if the kernel does not report it")
     ]
-    emulator: Annotated[str | None, Field(description="what played the processor; null on a real one")]
-    seen: Annotated[Seen, Field(description="what went on beside the measurement")]
+    emulator: Annotated[str | None, Field(description="what emulated the processor; null on a real one")]
+    seen: Annotated[SystemActivity, Field(description="system activity during the measurement")]
     disturbed: Annotated[
-        list[str], Field(description="why the latencies are not to be relied on; empty where nothing was seen")
+        list[str], Field(description="why the latencies are unreliable; empty if nothing disturbed them")
     ]
 
 
 class Conditions(Machine, Disturbances):
-    """Where and how the latencies of this result were taken."""
+    """Where and how the latencies of this result were measured."""
 
     threads: Annotated[int, Field(gt=0, description="threads of every interpreter")]
-    calls_per_round: Annotated[int, Field(gt=0, description="timed calls of a variant that follow one another")]
+    calls_per_round: Annotated[int, Field(gt=0, description="timed calls of a variant in a row")]
     warmup_per_round: Annotated[int, Field(ge=0, description="untimed calls before them")]
-    interpreters: Annotated[dict[str, str], Field(description="versions of what ran the variants, by name")]
-    protocol: Annotated[str, Field(description="rounds, calls and order, in words")]
+    interpreters: Annotated[
+        dict[str, str], Field(description="versions of the interpreters that ran the variants, by name")
+    ]
+    protocol: Annotated[str, Field(description="rounds, calls and order, as text")]
     stayed_open: NotRequired[
         Annotated[
-            list[str], Field(description="comparisons that rounds ended before they were settled, and by which limit")
+            list[str],
+            Field(description="comparisons that were not settled when the rounds ended, and which limit ended them"),
         ]
     ]

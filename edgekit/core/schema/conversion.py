@@ -1,4 +1,4 @@
-"""Rows of the conversion: boundaries, files, and what the converters left behind."""
+"""Records of the conversion: boundaries, files, and redundant operators."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any, NotRequired
 from typing_extensions import TypedDict
 
 from edgekit.core.schema.record import Record
-from edgekit.core.schema.variants import LeftOut, RedundantOp
+from edgekit.core.schema.variants import LeftOutVariant, RedundantOp
 
-Agreement = TypedDict(
-    "Agreement",
+BoundaryAgreement = TypedDict(
+    "BoundaryAgreement",
     {
         "from": str,
         "to": str,
@@ -25,14 +25,15 @@ Agreement = TypedDict(
         "conditioning": NotRequired[str],
     },
 )
-"""A file compared with the step before, on the check samples; `layers_unseen`: why layers were not compared.
+"""A file compared with the step before it, on the check samples. `layers_unseen` says why layers were not compared.
 
-`conditioning` stands where the network amplifies rounding and the tolerance follows: how near it is to itself.
+`conditioning` is present if the network amplifies rounding and the tolerance was adapted: how close the network is to
+itself.
 """
 
 
-class Named(Record):
-    """Which variant."""
+class VariantName(Record):
+    """The identity of a variant."""
 
     name: str
     model: str
@@ -40,14 +41,17 @@ class Named(Record):
     target: str
 
 
-class NotOffered(Named):
-    """A variant that its target does not have."""
+class NotOfferedVariant(VariantName):
+    """A variant that its target does not offer."""
 
     reason: str
 
 
-class LeftBehind(Record):
-    """An operator that computes nothing; `compiled`: in what the interpreter compiled here, not in the file."""
+class RedundantOperator(Record):
+    """An operator that computes nothing.
+
+    `compiled`: it is not in the file but in what the interpreter compiled from it.
+    """
 
     kind: RedundantOp
     operator: str
@@ -56,11 +60,11 @@ class LeftBehind(Record):
     compiled: bool
 
 
-class ConvertedVariant(Named):
-    """A converted file, and every boundary that it crossed.
+class ConvertedVariant(VariantName):
+    """A converted file with every boundary that was checked.
 
-    `folding` says what became of the preprocess steps, where they were to be folded into the file, and `sparse_weights`
-    what became of its zeros, where they were to be stored as such.
+    `folding` describes whether preprocessing steps were folded into the file, and `sparse_weights` whether its zeros
+    were stored as such, if either was requested.
     """
 
     method: str
@@ -71,14 +75,14 @@ class ConvertedVariant(Named):
     outputs: list[dict[str, Any]]
     float_ops: list[str]
     not_offered: list[str]
-    debris: list[LeftBehind]
-    boundaries: list[Agreement]
+    debris: list[RedundantOperator]
+    boundaries: list[BoundaryAgreement]
     folding: NotRequired[str]
     sparse_weights: NotRequired[str]
 
 
-class LastBoundary(Agreement):
-    """The last boundary of a variant, with its name."""
+class FinalBoundary(BoundaryAgreement):
+    """The last boundary of a variant, with the variant's name."""
 
     name: str
     target: str
@@ -87,7 +91,7 @@ class LastBoundary(Agreement):
 
 
 class ConvertMetrics(Record):
-    """What the stage records to be shown; by variant where a dictionary."""
+    """The figures that the stage records for display; dictionaries are by variant."""
 
     variants: int
     check_samples: int
@@ -95,7 +99,7 @@ class ConvertMetrics(Record):
     lowest_snr_db: float
     bytes: dict[str, int]
     float_ops: dict[str, list[str]]
-    debris: dict[str, list[LeftBehind]]
-    left_out: list[LeftOut]
+    debris: dict[str, list[RedundantOperator]]
+    left_out: list[LeftOutVariant]
     targets_left_out: NotRequired[dict[str, str]]
     notes: list[str]

@@ -1,4 +1,4 @@
-"""Decisions that rest on a latency: rows of result.json."""
+"""Decisions that rest on a latency: records of result.json."""
 
 from __future__ import annotations
 
@@ -6,90 +6,98 @@ from typing import Annotated, Literal, NotRequired, TypeGuard
 
 from pydantic import Field
 
-from edgekit.core.schema.limits import BesideReference
+from edgekit.core.schema.limits import ReferenceComparison
 from edgekit.core.schema.record import Record
 
 
-class Candidate(Record):
-    """A variant that a decision was about, compared with the fastest of them by point estimate."""
+class DecisionCandidate(Record):
+    """A variant that a decision considered, compared with the one that was fastest by point estimate."""
 
     name: Annotated[str, Field(description="the variant")]
     bytes: Annotated[int, Field(gt=0, description="size of the model's files")]
     p50_ms: Annotated[float, Field(gt=0, description="median, milliseconds")]
-    ratio: Annotated[float, Field(gt=0, description="how many times the fastest's time it takes")]
-    ratio_low: Annotated[float, Field(gt=0, description="lower end of that ratio's interval")]
-    ratio_high: Annotated[float, Field(gt=0, description="upper end of that ratio's interval")]
-    in_the_tie: Annotated[bool, Field(description="true where the interval does not establish that it is slower")]
+    ratio: Annotated[float, Field(gt=0, description="its time divided by that of the fastest")]
+    ratio_low: Annotated[float, Field(gt=0, description="lower bound of that ratio's interval")]
+    ratio_high: Annotated[float, Field(gt=0, description="upper bound of that ratio's interval")]
+    in_the_tie: Annotated[bool, Field(description="true if the interval does not show that it is significantly slower")]
 
 
-class Decided(Record):
-    """Where it was measured."""
+class DecisionPlace(Record):
+    """Where the decision's latencies were measured."""
 
     where: NotRequired[
-        Annotated[str, Field(description="class of devices that were asked; absent where this machine was")]
+        Annotated[str, Field(description="class of the devices that decided; absent if this machine decided")]
     ]
-    host: NotRequired[Annotated[str, Field(description="the slowest of them; empty where nothing was sent to any")]]
+    host: NotRequired[Annotated[str, Field(description="the slowest of them; empty if nothing was sent to any device")]]
 
 
-class Choice(Decided):
-    """Which variant won, by which rule, and what it was measured against."""
+class WinnerDecision(DecisionPlace):
+    """Which variant won, by which rule, and against which candidates."""
 
-    decision: Annotated[str, Field(description="what was decided: winner of a target, or over all targets")]
-    chosen: Annotated[str | None, Field(description="name of the winner; null where none is inside the budget")]
+    decision: Annotated[str, Field(description="what was decided: the winner of a target, or the overall winner")]
+    chosen: Annotated[str | None, Field(description="name of the winner; null if no variant is inside the budget")]
     rule: Annotated[
         Literal["fastest", "tie: fewest bytes", "tie: same bytes, first name", "none inside the budget", "recorded"],
         Field(description="why it won"),
     ]
-    candidates: Annotated[list[Candidate], Field(description="every variant inside the budget, the fastest first")]
-    replayed: Annotated[bool, Field(description="true where the decision of an earlier run was followed")]
-    today: Annotated[str | None, Field(description="what this run's measurement would choose by itself")]
+    candidates: Annotated[
+        list[DecisionCandidate], Field(description="every variant inside the budget, the fastest first")
+    ]
+    replayed: Annotated[bool, Field(description="true if the decision of an earlier run was replayed")]
+    today: Annotated[str | None, Field(description="what this run's own measurement would choose")]
 
 
-class AgainstLimit(Record):
-    """A variant's median against the limit of the budget."""
+class LimitComparison(Record):
+    """A variant's median compared with the limit of the budget."""
 
     name: Annotated[str, Field(description="the variant")]
     p50_ms: Annotated[float, Field(gt=0, description="median over the rounds, milliseconds")]
-    low_ms: Annotated[float, Field(gt=0, description="lower end of that median's interval, milliseconds")]
-    high_ms: Annotated[float, Field(gt=0, description="upper end of that median's interval, milliseconds")]
-    too_slow: Annotated[bool, Field(description="true where the whole interval is above the limit")]
+    low_ms: Annotated[float, Field(gt=0, description="lower bound of that median's interval, milliseconds")]
+    high_ms: Annotated[float, Field(gt=0, description="upper bound of that median's interval, milliseconds")]
+    too_slow: Annotated[bool, Field(description="true if the whole interval is above the limit")]
     beside: NotRequired[
         Annotated[
-            BesideReference,
-            Field(description="the same beside the reference of a relative limit; absent where it is in milliseconds"),
+            ReferenceComparison,
+            Field(
+                description="comparison with the reference of a relative limit; absent if the limit is in milliseconds"
+            ),
         ]
     ]
 
 
-class Limit(Decided):
-    """Which variants are over the latency limit for sure."""
+class LatencyDecision(DecisionPlace):
+    """Which variants are significantly over the latency limit."""
 
     decision: Annotated[str, Field(description="what was decided, with the limit")]
     chosen: Annotated[list[str], Field(description="names of the variants that are too slow")]
     rule: Annotated[Literal["whole interval above the limit", "recorded"], Field(description="why they are")]
-    candidates: Annotated[list[AgainstLimit], Field(description="every variant")]
-    replayed: Annotated[bool, Field(description="true where the decision of an earlier run was followed")]
-    today: Annotated[list[str], Field(description="what this run's measurement would choose by itself")]
+    candidates: Annotated[list[LimitComparison], Field(description="every variant")]
+    replayed: Annotated[bool, Field(description="true if the decision of an earlier run was replayed")]
+    today: Annotated[list[str], Field(description="what this run's own measurement would choose")]
 
 
-class AgainstDense(Record):
-    """A variant with zeros beside the same network without."""
+class DenseComparison(Record):
+    """A sparse variant compared with the same network without zeros."""
 
     name: Annotated[str, Field(description="the variant with zeros")]
     dense: Annotated[str, Field(description="the variant without")]
-    ratio: Annotated[float, Field(gt=0, description="how many times as fast as the one without")]
-    ratio_low: Annotated[float, Field(gt=0, description="lower end of that ratio's interval")]
-    ratio_high: Annotated[float, Field(gt=0, description="upper end of that ratio's interval")]
-    bytes_share: Annotated[float, Field(gt=0, description="size of its files as a share of those without zeros")]
+    ratio: Annotated[float, Field(gt=0, description="speed relative to the variant without zeros")]
+    ratio_low: Annotated[float, Field(gt=0, description="lower bound of that ratio's interval")]
+    ratio_high: Annotated[float, Field(gt=0, description="upper bound of that ratio's interval")]
+    bytes_share: Annotated[
+        float, Field(gt=0, description="size of its files divided by that of the variant without zeros")
+    ]
     zipped_bytes: Annotated[int, Field(gt=0, description="size of its files, each compressed by zlib at level 9")]
-    zipped_share: Annotated[float, Field(gt=0, description="that compressed size as a share of the one without zeros")]
+    zipped_share: Annotated[
+        float, Field(gt=0, description="that compressed size divided by that of the variant without zeros")
+    ]
     buys: Annotated[
-        bool, Field(description="true where its zeros pay: it is faster for sure, or smaller and not slower")
+        bool, Field(description="true if its zeros pay off: it is significantly faster, or smaller and not slower")
     ]
 
 
-class Zeros(Decided):
-    """Which variants with zeros are neither faster nor smaller for them."""
+class SparsityDecision(DecisionPlace):
+    """Which sparse variants are neither faster nor smaller for their zeros."""
 
     decision: Annotated[Literal["sparsity without speed-up"], Field(description="what was decided")]
     chosen: Annotated[
@@ -99,18 +107,19 @@ class Zeros(Decided):
         ),
     ]
     rule: Annotated[
-        Literal["neither faster nor smaller than without them", "recorded"], Field(description="why they do not")
+        Literal["neither faster nor smaller than without them", "recorded"],
+        Field(description="why they do not pay off"),
     ]
     candidates: Annotated[
-        list[AgainstDense], Field(description="every sparse variant whose dense one is inside the budget")
+        list[DenseComparison], Field(description="every sparse variant whose dense counterpart is inside the budget")
     ]
-    replayed: Annotated[bool, Field(description="true where the decision of an earlier run was followed")]
-    today: Annotated[list[str], Field(description="what this run's measurement would choose by itself")]
+    replayed: Annotated[bool, Field(description="true if the decision of an earlier run was replayed")]
+    today: Annotated[list[str], Field(description="what this run's own measurement would choose")]
 
 
-Decision = Choice | Limit | Zeros
+Decision = WinnerDecision | LatencyDecision | SparsityDecision
 
 
-def is_choice(decision: Decision) -> TypeGuard[Choice]:
-    """Whether it chose one variant, the winner of a target or over all, rather than a list of them."""
+def is_winner_decision(decision: Decision) -> TypeGuard[WinnerDecision]:
+    """Return whether a decision chose one variant, the winner of a target or overall, and not a list of variants."""
     return not isinstance(decision["chosen"], list)

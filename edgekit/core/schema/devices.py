@@ -1,4 +1,4 @@
-"""Devices that decided: rows of result.json."""
+"""Devices that decided: records of result.json."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from pydantic import Field
 from edgekit.core.schema.record import Record
 
 
-class OnDeciding(Record):
-    """A variant on the device that decided."""
+class DecidingDeviceLatency(Record):
+    """The latency of a variant on the device that decided."""
 
-    where: Annotated[str, Field(description="its class, as hosts.yaml names it")]
-    host: Annotated[str, Field(description="its name there: the slowest of the class")]
+    where: Annotated[str, Field(description="the device's class, as hosts.yaml names it")]
+    host: Annotated[str, Field(description="the device's name there; it is the slowest of its class")]
     p50_ms: Annotated[
-        float | None, Field(gt=0, description="median there, milliseconds; null where it was not sent there")
+        float | None, Field(gt=0, description="median there, milliseconds; null if it was not sent there")
     ]
-    low_ms: Annotated[float | None, Field(gt=0, description="lower end of the median's interval")]
-    high_ms: Annotated[float | None, Field(gt=0, description="upper end of the median's interval")]
+    low_ms: Annotated[float | None, Field(gt=0, description="lower bound of the median's interval")]
+    high_ms: Annotated[float | None, Field(gt=0, description="upper bound of the median's interval")]
 
 
-class OnDevice(Record):
-    """A variant on a device, timed in turns with all others."""
+class DeviceLatency(Record):
+    """The latency of a variant on a device, timed in turns with all others."""
 
     name: Annotated[str, Field(description="of the variant")]
-    interpreter: Annotated[str, Field(description="what ran it there, with its version")]
+    interpreter: Annotated[str, Field(description="the interpreter there, with its version")]
     p50_ms: Annotated[float, Field(gt=0, description="of all calls, milliseconds")]
-    low_ms: Annotated[float, Field(gt=0, description="lower end of the median's interval")]
-    high_ms: Annotated[float, Field(gt=0, description="upper end of the median's interval")]
-    ratio: Annotated[float, Field(gt=0, description="how many times the fastest variant there it takes")]
-    ratio_low: Annotated[float, Field(gt=0, description="lower end of the ratio's interval")]
-    ratio_high: Annotated[float, Field(gt=0, description="upper end of the ratio's interval")]
+    low_ms: Annotated[float, Field(gt=0, description="lower bound of the median's interval")]
+    high_ms: Annotated[float, Field(gt=0, description="upper bound of the median's interval")]
+    ratio: Annotated[float, Field(gt=0, description="its time divided by that of the fastest variant there")]
+    ratio_low: Annotated[float, Field(gt=0, description="lower bound of the ratio's interval")]
+    ratio_high: Annotated[float, Field(gt=0, description="upper bound of the ratio's interval")]
 
 
-class Device(Record):
+class DeviceRecord(Record):
     """A device of the class."""
 
     host: Annotated[str, Field(description="its name in hosts.yaml")]
@@ -43,13 +43,14 @@ class Device(Record):
     system: Annotated[str, Field(description="operating system and its release")]
     python: Annotated[str, Field(description="version of Python")]
     numpy: Annotated[str, Field(description="version of numpy")]
-    rounds: Annotated[int, Field(gt=0, description="each timed every variant once")]
+    rounds: Annotated[int, Field(gt=0, description="rounds, each of which timed every variant once")]
     openings: Annotated[int, Field(gt=0, description="how often each file was opened anew")]
     disturbed: Annotated[
-        list[str], Field(description="why its latencies are not to be relied on; empty where nothing was seen")
+        list[str], Field(description="why its latencies are unreliable; empty if nothing disturbed them")
     ]
     variants: Annotated[
-        list[OnDevice], Field(min_length=1, description="all that are inside the limits that need no clock")
+        list[DeviceLatency],
+        Field(min_length=1, description="all variants that are inside the limits other than latency"),
     ]
 
 
@@ -57,15 +58,17 @@ class DeviceClass(Record):
     """The devices whose latencies decided."""
 
     where: Annotated[str, Field(description="the class, as hosts.yaml names it")]
-    slowest: Annotated[str, Field(description="the host whose latencies decided; empty where nothing was sent to any")]
+    slowest: Annotated[
+        str, Field(description="the host whose latencies decided; empty if nothing was sent to any device")
+    ]
     devices: Annotated[
-        list[Device],
-        Field(description="in the order of hosts.yaml; empty where no variant is inside the limits that need no clock"),
+        list[DeviceRecord],
+        Field(description="in the order of hosts.yaml; empty if no variant is inside the limits other than latency"),
     ]
 
 
-def on_deciding(devices: DeviceClass, name: str) -> OnDeciding:
-    """A variant's median on the slowest device of the class; None where it was not sent there."""
+def deciding_device_latency(devices: DeviceClass, name: str) -> DecidingDeviceLatency:
+    """Return a variant's median on the slowest device of the class; None if it was not sent there."""
     timed = [device["variants"] for device in devices["devices"] if device["host"] == devices["slowest"]]
     row = next((row for rows in timed for row in rows if row["name"] == name), None)
     return {

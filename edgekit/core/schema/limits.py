@@ -1,4 +1,4 @@
-"""The limits of the budget, and what a variant was held to: rows of result.json."""
+"""The limits of the budget, and those that applied to a variant: records of result.json."""
 
 from __future__ import annotations
 
@@ -11,81 +11,84 @@ from edgekit.core.strict import Target
 
 
 class RelativeLatency(Record):
-    """A limit of the p50, beside that of a reference; `sha256` of a rival."""
+    """A limit on p50 relative to that of a reference; `sha256` identifies a reference model."""
 
-    ratio: Annotated[float, Field(gt=0, le=1000, description="largest share of the reference's p50")]
-    of: Annotated[str, Field(min_length=1, description="reference: a rival's file name, or baseline")]
-    sha256: NotRequired[Annotated[Sha256, Field(description="of the rival's file; absent for the baseline")]]
+    ratio: Annotated[float, Field(gt=0, le=1000, description="largest p50 divided by the reference's")]
+    of: Annotated[str, Field(min_length=1, description="the reference: file name of a reference model, or baseline")]
+    sha256: NotRequired[Annotated[Sha256, Field(description="SHA-256 of the reference model; absent for the baseline")]]
 
 
 class RelativeSize(Record):
-    """A limit of the bytes, beside those of a reference; `bytes` of a rival."""
+    """A limit on the number of bytes relative to that of a reference; `bytes` is the size of a reference model."""
 
-    ratio: Annotated[float, Field(gt=0, le=1000, description="largest share of the reference's bytes")]
-    of: Annotated[str, Field(min_length=1, description="reference: a rival's file name, or baseline")]
-    bytes: NotRequired[Annotated[int, Field(gt=0, description="size of the rival; absent for the baseline")]]
+    ratio: Annotated[float, Field(gt=0, le=1000, description="largest size divided by the reference's")]
+    of: Annotated[str, Field(min_length=1, description="the reference: file name of a reference model, or baseline")]
+    bytes: NotRequired[Annotated[int, Field(gt=0, description="size of the reference model; absent for the baseline")]]
 
 
 class TargetLimits(Record):
-    """Limits of one target, each in place of the budget's own; null: no limit."""
+    """Limits of one target, each replacing the budget's own; null: no limit."""
 
     latency_p50_ms: NotRequired[
         Annotated[float | None, Field(gt=0, description="largest median of one call, milliseconds")]
     ]
     size_bytes: NotRequired[Annotated[int | None, Field(gt=0, description="largest size of the model's files")]]
     latency_p50: NotRequired[
-        Annotated[RelativeLatency | None, Field(description="largest median beside a reference's")]
+        Annotated[RelativeLatency | None, Field(description="largest median relative to a reference")]
     ]
-    size: NotRequired[Annotated[RelativeSize | None, Field(description="largest size beside a reference's")]]
+    size: NotRequired[Annotated[RelativeSize | None, Field(description="largest size relative to a reference")]]
 
 
-class Limits(Record):
+class BudgetLimits(Record):
     """The budget: what a variant must meet, on validation and on the machine that decides."""
 
     accuracy_drop_pp: Annotated[float, Field(ge=0, description="largest drop below the baseline, percentage points")]
     accuracy_confidence: Annotated[
-        float, Field(gt=0.5, lt=1, description="how sure it must be that the drop is no larger")
+        float, Field(gt=0.5, lt=1, description="confidence with which the drop must be no larger")
     ]
     latency_p50_ms: Annotated[
-        float | None, Field(gt=0, description="largest median of one call, milliseconds; null: any")
+        float | None, Field(gt=0, description="largest median of one call, milliseconds; null: no limit")
     ]
-    size_bytes: Annotated[int | None, Field(gt=0, description="largest size of the model's files; null: any")]
+    size_bytes: Annotated[int | None, Field(gt=0, description="largest size of the model's files; null: no limit")]
     latency_p50: NotRequired[
-        Annotated[RelativeLatency, Field(description="largest median beside a reference's; absent: none")]
+        Annotated[RelativeLatency, Field(description="largest median relative to a reference; absent: no limit")]
     ]
-    size: NotRequired[Annotated[RelativeSize, Field(description="largest size beside a reference's; absent: none")]]
+    size: NotRequired[
+        Annotated[RelativeSize, Field(description="largest size relative to a reference; absent: no limit")]
+    ]
     targets: NotRequired[
         Annotated[
-            dict[Target, TargetLimits], Field(description="limits of single targets, in place of these; absent: none")
+            dict[Target, TargetLimits], Field(description="limits of single targets, which replace these; absent: none")
         ]
     ]
 
 
-class BesideReference(Record):
-    """A variant's median over that of a reference in the same rounds."""
+class ReferenceComparison(Record):
+    """A variant's median divided by that of a reference in the same rounds."""
 
     name: Annotated[
-        str, Field(description="the reference: a rival, or the float variant of the baseline on the same target")
+        str,
+        Field(description="the reference: a reference model, or the float variant of the baseline on the same target"),
     ]
     limit: Annotated[float, Field(gt=0, description="largest ratio that the budget allows")]
-    ratio: Annotated[float, Field(gt=0, description="how many times as long as the reference it takes")]
-    ratio_low: Annotated[float, Field(gt=0, description="lower end of that ratio's interval")]
-    ratio_high: Annotated[float, Field(gt=0, description="upper end of that ratio's interval")]
+    ratio: Annotated[float, Field(gt=0, description="its time divided by that of the reference")]
+    ratio_low: Annotated[float, Field(gt=0, description="lower bound of that ratio's interval")]
+    ratio_high: Annotated[float, Field(gt=0, description="upper bound of that ratio's interval")]
 
 
-class RowLimits(Record):
-    """What one variant was held to, where the budget has relative limits or limits of single targets."""
+class AppliedLimits(Record):
+    """The limits that applied to one variant, if the budget has relative limits or limits of single targets."""
 
     latency_p50_ms: Annotated[
-        float | None, Field(gt=0, description="largest median of one call, milliseconds; null: any")
+        float | None, Field(gt=0, description="largest median of one call, milliseconds; null: no limit")
     ]
-    size_bytes: Annotated[int | None, Field(gt=0, description="largest size of the model's files; null: any")]
+    size_bytes: Annotated[int | None, Field(gt=0, description="largest size of the model's files; null: no limit")]
     beside: NotRequired[
         Annotated[
-            BesideReference,
+            ReferenceComparison,
             Field(
-                description="its median beside a reference's; absent where its limit is not relative, "
-                "or nobody timed both"
+                description="its median relative to a reference; absent if its limit is not relative, "
+                "or if they were not timed together"
             ),
         ]
     ]

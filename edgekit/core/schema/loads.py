@@ -1,4 +1,4 @@
-"""Loads and the rates that were held: rows of result.json."""
+"""Load tests and the rates that were sustained: records of result.json."""
 
 from __future__ import annotations
 
@@ -7,79 +7,82 @@ from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import Field
 
-from edgekit.core.schema.conditions import Seen
+from edgekit.core.schema.conditions import SystemActivity
 from edgekit.core.schema.record import Milliseconds, Record
 
 
 class LoadRun(Record):
-    """One run of LoadGen. A latency runs from the intended start: in `server` from the scheduled arrival."""
+    """One run of LoadGen. Latencies count from the intended start; in `server` that is the scheduled arrival."""
 
     name: Annotated[str, Field(description="the variant, or baseline-eager, baseline-unmodified")]
     scenario: Annotated[Literal["single_stream", "server", "offline"], Field(description="MLPerf's scenario")]
     seconds: Annotated[float, Field(gt=0, description="from the first query to the last answer")]
-    queries: Annotated[int, Field(gt=0, description="answered; samples of the one query in offline")]
-    rate_per_s: Annotated[float | None, Field(gt=0, description="Poisson rate that was asked for; null but in server")]
-    throughput_per_s: Annotated[float, Field(gt=0, description="answers a second")]
+    queries: Annotated[int, Field(gt=0, description="queries answered; in offline the samples of the one query")]
+    rate_per_s: Annotated[float | None, Field(gt=0, description="requested Poisson rate; null except in server")]
+    throughput_per_s: Annotated[float, Field(gt=0, description="answers per second")]
     p50_ms: Annotated[
-        Milliseconds, Field(description="median latency; in offline from the start of the one query, as all here")
+        Milliseconds, Field(description="median latency; in offline all latencies run from the start of the one query")
     ]
     p90_ms: Annotated[Milliseconds, Field(description="90th percentile")]
     p95_ms: Annotated[Milliseconds, Field(description="95th percentile")]
     p99_ms: Annotated[Milliseconds, Field(description="99th percentile")]
     p50_low_ms: Annotated[
-        Milliseconds | None, Field(description="lower end of its interval; null where queries are too few")
+        Milliseconds | None, Field(description="lower bound of its interval; null if there are too few queries")
     ]
-    p50_high_ms: Annotated[Milliseconds | None, Field(description="upper end")]
-    p90_low_ms: Annotated[Milliseconds | None, Field(description="lower end")]
-    p90_high_ms: Annotated[Milliseconds | None, Field(description="upper end")]
-    p95_low_ms: Annotated[Milliseconds | None, Field(description="lower end")]
-    p95_high_ms: Annotated[Milliseconds | None, Field(description="upper end")]
-    p99_low_ms: Annotated[Milliseconds | None, Field(description="lower end")]
-    p99_high_ms: Annotated[Milliseconds | None, Field(description="upper end")]
+    p50_high_ms: Annotated[Milliseconds | None, Field(description="upper bound")]
+    p90_low_ms: Annotated[Milliseconds | None, Field(description="lower bound")]
+    p90_high_ms: Annotated[Milliseconds | None, Field(description="upper bound")]
+    p95_low_ms: Annotated[Milliseconds | None, Field(description="lower bound")]
+    p95_high_ms: Annotated[Milliseconds | None, Field(description="upper bound")]
+    p99_low_ms: Annotated[Milliseconds | None, Field(description="lower bound")]
+    p99_high_ms: Annotated[Milliseconds | None, Field(description="upper bound")]
     service_p50_ms: Annotated[
-        Milliseconds, Field(description="median from the actual start: what an answer itself takes")
+        Milliseconds, Field(description="median from the actual start: the time of the answer itself")
     ]
     service_p99_ms: Annotated[Milliseconds, Field(description="99th percentile of the same")]
     errors: Annotated[int, Field(ge=0, description="queries that were answered with an error")]
     error_rate: Annotated[float, Field(ge=0, le=1, description="their share")]
-    first_error: Annotated[str | None, Field(description="what the first of them said")]
+    first_error: Annotated[str | None, Field(description="message of the first error")]
     cpu_cores: Annotated[
         float, Field(ge=0, description="CPU seconds of the process over wall seconds, LoadGen's own included")
     ]
     peak_bytes: Annotated[int | None, Field(gt=0, description="largest resident memory of the process meanwhile")]
     loadgen_bytes: Annotated[
-        int | None, Field(ge=0, description="of which LoadGen took so much for its list of queries")
+        int | None, Field(ge=0, description="the part of it that LoadGen used for its list of queries")
     ]
-    meets: Annotated[bool | None, Field(description="p99 within the bound and no error; null but in server")]
+    meets: Annotated[
+        bool | None, Field(description="true if p99 is within the bound and there was no error; null except in server")
+    ]
     sure: Annotated[
-        bool | None, Field(description="the same at 99 % confidence, by LoadGen's early stopping; null likewise")
+        bool | None,
+        Field(description="the same at 99 % confidence, by LoadGen's early stopping; null except in server"),
     ]
-    short: Annotated[bool, Field(description="true where it rests on less than MLPerf asks for")]
-    why_short: Annotated[str, Field(description="what is missing, in words")]
-    seen: Annotated[Seen, Field(description="what went on beside the run")]
+    short: Annotated[bool, Field(description="true if it is shorter than MLPerf requires")]
+    why_short: Annotated[str, Field(description="what is missing, as text")]
+    seen: Annotated[SystemActivity, Field(description="system activity during the run")]
     disturbed: Annotated[
-        list[str], Field(description="why the latencies are not to be relied on; empty where nothing was seen")
+        list[str], Field(description="why the latencies are unreliable; empty if nothing disturbed them")
     ]
 
 
 class LoadTrial(Record):
     """One run of the server scenario in the search for the highest rate."""
 
-    rate_per_s: Annotated[float, Field(gt=0, description="Poisson rate that was asked for")]
+    rate_per_s: Annotated[float, Field(gt=0, description="requested Poisson rate")]
     p99_ms: Annotated[Milliseconds, Field(description="99th percentile of the latencies from the scheduled arrivals")]
     service_p99_ms: Annotated[
-        Milliseconds, Field(description="the same from the actual start: what an answer itself takes")
+        Milliseconds, Field(description="the same from the actual start: the time of the answer itself")
     ]
     queries: Annotated[int, Field(gt=0, description="answered")]
-    meets: Annotated[bool, Field(description="p99 within the bound and no error")]
+    meets: Annotated[bool, Field(description="true if p99 is within the bound and there was no error")]
     reason: Annotated[
-        Literal["search", "again", "confirm"], Field(description="why it was made; again: after a failure")
+        Literal["search", "again", "confirm"], Field(description="why the trial was run; again: after a failure")
     ]
-    short: Annotated[bool, Field(description="true where it rests on less than MLPerf asks for")]
-    why_short: Annotated[str, Field(description="what is missing, in words")]
-    seen: Annotated[Seen, Field(description="what went on beside the trial")]
+    short: Annotated[bool, Field(description="true if it is shorter than MLPerf requires")]
+    why_short: Annotated[str, Field(description="what is missing, as text")]
+    seen: Annotated[SystemActivity, Field(description="system activity during the trial")]
     disturbed: Annotated[
-        list[str], Field(description="why the latencies are not to be relied on; empty where nothing was seen")
+        list[str], Field(description="why the latencies are unreliable; empty if nothing disturbed them")
     ]
 
 
@@ -87,45 +90,43 @@ class LoadRate(Record):
     """The highest rate whose p99 stays within the bound."""
 
     name: Annotated[str, Field(description="the variant, or baseline-eager, baseline-unmodified")]
-    rate_per_s: Annotated[float | None, Field(gt=0, description="that was confirmed; null where none was")]
-    why: Annotated[str, Field(description="how the search ended, in words")]
-    short: Annotated[
-        bool, Field(description="true where the trials that confirmed it rest on less than MLPerf asks for")
-    ]
-    why_short: Annotated[str, Field(description="what they lack, in words")]
+    rate_per_s: Annotated[float | None, Field(gt=0, description="the confirmed rate; null if none was confirmed")]
+    why: Annotated[str, Field(description="how the search ended, as text")]
+    short: Annotated[bool, Field(description="true if the trials that confirmed it are shorter than MLPerf requires")]
+    why_short: Annotated[str, Field(description="what they lack, as text")]
     disturbed: Annotated[
         list[str],
-        Field(description="how many trials were disturbed, and by what the first of them; empty where none was"),
+        Field(description="how many trials were noisy, and why the first of them was; empty if none was"),
     ]
     trials: Annotated[
         list[LoadTrial],
-        Field(description="all of them, in their order; none where an answer alone takes longer than the bound"),
+        Field(description="all trials in order; empty if a single answer takes longer than the bound"),
     ]
 
 
-class LoadFailed(Record):
-    """A load that came to nothing."""
+class FailedLoad(Record):
+    """A load test that failed."""
 
     name: Annotated[str, Field(description="the variant, or baseline-eager, baseline-unmodified")]
-    reason: Annotated[str, Field(min_length=1, description="what it was at and why it ended, in one line")]
+    reason: Annotated[str, Field(min_length=1, description="what was under way and why it ended, in one line")]
 
 
 class Loads(Record):
-    """How the winners and the baseline fare under load. It decides nothing."""
+    """How the winners and the baseline behave under load. No decision depends on it."""
 
     seconds: Annotated[
-        float, Field(ge=0, description="asked for in each run and at least in each trial; 0: nothing was driven")
+        float, Field(ge=0, description="requested duration of each run and minimum of each trial; 0: no load was run")
     ]
-    p99_bound_ms: Annotated[float, Field(gt=0, description="what a p99 is held to")]
-    loadgen: Annotated[str | None, Field(description="LoadGen's version; null where nothing was driven")]
-    runs: Annotated[list[LoadRun], Field(description="each of the driven in each scenario")]
-    rates: Annotated[list[LoadRate], Field(description="of the baseline and of the winner over all targets")]
-    failed: Annotated[list[LoadFailed], Field(description="what could not be driven to the end")]
+    p99_bound_ms: Annotated[float, Field(gt=0, description="limit for the p99")]
+    loadgen: Annotated[str | None, Field(description="LoadGen's version; null if no load was run")]
+    runs: Annotated[list[LoadRun], Field(description="each model in each scenario")]
+    rates: Annotated[list[LoadRate], Field(description="rates of the baseline and of the overall winner")]
+    failed: Annotated[list[FailedLoad], Field(description="loads that could not be completed")]
     skipped: NotRequired[
-        Annotated[str | None, Field(description="why nothing was driven although it was asked for; null otherwise")]
+        Annotated[str | None, Field(description="why no load was run although it was requested; null otherwise")]
     ]
 
 
-def ends_ms(row: Mapping[str, Any], rank: int) -> tuple[float, float | None, float | None]:
-    """A percentile of a run and the ends of its interval, which are None where queries are too few."""
+def percentile_with_bounds(row: Mapping[str, Any], rank: int) -> tuple[float, float | None, float | None]:
+    """Return a percentile of a run and the bounds of its interval, which are None if there are too few queries."""
     return row[f"p{rank}_ms"], row[f"p{rank}_low_ms"], row[f"p{rank}_high_ms"]

@@ -1,4 +1,4 @@
-"""Rows of the profile: ways to run the network, operators, layers, one session, and what follows from them."""
+"""Records of the profile: runtimes, operators, layers, a session, and what follows from them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import NotRequired
 from edgekit.core.schema.record import Record
 
 
-class Way(Record):
-    """A way to run the network as it is; one that fails has a `reason` in place of figures."""
+class RuntimeTime(Record):
+    """The latency of the network as it is with one runtime. If it failed, there is a `reason` instead of figures."""
 
     way: str
     reason: NotRequired[str]
@@ -22,7 +22,7 @@ class Way(Record):
 
 
 class OperatorTime(Record):
-    """An executed operator by its unique name, and its ms a call, as the profiler of an interpreter tells them."""
+    """An executed operator by its unique name, with the milliseconds per call that a profiler reports."""
 
     operator: str
     name: str
@@ -30,7 +30,7 @@ class OperatorTime(Record):
 
 
 class Operator(Record):
-    """An operator: calls and own time for one call of the network, and its share of all."""
+    """An operator: calls and own time in one call of the network, and its share of the total."""
 
     operator: str
     calls: float
@@ -40,7 +40,7 @@ class Operator(Record):
 
 
 class LayerTime(Record):
-    """A layer under the roof; `intensity` and `bound` are None where nobody counts bytes."""
+    """A layer in the roofline model; `intensity` and `bound` are None if its bytes are not counted."""
 
     layer: str
     kind: str
@@ -55,27 +55,27 @@ class LayerTime(Record):
     bound: str | None
 
 
-class Stamped(Record):
-    """What a call with stamps takes of one without, with its interval."""
+class StampOverhead(Record):
+    """The time of a call with time stamps divided by that of one without, with its interval."""
 
     ratio: float
     low: float
     high: float
 
 
-class Session(Record):
-    """One process from its start to its last answer; `covered`: the share of it that the parts explain."""
+class SessionTime(Record):
+    """One process from its start to its last answer; `covered` is the share of it that the parts explain."""
 
     calls: int
     calls_covered: float
     covered: float
     parts_ms: dict[str, float]
     whole_ms: float
-    stamped: NotRequired[Stamped]
+    stamped: NotRequired[StampOverhead]
 
 
 class ThreadGain(Record):
-    """How many times faster a call is with `threads`, with the interval."""
+    """How many times faster a call is with `threads`, with the bounds of the interval."""
 
     threads: int
     speedup: float
@@ -84,7 +84,7 @@ class ThreadGain(Record):
 
 
 class NextStep(Record):
-    """Something to do next, the predicted speed-up of a whole call, and the bounds that it lifts."""
+    """A recommended step, the predicted speed-up of a whole call, and the bottlenecks that it relieves."""
 
     title: str
     where: str
@@ -94,7 +94,7 @@ class NextStep(Record):
 
 
 class ExecutionFields(Record):
-    """`measure.forecast.Execution` as plain fields."""
+    """The fields of `measure.forecast.Execution`."""
 
     measured_ms: float
     compute_ms: float
@@ -103,21 +103,21 @@ class ExecutionFields(Record):
 
 
 class RuntimeForecast(Record):
-    """How many times faster than the baseline a runtime is, and what its time is made of."""
+    """How many times faster than the baseline a runtime is, and the parts of its time."""
 
     ratio: float
     execution: ExecutionFields
 
 
 class Forecast(Record):
-    """By runtime, and what one call costs."""
+    """Forecasts by runtime, and the cost of one call."""
 
     executions: dict[str, RuntimeForecast]
     costs: dict[str, float]
 
 
 class PredictedSpeedup(Record):
-    """What was predicted of a variant, and what it achieved: speed-ups over the baseline, and their quotient."""
+    """The speed-up over the baseline that was predicted for a variant, the one that it achieved, and their quotient."""
 
     name: str
     model: str
@@ -131,7 +131,7 @@ class PredictedSpeedup(Record):
 
 
 class Diagnosis(Record):
-    """What the network is bound by, in shares of a call with its floors, and what to do next."""
+    """What limits the network, as shares of a call with their lower bounds, and recommended steps."""
 
     bound: str
     shares: dict[str, float]

@@ -1,4 +1,4 @@
-"""Rows of pruning: its steps, and how fast what they left is."""
+"""Records of pruning: its steps, and their latencies."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any, NotRequired
 
 from edgekit.core.schema.conditions import Disturbances, Machine
 from edgekit.core.schema.record import Record
-from edgekit.core.schema.training import FileTimes, LostFile
+from edgekit.core.schema.training import FailedFile, FileTimes
 from edgekit.core.schema.variants import DropFields
 
 
 class PruneStep(DropFields):
-    """A step of one way of pruning: what was left, its cost, and its drop on validation with the bound."""
+    """A pruning step: the size of what remains, and its accuracy drop on validation with the upper bound."""
 
     step: int
     aimed: float
@@ -27,11 +27,11 @@ class PruneStep(DropFields):
     layers: int
     sparsity: float
     from_scratch: NotRequired[int]
-    """The step whose shape this is, trained from new weights."""
+    """The step whose shape was trained from new weights."""
 
 
-class FromScratch(Record):
-    """A step's shape from new weights beside what was fine-tuned: `below_tuned` is its drop below that."""
+class RetrainedStep(Record):
+    """A step's shape trained from new weights, and the fine-tuned one; `below_tuned` is the drop between them."""
 
     of_step: int
     epochs: int
@@ -42,10 +42,10 @@ class FromScratch(Record):
     reason: str
 
 
-class CutRow(Record):
-    """A cut that was timed: its p50 over the student's, and over the network's before it with the interval's ends.
+class TimedCut(Record):
+    """A cut that was timed. Its p50 is given relative to the student and to the network before it, with bounds.
 
-    `validation_accuracy` is that of the cut that was taken, before the step's fine-tuning.
+    `validation_accuracy` is that of a selected cut, before the fine-tuning of the step.
     """
 
     step: int
@@ -61,16 +61,20 @@ class CutRow(Record):
     validation_accuracy: float | None
 
 
-class Gain(Record):
-    """How many times faster, with the ends of the ratio's interval."""
+class MeasuredSpeedup(Record):
+    """A measured speed-up with the bounds of its interval."""
 
     measured: float
     measured_low: float
     measured_high: float
 
 
-class StepLatency(Gain, FileTimes):
-    """A step on one target: what its multiply-adds predict against step 0, what was measured, and the share of it."""
+class StepLatency(MeasuredSpeedup, FileTimes):
+    """The latency of a step on one target.
+
+    `predicted` is the speed-up over step 0 that its multiply-adds predict, and `gain_share` the share of it that was
+    measured.
+    """
 
     step: int
     macs: int
@@ -78,8 +82,8 @@ class StepLatency(Gain, FileTimes):
     gain_share: float
 
 
-class SparseLatency(Gain):
-    """The sparse network beside the student it was made from, on one target."""
+class SparseLatency(MeasuredSpeedup):
+    """The latency of the sparse network and of the student that it was made from, on one target."""
 
     target: str
     precision: str
@@ -92,31 +96,31 @@ class SparseLatency(Gain):
 
 
 class PruneConditions(Machine, Disturbances):
-    """Where and how the steps were timed; `confidence` is that of the intervals, a fraction."""
+    """Where and how the steps were timed; `confidence` of the intervals is a fraction."""
 
     protocol: str
     confidence: float
 
 
-class Latencies(Record):
-    """All that was timed."""
+class PruneLatencies(Record):
+    """All latencies of pruning."""
 
     steps: list[StepLatency]
     sparse: list[SparseLatency]
-    left_out: NotRequired[list[LostFile]]
+    left_out: NotRequired[list[FailedFile]]
     conditions: NotRequired[PruneConditions]
     sparse_step: NotRequired[int]
 
 
-class LatenciesFailed(Record):
+class FailedLatencies(Record):
     """Why nothing was timed."""
 
     failed: str
     sparse_step: NotRequired[int]
 
 
-class Pattern(Record):
-    """Where a layer's zeros are: the share of its weights, and a corner of the map, True where one is not zero."""
+class SparsityPattern(Record):
+    """The zeros of a layer: their share of its weights, and a corner of the mask, True for nonzero weights."""
 
     name: str
     zeros: float

@@ -1,4 +1,4 @@
-"""Rows of quantization: sensitivity, recipes, layers in float, calibration, values counted."""
+"""Records of quantization: sensitivity, recipes, float layers, calibration, histograms."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from edgekit.core.schema.variants import DropFields, MaybeDropFields
 
 
 class LayerSensitivity(Record):
-    """A layer that is quantized alone: the signal-to-noise ratio of the outputs, and the accuracy it costs."""
+    """The effect of quantizing one layer alone: the signal-to-noise ratio of the outputs, and the accuracy drop."""
 
     layer: str
     kind: str
@@ -18,7 +18,7 @@ class LayerSensitivity(Record):
 
 
 class Sensitivity(Record):
-    """Every layer, the most sensitive first, and the accuracy in float on the same samples."""
+    """All layers, the most sensitive first, and the float accuracy on the same samples."""
 
     samples: int
     float_accuracy: float
@@ -26,7 +26,7 @@ class Sensitivity(Record):
 
 
 class MixedStep(MaybeDropFields):
-    """A step of keeping layers in float; figures are None for one that could not be made."""
+    """A step of mixed precision, with the layers kept in float. Figures are None if it could not be converted."""
 
     keep_float: list[str]
     validation_accuracy: float | None
@@ -35,7 +35,7 @@ class MixedStep(MaybeDropFields):
 
 
 class RecipeRow(MaybeDropFields):
-    """A PTQ recipe: its drop below the baseline, and below the first named recipe; None for one that was not made."""
+    """A PTQ recipe: its drop below the baseline and below the first recipe. Figures are None if it was not tried."""
 
     recipe: str
     ranges: str
@@ -47,7 +47,7 @@ class RecipeRow(MaybeDropFields):
 
 
 class CalibrationSize(Record):
-    """Two draws of so many calibration samples: each against float, and one against the other."""
+    """Two draws of calibration samples of the same size, each compared with float and with the other."""
 
     samples: int
     shared_samples: int
@@ -58,7 +58,7 @@ class CalibrationSize(Record):
 
 
 class CalibrationStudy(Record):
-    """A row for each size, and the sizes that the split could not fill twice."""
+    """One record for each size, and the sizes for which the split is too small."""
 
     calibration_split: int
     validation_samples: int
@@ -66,8 +66,8 @@ class CalibrationStudy(Record):
     too_large: list[int]
 
 
-class Counts(Record):
-    """Values before and after int8 in the same bins; `edges` and `range` are in `unit`."""
+class ValueCounts(Record):
+    """Histograms of values before and after int8 with the same bins; `edges` and `range` are in `unit`."""
 
     unit: Literal["value", "step"]
     edges: list[float]
@@ -78,8 +78,8 @@ class Counts(Record):
     clipped: int
 
 
-class Histogram(Counts):
-    """The same with the layer, and whether they are its weights or what enters it."""
+class ValueHistogram(ValueCounts):
+    """A histogram with its layer, of the layer's weights or of its input."""
 
     layer: str
     kind: str

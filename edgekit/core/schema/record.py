@@ -1,8 +1,8 @@
-"""What every record of result.json is made of: a strict base class, and numbers and texts with their ranges.
+"""The base of every record of result.json: a strict base class, and types of numbers and texts with their ranges.
 
-A record is a `TypedDict`, so a stage writes it as a plain dictionary, mypy checks its keys, and `json` stores it as it
-is. Each field is declared once, with its type, range and meaning. Pydantic makes the check and the JSON schema of the
-same declarations, only when they are asked for.
+A record is a `TypedDict`: a stage writes it as a plain dictionary, mypy checks its keys, and `json` stores it without
+conversion. Each field is declared once, with its type, range and meaning. Pydantic derives the check and the JSON
+schema from the same declarations when they are needed.
 """
 
 from __future__ import annotations

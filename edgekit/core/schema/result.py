@@ -1,6 +1,6 @@
 """result.json as a whole: its type, its check, and the JSON schema that docs/result.schema.json publishes.
 
-`python -m edgekit.core.schema > docs/result.schema.json` publishes the schema again after a change of a record.
+After changing a record, run `python -m edgekit.core.schema > docs/result.schema.json` to publish the schema again.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import AfterValidator, Field, GetPydanticSchema, TypeAdapter
 
-from edgekit.core.config import STAGES, TRAINING
+from edgekit.core.config import STAGES, TRAINING_STAGES
 from edgekit.core.schema.by_class import ByClass
 from edgekit.core.schema.conditions import Conditions
 from edgekit.core.schema.cost import Cost
-from edgekit.core.schema.decisions import Choice, Limit, Zeros, is_choice
+from edgekit.core.schema.decisions import LatencyDecision, SparsityDecision, WinnerDecision, is_winner_decision
 from edgekit.core.schema.devices import DeviceClass
-from edgekit.core.schema.limits import Limits
+from edgekit.core.schema.limits import BudgetLimits
 from edgekit.core.schema.loads import Loads
 from edgekit.core.schema.record import Record, Sha256, Timestamp
-from edgekit.core.schema.streams import Streamed
+from edgekit.core.schema.streams import StreamResult
 from edgekit.core.schema.variants import (
     BaselineRow,
-    LeftOut,
-    Met,
-    Missed,
+    BudgetMet,
+    BudgetNotMet,
+    LeftOutVariant,
     NearestMiss,
-    Rejected,
-    Rival,
+    ReferenceModelRow,
+    RejectedStep,
     SeenValidation,
     VariantRow,
     WaterfallStep,
@@ -42,163 +42,181 @@ SCHEMA = f"edgekit/result/{FORMAT}"
 StageName = Literal["origin", "profile", "distill", "prune", "quantize", "convert", "benchmark", "bundle"]
 TargetKey = Annotated[str, GetPydanticSchema(lambda _, schema_of: schema_of(Target))]
 StageKey = Annotated[str, GetPydanticSchema(lambda _, schema_of: schema_of(StageName))]
-"""Keys of dictionaries: any text to mypy, so that readers may loop over names, and one of these to the check."""
+"""Keys of dictionaries.
+
+For mypy any text is a key, so that readers can loop over names; the check allows only these.
+"""
 
 
-class Stage(Record):
+class StageRecord(Record):
     """The sealed artifact of one stage."""
 
-    digest: Annotated[Sha256, Field(description="of its content")]
-    key: Annotated[Sha256, Field(description="of everything that its content depends on")]
+    digest: Annotated[Sha256, Field(description="digest of its content")]
+    key: Annotated[Sha256, Field(description="its cache key: the digest of everything that its content depends on")]
     finished: Annotated[Timestamp, Field(description="when it was sealed, UTC")]
     seconds: Annotated[float, Field(ge=0, description="wall time of its work")]
     cpu_seconds: NotRequired[
         Annotated[
             float,
             Field(
-                ge=0, description="processor time of its work, of all threads and child processes; absent: not recorded"
+                ge=0,
+                description="processor time of its work, with all threads and child processes; absent: not recorded",
             ),
         ]
     ]
 
 
-class Bundle(Record):
-    """One file to copy to a device."""
+class BundleRecord(Record):
+    """A bundle, the file to copy to a device."""
 
     file: Annotated[str, Field(pattern=r"\.edge\.zip$", description="its name, in the folder bundles/")]
     sha256: Annotated[Sha256, Field(description="of the file")]
     bytes: Annotated[int, Field(gt=0, description="size of the file")]
     variant: Annotated[str, Field(description="name of the variant inside")]
-    commands: Annotated[list[str], Field(description="what to type on the device")]
+    commands: Annotated[list[str], Field(description="commands to run on the device")]
 
 
-class Sources(Record):
-    """What a result was made from."""
+class ResultSources(Record):
+    """Digests of what the result was made from."""
 
-    digest: Annotated[Sha256, Field(description="of all else in this result, and of the records of the artifacts")]
-    code: Annotated[Sha256, Field(description="of the code of edgekit that made it")]
+    digest: Annotated[
+        Sha256, Field(description="digest of everything else in this result, and of the records of the artifacts")
+    ]
+    code: Annotated[Sha256, Field(description="digest of the edgekit code that made it")]
 
 
 class Result(Record):
-    """The verdict of a run of edgekit with all evidence for it, from the run's sealed artifacts."""
+    """The verdict of a run of edgekit with all evidence for it, taken from the run's sealed artifacts."""
 
     schema: Annotated[Literal["edgekit/result/2"], Field(description="$id of this schema")]
-    format: Annotated[Literal[2], Field(description="number of this format; it is raised when a reader has to know")]
+    format: Annotated[Literal[2], Field(description="number of this format, raised when readers have to change")]
     edgekit: Annotated[str, Field(description="version of edgekit")]
     name: Annotated[str, Field(description="name of the run and of its bundles")]
     version: Annotated[str, Field(description="version of the bundles")]
-    config: Annotated[dict[str, Any], Field(description="the config as it was given, settings applied")]
+    config: Annotated[dict[str, Any], Field(description="the config as the user wrote it, with settings applied")]
     task: Annotated[
         Task,
         Field(description="what the network is for; accuracy is top-1, R², F1, AUC, mAP or precision@1, a fraction"),
     ]
-    data_digest: Annotated[Sha256, Field(description="of every sample, label, split and class name")]
+    data_digest: Annotated[Sha256, Field(description="digest of every sample, label, split and class name")]
     data_notes: NotRequired[
         Annotated[
-            list[str], Field(description="what was skipped or changed while the data were read; absent for nothing")
+            list[str], Field(description="what was skipped or changed while reading the data; absent if nothing was")
         ]
     ]
-    budget: Annotated[Limits, Field(description="the limits that variants were judged by")]
-    verdict: Annotated[Met | Missed, Field(description="whether a variant met the budget, and what the winner gained")]
-    nearest_miss: Annotated[NearestMiss | None, Field(description="what came nearest; null where the budget was met")]
+    budget: Annotated[BudgetLimits, Field(description="the limits that variants had to meet")]
+    verdict: Annotated[
+        BudgetMet | BudgetNotMet, Field(description="whether a variant met the budget, and what the winner gained")
+    ]
+    nearest_miss: Annotated[
+        NearestMiss | None, Field(description="the variant that came nearest; null if the budget was met")
+    ]
     winners: Annotated[dict[TargetKey, str], Field(description="name of the winning variant by target")]
     unmet: Annotated[
-        dict[TargetKey, NearestMiss | None], Field(description="what came nearest by target that has no winner")
+        dict[TargetKey, NearestMiss | None],
+        Field(description="the variant that came nearest, for each target without a winner"),
     ]
     variants: Annotated[
         list[Annotated[BaselineRow | VariantRow, Field(discriminator="target")]],
         Field(min_length=1, description="the unmodified baseline first, then every variant"),
     ]
     decisions: Annotated[
-        list[Choice | Limit | Zeros], Field(description="every decision that rests on a latency, with its evidence")
+        list[WinnerDecision | LatencyDecision | SparsityDecision],
+        Field(description="every decision that rests on a latency, with its evidence"),
     ]
     waterfall: Annotated[
-        list[WaterfallStep], Field(description="from the baseline to the winner; empty where there is none")
+        list[WaterfallStep], Field(description="from the baseline to the winner; empty if there is no winner")
     ]
     rivals: Annotated[
-        list[Rival], Field(description="files made by others that the config names, compared with the winner")
+        list[ReferenceModelRow],
+        Field(description="the reference models of the config, compared with the winner"),
     ]
     loads: Annotated[Loads, Field(description="the winners and the baseline under load")]
     cost: NotRequired[
         Annotated[
             Cost,
             Field(
-                description="what a call costs, and when the run was worth it; "
-                "absent from an edgekit that measured none"
+                description="what a call costs, and when the run has paid off; "
+                "absent from versions of edgekit that did not measure it"
             ),
         ]
     ]
     seen_validation: Annotated[
         SeenValidation | None,
-        Field(description="whether the baseline knows validation; null where it was trained here, or not tested"),
+        Field(
+            description="whether the baseline was trained on validation samples; null if trained here, or not tested"
+        ),
     ]
     others_seen_validation: NotRequired[
         Annotated[
             list[SeenValidation],
-            Field(description="the same of the teacher's file and of the rivals; absent where no such file was tested"),
+            Field(description="the same for the teacher's file and reference models; absent if none was tested"),
         ]
     ]
-    by_class: Annotated[ByClass, Field(description="accuracy class by class, of the baseline and of what ships")]
+    by_class: Annotated[ByClass, Field(description="accuracy by class, for the baseline and the variants that ship")]
     devices: NotRequired[
-        Annotated[DeviceClass, Field(description="the devices whose latencies decided; absent where this machine did")]
+        Annotated[DeviceClass, Field(description="the devices whose latencies decided; absent if this machine decided")]
     ]
     streams: Annotated[
-        dict[TargetKey, Streamed],
-        Field(description="answers of the bundles over time; empty where validation has no order in time"),
+        dict[TargetKey, StreamResult],
+        Field(description="answers of the bundles to streams; empty if validation has no temporal order"),
     ]
     rejected: Annotated[
-        list[Rejected], Field(description="every step that was tried and not kept, in the order of the pipeline")
+        list[RejectedStep], Field(description="every step that was tried and rejected, in the order of the pipeline")
     ]
     left_out: Annotated[
-        list[LeftOut], Field(description="variants that could not be made or were wrong, in the order of making")
+        list[LeftOutVariant],
+        Field(description="variants that could not be converted or were wrong, in the order of conversion"),
     ]
     targets_left_out: NotRequired[
         Annotated[
             dict[TargetKey, str],
-            Field(description="why nothing could be made for a target that the config does not name; absent for none"),
+            Field(description="why a target that the config does not name has no variants; absent if there is none"),
         ]
     ]
     conditions: Annotated[Conditions, Field(description="where and how it was measured")]
-    stages: Annotated[dict[StageKey, Stage], Field(description="the artifacts by stage, as far as the run came")]
+    stages: Annotated[dict[StageKey, StageRecord], Field(description="the artifacts by stage, as far as the run came")]
     bundles: Annotated[
-        dict[TargetKey, Bundle], Field(description="the bundles by target; empty where the budget was missed")
+        dict[TargetKey, BundleRecord], Field(description="the bundles by target; empty if the budget was missed")
     ]
-    sources: Annotated[Sources, Field(description="by which it is known whether this result is still that of its run")]
+    sources: Annotated[
+        ResultSources, Field(description="digests that show whether this result still belongs to its run")
+    ]
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON schema (draft 2020-12) of result.json."""
-    made = TypeAdapter(Result).json_schema(mode="serialization")
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA, **made}
+    """Return the JSON schema (draft 2020-12) of result.json."""
+    schema = TypeAdapter(Result).json_schema(mode="serialization")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA, **schema}
 
 
-def check(result: Mapping[str, Any]) -> None:
-    """Raise pydantic's ValidationError if `result` is not what the schema promises: a bug here, no fault of a user."""
-    _checked().validate_json(json.dumps(result, allow_nan=False))
+def validate_result(result: Mapping[str, Any]) -> None:
+    """Raise pydantic's ValidationError if `result` does not match the schema, which is a bug in edgekit."""
+    _adapter().validate_json(json.dumps(result, allow_nan=False))
 
 
 @functools.cache
-def _checked() -> TypeAdapter[Result]:
-    return TypeAdapter(Annotated[Result, AfterValidator(_agrees)])
+def _adapter() -> TypeAdapter[Result]:
+    return TypeAdapter(Annotated[Result, AfterValidator(_check_consistency)])
 
 
-def _agrees(result: Result) -> Result:
-    """Check what no JSON schema can: that the parts of a result speak of the same variants."""
+def _check_consistency(result: Result) -> Result:
+    """Check what a JSON schema cannot express: that all parts of a result refer to the same variants."""
     baseline, *rows = result["variants"]
     variants = [row for row in rows if row["target"] != "pytorch"]
     names = {row["name"] for row in result["variants"]}
     winners, verdict = set(result["winners"].items()), result["verdict"]
-    outside = {row["name"] for row in variants if not row["inside_budget"]}
+    over_budget = {row["name"] for row in variants if not row["inside_budget"]}
     rejected = {row["what"] for row in result["rejected"]}
     left_out = {row["name"] for row in result["left_out"]}
-    chosen = {(row["decision"], row["chosen"]) for row in result["decisions"] if is_choice(row)}
-    most_pp = result["budget"]["accuracy_drop_pp"]
+    chosen = {(row["decision"], row["chosen"]) for row in result["decisions"] if is_winner_decision(row)}
+    max_drop_pp = result["budget"]["accuracy_drop_pp"]
     devices = result.get("devices")
-    agrees = {
+    is_consistent = {
         "variants": baseline["target"] == "pytorch" and variants == rows,
         "winners": winners <= {(row["target"], row["name"]) for row in variants if row["inside_budget"]},
-        "budget": all(row["bound_pp"] <= most_pp for row in variants if row["inside_budget"]),
-        "rejected": outside <= rejected,
+        "budget": all(row["bound_pp"] <= max_drop_pp for row in variants if row["inside_budget"]),
+        "rejected": over_budget <= rejected,
         "left_out": not left_out & names and left_out <= rejected,
         "loads": {run["name"] for run in result["loads"]["runs"]} <= names,
         "cost": "cost" not in result or {row["name"] for row in result["cost"]["calls"]} == names,
@@ -211,9 +229,12 @@ def _agrees(result: Result) -> Result:
         "streams": set(result["streams"]) <= set(result["bundles"]),
         "devices": not devices or devices["slowest"] in ({each["host"] for each in devices["devices"]} or {""}),
         "bundles": {(target, bundle["variant"]) for target, bundle in result["bundles"].items()} == winners,
-        "stages": set(result["stages"]) | {"bundle"} in ({"origin", *STAGES}, {"origin", *STAGES} - set(TRAINING))
+        "stages": set(result["stages"]) | {"bundle"}
+        in ({"origin", *STAGES}, {"origin", *STAGES} - set(TRAINING_STAGES))
         and ("bundle" in result["stages"]) == bool(result["bundles"]),
     }
-    if not all(agrees.values()):
-        raise ValueError(f"contradicts the rest: {', '.join(part for part, good in agrees.items() if not good)}")
+    if not all(is_consistent.values()):
+        raise ValueError(
+            f"contradicts the rest: {', '.join(part for part, holds in is_consistent.items() if not holds)}"
+        )
     return result

@@ -1,13 +1,16 @@
-"""Rows of a study: what `edgekit search` writes into study.json, and its page and notebook read."""
+"""Records of a study, which `edgekit search` writes to study.json and its page and notebook read."""
 
 from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypedDict
 
 TrialState = Literal["complete", "infeasible", "stopped", "failed"]
-"""`complete`: went through every rung. `infeasible`: over the budget by a cheap rung. `stopped`: dominated after a few
-epochs. `failed`: an error, whose words are the reason."""
-Rung = Literal["shape", "untrained", "few_epochs", "all"]
+"""`complete`: evaluated at every fidelity.
+
+`infeasible`: over the budget at a cheap fidelity. `stopped`: dominated after a few epochs. `failed`: an error, whose
+message is the reason.
+"""
+Fidelity = Literal["shape", "untrained", "few_epochs", "all"]
 
 
 class ObjectiveRow(TypedDict):
@@ -19,7 +22,10 @@ class ObjectiveRow(TypedDict):
 
 
 class DimensionRow(TypedDict):
-    """An option of the space: choices, or a range; `when` names other options and the values it exists under."""
+    """A dimension of the search space: choices or a range.
+
+    `when` lists other options and the values under which it exists.
+    """
 
     key: str
     choices: NotRequired[list[Any]]
@@ -31,16 +37,16 @@ class DimensionRow(TypedDict):
 
 
 class SamplerRow(TypedDict):
-    """Who proposed the trials, and why this one."""
+    """The sampler that proposed the trials, and the reason for choosing it."""
 
     name: str
     reason: str
 
 
 class TrialRow(TypedDict):
-    """One trial. `values` and `intervals` follow the study's objectives; None where the trial did not get there.
+    """One trial. `values` and `intervals` follow the study's objectives; None if the trial did not reach them.
 
-    `constraints` are at most 0 where the budget is met. `variants` names the file that stands for each target.
+    `constraints` are at most 0 if the budget is met. `variants` names the file that represents each target.
     """
 
     number: int
@@ -48,7 +54,7 @@ class TrialRow(TypedDict):
     parameters: dict[str, Any]
     settings: list[str]
     state: TrialState
-    rung: Rung
+    rung: Fidelity
     reason: str
     values: list[float | None]
     intervals: list[list[float] | None]
@@ -60,7 +66,7 @@ class TrialRow(TypedDict):
 
 
 class AnchorRow(TypedDict):
-    """A file that every round of measuring times beside the trials', and its p50 in the first round."""
+    """A baseline file that every round of timing includes, and its p50 in the first round."""
 
     name: str
     target: str
@@ -68,7 +74,7 @@ class AnchorRow(TypedDict):
 
 
 class BatchRow(TypedDict):
-    """A batch at its end: the study's digest so far, the front's hypervolume, seconds since the study began."""
+    """A finished batch: the study's digest so far, the front's hypervolume, and the seconds since the study began."""
 
     number: int
     digest: str
@@ -78,9 +84,9 @@ class BatchRow(TypedDict):
 
 
 class StudyRow(TypedDict):
-    """study.json. `front` lists trial numbers; `reference` is the point that hypervolumes are taken from.
+    """study.json. `front` lists trial numbers; `reference` is the reference point of the hypervolumes.
 
-    `baseline_accuracy`: the fraction that the budget's drop counts from; where it is missing, figures do not draw it.
+    `baseline_accuracy` is the fraction from which the budget's drop is counted; without it, figures do not draw it.
     """
 
     format: int

@@ -1,4 +1,4 @@
-"""Rows of the trainings and of the choice between candidates: what `distill` records, and reports show."""
+"""Records of trainings and of the choice between candidates, which `distill` writes and reports show."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Epoch(Record):
 
 
 class FileTimes(Record):
-    """A converted file that was timed, on one target; sizes in bytes, zipped at level 9."""
+    """The latency of a converted file on one target; sizes in bytes, compressed at level 9."""
 
     target: str
     precision: str
@@ -30,13 +30,13 @@ class FileTimes(Record):
 
 
 class TimedFile(FileTimes):
-    """One converted file of a network that was timed before it was trained."""
+    """The latency of a converted file of a network that was timed before training."""
 
     model: str
 
 
-class LostFile(Record):
-    """A file of such a network that could not be made."""
+class FailedFile(Record):
+    """A file of such a network that could not be converted."""
 
     model: str
     target: str
@@ -45,7 +45,7 @@ class LostFile(Record):
 
 
 class CandidateRow(Record):
-    """A candidate for the student; figures are None for one that was not trained, `bytes` are by target-precision."""
+    """A candidate for the student. Figures are None if it was not trained; keys of `bytes` are target-precision."""
 
     name: str
     builder: str
@@ -63,14 +63,14 @@ class CandidateRow(Record):
 
 
 class ShownCandidate(CandidateRow):
-    """The same with what a clock said of it."""
+    """A candidate with its latencies."""
 
     best: TimedFile | None
     timed: list[TimedFile]
-    left_out: list[LostFile]
+    left_out: list[FailedFile]
 
 
-class InTime(Record):
+class CandidateNames(Record):
     """Names of the candidates within the budget, and of those that are trained."""
 
     in_time: list[str]
@@ -78,13 +78,14 @@ class InTime(Record):
 
 
 class ShortlistRow(Record):
-    """What was followed beside what today's clock says, and what the candidates were compared with.
+    """The decision that was followed, what today's latencies would choose, and what the candidates were compared with.
 
-    `limits` are in words, where two numbers do not say them; `beside` are the references of relative ones.
+    `limits` are texts, present if two numbers do not express the budget; `beside` are the references of relative
+    limits.
     """
 
-    measured: InTime
-    today: InTime
+    measured: CandidateNames
+    today: CandidateNames
     replayed: bool
     no_student_for: list[str]
     latency_p50_ms: float | None
@@ -94,7 +95,7 @@ class ShortlistRow(Record):
 
 
 class CandidatePoint(TimedFile):
-    """One timed file with its network: a point of the picture."""
+    """One timed file with its network: a point in the figure."""
 
     name: str
     builder: str
@@ -103,7 +104,7 @@ class CandidatePoint(TimedFile):
 
 
 class StudentRow(Record):
-    """A student, compared with the one that was taught by labels alone, where there is one, and with the baseline."""
+    """A student, compared with the baseline and, if there is one, with the student trained on labels alone."""
 
     name: str
     options: dict[str, Any] | None

@@ -1,41 +1,43 @@
-"""What a network is for, and how well it does it: one file each, the file's name is the config's `task`.
+"""Tasks: what a network is for, and how well it does it.
 
-A file offers
+Each task is a module with the name that a config gives as `task`.
 
-    METRIC                      what `accuracy` means everywhere for this task, a fraction that is 1 at best
-    SAID                        the same in a sentence
-    OUTPUTS                     what the names of its outputs are: classes, values
-    AT_MOST_ONE                 whether one sample counts from 0 to 1 at most, so that few can show little
-    names(y)                    names of the outputs where the data give none
-    checked(name, y, names)     labels of a split in their normal form; DataError where they are none
-    whole(name, y, names)       DataError where these labels cannot evaluate a split
+A module offers
+
+    METRIC                      the name of its accuracy, a fraction that is at most 1
+    METRIC_TEXT                 a sentence that explains it
+    OUTPUTS_NAME                what the names of its outputs are: classes, values
+    AT_MOST_ONE                 whether one sample counts from 0 to 1, so that few samples can show little
+    default_names(y)            names of the outputs if the data have none
+    normalize_labels(name, y, names)    labels of a split in their normal form; DataError if they are not valid
+    check_split(name, y, names) DataError if these labels cannot evaluate a split
     strata(y)                   (n,) int64: what a division into splits keeps in proportion
-    score_samples(outputs, inputs, y)   what each sample says of the accuracy
-    accuracy(marks)             a fraction
-    drop(reference, marks, confidence)      how much lower, and at most how much (`accuracy_drop.Drop`)
-    same(reference, outputs, inputs)        (n,) bool: which samples two networks answer alike
-    constant_answer(y)          the accuracy of what always says the same, a fraction, and what that says
+    score_samples(outputs, inputs, y)   the scores of each sample, from which accuracy is computed
+    accuracy(scores)            a fraction
+    drop(reference, scores, confidence)     the accuracy drop with its upper bound (`accuracy_drop.Drop`)
+    same_answers(reference, outputs, inputs)    (n,) bool: which samples two networks answer alike
+    constant_answer(y)          the accuracy of a constant answer, a fraction, and a description of that answer
 
 and, for what a mean over all samples hides,
 
-    GROUP, SCORE, SCORE_RISES   what the answers are broken down by, what each group's score is, and if more is better
-    RIGHT                       when a sample counts as answered rightly, as the end of a sentence
-    answers(outputs, inputs)    what the network says of each sample, in few bytes: (n,) or (n, k)
-    right(answers, y)           (n,) bool
+    GROUP, SCORE, SCORE_RISES   what answers are grouped by, what the score of a group is, and whether more is better
+    CORRECT_WHEN                when a sample counts as answered correctly, as the end of a sentence
+    answers(outputs, inputs)    the answer to each sample in few bytes: (n,) or (n, k)
+    is_correct(answers, y)      (n,) bool
     groups(answers, y, names)   the groups (`Group`), in the order of their names
-    said(answers, y, names)     the answers in words
-    labels_in_words(y, names)   the labels in words
+    describe_answers(answers, y, names)     the answers as texts
+    describe_labels(y, names)   the labels as texts
 
-and, where a field quotes two figures of accuracy,
+and, if the field usually quotes two accuracy metrics,
 
-    SECOND                      the other one (`Second`), which stands beside accuracy and decides nothing
+    SECOND                      the other one (`SecondMetric`), which is reported beside accuracy and decides nothing
 
-and, where answers lie in the pictures that are their samples,
+and, if answers have a position in the pictures,
 
-    closeness(answers, y)       (n,) from 0 to 1: how much of each is right; by it pictures are chosen to be drawn
+    closeness(answers, y)       (n,) from 0 to 1: how much of each answer is right, to choose pictures to draw
 
-`inputs` are what the network was given, in its own order of axes, where RECONSTRUCTS; where NEEDS_SHAPE, zeros of
-that shape; else None.
+`inputs` are the inputs of the network with its own order of axes if RECONSTRUCTS, zeros of that shape if NEEDS_SHAPE,
+and otherwise None.
 """
 
 from __future__ import annotations
@@ -57,8 +59,8 @@ TASKS: tuple[Task, ...] = get_args(Task)
 
 
 @dataclass(frozen=True, eq=False)
-class Marks:
-    """What each sample of a split says of a network's accuracy, as the task's file describes it: (n, k) float64."""
+class SampleScores:
+    """What each sample of a split contributes to a network's accuracy: `values` (n, k) float64, defined by the task."""
 
     task: Task
     values: np.ndarray
@@ -69,9 +71,10 @@ class Marks:
 
 @dataclass(frozen=True)
 class Group:
-    """One class, label or range of values: the network's score there, None where nothing can be said.
+    """One class, label or range of values with the network's score, which is None if it cannot be computed.
 
-    `found` of its `samples` are answered as it, and `false` samples of others; None where answers are no names.
+    `found` of its `samples` are answered with it, and `false` samples of other groups are; both are None if answers are
+    values.
     """
 
     name: str
@@ -82,53 +85,71 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Second:
-    """Another figure of accuracy: its name, what it is as the end of a sentence, and itself, a fraction of marks."""
+class SecondMetric:
+    """Another accuracy metric: its name, a description that ends a sentence, and a function that computes it."""
 
     metric: str
-    said: str
-    of: Callable[[Marks], float]
+    description: str
+    compute: Callable[[SampleScores], float]
 
 
-Answered = Union["np.ndarray", Marks]
-"""Of a classification (n,) bool, whether each sample was answered rightly; of the other tasks their marks."""
+SampleResults = Union["np.ndarray", SampleScores]
+"""For classification (n,) bool, whether each sample was answered correctly; for other tasks the scores of samples."""
 
 
-def named(task: str) -> Any:
-    """The file of a task."""
+def load_task(task: str) -> Any:
+    """Return the module of a task.
+
+    Examples
+    --------
+    >>> load_task("regression").METRIC
+    'R²'
+    """
     return importlib.import_module(f"{__name__}.{task}")
 
 
-def accuracy(answered: Answered) -> float:
-    """A fraction."""
-    return float(_of(answered).accuracy(answered))
+def accuracy(results: SampleResults) -> float:
+    """Return the accuracy, a fraction."""
+    return float(_task_of(results).accuracy(results))
 
 
-def second(answered: Answered) -> Second | None:
-    """The other figure that the task of these answers has, if any."""
-    found: Second | None = getattr(_of(answered), "SECOND", None)
-    return found
+def second_metric(results: SampleResults) -> SecondMetric | None:
+    """Return the task's second accuracy metric, or None if it has only one."""
+    metric: SecondMetric | None = getattr(_task_of(results), "SECOND", None)
+    return metric
 
 
-def drop(reference: Answered, answered: Answered, confidence: float) -> Drop:
-    """How far the accuracy lies below the reference's on the same samples; DataError where they are not the same."""
-    if len(reference) != len(answered):
+def drop(reference: SampleResults, results: SampleResults, confidence: float) -> Drop:
+    """Return how far the accuracy lies below that of the reference on the same samples.
+
+    Raises
+    ------
+    DataError
+        The numbers of samples differ.
+    """
+    if len(reference) != len(results):
         raise DataError(
-            f"answers to {len(reference)} and to {len(answered)} samples cannot be compared; "
+            f"answers to {len(reference)} and to {len(results)} samples cannot be compared; "
             "answer the same samples with both networks"
         )
-    found: Drop = _of(answered).drop(reference, answered, confidence)
-    return found
+    difference: Drop = _task_of(results).drop(reference, results, confidence)
+    return difference
 
 
-def no_better_than_guessing(task: Task, outputs: np.ndarray, y: np.ndarray) -> str:
-    """Why outputs that need no input to be judged tell nothing of the labels, or an empty text."""
-    kind = named(task)
-    found, (guessed, saying) = accuracy(kind.score_samples(outputs, None, y)), kind.constant_answer(y)
-    if found > guessed:
+def why_no_better_than_guessing(task: Task, outputs: np.ndarray, y: np.ndarray) -> str:
+    """Say why a network is no better than a constant answer; an empty text if it is better.
+
+    `task` must be one that needs no inputs to score samples.
+    """
+    task_module = load_task(task)
+    reached, (guessing, description) = (
+        accuracy(task_module.score_samples(outputs, None, y)),
+        task_module.constant_answer(y),
+    )
+    if reached > guessing:
         return ""
-    return f"{kind.METRIC} {found:.1%} on validation, and {saying} would give {guessed:.1%}"
+    return f"{task_module.METRIC} {reached:.1%} on validation, and {description} would give {guessing:.1%}"
 
 
-def _of(answered: Answered) -> Any:
-    return named(answered.task if isinstance(answered, Marks) else "classification")
+def _task_of(results: SampleResults) -> Any:
+    return load_task(results.task if isinstance(results, SampleScores) else "classification")

@@ -1,4 +1,4 @@
-"""Which found boxes are which labelled ones: greedy, the surest box first, as COCO's own code has it."""
+"""Matches predicted boxes with labelled ones greedily, the most confident box first, as COCO's own code does."""
 
 from __future__ import annotations
 
@@ -9,63 +9,70 @@ import numpy as np
 from edgekit.runner.boxes import Boxes, area, intersections
 
 OVERLAPS = tuple(round(0.5 + 0.05 * step, 2) for step in range(10))
-"""An overlap is the intersection's share of the union."""
-LIMITS, EACH = np.array(OVERLAPS), np.arange(len(OVERLAPS))
-SURE = 0.0
-"""A logit: the probability of a half."""
-ROW = 5
-"""Numbers of a label or a found box: class, left, top, right, bottom."""
+"""Limits of the overlap, which is the intersection divided by the union."""
+OVERLAP_LIMITS, OVERLAP_INDICES = np.array(OVERLAPS), np.arange(len(OVERLAPS))
+MIN_LOGIT = 0.0
+"""Logit of a probability of one half."""
+BOX_FIELDS = 5
+"""Numbers of a labelled or predicted box: class, left, top, right, bottom."""
 
 
-class Compared(NamedTuple):
-    """The sure boxes of a picture and its labels: `right` (boxes,) where one takes a label, `found` (labels,) which."""
+class BoxComparison(NamedTuple):
+    """The confident boxes of a picture and its labels.
+
+    `is_correct` (boxes,) says which boxes match a label, and `is_found` (labels,) which labels are matched.
+    """
 
     boxes: Boxes
-    right: np.ndarray
+    is_correct: np.ndarray
     labels: Boxes
-    found: np.ndarray
+    is_found: np.ndarray
 
 
-def compared(answer: np.ndarray, wanted: np.ndarray) -> Compared:
-    """An answer (100, 6) beside the rows (1 + most, 5) of its picture's label, at an overlap of a half."""
-    boxes, labels = boxes_of(answer), boxes_of(wanted[1:])
-    right, found = np.zeros(len(boxes.classes), bool), np.zeros(len(labels.classes), bool)
-    shares = overlaps_of(boxes.sides, labels.sides)
+def compare_boxes(answer: np.ndarray, label: np.ndarray) -> BoxComparison:
+    """Compare an answer (100, 6) with the rows (1 + most, 5) of its picture's label, at an overlap of one half."""
+    boxes, labels = select_boxes(answer), select_boxes(label[1:])
+    is_correct, is_found = np.zeros(len(boxes.classes), bool), np.zeros(len(labels.classes), bool)
+    shares = pairwise_overlaps(boxes.sides, labels.sides)
     for place, kind in enumerate(boxes.classes):
-        free = np.where((labels.classes == kind) & ~found, shares[place], -1.0)
+        free = np.where((labels.classes == kind) & ~is_found, shares[place], -1.0)
         best = len(free) - 1 - int(free[::-1].argmax()) if len(free) else -1
-        if best >= 0 and free[best] >= LIMITS[0]:
-            right[place] = found[best] = True
-    return Compared(boxes, right, labels, found)
+        if best >= 0 and free[best] >= OVERLAP_LIMITS[0]:
+            is_correct[place] = is_found[best] = True
+    return BoxComparison(boxes, is_correct, labels, is_found)
 
 
-def matched(boxes: Boxes, labels: np.ndarray) -> np.ndarray:
-    """(boxes,) int64: bit `k` is set where a box, best first, takes a label of its class at `OVERLAPS[k]`."""
+def match_boxes(boxes: Boxes, labels: np.ndarray) -> np.ndarray:
+    """Return (boxes,) int64: bit `k` is set if a box, best first, matches a label of its class at `OVERLAPS[k]`."""
     bits = np.zeros(len(boxes.logits), dtype=np.int64)
     for kind in np.unique(labels[:, 0]).astype(np.int64):
-        mine = np.flatnonzero(boxes.classes == kind)
-        overlaps = overlaps_of(boxes.sides[mine], labels[labels[:, 0] == kind, 1:])
-        free = np.ones((len(LIMITS), overlaps.shape[1]), dtype=bool)
-        for place in np.flatnonzero(overlaps.max(axis=1, initial=0) >= LIMITS[0]):
+        box_indices = np.flatnonzero(boxes.classes == kind)
+        overlaps = pairwise_overlaps(boxes.sides[box_indices], labels[labels[:, 0] == kind, 1:])
+        free = np.ones((len(OVERLAP_LIMITS), overlaps.shape[1]), dtype=bool)
+        for place in np.flatnonzero(overlaps.max(axis=1, initial=0) >= OVERLAP_LIMITS[0]):
             shares = np.where(free, overlaps[place], -1.0)
-            best = free.shape[1] - 1 - shares[:, ::-1].argmax(axis=1)  # of equals the last, as COCO's own code
-            taken = np.flatnonzero(shares[EACH, best] >= LIMITS)
-            free[taken, best[taken]] = False
-            bits[mine[place]] = (1 << taken).sum()
+            best = free.shape[1] - 1 - shares[:, ::-1].argmax(axis=1)  # the last of equals, as in COCO's own code
+            matched_limits = np.flatnonzero(shares[OVERLAP_INDICES, best] >= OVERLAP_LIMITS)
+            free[matched_limits, best[matched_limits]] = False
+            bits[box_indices[place]] = (1 << matched_limits).sum()
     return bits
 
 
-def overlaps_of(boxes: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """(boxes, labels) float64: the intersection's share of the union."""
+def pairwise_overlaps(boxes: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return (boxes, labels) float64: the intersection divided by the union."""
     boxes, labels = boxes.astype(np.float64), labels.astype(np.float64)
     shared = intersections(boxes.T, labels.T)
     union = area(boxes)[:, None] + area(labels) - shared
-    found: np.ndarray = shared / np.maximum(union, 1e-12)
-    return found
+    shares: np.ndarray = shared / np.maximum(union, 1e-12)
+    return shares
 
 
-def boxes_of(rows: np.ndarray, least: float = SURE) -> Boxes:
-    """Of rows (n, 5 or 6): labels, or answers with a logit that is at least `least`."""
-    logits = rows[:, ROW] if rows.shape[1] > ROW else np.full(len(rows), np.inf)
-    kept = rows[(rows[:, 0] >= 0) & (logits >= least)]
-    return Boxes(kept[:, 1:ROW], kept[:, ROW] if rows.shape[1] > ROW else kept[:, 0], kept[:, 0].astype(np.int64))
+def select_boxes(rows: np.ndarray, min_logit: float = MIN_LOGIT) -> Boxes:
+    """Return the boxes of rows (n, 5 or 6): labels, or answers whose logit is at least `least`."""
+    logits = rows[:, BOX_FIELDS] if rows.shape[1] > BOX_FIELDS else np.full(len(rows), np.inf)
+    selected = rows[(rows[:, 0] >= 0) & (logits >= min_logit)]
+    return Boxes(
+        selected[:, 1:BOX_FIELDS],
+        selected[:, BOX_FIELDS] if rows.shape[1] > BOX_FIELDS else selected[:, 0],
+        selected[:, 0].astype(np.int64),
+    )

@@ -1,4 +1,4 @@
-"""One class out of several; accuracy is the share of samples whose highest score is that of their class."""
+"""One class out of several. Accuracy is the share of samples whose highest score is that of their class."""
 
 from __future__ import annotations
 
@@ -8,23 +8,26 @@ import numpy as np
 
 from edgekit.core.errors import DataError
 from edgekit.core.tasks import Group
-from edgekit.core.tasks.accuracy_drop import Drop, compare
-from edgekit.core.tasks.labels import some
+from edgekit.core.tasks.accuracy_drop import Drop, drop_of_answers
+from edgekit.core.tasks.labels import quote_names
 
 METRIC = "top-1 accuracy"
-SAID = "accuracy is the share of samples whose highest score is that of their class"
-OUTPUTS = "classes"
+METRIC_TEXT = "accuracy is the share of samples whose highest score is that of their class"
+OUTPUTS_NAME = "classes"
 AT_MOST_ONE = True
 RECONSTRUCTS = False
 NEEDS_SHAPE = False
 GROUP, SCORE, SCORE_RISES = "class", "recall", True
-RIGHT = "the highest score is that of their class"
+CORRECT_WHEN = "the highest score is that of their class"
 
 
-def names(y: np.ndarray) -> tuple[str, ...]:
-    """Of labels (n,): "0", "1", … up to the highest; DataError for one that is higher than there are samples."""
+def default_names(y: np.ndarray) -> tuple[str, ...]:
+    """Names for labels (n,): "0", "1", … up to the highest.
+
+    DataError if a label is higher than the number of samples.
+    """
     if y.dtype.kind not in "iu" or not y.size:
-        return ("0", "1")  # the labels themselves are refused by `checked`
+        return ("0", "1")  # the labels themselves are refused by `normalize_labels`
     highest = int(y.max())
     if highest >= len(y):
         raise DataError(
@@ -34,8 +37,8 @@ def names(y: np.ndarray) -> tuple[str, ...]:
     return tuple(str(index) for index in range(highest + 1))
 
 
-def checked(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
-    """(n,) int64, each the place of its class among the names."""
+def normalize_labels(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+    """Return (n,) int64, each the index of its class in `names`."""
     if y.ndim != 1 or not np.issubdtype(y.dtype, np.integer):
         raise DataError(
             f"{name}: labels are {y.dtype} of shape {y.shape}; they must be integers, one per sample "
@@ -52,13 +55,13 @@ def checked(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
     return y.astype(np.int64)
 
 
-def whole(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
-    """Every class must have a sample in this split."""
+def check_split(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
+    """Check that every class has a sample in this split."""
     counts = np.bincount(y, minlength=len(names))
     empty = [names[index] for index in np.flatnonzero(counts == 0)]
     if empty:
         raise DataError(
-            f"{name}: no sample of class {some(empty)} ({len(empty)} of {len(names)} classes are empty); "
+            f"{name}: no sample of class {quote_names(empty)} ({len(empty)} of {len(names)} classes are empty); "
             "add different samples (copies of one count once), raise data.limit, or remove the class"
         )
 
@@ -69,27 +72,27 @@ def strata(y: np.ndarray) -> np.ndarray:
 
 
 def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> np.ndarray:
-    """Of scores (n, classes): (n,) bool."""
+    """From scores (n, classes): (n,) bool."""
     return np.equal(outputs.argmax(axis=1), y)
 
 
-def accuracy(marks: np.ndarray) -> float:
-    """The share that is right."""
-    return float(np.mean(marks))
+def accuracy(correct: np.ndarray) -> float:
+    """The share of correct answers."""
+    return float(np.mean(correct))
 
 
-def drop(reference: np.ndarray, marks: np.ndarray, confidence: float) -> Drop:
+def drop(reference: np.ndarray, correct: np.ndarray, confidence: float) -> Drop:
     """By Tango's interval."""
-    return compare(reference, marks, confidence)
+    return drop_of_answers(reference, correct, confidence)
 
 
-def same(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
+def same_answers(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
     """Where the highest score is that of the same class."""
     return np.equal(reference.argmax(axis=1), outputs.argmax(axis=1))
 
 
 def constant_answer(y: np.ndarray) -> tuple[float, str]:
-    """Of the most frequent class."""
+    """The accuracy of always naming the most frequent class."""
     return float(np.bincount(y).max() / len(y)), "always naming one class"
 
 
@@ -98,27 +101,27 @@ def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
     return outputs.argmax(axis=1).astype(np.int32)
 
 
-def right(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Where that is the label."""
+def is_correct(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Where the answer equals the label."""
     return np.asarray(answers == y)
 
 
 def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Group]:
     """The classes, each with its recall."""
     count = len(names)
-    samples, said = (np.bincount(of, minlength=count)[:count] for of in (y, answers))
-    found = np.bincount(y[answers == y], minlength=count)[:count]
+    samples, predictions = (np.bincount(values, minlength=count)[:count] for values in (y, answers))
+    hits = np.bincount(y[answers == y], minlength=count)[:count]
     return [
-        Group(name, int(n), int(hit) / int(n) if n else None, int(hit), int(all_said - hit))
-        for name, n, hit, all_said in zip(names, samples, found, said, strict=True)
+        Group(name, int(n), int(hit) / int(n) if n else None, int(hit), int(predicted - hit))
+        for name, n, hit, predicted in zip(names, samples, hits, predictions, strict=True)
     ]
 
 
-def said(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
-    """The class's name."""
+def describe_answers(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
+    """The names of the classes."""
     return [names[int(answer)] for answer in answers]
 
 
-def labels_in_words(y: np.ndarray, names: Sequence[str]) -> list[str]:
-    """The class's name."""
+def describe_labels(y: np.ndarray, names: Sequence[str]) -> list[str]:
+    """The names of the classes."""
     return [names[int(label)] for label in y]

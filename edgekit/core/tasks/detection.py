@@ -1,12 +1,12 @@
-"""Things in pictures, each with a class and a box; accuracy is the mean average precision at an overlap of a half.
+"""Objects in pictures, each with a class and a box. Accuracy is the mean average precision at an overlap of one half.
 
-Labels are (n, 1 + most, 5) float32: class, left, top, right, bottom, in pixels of the sample. The first row holds the
-sample itself, (-1, 0, 0, width, height); rows with the class -1 after it are empty. Outputs are (n, points, 4 +
-classes), as `edgekit/runner/boxes.py` has them.
+Labels are (n, 1 + most, 5) float32: class, left, top, right, bottom, in pixels of the sample. The first row describes
+the sample itself, (-1, 0, 0, width, height); later rows with the class -1 are empty. Outputs are (n, points, 4 +
+classes), as described in `edgekit/runner/boxes.py`.
 
-Average precision is that of COCO (Lin et al., ECCV 2014): boxes of all pictures in the order of their scores, each
-matched to the label of its class that it overlaps most and that is still free, precision made falling, and its mean at
-101 recalls. At most 100 boxes of a picture count.
+Average precision is that of COCO (Lin et al., ECCV 2014): the boxes of all pictures are sorted by their scores, each
+is matched with the free label of its class that it overlaps most, precision is made monotonically decreasing, and
+averaged over 101 recalls. At most 100 boxes of a picture count.
 """
 
 from __future__ import annotations
@@ -16,48 +16,52 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from edgekit.core.errors import DataError
-from edgekit.core.tasks import Group, Marks, Second
-from edgekit.core.tasks.accuracy_drop import Drop, resampled
-from edgekit.core.tasks.box_matches import OVERLAPS, ROW, SURE, boxes_of, matched
-from edgekit.core.tasks.labels import some
+from edgekit.core.tasks import Group, SampleScores, SecondMetric
+from edgekit.core.tasks.accuracy_drop import Drop, bootstrap_drop
+from edgekit.core.tasks.box_matches import BOX_FIELDS, MIN_LOGIT, OVERLAPS, match_boxes, select_boxes
+from edgekit.core.tasks.labels import quote_names
 from edgekit.runner.boxes import BOX_SIDES, Boxes, BoxOptions, Decoder
 
 METRIC = "mAP@0.5"
-SAID = "accuracy is the mean over the classes of the average precision, where a box must overlap its label by a half"
-OUTPUTS = "classes"
+METRIC_TEXT = (
+    "accuracy is the mean over the classes of the average precision, where a box must overlap its label by a half"
+)
+OUTPUTS_NAME = "classes"
 AT_MOST_ONE = False
 RECONSTRUCTS = False
 NEEDS_SHAPE = True
 GROUP, SCORE, SCORE_RISES = "class", "AP@0.5", True
-RIGHT = "every labelled thing is found with a probability of a half or more, and nothing else"
+CORRECT_WHEN = "every labelled object is found with a probability of one half or more, and nothing else"
 
 RECALLS = np.linspace(0, 1, 101)
-COUNTED = BoxOptions(least_probability=0.01, overlap=0.5, most=100)
-ALIKE = 0.8
-"""Of the boxes of two answers, the share that both have, for the answers to be the same."""
-FOUND = 3
-"""Of each found box, in the marks: class, logit, and in which of the overlaps it is right, as bits."""
+EVALUATION_OPTIONS = BoxOptions(least_probability=0.01, overlap=0.5, most=100)
+MIN_SHARED_BOXES = 0.8
+"""Share of the boxes of two answers that must match for the answers to count as the same."""
+FIELDS_PER_BOX = 3
+"""Fields of each predicted box in the sample scores: class, logit, and the overlaps at which it is correct, as bits."""
 
 
-def names(y: np.ndarray) -> tuple[str, ...]:
-    """Of labels (n, 1 + most, 5): "0", "1", …"""
+def default_names(y: np.ndarray) -> tuple[str, ...]:
+    """Names for labels (n, 1 + most, 5): "0", "1", …"""
     highest = int(y[..., 0].max()) if y.ndim == 3 and y.size else 0
     return tuple(str(index) for index in range(max(1, highest + 1)))
 
 
-def checked(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
-    """(n, 1 + most, 5) float32, boxes inside their samples."""
-    if y.ndim != 3 or y.shape[1] < 2 or y.shape[2] != ROW:
-        raise DataError(f"{name}: labels of a detection are (n, 1 + most, {ROW}), got {y.dtype} of shape {y.shape}")
+def normalize_labels(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+    """Return (n, 1 + most, 5) float32 with boxes inside their samples."""
+    if y.ndim != 3 or y.shape[1] < 2 or y.shape[2] != BOX_FIELDS:
+        raise DataError(
+            f"{name}: labels of a detection are (n, 1 + most, {BOX_FIELDS}), got {y.dtype} of shape {y.shape}"
+        )
     table = y.astype(np.float32)
     width, height = table[:, :1, 3], table[:, :1, 4]
     kinds, sides = table[:, 1:, 0], table[:, 1:, 1:]
-    there = kinds >= 0
-    bad = there & ((kinds >= len(names)) | (kinds != np.floor(kinds)))
-    bad |= there & ((sides < 0).any(axis=2) | (sides[..., 2] > width) | (sides[..., 3] > height))
-    bad |= there & ((sides[..., 2] <= sides[..., 0]) | (sides[..., 3] <= sides[..., 1]))
-    if bad.any() or not np.isfinite(table).all():
-        sample, row = np.argwhere(bad)[0] if bad.any() else (int(np.argwhere(~np.isfinite(table))[0][0]), 0)
+    is_box = kinds >= 0
+    is_bad = is_box & ((kinds >= len(names)) | (kinds != np.floor(kinds)))
+    is_bad |= is_box & ((sides < 0).any(axis=2) | (sides[..., 2] > width) | (sides[..., 3] > height))
+    is_bad |= is_box & ((sides[..., 2] <= sides[..., 0]) | (sides[..., 3] <= sides[..., 1]))
+    if is_bad.any() or not np.isfinite(table).all():
+        sample, row = np.argwhere(is_bad)[0] if is_bad.any() else (int(np.argwhere(~np.isfinite(table))[0][0]), 0)
         raise DataError(
             f"{name}: box {row} of sample {sample} is {table[sample, 1 + row].tolist()}; a box is class (0 to "
             f"{len(names) - 1}), left, top, right, bottom, inside its {int(width[sample, 0])}×{int(height[sample, 0])} "
@@ -66,178 +70,195 @@ def checked(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
     return table
 
 
-def whole(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
-    """Every class must have a box in this split."""
-    found = set(np.unique(y[:, 1:, 0]).astype(int).tolist())
-    missing = [title for index, title in enumerate(names) if index not in found]
+def check_split(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
+    """Check that every class has a box in this split."""
+    present = set(np.unique(y[:, 1:, 0]).astype(int).tolist())
+    missing = [title for index, title in enumerate(names) if index not in present]
     if missing:
-        raise DataError(f"{name}: no box of class {some(missing)}; add pictures, raise data.limit, or remove the class")
+        raise DataError(
+            f"{name}: no box of class {quote_names(missing)}; add pictures, raise data.limit, or remove the class"
+        )
 
 
 def strata(y: np.ndarray) -> np.ndarray:
-    """A picture counts for the rarest class in it; 0: nothing is in it."""
+    """A picture belongs to the rarest class in it; 0 if it has no box."""
     kinds = y[:, 1:, 0].astype(np.int64)
     classes = max(1, int(kinds.max()) + 1)
-    there = np.stack([(kinds == kind).any(axis=1) for kind in range(classes)], axis=1)
-    rarest_first = np.argsort(there.sum(axis=0), kind="stable")
-    ranked = there[:, rarest_first]
+    has_class = np.stack([(kinds == kind).any(axis=1) for kind in range(classes)], axis=1)
+    rarest_first = np.argsort(has_class.sum(axis=0), kind="stable")
+    ranked = has_class[:, rarest_first]
     return np.where(ranked.any(axis=1), rarest_first[ranked.argmax(axis=1)] + 1, 0).astype(np.int64)
 
 
-def found_in(outputs: np.ndarray, size: tuple[int, int], options: BoxOptions = COUNTED) -> Iterator[Boxes]:
-    """The boxes of each picture of (height, width), of outputs (n, points, 4 + classes)."""
+def decode_boxes(
+    outputs: np.ndarray, size: tuple[int, int], options: BoxOptions = EVALUATION_OPTIONS
+) -> Iterator[Boxes]:
+    """Return the boxes of each picture of (height, width), from outputs (n, points, 4 + classes)."""
     decode = Decoder(size, outputs.shape[1], options)
     return (decode(each) for each in outputs)
 
 
-def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> Marks:
-    """(n, classes + 3 · 100): how many labels of each class a picture has, and what `FOUND` says of its boxes."""
+def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> SampleScores:
+    """(n, classes + 3 · 100): the labels of each class in a picture, and `FIELDS_PER_BOX` values for each box."""
     classes = outputs.shape[2] - BOX_SIDES
     size = int(y[0, 0, 4]), int(y[0, 0, 3])
-    values = np.zeros((len(y), classes + FOUND * COUNTED.most))
-    values[:, classes::FOUND] = -1
-    for row, boxes, labels in zip(values, found_in(outputs, size), y, strict=True):
-        there = labels[1:][labels[1:, 0] >= 0]
-        row[:classes] = np.bincount(there[:, 0].astype(np.int64), minlength=classes)
-        of_boxes = row[classes:].reshape(COUNTED.most, FOUND)[: len(boxes.logits)]
-        of_boxes[:, 0], of_boxes[:, 1], of_boxes[:, 2] = boxes.classes, boxes.logits, matched(boxes, there)
-    return Marks("detection", values)
+    values = np.zeros((len(y), classes + FIELDS_PER_BOX * EVALUATION_OPTIONS.most))
+    values[:, classes::FIELDS_PER_BOX] = -1
+    for row, boxes, labels in zip(values, decode_boxes(outputs, size), y, strict=True):
+        labelled = labels[1:][labels[1:, 0] >= 0]
+        row[:classes] = np.bincount(labelled[:, 0].astype(np.int64), minlength=classes)
+        box_fields = row[classes:].reshape(EVALUATION_OPTIONS.most, FIELDS_PER_BOX)[: len(boxes.logits)]
+        box_fields[:, 0], box_fields[:, 1], box_fields[:, 2] = boxes.classes, boxes.logits, match_boxes(boxes, labelled)
+    return SampleScores("detection", values)
 
 
-def accuracy(marks: Marks) -> float:
-    """Mean average precision at an overlap of a half."""
-    return float(mean_average_precision(marks.values, np.ones((1, len(marks))))[0])
+def accuracy(scores: SampleScores) -> float:
+    """Mean average precision at an overlap of one half."""
+    return float(mean_average_precision(scores.values, np.ones((1, len(scores))))[0])
 
 
-def accuracy_over_overlaps(marks: Marks) -> float:
-    """Mean average precision, averaged over overlaps from 0.5 to 0.95: COCO's own figure."""
-    once = np.ones((1, len(marks)))
-    return float(np.mean([mean_average_precision(marks.values, once, bit)[0] for bit in range(len(OVERLAPS))]))
+def mean_accuracy_over_overlaps(scores: SampleScores) -> float:
+    """Mean average precision, averaged over overlaps from 0.5 to 0.95: COCO's main metric."""
+    weights = np.ones((1, len(scores)))
+    return float(np.mean([mean_average_precision(scores.values, weights, bit)[0] for bit in range(len(OVERLAPS))]))
 
 
-SECOND = Second("mAP@0.5:0.95", "averages it over overlaps from 0.5 to 0.95", accuracy_over_overlaps)
+SECOND = SecondMetric("mAP@0.5:0.95", "averages it over overlaps from 0.5 to 0.95", mean_accuracy_over_overlaps)
 
 
-def drop(reference: Marks, marks: Marks, confidence: float) -> Drop:
-    """By the bootstrap over pictures; `lost` are pictures with fewer labels found at an overlap of a half."""
-    hits = [_hits(each.values) for each in (reference, marks)]
+def drop(reference: SampleScores, scores: SampleScores, confidence: float) -> Drop:
+    """By the bootstrap over pictures. Lost pictures have fewer labels found at an overlap of one half."""
+    hits = [_hits(each.values) for each in (reference, scores)]
     worse = np.sign(hits[0] - hits[1])
-    return resampled(reference.values, marks.values, mean_average_precision, worse, confidence)
+    return bootstrap_drop(reference.values, scores.values, mean_average_precision, worse, confidence)
 
 
-def same(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
-    """Where nearly all sure boxes of both overlap a box of the other, of the same class, by a half."""
-    pairs = zip(_sure(reference, inputs), _sure(outputs, inputs), strict=True)
-    return np.array([_shared(*pair) >= ALIKE for pair in pairs])
+def same_answers(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
+    """Where nearly all confident boxes of both answers overlap a box of the same class in the other by one half."""
+    pairs = zip(_confident_boxes(reference, inputs), _confident_boxes(outputs, inputs), strict=True)
+    return np.array([_shared(*pair) >= MIN_SHARED_BOXES for pair in pairs])
 
 
 def best_probability(outputs: np.ndarray, y: np.ndarray) -> float:
-    """The least probability, in steps of 0.05, with which the F1 of all boxes at an overlap of a half is highest."""
-    marks = score_samples(outputs, None, y).values
+    """Return the threshold, in steps of 0.05, at which the F1 of all boxes at an overlap of one half is highest."""
+    scores = score_samples(outputs, None, y).values
     classes = outputs.shape[2] - BOX_SIDES
-    boxes = marks[:, classes:].reshape(-1, FOUND)
-    boxes, labels = boxes[boxes[:, 0] >= 0], marks[:, :classes].sum()
-    shares = 1 / (1 + np.exp(-boxes[:, 1]))
+    boxes = scores[:, classes:].reshape(-1, FIELDS_PER_BOX)
+    boxes, labels = boxes[boxes[:, 0] >= 0], scores[:, :classes].sum()
+    probabilities = 1 / (1 + np.exp(-boxes[:, 1]))
     hits = boxes[:, 2].astype(np.int64) & 1
     steps = [round(0.05 * step, 2) for step in range(1, 20)]
-    f1 = [2 * hits[shares >= step].sum() / max(1, (shares >= step).sum() + labels) for step in steps]
+    f1 = [2 * hits[probabilities >= step].sum() / max(1, (probabilities >= step).sum() + labels) for step in steps]
     return steps[int(np.argmax(f1))]
 
 
 def constant_answer(y: np.ndarray) -> tuple[float, str]:
-    """Of no box at all."""
+    """The accuracy of answers without boxes."""
     return 0.0, "always saying that nothing is there"
 
 
 def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
     """(n, 100, 6) float32: class (-1: none), left, top, right, bottom, logit."""
-    said = np.full((len(outputs), COUNTED.most, ROW + 1), -1, dtype=np.float32)
-    for row, boxes in zip(said, found_in(outputs, _size(inputs)), strict=True):
+    result = np.full((len(outputs), EVALUATION_OPTIONS.most, BOX_FIELDS + 1), -1, dtype=np.float32)
+    for row, boxes in zip(result, decode_boxes(outputs, _size(inputs)), strict=True):
         row[: len(boxes.logits)] = np.column_stack([boxes.classes, boxes.sides, boxes.logits])
-    return said
+    return result
 
 
-def right(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Where the sure boxes are those of the labels."""
-    found: np.ndarray = closeness(answers, y) == 1
-    return found
+def is_correct(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Where the confident boxes are those of the labels."""
+    correct: np.ndarray = closeness(answers, y) == 1
+    return correct
 
 
 def closeness(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """(n,): the share of the sure boxes and the labels of each picture that have their like in the other."""
-    return np.array([_shared(boxes_of(said), boxes_of(wanted[1:])) for said, wanted in zip(answers, y, strict=True)])
+    """(n,): the F1 of the confident boxes and the labels of each picture."""
+    return np.array(
+        [_shared(select_boxes(answer), select_boxes(label[1:])) for answer, label in zip(answers, y, strict=True)]
+    )
 
 
 def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Group]:
-    """The classes, each with its average precision, the sure boxes that are right, and the sure ones that are not."""
-    found = []
+    """The classes, each with its average precision, its correct confident boxes and its wrong ones."""
+    result = []
     for kind, title in enumerate(names):
         labels = (y[:, 1:, 0] == kind).sum(axis=1)
-        scores, hits, sure = [], [], []
-        for said, wanted in zip(answers, y, strict=True):
-            boxes = boxes_of(said[said[:, 0] == kind], -np.inf)
-            there = wanted[1:][wanted[1:, 0] == kind]
-            hit = matched(boxes, there) & 1
+        scores, hits, confident = [], [], []
+        for answer, label in zip(answers, y, strict=True):
+            boxes = select_boxes(answer[answer[:, 0] == kind], -np.inf)
+            labelled = label[1:][label[1:, 0] == kind]
+            hit = match_boxes(boxes, labelled) & 1
             scores.append(boxes.logits)
             hits.append(hit)
-            sure.append(boxes.logits >= SURE)
-        logits, hit, is_sure = (np.concatenate(each) for each in (scores, hits, sure))
+            confident.append(boxes.logits >= MIN_LOGIT)
+        logits, hit, is_confident = (np.concatenate(each) for each in (scores, hits, confident))
         precision = _average_precision(logits, hit > 0, np.ones((1, len(hit))), labels.sum()[None])
         total = int(labels.sum())
         score = float(precision[0]) if total else None
-        found.append(Group(title, total, score, int((hit[is_sure] == 1).sum()), int((hit[is_sure] == 0).sum())))
-    return found
+        result.append(
+            Group(title, total, score, int((hit[is_confident] == 1).sum()), int((hit[is_confident] == 0).sum()))
+        )
+    return result
 
 
-def said(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
-    """How many of which class are surely there."""
-    return [_counted(boxes_of(answer).classes, names) for answer in answers]
+def describe_answers(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
+    """The number of confident boxes of each class."""
+    return [_describe_counts(select_boxes(answer).classes, names) for answer in answers]
 
 
-def labels_in_words(y: np.ndarray, names: Sequence[str]) -> list[str]:
-    """The same of the labels."""
-    return [_counted(boxes_of(wanted[1:]).classes, names) for wanted in y]
+def describe_labels(y: np.ndarray, names: Sequence[str]) -> list[str]:
+    """The number of labels of each class."""
+    return [_describe_counts(select_boxes(label[1:]).classes, names) for label in y]
 
 
 def mean_average_precision(values: np.ndarray, weights: np.ndarray, bit: int = 0) -> np.ndarray:
-    """(draws,) of marks (n, …) for weights (draws, n), at one of `OVERLAPS`; classes without a label do not count."""
-    classes = values.shape[1] - FOUND * COUNTED.most
-    boxes = values[:, classes:].reshape(len(values), COUNTED.most, FOUND)
-    found = np.full((classes, len(weights)), np.nan)
+    """Return (draws,) of sample scores (n, …) for weights (draws, n), at the overlap `OVERLAPS[bit]`.
+
+    Classes without a label do not count.
+    """
+    classes = values.shape[1] - FIELDS_PER_BOX * EVALUATION_OPTIONS.most
+    boxes = values[:, classes:].reshape(len(values), EVALUATION_OPTIONS.most, FIELDS_PER_BOX)
+    precisions = np.full((classes, len(weights)), np.nan)
     for kind in range(classes):
-        picture, place = np.nonzero(boxes[..., 0] == kind)
-        logits, bits = boxes[picture, place, 1], boxes[picture, place, 2].astype(np.int64)
-        found[kind] = _average_precision(logits, (bits >> bit & 1) > 0, weights[:, picture], weights @ values[:, kind])
-    there = np.isfinite(found)
-    return np.where(there, found, 0).sum(axis=0) / np.maximum(there.sum(axis=0), 1)
+        pictures, positions = np.nonzero(boxes[..., 0] == kind)
+        logits, bits = boxes[pictures, positions, 1], boxes[pictures, positions, 2].astype(np.int64)
+        precisions[kind] = _average_precision(
+            logits, (bits >> bit & 1) > 0, weights[:, pictures], weights @ values[:, kind]
+        )
+    has_labels = np.isfinite(precisions)
+    return np.where(has_labels, precisions, 0).sum(axis=0) / np.maximum(has_labels.sum(axis=0), 1)
 
 
 def _average_precision(logits: np.ndarray, hits: np.ndarray, weights: np.ndarray, total: np.ndarray) -> np.ndarray:
-    """(draws,) of boxes (boxes,) with weights (draws, boxes), for `total` (draws,) labels; NaN where there is none.
+    """(draws,) of boxes (boxes,) with weights (draws, boxes), for `total` (draws,) labels; NaN if there are none.
 
-    Precision made falling is highest where a box is right, so only those places are looked at.
+    The monotonic precision is highest where a box is correct, so only those positions are considered.
     """
     order = (-logits).argsort(kind="stable")
     hits, weights = hits[order], weights[:, order]
-    right_at = np.flatnonzero(hits)
-    seen = np.cumsum(weights, axis=1)[:, right_at]
-    right = np.cumsum(weights[:, right_at], axis=1)
-    precision = right / np.maximum(seen, 1e-12)
-    falling = np.maximum.accumulate(precision[:, ::-1], axis=1)[:, ::-1]
-    recall = right / np.maximum(total, 1e-12)[:, None]
-    # one search in all draws: each has its own stretch of numbers, two apart
-    apart = 2.0 * np.arange(len(weights))[:, None]
-    places = np.searchsorted((recall + apart).ravel(), (RECALLS + apart).ravel()).reshape(len(weights), -1)
-    places -= len(right_at) * np.arange(len(weights))[:, None]
-    reached = np.take_along_axis(np.pad(falling, ((0, 0), (0, 1))), np.minimum(places, len(right_at)), axis=1)
+    hit_positions = np.flatnonzero(hits)
+    counted = np.cumsum(weights, axis=1)[:, hit_positions]
+    correct = np.cumsum(weights[:, hit_positions], axis=1)
+    precision = correct / np.maximum(counted, 1e-12)
+    monotonic = np.maximum.accumulate(precision[:, ::-1], axis=1)[:, ::-1]
+    recall = correct / np.maximum(total, 1e-12)[:, None]
+    # one search for all draws: each draw has its own range of numbers, two apart
+    offsets = 2.0 * np.arange(len(weights))[:, None]
+    places = np.searchsorted((recall + offsets).ravel(), (RECALLS + offsets).ravel()).reshape(len(weights), -1)
+    places -= len(hit_positions) * np.arange(len(weights))[:, None]
+    reached = np.take_along_axis(np.pad(monotonic, ((0, 0), (0, 1))), np.minimum(places, len(hit_positions)), axis=1)
     return np.where(total > 0, reached.mean(axis=1), np.nan)
 
 
 def _hits(values: np.ndarray) -> np.ndarray:
-    """(n,): how many labels of a picture are found at an overlap of a half."""
-    bits = values[:, -FOUND * COUNTED.most :].reshape(len(values), COUNTED.most, FOUND)[..., 2].astype(np.int64)
-    found: np.ndarray = (bits & 1).sum(axis=1)
-    return found
+    """(n,): how many labels of each picture are found at an overlap of one half."""
+    bits = (
+        values[:, -FIELDS_PER_BOX * EVALUATION_OPTIONS.most :]
+        .reshape(len(values), EVALUATION_OPTIONS.most, FIELDS_PER_BOX)[..., 2]
+        .astype(np.int64)
+    )
+    counts: np.ndarray = (bits & 1).sum(axis=1)
+    return counts
 
 
 def _size(inputs: np.ndarray | None) -> tuple[int, int]:
@@ -245,17 +266,17 @@ def _size(inputs: np.ndarray | None) -> tuple[int, int]:
     return int(inputs.shape[2]), int(inputs.shape[3])
 
 
-def _sure(outputs: np.ndarray, inputs: np.ndarray | None) -> Iterator[Boxes]:
-    return found_in(outputs, _size(inputs), COUNTED._replace(least_probability=0.5))
+def _confident_boxes(outputs: np.ndarray, inputs: np.ndarray | None) -> Iterator[Boxes]:
+    return decode_boxes(outputs, _size(inputs), EVALUATION_OPTIONS._replace(least_probability=0.5))
 
 
 def _shared(one: Boxes, other: Boxes) -> float:
-    """The share of the boxes of both that have their like in the other: F1."""
+    """The F1 of two sets of boxes: the share that match a box of the other set."""
     total = len(one.classes) + len(other.classes)
-    labels = np.column_stack([other.classes, other.sides]) if len(other.classes) else np.zeros((0, ROW))
-    return 2 * int((matched(one, labels) & 1).sum()) / total if total else 1.0
+    labels = np.column_stack([other.classes, other.sides]) if len(other.classes) else np.zeros((0, BOX_FIELDS))
+    return 2 * int((match_boxes(one, labels) & 1).sum()) / total if total else 1.0
 
 
-def _counted(classes: np.ndarray, names: Sequence[str]) -> str:
+def _describe_counts(classes: np.ndarray, names: Sequence[str]) -> str:
     counts = [(int((classes == kind).sum()), title) for kind, title in enumerate(names)]
     return ", ".join(f"{count} {title}" for count, title in counts if count) or "nothing"

@@ -1,4 +1,4 @@
-"""What the tasks' checks of labels share."""
+"""Helpers for checking labels."""
 
 from __future__ import annotations
 
@@ -9,20 +9,26 @@ import numpy as np
 from edgekit.core.errors import DataError
 
 
-def some(names: Sequence[str], most: int = 5) -> str:
-    """The first of them, quoted, and how many more."""
-    shown = ", ".join(repr(name) for name in names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+def quote_names(names: Sequence[str], limit: int = 5) -> str:
+    """Return the first names, quoted, and how many more there are."""
+    quoted = ", ".join(repr(name) for name in names[:limit])
+    return quoted if len(names) <= limit else f"{quoted} and {len(names) - limit} more"
 
 
-def columns(name: str, y: np.ndarray, names: Sequence[str], what: str) -> np.ndarray:
-    """`y` as (n, outputs), a column for each name; DataError where it has another number of them, or is no number."""
+def label_columns(name: str, y: np.ndarray, names: Sequence[str], expected: str) -> np.ndarray:
+    """Return `y` as (n, outputs), a column for each name.
+
+    Raises
+    ------
+    DataError
+        The number of columns differs, or the labels are not numbers.
+    """
     table = y[:, None] if y.ndim == 1 else y
     if table.ndim != 2 or table.dtype.kind not in "iufb":
-        raise DataError(f"{name}: labels are {y.dtype} of shape {y.shape}; {what}")
+        raise DataError(f"{name}: labels are {y.dtype} of shape {y.shape}; {expected}")
     if table.shape[1] != len(names):
         raise DataError(
             f"{name}: {table.shape[1]} values for each sample, and {len(names)} names in classes: "
-            f"{some(names)}; give one name for each column"
+            f"{quote_names(names)}; give one name for each column"
         )
     return table

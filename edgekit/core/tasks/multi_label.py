@@ -1,7 +1,7 @@
-"""Any number of labels at once; accuracy is the F1 of all labels of all samples together (micro-averaged).
+"""Any number of labels at once. Accuracy is the F1 of all labels of all samples together (micro-averaged).
 
-A label is said where its probability is 0.5 or more, that is where its logit is not negative.
-F1 = 2 TP / (2 TP + FP + FN).
+A label is predicted if its probability is at least 0.5, that is if its logit is not negative. F1 = 2 TP / (2 TP + FP +
+FN).
 """
 
 from __future__ import annotations
@@ -11,28 +11,30 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgekit.core.errors import DataError
-from edgekit.core.tasks import Group, Marks
-from edgekit.core.tasks.accuracy_drop import Drop, resampled
-from edgekit.core.tasks.labels import columns, some
+from edgekit.core.tasks import Group, SampleScores
+from edgekit.core.tasks.accuracy_drop import Drop, bootstrap_drop
+from edgekit.core.tasks.labels import label_columns, quote_names
 
 METRIC = "F1"
-SAID = "accuracy is F1 over all labels: their precision and recall where a probability of 0.5 or more says a label"
-OUTPUTS = "labels"
+METRIC_TEXT = (
+    "accuracy is F1 over all labels: their precision and recall where a probability of 0.5 or more predicts a label"
+)
+OUTPUTS_NAME = "labels"
 AT_MOST_ONE = True
 RECONSTRUCTS = False
 NEEDS_SHAPE = False
 GROUP, SCORE, SCORE_RISES = "label", "F1", True
-RIGHT = "each of their labels is said, and no other"
+CORRECT_WHEN = "each of their labels is predicted, and no other"
 
 
-def names(y: np.ndarray) -> tuple[str, ...]:
-    """Of labels (n, labels): "0", "1", …"""
+def default_names(y: np.ndarray) -> tuple[str, ...]:
+    """Names for labels (n, labels): "0", "1", …"""
     return tuple(str(index) for index in range(y.shape[1] if y.ndim == 2 else 1))
 
 
-def checked(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
-    """(n, labels) int64, 0 or 1."""
-    table = columns(name, y, names, "several labels at once are (n, labels), each 0 or 1")
+def normalize_labels(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+    """Return (n, labels) int64, 0 or 1."""
+    table = label_columns(name, y, names, "several labels at once are (n, labels), each 0 or 1")
     wrong = np.argwhere((table != 0) & (table != 1))
     if len(wrong):
         sample, column = wrong[0]
@@ -40,83 +42,87 @@ def checked(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
     return table.astype(np.int64)
 
 
-def whole(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
-    """Every label must be there at least once, and be absent at least once."""
-    for found, what in ((y.any(axis=0), "no sample has"), ((y == 0).any(axis=0), "every sample has")):
-        missing = [names[index] for index in np.flatnonzero(~found)]
+def check_split(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
+    """Check that every label is present at least once and absent at least once."""
+    for is_covered, problem in ((y.any(axis=0), "no sample has"), ((y == 0).any(axis=0), "every sample has")):
+        missing = [names[index] for index in np.flatnonzero(~is_covered)]
         if missing:
-            raise DataError(f"{name}: {what} {some(missing)}; add other samples, raise data.limit, or remove the label")
+            raise DataError(
+                f"{name}: {problem} {quote_names(missing)}; add other samples, raise data.limit, or remove the label"
+            )
 
 
 def strata(y: np.ndarray) -> np.ndarray:
-    """A sample counts for the rarest label it has; 0: it has none."""
+    """A sample belongs to the rarest label that it has; 0 if it has none."""
     rarest_first = np.argsort(y.sum(axis=0), kind="stable")
     ranked = y[:, rarest_first] > 0
     return np.where(ranked.any(axis=1), rarest_first[ranked.argmax(axis=1)] + 1, 0).astype(np.int64)
 
 
-def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> Marks:
-    """Labels rightly said, wrongly said and missed, of logits (n, labels): (n, 3)."""
-    said, there = outputs >= 0, y > 0
-    counts = (said & there, said & ~there, ~said & there)
-    return Marks("multi_label", np.stack([each.sum(axis=1) for each in counts], axis=1).astype(np.float64))
+def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> SampleScores:
+    """Labels predicted correctly, predicted wrongly and missed, from logits (n, labels): (n, 3)."""
+    predicted, labelled = outputs >= 0, y > 0
+    counts = (predicted & labelled, predicted & ~labelled, ~predicted & labelled)
+    return SampleScores("multi_label", np.stack([each.sum(axis=1) for each in counts], axis=1).astype(np.float64))
 
 
-def accuracy(marks: Marks) -> float:
+def accuracy(scores: SampleScores) -> float:
     """F1."""
-    return float(_f1(marks.values, np.ones((1, len(marks))))[0])
+    return float(_f1(scores.values, np.ones((1, len(scores))))[0])
 
 
-def drop(reference: Marks, marks: Marks, confidence: float) -> Drop:
-    """By the bootstrap; `lost` are samples with more wrong or missed labels than before."""
-    wrong = [each.values[:, 1:].sum(axis=1) for each in (reference, marks)]
-    return resampled(
-        reference.values, marks.values, _f1, np.sign(wrong[1] - wrong[0]), confidence, at_most_one=AT_MOST_ONE
+def drop(reference: SampleScores, scores: SampleScores, confidence: float) -> Drop:
+    """By the bootstrap. Lost samples have more wrong or missed labels than before."""
+    wrong = [each.values[:, 1:].sum(axis=1) for each in (reference, scores)]
+    return bootstrap_drop(
+        reference.values, scores.values, _f1, np.sign(wrong[1] - wrong[0]), confidence, at_most_one=AT_MOST_ONE
     )
 
 
-def same(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
-    """Where the same labels are said."""
+def same_answers(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
+    """Where the same labels are predicted."""
     return np.asarray(((reference >= 0) == (outputs >= 0)).all(axis=1))
 
 
 def constant_answer(y: np.ndarray) -> tuple[float, str]:
-    """Of all labels."""
-    return accuracy(score_samples(np.ones(y.shape), None, y)), "always saying every label"
+    """The accuracy of predicting all labels."""
+    return accuracy(score_samples(np.ones(y.shape), None, y)), "always predicting every label"
 
 
 def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
-    """(n, labels) bool: which are said."""
+    """(n, labels) bool: which labels are predicted."""
     return np.asarray(outputs >= 0)
 
 
-def right(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Where all labels are as they should be."""
+def is_correct(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Where all labels are correct."""
     return np.asarray((answers == (y > 0)).all(axis=1))
 
 
 def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Group]:
     """The labels, each with its F1."""
-    there = y > 0
-    counts = zip(names, there.sum(axis=0), (answers & there).sum(axis=0), (answers & ~there).sum(axis=0), strict=True)
+    labelled = y > 0
+    counts = zip(
+        names, labelled.sum(axis=0), (answers & labelled).sum(axis=0), (answers & ~labelled).sum(axis=0), strict=True
+    )
     return [
         Group(name, int(n), 2 * int(hit) / int(n + hit + wrong) if n + hit + wrong else None, int(hit), int(wrong))
         for name, n, hit, wrong in counts
     ]
 
 
-def said(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
-    """The labels' names."""
+def describe_answers(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
+    """The names of the labels."""
     return [", ".join(names[int(place)] for place in np.flatnonzero(answer)) or "none" for answer in answers]
 
 
-def labels_in_words(y: np.ndarray, names: Sequence[str]) -> list[str]:
-    """The labels' names."""
-    return said(y > 0, y, names)
+def describe_labels(y: np.ndarray, names: Sequence[str]) -> list[str]:
+    """The names of the labels."""
+    return describe_answers(y > 0, y, names)
 
 
 def _f1(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """F1 (draws,) of marks for weights (draws, n); 1 where there is no label and none is said."""
+    """F1 (draws,) of sample scores for weights (draws, n); 1 if there is no label and none is predicted."""
     right, wrong, missed = (weights @ values).T
     denominator = 2 * right + wrong + missed
     return np.where(denominator > 0, 2 * right / np.maximum(denominator, 1e-12), 1.0)

@@ -1,7 +1,7 @@
-"""Values of a sample, such as a temperature; accuracy is R², averaged over the values.
+"""Values of a sample, such as a temperature. Accuracy is R², averaged over the values.
 
-R² = 1 − Σ (y − ŷ)² / Σ (y − mean y)². It is 1 where all is right, 0 where the mean would be as good, and negative
-below.
+R² = 1 − Σ (y − ŷ)² / Σ (y − mean y)². It is 1 if everything is right, 0 if the mean would be as good, and negative
+below that.
 """
 
 from __future__ import annotations
@@ -12,37 +12,39 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgekit.core.errors import DataError
-from edgekit.core.tasks import Group, Marks
-from edgekit.core.tasks.accuracy_drop import Drop, resampled
-from edgekit.core.tasks.labels import columns, some
+from edgekit.core.tasks import Group, SampleScores
+from edgekit.core.tasks.accuracy_drop import Drop, bootstrap_drop
+from edgekit.core.tasks.labels import label_columns, quote_names
 
 METRIC = "R²"
-SAID = "accuracy is R²: 100 % where every value is right, 0 % where their mean would be as good"
-OUTPUTS = "values"
+METRIC_TEXT = "accuracy is R²: 100 % where every value is right, 0 % where their mean would be as good"
+OUTPUTS_NAME = "values"
 AT_MOST_ONE = False
 RECONSTRUCTS = False
 NEEDS_SHAPE = False
 GROUP, SCORE, SCORE_RISES = "range of values", "mean absolute error", False
-RIGHT = "every value is within a tenth of its standard deviation"
+CORRECT_WHEN = "every value is within a tenth of its standard deviation"
 RANGES = 5
-"""Of a value, with as many samples each."""
+"""Groups of a value, with equally many samples each."""
 STRATA = 10
 LEAST_SPREAD, MOST_SPREAD, MOST_OFFSET = 0.1, 10.0, 10.0
-"""Of a value: its standard deviation, and how many of them its mean may be from 0, for training to begin at all."""
+"""Limits for training to start: of a value's standard deviation, and of its mean in standard deviations."""
 ROUNDING = 1e-9
 NEAR = 0.1
-"""Two answers are the same within this share of the reference's standard deviation."""
+"""Two answers count as the same if they differ by at most this share of the reference's standard deviation."""
 
 
-def names(y: np.ndarray) -> tuple[str, ...]:
-    """Of values (n,) or (n, values): "value", or "value 0", "value 1", …"""
+def default_names(y: np.ndarray) -> tuple[str, ...]:
+    """Names for values (n,) or (n, values): "value", or "value 0", "value 1", …"""
     count = y.shape[1] if y.ndim == 2 else 1
     return ("value",) if count == 1 else tuple(f"value {index}" for index in range(count))
 
 
-def checked(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
-    """(n, values) float32, finite, of about unit scale."""
-    table = columns(name, y, names, "a regression has floating-point values, (n,) or (n, values)").astype(np.float32)
+def normalize_labels(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+    """Return (n, values) float32, finite."""
+    table = label_columns(name, y, names, "a regression has floating-point values, (n,) or (n, values)").astype(
+        np.float32
+    )
     bad = np.argwhere(~np.isfinite(table))
     if len(bad):
         sample, column = bad[0]
@@ -50,31 +52,32 @@ def checked(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
     return table
 
 
-def whole(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
-    """Every value must vary, and be of a scale that a training can begin with."""
+def check_split(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
+    """Check that every value varies, and that its scale is suitable for training."""
     spread = y.std(axis=0, dtype=np.float64)
     flat = [names[index] for index in np.flatnonzero(spread == 0)]
     if flat:
         more = "" if name == "train" else ", or raise data.limit or the fraction that this split is given"
         raise DataError(
-            f"{name}: {some(flat)} is the same for all {len(y)} samples, so there is nothing to learn or to evaluate; "
+            f"{name}: {quote_names(flat)} is the same for all {len(y)} samples, so there is nothing to learn or "
+            "to evaluate; "
             f"give samples in which it varies{more}"
         )
     if name != "train":
         return
     mean = y.mean(axis=0, dtype=np.float64)
     for index, title in enumerate(names):
-        fits = LEAST_SPREAD <= spread[index] <= MOST_SPREAD and abs(mean[index]) <= MOST_OFFSET * spread[index]
-        if not fits:
+        is_scaled = LEAST_SPREAD <= spread[index] <= MOST_SPREAD and abs(mean[index]) <= MOST_OFFSET * spread[index]
+        if not is_scaled:
             raise DataError(
-                f"{name}: {title} has mean {mean[index]:.4g} and standard deviation {spread[index]:.4g}; a training "
-                f"wants a spread of {LEAST_SPREAD:g} to {MOST_SPREAD:g} and a mean within {MOST_OFFSET:g} of them: "
+                f"{name}: {title} has mean {mean[index]:.4g} and standard deviation {spread[index]:.4g}; training "
+                f"needs a spread of {LEAST_SPREAD:g} to {MOST_SPREAD:g} and a mean within {MOST_OFFSET:g} of them: "
                 f"give (y - {_rounded(mean[index], spread[index])}) / {spread[index]:.3g}, or y in another unit"
             )
 
 
 def _rounded(mean: float, spread: float) -> str:
-    """To a hundredth of the spread, so that what is left of the mean is small beside it."""
+    """Round to a hundredth of the spread, so that the rest of the mean is small compared with it."""
     return f"{mean:.{max(0, 2 - math.floor(math.log10(spread)))}f}"
 
 
@@ -84,33 +87,33 @@ def strata(y: np.ndarray) -> np.ndarray:
     return (ranks * min(STRATA, len(y)) // max(1, len(y))).astype(np.int64)
 
 
-def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> Marks:
-    """Squared errors and the values themselves, about their mean: (n, 2 · values)."""
-    wanted = y.astype(np.float64)
-    return Marks("regression", np.hstack([np.square(outputs - wanted), wanted - wanted.mean(axis=0)]))
+def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> SampleScores:
+    """Squared errors and the centred values: (n, 2 · values)."""
+    labels = y.astype(np.float64)
+    return SampleScores("regression", np.hstack([np.square(outputs - labels), labels - labels.mean(axis=0)]))
 
 
-def accuracy(marks: Marks) -> float:
+def accuracy(scores: SampleScores) -> float:
     """R²."""
-    return float(_r2(marks.values, np.ones((1, len(marks))))[0])
+    return float(_r2(scores.values, np.ones((1, len(scores))))[0])
 
 
-def drop(reference: Marks, marks: Marks, confidence: float) -> Drop:
-    """By the bootstrap; `lost` are samples whose error grew."""
-    errors = [each.values[:, : each.values.shape[1] // 2].sum(axis=1) for each in (reference, marks)]
-    grew = np.sign(errors[1] - errors[0])
-    return resampled(reference.values, marks.values, _r2, grew, confidence)
+def drop(reference: SampleScores, scores: SampleScores, confidence: float) -> Drop:
+    """By the bootstrap. Lost samples have a larger error than before."""
+    errors = [each.values[:, : each.values.shape[1] // 2].sum(axis=1) for each in (reference, scores)]
+    worse = np.sign(errors[1] - errors[0])
+    return bootstrap_drop(reference.values, scores.values, _r2, worse, confidence)
 
 
-def same(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
+def same_answers(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
     """Where every value is within a tenth of the standard deviation that the reference has over these samples."""
     spread = reference.std(axis=0)
     return np.asarray((np.abs(reference - outputs) <= NEAR * spread + 1e-6).all(axis=1))
 
 
 def constant_answer(y: np.ndarray) -> tuple[float, str]:
-    """Of the mean."""
-    return 0.0, "always saying the mean"
+    """The accuracy of always predicting the mean."""
+    return 0.0, "always predicting the mean"
 
 
 def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
@@ -118,45 +121,45 @@ def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
     return outputs.astype(np.float32)
 
 
-def right(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
+def is_correct(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Where every value is within `NEAR` standard deviations of the label."""
     return np.asarray((np.abs(answers - y) <= NEAR * y.std(axis=0) + 1e-6).all(axis=1))
 
 
 def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Group]:
-    """Each value's fifths, from the lowest labels to the highest, with the mean absolute error in them."""
-    found = []
+    """Each value's fifths, from the lowest labels to the highest, with their mean absolute error."""
+    result = []
     for column, title in enumerate(names):
-        labels, off = y[:, column], np.abs(answers[:, column].astype(np.float64) - y[:, column])
+        labels, errors = y[:, column], np.abs(answers[:, column].astype(np.float64) - y[:, column])
         edges = np.unique(np.quantile(labels, np.linspace(0, 1, RANGES + 1)))
         places = np.clip(np.searchsorted(edges, labels, "right") - 1, 0, max(0, len(edges) - 2))
         for place in np.unique(places):
-            own, high = places == place, edges[min(place + 1, len(edges) - 1)]
+            in_group, high = places == place, edges[min(place + 1, len(edges) - 1)]
             name = f"{title}: {edges[place]:.3g} to {high:.3g}"
-            found.append(Group(name, int(own.sum()), round(float(off[own].mean()), 6)))
-    return found
+            result.append(Group(name, int(in_group.sum()), round(float(errors[in_group].mean()), 6)))
+    return result
 
 
-def said(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
+def describe_answers(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
     """The values."""
     return [", ".join(f"{value:.3g}" for value in answer) for answer in answers]
 
 
-def labels_in_words(y: np.ndarray, names: Sequence[str]) -> list[str]:
+def describe_labels(y: np.ndarray, names: Sequence[str]) -> list[str]:
     """The values."""
-    return said(y, y, names)
+    return describe_answers(y, y, names)
 
 
 def _r2(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """R² (draws,) of marks for weights (draws, n)."""
+    """R² (draws,) of sample scores for weights (draws, n)."""
     count = values.shape[1] // 2
     errors, y = values[:, :count], values[:, count:]
     total = weights.sum(axis=1, keepdims=True)
     squares = weights @ np.square(y)
     about_mean = squares - np.square(weights @ y) / total
-    left = weights @ errors
-    varies = about_mean > ROUNDING * squares  # a draw of one sample many times over leaves a rounding error, not nought
+    residual = weights @ errors
+    varies = about_mean > ROUNDING * squares  # drawing one sample many times leaves a rounding error instead of zero
     with np.errstate(divide="ignore", invalid="ignore"):
-        each = np.where(varies, 1 - left / about_mean, np.where(left > 0, 0.0, 1.0))
-    found: np.ndarray = each.mean(axis=1)
-    return found
+        r2_of_values = np.where(varies, 1 - residual / about_mean, np.where(residual > 0, 0.0, 1.0))
+    r2: np.ndarray = r2_of_values.mean(axis=1)
+    return r2

@@ -1,11 +1,11 @@
-"""A class for each pixel of a picture; accuracy is the mean over the classes of the intersection over union.
+"""A class for each pixel of a picture. Accuracy is the mean over the classes of the intersection over union.
 
-Labels are (n, height, width) uint8: for each pixel of the sample the place of its class, and 255 where none is known.
-Such pixels count for nothing. Outputs are (n, classes, rows, columns), as `edgekit/runner/masks.py` has them.
+Labels are (n, height, width) uint8: the class of each pixel of the sample, and 255 where none is known. Such pixels do
+not count. Outputs are (n, classes, rows, columns), as described in `edgekit/runner/masks.py`.
 
-The measure is that of PASCAL VOC (Everingham et al., IJCV 2010, and its segmentation challenges). The pixels of all
-pictures are counted together: of a class, those that are rightly said, by those that are labelled or said. Classes
-without a labelled pixel do not count.
+The metric is that of PASCAL VOC (Everingham et al., IJCV 2010, and its segmentation challenges). The pixels of all
+pictures are counted together: for each class, those that are predicted correctly, divided by those that are labelled
+or predicted with it. Classes without a labelled pixel do not count.
 """
 
 from __future__ import annotations
@@ -15,44 +15,46 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgekit.core.errors import DataError
-from edgekit.core.tasks import Group, Marks
-from edgekit.core.tasks.accuracy_drop import Drop, resampled
-from edgekit.core.tasks.labels import some
+from edgekit.core.tasks import Group, SampleScores
+from edgekit.core.tasks.accuracy_drop import Drop, bootstrap_drop
+from edgekit.core.tasks.labels import quote_names
 from edgekit.runner.masks import UNKNOWN, cell_size, enlarge
 
 METRIC = "mIoU"
-SAID = "accuracy is the mean over the classes of the intersection over union of their pixels, all pictures together"
-OUTPUTS = "classes"
+METRIC_TEXT = (
+    "accuracy is the mean over the classes of the intersection over union of their pixels, all pictures together"
+)
+OUTPUTS_NAME = "classes"
 AT_MOST_ONE = False
 RECONSTRUCTS = False
 NEEDS_SHAPE = False
 GROUP, SCORE, SCORE_RISES = "class", "IoU", True
-RIGHT = "nine of ten labelled pixels are of their class"
+CORRECT_WHEN = "nine of ten labelled pixels are of their class"
 
-MOST_CLASSES = UNKNOWN
-ALIKE = 0.9
-"""Of the cells of two answers, the share that must be of the same class for the answers to be the same."""
-MOSTLY = 0.9
-"""Of a picture's labelled pixels, the share that must be right for its answer to be right."""
-SHOWN = 3
-"""Classes that are told of a picture."""
-
-
-def names(y: np.ndarray) -> tuple[str, ...]:
-    """Of labels (n, height, width): "0", "1", …"""
-    known = y[y != UNKNOWN]
-    return tuple(str(index) for index in range(1 + int(known.max() if known.size else 0)))
+MAX_CLASSES = UNKNOWN
+MIN_EQUAL_CELLS = 0.9
+"""Share of the cells of two answers that must have the same class for the answers to count as the same."""
+MIN_CORRECT_PIXELS = 0.9
+"""Share of a picture's labelled pixels that must be correct for its answer to be correct."""
+MAX_LISTED_CLASSES = 3
+"""Classes that are listed for a picture."""
 
 
-def checked(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
-    """(n, height, width) uint8."""
+def default_names(y: np.ndarray) -> tuple[str, ...]:
+    """Names for labels (n, height, width): "0", "1", …"""
+    labelled = y[y != UNKNOWN]
+    return tuple(str(index) for index in range(1 + int(labelled.max() if labelled.size else 0)))
+
+
+def normalize_labels(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+    """Return (n, height, width) uint8."""
     if y.ndim != 3 or y.dtype.kind not in "iu":
         raise DataError(
             f"{name}: labels are {y.dtype} of shape {y.shape}; a segmentation has whole numbers (n, height, width), "
             f"the class of each pixel, {UNKNOWN} where none is known"
         )
-    if not 2 <= len(names) <= MOST_CLASSES:
-        raise DataError(f"classes: got {len(names)}; a segmentation has 2 to {MOST_CLASSES}, the background among them")
+    if not 2 <= len(names) <= MAX_CLASSES:
+        raise DataError(f"classes: got {len(names)}; a segmentation has 2 to {MAX_CLASSES}, the background among them")
     bad = ((y < 0) | (y >= len(names))) & (y != UNKNOWN)
     if bad.any():
         sample, row, column = np.argwhere(bad)[0]
@@ -63,53 +65,53 @@ def checked(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
     return y.astype(np.uint8, copy=False)
 
 
-def whole(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
-    """Every class must have a pixel in this split."""
-    found = set(np.unique(y).tolist())
-    missing = [title for index, title in enumerate(names) if index not in found]
+def check_split(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
+    """Check that every class has a pixel in this split."""
+    present = set(np.unique(y).tolist())
+    missing = [title for index, title in enumerate(names) if index not in present]
     if missing:
         raise DataError(
-            f"{name}: no pixel of class {some(missing)} ({UNKNOWN} in a mask means that none is known); add pictures, "
-            "raise data.limit, or remove the class"
+            f"{name}: no pixel of class {quote_names(missing)} ({UNKNOWN} in a mask means that none is known); "
+            "add pictures, raise data.limit, or remove the class"
         )
 
 
 def strata(y: np.ndarray) -> np.ndarray:
-    """A picture counts for the rarest class in it; 0: nothing is labelled."""
+    """A picture belongs to the rarest class in it; 0 if nothing is labelled."""
     classes = 1 + int(np.where(y == UNKNOWN, 0, y).max())
-    there = np.stack([(y == kind).any(axis=(1, 2)) for kind in range(classes)], axis=1)
-    rarest_first = np.argsort(there.sum(axis=0), kind="stable")
-    ranked = there[:, rarest_first]
+    has_class = np.stack([(y == kind).any(axis=(1, 2)) for kind in range(classes)], axis=1)
+    rarest_first = np.argsort(has_class.sum(axis=0), kind="stable")
+    ranked = has_class[:, rarest_first]
     return np.where(ranked.any(axis=1), rarest_first[ranked.argmax(axis=1)] + 1, 0).astype(np.int64)
 
 
-def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> Marks:
-    """(n, 3 · classes): of each class the pixels that are rightly said, that are labelled, and that are said."""
-    said, classes = answers(outputs, inputs), outputs.shape[1]
-    values = [_counts(_confusion(*pair, classes)) for pair in zip(said, y, strict=True)]
-    return Marks("segmentation", np.stack(values).astype(np.float64))
+def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> SampleScores:
+    """(n, 3 · classes): for each class the pixels predicted correctly, labelled, and predicted."""
+    predicted, classes = answers(outputs, inputs), outputs.shape[1]
+    values = [_counts(_confusion(*pair, classes)) for pair in zip(predicted, y, strict=True)]
+    return SampleScores("segmentation", np.stack(values).astype(np.float64))
 
 
-def accuracy(marks: Marks) -> float:
+def accuracy(scores: SampleScores) -> float:
     """Mean intersection over union."""
-    return float(mean_intersection_over_union(marks.values, np.ones((1, len(marks))))[0])
+    return float(mean_intersection_over_union(scores.values, np.ones((1, len(scores))))[0])
 
 
-def drop(reference: Marks, marks: Marks, confidence: float) -> Drop:
-    """By the bootstrap over pictures; `lost` are pictures with fewer pixels that are right."""
-    hits = [each.values[:, : each.values.shape[1] // 3].sum(axis=1) for each in (reference, marks)]
+def drop(reference: SampleScores, scores: SampleScores, confidence: float) -> Drop:
+    """By the bootstrap over pictures. Lost pictures have fewer correct pixels."""
+    hits = [each.values[:, : each.values.shape[1] // 3].sum(axis=1) for each in (reference, scores)]
     worse = np.sign(hits[0] - hits[1])
-    return resampled(reference.values, marks.values, mean_intersection_over_union, worse, confidence)
+    return bootstrap_drop(reference.values, scores.values, mean_intersection_over_union, worse, confidence)
 
 
-def same(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
-    """Where nine of ten cells are of the same class."""
+def same_answers(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
+    """Where nine of ten cells have the same class."""
     alike = reference.argmax(axis=1) == outputs.argmax(axis=1)
-    return np.asarray(alike.mean(axis=(1, 2)) >= ALIKE)
+    return np.asarray(alike.mean(axis=(1, 2)) >= MIN_EQUAL_CELLS)
 
 
 def constant_answer(y: np.ndarray) -> tuple[float, str]:
-    """Of one class everywhere: its share of the pixels, by the number of classes."""
+    """The accuracy of naming one class everywhere: its share of the pixels divided by the number of classes."""
     counts = np.bincount(y[y != UNKNOWN], minlength=1)
     return float(counts.max() / max(1, counts.sum()) / max(1, (counts > 0).sum())), "always naming one class"
 
@@ -119,59 +121,59 @@ def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
     return outputs.argmax(axis=1).astype(np.uint8)
 
 
-def right(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Where nine of ten labelled pixels are of their class."""
-    return np.asarray(closeness(answers, y) >= MOSTLY)
+def is_correct(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Where nine of ten labelled pixels have their class."""
+    return np.asarray(closeness(answers, y) >= MIN_CORRECT_PIXELS)
 
 
 def closeness(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """(n,): of each picture the share of its labelled pixels that are of their class; 1 where none is labelled."""
-    pairs = ((_pixels(said, wanted) == wanted, wanted != UNKNOWN) for said, wanted in zip(answers, y, strict=True))
-    return np.array([(hit & known).sum() / known.sum() if known.any() else 1.0 for hit, known in pairs])
+    """(n,): the share of each picture's labelled pixels that have their class; 1 if nothing is labelled."""
+    pairs = ((_pixels(answer, label) == label, label != UNKNOWN) for answer, label in zip(answers, y, strict=True))
+    return np.array([(hit & labelled).sum() / labelled.sum() if labelled.any() else 1.0 for hit, labelled in pairs])
 
 
 def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Group]:
-    """The classes, each with its intersection over union; samples are labelled pixels."""
+    """The classes, each with its intersection over union. Samples are labelled pixels."""
     confusion = sum(_confusion(*pair, len(names)) for pair in zip(answers, y, strict=True))
-    hit, labelled, said = _counts(np.asarray(confusion)).reshape(3, len(names))
-    found = []
-    for name, both, there, all_said in zip(names, hit.tolist(), labelled.tolist(), said.tolist(), strict=True):
-        score = both / (there + all_said - both) if there else None
-        found.append(Group(name, there, score, both, all_said - both))
-    return found
+    hit, labelled, predictions = _counts(np.asarray(confusion)).reshape(3, len(names))
+    result = []
+    for name, hits, labels, predicted in zip(names, hit.tolist(), labelled.tolist(), predictions.tolist(), strict=True):
+        score = hits / (labels + predicted - hits) if labels else None
+        result.append(Group(name, labels, score, hits, predicted - hits))
+    return result
 
 
-def said(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
+def describe_answers(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
     """The largest classes and their shares of the picture."""
-    return [in_words(answer, names) for answer in answers]
+    return [describe_mask(answer, names) for answer in answers]
 
 
-def labels_in_words(y: np.ndarray, names: Sequence[str]) -> list[str]:
-    """The same of the labels."""
-    return said(y, y, names)
+def describe_labels(y: np.ndarray, names: Sequence[str]) -> list[str]:
+    """The same for the labels."""
+    return describe_answers(y, y, names)
 
 
-def in_words(mask: np.ndarray, names: Sequence[str]) -> str:
-    """Of one mask."""
-    known = mask[mask != UNKNOWN]
-    counts = np.bincount(known, minlength=len(names))
-    largest = [place for place in np.argsort(-counts, kind="stable")[:SHOWN].tolist() if counts[place]]
-    return ", ".join(f"{counts[place] / known.size:.0%} {names[place]}" for place in largest) or "nothing"
+def describe_mask(mask: np.ndarray, names: Sequence[str]) -> str:
+    """Describe one mask."""
+    labelled = mask[mask != UNKNOWN]
+    counts = np.bincount(labelled, minlength=len(names))
+    largest = [place for place in np.argsort(-counts, kind="stable")[:MAX_LISTED_CLASSES].tolist() if counts[place]]
+    return ", ".join(f"{counts[place] / labelled.size:.0%} {names[place]}" for place in largest) or "nothing"
 
 
 def mean_intersection_over_union(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """(draws,) of marks (n, 3 · classes) for weights (draws, n)."""
-    hit, labelled, said = np.split(weights @ values, 3, axis=1)
-    there = labelled > 0
-    shares = np.where(there, hit / np.maximum(labelled + said - hit, 1), 0)
-    found: np.ndarray = shares.sum(axis=1) / np.maximum(there.sum(axis=1), 1)
-    return found
+    """Return (draws,) of sample scores (n, 3 · classes) for weights (draws, n)."""
+    hit, labelled, predicted = np.split(weights @ values, 3, axis=1)
+    has_labels = labelled > 0
+    shares = np.where(has_labels, hit / np.maximum(labelled + predicted - hit, 1), 0)
+    means: np.ndarray = shares.sum(axis=1) / np.maximum(has_labels.sum(axis=1), 1)
+    return means
 
 
-def _confusion(said: np.ndarray, wanted: np.ndarray, classes: int) -> np.ndarray:
-    """(classes, classes): how many pixels of each class (rows) are said to be of which; of one picture."""
-    known = wanted != UNKNOWN
-    code = wanted[known].astype(np.int64) * classes + _pixels(said, wanted)[known]
+def _confusion(answer: np.ndarray, label: np.ndarray, classes: int) -> np.ndarray:
+    """(classes, classes): how many pixels of each class (rows) are predicted with each class, for one picture."""
+    labelled = label != UNKNOWN
+    code = label[labelled].astype(np.int64) * classes + _pixels(answer, label)[labelled]
     return np.bincount(code, minlength=classes**2).reshape(classes, classes)
 
 
@@ -179,5 +181,5 @@ def _counts(confusion: np.ndarray) -> np.ndarray:
     return np.concatenate([confusion.diagonal(), confusion.sum(axis=1), confusion.sum(axis=0)])
 
 
-def _pixels(cells: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    return enlarge(cells, cell_size(wanted.shape, cells.shape))
+def _pixels(cells: np.ndarray, label: np.ndarray) -> np.ndarray:
+    return enlarge(cells, cell_size(label.shape, cells.shape))

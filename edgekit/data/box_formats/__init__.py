@@ -1,8 +1,8 @@
-"""Files that say which things are where in pictures: one format each, the file's name is its key. Each of them offers
+"""Annotation formats for boxes in pictures: one module for each format, whose name is its key. Each module offers
 
     read(source, listing) -> Annotations
 
-of a folder or a zip (`edgekit/data/archives.py`). DataError where the files are not of the format.
+for a folder or a zip (`edgekit/data/archives.py`). It raises DataError if the files do not have the format.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from edgekit.core.errors import DataError
 from edgekit.data import folder_layout
 
 if TYPE_CHECKING:
-    from edgekit.data.archives import Folder, Listing, Zip
+    from edgekit.data.archives import FolderArchive, Listing, ZipArchive
 
 NAMES = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 PICTURES = folder_layout.PICTURES.suffixes
 SPLITS = {**folder_layout.SPLITS, "trainval": "train"}
-"""Names of files and folders, and the split that they mean."""
-SHOWN = 5
-MOST_BOXES = 100
-"""Of a picture: `data.most_boxes` goes no higher."""
+"""Names of files and folders, and the splits that they mean."""
+MAX_LISTED = 5
+MAX_BOXES = 100
+"""Largest number of boxes in a picture, and largest value of `data.most_boxes`."""
 MASKS = {"SegmentationClass", "SegmentationObject"}
-"""Folders of Pascal VOC with masks, which are called like their pictures."""
+"""Folders of Pascal VOC with masks, whose names equal those of their pictures."""
 
 
 @dataclass(frozen=True)
 class Box:
-    """A thing in a picture. Sides are in pixels; with `is_relative` in shares of the width and the height."""
+    """An object in a picture. Sides are in pixels, or with `is_relative` in shares of width and height."""
 
     label: str
     left: float
@@ -48,7 +48,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture by its name in the folder, with its boxes; `size` is the (width, height) that its file states."""
+    """A picture by its name in the folder, with its boxes; `size` is the (width, height) that its annotations state."""
 
     name: str
     split: str
@@ -58,96 +58,96 @@ class Picture:
 
 @dataclass(frozen=True)
 class Annotations:
-    """Pictures in the order of their names, and the classes in the order of their numbers."""
+    """Pictures in the order of their names, and classes in the order of their numbers."""
 
     pictures: tuple[Picture, ...]
     classes: tuple[str, ...]
     notes: tuple[str, ...] = ()
 
 
-def read(name: str, source: Folder | Zip) -> Annotations:
-    """What a folder or a zip says in this format."""
+def read_annotations(name: str, source: FolderArchive | ZipArchive) -> Annotations:
+    """Read the annotations of a folder or a zip in this format."""
     listing = source.listing()
-    found: Annotations = importlib.import_module(f"{__name__}.{name}").read(source, listing)
-    links = linked(listing)
-    if not found.pictures:
-        said = "".join(f"; {each}" for each in links)
-        raise DataError(f"data.path: no picture with {name} annotations in it; look at data.annotations{said}")
-    return replace(found, notes=(*found.notes, *links))
+    annotations: Annotations = importlib.import_module(f"{__name__}.{name}").read(source, listing)
+    links = linked_folder_notes(listing)
+    if not annotations.pictures:
+        link_text = "".join(f"; {each}" for each in links)
+        raise DataError(f"data.path: no picture in it has {name} annotations; check data.annotations{link_text}")
+    return replace(annotations, notes=(*annotations.notes, *links))
 
 
-def content(source: Folder | Zip, name: str) -> bytes:
-    """The bytes of a file; DataError where it is damaged, or no regular file."""
+def read_bytes(source: FolderArchive | ZipArchive, name: str) -> bytes:
+    """Return the bytes of a file. Raises DataError if it is damaged or not a regular file."""
     try:
         return source.read(name)
     except (OSError, ValueError, NotImplementedError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        said = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise DataError(f"{name}: cannot be read ({said}); repair or remove it") from None
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise DataError(f"{name}: cannot be read ({reason}); repair or remove it") from None
 
 
-def text(source: Folder | Zip, name: str) -> str:
-    """The same of a text in UTF-8, without the mark that some editors put before it."""
-    return content(source, name).decode("utf-8-sig", "replace")
+def read_text(source: FolderArchive | ZipArchive, name: str) -> str:
+    """Return the text of a file in UTF-8, without the byte order mark that some editors write."""
+    return read_bytes(source, name).decode("utf-8-sig", "replace")
 
 
-def linked(listing: Listing) -> tuple[str, ...]:
-    """A note, where a folder is a symbolic link: those are not entered."""
-    shown, more = listing.links[:SHOWN], len(listing.links) - SHOWN
-    behind = f" and {more} more" if more > 0 else ""
-    return (f"skipped {len(listing.links)} linked folders: {', '.join(shown)}{behind}",) if shown else ()
+def linked_folder_notes(listing: Listing) -> tuple[str, ...]:
+    """Return a note if folders are symbolic links, which are not followed."""
+    listed, hidden = listing.links[:MAX_LISTED], len(listing.links) - MAX_LISTED
+    rest = f" and {hidden} more" if hidden > 0 else ""
+    return (f"skipped {len(listing.links)} linked folders: {', '.join(listed)}{rest}",) if listed else ()
 
 
-def by_suffix(names: Iterable[str]) -> dict[str, str]:
-    """Each name by itself with its suffix in small letters: 0001.TXT is 0001.txt where no other file is."""
-    found: dict[str, str] = {}
+def with_lower_suffix(names: Iterable[str]) -> dict[str, str]:
+    """Return each name by itself with a lower-case suffix: 0001.TXT counts as 0001.txt if no such file exists."""
+    by_name: dict[str, str] = {}
     for name in names:
         suffix = PurePosixPath(name).suffix
         key = name.removesuffix(suffix) + suffix.lower()
-        if key not in found or name == key:
-            found[key] = name
-    return found
+        if key not in by_name or name == key:
+            by_name[key] = name
+    return by_name
 
 
 def is_hidden(path: PurePosixPath) -> bool:
-    """Whether the file, or a folder above it, is none of the user's."""
+    """Return whether the file or a folder above it is hidden or was added by the system."""
     return any(part.startswith(".") or part == "__MACOSX" for part in path.parts)
 
 
-def pictures(listing: Listing) -> dict[str, str]:
-    """Every picture's name in the listing by its stem; DataError where two pictures share one."""
-    found = pictures_by_stem(listing)
-    for names in found.values():
+def unique_pictures(listing: Listing) -> dict[str, str]:
+    """Return every picture's name in the listing by its stem. Raises DataError if two pictures share one."""
+    by_stem = pictures_by_stem(listing)
+    for names in by_stem.values():
         if len(names) > 1:
             raise DataError(f"{names[0]} and {names[1]}: two pictures of one name; rename one and its annotations")
-    return {stem: name for stem, [name] in found.items()}
+    return {stem: name for stem, [name] in by_stem.items()}
 
 
 def pictures_by_stem(listing: Listing) -> dict[str, list[str]]:
-    """The pictures of each stem, masks and hidden files aside."""
-    found: dict[str, list[str]] = {}
+    """Return the pictures of each stem, without masks and hidden files."""
+    by_stem: dict[str, list[str]] = {}
     for name in listing.files:
         path = PurePosixPath(name)
         if path.suffix.lower() in PICTURES and not path.name.startswith(".") and not MASKS & set(path.parts[:-1]):
-            found.setdefault(path.stem, []).append(name)
-    return found
+            by_stem.setdefault(path.stem, []).append(name)
+    return by_stem
 
 
-def split_named_in(part: str) -> str | None:
-    """The split that a word of a file's or a folder's name means; None where no word does."""
+def split_in_name(part: str) -> str | None:
+    """Return the split that a word in a file's or folder's name means, or None."""
     return next((SPLITS[word] for word in re.findall("[a-z]+", part.lower()) if word in SPLITS), None)
 
 
 def folder_split(name: str) -> str | None:
-    """The split that the nearest folder of a file names; None where no folder names one."""
+    """Return the split that the nearest folder of a file names, or None."""
     parts = reversed(PurePosixPath(name).parts[:-1])
-    return next((found for part in parts if (found := split_named_in(part))), None)
+    return next((split for part in parts if (split := split_in_name(part))), None)
 
 
-def named_once(classes: list[str], where: str) -> tuple[str, ...]:
-    """The classes; DataError for one without a name, or one that stands twice."""
+def checked_class_names(classes: list[str], where: str) -> tuple[str, ...]:
+    """Return the classes. Raises DataError for an empty name or a duplicate."""
     if not all(isinstance(each, str) and each.strip() for each in classes):
         raise DataError(f"{where}: a class without a name in {classes}; name every class")
-    twice = next((each for each in classes if classes.count(each) > 1), None)
-    if twice:
-        raise DataError(f"{where}: the class {twice!r} stands twice; remove one")
+    duplicate = next((each for each in classes if classes.count(each) > 1), None)
+    if duplicate:
+        raise DataError(f"{where}: the class {duplicate!r} is listed twice; remove one")
     return tuple(classes)

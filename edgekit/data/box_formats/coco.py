@@ -1,9 +1,9 @@
 """COCO JSON (Lin et al., ECCV 2014): a file for each split, with `images`, `annotations` and `categories`.
 
 The split is named by the file (instances_train2017.json) or by its folder (train/_annotations.coco.json). Boxes are
-left, top, width, height. Crowds (`iscrowd`) are no single things, and are left out. So is a category that no box has,
-such as the first of every export of Roboflow. A picture is found by its `file_name`: below the folder of its JSON, else
-in the folder of the same split.
+left, top, width, height. Crowds (`iscrowd`) are not single objects and are left out, and so are categories without
+boxes, such as the first one in every export of Roboflow. A picture is found by its `file_name`, below the folder of its
+JSON or in the folder of the same split.
 """
 
 from __future__ import annotations
@@ -13,159 +13,161 @@ from collections import defaultdict
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from edgekit.core.config import truncated
+from edgekit.core.config import shortened_repr
 from edgekit.core.errors import DataError
 from edgekit.data.box_formats import (
+    MAX_LISTED,
     PICTURES,
-    SHOWN,
     Annotations,
     Box,
     Picture,
-    content,
+    checked_class_names,
     folder_split,
     is_hidden,
-    named_once,
-    split_named_in,
+    read_bytes,
+    split_in_name,
 )
 from edgekit.runner.errors import bounded_recursion
 
 if TYPE_CHECKING:
-    from edgekit.data.archives import Folder, Listing, Zip
+    from edgekit.data.archives import FolderArchive, Listing, ZipArchive
 
 KEYS = ("images", "annotations", "categories")
-MOST_PIXELS = 1e9
-"""Of a side: what is larger, or no number, is no box."""
+MAX_PIXELS = 1e9
+"""Larger sides, and values that are not numbers, are not valid boxes."""
 
 
-def read(source: Folder | Zip, listing: Listing) -> Annotations:
-    """See the package."""
-    shown = [name for name in listing.files if not is_hidden(PurePosixPath(name))]
-    by_place: dict[str, list[str]] = defaultdict(list)
-    for name in shown:
+def read(source: FolderArchive | ZipArchive, listing: Listing) -> Annotations:
+    """Read COCO annotations; see the package."""
+    visible = [name for name in listing.files if not is_hidden(PurePosixPath(name))]
+    by_file_name: dict[str, list[str]] = defaultdict(list)
+    for name in visible:
         if name.lower().endswith(PICTURES):
-            by_place[PurePosixPath(name).name].append(name)
-    found: dict[str, Picture] = {}
-    listed_by: dict[str, str] = {}
+            by_file_name[PurePosixPath(name).name].append(name)
+    pictures: dict[str, Picture] = {}
+    listed_in: dict[str, str] = {}
     classes: dict[int, str] = {}
-    used: set[int] = set()
-    crowds, others = 0, []
-    for name in (each for each in shown if each.lower().endswith(".json")):
-        values = _object(content(source, name), name)
+    used_categories: set[int] = set()
+    crowds, other_files = 0, []
+    for name in (entry for entry in visible if entry.lower().endswith(".json")):
+        values = _object(read_bytes(source, name), name)
         if values is None:
-            others.append(name)
+            other_files.append(name)
             continue
-        for each in values["categories"]:
-            number, title = _whole(each, "id", name), each.get("name")
+        for entry in values["categories"]:
+            number, title = _integer(entry, "id", name), entry.get("name")
             if not isinstance(title, str):
-                raise DataError(f"{name}: category {number} is called {truncated(title)}; needed a word")
+                raise DataError(f"{name}: category {number} is called {shortened_repr(title)}; expected a word")
             if classes.setdefault(number, title) != title:
                 raise DataError(f"{name}: category {number} is {title!r}, elsewhere {classes[number]!r}")
         boxes: dict[int, list[Box]] = defaultdict(list)
-        for each in values["annotations"]:
-            if each.get("iscrowd"):
+        for entry in values["annotations"]:
+            if entry.get("iscrowd"):
                 crowds += 1
                 continue
-            boxes[_whole(each, "image_id", name)].append(_box(each, classes, name))
-            used.add(each["category_id"])
+            boxes[_integer(entry, "image_id", name)].append(_box(entry, classes, name))
+            used_categories.add(entry["category_id"])
         numbers: set[int] = set()
-        for each in values["images"]:
-            number = _whole(each, "id", name)
+        for entry in values["images"]:
+            number = _integer(entry, "id", name)
             if number in numbers:
                 raise DataError(f"{name}: two images have the id {number}; give each its own")
             numbers.add(number)
-            place = _place(each.get("file_name"), name, by_place)
-            if place in found:
-                raise DataError(f"{place}: listed in {listed_by[place]} and again in {name}; keep one of the two")
-            size = (_whole(each, "width", name), _whole(each, "height", name))
-            found[place] = Picture(place, _split(name) or "train", tuple(boxes.pop(number, ())), size)
-            listed_by[place] = name
+            path = _find_picture(entry.get("file_name"), name, by_file_name)
+            if path in pictures:
+                raise DataError(f"{path}: listed in {listed_in[path]} and again in {name}; keep one of them")
+            size = (_integer(entry, "width", name), _integer(entry, "height", name))
+            pictures[path] = Picture(path, _split(name) or "train", tuple(boxes.pop(number, ())), size)
+            listed_in[path] = name
         if boxes:
             raise DataError(
                 f"{name}: boxes of image {next(iter(boxes))}, which `images` does not list; add or remove it"
             )
-    names = named_once([classes[number] for number in sorted(used)], "categories")
+    names = checked_class_names([classes[number] for number in sorted(used_categories)], "categories")
     notes = [f"left out {crowds} boxes that mark crowds"] if crowds else []
-    if empty := [classes[number] for number in sorted(set(classes) - used)]:
-        notes.append(f"left out {len(empty)} categories that no box has: {', '.join(empty[:SHOWN])}")
-    if others:
-        notes.append(f"passed by {len(others)} .json files that are no COCO annotations; the first is {others[0]}")
-    return Annotations(tuple(found[name] for name in sorted(found)), names, tuple(notes))
+    if unused := [classes[number] for number in sorted(set(classes) - used_categories)]:
+        notes.append(f"left out {len(unused)} categories that no box has: {', '.join(unused[:MAX_LISTED])}")
+    if other_files:
+        notes.append(
+            f"ignored {len(other_files)} .json files that are not COCO annotations; the first is {other_files[0]}"
+        )
+    return Annotations(tuple(pictures[name] for name in sorted(pictures)), names, tuple(notes))
 
 
 def _object(data: bytes, where: str) -> dict[str, list[dict[str, Any]]] | None:
-    """The file's lists of objects; None where it is another tool's, DataError where it is no whole COCO."""
+    """Return the file's lists of objects, or None if another tool wrote it. Raises DataError if it is incomplete."""
     try:
         with bounded_recursion():
             values = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{where}: no JSON ({error})") from None
+        raise DataError(f"{where}: not JSON ({error})") from None
     if not isinstance(values, dict) or sum(key in values for key in KEYS) < 2 or _holds_captions(values):
         return None
     if not all(isinstance(values.get(key), list) for key in KEYS):
-        raise DataError(f"{where}: no COCO annotations; needed lists under {', '.join(KEYS)}")
+        raise DataError(f"{where}: not COCO annotations; expected lists under {', '.join(KEYS)}")
     for key in KEYS:
-        odd = next((each for each in values[key] if not isinstance(each, dict)), None)
-        if odd is not None or None in values[key]:
-            raise DataError(f"{where}: {key} holds {truncated(odd)}; needed objects, as COCO has them")
+        invalid = next((each for each in values[key] if not isinstance(each, dict)), None)
+        if invalid is not None or None in values[key]:
+            raise DataError(f"{where}: {key} holds {shortened_repr(invalid)}; expected objects, as in COCO")
     return values
 
 
 def _holds_captions(values: dict[str, Any]) -> bool:
-    """Whether it is the file of COCO that says in words what is in each picture."""
+    """Whether it is COCO's file of captions for the pictures."""
     lines = values.get("annotations")
     return "categories" not in values and isinstance(lines, list) and all("caption" in each for each in lines[:1])
 
 
 def _split(name: str) -> str | None:
-    """What the words of a file's name or of its folder say."""
+    """The split that a word in a file's or its folder's name means."""
     path = PurePosixPath(name)
-    return next((found for part in (path.stem, path.parent.name) if (found := split_named_in(part))), None)
+    return next((split for part in (path.stem, path.parent.name) if (split := split_in_name(part))), None)
 
 
-def _place(file_name: Any, where: str, by_place: dict[str, list[str]]) -> str:
-    """The one picture that `file_name` means; DataError where there is none, or several fit."""
-    wanted = [part for part in PurePosixPath(str(file_name)).parts if part != ".."]
-    named = by_place.get(wanted[-1], []) if wanted else []
-    if not named:
+def _find_picture(file_name: Any, where: str, by_file_name: dict[str, list[str]]) -> str:
+    """The picture that `file_name` means. Raises DataError if there is none, or several fit."""
+    parts = [part for part in PurePosixPath(str(file_name)).parts if part != ".."]
+    same_name = by_file_name.get(parts[-1], []) if parts else []
+    if not same_name:
         raise DataError(f"{where}: there is no picture {str(file_name)!r}; put it beside the annotations")
     split = _split(where)
-    found = [each for each in named if list(PurePosixPath(each).parts[-len(wanted) :]) == wanted]
-    if not found and len(named) == 1 and folder_split(named[0]) in (None, split):
-        return named[0]  # moved since it was annotated, and the only one of its name
-    if not found:
+    matches = [path for path in same_name if list(PurePosixPath(path).parts[-len(parts) :]) == parts]
+    if not matches and len(same_name) == 1 and folder_split(same_name[0]) in (None, split):
+        return same_name[0]  # moved since it was annotated, and the only picture with its name
+    if not matches:
         raise DataError(
-            f"{where}: {str(file_name)!r} is in another folder, {_some(named)}; write that folder into file_name"
+            f"{where}: {str(file_name)!r} is in another folder, {_some(same_name)}; write that folder into file_name"
         )
-    beside = PurePosixPath(where).parent
-    found = [each for each in found if PurePosixPath(each).is_relative_to(beside)] or found
-    if len(found) > 1:
-        found = [each for each in found if split and folder_split(each) == split] or found
-    if len(found) > 1:
-        raise DataError(f"{where}: {str(file_name)!r} may be {_some(found)}; write its folder into file_name")
-    return found[0]
+    folder = PurePosixPath(where).parent
+    matches = [path for path in matches if PurePosixPath(path).is_relative_to(folder)] or matches
+    if len(matches) > 1:
+        matches = [path for path in matches if split and folder_split(path) == split] or matches
+    if len(matches) > 1:
+        raise DataError(f"{where}: {str(file_name)!r} may be {_some(matches)}; write its folder into file_name")
+    return matches[0]
 
 
 def _some(names: list[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return " or ".join(names[:SHOWN]) + more
+    more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
+    return " or ".join(names[:MAX_LISTED]) + more
 
 
 def _box(values: dict[str, Any], classes: dict[int, str], where: str) -> Box:
-    number, sides = _whole(values, "category_id", where), values.get("bbox")
+    number, sides = _integer(values, "category_id", where), values.get("bbox")
     if number not in classes:
         raise DataError(f"{where}: category_id {number} has no name in `categories`; add it")
     if not isinstance(sides, list) or len(sides) != 4 or not all(map(_is_side, sides)):
-        raise DataError(f"{where}: bbox is {truncated(sides)}; needed left, top, width, height")
+        raise DataError(f"{where}: bbox is {shortened_repr(sides)}; expected left, top, width, height")
     left, top, width, height = (float(side) for side in sides)
     return Box(classes[number], left, top, left + width, top + height)
 
 
 def _is_side(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < MOST_PIXELS
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < MAX_PIXELS
 
 
-def _whole(values: dict[str, Any], key: str, where: str) -> int:
+def _integer(values: dict[str, Any], key: str, where: str) -> int:
     value = values.get(key)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise DataError(f"{where}: {key} is {truncated(value)}; needed a whole number")
+        raise DataError(f"{where}: {key} is {shortened_repr(value)}; expected an integer")
     return value

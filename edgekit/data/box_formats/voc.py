@@ -1,8 +1,8 @@
 """Pascal VOC (Everingham et al. 2010): an XML file for each picture, and lists of names for the splits.
 
 Annotations/NAME.xml has `object` elements, each with a `name` and a `bndbox`. ImageSets/Main/train.txt, val.txt and
-test.txt list names, one a line, or trainval.txt for train.txt. Without lists, folders called train, valid and test say
-it, as in Roboflow's exports; without those too, all pictures are in train. Pixels count from 1.
+test.txt list names, one per line; trainval.txt can replace train.txt. Without lists, folders called train, valid and
+test define the splits, as in Roboflow's exports; without those, all pictures are in train. Pixels count from 1.
 """
 
 from __future__ import annotations
@@ -12,91 +12,94 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
-from edgekit.core.config import truncated
+from edgekit.core.config import shortened_repr
 from edgekit.core.errors import DataError
 from edgekit.data.box_formats import (
     SPLITS,
     Annotations,
     Box,
     Picture,
-    content,
+    checked_class_names,
     folder_split,
-    named_once,
     pictures_by_stem,
-    text,
+    read_bytes,
+    read_text,
 )
 
 if TYPE_CHECKING:
-    from edgekit.data.archives import Folder, Listing, Zip
+    from edgekit.data.archives import FolderArchive, Listing, ZipArchive
 
 SIDES = ("xmin", "ymin", "xmax", "ymax")
 MOST_BYTES = 16 << 20
 
 
-def read(source: Folder | Zip, listing: Listing) -> Annotations:
-    """See the package."""
-    by_stem, found_splits = pictures_by_stem(listing), splits(source, listing)
-    has_folders = not found_splits and any(folder_split(name) == "train" for name in listing.files)
-    found, missing = [], []
+def read(source: FolderArchive | ZipArchive, listing: Listing) -> Annotations:
+    """Read Pascal VOC annotations; see the package."""
+    by_stem, split_by_stem = pictures_by_stem(listing), listed_splits(source, listing)
+    has_folders = not split_by_stem and any(folder_split(name) == "train" for name in listing.files)
+    pictures, missing = [], []
     for name in listing.files:
         path = PurePosixPath(name)
         if path.suffix.lower() != ".xml" or path.name.startswith("."):
             continue
         by_folder = (folder_split(name) if has_folders else None) or "train"
-        split = found_splits.get(path.stem) if found_splits else by_folder
+        split = split_by_stem.get(path.stem) if split_by_stem else by_folder
         if split is None:
             continue
         if path.stem not in by_stem:
             missing.append(name)
             continue
-        boxes, size = _parse(content(source, name), name)
-        found.append(Picture(_picture(name, by_stem[path.stem]), split, boxes, size))
+        boxes, size = _parse(read_bytes(source, name), name)
+        pictures.append(Picture(_picture(name, by_stem[path.stem]), split, boxes, size))
     if missing:
         raise DataError(f"{missing[0]}: there is no picture of that name ({len(missing)} such files); add it")
-    classes = sorted({box.label for picture in found for box in picture.boxes})
-    unlisted = len(found_splits) - len(found) if found_splits else 0
+    classes = sorted({box.label for picture in pictures for box in picture.boxes})
+    unlisted = len(split_by_stem) - len(pictures) if split_by_stem else 0
     notes = (f"{unlisted} names of ImageSets have no annotations",) if unlisted > 0 else ()
-    return Annotations(tuple(found), named_once(classes, "annotations"), notes)
+    return Annotations(tuple(pictures), checked_class_names(classes, "annotations"), notes)
 
 
 def _picture(name: str, pictures: list[str]) -> str:
-    """The picture of an annotation, of those with its stem: the one in its folder, else in a folder of its split."""
+    """The picture of an annotation, among those with its stem: in the same folder, or else in a folder of its split."""
     parent, split = PurePosixPath(name).parent, folder_split(name)
-    beside = [each for each in pictures if PurePosixPath(each).parent == parent]
-    found = beside or [each for each in pictures if folder_split(each) == split] or pictures
-    if len(found) > 1:
-        raise DataError(f"{found[0]} and {found[1]}: two pictures of one name; rename one and its annotations")
-    return found[0]
+    same_folder = [each for each in pictures if PurePosixPath(each).parent == parent]
+    matches = same_folder or [each for each in pictures if folder_split(each) == split] or pictures
+    if len(matches) > 1:
+        raise DataError(f"{matches[0]} and {matches[1]}: two pictures of one name; rename one and its annotations")
+    return matches[0]
 
 
-def splits(source: Folder | Zip, listing: Listing, folder: str = "Main") -> dict[str, str]:
-    """The split of each name, by the lists in ImageSets/`folder`, else in ImageSets itself; empty without lists.
+def listed_splits(source: FolderArchive | ZipArchive, listing: Listing, folder: str = "Main") -> dict[str, str]:
+    """Return the split of each name from the lists in ImageSets/`folder`, or else in ImageSets; empty without lists.
 
-    trainval.txt counts where no train.txt stands beside it; what val.txt lists as well is for validation.
+    trainval.txt counts if there is no train.txt beside it; names that val.txt lists as well belong to validation.
     """
-    found: dict[str, str] = {}
+    splits: dict[str, str] = {}
     for path in _lists(listing, folder):
         split = SPLITS[path.stem.lower()]
-        for line in text(source, str(path)).splitlines():
+        for line in read_text(source, str(path)).splitlines():
             stem = line.split()[0] if line.split() else ""
-            is_narrower = path.stem.lower() == "trainval" and found.get(stem) == "validation"
+            is_narrower = path.stem.lower() == "trainval" and splits.get(stem) == "validation"
             if not stem or is_narrower:
                 continue
-            if found.get(stem, split) != split:
-                raise DataError(f"{path}: {stem!r} is in {found[stem]} as well; a picture belongs to one split")
-            found[stem] = split
-    return found
+            if splits.get(stem, split) != split:
+                raise DataError(f"{path}: {stem!r} is in {splits[stem]} as well; a picture belongs to one split")
+            splits[stem] = split
+    return splits
 
 
 def _lists(listing: Listing, folder: str) -> list[PurePosixPath]:
-    """The lists that count, trainval.txt last."""
-    named = [path for path in map(PurePosixPath, listing.files) if path.suffix.lower() == ".txt"]
-    named = [path for path in named if path.stem.lower() in SPLITS]
-    found = [path for path in named if path.parts[-3:-1] == ("ImageSets", folder)]
-    found = found or [path for path in named if path.parent.name == "ImageSets"]
-    narrow = {path.parent for path in found if path.stem.lower() == "train"}
-    wide = [path for path in found if path.stem.lower() == "trainval"]
-    return [*(each for each in found if each not in wide), *(each for each in wide if each.parent not in narrow)]
+    """The lists to use, trainval.txt last."""
+    named_lists = [path for path in map(PurePosixPath, listing.files) if path.suffix.lower() == ".txt"]
+    named_lists = [path for path in named_lists if path.stem.lower() in SPLITS]
+    lists = [path for path in named_lists if path.parts[-3:-1] == ("ImageSets", folder)]
+    lists = lists or [path for path in named_lists if path.parent.name == "ImageSets"]
+    with_train = {path.parent for path in lists if path.stem.lower() == "train"}
+    trainval_lists = [path for path in lists if path.stem.lower() == "trainval"]
+    return [
+        *(each for each in lists if each not in trainval_lists),
+        *(each for each in trainval_lists if each.parent not in with_train),
+    ]
 
 
 def _parse(data: bytes, where: str) -> tuple[tuple[Box, ...], tuple[int, int] | None]:
@@ -105,28 +108,28 @@ def _parse(data: bytes, where: str) -> tuple[tuple[Box, ...], tuple[int, int] | 
     try:
         root = ElementTree.fromstring(data)
     except (ElementTree.ParseError, LookupError, ValueError) as error:
-        raise DataError(f"{where}: no XML ({error}); export it again") from None
+        raise DataError(f"{where}: not XML ({error}); export it again") from None
     boxes = tuple(_box(each, where) for each in root.iter("object"))
     width, height = (_number(root, f"size/{side}", where, optional=True) for side in ("width", "height"))
     return boxes, (int(width), int(height)) if width and height else None
 
 
-def _box(thing: ElementTree.Element, where: str) -> Box:
-    label = (thing.findtext("name") or "").strip()
+def _box(element: ElementTree.Element, where: str) -> Box:
+    label = (element.findtext("name") or "").strip()
     if not label:
         raise DataError(f"{where}: an object without a name; name its class")
-    left, top, right, bottom = (_number(thing, f"bndbox/{side}", where) for side in SIDES)
+    left, top, right, bottom = (_number(element, f"bndbox/{side}", where) for side in SIDES)
     return Box(label, left - 1, top - 1, right, bottom)
 
 
 def _number(element: ElementTree.Element, path: str, where: str, optional: bool = False) -> float:
-    written = element.findtext(path)
-    if written is None and optional:
+    text = element.findtext(path)
+    if text is None and optional:
         return 0.0
     try:
-        number = float(written or "")
+        number = float(text or "")
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise DataError(f"{where}: {path} is {truncated(written)}; it must be a number")
+        raise DataError(f"{where}: {path} is {shortened_repr(text)}; it must be a number")
     return number

@@ -1,1 +1,1 @@
-"""Where samples come from, one file a source; the file's name is the key."""
+"""Data sources, one module each; the module's name is the key in a config."""

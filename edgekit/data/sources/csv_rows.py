@@ -1,7 +1,8 @@
 """Rows of a table as vectors: a .csv with a header, in which each row is a sample and a column is its label.
 
-A folder or a zip holds train.csv and, if there, validation.csv (or val.csv) and test.csv; one file is all train. A cell
-is read as the device reads it (`edgekit.runner.inputs.table`). An empty cell is an error: a gap is no measurement.
+A folder or a zip holds train.csv and optionally validation.csv (or val.csv) and test.csv; a single file is all train.
+Cells are read as on the device (`edgekit.runner.inputs.table`). An empty cell is an error, because it is not a
+measurement.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from pydantic import Field, model_validator
 
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
-from edgekit.data.paths import PathText, existing, stamps
-from edgekit.data.tables import floats, number_columns, read_table
-from edgekit.data.types import Pools, Progress, SourceConfig
+from edgekit.data.paths import PathText, existing_path, file_stamps
+from edgekit.data.tables import float_columns, number_columns, read_table
+from edgekit.data.types import Pools, ProgressCallback, SourceConfig
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,11 +30,11 @@ if TYPE_CHECKING:
 STEPS = ({"step": "decode_csv"}, {"step": "rows"})
 TASKS = ("classification", "regression", "multi_label", "anomaly")
 FILES = {"train.csv": "train", "validation.csv": "validation", "val.csv": "validation", "test.csv": "test"}
-NAMED_BY_COLUMNS = ("regression", "multi_label")
-"""Tasks whose outputs are called as the columns of their labels."""
+COLUMN_NAMED_TASKS = ("regression", "multi_label")
+"""Tasks whose outputs are named after the columns of their labels."""
 
 
-class Config(SourceConfig):
+class CsvRowsConfig(SourceConfig):
     """Options of a table."""
 
     source: Literal["csv_rows"] = "csv_rows"
@@ -57,68 +58,68 @@ class Config(SourceConfig):
 
     @property
     def raw_shape(self) -> tuple[int, ...] | None:
-        """(features,), where they are named."""
+        """(features,), if the columns are named."""
         return (len(self.columns),) if self.columns else None
 
     @model_validator(mode="after")
-    def _different(self) -> Config:
+    def _different(self) -> CsvRowsConfig:
         others = [*self.labels, *([self.group] if self.group else [])]
-        named = [*others, *(self.columns or [])]
-        if twice := [name for name in named if named.count(name) > 1]:
-            raise ValueError(f"names column {twice[0]!r} twice in label, columns and group; give each one use")
-        if len(self.labels) > 1 and self.task not in NAMED_BY_COLUMNS:
+        used_columns = [*others, *(self.columns or [])]
+        if duplicates := [name for name in used_columns if used_columns.count(name) > 1]:
+            raise ValueError(f"names column {duplicates[0]!r} twice in label, columns and group; give each one use")
+        if len(self.labels) > 1 and self.task not in COLUMN_NAMED_TASKS:
             raise ValueError(f"label names {len(self.labels)} columns; a {self.task} has one class a row")
         return self
 
 
-def identity(config: Config) -> list[object]:
-    """The files, by what the file system says of them."""
-    return [digest(stamps(existing(config.path, "data.path")))]
+def identity(config: CsvRowsConfig) -> list[object]:
+    """Return the stamps of the files."""
+    return [digest(file_stamps(existing_path(config.path, "data.path")))]
 
 
-def read(config: Config, progress: Progress | None = None) -> Pools:
-    """Pools of (n, features) float32, the rows in a fixed mixed order."""
-    tables = _tables(existing(config.path, "data.path"))
+def read(config: CsvRowsConfig, progress: ProgressCallback | None = None) -> Pools:
+    """Return pools of (n, features) float32, with rows in a fixed random order."""
+    tables = _tables(existing_path(config.path, "data.path"))
     columns, notes = _features(next(iter(tables.values())), config)
     names = _classes(tables, config)
-    marks = _groups(tables, config)
+    groups = _groups(tables, config)
     splits: dict[str, Split] = {}
     for done, (split, table) in enumerate(tables.items(), 1):
-        splits[split] = _split(table, config, columns, names, marks.get(split))
+        splits[split] = _split(table, config, columns, names, groups.get(split))
         if progress:
             progress(done, len(tables))
-    given = (splits["train"], splits.get("validation"), splits.get("test"))
-    return Pools(*given, names, "vector", tuple(notes), columns=tuple(columns), input_path=STEPS)
+    three_splits = (splits["train"], splits.get("validation"), splits.get("test"))
+    return Pools(*three_splits, names, "vector", tuple(notes), columns=tuple(columns), input_path=STEPS)
 
 
 def _tables(path: Path) -> dict[str, Table]:
-    """The table of each split; DataError where there is none of train."""
+    """The table of each split. Raises DataError if there is none for train."""
     from edgekit.data import archives
 
     if path.is_file() and not zipfile.is_zipfile(path):
         return {"train": _table(path.name, path.read_bytes)}
-    with archives.Folder(path) if path.is_dir() else archives.Zip(path) as source:
+    with archives.FolderArchive(path) if path.is_dir() else archives.ZipArchive(path) as source:
         names = [name for name in source.listing().files if "/" not in name and name.lower() in FILES]
-        found: dict[str, Table] = {}
+        tables: dict[str, Table] = {}
         for name in sorted(names, key=lambda name: list(FILES).index(name.lower())):
             split = FILES[name.lower()]
-            if split in found:
-                raise DataError(f"{path.name}: {found[split].name} and {name} are both {split}; keep one of them")
-            found[split] = _table(name, partial(source.read, name))
-    if "train" not in found:
+            if split in tables:
+                raise DataError(f"{path.name}: {tables[split].name} and {name} are both {split}; keep one of them")
+            tables[split] = _table(name, partial(source.read, name))
+    if "train" not in tables:
         raise DataError(f"{path.name}: holds no train.csv; name the table itself, or call it train.csv")
-    return found
+    return tables
 
 
 def _table(name: str, read: Callable[[], bytes]) -> Table:
-    found = read_table(name, read, "give the samples as npz")
-    if not found.rows:
-        raise DataError(f"{name}: no row behind its header; export it again")
-    return found
+    table = read_table(name, read, "give the samples as npz")
+    if not table.rows:
+        raise DataError(f"{name}: no row after its header; export it again")
+    return table
 
 
-def _features(table: Table, config: Config) -> tuple[list[str], list[str]]:
-    """The columns of the features, and a note on which were taken where the config names none."""
+def _features(table: Table, config: CsvRowsConfig) -> tuple[list[str], list[str]]:
+    """The columns of the features, and a note on the chosen ones if the config names none."""
     if config.columns:
         return config.columns, []
     columns, texts = number_columns(table, [*config.labels, config.group])
@@ -126,18 +127,18 @@ def _features(table: Table, config: Config) -> tuple[list[str], list[str]]:
         raise DataError(
             f"{table.name}: no column beside {config.labels[0]!r} holds a number; write decimals with a point"
         )
-    passed = f"; skipped, for they hold no numbers: {', '.join(texts)}" if texts else ""
-    notes = [f"features: {', '.join(columns)}{passed}"]
-    if counts := [name for name in columns if numbers_rows(table, name)]:
+    skipped = f"; skipped, because they hold no numbers: {', '.join(texts)}" if texts else ""
+    notes = [f"features: {', '.join(columns)}{skipped}"]
+    if row_numbers := [name for name in columns if is_row_number(table, name)]:
         notes.append(
-            f"{', '.join(counts)}: rises by 1 from row to row, as a row number does, and says nothing of a sample; "
+            f"{', '.join(row_numbers)}: rises by 1 from row to row like a row number and does not describe a sample; "
             "name the other columns in data.columns"
         )
     return columns, notes
 
 
-def numbers_rows(table: Table, column: str) -> bool:
-    """Whether a column counts the rows, as an index does."""
+def is_row_number(table: Table, column: str) -> bool:
+    """Return whether a column counts the rows, like an index."""
     place = table.header.index(column)
     cells = [row[place].strip() for row in table.rows]
     if len(cells) < 2 or not all(cell.isdecimal() for cell in cells):
@@ -145,45 +146,45 @@ def numbers_rows(table: Table, column: str) -> bool:
     return [int(cell) - int(cells[0]) for cell in cells] == list(range(len(cells)))
 
 
-def _classes(tables: dict[str, Table], config: Config) -> tuple[str, ...]:
-    """Names of the classes as they are written, numbers in their order; else the columns of the labels."""
-    if config.task in NAMED_BY_COLUMNS:
+def _classes(tables: dict[str, Table], config: CsvRowsConfig) -> tuple[str, ...]:
+    """The classes as they are written, numbers in ascending order; for values the columns of the labels."""
+    if config.task in COLUMN_NAMED_TASKS:
         return tuple(config.labels)
-    found = {cell for table in tables.values() for cell in _texts(table, config.labels[0], "label")}
-    numbers = all(cell.removeprefix("-").isdecimal() for cell in found)
-    return tuple(sorted(found, key=int) if numbers else sorted(found))
+    cells = {cell for table in tables.values() for cell in _texts(table, config.labels[0], "label")}
+    are_integers = all(cell.removeprefix("-").isdecimal() for cell in cells)
+    return tuple(sorted(cells, key=int) if are_integers else sorted(cells))
 
 
-def _groups(tables: dict[str, Table], config: Config) -> dict[str, np.ndarray]:
-    """By split, the number of each row's group; DataError for a group of which two files have rows."""
+def _groups(tables: dict[str, Table], config: CsvRowsConfig) -> dict[str, np.ndarray]:
+    """The number of each row's group by split. Raises DataError if two files have rows of one group."""
     import numpy as np
 
     if not config.group:
         return {}
     cells = {split: _texts(table, config.group, "group") for split, table in tables.items()}
-    homes: dict[str, str] = {}
+    split_of_group: dict[str, str] = {}
     for split, names in cells.items():
         for name in dict.fromkeys(names):
-            if homes.setdefault(name, split) != split:
-                both = f"{tables[homes[name]].name} and {tables[split].name}"
+            if split_of_group.setdefault(name, split) != split:
+                both = f"{tables[split_of_group[name]].name} and {tables[split].name}"
                 raise DataError(f"{both} have rows of {config.group} {name!r}; move all of them to one of the two")
-    numbers = {name: number for number, name in enumerate(sorted(homes))}
+    numbers = {name: number for number, name in enumerate(sorted(split_of_group))}
     return {split: np.array([numbers[name] for name in names], np.int64) for split, names in cells.items()}
 
 
 def _split(
-    table: Table, config: Config, columns: list[str], names: tuple[str, ...], groups: np.ndarray | None
+    table: Table, config: CsvRowsConfig, columns: list[str], names: tuple[str, ...], groups: np.ndarray | None
 ) -> Split:
-    """Its rows, mixed, so that any prefix is a fair sample."""
+    """The rows in random order, so that any prefix is representative."""
     import numpy as np
 
     from edgekit.data.types import Split
 
-    x = floats(table, columns)
-    if config.task in NAMED_BY_COLUMNS:
-        y = floats(table, config.labels)
+    x = float_columns(table, columns)
+    if config.task in COLUMN_NAMED_TASKS:
+        y = float_columns(table, config.labels)
         if config.task == "multi_label":
-            y = _whole(table, y, config.labels)
+            y = _binary_labels(table, y, config.labels)
     else:
         index = {name: label for label, name in enumerate(names)}
         y = np.array([index[cell] for cell in _texts(table, config.labels[0], "label")], np.int64)
@@ -191,7 +192,7 @@ def _split(
     return Split(x[order], y[order], None if groups is None else groups[order])
 
 
-def _whole(table: Table, y: np.ndarray, columns: list[str]) -> np.ndarray:
+def _binary_labels(table: Table, y: np.ndarray, columns: list[str]) -> np.ndarray:
     """Labels of 0 and 1 as integers."""
     import numpy as np
 
@@ -206,13 +207,13 @@ def _whole(table: Table, y: np.ndarray, columns: list[str]) -> np.ndarray:
 
 
 def _texts(table: Table, column: str, option: str) -> list[str]:
-    """The cells of a column of names; DataError for an empty one, and for a column that is not there."""
+    """The cells of a column of names. Raises DataError for an empty cell or a missing column."""
     if table.header.count(column) != 1:
-        many = f"{table.header.count(column)} columns are" if column in table.header else "no column is"
-        shown = ", ".join(map(repr, table.header[:12]))
-        raise DataError(f"{table.name}: {many} called {column!r}, as data.{option} says; its header is {shown}")
-    place = table.header.index(column)
-    cells = [row[place].strip() for row in table.rows]
+        problem = f"{table.header.count(column)} columns are" if column in table.header else "no column is"
+        listed = ", ".join(map(repr, table.header[:12]))
+        raise DataError(f"{table.name}: {problem} called {column!r}, as data.{option} says; its header is {listed}")
+    position = table.header.index(column)
+    cells = [row[position].strip() for row in table.rows]
     if "" in cells:
         raise DataError(
             f"{table.name}, line {table.lines[cells.index('')]}, column {column!r}: empty; "

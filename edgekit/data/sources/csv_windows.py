@@ -1,9 +1,9 @@
-"""Recordings of sensors as .csv in a folder or a zip, laid out as split/class/*.csv, cut into windows (time, channels).
+"""Sensor recordings as .csv in a folder or a zip, laid out as split/class/*.csv, cut into windows (time, channels).
 
-A file is one recording: a header row, then a row for each moment; `edgekit.runner.inputs.table` says what is read. A
-window is `window` rows, and the next begins `stride` rows later. Rows at a recording's end that fill no window are
-dropped. A recording shorter than one window is skipped. Notes report both. The windows of a recording stay in one
-split: they are alike, and may overlap. All are held in memory: 3 KB for 128 moments of six channels.
+A file is one recording: a header row, then a row for each moment; `edgekit.runner.inputs.table` describes what is read.
+A window has `window` rows, and the next one begins `stride` rows later. Rows at the end of a recording that do not fill
+a window are dropped, and a recording shorter than one window is skipped; notes report both. The windows of a recording
+stay in one split, because they are similar and may overlap. All are in memory: 3 kB for 128 moments of six channels.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from pydantic import Field, field_validator
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
 from edgekit.data import tables
-from edgekit.data.paths import PathText, existing, stamps
-from edgekit.data.types import Pools, Progress, SourceConfig
+from edgekit.data.paths import PathText, existing_path, file_stamps
+from edgekit.data.types import Pools, ProgressCallback, SourceConfig
 from edgekit.runner import input_path
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from edgekit.data.archives import Folder, Zip
+    from edgekit.data.archives import FolderArchive, ZipArchive
     from edgekit.data.types import Split
     from edgekit.runner.inputs.table import Table
 
 TASKS = ("classification", "embedding", "anomaly")
 _SHOWN = 10
 _APART = 1 << 40
-"""Moments from the start of a recording to that of the next: more than any has."""
+"""Moments from the start of one recording to that of the next, more than any recording has."""
 
 
-class Config(SourceConfig):
+class CsvWindowsConfig(SourceConfig):
     """Options of a folder of recordings."""
 
     source: Literal["csv_windows"] = "csv_windows"
@@ -55,49 +55,49 @@ class Config(SourceConfig):
 
     @property
     def raw_shape(self) -> tuple[int, ...] | None:
-        """(rows, columns), where the columns are named."""
+        """(rows, columns), if the columns are named."""
         return (self.window, len(self.columns)) if self.columns else None
 
     @property
     def windows(self) -> dict[str, Any]:
-        """How a recording is cut, as the device will do it."""
+        """The step that cuts a recording, as on the device."""
         return input_path.windows_step(self.window, self.stride or self.window)
 
 
-def identity(config: Config) -> list[object]:
-    """The zip, or every file of the folder, by what the file system says of it."""
-    return [digest(stamps(existing(config.path, "data.path")))]
+def identity(config: CsvWindowsConfig) -> list[object]:
+    """Return the stamps of the zip or of every file of the folder."""
+    return [digest(file_stamps(existing_path(config.path, "data.path")))]
 
 
-def read(config: Config, progress: Progress | None = None) -> Pools:
-    """Pools of (n, window, columns) float32 with the number of each window's recording."""
+def read(config: CsvWindowsConfig, progress: ProgressCallback | None = None) -> Pools:
+    """Return pools of (n, window, columns) float32 with the number of each window's recording."""
     from edgekit.data import archives, folder_layout
 
-    path = existing(config.path, "data.path")
-    with archives.Folder(path) if path.is_dir() else archives.Zip(path) as source:
-        plan = folder_layout.parse(source.listing(), path.name, folder_layout.RECORDINGS)
-        names = sorted(name for found in plan.names.values() for name in found)
+    path = existing_path(config.path, "data.path")
+    with archives.FolderArchive(path) if path.is_dir() else archives.ZipArchive(path) as source:
+        layout = folder_layout.parse_layout(source.listing(), path.name, folder_layout.RECORDINGS)
+        names = sorted(name for split_names in layout.names.values() for name in split_names)
         cutter = _Cutter(config, source, names)
         splits, done = {}, 0
-        for split, found in plan.names.items():
+        for split, split_names in layout.names.items():
             recordings = []
-            for name in found:
+            for name in split_names:
                 recordings.append(cutter.windows(name))
                 done += 1
                 if progress:
                     progress(done, len(names))
-            _none_is_empty(split, recordings, plan.labels[split], plan.classes, cutter)
-            splits[split] = _mixed(recordings, plan.labels[split], done - len(found), config.windows["stride"])
-    given = (splits["train"], splits.get("validation"), splits.get("test"))
-    notes = (*plan.notes, *cutter.notes())
+            _check_classes(split, recordings, layout.labels[split], layout.classes, cutter)
+            splits[split] = _mixed(recordings, layout.labels[split], done - len(split_names), config.windows["stride"])
+    three_splits = (splits["train"], splits.get("validation"), splits.get("test"))
+    notes = (*layout.notes, *cutter.notes())
     steps = ({"step": "decode_csv"}, config.windows)
-    return Pools(*given, plan.classes, "window", notes, columns=tuple(cutter.columns), input_path=steps)
+    return Pools(*three_splits, layout.classes, "window", notes, columns=tuple(cutter.columns), input_path=steps)
 
 
 class _Cutter:
     """Opens recordings, cuts them into windows, and collects notes."""
 
-    def __init__(self, config: Config, source: Folder | Zip, names: list[str]) -> None:
+    def __init__(self, config: CsvWindowsConfig, source: FolderArchive | ZipArchive, names: list[str]) -> None:
         import numpy as np
 
         self._config, self._source = config, source
@@ -109,18 +109,18 @@ class _Cutter:
         self._short: list[str] = []
 
     def windows(self, name: str) -> np.ndarray:
-        """(n, window, columns) float32 of a recording, a view of its rows; n is 0 where it is too short."""
+        """Return (n, window, columns) float32 of a recording, a view of its rows; n is 0 if it is too short."""
         import numpy as np
 
         from edgekit.runner.inputs import windows
 
-        found = self._table(name)
-        if self._header and found.header != self._header:
+        table = self._table(name)
+        if self._header and table.header != self._header:
             raise DataError(
-                f"{name}: its header is {', '.join(map(repr, found.header))}, the first recording's "
+                f"{name}: its header is {', '.join(map(repr, table.header))}, the first recording's "
                 f"{', '.join(map(repr, self._header))}; give all the same, or name those that all have in data.columns"
             )
-        values = tables.floats(found, self.columns)
+        values = tables.float_columns(table, self.columns)
         self.longest = max(self.longest, len(values))
         step = self._config.windows
         if not windows.window_count(len(values), step):
@@ -132,15 +132,15 @@ class _Cutter:
         return windows.stack_windows(values, step)
 
     def notes(self) -> list[str]:
-        """What was taken for a channel, what was not, and what was left out."""
+        """Return notes on the channels, the skipped columns and the skipped rows."""
         notes = []
         if not self._config.columns:
-            passed = f"; skipped, for they hold no numbers: {', '.join(self._texts)}" if self._texts else ""
-            notes.append(f"channels: {', '.join(self.columns)}{passed}")
+            skipped = f"; skipped, because they hold no numbers: {', '.join(self._texts)}" if self._texts else ""
+            notes.append(f"channels: {', '.join(self.columns)}{skipped}")
             if times := [name for name, rises in zip(self.columns, self._rising, strict=True) if rises]:
                 notes.append(
-                    f"{', '.join(times)}: rises from row to row of every recording, as a time or a row number does, "
-                    "and is of no use to a network; name the other columns in data.columns"
+                    f"{', '.join(times)}: rises from row to row of every recording like a time or a row number "
+                    "and is useless for a network; name the other columns in data.columns"
                 )
         if self._short:
             more = f" and {len(self._short) - _SHOWN} more" if len(self._short) > _SHOWN else ""
@@ -149,40 +149,43 @@ class _Cutter:
                 f"{', '.join(self._short[:_SHOWN])}{more}"
             )
         if self._cut:
-            notes.append(f"{self._cut} of {self._rows} rows, at the ends of recordings, are in no whole window")
+            notes.append(f"{self._cut} of {self._rows} rows at the ends of recordings are in no window")
         return notes
 
     def _numeric(self, names: list[str]) -> list[str]:
-        """Columns of the first recording with rows that hold a number in any of them; all must have its header."""
-        first = next((found for found in map(self._table, names) if found.rows), None)
+        """Columns of the first recording with rows that hold a number in any of them.
+
+        All recordings must have its header.
+        """
+        first = next((table for table in map(self._table, names) if table.rows), None)
         if first is None:
-            raise DataError("no recording has a row behind its header; export them again")
+            raise DataError("no recording has a row after its header; export them again")
         self._header = first.header
         columns, self._texts = tables.number_columns(first)
         if not columns:
-            raise DataError(f"{first.name}: no column that has a name holds a number; write decimals with a point")
+            raise DataError(f"{first.name}: no named column holds a number; write decimals with a point")
         return columns
 
     def _table(self, name: str) -> Table:
-        return tables.read_table(name, partial(self._source.read, name), "part the recording")
+        return tables.read_table(name, partial(self._source.read, name), "divide the recording")
 
 
 def _mixed(recordings: list[np.ndarray], labels: np.ndarray, first: int, stride: int) -> Split:
-    """All windows in a fixed mixed order, so that any prefix is a fair sample; recordings are numbered from `first`.
+    """All windows in a fixed random order, so that any prefix is representative; recordings are numbered from `first`.
 
-    Nobody knows which recording came first: on the line of time they follow one another as listed, which is mixed too.
+    The temporal order of recordings is not known, so they follow one another in the order of the layout.
     """
     import numpy as np
 
     from edgekit.data.types import Split
 
-    counts = [len(found) for found in recordings]
+    counts = [len(windows) for windows in recordings]
     order = np.random.default_rng(0).permutation(sum(counts))
     x = np.empty((sum(counts), *recordings[0].shape[1:]), np.float32)
     start = 0
-    for found in recordings:
-        x[order[start : start + len(found)]] = found
-        start += len(found)
+    for windows in recordings:
+        x[order[start : start + len(windows)]] = windows
+        start += len(windows)
     y, groups = np.empty_like(order), np.empty_like(order)
     y[order] = np.repeat(labels, counts)
     groups[order] = np.repeat(np.arange(first, first + len(counts)), counts)
@@ -191,12 +194,14 @@ def _mixed(recordings: list[np.ndarray], labels: np.ndarray, first: int, stride:
     return Split(x, y, groups, starts)
 
 
-def _none_is_empty(
+def _check_classes(
     split: str, recordings: list[np.ndarray], labels: np.ndarray, classes: tuple[str, ...], cutter: _Cutter
 ) -> None:
-    """DataError for a class that has recordings here, and all of them shorter than a window."""
+    """Raise DataError for a class that has only recordings shorter than a window."""
     for label in sorted(set(labels.tolist())):
-        if not sum(len(found) for found, own in zip(recordings, labels, strict=True) if own == label):
+        if not sum(
+            len(windows) for windows, window_label in zip(recordings, labels, strict=True) if window_label == label
+        ):
             raise DataError(
                 f"{split}/{classes[label]}: every recording is shorter than data.window; lower it (the longest "
                 f"recording read so far has {cutter.longest} rows), or record for longer"

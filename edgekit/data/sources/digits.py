@@ -1,4 +1,4 @@
-"""scikit-learn's bundled handwritten digits: 1,797 real samples of 8×8 pixels, resized; the embedded default.
+"""scikit-learn's handwritten digits: 1,797 real samples of 8×8 pixels, resized. They come with scikit-learn.
 
 Origin: E. Alpaydin, C. Kaynak, "Optical Recognition of Handwritten Digits", UCI, 1998 (its test part).
 """
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from edgekit.core.cache_key import library_versions
-from edgekit.data.types import Pools, Progress, SourceConfig, Split
+from edgekit.data.types import Pools, ProgressCallback, SourceConfig, Split
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 TASKS = ("classification", "embedding")
 
 
-class Config(SourceConfig):
+class DigitsConfig(SourceConfig):
     """Options of the digits."""
 
     source: Literal["digits"] = "digits"
@@ -31,13 +31,13 @@ class Config(SourceConfig):
         return (self.size, self.size, 1)
 
 
-def identity(config: Config) -> dict[str, str]:
-    """The samples come out of scikit-learn through Pillow."""
+def identity(config: DigitsConfig) -> dict[str, str]:
+    """Return the versions of scikit-learn and Pillow, which produce the samples."""
     return library_versions(("scikit-learn", "pillow"))
 
 
-def read(config: Config, progress: Progress | None = None) -> Pools:
-    """uint8 (n, size, size, 1); the source's 17 grey levels 0–16 become 0–255 before Pillow's bilinear resize."""
+def read(config: DigitsConfig, progress: ProgressCallback | None = None) -> Pools:
+    """Return pools of uint8 (n, size, size, 1). Grey levels 0–16 become 0–255 before Pillow's bilinear resizing."""
     import numpy as np
     from sklearn.datasets import load_digits
 

@@ -1,8 +1,8 @@
-"""Pictures in a folder or a zip, laid out as split/class/*.jpg (.jpeg, .png, .webp), or named by a table of file,label.
+"""Pictures in a folder or a zip, laid out as split/class/*.jpg (.jpeg, .png, .webp) or listed in a table of file,label.
 
-Every picture becomes uint8 (size, size, channels), decoded once into a cache. It is turned upright by its EXIF tag and
-converted to grey or RGB. If its size differs, Pillow's bilinear filter stretches or crops it. This is the input path of
-the bundle, by the device's own code (`edgekit/runner/inputs/picture.py`).
+Every picture becomes uint8 (size, size, channels), decoded once into a cache. It is turned upright by its EXIF tag,
+converted to grey or RGB, and stretched or cropped with Pillow's bilinear filter if its size differs. This is the input
+path of the bundle, done by the device's own code (`edgekit/runner/inputs/picture.py`).
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from pydantic import Field
 
 from edgekit.core.cache_key import library_versions
 from edgekit.core.hashing import digest
-from edgekit.data.paths import PathText, existing
-from edgekit.data.types import Pools, Progress, SourceConfig
+from edgekit.data.paths import PathText, existing_path
+from edgekit.data.types import Pools, ProgressCallback, SourceConfig
 from edgekit.runner import input_path
 
 TASKS = ("classification", "embedding", "anomaly")
 
 
-class Config(SourceConfig):
+class ImageFolderConfig(SourceConfig):
     """Options of an image folder."""
 
     source: Literal["image_folder"] = "image_folder"
@@ -45,19 +45,22 @@ class Config(SourceConfig):
 
     @property
     def input_path(self) -> list[dict[str, Any]]:
-        """What happens to a file, as the device will do it."""
+        """The steps for a file, as on the device."""
         return input_path.picture_steps(self.raw_shape, self.fit, self.orientation)
 
 
-def identity(config: Config) -> list[object]:
-    """The zip, or every file of the folder, by what the file system says of it; and the decoder."""
+def identity(config: ImageFolderConfig) -> list[object]:
+    """Return the stamps of the zip or of every file of the folder, and the decoder's version."""
     from edgekit.data import folder_layout
 
-    return [digest(folder_layout.file_signs(existing(config.path, "data.path"))), library_versions(("pillow",))]
+    return [
+        digest(folder_layout.content_stamps(existing_path(config.path, "data.path"))),
+        library_versions(("pillow",)),
+    ]
 
 
-def read(config: Config, progress: Progress | None = None) -> Pools:
-    """Pools as memory-mapped arrays. With `limit`, only the pictures that it keeps are decoded."""
-    from edgekit.data.image_cache import pools
+def read(config: ImageFolderConfig, progress: ProgressCallback | None = None) -> Pools:
+    """Return pools as memory-mapped arrays. With `limit`, only the pictures that it keeps are decoded."""
+    from edgekit.data.image_cache import image_pools
 
-    return pools(config, progress)
+    return image_pools(config, progress)

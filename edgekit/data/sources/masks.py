@@ -1,8 +1,8 @@
 """Pictures with masks in a folder or a zip: a PNG for each picture holds the class of each pixel, 255 for none.
 
-Every picture becomes uint8 (height, width, channels): scaled to fit, with black bars at two sides where its proportions
-are others. This is the input path of the bundle, by the device's own code. Masks are scaled by nearest neighbours, and
-the bars are of no class.
+Every picture becomes uint8 (height, width, channels). It is scaled to fit, with black bars at two sides if its
+proportions differ. This is the input path of the bundle, done by the device's own code. Masks are scaled by nearest
+neighbours, and the bars have no class.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from pydantic import Field
 
 from edgekit.core.cache_key import library_versions
 from edgekit.core.hashing import digest
-from edgekit.data.paths import existing, stamps
-from edgekit.data.source_options import PicturesConfig
-from edgekit.data.types import Pools, Progress
+from edgekit.data.paths import existing_path, file_stamps
+from edgekit.data.source_options import PictureSourceConfig
+from edgekit.data.types import Pools, ProgressCallback
 
 TASKS = ("segmentation",)
 
 
-class Config(PicturesConfig):
+class MasksConfig(PictureSourceConfig):
     """Options of a folder of pictures with masks."""
 
     source: Literal["masks"] = "masks"
@@ -32,13 +32,13 @@ class Config(PicturesConfig):
     )
 
 
-def identity(config: Config) -> list[object]:
-    """The zip, or every file of the folder, by what the file system says of it; and the decoder."""
-    return [digest(stamps(existing(config.path, "data.path"))), library_versions(("pillow",))]
+def identity(config: MasksConfig) -> list[object]:
+    """Return the stamps of the zip or of every file of the folder, and the decoder's version."""
+    return [digest(file_stamps(existing_path(config.path, "data.path"))), library_versions(("pillow",))]
 
 
-def read(config: Config, progress: Progress | None = None) -> Pools:
-    """Pools as memory-mapped arrays; labels as the task segmentation has them."""
+def read(config: MasksConfig, progress: ProgressCallback | None = None) -> Pools:
+    """Return pools as memory-mapped arrays, with labels for the task segmentation."""
     from edgekit.data.labelled_pictures import pools_with_masks
 
     return pools_with_masks(config, progress)

@@ -1,7 +1,7 @@
 """Texts in UTF-8 in a folder or a zip, laid out as split/class/*.txt, as token ids (tokens,) int32.
 
-The vocabulary is a `tokenizer.json` of the user's, or it is made of the train split. It travels in the bundle, and the
-device makes the ids by the same code. All are held in memory: 256 bytes for 64 tokens.
+The vocabulary is a `tokenizer.json` of the user's, or it is made from the train split. It is stored in the bundle, and
+the device makes the ids with the same code. All are in memory: 256 bytes for 64 tokens.
 """
 
 from __future__ import annotations
@@ -14,50 +14,50 @@ from pydantic import Field
 
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
-from edgekit.data.paths import PathText, existing, stamps
-from edgekit.data.texts import TextConfig, vocabulary_identity
-from edgekit.data.types import Pools, Progress
+from edgekit.data.paths import PathText, existing_path, file_stamps
+from edgekit.data.texts import TextSourceConfig, vocabulary_identity
+from edgekit.data.types import Pools, ProgressCallback
 
 if TYPE_CHECKING:
-    from edgekit.data.archives import Folder, Zip
+    from edgekit.data.archives import FolderArchive, ZipArchive
 
 TASKS = ("classification", "embedding")
 
 
-class Config(TextConfig):
+class TextFolderConfig(TextSourceConfig):
     """Options of a folder of texts."""
 
     source: Literal["text_folder"] = "text_folder"
     path: PathText = Field(description="folder or .zip with texts as SPLIT/CLASS/*.txt")
 
 
-def identity(config: Config) -> list[object]:
-    """The zip, or every file of the folder, by what the file system says of it; and the vocabulary."""
-    files = digest(stamps(existing(config.path, "data.path")))
+def identity(config: TextFolderConfig) -> list[object]:
+    """Return the stamps of the zip or of every file of the folder, and the identity of the vocabulary."""
+    files = digest(file_stamps(existing_path(config.path, "data.path")))
     return [files, *vocabulary_identity(config)]
 
 
-def read(config: Config, progress: Progress | None = None) -> Pools:
-    """Pools of (n, tokens) int32."""
+def read(config: TextFolderConfig, progress: ProgressCallback | None = None) -> Pools:
+    """Return pools of (n, tokens) int32."""
     from edgekit.data import archives, folder_layout, texts
 
-    path = existing(config.path, "data.path")
-    with archives.Folder(path) if path.is_dir() else archives.Zip(path) as source:
-        plan = folder_layout.parse(source.listing(), path.name, folder_layout.TEXTS)
-        total, done = sum(map(len, plan.names.values())), 0
-        given = {}
-        for split, names in plan.names.items():
-            found = []
+    path = existing_path(config.path, "data.path")
+    with archives.FolderArchive(path) if path.is_dir() else archives.ZipArchive(path) as source:
+        layout = folder_layout.parse_layout(source.listing(), path.name, folder_layout.TEXTS)
+        total, done = sum(map(len, layout.names.values())), 0
+        texts_by_split = {}
+        for split, names in layout.names.items():
+            contents = []
             for name in names:
-                found.append(texts.decoded(name, _content(source, name)))
+                contents.append(texts.decode_text(name, _content(source, name)))
                 done += 1
                 if progress:
                     progress(done, total)
-            given[split] = texts.Texts(found, names, plan.labels[split])
-    return texts.pools(given, plan.classes, config, plan.notes)
+            texts_by_split[split] = texts.SplitTexts(contents, names, layout.labels[split])
+    return texts.text_pools(texts_by_split, layout.classes, config, layout.notes)
 
 
-def _content(source: Folder | Zip, name: str) -> bytes:
+def _content(source: FolderArchive | ZipArchive, name: str) -> bytes:
     try:
         return source.read(name)
     except (OSError, ValueError, NotImplementedError, EOFError, zipfile.BadZipFile, zlib.error) as error:

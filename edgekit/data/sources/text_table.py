@@ -1,7 +1,7 @@
-"""Labelled texts in one table, a row each: TSV or CSV in UTF-8, as token ids (tokens,) int32.
+"""Labelled texts in one table, one per row: TSV or CSV in UTF-8, as token ids (tokens,) int32.
 
-Cells of a TSV stand as they are between tabs, quotation marks and all. Cells of a CSV may be quoted, with line breaks
-inside. On the device a text is a row of such a table or a file of its own; the same text has the same ids there.
+Cells of a TSV are taken literally, with quotation marks. Cells of a CSV may be quoted, with line breaks inside. On the
+device a text is a row of such a table or a file of its own; the same text has the same ids there.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any, Literal
 from pydantic import Field
 
 from edgekit.core.errors import DataError
-from edgekit.data.paths import PathText, existing, stamp
-from edgekit.data.texts import TextConfig, vocabulary_identity
-from edgekit.data.types import Pools, Progress
+from edgekit.data.paths import PathText, existing_path, file_stamp
+from edgekit.data.texts import TextSourceConfig, vocabulary_identity
+from edgekit.data.types import Pools, ProgressCallback
 from edgekit.runner import input_path
 from edgekit.runner.input_path import DELIMITERS
 
@@ -22,10 +22,10 @@ TASKS = ("classification", "embedding")
 LARGEST_BYTES = 1 << 30
 
 Row = tuple[int, list[str]]
-"""The line that it ends in, counted from 1, and its cells."""
+"""The line in which it ends, counted from 1, and its cells."""
 
 
-class Config(TextConfig):
+class TextTableConfig(TextSourceConfig):
     """Options of a table of texts."""
 
     source: Literal["text_table"] = "text_table"
@@ -39,53 +39,55 @@ class Config(TextConfig):
 
     @property
     def table(self) -> dict[str, Any]:
-        """How the device finds the texts in such a table."""
+        """The step that finds the texts in such a table on the device."""
         return input_path.text_table_step(self.delimiter, self.header, self.text)
 
 
-def identity(config: Config) -> list[object]:
-    """The files, by what the file system says of them, and the vocabulary."""
-    return [*stamp(existing(config.path, "data.path")), *vocabulary_identity(config)]
+def identity(config: TextTableConfig) -> list[object]:
+    """Return the stamp of the file, and the identity of the vocabulary."""
+    return [*file_stamp(existing_path(config.path, "data.path")), *vocabulary_identity(config)]
 
 
-def read(config: Config, progress: Progress | None = None) -> Pools:
-    """Pools of (n, tokens) int32; all rows are the train pool."""
+def read(config: TextTableConfig, progress: ProgressCallback | None = None) -> Pools:
+    """Return pools of (n, tokens) int32. All rows form the train pool."""
     import numpy as np
 
     from edgekit.data import texts
 
-    path = existing(config.path, "data.path")
-    rows = rows_of(path.name, _content(config), DELIMITERS[config.delimiter])
-    named_in, header = next(rows, (1, [])) if config.header else (0, [])
-    found, names, labels = [], [], []
-    places: tuple[int, int] | None = None
+    path = existing_path(config.path, "data.path")
+    rows = read_rows(path.name, _content(config), DELIMITERS[config.delimiter])
+    header_line, header = next(rows, (1, [])) if config.header else (0, [])
+    contents, names, labels = [], [], []
+    columns: tuple[int, int] | None = None
     for line, cells in rows:
         where = f"{path.name}, line {line}"
-        if places is None:
-            first = f"{path.name}, line {named_in or line}"
+        if columns is None:
+            first = f"{path.name}, line {header_line or line}"
             texts_at, labels_at = (
-                _place(of, header or cells, first, option, config.header)
-                for option, of in (("text", config.text), ("label", config.label))
+                _column_index(column, header or cells, first, option, config.header)
+                for option, column in (("text", config.text), ("label", config.label))
             )
-            places = texts_at, labels_at
-        wanted = len(header) if header else max(places) + 1
-        if len(cells) != wanted if header else len(cells) < wanted:
-            raise DataError(f"{where}: {len(cells)} cells, {wanted} are needed; check data.delimiter and data.header")
-        label = cells[places[1]].strip()
+            columns = texts_at, labels_at
+        cell_count = len(header) if header else max(columns) + 1
+        if len(cells) != cell_count if header else len(cells) < cell_count:
+            raise DataError(
+                f"{where}: {len(cells)} cells instead of {cell_count}; check data.delimiter and data.header"
+            )
+        label = cells[columns[1]].strip()
         if not label:
             raise DataError(f"{where}: the label is empty; fill it, or leave the row out")
-        found.append(cells[places[0]])
+        contents.append(cells[columns[0]])
         names.append(where)
         labels.append(label)
-    if not found:
+    if not contents:
         raise DataError(f"{path.name}: no row with a text; check data.delimiter and data.header")
     classes, y = np.unique(np.array(labels), return_inverse=True)
-    given = {"train": texts.Texts(found, names, y.astype(np.int64))}
-    return texts.pools(given, tuple(map(str, classes)), config, [])
+    texts_by_split = {"train": texts.SplitTexts(contents, names, y.astype(np.int64))}
+    return texts.text_pools(texts_by_split, tuple(map(str, classes)), config, [])
 
 
-def rows_of(name: str, content: bytes, delimiter: str) -> Iterator[Row]:
-    """The rows of a table that hold anything, as the device reads them; DataError where it is none."""
+def read_rows(name: str, content: bytes, delimiter: str) -> Iterator[Row]:
+    """Yield the rows of a table that are not empty, as the device reads them. Raises DataError if it is not a table."""
     from edgekit.runner.errors import InputError
     from edgekit.runner.inputs import text_table
 
@@ -95,8 +97,8 @@ def rows_of(name: str, content: bytes, delimiter: str) -> Iterator[Row]:
         raise DataError(str(error)) from None
 
 
-def _content(config: Config) -> bytes:
-    path = existing(config.path, "data.path")
+def _content(config: TextTableConfig) -> bytes:
+    path = existing_path(config.path, "data.path")
     try:
         with open(path, "rb") as stream:
             content = stream.read(LARGEST_BYTES + 1)
@@ -107,13 +109,13 @@ def _content(config: Config) -> bytes:
     return content
 
 
-def _place(column: str | int, cells: list[str], where: str, option: str, header: bool) -> int:
-    """Where the column stands, counted from 0."""
+def _column_index(column: str | int, cells: list[str], where: str, option: str, header: bool) -> int:
+    """The position of the column, counted from 0."""
     from edgekit.runner.errors import InputError
     from edgekit.runner.inputs import text_table
 
     if isinstance(column, str) and not header:
-        raise DataError(f"data.{option}: got {column!r}, and without a header columns have no names; give its number")
+        raise DataError(f"data.{option}: got {column!r}, but without a header columns have no names; give its number")
     try:
         return text_table.column_position(column, cells, where)
     except InputError as error:

@@ -1,9 +1,9 @@
-"""Sounds in a folder or a zip, laid out as split/class/*.wav, or named by a table of file,label.
+"""Audio files in a folder or a zip, laid out as split/class/*.wav or listed in a table of file,label.
 
-Every sound becomes mono float32 from -1 to 1, at one rate and length. Channels are mixed and other rates resampled. A
-shorter sound is padded with silence, and of a longer one the first `seconds` are used. Each of these can be made an
-error instead. What is done is the input path of the bundle, by the device's own code. All are held in memory: 64 KB for
-a second at 16 kHz.
+Every sound becomes mono float32 from -1 to 1 with one sample rate and length: channels are mixed, other rates are
+resampled, shorter sounds are padded with silence, and of longer ones the first `seconds` are used. Each of these can be
+made an error instead. This is the input path of the bundle, done by the device's own code. All are in memory: 64 kB for
+one second at 16 kHz.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pydantic import Field, model_validator
 
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
-from edgekit.data.paths import PathText, existing
-from edgekit.data.source_options import SoundConfig
-from edgekit.data.types import Pools, Progress
+from edgekit.data.paths import PathText, existing_path
+from edgekit.data.source_options import AudioSourceConfig
+from edgekit.data.types import Pools, ProgressCallback
 from edgekit.runner import input_path
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 TASKS = ("classification", "embedding", "anomaly")
 
 
-class Config(SoundConfig):
-    """Options of a folder of sounds."""
+class WavFolderConfig(AudioSourceConfig):
+    """Options of a folder of audio files."""
 
     source: Literal["wav_folder"] = "wav_folder"
     path: PathText = Field(
@@ -40,91 +40,91 @@ class Config(SoundConfig):
     )
 
     @model_validator(mode="after")
-    def _whole_samples(self) -> Config:
+    def _whole_samples(self) -> WavFolderConfig:
         self.samples("seconds", self.seconds)
         return self
 
     @property
     def input_path(self) -> list[dict[str, Any]]:
-        """What happens to a file, as the device will do it."""
+        """The steps for a file, as on the device."""
         (samples,) = self.raw_shape
         return self.decoding + ([input_path.windows_step(samples, samples, "silence")] if self.lengths == "fit" else [])
 
 
-def identity(config: Config) -> list[object]:
-    """The zip, or every file of the folder, by what the file system says of it."""
+def identity(config: WavFolderConfig) -> list[object]:
+    """Return the stamps of the zip or of every file of the folder."""
     from edgekit.data import folder_layout
 
-    return [digest(folder_layout.file_signs(existing(config.path, "data.path")))]
+    return [digest(folder_layout.content_stamps(existing_path(config.path, "data.path")))]
 
 
-def read(config: Config, progress: Progress | None = None) -> Pools:
-    """Pools of (n, samples) float32. With `limit`, only the sounds that it keeps are read."""
+def read(config: WavFolderConfig, progress: ProgressCallback | None = None) -> Pools:
+    """Return pools of (n, samples) float32. With `limit`, only the sounds that it keeps are read."""
     import numpy as np
 
     from edgekit.data import folder_layout
     from edgekit.data.splits import limited_indices
     from edgekit.data.types import Split
 
-    path = existing(config.path, "data.path")
+    path = existing_path(config.path, "data.path")
     with folder_layout.open_source(path) as source:
-        plan = folder_layout.layout_of(source, path.name, folder_layout.SOUNDS)
-        kept = limited_indices(plan.labels, config.limit, config.split_seed)
-        splits, done, changed = {}, 0, _Changed(config)
-        total = sum(len(kept.get(split, names)) for split, names in plan.names.items())
-        for split, names in plan.names.items():
-            chosen = kept.get(split, np.arange(len(names)))
-            x = np.zeros((len(chosen), *config.raw_shape), dtype=np.float32)
-            for row, place in enumerate(chosen):
-                x[row] = _sound(names[place], source.read(names[place]), config, changed)
+        layout = folder_layout.read_layout(source, path.name, folder_layout.SOUNDS)
+        kept_indices = limited_indices(layout.labels, config.limit, config.split_seed)
+        splits, done, changed = {}, 0, _ChangeCounter(config)
+        total = sum(len(kept_indices.get(split, names)) for split, names in layout.names.items())
+        for split, names in layout.names.items():
+            indices = kept_indices.get(split, np.arange(len(names)))
+            x = np.zeros((len(indices), *config.raw_shape), dtype=np.float32)
+            for row, index in enumerate(indices):
+                x[row] = _sound(names[index], source.read(names[index]), config, changed)
                 done += 1
                 if progress:
                     progress(done, total)
-            splits[split] = Split(x, plan.labels[split][chosen])
-    given = (splits["train"], splits.get("validation"), splits.get("test"))
-    notes = (*plan.notes, *changed.notes())
-    return Pools(*given, plan.classes, "audio", notes, config.rate_hz, input_path=tuple(config.input_path))
+            splits[split] = Split(x, layout.labels[split][indices])
+    three_splits = (splits["train"], splits.get("validation"), splits.get("test"))
+    notes = (*layout.notes, *changed.notes())
+    return Pools(*three_splits, layout.classes, "audio", notes, config.rate_hz, input_path=tuple(config.input_path))
 
 
-class _Changed:
-    """How many sounds were mixed, resampled, filled up and cut: what a reader of the notes should know."""
+class _ChangeCounter:
+    """Counts how many sounds were mixed, resampled, padded and cut, for the notes."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: WavFolderConfig) -> None:
         self._config, self._counts, self._all = config, Counter[str](), 0
 
-    def see(self, sound: WavHeader, samples: int) -> None:
-        """A sound as its header describes it, and its length at the wanted rate."""
-        (wanted,) = self._config.raw_shape
+    def record(self, sound: WavHeader, samples: int) -> None:
+        """Record a sound with its header and its length at the target rate."""
+        (length,) = self._config.raw_shape
         self._all += 1
         self._counts["mixed to mono"] += sound.channels > 1
         self._counts[f"resampled to {self._config.rate_hz} Hz"] += sound.rate_hz != self._config.rate_hz
-        self._counts["filled up with silence"] += samples < wanted
-        self._counts["longer, of which the first window is taken"] += samples > wanted
+        self._counts["padded with silence"] += samples < length
+        self._counts["longer, of which the first window is used"] += samples > length
 
     def notes(self) -> list[str]:
-        """One line, where anything was changed."""
+        """Return one line if anything was changed."""
         changes = [f"{count} {what}" for what, count in self._counts.items() if count]
         return [f"of {self._all} sounds: {', '.join(changes)}"] if changes else []
 
 
-def _sound(name: str, content: bytes, config: Config, changed: _Changed) -> np.ndarray:
+def _sound(name: str, content: bytes, config: WavFolderConfig, changes: _ChangeCounter) -> np.ndarray:
     from edgekit.runner.errors import InputError
     from edgekit.runner.inputs import wav, windows
 
     (samples,) = config.raw_shape
     steps = config.input_path
-    wanted = wav.AudioSpec(samples, config.rate_hz, tuple(steps), "the config asks for")
+    spec = wav.AudioSpec(samples, config.rate_hz, tuple(steps), "the config asks for")
     try:
-        found, sound = wav.decode(name, content, wanted)
+        audio, header = wav.decode(name, content, spec)
     except InputError as error:
         raise DataError(f"{error}{_option(config)}") from None
-    changed.see(sound, len(found))
+    changes.record(header, len(audio))
     step = input_path.find_step(steps, "windows")
-    return next(windows.cut_windows(found, step)) if step else found
+    return next(windows.cut_windows(audio, step)) if step else audio
 
 
-def _option(config: Config) -> str:
-    """What in the config would let the sound in."""
+def _option(config: WavFolderConfig) -> str:
+    """The options that would accept the sound."""
     strict = [
         f"data.{option}: {other}"
         for option, other in (("lengths", "fit"), ("rates", "resample"), ("channels", "mix"))

@@ -1,9 +1,10 @@
-"""Pictures, sounds or vectors in WebDataset shards: tar files with `0001.jpg` beside `0001.cls` or `0001.json`.
+"""Pictures, audio or vectors in WebDataset shards: tar files with `0001.jpg` beside `0001.cls` or `0001.json`.
 
 Shards are read one after another, and their samples are decoded once into the cache. From there they are mapped, so a
-data set may be larger than memory. A shard belongs to the split that its name says, as in `train-000.tar` or
-`val-000.tar`; without such a word all are train. Pictures become uint8 (size, size, channels), sounds mono float32 of
-`seconds` at `rate_hz`, and vectors float32, from .npy. Compressed shards are refused: samples are found by their place.
+data set can be larger than memory. A shard belongs to the split in its name, as in `train-000.tar` or `val-000.tar`;
+if no name contains a split, all are train. Pictures become uint8 (size, size, channels), sounds mono float32 of
+`seconds` at `rate_hz`, and vectors float32, from .npy. Compressed shards are refused, because samples are found by
+their position.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from pydantic import Field, model_validator
 
 from edgekit.core.cache_key import library_versions
 from edgekit.core.hashing import digest
-from edgekit.data.paths import PathText, stamp
-from edgekit.data.types import Pools, Progress, SourceConfig
+from edgekit.data.paths import PathText, file_stamp
+from edgekit.data.types import Pools, ProgressCallback, SourceConfig
 from edgekit.runner import input_path
 
 TASKS = ("classification", "embedding", "anomaly")
-OF_PICTURES = ("size", "channels", "fit", "orientation")
-OF_SOUNDS = ("rate_hz", "seconds")
+PICTURE_OPTIONS = ("size", "channels", "fit", "orientation")
+AUDIO_OPTIONS = ("rate_hz", "seconds")
 
 
-class Config(SourceConfig):
+class WebdatasetConfig(SourceConfig):
     """Options of WebDataset shards."""
 
     source: Literal["webdataset"] = "webdataset"
@@ -54,15 +55,17 @@ class Config(SourceConfig):
     cache: PathText | None = Field(None, description="folder for decoded samples; none: ~/.cache/edgekit")
 
     @model_validator(mode="after")
-    def _fitting(self) -> Config:
-        others = {"image": OF_SOUNDS, "audio": OF_PICTURES, "vector": (*OF_PICTURES, *OF_SOUNDS)}[self.kind]
+    def _fitting(self) -> WebdatasetConfig:
+        others = {"image": AUDIO_OPTIONS, "audio": PICTURE_OPTIONS, "vector": (*PICTURE_OPTIONS, *AUDIO_OPTIONS)}[
+            self.kind
+        ]
         for name in others:
             if getattr(self, name) != type(self).model_fields[name].default:
-                raise ValueError(f"{name}: got {getattr(self, name)!r}, and kind is {self.kind}; leave the option out")
+                raise ValueError(f"{name}: got {getattr(self, name)!r}, but kind is {self.kind}; leave the option out")
         samples = self.seconds * self.rate_hz
         if abs(samples - round(samples)) > 1e-6 or samples < 1:
             raise ValueError(
-                f"seconds: {self.seconds:g} s at {self.rate_hz} Hz are no whole number of samples; choose another"
+                f"seconds: {self.seconds:g} s at {self.rate_hz} Hz are not a whole number of samples; change one"
             )
         extension, dot, key = self.label.rpartition(".")
         if not self.label or (dot and (not key or not extension)):
@@ -73,14 +76,17 @@ class Config(SourceConfig):
 
     @property
     def raw_shape(self) -> tuple[int, ...] | None:
-        """Height, width and channels of pictures, the samples of a sound; None for vectors: the shards say it."""
+        """Height, width and channels of pictures, or the samples of a sound.
+
+        None for vectors, whose shards determine it.
+        """
         if self.kind == "image":
             return (self.size, self.size, self.channels)
         return (round(self.seconds * self.rate_hz),) if self.kind == "audio" else None
 
     @property
     def input_path(self) -> list[dict[str, Any]]:
-        """What happens to a member, as the device will do it; of vectors the shards decide."""
+        """The steps for a member, as on the device; empty for vectors, whose shards determine them."""
         shape = self.raw_shape
         if shape is None:
             return []
@@ -91,17 +97,17 @@ class Config(SourceConfig):
         return [{"step": "decode_wav"}, {"step": "mix_channels"}, resampled, cut]
 
 
-def identity(config: Config) -> list[object]:
-    """Every shard by what the file system says of it, and what decodes its samples."""
+def identity(config: WebdatasetConfig) -> list[object]:
+    """Return the stamps of every shard, and the versions of what decodes its samples."""
     from edgekit.data import shards
 
     files = shards.find_shards(config.path, "data.path")
-    signs = [[split, path.name, *stamp(path)] for split, mine in files.items() for path in mine]
-    return [digest(signs), library_versions(("pillow",))]
+    stamps = [[split, path.name, *file_stamp(path)] for split, paths in files.items() for path in paths]
+    return [digest(stamps), library_versions(("pillow",))]
 
 
-def read(config: Config, progress: Progress | None = None) -> Pools:
-    """Pools as memory-mapped arrays. With `limit`, only the samples that it keeps are decoded."""
-    from edgekit.data.shard_samples import pools
+def read(config: WebdatasetConfig, progress: ProgressCallback | None = None) -> Pools:
+    """Return pools as memory-mapped arrays. With `limit`, only the samples that it keeps are decoded."""
+    from edgekit.data.shard_samples import shard_pools
 
-    return pools(config, progress)
+    return shard_pools(config, progress)

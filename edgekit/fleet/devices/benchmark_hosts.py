@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edgekit.core.config import suggest
 from edgekit.core.errors import ConfigError
-from edgekit.data.paths import expand
+from edgekit.data.paths import expand_path
 from edgekit.fleet.devices import inventory
 from edgekit.fleet.devices.connection import require_asyncssh
 from edgekit.fleet.devices.inventory import Host
@@ -16,7 +16,7 @@ def hosts_of_class(hosts: str, where: str) -> tuple[Host, ...]:
     Raises ConfigError if there are none or the extra `fleet` is not installed.
     """
     require_asyncssh()
-    fleet = inventory.read_inventory(expand(hosts, "benchmark.hosts"))
+    fleet = inventory.read_inventory(expand_path(hosts, "benchmark.hosts"))
     members = fleet.of_class(where)
     if not members:
         classes = sorted({host.device_class for host in fleet.hosts})

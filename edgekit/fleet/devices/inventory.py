@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.core import yaml_file
-from edgekit.core.config import suggest, truncated
+from edgekit.core.config import shortened_repr, suggest
 from edgekit.core.errors import ConfigError, with_article
 from edgekit.fleet.devices import shell_text
 
@@ -30,7 +30,7 @@ ADVICE = {
     "python": "a program, as python3 or /usr/bin/python3.11",
     "home": "a path that begins with / or ~/, to a folder of its own",
 }
-LIMITS = yaml_file.Limits("an inventory", 20_000_000, 500_000, "write fewer devices into a file")
+LIMITS = yaml_file.FileLimits("an inventory", 20_000_000, 500_000, "write fewer devices into a file")
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def _faults(where: str, facts: Mapping[Any, Any]) -> list[str]:
     faults = [f"{where}.{_shown(key)}: unknown key, {suggest(str(key), KEYS)}" for key in facts if key not in KEYS]
     for key, value in facts.items():
         if key in KEYS and not _fits(key, value):
-            faults.append(f"{where}.{key}: got {truncated(value)}; needed {ADVICE[key]}")
+            faults.append(f"{where}.{key}: got {shortened_repr(value)}; needed {ADVICE[key]}")
     return faults
 
 

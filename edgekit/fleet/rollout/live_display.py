@@ -7,14 +7,14 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from edgekit.core.terminal_progress import Watch, watching
+from edgekit.core.terminal_progress import ProgressDisplay, show_progress
 from edgekit.fleet.rollout.outcomes import FAILED, UNREACHABLE, Outcome
 
 
 class LiveBoard:
     """What is shown of the devices; the caller updates the outcomes."""
 
-    def __init__(self, watch: Watch, quiet: bool) -> None:
+    def __init__(self, watch: ProgressDisplay, quiet: bool) -> None:
         self._watch, self._quiet = watch, quiet
 
     def note(self, outcome: Outcome) -> None:
@@ -30,7 +30,7 @@ class LiveBoard:
 @contextmanager
 def live_board(label: str, tell: Callable[[], str], quiet: bool) -> Iterator[LiveBoard]:
     """Show one line on a terminal, otherwise a line now and then; `tell` returns its text."""
-    with watching(label) as watch, watch.during(label, tell, quietly=True):
+    with show_progress(label) as watch, watch.during(label, tell, quietly=True):
         yield LiveBoard(watch, quiet)
 
 

@@ -77,13 +77,18 @@ def run_loads(job: LoadJob, limit_s: float = math.inf, on_start: Callable[[int],
         with progress.step("opening it") as progress_step:
             step = _WorkerStep(path.with_suffix(".journal"), progress_step)
             exit_status = subprocesses.run(
-                "edgekit.measure.load.worker:run_job", [str(path)], log, limit_s, started=on_start, look=step.is_late
+                "edgekit.measure.load.worker:run_job",
+                [str(path)],
+                log,
+                limit_s,
+                on_start=on_start,
+                should_stop=step.is_late,
             )
-        if exit_status.code and (exit_status.late or step.late):
-            failure: str | None = f"did not end within {limit_s if exit_status.late else step.within_s:,.0f} s"
+        if exit_status.code and (exit_status.timed_out or step.late):
+            failure: str | None = f"did not end within {limit_s if exit_status.timed_out else step.within_s:,.0f} s"
         else:
-            failure = exit_status.cause() if exit_status.code else None
-        notes = subprocesses.notes(path.with_suffix(".journal"))
+            failure = exit_status.describe() if exit_status.code else None
+        notes = subprocesses.read_journal(path.with_suffix(".journal"))
     failed = next((note["failed"] for note in notes if "failed" in note), failure)
     step_name = next((note["begins"] for note in reversed(notes) if "begins" in note), "its start")
     return LoadOutcome(
@@ -107,11 +112,11 @@ class _WorkerStep:
         """Whether the step exceeds its time limit; called often by `subprocesses.run`."""
         size = self._journal.stat().st_size if self._journal.is_file() else 0
         if size != self._read_bytes:
-            notes = subprocesses.notes(self._journal)
+            notes = subprocesses.read_journal(self._journal)
             limits = [note["within_s"] for note in notes if "within_s" in note]
             names = [note["begins"] for note in notes if "begins" in note]
             if self._progress is not None and names:
-                self._progress.at(0, name=names[-1].replace("_", " "))
+                self._progress.update(0, name=names[-1].replace("_", " "))
             self._read_bytes, self._started, self.within_s = size, time.monotonic(), (limits or [START_TIMEOUT_S])[-1]
         self.late = time.monotonic() - self._started > self.within_s
         return self.late

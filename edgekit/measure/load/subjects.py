@@ -43,12 +43,12 @@ def open_convert_variant(
     `samples` is an .npy file of raw samples (n, …).
     """
     from edgekit.core import artifacts
-    from edgekit.core.variants import open_variant, read
+    from edgekit.core.variants import open_variant, read_variants
     from edgekit.measure.load.loadgen_run import Subject
     from edgekit.runner.preprocess.transform import pipeline, to_layout
 
     source = artifacts.load(Path(convert))
-    variant = next(each for each in read(source) if each.name == name)
+    variant = next(each for each in read_variants(source) if each.name == name)
     backend, prepare = open_variant(source, variant, threads), pipeline(preprocess)
 
     def predict(raw: np.ndarray) -> int:

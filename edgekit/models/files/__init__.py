@@ -16,7 +16,7 @@ from typing import Any
 
 from edgekit.core import telemetry
 
-telemetry.off()
+telemetry.disable()
 
 TITLES = {
     "exported": "an exported PyTorch program",

@@ -14,7 +14,7 @@ from pathlib import Path
 from edgekit.core import lock
 from edgekit.core.cache_key import ONNX2TF
 from edgekit.core.errors import ConfigError, EdgekitError, ModelError
-from edgekit.core.progress import to_stderr
+from edgekit.core.progress import write_to_stderr
 from edgekit.core.subprocesses import last_useful_line
 from edgekit.models.files import TITLES, detect, module
 
@@ -38,7 +38,7 @@ def ensure_onnx2tf() -> None:
         return
     folder = _folder()
     if not folder.is_dir():
-        to_stderr(f"edgekit: installing {REQUIREMENT}, which makes TFLite of ONNX files, into {folder}")
+        write_to_stderr(f"edgekit: installing {REQUIREMENT}, which makes TFLite of ONNX files, into {folder}")
         try:
             _install(folder)
         except (EdgekitError, OSError, subprocess.SubprocessError) as error:

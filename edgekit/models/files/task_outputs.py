@@ -249,7 +249,7 @@ def check_answers(
     task: tasks.Task = "classification",
 ) -> None:
     """ModelError for a model that is right no more often than one that always says the same."""
-    if why := tasks.no_better_than_guessing(task, found, labels):
+    if why := tasks.why_no_better_than_guessing(task, found, labels):
         said = "values" if task == "regression" else "classes"
         raise ModelError(
             f"{name}: {why}; check its preprocess ({preprocess or 'none'}) and that its {said} are in "

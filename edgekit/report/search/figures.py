@@ -95,7 +95,7 @@ def limit_of(study: Study, objective: StudyObjective) -> float | None:
     budget = study.row["budget"]
     if objective.name != "accuracy":
         limits = Budget.model_validate(budget).limits(objective.target or "")
-        return limits.latency_p50_ms if objective.name == "p50_ms" else limits.most_bytes()
+        return limits.latency_p50_ms if objective.name == "p50_ms" else limits.max_bytes()
     baseline, drop = study.row.get("baseline_accuracy"), budget.get("accuracy_drop_pp")
     return None if baseline is None or drop is None else baseline - drop / 100
 

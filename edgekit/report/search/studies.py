@@ -15,10 +15,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NotRequired, Union, cast, get_args, get_origin, get_type_hints, is_typeddict
 
-from edgekit.core.config import truncated
+from edgekit.core.config import shortened_repr
 from edgekit.core.errors import DataError, TrustError
 from edgekit.core.schema.study import DimensionRow, StudyRow, TrialRow
-from edgekit.core.study_digest import chained
+from edgekit.core.study_digest import chain_digest
 from edgekit.report.search import objectives
 from edgekit.report.search.objectives import OBJECTIVE_NAMES, StudyObjective, dominates
 from edgekit.runner.errors import bounded_recursion
@@ -50,7 +50,7 @@ def type_fault(value: Any, kind: Any, where: str = "") -> str:
     if origin is dict and isinstance(value, dict):
         pairs = (type_fault(one, inner[1], f"{where}.{name}") for name, one in value.items())
         return next(filter(None, pairs), "")
-    return "" if _has_type(value, kind) else f"{where} is {truncated(value)}"
+    return "" if _has_type(value, kind) else f"{where} is {shortened_repr(value)}"
 
 
 def _row_fault(value: Any, kind: Any, where: str) -> str:
@@ -171,7 +171,7 @@ def altered_batch(row: StudyRow) -> str:
     """Which batch has other trials than its digest says; empty if none."""
     previous = row["key"]
     for batch in row["batches"]:
-        previous = chained(previous, [trial for trial in row["trials"] if trial["batch"] == batch["number"]])
+        previous = chain_digest(previous, [trial for trial in row["trials"] if trial["batch"] == batch["number"]])
         if previous != batch["digest"]:
             return f"the trials of batch {batch['number'] + 1} do not match its digest"
     return ""

@@ -113,7 +113,7 @@ def budget(study: Study) -> str:
     limits_row = study.row["budget"]
     drop = limits_row.get("accuracy_drop_pp")
     limits = [] if drop is None else [f"a drop of at most {drop:g} pp"]
-    limits += Budget.model_validate(limits_row).words(targets(study), "a p50 of at most {}", "at most {}")
+    limits += Budget.model_validate(limits_row).describe_limits(targets(study), "a p50 of at most {}", "at most {}")
     return f"The budget: {', '.join(limits)}." if limits else "No budget limits the search."
 
 
@@ -180,7 +180,7 @@ def _relative_limit(name: str, limits: Mapping[str, object]) -> float | None:
     whole = Budget.model_validate(limits).limits("")
     if name == "latency_p50":
         return whole.latency_p50.ratio if whole.latency_p50 else None
-    return whole.most_bytes() if name == "size_bytes" else None
+    return whole.max_bytes() if name == "size_bytes" else None
 
 
 def _figure(by: float) -> str:

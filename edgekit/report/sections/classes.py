@@ -13,7 +13,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
 from edgekit.core.artifacts import Artifact
-from edgekit.core.schema.by_class import ByClass, Confusion, GroupRow, ShownLost
+from edgekit.core.schema.by_class import ByClass, Confusion, GroupRow, ShownLostSamples
 from edgekit.core.schema.result import Result
 from edgekit.report.figures import PLAIN_TEXT_STYLE, Picture, close_figure, picture
 from edgekit.report.formatting import capitalised, count, percent
@@ -134,7 +134,7 @@ def confusion_figure(confusion: Confusion, variants: Sequence[str]) -> Figure:
     return close_figure(figure)
 
 
-def lost_figure(lost: ShownLost, x: np.ndarray) -> Figure | None:
+def lost_figure(lost: ShownLostSamples, x: np.ndarray) -> Figure | None:
     """The lost samples `x`, raw or as words, with their label and what they were taken for; None if there are none."""
     samples = lost["samples"]
     if not samples:

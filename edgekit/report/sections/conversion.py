@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
 from edgekit.core.artifacts import Artifact
-from edgekit.core.schema.conversion import ConvertedVariant, LastBoundary, LeftBehind, NotOffered
+from edgekit.core.schema.conversion import ConvertedVariant, FinalBoundary, NotOfferedVariant, RedundantOperator
 from edgekit.core.schema.result import Result
 from edgekit.report.figures import DARK, PRECISION_MARKERS, STYLE, close_figure
 from edgekit.report.formatting import count, percent
@@ -21,7 +21,7 @@ MAX_NAMES = 4
 """Operators or layers listed in a cell."""
 
 
-def boundary_rows(artifact: Artifact) -> list[LastBoundary]:
+def boundary_rows(artifact: Artifact) -> list[FinalBoundary]:
     """The last boundary of each variant, with its name, target and precision."""
     return [
         {
@@ -138,8 +138,8 @@ def missing_names(artifact: Artifact) -> list[str]:
     return [name for name in requested if name not in listed]
 
 
-def _not_offered(artifact: Artifact) -> list[NotOffered]:
-    rows: list[NotOffered] = artifact.metrics["not_offered"]
+def _not_offered(artifact: Artifact) -> list[NotOfferedVariant]:
+    rows: list[NotOfferedVariant] = artifact.metrics["not_offered"]
     return rows
 
 
@@ -166,7 +166,7 @@ def _method(variant: ConvertedVariant) -> str:
     return ", ".join(words)
 
 
-def _left_behind(redundant: list[LeftBehind]) -> str:
+def _left_behind(redundant: list[RedundantOperator]) -> str:
     """Redundant operators in the file, and in brackets those added when it is compiled: `pad 2, copy 3 [reshape 1]`."""
     in_file, compiled = (
         ", ".join(f"{kind} {number}" for kind, number in Counter(one["kind"] for one in operators).items())
@@ -200,7 +200,7 @@ def ends_grid(convert: Artifact) -> Grid:
 
 def boundaries_grid(convert: Artifact) -> Grid:
     """Each step from network to file; every column has the worst of all files that crossed that boundary."""
-    by_boundary: dict[tuple[str, str], list[LastBoundary]] = defaultdict(list)
+    by_boundary: dict[tuple[str, str], list[FinalBoundary]] = defaultdict(list)
     for row in boundary_rows(convert):
         by_boundary[row["to"], row["from"]].append(row)
     lines = [
@@ -239,7 +239,7 @@ def left_out_grid(result: Result) -> Grid | None:
 
 def left_behind_grid(convert: Artifact, result: Result) -> Grid:
     """Redundant operators in the files that ship, or in the nearest misses if nothing does."""
-    redundant: dict[str, list[LeftBehind]] = convert.metrics["debris"]
+    redundant: dict[str, list[RedundantOperator]] = convert.metrics["debris"]
     nearest = {target: row["name"] for target, row in result["unmet"].items() if row}
     shown = {**result["winners"], **nearest}
     in_float = {name: ", ".join(convert.metrics["float_ops"].get(name, [])) for name in shown.values()}
@@ -281,11 +281,11 @@ def _error_size(row: Mapping[str, Any]) -> float:
     return float(row["most_outside"] if "most_outside" in row else -row["accuracy"])
 
 
-def _transposes(redundant: list[LeftBehind]) -> int:
+def _transposes(redundant: list[RedundantOperator]) -> int:
     return sum(one["kind"] == "transpose" for one in redundant)
 
 
-def _summary(redundant: list[LeftBehind]) -> str:
+def _summary(redundant: list[RedundantOperator]) -> str:
     """Redundant operators and where they are: `copy 2: stem, head; when compiled here: reshape 1: input → stem.1`."""
     parts = []
     for compiled in (False, True):
@@ -302,7 +302,7 @@ def _first_names(where: list[str]) -> str:
     return ", ".join(where[:MAX_NAMES]) + (", …" if len(where) > MAX_NAMES else "")
 
 
-def boundaries_figure(rows: Sequence[LastBoundary]) -> Figure:
+def boundaries_figure(rows: Sequence[FinalBoundary]) -> Figure:
     """The SNR of every conversion step, with a line for each network on each target."""
     lines = list(dict.fromkeys(_line(row) for row in rows))[::-1]
     with plt.rc_context(STYLE):
@@ -327,5 +327,5 @@ def boundaries_figure(rows: Sequence[LastBoundary]) -> Figure:
     return close_figure(figure)
 
 
-def _line(row: LastBoundary) -> str:
+def _line(row: FinalBoundary) -> str:
     return str(row["name"]).replace(f"-{row['precision']}-", " → ")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from edgekit.core.artifacts import Artifact
-from edgekit.core.schema.decisions import Candidate, Decision, is_choice
+from edgekit.core.schema.decisions import Decision, DecisionCandidate, is_winner_decision
 from edgekit.core.schema.result import Result
 from edgekit.report import rejected_steps as rejections
 from edgekit.report.formatting import bound_note, count, milliseconds
@@ -38,14 +38,14 @@ def table(artifact: Artifact) -> Table:
     return Table(("decision", "variant", p50, "× the fastest", "interval", "bytes", ""), rows, title)
 
 
-def _telling_candidates(decision: Decision) -> list[Candidate]:
+def _telling_candidates(decision: Decision) -> list[DecisionCandidate]:
     """The candidates that show why the winner won, the nearest first."""
-    candidates = decision["candidates"] if is_choice(decision) else []
+    candidates = decision["candidates"] if is_winner_decision(decision) else []
     beaten = [row["name"] for row in candidates if not row["in_the_tie"]][:1]
     return [row for row in candidates if row["in_the_tie"] or row["name"] in (*beaten, decision["chosen"])]
 
 
-def _outcome(row: Candidate, decision: Decision) -> str:
+def _outcome(row: DecisionCandidate, decision: Decision) -> str:
     if row["name"] == decision["chosen"]:
         return f"wins: {decision['rule']}"
     if row["name"] == decision["today"]:
@@ -77,7 +77,7 @@ def _names(chosen: Any) -> str:
 
 def ties(result: Result) -> Iterator[str]:
     """A line for each target whose winner was chosen by size, because the speeds did not differ."""
-    by_name = {decision["decision"]: decision for decision in result["decisions"] if is_choice(decision)}
+    by_name = {decision["decision"]: decision for decision in result["decisions"] if is_winner_decision(decision)}
     for target in result["winners"]:
         decision = by_name[winner_of(target)]
         if decision["rule"] != FEWEST_BYTES:
@@ -93,7 +93,7 @@ def ties(result: Result) -> Iterator[str]:
         yield f"{target}: {chosen}, by fewer bytes: {comparison}"
 
 
-def _small_difference(row: Candidate, word: str) -> str:
+def _small_difference(row: DecisionCandidate, word: str) -> str:
     measured = f"({row['ratio']:.2f}×, {row['ratio_low']:.2f}–{row['ratio_high']:.2f})"
     return f"not measurably {word} {measured}" if row["ratio_low"] <= 1 else f"{word} within the margin {measured}"
 

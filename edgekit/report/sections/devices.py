@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from edgekit.core.artifacts import Artifact
 from edgekit.core.schema.decisions import Decision
-from edgekit.core.schema.devices import Device, DeviceClass, OnDevice
+from edgekit.core.schema.devices import DeviceClass, DeviceLatency, DeviceRecord
 from edgekit.core.schema.result import Result
 from edgekit.report.formatting import capitalised, milliseconds
 from edgekit.report.tables import Grid, Table, grid
@@ -60,12 +60,12 @@ def sentence(device_class: DeviceClass, decisions: Sequence[Decision]) -> str:
     return f"the slowest device of class {device_class['where']}, {device_class['slowest']}{recorded}: {described}"
 
 
-def _device(device: Device) -> str:
+def _device(device: DeviceRecord) -> str:
     disturbed = f", noisy: {device['disturbed'][0]}" if device["disturbed"] else ""
     return f"{device['host']} is {device['cpu']} ({device['machine']}), {device['rounds']} rounds{disturbed}"
 
 
-def _with_ends(row: OnDevice) -> str:
+def _with_ends(row: DeviceLatency) -> str:
     return f"{milliseconds(row['p50_ms'])} ({milliseconds(row['low_ms'])}–{milliseconds(row['high_ms'])})"
 
 

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from edgekit.core.artifacts import Artifact
-from edgekit.core.schema.loads import LoadRate, LoadRun, Loads, ends_ms
+from edgekit.core.schema.loads import LoadRate, LoadRun, Loads, percentile_with_bounds
 from edgekit.core.schema.result import Result
 from edgekit.report.figures import (
     ACCENT,
@@ -64,7 +64,11 @@ def rate_text(row: LoadRate) -> str:
 
 def _run(row: LoadRun, best: LoadRate | None) -> tuple[str, ...]:
     offline = row["scenario"] == "offline"  # its latencies only say how long the whole run took
-    latencies = ("",) * 3 if offline else tuple(milliseconds_with_bounds(*ends_ms(row, rank)) for rank in (50, 95, 99))
+    latencies = (
+        ("",) * 3
+        if offline
+        else tuple(milliseconds_with_bounds(*percentile_with_bounds(row, rank)) for rank in (50, 95, 99))
+    )
     return (
         row["name"],
         row["scenario"],
@@ -142,7 +146,7 @@ def latencies_grid(loads: Loads, confidence: float) -> Grid | None:
             (
                 row["name"],
                 SCENARIOS[row["scenario"]],
-                *(milliseconds_with_bounds(*ends_ms(row, rank)) for rank in RANKS),
+                *(milliseconds_with_bounds(*percentile_with_bounds(row, rank)) for rank in RANKS),
                 {None: "–", True: "within", False: "over"}[row["meets"]],
             )
         )
@@ -247,7 +251,7 @@ def _draw_percentiles(axes: Axes, runs: Sequence[LoadRun], looks: dict[str, Plot
         look = looks[row["name"]]
         beside = (list(looks).index(row["name"]) - (len(looks) - 1) / 2) * 0.8 / len(looks)
         for rank in RANKS:
-            x, (y, low, high) = places.index((row["scenario"], rank)) + beside, ends_ms(row, rank)
+            x, (y, low, high) = places.index((row["scenario"], rank)) + beside, percentile_with_bounds(row, rank)
             if low is not None and high is not None:
                 axes.vlines(x, low, high, color="#333333", linewidth=1)
             axes.plot(x, y, markeredgecolor="#333333", markersize=6, linestyle="", **look)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from edgekit.core import tasks
-from edgekit.core.budget import Budget, Limits
+from edgekit.core.budget import Budget, VariantLimits
 from edgekit.core.config import TARGETS
-from edgekit.core.schema.limits import Limits as Recorded
+from edgekit.core.schema.limits import BudgetLimits as Recorded
 from edgekit.core.schema.result import Result
-from edgekit.core.schema.variants import Met, VariantRow
+from edgekit.core.schema.variants import BudgetMet, VariantRow
 from edgekit.measure.forecast import baseline_runtime
 from edgekit.report import checks
 from edgekit.report.formatting import (
@@ -51,18 +51,18 @@ def headline(result: Result) -> tuple[str, str]:
     )
 
 
-def _p50(verdict: Met) -> str:
+def _p50(verdict: BudgetMet) -> str:
     here, there = f"{milliseconds(verdict['p50_ms'])} ms", verdict.get("device")
     return f"{milliseconds(there['p50_ms'])} ms on {there['host']} and {here} on this machine" if there else here
 
 
 def _accuracy_is(result: Result) -> str:
     """What accuracy means for tasks other than classification."""
-    task = tasks.named(result["task"])
+    task = tasks.load_task(result["task"])
     if result["task"] == "classification":
         return ""
     second = getattr(task, "SECOND", None) if "second_accuracy" in result["variants"][0] else None
-    return f" Here {task.SAID}{f'; {second.metric} {second.said}' if second else ''}."
+    return f" Here {task.METRIC_TEXT}{f'; {second.metric} {second.description}' if second else ''}."
 
 
 def _size(ratio: float) -> str:
@@ -89,7 +89,7 @@ def facts(result: Result) -> list[tuple[str, str, str]]:
         return []
     rows = {row["name"]: row for row in result["variants"]}
     baseline, winner = result["variants"][0], rows[verdict["winner"]]
-    metric = tasks.named(result["task"]).METRIC
+    metric = tasks.load_task(result["task"]).METRIC
     before = f"{baseline_runtime(baseline['interpreter'])}: {milliseconds(baseline['p50_ms'])} ms"
     what = "latency, p50 of one call"
     p50_ms: float | None = verdict["p50_ms"]
@@ -195,11 +195,11 @@ def limit_lines(budget: Recorded, targets: Sequence[str], elsewhere: bool) -> li
     ]
 
 
-def _limit(limits: Limits) -> tuple[str, str]:
+def _limit(limits: VariantLimits) -> tuple[str, str]:
     latency = "no limit"
     if limits.latency_p50 is not None:
-        latency = f"≤ {limits.latency_words()}"
+        latency = f"≤ {limits.latency_text()}"
     elif limits.latency_p50_ms is not None:
         latency = f"≤ {milliseconds(limits.latency_p50_ms)}"
     size = f"≤ {count(limits.size_bytes)}" if limits.size_bytes else "no limit"
-    return latency, size if limits.size is None else f"≤ {limits.size_words(unit='')}"
+    return latency, size if limits.size is None else f"≤ {limits.size_text(unit='')}"

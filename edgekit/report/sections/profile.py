@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from edgekit.core.artifacts import Artifact
-from edgekit.core.schema.profile import LayerTime, Operator, PredictedSpeedup, Way
+from edgekit.core.schema.profile import LayerTime, Operator, PredictedSpeedup, RuntimeTime
 from edgekit.core.schema.result import Result
 from edgekit.measure import forecast
 from edgekit.measure.forecast import EAGER, RUNTIMES
@@ -105,7 +105,7 @@ def predicted_rows(benchmark: Artifact) -> list[PredictedSpeedup]:
     if any(conditions[0][name] != conditions[1][name] for name in ("host", "cpu", "cores")):
         return []
     costs = {"baseline": profile}
-    if (distilled := benchmark.made_by("distill")) and (pruned := benchmark.made_by("prune")):
+    if (distilled := benchmark.find_ancestor("distill")) and (pruned := benchmark.find_ancestor("prune")):
         kept_step = next((row for row in pruned.metrics["structured_steps"] if row["kept"]), None)
         costs |= {"student": distilled.metrics["student_cost"], **({"pruned": kept_step} if kept_step else {})}
     costs_by_model = {
@@ -320,7 +320,7 @@ def _short(name: str, calls: float) -> str:
     return f"{name if len(name) <= 28 else name[:27] + '…'} ×{calls:.0f}"
 
 
-def runtimes_figure(rows: Sequence[Way]) -> Figure:
+def runtimes_figure(rows: Sequence[RuntimeTime]) -> Figure:
     """The p50 of the float network on every runtime with its interval, the fastest at the top."""
     measured = sorted((row for row in rows if "p50_ms" in row), key=lambda row: -row["p50_ms"])
     with plt.rc_context(STYLE):

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
 
 from edgekit.core.artifacts import Artifact
-from edgekit.core.schema.pruning import CutRow, Latencies, Pattern, PruneStep, StepLatency
+from edgekit.core.schema.pruning import PruneLatencies, PruneStep, SparsityPattern, StepLatency, TimedCut
 from edgekit.report.figures import (
     ACCENT,
     DARK,
@@ -80,7 +80,7 @@ def tuning_text(artifact: Artifact) -> str:
     return f"fine-tuned with {by}: {row['reason']}"
 
 
-def latencies(artifact: Artifact) -> Latencies:
+def latencies(artifact: Artifact) -> PruneLatencies:
     """`steps` and `sparse` as `stages/prune/latency.py` recorded them; both are empty if nothing was measured."""
     return {"steps": [], "sparse": [], **(artifact.metrics["latency"] or {})}
 
@@ -112,7 +112,7 @@ def speed_table(artifact: Artifact) -> Table:
 
 def cuts_table(artifact: Artifact) -> Table:
     """Every timed cut that significantly saves time, and which was chosen; empty if channels are removed by a ratio."""
-    rows: list[CutRow] = artifact.metrics.get("cuts", [])
+    rows: list[TimedCut] = artifact.metrics.get("cuts", [])
     if not rows:
         replayed = artifact.metrics.get("replayed", False)
         why = "the cuts come from a record" if replayed else "channels are removed by prune.ratio"
@@ -190,7 +190,7 @@ def gained_table(benchmark: Artifact) -> Table:
     return Table(("with zeros", "without", "times as fast", "bytes, share", "compressed, share", ""), rows, title)
 
 
-def patterns(artifact: Artifact) -> list[Pattern]:
+def patterns(artifact: Artifact) -> list[SparsityPattern]:
     """One row for each layer of the sparse network: its name, its share of zero weights, and a part of its weight map.
 
     `nonzero` is (outputs, inputs * kernel) bool, at most 64 x 144 of `shape`.
@@ -198,7 +198,7 @@ def patterns(artifact: Artifact) -> list[Pattern]:
     from safetensors.numpy import load
 
     tensors = load(artifact.file("sparse/weights.safetensors").read_bytes())
-    rows: list[Pattern] = []
+    rows: list[SparsityPattern] = []
     for name in sorted((name for name in tensors if _is_weight(name, tensors[name])), key=_natural):
         flat = tensors[name].reshape(len(tensors[name]), -1)
         corner = flat[:MAX_OUTPUTS, :MAX_INPUTS] != 0
@@ -340,7 +340,7 @@ def speed_figure(latencies: Sequence[StepLatency]) -> Figure:
     return close_figure(figure)
 
 
-def patterns_figure(layers: Sequence[Pattern], most: int = 4) -> Figure:
+def patterns_figure(layers: Sequence[SparsityPattern], most: int = 4) -> Figure:
     """Maps of the weights of some layers, black where a weight remains, and the sparsity of all layers below."""
     shown = [layers[place] for place in np.unique(np.linspace(0, len(layers) - 1, min(most, len(layers))).astype(int))]
     height = 0.19 * len(layers) + 1.0
@@ -363,7 +363,7 @@ def patterns_figure(layers: Sequence[Pattern], most: int = 4) -> Figure:
     return close_figure(figure)
 
 
-def _map(axes: Axes, row: Pattern) -> None:
+def _map(axes: Axes, row: SparsityPattern) -> None:
     outputs, inputs = row["nonzero"].shape
     axes.imshow(row["nonzero"], cmap="binary", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
     of = "" if (outputs, inputs) == tuple(row["shape"]) else f"\n(first of {row['shape'][0]} × {row['shape'][1]})"

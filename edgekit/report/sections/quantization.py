@@ -11,7 +11,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator, PercentFormatter
 
 from edgekit.core.artifacts import Artifact
-from edgekit.core.schema.quantization import CalibrationSize, CalibrationStudy, Histogram, LayerSensitivity, RecipeRow
+from edgekit.core.schema.quantization import (
+    CalibrationSize,
+    CalibrationStudy,
+    LayerSensitivity,
+    RecipeRow,
+    ValueHistogram,
+)
 from edgekit.report.figures import ACCENT, DARK, LIGHT, MID, STYLE, close_figure
 from edgekit.report.formatting import bound_note, capitalised, percent, percentage_points
 from edgekit.report.sections.pruning import tuning_text
@@ -156,9 +162,9 @@ def calibration_sentence(artifact: Artifact) -> str:
     return f"{observed}. From {stable[0]} samples on, {conclusion}.{omitted}"
 
 
-def histogram_rows(artifact: Artifact) -> list[Histogram]:
+def histogram_rows(artifact: Artifact) -> list[ValueHistogram]:
     """Histograms of weights and activations of the most and the least sensitive layer, in float and int8."""
-    rows: list[Histogram] = json.loads(artifact.file("histograms.json").read_text(encoding="utf-8"))
+    rows: list[ValueHistogram] = json.loads(artifact.file("histograms.json").read_text(encoding="utf-8"))
     return rows
 
 
@@ -176,7 +182,7 @@ def _spread_db(row: CalibrationSize) -> float:
     return float(abs(first - second))
 
 
-def histograms_figure(rows: Sequence[Histogram]) -> Figure | None:
+def histograms_figure(rows: Sequence[ValueHistogram]) -> Figure | None:
     """Weights and inputs of each layer: float filled, int8 as steps, the ends of the range dashed; log scale."""
     if not rows:
         return None
@@ -225,7 +231,7 @@ def calibration_figure(rows: Sequence[CalibrationSize]) -> Figure | None:
     return close_figure(figure)
 
 
-def _values(axes: Axes, row: Histogram) -> None:
+def _values(axes: Axes, row: ValueHistogram) -> None:
     axes.set_visible(True)
     edges = row["edges"]
     axes.stairs(row["float"], edges, fill=True, color=LIGHT, label="float")
@@ -243,7 +249,7 @@ def _values(axes: Axes, row: Histogram) -> None:
               ha="center", va="top", fontsize=8)  # fmt: skip
 
 
-def _part_name(row: Histogram) -> str:
+def _part_name(row: ValueHistogram) -> str:
     return "weights" if row["part"] == "weights" else "inputs"
 
 

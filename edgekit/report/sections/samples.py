@@ -182,7 +182,7 @@ def one_of_each_class(y: np.ndarray, count: int) -> list[int]:
 def label_text(data: Data, label: Any) -> str:
     """A label in words: its class or classes, its numbers, or the number of objects in an image."""
     if data.task in OVERLAYS:
-        return str(tasks.named(data.task).labels_in_words(label[None], data.classes)[0])
+        return str(tasks.load_task(data.task).describe_labels(label[None], data.classes)[0])
     values = np.atleast_1d(label)
     if values.dtype.kind == "f":
         return ", ".join(f"{value:.3g}" for value in values)
@@ -195,9 +195,9 @@ def sample_text(data: Data, sample: np.ndarray) -> str:
     """The words of a text sample, from its token ids; empty for other samples."""
     if data.kind != "text":
         return ""
-    from edgekit.data.texts import in_words
+    from edgekit.data.texts import text_of_sample
 
-    return in_words(data, sample)
+    return text_of_sample(data, sample)
 
 
 def draw_sample(axes: Axes, sample: np.ndarray, kind: str, words: str = "") -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from edgekit.core.artifacts import Artifact
 from edgekit.core.schema.result import Result
-from edgekit.core.schema.streams import Smoothed, Streamed
+from edgekit.core.schema.streams import SmoothingResult, StreamResult
 from edgekit.report.formatting import capitalised, count, percent
 from edgekit.report.tables import Grid, Table, grid
 from edgekit.stages.bundle.streams import smoothing_in_words
@@ -17,11 +17,11 @@ NOT_IN_TIME = "validation has no order in time, so answers to a stream cannot be
 
 def table(artifact: Artifact) -> Table:
     """Every smoothing candidate for each bundle, or why none could be evaluated."""
-    streams: Mapping[str, Streamed] = artifact.metrics["streams"]
+    streams: Mapping[str, StreamResult] = artifact.metrics["streams"]
     return Table(COLUMNS, rows(streams), caption(streams) if streams else NOT_IN_TIME)
 
 
-def rows(streams: Mapping[str, Streamed]) -> list[tuple[str, ...]]:
+def rows(streams: Mapping[str, StreamResult]) -> list[tuple[str, ...]]:
     """A row for each candidate, with the selected one marked."""
     return [
         (target if place == 0 else "", *_cells(row, stream))
@@ -30,7 +30,7 @@ def rows(streams: Mapping[str, Streamed]) -> list[tuple[str, ...]]:
     ]
 
 
-def caption(streams: Mapping[str, Streamed]) -> str:
+def caption(streams: Mapping[str, StreamResult]) -> str:
     """On which windows, for how long, and by which rule the candidates were evaluated."""
     stream = next(iter(streams.values()))
     text = f"{count(stream['windows'])} validation windows in the order of time, in {count(stream['pieces'])} pieces"
@@ -43,7 +43,7 @@ def caption(streams: Mapping[str, Streamed]) -> str:
     return f"{text}; {outside}; kept by: {stream['rule']}"
 
 
-def _cells(row: Smoothed, stream: Streamed) -> tuple[str, ...]:
+def _cells(row: SmoothingResult, stream: StreamResult) -> tuple[str, ...]:
     detected = "–" if row["detected"] is None else f"{row['detected']} of {stream['events']}"
     return (
         smoothing_in_words(row["smoothing"]),

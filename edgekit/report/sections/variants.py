@@ -12,11 +12,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
 from edgekit.core.artifacts import Artifact
-from edgekit.core.schema.decisions import Candidate, Decision, is_choice
+from edgekit.core.schema.decisions import Decision, DecisionCandidate, is_winner_decision
 from edgekit.core.schema.devices import DeviceClass
-from edgekit.core.schema.limits import Limits
+from edgekit.core.schema.limits import BudgetLimits
 from edgekit.core.schema.result import Result
-from edgekit.core.schema.variants import BaselineRow, Rival, SecondAccuracy, VariantRow
+from edgekit.core.schema.variants import BaselineRow, ReferenceModelRow, SecondAccuracy, VariantRow
 from edgekit.measure.forecast import baseline_runtime
 from edgekit.report.figures import (
     PRECISION_MARKERS,
@@ -51,7 +51,7 @@ STANDINGS: tuple[Standing, ...] = ("baseline", "ships", "inside", "out")
 """The order of the table: what ships, what meets the budget, and what does not; each sorted by latency."""
 STYLE_CLASSES = {"baseline": "", "ships": "ships", "inside": "inside", "out": "out"}
 """Classes of the style sheet, by standing."""
-REFERENCE_COLUMNS: tuple[Column[Rival], ...] = (
+REFERENCE_COLUMNS: tuple[Column[ReferenceModelRow], ...] = (
     Column("reference model", lambda row: row["name"], numeric=False),
     Column("test", lambda row: percent(row["accuracy_test"])),
     Column("bytes", lambda row: count(row["bytes"])),
@@ -237,7 +237,7 @@ def _line(
 
 def _standing(row: VariantRow, winners: Mapping[str, str], decisions: Sequence[Decision]) -> tuple[Standing, str]:
     """The standing of a variant, and the reason."""
-    own = (one for one in decisions if is_choice(one) and one["decision"] == winner_of(row["target"]))
+    own = (one for one in decisions if is_winner_decision(one) and one["decision"] == winner_of(row["target"]))
     choice = next(own, None)
     rule = choice["rule"] if choice else ""
     if row["name"] in winners.values():
@@ -248,7 +248,7 @@ def _standing(row: VariantRow, winners: Mapping[str, str], decisions: Sequence[D
     return "inside", "inside the budget" + (f": {_why_not_winner(beside, rule)}" if beside else "")
 
 
-def _why_not_winner(row: Candidate, rule: str) -> str:
+def _why_not_winner(row: DecisionCandidate, rule: str) -> str:
     """Why a variant within the budget did not win."""
     lost = "a file with fewer bytes" if rule == FEWEST_BYTES else "a file of the same size"
     if row["ratio_low"] == row["ratio_high"] == 1.0:
@@ -270,7 +270,7 @@ def page_grid(result: Result) -> Grid:
     return grid_from_columns(variants.caption, columns, variants.lines, lambda line: STYLE_CLASSES[line.standing])
 
 
-def pareto_figure(rows: Sequence[BaselineRow | VariantRow], budget: Limits, winners: Sequence[str]) -> Figure:
+def pareto_figure(rows: Sequence[BaselineRow | VariantRow], budget: BudgetLimits, winners: Sequence[str]) -> Figure:
     """Accuracy against measured p50 of every variant, with the budget; winners are marked and named.
 
     A whisker reaches down to the lowest accuracy that the samples do not rule out; it must not cross the budget's line.
@@ -340,7 +340,7 @@ def _name_points(axes: Axes, rows: Sequence[BaselineRow | VariantRow], winners: 
     )
 
 
-def _pareto_legend(axes: Axes, budget: Limits, limit_ms: float | None, precisions: Sequence[str]) -> None:
+def _pareto_legend(axes: Axes, budget: BudgetLimits, limit_ms: float | None, precisions: Sequence[str]) -> None:
     for target in ("tflite", "openvino", "onnx"):
         axes.plot([], [], "D", color=TARGET_COLOURS[target], fillstyle=TARGET_FILLS[target], label=target)
     for precision in precisions:
@@ -369,7 +369,7 @@ def pictures(result: Result) -> dict[str, Picture]:
     return {"pareto": picture(pareto_figure(result["variants"], result["budget"], winners), alt, caption)}
 
 
-def reference_sentence(row: Rival) -> str:
+def reference_sentence(row: ReferenceModelRow) -> str:
     """One line about a reference model for the terminal; empty if no variant won."""
     speed = ratio_with_bounds(row, "winner_speedup")
     if speed is None:

@@ -72,7 +72,7 @@ def _run_openvino(subject: ExportedBundle) -> dict[str, Any]:
             return {"error": str(error)}
         except subprocesses.ChildDied as died:
             late = f"no answer within {LIMIT_S:.0f} s"
-            return {"error": late if died.ended.late else died.ended.cause("its process")}
+            return {"error": late if died.ended.timed_out else died.ended.describe("its process")}
 
 
 def answer_golden(home: str) -> dict[str, Any]:

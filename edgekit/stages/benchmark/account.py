@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from typing import cast
 
 from edgekit.core.config import Budget
-from edgekit.core.schema.devices import DeviceClass, OnDeciding, on_deciding
+from edgekit.core.schema.devices import DecidingDeviceLatency, DeviceClass, deciding_device_latency
 from edgekit.core.schema.variants import (
+    BudgetMet,
+    BudgetNotMet,
     CheckedVariant,
-    Facts,
-    Met,
-    Missed,
     Model,
+    ModelFacts,
     NearestMiss,
     Precision,
     WaterfallStep,
@@ -32,7 +32,7 @@ ANCESTORS = {
 
 
 def waterfall(
-    winner: CheckedVariant, rows: list[CheckedVariant], timings: Timings, baseline: Facts
+    winner: CheckedVariant, rows: list[CheckedVariant], timings: Timings, baseline: ModelFacts
 ) -> list[WaterfallStep]:
     """From the baseline to the winner, one step at a time on the winner's target, each with its speed-up.
 
@@ -77,17 +77,17 @@ def with_interval(name: str, ratio: RatioInterval | None) -> dict[str, float | N
 def verdict(
     overall: CheckedVariant | None,
     post_training: str | None,
-    baseline: Facts,
+    baseline: ModelFacts,
     timings: Timings,
     devices: DeviceClass | None = None,
-) -> Met | Missed:
+) -> BudgetMet | BudgetNotMet:
     """The overall winner against the unmodified baseline and the best post-training int8 variant, on this machine."""
     if overall is None:
         return {"met": False}
     name = overall["name"]
     faster = timings.ratio(baseline["name"], name)
     plainly = timings.ratio(post_training, name) if post_training else None
-    met: Met = {
+    met: BudgetMet = {
         "met": True,
         "winner": name,
         "p50_ms": timings.p50_ms(name),
@@ -105,7 +105,7 @@ def verdict(
     }
 
     if devices is not None:
-        met["device"] = on_deciding(devices, name)
+        met["device"] = deciding_device_latency(devices, name)
     return met
 
 
@@ -130,7 +130,7 @@ def nearest_miss(
     """
 
     def deciding_ms(name: str) -> float:
-        there_ms = on_deciding(devices, name)["p50_ms"] if devices else None
+        there_ms = deciding_device_latency(devices, name)["p50_ms"] if devices else None
         return timings.p50_ms(name) if there_ms is None else there_ms
 
     def excess(row: CheckedVariant) -> float:
@@ -138,7 +138,7 @@ def nearest_miss(
         if row["name"] in too_slow:
             over.append(winners.excess(row, rows, timings, budget, devices))
         limits = budget.limits(row["target"])
-        most = limits.most_bytes(winners.baseline_bytes(row["target"], rows, limits))
+        most = limits.max_bytes(winners.baseline_bytes(row["target"], rows, limits))
         over += [row["bytes"] / most - 1] if most else []
         return sum(max(share, 0.0) for share in over)
 
@@ -151,9 +151,9 @@ def nearest_miss(
     return cast("NearestMiss", nearest)
 
 
-def device_field(devices: DeviceClass | None, name: str) -> dict[str, OnDeciding]:
+def device_field(devices: DeviceClass | None, name: str) -> dict[str, DecidingDeviceLatency]:
     """A variant's row has it where devices decided."""
-    return {} if devices is None else {"device": on_deciding(devices, name)}
+    return {} if devices is None else {"device": deciding_device_latency(devices, name)}
 
 
 def _step(step: str, variant: str, before: str, timings: Timings, kept: bool) -> WaterfallStep:

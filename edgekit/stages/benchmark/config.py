@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, field_serializer, field_validator, model_validator
 
-from edgekit.core.config import CLASS_NAME, TARGETS, Budget, StageConfig, Strict, Target
+from edgekit.core.config import CLASS_NAME_PATTERN, TARGETS, Budget, StageConfig, StrictModel, Target
 from edgekit.core.tasks import Task
 from edgekit.data.paths import PathText
 from edgekit.training.teachers import model_file
@@ -17,7 +17,7 @@ from edgekit.training.teachers.model_file import check_task
 LIBRARIES = ("numpy", "torch", "matplotlib", *model_file.LIBRARIES)
 
 
-class Cost(Strict):
+class Cost(StrictModel):
     """What a call may be charged with. Prices and meters shape no result, so none of this is part of a key."""
 
     per_cpu_hour: float | None = Field(None, ge=0, le=1e9, description="price of one hour of one core")
@@ -83,7 +83,7 @@ class BenchmarkConfig(StageConfig):
     )
     where: str = Field(
         "",
-        pattern=f"^$|{CLASS_NAME}",
+        pattern=f"^$|{CLASS_NAME_PATTERN}",
         description="class of devices whose latencies decide, as hosts.yaml names it; empty: this machine",
     )
     hosts: PathText = Field("hosts.yaml", description="file that lists these devices, as for `edgekit fleet`")
@@ -109,7 +109,7 @@ class BenchmarkConfig(StageConfig):
             raise ValueError(f"names {', '.join(twice)} twice; tables tell rivals apart by the files' names")
         return rivals
 
-    def agree(self) -> None:
+    def check_consistency(self) -> None:
         """ConfigError for a rival that cannot be asked for what this task wants."""
         if self.rivals:
             check_task("benchmark.rivals", self.task)

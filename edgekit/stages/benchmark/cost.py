@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from edgekit.core import progress
-from edgekit.core.config import truncated
+from edgekit.core.config import shortened_repr
 from edgekit.core.errors import ConfigError
 from edgekit.core.progress_state import duration
 from edgekit.core.schema.cost import CallCost, CallCosts, Estimate
-from edgekit.data.paths import expand
+from edgekit.data.paths import expand_path
 from edgekit.device.measure import intervals
 from edgekit.device.measure.bench import FRESH_CALLS
 from edgekit.device.measure.intervals import MIN_ROUNDS
@@ -43,13 +43,14 @@ def source_of(cost: Cost) -> EnergySource | str:
     try:
         if cost.meter is None or cost.meter_unit is None:
             return find_rapl_counters()
-        meter = PowerMeter(expand(cost.meter, "benchmark.cost.meter"), cost.meter_unit)
+        meter = PowerMeter(expand_path(cost.meter, "benchmark.cost.meter"), cost.meter_unit)
         meter.read()
         return meter
     except EnergyUnavailable as error:
         if cost.meter is not None:
             raise ConfigError(
-                f"benchmark.cost.meter: {error}; got {truncated(cost.meter)}; name a file that a meter's program writes"
+                f"benchmark.cost.meter: {error}; got {shortened_repr(cost.meter)}; "
+                "name a file that a meter's program writes"
             ) from None
         return str(error)
 
@@ -64,7 +65,7 @@ def measure_costs(
             drawn = measure_energy({name: openers[name] for name in names}, source, energy_s)
         except EnergyUnavailable as error:
             why = str(error)
-            progress.say(f"The energy of a call could not be measured: {why}.")
+            progress.announce(f"The energy of a call could not be measured: {why}.")
     return described(names, timings, drawn, why)
 
 
@@ -141,7 +142,7 @@ def measure_energy(
     What the idle machine takes in a round is subtracted from that round's blocks. What other processes take is not.
     """
     order = [IDLE, *openers]
-    progress.say(f"Measuring energy with {source.name} takes about {duration(ROUNDS * len(order) * seconds)}.")
+    progress.announce(f"Measuring energy with {source.name} takes about {duration(ROUNDS * len(order) * seconds)}.")
     watts, gross = np.empty(ROUNDS), {name: np.empty(ROUNDS) for name in openers}
     took_s = {name: np.empty(ROUNDS) for name in openers}
     with progress.step("measuring energy", "round", ROUNDS) as shown:
@@ -156,7 +157,7 @@ def measure_energy(
                 spent = source.measure(block)
                 gross[name][number] = spent.joules / block.calls
                 took_s[name][number] = spent.seconds / block.calls
-            shown.at(number + 1)
+            shown.update(number + 1)
     net = {name: gross[name] - watts * took_s[name] for name in openers}
     return Drawn(source.name, seconds, net, gross, watts)
 

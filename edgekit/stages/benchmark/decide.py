@@ -9,11 +9,18 @@ from typing import Any, cast
 from edgekit.core import replay
 from edgekit.core.config import Budget
 from edgekit.core.errors import StageError
-from edgekit.core.schema.decisions import AgainstDense
 from edgekit.core.schema.decisions import Decision as DecisionRow
+from edgekit.core.schema.decisions import DenseComparison
 from edgekit.core.schema.devices import DeviceClass
-from edgekit.core.schema.variants import BaselineFacts, CheckedVariant, Facts, NearestMiss, VariantRow, WaterfallStep
-from edgekit.core.tasks.accuracy_drop import Drop, bounded, refusal
+from edgekit.core.schema.variants import (
+    BaselineFacts,
+    CheckedVariant,
+    ModelFacts,
+    NearestMiss,
+    VariantRow,
+    WaterfallStep,
+)
+from edgekit.core.tasks.accuracy_drop import Drop, budget_violation, drop_of_counts
 from edgekit.device.measure.intervals import RESOLUTION, is_too_wide
 from edgekit.stages.benchmark.account import (
     device_field,
@@ -64,7 +71,7 @@ class Decision:
 
 
 def decide(
-    rows: Sequence[Facts],
+    rows: Sequence[ModelFacts],
     timings: Timings,
     budget: Budget,
     targets: Sequence[str],
@@ -85,7 +92,7 @@ def decide(
     if recorded is not None:
         check_recorded(recorded, checked, budget, targets)
     found = outcome_of(checked, deciding, budget, targets)
-    before = recorded.get(replay.OF_DEVICES) if recorded else None
+    before = recorded.get(replay.DEVICE_DECISIONS) if recorded else None
     if before:
         decisions = recorded_decisions(before["decisions"])
     else:
@@ -96,7 +103,7 @@ def decide(
 
     replaying = recorded is not None
     compared = next((row["candidates"] for row in decisions if row["decision"] == SPARSITY_DECISION), [])
-    reasons = {name: no_speedup_reason(name, cast("list[AgainstDense]", compared), replaying) for name in nothing}
+    reasons = {name: no_speedup_reason(name, cast("list[DenseComparison]", compared), replaying) for name in nothing}
     source = f"{_on(devices)}{', as recorded' if replaying else ''}"
     shown = [
         _with_measured(row, _over(row, budget) + source if row["name"] in slow else "", reasons) for row in checked
@@ -148,7 +155,9 @@ def _measured(found: Outcome, devices: DeviceClass | None, decisions: list[Decis
     today = {target: choice.chosen for target, choice in found.choices.items() if choice.chosen}
     measured = {"winners": today, "too_slow": found.too_slow, "buys_nothing": found.buys_nothing}
     return (
-        measured if devices is None else {**measured, replay.OF_DEVICES: {"devices": devices, "decisions": decisions}}
+        measured
+        if devices is None
+        else {**measured, replay.DEVICE_DECISIONS: {"devices": devices, "decisions": decisions}}
     )
 
 
@@ -186,7 +195,7 @@ def _decisions(
 
 
 def _over(row: CheckedVariant, budget: Budget) -> str:
-    return f"p50 is over {budget.limits(row['target']).latency_words()}"
+    return f"p50 is over {budget.limits(row['target']).latency_text()}"
 
 
 def _on(devices: DeviceClass | None) -> str:
@@ -204,14 +213,16 @@ def check_limits(row: Mapping[str, Any], budget: Budget, rows: Sequence[Mapping[
     A size relative to the baseline is that of its float file among the `rows`.
     """
     figures = {field.name: row[field.name] for field in fields(Drop) if field.name in row}
-    drop = Drop(**figures) if "bound_pp" in figures else bounded(**figures, confidence=budget.accuracy_confidence)
-    refused = refusal(drop, budget.accuracy_drop_pp)
+    drop = (
+        Drop(**figures) if "bound_pp" in figures else drop_of_counts(**figures, confidence=budget.accuracy_confidence)
+    )
+    refused = budget_violation(drop, budget.accuracy_drop_pp)
     broken = [refused] if refused else []
     limits = budget.limits(row["target"])
     theirs = baseline_bytes(row["target"], rows, limits)
-    most = limits.most_bytes(theirs)
+    most = limits.max_bytes(theirs)
     if most is not None and row["bytes"] > most:
-        broken.append(f"{row['bytes']:,} bytes are over {limits.size_words(theirs, unit='')}")
+        broken.append(f"{row['bytes']:,} bytes are over {limits.size_text(theirs, unit='')}")
     return cast("CheckedVariant", {**row, **asdict(drop), "inside_budget": not broken, "reasons": broken})
 
 
@@ -288,7 +299,7 @@ def check_recorded(
             raise StageError(
                 f"the recorded decision calls {name!r} too slow, which is not among {_list(names)}; {FIX_RECORD}"
             )
-        if not held[name].on_latency:
+        if not held[name].has_latency_limit:
             raise StageError(f"the recorded decision calls {name!r} too slow, but the budget has no latency_p50_ms")
     for name in recorded["buys_nothing"]:
         if name not in names:

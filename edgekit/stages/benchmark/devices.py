@@ -16,9 +16,9 @@ import numpy as np
 
 from edgekit.core import golden, progress
 from edgekit.core.artifacts import Artifact
-from edgekit.core.schema.devices import Device, DeviceClass, OnDevice
+from edgekit.core.schema.devices import DeviceClass, DeviceLatency, DeviceRecord
 from edgekit.core.schema.variants import CheckedVariant
-from edgekit.core.variants import Variant, members, open_variant
+from edgekit.core.variants import Variant, open_variant, read_model_files
 from edgekit.data import Data
 from edgekit.fleet.devices.benchmark_hosts import hosts_of_class
 from edgekit.fleet.devices.remote_benchmark import BenchmarkBundle, BenchmarkPlan, DeviceMeasurement, time_on_hosts
@@ -69,9 +69,9 @@ def time_on_devices(
     began, done = time.monotonic(), 0
     with progress.step(f"timing {len(sent)} variants on {len(named)} devices", "round", config.most_rounds) as shown:
         while True:
-            parts = time_on_hosts(named, sent, asked, say=progress.say)
+            parts = time_on_hosts(named, sent, asked, say=progress.announce)
             done += config.rounds
-            shown.at(done)
+            shown.update(done)
             found = {name: Measured.of(part, found.get(name), asked) for name, part in parts.items()}
             deciding = _deciding(found, config)
             disturbed = _disturbed(found, config)
@@ -141,11 +141,11 @@ def _open(rows: Sequence[CheckedVariant], deciding: ClassTimings, config: Benchm
 
 def packed(variant: Variant, convert: Artifact, spec: ModelSpec, raw: np.ndarray, data: Data) -> BenchmarkBundle:
     """A variant as a bundle that can be timed: `raw` (1, …) is its golden sample, the outputs stay as they are."""
-    files = {f"model/{name}": content for name, content in members(convert, variant).items()}
+    files = {f"model/{name}": content for name, content in read_model_files(convert, variant).items()}
     scores = np.asarray(
         open_variant(convert, variant).run(to_layout(apply(spec.preprocess, raw), variant.input.layout))
     )
-    tolerance = INT8_TOLERANCE if variant.in_integers else FLOAT_TOLERANCE
+    tolerance = INT8_TOLERANCE if variant.uses_integers else FLOAT_TOLERANCE
     manifest = Manifest(
         name=variant.name,
         version=VERSION,
@@ -170,14 +170,14 @@ def packed(variant: Variant, convert: Artifact, spec: ModelSpec, raw: np.ndarray
         task="raw",
         activation="none",
     )
-    content = {**files, **data.members, **golden.members(raw, scores)}
+    content = {**files, **data.members, **golden.golden_files(raw, scores)}
     with tempfile.TemporaryDirectory(prefix="edgekit-timed-") as folder:
         path = Path(folder) / "timed.edge.zip"
         sha256 = bundles.write(path, manifest, content)
         return BenchmarkBundle(variant.name, variant.target, sha256, path.read_bytes())
 
 
-def _device(name: str, measured: Measured, timings: Timings) -> Device:
+def _device(name: str, measured: Measured, timings: Timings) -> DeviceRecord:
     fastest = timings.fastest(timings.samples_ms)
     return {
         "host": name,
@@ -189,7 +189,7 @@ def _device(name: str, measured: Measured, timings: Timings) -> Device:
     }
 
 
-def _on_device(name: str, fastest: str, measured: Measured, timings: Timings) -> OnDevice:
+def _on_device(name: str, fastest: str, measured: Measured, timings: Timings) -> DeviceLatency:
     median, ratio = timings.median(name), timings.ratio(name, fastest)
     return {
         "name": name,

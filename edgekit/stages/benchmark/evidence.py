@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.core import artifacts, tasks
-from edgekit.core.schema.by_class import ByClass, Confusion, GroupAnswers, GroupRow, Lost, LostSample
+from edgekit.core.schema.by_class import ByClass, Confusion, GroupAnswers, GroupRow, LostSample, LostSamples
 from edgekit.core.tasks import Group, Task
 from edgekit.data import Data
 
@@ -42,7 +42,7 @@ class Breakdown:
 
     by_class: ByClass
     confusion: Confusion | None
-    lost: Lost
+    lost: LostSamples
     places: list[int]
 
 
@@ -56,9 +56,9 @@ def shown(metrics: Mapping[str, Any]) -> list[str]:
 
 def break_down(task: Task, y: np.ndarray, names: Sequence[str], answers: Answers, ship: Sequence[str]) -> Breakdown:
     """The answers of the baseline and of the variants in `ship` to the samples with the labels `y`."""
-    kind, baseline = tasks.named(task), next(iter(answers))
+    kind, baseline = tasks.load_task(task), next(iter(answers))
     groups = {name: kind.groups(answers[name], y, names) for name in (baseline, *ship)}
-    right = {name: kind.right(answers[name], y) for name in groups}
+    right = {name: kind.is_correct(answers[name], y) for name in groups}
     order = (
         _worst_first(groups[baseline], groups[ship[0]], kind.SCORE_RISES)
         if ship
@@ -77,9 +77,9 @@ def break_down(task: Task, y: np.ndarray, names: Sequence[str], answers: Answers
         "gained": {name: int((right[name] & ~right[baseline]).sum()) for name in ship},
     }
     places = _spread_over_strata(np.flatnonzero(right[baseline] & ~right[ship[0]]), kind.strata(y)) if ship else []
-    lost: Lost = {
+    lost: LostSamples = {
         "variant": ship[0] if ship else None,
-        "right_means": kind.RIGHT,
+        "right_means": kind.CORRECT_WHEN,
         "in_all": by_class["lost"][ship[0]] if ship else 0,
         "samples": _lost_rows(kind, y, names, answers[baseline], answers[ship[0]], places) if ship else [],
     }
@@ -92,9 +92,9 @@ def write_evidence(out: Path, data: Data, answers: Answers, places: Sequence[int
     np.savez_compressed(out / ANSWERS, allow_pickle=False, **{"labels": data.validation.y, **answers})
     x = data.validation.x[list(places)]
     if data.kind == "text":
-        from edgekit.data.texts import in_words
+        from edgekit.data.texts import text_of_sample
 
-        x = np.array([in_words(data, sample) for sample in x], str)
+        x = np.array([text_of_sample(data, sample) for sample in x], str)
     np.savez_compressed(out / LOST, allow_pickle=False, x=x, places=np.array(places, int))
 
 
@@ -164,8 +164,8 @@ def _lost_rows(
     kind: Any, y: np.ndarray, names: Sequence[str], before: np.ndarray, after: np.ndarray, places: Sequence[int]
 ) -> list[LostSample]:
     """The places with their labels and what both networks said; all answers go in, for thresholds rest on all."""
-    meant = kind.labels_in_words(y[list(places)], names)
-    said = [[kind.said(answers, y, names)[place] for place in places] for answers in (before, after)]
+    meant = kind.describe_labels(y[list(places)], names)
+    said = [[kind.describe_answers(answers, y, names)[place] for place in places] for answers in (before, after)]
     return [
         {"place": place, "label": label, "baseline": old, "variant": new}
         for place, label, old, new in zip(places, meant, *said, strict=True)
@@ -179,7 +179,7 @@ EXAMPLE_COUNT = 4
 
 def write_examples(out: Path, data: Data, answers: Mapping[str, np.ndarray], ship: Sequence[str]) -> None:
     """The pictures with their labels, and what the baseline and the first variant that ships say of them."""
-    kind = tasks.named(data.task)
+    kind = tasks.load_task(data.task)
     if data.kind != "image" or not hasattr(kind, "closeness"):
         return
     names = [next(iter(answers)), *ship[:1]]

@@ -14,8 +14,8 @@ import numpy as np
 
 from edgekit.core import tasks
 from edgekit.core.artifacts import Artifact
-from edgekit.core.schema.variants import MadeElsewhere, SeenValidation
-from edgekit.core.tasks import Answered
+from edgekit.core.schema.variants import ExternalRole, SeenValidation
+from edgekit.core.tasks import SampleResults
 from edgekit.models import store
 from edgekit.training.objective import TEACHER_LIMIT_S
 from edgekit.training.predict import score_samples
@@ -30,7 +30,9 @@ LEVEL = 0.01
 """Of models that know neither split, so many are called to know validation, at most."""
 
 
-def check_leakage(name: str, role: MadeElsewhere, validation: Answered, test: Answered) -> SeenValidation | None:
+def check_leakage(
+    name: str, role: ExternalRole, validation: SampleResults, test: SampleResults
+) -> SeenValidation | None:
     """The row of metrics of what `name` answered of either split; None where accuracy is no share of right answers."""
     if not isinstance(validation, np.ndarray) or not isinstance(test, np.ndarray):
         return None
@@ -65,11 +67,11 @@ def _log_choose(all_of: int, some: int) -> float:
     return math.lgamma(all_of + 1) - math.lgamma(some + 1) - math.lgamma(all_of - some + 1)
 
 
-LIMITS_S: dict[MadeElsewhere, float] = {"rival": 3600.0, "teacher": TEACHER_LIMIT_S}
+LIMITS_S: dict[ExternalRole, float] = {"rival": 3600.0, "teacher": TEACHER_LIMIT_S}
 """Longest time for the answers of one split. A teacher has as long as where it taught: hours of work come before."""
 
 
-def answered(role: MadeElsewhere, file: TeacherFile, split: Split, data: Data, threads: int) -> Answered:
+def answered(role: ExternalRole, file: TeacherFile, split: Split, data: Data, threads: int) -> SampleResults:
     """How right it is on each sample of the split; ModelError names the file."""
     scores = model_file.logits(
         file,
@@ -84,7 +86,7 @@ def answered(role: MadeElsewhere, file: TeacherFile, split: Split, data: Data, t
 
 
 def seen_by(
-    name: str, role: MadeElsewhere, file: TeacherFile, data: Data, threads: int, test: Answered | None = None
+    name: str, role: ExternalRole, file: TeacherFile, data: Data, threads: int, test: SampleResults | None = None
 ) -> SeenValidation | None:
     """Whether the file knows validation; None where accuracy is no share of right answers. `test`: its answers there.
 
@@ -102,7 +104,7 @@ def seen_by_teacher(source: Artifact, data: Data, threads: int) -> SeenValidatio
 
     Nothing is timed here, so `threads` may be those that it taught with; 0: all cores.
     """
-    if not source.made_by("distill"):
+    if not source.find_ancestor("distill"):
         return None
     teacher = chosen_teacher(source.ancestor("distill"))
     if not isinstance(teacher, TeacherFile) or teacher.sha256 == _baseline_sha256(source):

@@ -59,7 +59,7 @@ def measure_loads(
         samples = Path(folder) / "samples.npy"
         np.save(samples, data.validation.x[:SAMPLES], allow_pickle=False)
         models = [baseline, *sorted(set(winners))]
-        for name in progress.each(models, "model", "load test of {}".format):
+        for name in progress.track(models, "model", "load test of {}".format):
             subject = _subject(name, name == baseline, source, samples, config)
             outcome = run_loads(_job(subject, config, bound, searched=name in (baseline, winner)))
             _add(record, name, outcome)

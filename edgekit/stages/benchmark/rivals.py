@@ -12,9 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from edgekit.core import progress, tasks
-from edgekit.core.schema.variants import Facts, RivalFacts, SeenValidation
-from edgekit.core.schema.variants import Rival as RivalRow
-from edgekit.data.paths import expand
+from edgekit.core.schema.variants import ModelFacts, ReferenceModelFacts, SeenValidation
+from edgekit.core.schema.variants import ReferenceModelRow as RivalRow
+from edgekit.data.paths import expand_path
 from edgekit.measure.references import reference_file
 from edgekit.models.files import detect
 from edgekit.stages.benchmark.account import with_interval
@@ -34,7 +34,7 @@ class Rival:
     `seen`: whether it knows validation; None where its task cannot tell.
     """
 
-    row: RivalFacts
+    row: ReferenceModelFacts
     open: Callable[[], Callable[[], object]]
     seen: SeenValidation | None
 
@@ -48,11 +48,11 @@ def open_rivals(named: Sequence[ModelFile], data: Data, threads: int) -> list[Ri
     """Each file answered both splits in a process of its own before it is opened here; ModelError names the file."""
     return [
         _open(one, data, threads)
-        for one in progress.each(named, "reference model", lambda one: f"evaluating {one.name}")
+        for one in progress.track(named, "reference model", lambda one: f"evaluating {one.name}")
     ]
 
 
-def compare_with(rivals: Sequence[Rival], winner: Facts | None, timings: Timings) -> list[RivalRow]:
+def compare_with(rivals: Sequence[Rival], winner: ModelFacts | None, timings: Timings) -> list[RivalRow]:
     """Each rival with its latencies and what the winner is beside it; nulls where nothing won.
 
     `winner_speedup` is the rival's p50 over the winner's, `winner_bytes_share` the winner's bytes over the rival's.
@@ -72,9 +72,9 @@ def compare_with(rivals: Sequence[Rival], winner: Facts | None, timings: Timings
 
 
 def _open(file: ModelFile, data: Data, threads: int) -> Rival:
-    model = model_file.open_file(expand(file.path, "benchmark.rivals"), file.preprocess)
+    model = model_file.open_file(expand_path(file.path, "benchmark.rivals"), file.preprocess)
     test = answered("rival", model, data.test, data, threads)
-    row: RivalFacts = {
+    row: ReferenceModelFacts = {
         "name": file.name,
         "sha256": model.sha256,
         "bytes": sum(path.stat().st_size for path in detect.members(model.path, model.kind)),

@@ -10,7 +10,7 @@ import numpy as np
 
 from edgekit.core import progress
 from edgekit.core.progress_state import duration
-from edgekit.core.schema.variants import Facts
+from edgekit.core.schema.variants import ModelFacts
 from edgekit.device.measure import conditions
 from edgekit.device.measure.bench import FRESH_CALLS, MIN_OPENINGS, opening_count, timed_openings
 from edgekit.stages.benchmark.config import BenchmarkConfig
@@ -33,7 +33,7 @@ class Measured(NamedTuple):
 
 
 def measured(
-    rows: Sequence[Facts],
+    rows: Sequence[ModelFacts],
     openers: Mapping[str, Opener],
     config: BenchmarkConfig,
     watch: conditions.ConditionsRecorder,
@@ -51,12 +51,12 @@ def measured(
     openings = opening_count(config.rounds)
     limit_s = 60 * config.most_minutes
     with progress.step("timing the variants", "opening", openings) as shown:
-        progress.say(expected_duration(openers, config))
+        progress.announce(expected_duration(openers, config))
 
         def on_opening(opened: int) -> None:
-            shown.at(opened, of=0 if opened > shown.shown.of else None)  # a short limit: nobody knows how many
+            shown.update(opened, of=0 if opened > shown.state.of else None)  # a short limit: nobody knows how many
 
-        began, on_round = time.monotonic(), progress.both(watch.sample, on_opening)
+        began, on_round = time.monotonic(), progress.call_both(watch.sample, on_opening)
         cpu_ms: dict[str, np.ndarray] = {}
         growth = timed_openings(openers, *numbers, on_round=on_round, limit_s=limit_s, cpu_ms=cpu_ms)
         samples_ms, opened = next(growth)
@@ -69,7 +69,7 @@ def measured(
             if not timed:
                 break
             more = f"timing {len(timed)} models, with more rounds: {len(still_open)} comparisons open"
-            shown.at(opened, of=opened + openings, name=more)
+            shown.update(opened, of=opened + openings, name=more)
             try:
                 samples_ms, opened = growth.send(timed)
             except StopIteration:  # a limit
@@ -81,9 +81,9 @@ def measured(
         ended = f"after {done} rounds, for a variant that was given up" if given_up else _ended_by(done, took_s, config)
         if open_words:
             are_open = "1 comparison is" if len(open_words) == 1 else f"{len(open_words)} comparisons are"
-            progress.say(f"Timing ended {ended}; {are_open} not settled, see the report.")
+            progress.announce(f"Timing ended {ended}; {are_open} not settled, see the report.")
         elif done < config.rounds:
-            progress.say(f"Timing ended {ended}; every comparison is settled.")
+            progress.announce(f"Timing ended {ended}; every comparison is settled.")
     return Measured(decision, timings, [f"{words}; rounds ended {ended}" for words in open_words])
 
 

@@ -14,9 +14,9 @@ import torch
 
 from edgekit.core import artifacts, progress, replay, tasks
 from edgekit.core.artifacts import Artifact
-from edgekit.core.schema.variants import BaselineFacts, Facts, SeenValidation, VariantFacts
-from edgekit.core.tasks import Answered, Marks
-from edgekit.core.variants import Variant, members, one_call, open_variant, read, zipped_bytes
+from edgekit.core.schema.variants import BaselineFacts, ModelFacts, SeenValidation, VariantFacts
+from edgekit.core.tasks import SampleResults, SampleScores
+from edgekit.core.variants import Variant, open_variant, read_model_files, read_variants, variant_call, zipped_size
 from edgekit.data import Data, Split
 from edgekit.device.measure import conditions
 from edgekit.device.measure.bench import machine_facts
@@ -110,17 +110,19 @@ def benchmark(source: Artifact, data: Data, config: BenchmarkConfig, out: Path) 
     )
 
 
-def _on_devices(source: Artifact, data: Data, config: BenchmarkConfig, rows: Sequence[Facts]) -> devices.Timed | None:
+def _on_devices(
+    source: Artifact, data: Data, config: BenchmarkConfig, rows: Sequence[ModelFacts]
+) -> devices.Timed | None:
     """What devices have measured; None where this machine decides."""
     if not config.where:
         return None
     checked = check_all(rows[1:], config.budget)
     spec = store.read_spec(source.ancestor("profile").file("model/model.json").parent)
-    return devices.time_on_devices(checked, read(source), source, spec, data, config)
+    return devices.time_on_devices(checked, read_variants(source), source, spec, data, config)
 
 
 def _conditions(
-    watch: conditions.ConditionsRecorder, rows: Sequence[Facts], timings: Timings, config: BenchmarkConfig
+    watch: conditions.ConditionsRecorder, rows: Sequence[ModelFacts], timings: Timings, config: BenchmarkConfig
 ) -> dict[str, Any]:
     """Where, how and beside what else it was measured; as noisy as half of the variants are at most."""
     rounds = [len(each) // config.calls_per_round for each in timings.samples_ms.values()]
@@ -152,7 +154,7 @@ def _span(counts: Sequence[int]) -> str:
     return f"{least}" if least == most else f"{least} to {most}"
 
 
-def _row_of(name: str | None, rows: Sequence[Facts]) -> Facts | None:
+def _row_of(name: str | None, rows: Sequence[ModelFacts]) -> ModelFacts | None:
     return next((row for row in rows if row["name"] == name), None)
 
 
@@ -164,7 +166,7 @@ class Evaluated:
     knows validation (`leakage.py`), if it was trained elsewhere.
     """
 
-    rows: list[Facts]
+    rows: list[ModelFacts]
     openers: dict[str, Opener]
     answers: dict[str, np.ndarray]
     seen: SeenValidation | None
@@ -188,11 +190,11 @@ def _evaluate_all(source: Artifact, data: Data, config: BenchmarkConfig) -> Eval
         "bytes": store.weight_bytes(profile.path / "model"),
         **_accuracies(reference, test),  # type: ignore[typeddict-item]
     }
-    rows: list[Facts] = [before]
+    rows: list[ModelFacts] = [before]
     x = eager_input(data.validation.x[:1], spec.preprocess).numpy()
     opener = baselines.opener(profile.path / "model", baseline, spec, x, config.inference_threads)
     openers: dict[str, Opener] = {name: opener}
-    for variant in progress.each(read(source), "variant", lambda variant: f"evaluating {variant.name}"):
+    for variant in progress.track(read_variants(source), "variant", lambda variant: f"evaluating {variant.name}"):
         backend = open_variant(source, variant, config.inference_threads)
         x = to_layout(prepared, variant.input.layout)
         answers[variant.name], found = _evaluate(backend, variant, data.validation, spec)
@@ -207,27 +209,33 @@ def _evaluate_all(source: Artifact, data: Data, config: BenchmarkConfig) -> Eval
             "bytes": variant.bytes,
             "float_ops": list(variant.float_ops),
             "debris": Counter(one["kind"] for one in variant.debris),
-            "zipped_bytes": zipped_bytes(members(source, variant).values()),
+            "zipped_bytes": zipped_size(read_model_files(source, variant).values()),
             **_accuracies(found, _evaluate(backend, variant, data.test, spec)[1]),
             **asdict(drop),
         }
         rows.append(cast("VariantFacts", row))
-        openers[variant.name] = partial(one_call, source, variant, x, config.inference_threads)
+        openers[variant.name] = partial(variant_call, source, variant, x, config.inference_threads)
     elsewhere = spec.source is not None or source.ancestor("origin").config["weights"] is not None
     seen = check_leakage(spec.called, "baseline", reference, test) if elsewhere else None
     return Evaluated(rows, openers, answers, seen)
 
 
-def _accuracies(validation: Answered, test: Answered) -> dict[str, Any]:
+def _accuracies(validation: SampleResults, test: SampleResults) -> dict[str, Any]:
     """The fields of a row of facts."""
     found: dict[str, Any] = {"accuracy_validation": tasks.accuracy(validation), "accuracy_test": tasks.accuracy(test)}
-    if (second := tasks.second(validation)) and isinstance(validation, Marks) and isinstance(test, Marks):
-        both = {"validation": second.of(validation), "test": second.of(test)}
+    if (
+        (second := tasks.second_metric(validation))
+        and isinstance(validation, SampleScores)
+        and isinstance(test, SampleScores)
+    ):
+        both = {"validation": second.compute(validation), "test": second.compute(test)}
         found["second_accuracy"] = {"metric": second.metric, **both}
     return found
 
 
-def _evaluate(backend: Backend, variant: Variant, split: Split, spec: store.ModelSpec) -> tuple[np.ndarray, Answered]:
+def _evaluate(
+    backend: Backend, variant: Variant, split: Split, spec: store.ModelSpec
+) -> tuple[np.ndarray, SampleResults]:
     """What it says of each sample, and how right that is; one by one at batch 1, as on the device."""
     layout = variant.input.layout
     outputs = [backend.run(to_layout(apply(spec.preprocess, sample[None]), layout)) for sample in split.x]
@@ -236,7 +244,7 @@ def _evaluate(backend: Backend, variant: Variant, split: Split, spec: store.Mode
     return _score(check_finite(np.concatenate(outputs), what, fix), split, spec)
 
 
-def _score(outputs: np.ndarray, split: Split, spec: store.ModelSpec) -> tuple[np.ndarray, Answered]:
-    kind = tasks.named(spec.task)
+def _score(outputs: np.ndarray, split: Split, spec: store.ModelSpec) -> tuple[np.ndarray, SampleResults]:
+    kind = tasks.load_task(spec.task)
     inputs = predict.inputs_for(spec.task, split.x, spec.preprocess)
     return kind.answers(outputs, inputs), kind.score_samples(outputs, inputs, split.y)

@@ -10,13 +10,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
-from edgekit.core.budget import BASELINE, Limits
+from edgekit.core.budget import BASELINE, VariantLimits
 from edgekit.core.config import Budget
 from edgekit.core.errors import StageError
-from edgekit.core.schema.decisions import AgainstDense, AgainstLimit, Candidate, is_choice
 from edgekit.core.schema.decisions import Decision as DecisionRow
-from edgekit.core.schema.devices import DeviceClass, on_deciding
-from edgekit.core.schema.limits import BesideReference, RowLimits
+from edgekit.core.schema.decisions import DecisionCandidate, DenseComparison, LimitComparison, is_winner_decision
+from edgekit.core.schema.devices import DeviceClass, deciding_device_latency
+from edgekit.core.schema.limits import AppliedLimits, ReferenceComparison
 from edgekit.core.schema.variants import CheckedVariant
 from edgekit.stages.benchmark.timings import Timings
 
@@ -59,7 +59,7 @@ class Choice:
 
     chosen: str | None
     rule: str
-    candidates: Sequence[Candidate | AgainstLimit | AgainstDense]
+    candidates: Sequence[DecisionCandidate | LimitComparison | DenseComparison]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Outcome:
     winner of each target."""
 
     too_slow: list[str]
-    compared: list[AgainstDense]
+    compared: list[DenseComparison]
     buys_nothing: list[str]
     choices: dict[str, Choice]
 
@@ -97,13 +97,13 @@ def too_slow(rows: Sequence[CheckedVariant], deciding: ClassTimings, budget: Bud
 
 def _is_late(row: CheckedVariant, rows: Sequence[CheckedVariant], timings: Timings, budget: Budget) -> bool:
     name, limits = row["name"], budget.limits(row["target"])
-    if not limits.on_latency:
+    if not limits.has_latency_limit:
         return False
 
     def ratio_low(of: str) -> float:
         return timings.ratio(name, reference(of, row["target"], rows)).low
 
-    return limits.is_late(timings.median(name).low_ms, ratio_low)
+    return limits.exceeds_latency(timings.median(name).low_ms, ratio_low)
 
 
 def winner_of(target: str) -> str:
@@ -144,7 +144,7 @@ def too_close_to_call(decisions: Iterable[DecisionRow], tie_margin: float) -> li
             tuple(each["name"] for each in decision["candidates"] if each["in_the_tie"]),
         )
         for decision in decisions
-        if is_choice(decision) and decision["decision"] != OVER_ALL
+        if is_winner_decision(decision) and decision["decision"] != OVER_ALL
         for row in decision["candidates"]
         if row["name"] == decision["today"] and row["ratio_low"] <= 1 + tie_margin < row["ratio_high"]
     ]
@@ -169,7 +169,7 @@ def choose(rows: Sequence[CheckedVariant], timings: Timings) -> Choice:
     return Choice(first[1], FEWEST_BYTES if first[0] < others[0][0] else FIRST_NAME, candidates)
 
 
-def _candidate(row: CheckedVariant, fastest: str, timings: Timings) -> Candidate:
+def _candidate(row: CheckedVariant, fastest: str, timings: Timings) -> DecisionCandidate:
     name = row["name"]
     ratio = timings.ratio(name, fastest)
     return {
@@ -185,7 +185,7 @@ def _candidate(row: CheckedVariant, fastest: str, timings: Timings) -> Candidate
 
 def against_limit(
     row: CheckedVariant, rows: Sequence[CheckedVariant], timings: Timings, budget: Budget, slow: Iterable[str]
-) -> AgainstLimit:
+) -> LimitComparison:
     """A variant's median beside the limit, and where that is relative, beside its reference."""
     median = timings.median(row["name"])
     found = {
@@ -196,7 +196,7 @@ def against_limit(
         "too_slow": row["name"] in slow,
         **beside_field(row, rows, timings, budget),
     }
-    return cast("AgainstLimit", found)
+    return cast("LimitComparison", found)
 
 
 def _inside(rows: Iterable[CheckedVariant], out: Iterable[str], target: str) -> list[CheckedVariant]:
@@ -217,7 +217,7 @@ def references(rows: Sequence[Mapping[str, Any]], budget: Budget, targets: Itera
     return {reference(limit.of, target, rows) for target, limit in held.items() if limit is not None}
 
 
-def baseline_bytes(target: str, rows: Iterable[Mapping[str, Any]], limits: Limits) -> int | None:
+def baseline_bytes(target: str, rows: Iterable[Mapping[str, Any]], limits: VariantLimits) -> int | None:
     """Of the baseline's float file on the target, where its size is what limits it."""
     if limits.size is None or limits.size.of != BASELINE:
         return None
@@ -226,7 +226,7 @@ def baseline_bytes(target: str, rows: Iterable[Mapping[str, Any]], limits: Limit
 
 def beside_field(
     row: CheckedVariant, rows: Sequence[CheckedVariant], timings: Timings, budget: Budget
-) -> dict[str, BesideReference]:
+) -> dict[str, ReferenceComparison]:
     """`beside` of a row whose limit is relative: how its p50 compares with the reference's in the same rounds."""
     relative = budget.limits(row["target"]).latency_p50
     if relative is None:
@@ -241,7 +241,7 @@ def beside_field(
 
 def limits_field(
     row: CheckedVariant, rows: Sequence[CheckedVariant], timings: Timings | None, budget: Budget
-) -> dict[str, RowLimits]:
+) -> dict[str, AppliedLimits]:
     """`limits` of a row: what it was held to, where the budget's two numbers do not say it.
 
     Without `timings` nobody knows the ratio, as where devices decided in another run.
@@ -249,7 +249,7 @@ def limits_field(
     if budget.is_plain:
         return {}
     limits = budget.limits(row["target"])
-    most = limits.most_bytes(baseline_bytes(row["target"], rows, limits))
+    most = limits.max_bytes(baseline_bytes(row["target"], rows, limits))
     beside = beside_field(row, rows, timings, budget) if timings else {}
     return {"limits": {"latency_p50_ms": limits.latency_p50_ms, "size_bytes": most, **beside}}  # type: ignore[typeddict-item]
 
@@ -264,7 +264,7 @@ def excess(
     """By what share its p50 is over its limit; below 0 where it is not. Devices' p50s count where they decided."""
 
     def deciding_ms(name: str) -> float:
-        there_ms = on_deciding(devices, name)["p50_ms"] if devices else None
+        there_ms = deciding_device_latency(devices, name)["p50_ms"] if devices else None
         return timings.p50_ms(name) if there_ms is None else there_ms
 
     limits = budget.limits(row["target"])
@@ -277,7 +277,7 @@ def excess(
 
 def limit_words(budget: Budget, targets: Iterable[str]) -> str:
     """The limit of latency as a decision names it: `0.052 ms`; empty where no target has one."""
-    found = {budget.limits(target).latency_words() for target in targets}
+    found = {budget.limits(target).latency_text() for target in targets}
     return OWN if len(found) > 1 else found.pop() if found else ""
 
 
@@ -298,7 +298,7 @@ DENSE = {"sparse": "student"}
 """The network that a sparse one was made from."""
 
 
-def against_dense(rows: Sequence[CheckedVariant], slow: Collection[str], timings: Timings) -> list[AgainstDense]:
+def against_dense(rows: Sequence[CheckedVariant], slow: Collection[str], timings: Timings) -> list[DenseComparison]:
     """Each sparse variant beside its dense counterpart, of the same precision and target: is it faster?
 
     A counterpart that is outside the budget itself is none: nobody could take it instead.
@@ -319,12 +319,12 @@ def against_dense(rows: Sequence[CheckedVariant], slow: Collection[str], timings
     ]
 
 
-def without_speedup(compared: Iterable[AgainstDense]) -> list[str]:
+def without_speedup(compared: Iterable[DenseComparison]) -> list[str]:
     """Names of the sparse variants that are neither faster nor smaller, sorted."""
     return sorted(row["name"] for row in compared if not row["buys"])
 
 
-def no_speedup_reason(name: str, compared: Iterable[AgainstDense], replaying: bool) -> str:
+def no_speedup_reason(name: str, compared: Iterable[DenseComparison], replaying: bool) -> str:
     """Why a variant without speed-up is rejected, with today's figures."""
     recorded = ", as recorded" if replaying else ""
     row = next((row for row in compared if row["name"] == name), None)
@@ -337,7 +337,7 @@ def no_speedup_reason(name: str, compared: Iterable[AgainstDense], replaying: bo
     )
 
 
-def _beside(row: CheckedVariant, dense: CheckedVariant, timings: Timings) -> AgainstDense:
+def _beside(row: CheckedVariant, dense: CheckedVariant, timings: Timings) -> DenseComparison:
     """`ratio`: how many times as fast as the dense one; both shares: bytes, and compressed ones, of that one's."""
     ratio = timings.ratio(dense["name"], row["name"])
     is_smaller = row["bytes"] * (1 + timings.tie_margin) < dense["bytes"]

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from edgekit.core.config import Budget, StageConfig, Strict
+from edgekit.core.config import Budget, StageConfig, StrictModel
 from edgekit.core.errors import ConfigError
 from edgekit.core.tasks import Task
 from edgekit.runner.bundle import smoothing_rules
@@ -20,7 +20,7 @@ ANOMALY_LIMITS = ((1.0, 0.8), (1.2, 1.0), (1.5, 1.0), (2.0, 1.0))
 """The same in multiples of the threshold."""
 
 
-class Smoothing(Strict):
+class Smoothing(StrictModel):
     """How answers to a stream are smoothed: a method with its options, or what to choose among."""
 
     method: Literal["majority", "mean", "hysteresis"] | None = Field(
@@ -68,7 +68,7 @@ class Smoothing(Strict):
         ]
 
 
-class StreamOptions(Strict):
+class StreamOptions(StrictModel):
     """How answers to a stream are evaluated on validation."""
 
     background: str | None = Field(
@@ -115,7 +115,7 @@ class BundleConfig(StageConfig):
             )
         return {"choose": value} if value == "auto" else value
 
-    def agree(self) -> None:
+    def check_consistency(self) -> None:
         """ConfigError for a method that is none, or not for this task."""
         for each in self.smoothing.candidates(self.task) if self.smoothing else ():
             try:

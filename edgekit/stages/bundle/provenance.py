@@ -47,7 +47,7 @@ def record(chain: Sequence[Artifact], last: str, config: dict[str, Any], measure
 
 def measured(last: Artifact) -> dict[str, Any]:
     """By stage, what a measurement decided in the chain that ends with `last`; stages that needed none are absent."""
-    deciding = {stage: found for stage in sorted(replay.SHAPES) if (found := last.made_by(stage))}
+    deciding = {stage: found for stage in sorted(replay.DECISION_FIELDS) if (found := last.find_ancestor(stage))}
     decisions = {
         stage: json.loads(found.file("decision.json").read_text(encoding="utf-8")) for stage, found in deciding.items()
     }

@@ -13,9 +13,9 @@ from edgekit.core import artifacts, golden, progress, tasks
 from edgekit.core.artifacts import Artifact
 from edgekit.core.config import STAGES
 from edgekit.core.errors import BudgetMissed
-from edgekit.core.schema.streams import Streamed
+from edgekit.core.schema.streams import StreamResult
 from edgekit.core.tasks import anomaly, detection
-from edgekit.core.variants import Variant, members, open_variant, read
+from edgekit.core.variants import Variant, open_variant, read_model_files, read_variants
 from edgekit.data import Data
 from edgekit.device import pyz
 from edgekit.device.monitor import reference
@@ -48,7 +48,7 @@ def bundle(source: Artifact, data: Data, config: BundleConfig, out: Path) -> Art
     artifacts.begin(out)
     convert = source.ancestor("convert")
     decision = json.loads(source.file("decision.json").read_text(encoding="utf-8"))
-    variants = {variant.name: variant for variant in read(convert)}
+    variants = {variant.name: variant for variant in read_variants(convert)}
     winners = decision["measured"]["winners"]
     if not winners:
         raise BudgetMissed(
@@ -58,13 +58,13 @@ def bundle(source: Artifact, data: Data, config: BundleConfig, out: Path) -> Art
     runner_sha256 = pyz.build(out / RUNNER)
     packed = {
         target: _pack(source, convert, variants[winners[target]], data, config, out)
-        for target in progress.each(list(winners), "bundle", "packing {}".format)
+        for target in progress.track(list(winners), "bundle", "packing {}".format)
     }
     with progress.step("writing the software bill of materials (SBOM)"):
         provenance.write_sbom(out)
     proofs = {
         target: prove(out / RUNNER, out / packed[target]["file"])
-        for target in progress.each(list(packed), "self-test", "running the bundle for {} in a fresh process".format)
+        for target in progress.track(list(packed), "self-test", "running the bundle for {} in a fresh process".format)
     }
     evaluated = {target: found for target, entry in packed.items() if (found := entry.pop("stream")) is not None}
     content = {"bundles": packed, "runner_sha256": runner_sha256, "streams": evaluated}
@@ -90,14 +90,14 @@ def _pack(
     source: Artifact, convert: Artifact, variant: Variant, data: Data, config: BundleConfig, out: Path
 ) -> dict[str, Any]:
     spec = store.read_spec(source.ancestor("profile").file("model/model.json").parent)
-    files = {f"model/{name}": content for name, content in members(convert, variant).items()}
+    files = {f"model/{name}": content for name, content in read_model_files(convert, variant).items()}
     raw, scores = _golden(convert, variant, data, config, spec)
     row = next(
         row
         for row in json.loads(source.file("decision.json").read_text(encoding="utf-8"))["variants"]
         if row["name"] == variant.name
     )
-    tolerance = config.golden_tolerance_int8 if variant.in_integers else config.golden_tolerance_float
+    tolerance = config.golden_tolerance_int8 if variant.uses_integers else config.golden_tolerance_float
     manifest = Manifest(
         name=config.name,
         version=config.version,
@@ -115,7 +115,7 @@ def _pack(
             "atol": golden.tolerance(scores, tolerance),
             "top1": spec.task == "classification",
         },
-        budget=config.budget.of_target(variant.target).model_dump(),
+        budget=config.budget.for_target(variant.target).model_dump(),
         # latencies are evidence of one machine on one day: they stand in the run's result.json, not in the bundle
         verdict={
             "met": row["inside_budget"],
@@ -139,9 +139,9 @@ def _pack(
     content = {
         **files,
         **data.members,
-        **golden.members(raw, scores),
+        **golden.golden_files(raw, scores),
         reference.MEMBER: _reference(convert, variant, data, spec, manifest),
-        **texts(manifest, name, [*_story(row, tasks.named(spec.task).METRIC), *told_of_stream(stream)]),
+        **texts(manifest, name, [*_story(row, tasks.load_task(spec.task).METRIC), *told_of_stream(stream)]),
     }
     sha256 = bundles.write(out / name, manifest, content)
     return {
@@ -156,7 +156,7 @@ def _pack(
 
 def origin_of(source: Artifact, config: BundleConfig) -> dict[str, Any]:
     """What a bundle can be rebuilt from."""
-    chain = [found for stage in ("origin", *STAGES) if (found := source.made_by(stage))]
+    chain = [found for stage in ("origin", *STAGES) if (found := source.find_ancestor(stage))]
     measured = provenance.measured(source)
     return provenance.record(chain, "bundle", config.model_dump(), measured)
 
@@ -165,13 +165,13 @@ def _golden(
     convert: Artifact, variant: Variant, data: Data, config: BundleConfig, spec: store.ModelSpec
 ) -> tuple[np.ndarray, np.ndarray]:
     """Raw samples (n, *raw) spread over the validation split, and the outputs (n, …) this variant gives them."""
-    positions = golden.candidates(len(data.validation.y), config.golden_samples)
+    positions = golden.candidate_indices(len(data.validation.y), config.golden_samples)
     raw = np.asarray(data.validation.x[positions])
     scores = _outputs(convert, variant, raw, spec)
     if spec.task == "classification":
-        kept = golden.clearest(scores, config.golden_samples)
+        kept = golden.clearest_indices(scores, config.golden_samples)
     else:
-        kept = np.sort(golden.evenly(len(raw), config.golden_samples))
+        kept = np.sort(golden.evenly_spaced_indices(len(raw), config.golden_samples))
     return raw[kept], scores[kept]
 
 
@@ -187,7 +187,9 @@ def _threshold(convert: Artifact, variant: Variant, data: Data, config: BundleCo
     for start in range(0, len(places), EVALUATION_BATCH):  # what it gives back is as large as the samples
         normal = np.asarray(data.validation.x[places[start : start + EVALUATION_BATCH]])
         scores.append(
-            anomaly.errors(_outputs(convert, variant, normal, spec), prepared_inputs(normal, spec.preprocess))
+            anomaly.reconstruction_errors(
+                _outputs(convert, variant, normal, spec), prepared_inputs(normal, spec.preprocess)
+            )
         )
     return float(np.quantile(np.concatenate(scores), 1 - config.false_alarms))
 
@@ -204,7 +206,7 @@ def _reference(convert: Artifact, variant: Variant, data: Data, spec: store.Mode
 
 def _stream(
     convert: Artifact, variant: Variant, data: Data, config: BundleConfig, spec: store.ModelSpec, manifest: Manifest
-) -> Streamed | None:
+) -> StreamResult | None:
     """Its answers to the validation windows in the order of time, evaluated; None where nobody knows that order."""
     played = streams.order(data, config)
     if played is None:
@@ -215,7 +217,7 @@ def _stream(
     return streams.evaluate_smoothing(played, outputs, samples, manifest, config)
 
 
-def _declared(stream: Streamed | None, config: BundleConfig) -> dict[str, Any] | None:
+def _declared(stream: StreamResult | None, config: BundleConfig) -> dict[str, Any] | None:
     """What the manifest says under `smoothing`."""
     if stream is not None:
         return next(row["smoothing"] for row in stream["candidates"] if row["kept"])

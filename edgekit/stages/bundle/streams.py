@@ -14,8 +14,8 @@ import numpy as np
 
 from edgekit.core import stream_events
 from edgekit.core.errors import ConfigError, DataError
-from edgekit.core.schema.streams import Smoothed, Streamed
-from edgekit.core.stream_events import Counted
+from edgekit.core.schema.streams import SmoothingResult, StreamResult
+from edgekit.core.stream_events import EventCounts
 from edgekit.core.tasks import anomaly
 from edgekit.data import Data
 from edgekit.runner import input_path, postprocess, smoothing
@@ -78,7 +78,7 @@ def check(data: Data, config: BundleConfig) -> None:
 
 
 def _background_of(data: Data) -> tuple[str, ...]:
-    return anomaly.NORMAL if data.task == "anomaly" else ()
+    return anomaly.NORMAL_CLASSES if data.task == "anomaly" else ()
 
 
 def order(data: Data, config: BundleConfig) -> Played | None:
@@ -136,7 +136,7 @@ Way = dict[str, Any] | None
 
 def evaluate_smoothing(
     played: Played, outputs: np.ndarray, samples: np.ndarray | None, manifest: Manifest, config: BundleConfig
-) -> Streamed:
+) -> StreamResult:
     """The candidates of the config beside no smoothing; `outputs` and `samples` in the order of time.
 
     Where a class is the background: the fewest false alarms among those that detect no fewer events than answers
@@ -152,7 +152,7 @@ def evaluate_smoothing(
     told = [said(outputs, samples, manifest, way) for way in ways]
     right = [float((labels == played.truth).mean()) for labels in told]
     counts = [
-        stream_events.count(labels, played.truth, played.pieces, played.rest, tolerance, played.spans)
+        stream_events.count_events(labels, played.truth, played.pieces, played.rest, tolerance, played.spans)
         for labels in told
         if played.rest is not None
     ]
@@ -184,7 +184,7 @@ def evaluate_smoothing(
     }
 
 
-def by_events(counts: Sequence[Counted], right: Sequence[float], drop_pp: float) -> tuple[int, list[str]]:
+def by_events(counts: Sequence[EventCounts], right: Sequence[float], drop_pp: float) -> tuple[int, list[str]]:
     """Which to keep, and why each other is not; the first is no smoothing."""
     least = counts[0].detected - drop_pp / 100 * counts[0].events
     able = [place for place, each in enumerate(counts) if each.detected >= least - 1e-9]
@@ -213,13 +213,13 @@ def _less(share: float, best: float) -> str:
     return "less accurate" if share < best else "no better"
 
 
-def _costs(each: Counted) -> tuple[int, int, float]:
+def _costs(each: EventCounts) -> tuple[int, int, float]:
     return each.false_alarms, -each.detected, float(np.mean(each.delays)) if each.delays else 0.0
 
 
 def _row(
-    way: Way, accuracy: float, each: Counted | None, hours: float | None, confidence: float, kept: bool, reason: str
-) -> Smoothed:
+    way: Way, accuracy: float, each: EventCounts | None, hours: float | None, confidence: float, kept: bool, reason: str
+) -> SmoothingResult:
     alarms = each.false_alarms if each else None
     rated = alarms is not None and bool(hours)
     return {
@@ -229,14 +229,16 @@ def _row(
         "delay_windows": float(np.mean(each.delays)) if each and each.delays else None,
         "false_alarms": alarms,
         "per_hour": alarms / hours if alarms is not None and rated and hours else None,
-        "per_hour_at_most": stream_events.at_most(alarms, confidence) / hours if alarms is not None and hours else None,
+        "per_hour_at_most": stream_events.poisson_upper_bound(alarms, confidence) / hours
+        if alarms is not None and hours
+        else None,
         "alarmed_share": each.alarmed / each.outside if each and each.outside else None,
         "kept": kept,
         "reason": reason,
     }
 
 
-def told_of_stream(stream: Streamed | None) -> list[str]:
+def told_of_stream(stream: StreamResult | None) -> list[str]:
     """A line on smoothing, and one on detections and false alarms; none where the stream was not evaluated."""
     if stream is None:
         return []

@@ -230,7 +230,7 @@ def check_answer(
             "scores → answer: double sigmoid: the network's outputs lie between 0 and 1 already, and training and the "
             "runner apply a sigmoid to them again; let the network end in logits"
         )
-    kind = tasks.named(task)
+    kind = tasks.load_task(task)
     accuracy = tasks.accuracy(kind.score_samples(outputs, inputs, labels)) if _can_score(task, labels) else None
     return {"from": "scores", "to": "answer", "samples": len(labels), "accuracy": accuracy, "metric": kind.METRIC}
 

@@ -73,7 +73,7 @@ def without_clipped_anomalies(data: Data, preprocess: list[dict[str, Any]]) -> D
     Calibration samples are all normal, so int8 rightly clips such anomalies and their outputs change. Whether they are
     still told apart from normal samples is decided by the budget, on the whole validation split.
     """
-    if not tasks.named(data.task).RECONSTRUCTS:
+    if not tasks.load_task(data.task).RECONSTRUCTS:
         return data
     calibration_inputs = evaluate.network_inputs(data.calibration.x, preprocess)
     low, high, split = calibration_inputs.min(), calibration_inputs.max(), data.validation
@@ -88,7 +88,7 @@ def without_clipped_anomalies(data: Data, preprocess: list[dict[str, Any]]) -> D
 def normal_inputs(inputs: np.ndarray, labels: np.ndarray, task: str) -> np.ndarray:
     """Return the inputs (n, …) that calibration must cover: all, or for anomaly detection the normal ones, if any."""
     normal = labels == 0
-    return inputs[normal] if tasks.named(task).RECONSTRUCTS and normal.any() else inputs
+    return inputs[normal] if tasks.load_task(task).RECONSTRUCTS and normal.any() else inputs
 
 
 def layer_ranges(module: nn.Module, calibration: np.ndarray, check_inputs: np.ndarray) -> list[LayerRange]:

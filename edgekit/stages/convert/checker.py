@@ -12,8 +12,8 @@ from typing import cast
 import numpy as np
 
 from edgekit.core.errors import ConversionError
-from edgekit.core.schema.conversion import Agreement, ConvertedVariant, LeftBehind
-from edgekit.core.schema.variants import LeftOut
+from edgekit.core.schema.conversion import BoundaryAgreement, ConvertedVariant, RedundantOperator
+from edgekit.core.schema.variants import LeftOutVariant
 from edgekit.stages.convert import numerics, plan
 from edgekit.stages.convert.config import ConvertConfig
 from edgekit.stages.convert.plan import NetworkToConvert
@@ -64,14 +64,14 @@ class BoundaryChecker:
         """The outputs of PyTorch with the weights after QAT."""
         return evaluate.torch_outputs(self.network.tuned or self.network.folder, self.inputs)
 
-    def records(self, job: Job, outcomes: list[launch.Outcome]) -> Iterator[ConvertedVariant | LeftOut]:
+    def records(self, job: Job, outcomes: list[launch.Outcome]) -> Iterator[ConvertedVariant | LeftOutVariant]:
         """Check all files of a job; yield a record for each variant, with a `reason` for those that are left out.
 
         Variants made from a wrong float file are left out with it, because their looser tolerances would hide the
         fault.
         """
         float_model: tuple[str, np.ndarray] | None = None
-        before: list[Agreement] = []
+        before: list[BoundaryAgreement] = []
         left_out: Step | None = None
         for step, outcome in zip(job.steps, outcomes, strict=True):
             try:
@@ -100,7 +100,7 @@ class BoundaryChecker:
 
     def _boundary(
         self, job: Job, step: Step, files: Files, outputs: np.ndarray, float_model: tuple[str, np.ndarray] | None
-    ) -> Agreement:
+    ) -> BoundaryAgreement:
         if step.method == "qat":
             source, reference = "torch-fp32 (tuned)", self.tuned_reference
         else:
@@ -110,7 +110,7 @@ class BoundaryChecker:
         if files.free_batch:
             names = (source, f"{result}, two samples a call,")
             self._agreement(job, step, files, self._outputs(job, step, files, 2), names, reference)
-        row = cast("Agreement", {"from": source, "to": result, **asdict(agreement), "ok": True})
+        row = cast("BoundaryAgreement", {"from": source, "to": result, **asdict(agreement), "ok": True})
         if step.precision == FLOAT and (conditioning := self._explaining(agreement, outputs, reference)):
             row["conditioning"] = (
                 f"{result} differs from {source} by SNR {agreement.snr_db:.1f} dB, and so does the network from "
@@ -215,7 +215,7 @@ class BoundaryChecker:
         return self.locate(step.model_folder, job.target, step.out, files, self.inputs, step.precision)
 
 
-def _record(job: Job, step: Step, files: Files, boundaries: list[Agreement]) -> ConvertedVariant:
+def _record(job: Job, step: Step, files: Files, boundaries: list[BoundaryAgreement]) -> ConvertedVariant:
     paths = [step.out / name for name in files.names]
     record: ConvertedVariant = {
         "name": step.out.name,
@@ -230,7 +230,7 @@ def _record(job: Job, step: Step, files: Files, boundaries: list[Agreement]) -> 
         "outputs": [asdict(each) for each in files.outputs],
         "float_ops": list(files.float_ops),
         "not_offered": list(files.not_offered),
-        "debris": [cast("LeftBehind", one.to_json()) for one in files.debris],
+        "debris": [cast("RedundantOperator", one.to_json()) for one in files.debris],
         "boundaries": boundaries,
     }
     if files.folding:

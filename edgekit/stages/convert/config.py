@@ -132,7 +132,7 @@ class ConvertConfig(StageConfig):
         values: dict[str, Any] = plain(self)
         return {name: value for name, value in values.items() if name != "targets_named" or not value}
 
-    def agree(self) -> None:
+    def check_consistency(self) -> None:
         """Raise ConfigError for targets and precisions that do not fit together, or a missing module."""
         from edgekit.targets import precisions
 

@@ -69,7 +69,7 @@ def compare(
     if not (np.isfinite(reference).all() and np.isfinite(outputs).all()):
         return Agreement(math.inf, -math.inf, 0.0, len(reference), 0.0, 0.0)
     error = reference.astype(np.float64) - outputs.astype(np.float64)
-    same = tasks.named(task).same(reference, outputs, inputs)
+    same = tasks.load_task(task).same_answers(reference, outputs, inputs)
     cosine = tensors.cosines(reference, outputs).round(COSINE_DIGITS)
     return Agreement(
         max_abs=float(np.max(np.abs(error))),

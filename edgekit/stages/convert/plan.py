@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from edgekit.core.errors import ConversionError, StageError
-from edgekit.core.schema.conversion import ConvertedVariant, Named, NotOffered
-from edgekit.core.schema.variants import LeftOut
+from edgekit.core.schema.conversion import ConvertedVariant, NotOfferedVariant, VariantName
+from edgekit.core.schema.variants import LeftOutVariant
 from edgekit.models import store
 from edgekit.stages.convert.config import ConvertConfig
 from edgekit.targets import FOLD_PREPROCESS, SPARSE_WEIGHTS, model_file, precisions
@@ -112,7 +112,7 @@ def distinct_networks(source: Artifact, models: Sequence[str]) -> tuple[list[Net
     names_by_digests: dict[tuple[str, ...], str] = {}
     networks: list[NetworkToConvert] = []
     notes: list[str] = []
-    quantized = source.made_by("quantize")
+    quantized = source.find_ancestor("quantize")
     decision = (
         json.loads(quantized.file("decision.json").read_text(encoding="utf-8")) if quantized else DEFAULT_QUANTIZATION
     )
@@ -161,22 +161,22 @@ def _verified_folder(artifact: Artifact, folder: str) -> Path:
     return artifact.path / folder
 
 
-def left_out_row(model: str, target: str, precision: str, failure: Failure) -> LeftOut:
+def left_out_row(model: str, target: str, precision: str, failure: Failure) -> LeftOutVariant:
     """Return the record of a variant that failed, with the parts of the failure and all of them in `reason`."""
-    return cast("LeftOut", {**_names(model, target, precision), **failure.row()})
+    return cast("LeftOutVariant", {**_names(model, target, precision), **failure.row()})
 
 
-def is_converted(record: ConvertedVariant | LeftOut) -> TypeGuard[ConvertedVariant]:
+def is_converted(record: ConvertedVariant | LeftOutVariant) -> TypeGuard[ConvertedVariant]:
     """Return whether the variant was converted."""
     return "files" in record
 
 
-def is_left_out(record: ConvertedVariant | LeftOut) -> TypeGuard[LeftOut]:
+def is_left_out(record: ConvertedVariant | LeftOutVariant) -> TypeGuard[LeftOutVariant]:
     """Return whether the variant was left out."""
     return not is_converted(record)
 
 
-def not_offered(network: NetworkToConvert, config: ConvertConfig) -> Iterator[NotOffered]:
+def not_offered(network: NetworkToConvert, config: ConvertConfig) -> Iterator[NotOfferedVariant]:
     """Yield a record for each requested precision that a target does not offer."""
     for target in config.targets:
         for precision in config.precisions:
@@ -184,17 +184,17 @@ def not_offered(network: NetworkToConvert, config: ConvertConfig) -> Iterator[No
                 yield {**_names(network.name, target, precision), "reason": reason}
 
 
-def without_reasons(rows: Iterable[LeftOut | NotOffered]) -> list[Named]:
+def without_reasons(rows: Iterable[LeftOutVariant | NotOfferedVariant]) -> list[VariantName]:
     """Return the records without their reasons."""
     return [_names(row["model"], row["target"], row["precision"]) for row in rows]
 
 
-def describe_left_out(row: LeftOut | NotOffered) -> str:
+def describe_left_out(row: LeftOutVariant | NotOfferedVariant) -> str:
     """Describe the failure of a variant in one line."""
     return f"{row['name']} left out: {row['reason']}"
 
 
-def fail_if_left_out(rows: Sequence[LeftOut]) -> None:
+def fail_if_left_out(rows: Sequence[LeftOutVariant]) -> None:
     """Raise ConversionError for the first variant that was left out; used with `convert.strict`."""
     if rows:
         raise ConversionError(
@@ -204,7 +204,7 @@ def fail_if_left_out(rows: Sequence[LeftOut]) -> None:
 
 
 def empty_targets(
-    config: ConvertConfig, variants: Iterable[ConvertedVariant], left_out: Sequence[LeftOut | NotOffered]
+    config: ConvertConfig, variants: Iterable[ConvertedVariant], left_out: Sequence[LeftOutVariant | NotOfferedVariant]
 ) -> dict[str, str]:
     """Return the targets without any variant, and the reasons.
 
@@ -229,12 +229,12 @@ def empty_targets(
     return empty
 
 
-def _describe_first(target: str, rows: Sequence[LeftOut | NotOffered]) -> str:
+def _describe_first(target: str, rows: Sequence[LeftOutVariant | NotOfferedVariant]) -> str:
     more = f" (and {len(rows) - 1} more of {target})" if len(rows) > 1 else ""
     return f"{describe_left_out(rows[0])}{more}"
 
 
-def _names(model: str, target: str, precision: str) -> Named:
+def _names(model: str, target: str, precision: str) -> VariantName:
     name = variant_name(model, precision, target)
     return {"name": name, "model": model, "precision": precision, "target": target}
 

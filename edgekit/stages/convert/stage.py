@@ -12,7 +12,7 @@ import numpy as np
 
 from edgekit.core import artifacts, tasks
 from edgekit.core.schema.conversion import ConvertedVariant, ConvertMetrics
-from edgekit.core.schema.variants import LeftOut
+from edgekit.core.schema.variants import LeftOutVariant
 from edgekit.data import splits
 from edgekit.models import store
 from edgekit.stages.convert import boundary_checks, calibration_check, numerics, plan
@@ -124,18 +124,18 @@ def check_inputs_and_answers(checker: BoundaryChecker, data: Data) -> Iterator[d
 
 def _calibration_strata(data: Data, indices: np.ndarray) -> tuple[np.ndarray, int]:
     """Return the stratum of each calibration sample, as in the splits, and the number of strata in train."""
-    strata = tasks.named(data.task).strata
+    strata = tasks.load_task(data.task).strata
     return strata(data.calibration.y[indices]), len(np.unique(strata(data.train.y)))
 
 
 def _convert_all(
     jobs: list[Job], checkers: dict[str, BoundaryChecker], scratch: Path, config: ConvertConfig
-) -> tuple[list[ConvertedVariant | LeftOut], dict[str, float]]:
+) -> tuple[list[ConvertedVariant | LeftOutVariant], dict[str, float]]:
     """Run all jobs; return the records of their steps in order, and the seconds that each variant took.
 
     If the config is strict, the first variant that is left out stops the rest.
     """
-    records: dict[Job, list[ConvertedVariant | LeftOut]] = {}
+    records: dict[Job, list[ConvertedVariant | LeftOutVariant]] = {}
     seconds: dict[str, float] = {}
 
     def on_outcomes(job: Job, outcomes: list[launch.Outcome]) -> None:
@@ -157,7 +157,7 @@ def _machine_independent(variant: ConvertedVariant) -> ConvertedVariant:
 
 
 def _metrics(
-    variants: list[ConvertedVariant], left_out: list[LeftOut], notes: list[str], check_samples: int
+    variants: list[ConvertedVariant], left_out: list[LeftOutVariant], notes: list[str], check_samples: int
 ) -> ConvertMetrics:
     last = {variant["name"]: variant["boundaries"][-1] for variant in variants}
     return {

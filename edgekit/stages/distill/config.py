@@ -12,11 +12,11 @@ from edgekit.core.config import (
     Budget,
     Builder,
     NetworkConfig,
-    Strict,
+    StrictModel,
     Target,
-    TrainingStage,
+    TrainingStageConfig,
     TrainOptions,
-    arguments,
+    format_arguments,
 )
 from edgekit.core.errors import ConfigError
 from edgekit.core.tasks import Task
@@ -45,7 +45,7 @@ CANDIDATE_OPTIONS = (
 """Options that have no effect if the config names one student."""
 
 
-class TeacherConfig(Strict):
+class TeacherConfig(StrictModel):
     """A possible teacher: the baseline (`baseline: true`), a network to train (`builder`), or a model file (`path`).
 
     Of a file, only the name, the preprocessing steps and the SHA-256 are recorded, not its folder.
@@ -105,10 +105,10 @@ class TeacherConfig(Strict):
         """The name of the teacher in tables."""
         if self.builder is None:
             return PurePath(self.path).name if self.path else BASELINE
-        return f"{self.builder.partition(':')[2]}({arguments(self.kwargs)})"
+        return f"{self.builder.partition(':')[2]}({format_arguments(self.kwargs)})"
 
 
-class DistillConfig(TrainingStage):
+class DistillConfig(TrainingStageConfig):
     """Options of the distill stage: the student, its teachers, and the losses to compare."""
 
     student: NetworkConfig | None = Field(None, description="the small network; none: the best of the candidates")
@@ -187,7 +187,7 @@ class DistillConfig(TrainingStage):
         limits = {name: limit for name, limit in values["budget"].items() if not name.startswith("accuracy_")}
         return {**{name: value for name, value in values.items() if name != "student"}, "budget": limits}
 
-    def agree(self) -> None:
+    def check_consistency(self) -> None:
         """Raise ConfigError for an unknown loss, or one that no teacher can serve."""
         loss_options = self.loss_options()
         for options in loss_options:

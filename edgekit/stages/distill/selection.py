@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from edgekit.core import artifacts, progress
 from edgekit.core.schema.training import CandidateRow, Epoch
-from edgekit.core.tasks import Answered
+from edgekit.core.tasks import SampleResults
 from edgekit.data import Data
 from edgekit.device.measure.bench import machine_facts
 from edgekit.stages.distill.config import DistillConfig
@@ -44,7 +44,7 @@ class Selection:
 
 
 def select_student(
-    shortlist: Shortlist, data: Data, config: DistillConfig, resume_folder: ResumeFolder, baseline: Answered
+    shortlist: Shortlist, data: Data, config: DistillConfig, resume_folder: ResumeFolder, baseline: SampleResults
 ) -> Selection:
     """Train the candidates on the shortlist and select the most accurate. A single one is selected without training.
 
@@ -63,7 +63,7 @@ def select_student(
         [trainers[title].planned_training(None, epochs) for title in compared_titles], data, resume_folder.folder
     )
     students: dict[str, TrainedStudent] = {}
-    for title in progress.each(compared_titles, "candidate", best=lambda: best_so_far(students.values())):
+    for title in progress.track(compared_titles, "candidate", best=lambda: best_so_far(students.values())):
         students[title] = trainers[title].train_with_labels(epochs)
     selected = most_accurate(shortlist.entries, {title: each.accuracy for title, each in students.items()}) or next(
         entry for entry in shortlist.entries if entry.title in trainers
@@ -129,7 +129,7 @@ def selection_metrics(shortlist: Shortlist | None, rows: list[CandidateRow], con
             "no_student_for": targets_without_file(timed[selected], config.targets),
             "latency_p50_ms": config.budget.latency_p50_ms,
             "size_bytes": config.budget.size_bytes,
-            **({} if config.budget.is_plain else {"limits": config.budget.words(config.targets)}),
+            **({} if config.budget.is_plain else {"limits": config.budget.describe_limits(config.targets)}),
             **({"beside": [each.row() for each in shortlist.references]} if shortlist.references else {}),
         },
     }
@@ -141,7 +141,7 @@ def _row(
     shortlist: Shortlist,
     config: DistillConfig,
     students: Mapping[str, TrainedStudent],
-    baseline: Answered,
+    baseline: SampleResults,
 ) -> CandidateRow:
     files = shortlist.timed[entry.title]
     student = students.get(entry.title)

@@ -40,7 +40,7 @@ ReferenceTimes = Sequence[TimedFile]
 def within_size(files: Sequence[TimedFile], budget: Budget, reference_times: ReferenceTimes) -> list[TimedFile]:
     """Return the files that meet the size limit of their target."""
     size_limits = [
-        budget.limits(file.target).most_bytes(_baseline_bytes(file.target, reference_times)) for file in files
+        budget.limits(file.target).max_bytes(_baseline_bytes(file.target, reference_times)) for file in files
     ]
     return [file for file, limit in zip(files, size_limits, strict=True) if limit is None or file.bytes <= limit]
 
@@ -51,19 +51,19 @@ def meets_limits(files: Sequence[TimedFile], budget: Budget, reference_times: Re
     As in the benchmark stage, a latency exceeds its limit only if its whole confidence interval does.
     """
     return any(
-        not budget.limits(file.target).is_late(file.low_ms, partial(_ratio_low, file, reference_times))
+        not budget.limits(file.target).exceeds_latency(file.low_ms, partial(_ratio_low, file, reference_times))
         for file in within_size(files, budget, reference_times)
     )
 
 
 def describe_size_limit(file: TimedFile, budget: Budget, reference_times: ReferenceTimes, unit: str = " bytes") -> str:
     """Describe the size limit of a file."""
-    return budget.limits(file.target).size_words(_baseline_bytes(file.target, reference_times), unit)
+    return budget.limits(file.target).size_text(_baseline_bytes(file.target, reference_times), unit)
 
 
 def describe_too_slow(files: Sequence[TimedFile], budget: Budget, reference_times: ReferenceTimes) -> str:
     """Explain that none of a candidate's files that are small enough is fast enough."""
-    latencies = {file.target: budget.limits(file.target).latency_words() for file in files}
+    latencies = {file.target: budget.limits(file.target).latency_text() for file in files}
     sizes = {describe_size_limit(file, budget, reference_times) for file in files}
     latency_limits = next(iter(latencies.values()))
     if len(set(latencies.values())) > 1:
@@ -309,7 +309,8 @@ def _describe_unreachable(
     reference = reference_for(limit.of, fastest.target, reference_times) if limit else None
     reference_note = f", where {limit.of} has {reference.p50_ms:.3g} ms" if limit and reference else ""
     return (
-        f"distill.candidates: none is within the budget ({'; '.join(budget.words(config.targets))}); the fastest is "
+        f"distill.candidates: none is within the budget ({'; '.join(budget.describe_limits(config.targets))}); "
+        f"the fastest is "
         f"{title} with p50 {fastest.p50_ms:.3g} ms and {fastest.bytes:,} bytes ({fastest.target} {fastest.precision})"
         f"{reference_note}; add a smaller candidate, or raise the budget"
     )

@@ -12,7 +12,7 @@ from typing import Any, cast
 from edgekit.core import artifacts, progress, replay
 from edgekit.core.artifacts import Artifact
 from edgekit.core.schema.training import StudentRow
-from edgekit.core.tasks import Answered
+from edgekit.core.tasks import SampleResults
 from edgekit.data import Data
 from edgekit.models import reparameterize, store
 from edgekit.models.cost import cost
@@ -62,7 +62,7 @@ def distill(source: Artifact, data: Data, config: DistillConfig, out: Path) -> A
     side_by_side.ahead(
         [trainer.planned_training(options, config.epochs, teacher) for options in planned], data, resume_folder.folder
     )
-    for options in progress.each(planned, "training", best=lambda: best_so_far(students)):
+    for options in progress.track(planned, "training", best=lambda: best_so_far(students)):
         students.append(
             trainer.train_with_loss(options, teacher) if options else trainer.train_with_labels(config.epochs)
         )
@@ -150,7 +150,7 @@ def _row(
     by_labels: TrainedStudent | None,
     teacher: Teacher,
     selected: TrainedStudent,
-    baseline: Answered,
+    baseline: SampleResults,
 ) -> StudentRow:
     gain = student.accuracy - by_labels.accuracy if by_labels else None
     gap = teacher.accuracy - by_labels.accuracy if by_labels else 0.0

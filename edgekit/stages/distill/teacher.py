@@ -12,7 +12,7 @@ from edgekit.core import progress, tasks
 from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import ModelError
 from edgekit.data import Data
-from edgekit.data.paths import expand
+from edgekit.data.paths import expand_path
 from edgekit.models import store
 from edgekit.models.cost import cost
 from edgekit.models.files import task_outputs
@@ -75,7 +75,7 @@ def open_teachers(source: Artifact, data: Data, config: DistillConfig, resume_fo
     }
     if not resume.is_shared():  # processes with a shared folder train each teacher once and wait for each other
         side_by_side.ahead(list(trainings.values()), data, resume_folder.folder)
-    for number, (name, teacher_config) in progress.each(numbered, "teacher", lambda item: f"preparing {item[1][0]}"):
+    for number, (name, teacher_config) in progress.track(numbered, "teacher", lambda item: f"preparing {item[1][0]}"):
         if teacher_config.path is not None:
             teachers.append(open_teacher_file(name, teacher_config, data, config.threads))
         elif teacher_config.builder is not None:
@@ -156,7 +156,7 @@ def _train_teacher(name: str, teacher_config: TeacherConfig, data: Data, trainin
 def open_teacher_file(name: str, teacher_config: TeacherConfig, data: Data, threads: int) -> Teacher:
     """Open a teacher from a model file. Raises ModelError if its outputs do not fit the classes of the data."""
     assert teacher_config.path is not None
-    file = model_file.open_file(expand(teacher_config.path, "distill.teachers.path"), teacher_config.preprocess)
+    file = model_file.open_file(expand_path(teacher_config.path, "distill.teachers.path"), teacher_config.preprocess)
     return _evaluate_file(name, teacher_config, file, data, threads)
 
 

@@ -15,7 +15,7 @@ from edgekit.core import progress, tasks
 from edgekit.core.errors import ModelError
 from edgekit.core.hashing import write_json
 from edgekit.core.schema.training import Epoch
-from edgekit.core.tasks import Answered
+from edgekit.core.tasks import SampleResults
 from edgekit.data import Data
 from edgekit.models import dry_run, store
 from edgekit.models.user_errors import running
@@ -43,7 +43,7 @@ class TrainedStudent:
 
     name: str
     module: nn.Module
-    scores: Answered
+    scores: SampleResults
     history: list[Epoch]
     options: dict[str, Any] | None = None
     stopped: str = ""
@@ -53,7 +53,7 @@ class TrainedStudent:
         """The accuracy on the validation split, a fraction."""
         return tasks.accuracy(self.scores)
 
-    def drop_below(self, baseline: Answered) -> dict[str, Any]:
+    def drop_below(self, baseline: SampleResults) -> dict[str, Any]:
         """Return the drop below the baseline in percentage points, and the numbers of samples behind it."""
         drop = tasks.drop(baseline, self.scores, CONFIDENCE)
         return {"drop_pp": drop.drop_pp, "lost": drop.lost, "gained": drop.gained, "samples": drop.samples}
@@ -170,7 +170,7 @@ def stop_worse_losses(
     # after an interruption, losses that were not stopped may have continued, so they cannot be compared again
     students: dict[str, TrainedStudent] = {}
     to_train = [options for options in loss_options if stopped is None or options.loss in stopped]
-    for options in progress.each(
+    for options in progress.track(
         to_train,
         "loss",
         lambda _: f"comparing losses after {stop_epoch} epochs",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from edgekit.core.config import TrainingStage
+from edgekit.core.config import TrainingStageConfig
 from edgekit.training.teachers import model_file
 
 LIBRARIES = ("numpy", "torch", "safetensors", *model_file.LIBRARIES)
 
 
-class ProfileConfig(TrainingStage):
+class ProfileConfig(TrainingStageConfig):
     """How the baseline is trained, if it is, and how long it is measured."""
 
     latency_calls: int = Field(300, ge=20, le=100_000, description="timed calls of the network at batch 1")

@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import cast
 
-from edgekit.core.schema.profile import Diagnosis, Forecast, LayerTime, NextStep, Operator, Session, ThreadGain, Way
+from edgekit.core.schema.profile import (
+    Diagnosis,
+    Forecast,
+    LayerTime,
+    NextStep,
+    Operator,
+    RuntimeTime,
+    SessionTime,
+    ThreadGain,
+)
 from edgekit.measure.forecast import Execution, amdahl_speedup, estimate_execution, runtime_forecasts
 from edgekit.models.cost import Cost
 from edgekit.stages.profile.runtimes import COMPILED, SCRIPTED
@@ -29,9 +38,9 @@ class Measured:
     """Everything that the diagnosis rests on, as the modules beside this one return it."""
 
     latency: dict[str, dict[str, float]]
-    session: Session
+    session: SessionTime
     operators: list[Operator]
-    ways: list[Way]
+    ways: list[RuntimeTime]
     threads: ThreadGain
     machine: dict[str, float]
     layers: list[LayerTime]

@@ -14,7 +14,7 @@ from torch.profiler import ProfilerActivity
 from torch.profiler import profile as torch_profile
 
 from edgekit.core import progress
-from edgekit.core.config import cores
+from edgekit.core.config import available_cores
 from edgekit.core.schema.profile import Operator, ThreadGain
 from edgekit.data import Data
 from edgekit.device.measure import conditions, intervals
@@ -123,7 +123,7 @@ def measure(
 
 def thread_speedup(module: nn.Module, x: np.ndarray, calls: int) -> ThreadGain:
     """`threads` and how many times faster they are than one, with the interval; 1 where there is one core."""
-    most = cores()
+    most = available_cores()
     if most == 1:
         return ONE_THREAD
     before = torch.get_num_threads()

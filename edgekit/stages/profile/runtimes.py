@@ -17,7 +17,7 @@ from torch import nn
 from edgekit.core import progress
 from edgekit.core.config import TARGETS, Target
 from edgekit.core.errors import ConversionError, ResourceError
-from edgekit.core.schema.profile import Operator, Way
+from edgekit.core.schema.profile import Operator, RuntimeTime
 from edgekit.device.measure import conditions, intervals
 from edgekit.device.measure.bench import timed_openings
 from edgekit.measure import latency
@@ -45,7 +45,7 @@ def measure(
     compiling: bool,
     runtimes: bool,
     timeout_s: float,
-) -> tuple[list[Way], dict[str, list[Operator]], list[str]]:
+) -> tuple[list[RuntimeTime], dict[str, list[Operator]], list[str]]:
     """A row for each way to run the saved network in float32 on one thread, each runtime's operators, what disturbed.
 
     `x` (1, C, H, W) or (1, F) float32. A way that fails has a `reason` in place of figures. `ratio` is the time of
@@ -63,10 +63,12 @@ def measure(
             conditions.ConditionsRecorder() as watch,
         ):
             numbers = (ROUNDS, ROUNDS, max(2, calls // ROUNDS), WARM_UP_CALLS)
-            samples_ms, rounds = next(timed_openings(ways, *numbers, on_round=progress.both(watch.sample, shown.at)))
+            samples_ms, rounds = next(
+                timed_openings(ways, *numbers, on_round=progress.call_both(watch.sample, shown.update))
+            )
         noise = float(np.median([conditions.noise(each, rounds) for each in samples_ms.values()]))
         inside: dict[str, list[Operator]] = {}
-        for target, one in progress.each(list(made.items()), "operator table", lambda item: RUNTIMES[item[0]]):
+        for target, one in progress.track(list(made.items()), "operator table", lambda item: RUNTIMES[item[0]]):
             try:
                 inside[target] = profile.measure(
                     target, one.step.out, one.files, one.as_input(x), operator_calls, timeout_s
@@ -75,7 +77,7 @@ def measure(
                 print(f"profile: {error}")
         sizes = {RUNTIMES[target]: one.bytes for target, one in made.items()}
         rows = [_row(way, unmodified, samples_ms, sizes.get(way)) for way in ways]
-    left_out: list[Way] = [{"way": way, "reason": reason} for way, reason in failed.items()]
+    left_out: list[RuntimeTime] = [{"way": way, "reason": reason} for way, reason in failed.items()]
     return rows + left_out, inside, conditions.noise_reasons(watch.result(noise))
 
 
@@ -162,7 +164,7 @@ def _scripted(module: nn.Module, x: np.ndarray) -> Callable[[], np.ndarray]:
     return call
 
 
-def _row(way: str, unmodified: str, samples_ms: Mapping[str, np.ndarray], size_bytes: int | None) -> Way:
+def _row(way: str, unmodified: str, samples_ms: Mapping[str, np.ndarray], size_bytes: int | None) -> RuntimeTime:
     median = intervals.p50_interval(samples_ms[way], ROUNDS, CONFIDENCE)
     faster = intervals.ratio_interval(samples_ms[unmodified], samples_ms[way], ROUNDS, CONFIDENCE)
     return {

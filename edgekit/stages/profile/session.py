@@ -22,7 +22,7 @@ import numpy as np
 
 from edgekit.core import subprocesses
 from edgekit.core.errors import ModelError, StageError
-from edgekit.core.schema.profile import Session, Stamped
+from edgekit.core.schema.profile import SessionTime, StampOverhead
 from edgekit.device import processes
 from edgekit.device.measure import intervals
 from edgekit.device.measure.bench import latency_summary
@@ -70,7 +70,7 @@ def measure(model_folder: Path, samples: np.ndarray, calls: int, warmup_calls: i
             except (ValueError, OSError):  # it sent nothing, or closed its standard input
                 late = time.monotonic() > deadline
                 processes.has_ended(process, DYING_S)  # or its exit code would be that of being killed here
-                ended = subprocesses.Ended(processes.end_process(process), late, Path(log.name))
+                ended = subprocesses.ChildExit(processes.end_process(process), late, Path(log.name))
                 kind = ModelError if ended.code == ModelError.exit_code else StageError
                 raise kind(f"profile: {_why(ended, timeout_s)}") from None
             finally:
@@ -82,11 +82,11 @@ def measure(model_folder: Path, samples: np.ndarray, calls: int, warmup_calls: i
     return {"latency": _latency(stamps[warmup_calls:]), "session": {**found, "stamped": stamped}}
 
 
-def _why(ended: subprocesses.Ended, timeout_s: float) -> str:
+def _why(ended: subprocesses.ChildExit, timeout_s: float) -> str:
     if ended.code == ModelError.exit_code:
         return subprocesses.last_useful_line(ended.output)
-    if not ended.late:
-        return ended.cause(NAME)
+    if not ended.timed_out:
+        return ended.describe(NAME)
     return f"{NAME} had not ended after {timeout_s:g} s; raise profile.timeout_s, or lower profile.latency_calls"
 
 
@@ -99,7 +99,7 @@ def _request_all(process: subprocess.Popen[bytes], samples: int, calls: int) -> 
     return ready, np.array([(sent, *answer["stamps"], read) for sent, answer, read in found], dtype=np.int64)
 
 
-def _stamped(process: subprocess.Popen[bytes], samples: int, calls: int) -> Stamped:
+def _stamped(process: subprocess.Popen[bytes], samples: int, calls: int) -> StampOverhead:
     """Calls with stamps against calls without, in rounds of so many, which of them first in turn."""
     took_ms: dict[str, list[float]] = {"\n": [], BARE: []}
     for number in range(ROUNDS):
@@ -108,7 +108,7 @@ def _stamped(process: subprocess.Popen[bytes], samples: int, calls: int) -> Stam
                 sent, _, read = _request(process, f"{(number * calls + call) % samples}{end}".encode())
                 took_ms[end].append((read - sent) / 1e6)
     with_them, without = (np.array(took_ms[end]) for end in ("\n", BARE))
-    return cast("Stamped", asdict(intervals.ratio_interval(with_them, without, ROUNDS, CONFIDENCE)))
+    return cast("StampOverhead", asdict(intervals.ratio_interval(with_them, without, ROUNDS, CONFIDENCE)))
 
 
 def _request(process: subprocess.Popen[bytes], request: bytes) -> tuple[int, dict[str, Any], int]:
@@ -130,7 +130,7 @@ def _latency(stamps: np.ndarray) -> dict[str, dict[str, float]]:
     return found
 
 
-def _session(began: int, ready: Mapping[str, int], stamps: np.ndarray) -> Session:
+def _session(began: int, ready: Mapping[str, int], stamps: np.ndarray) -> SessionTime:
     """Milliseconds of every part over the whole session, the session, and the share of it that the parts cover.
 
     `calls_covered` is that share from one call's beginning to the next, of the middle call.
@@ -149,6 +149,6 @@ def _session(began: int, ready: Mapping[str, int], stamps: np.ndarray) -> Sessio
     }
 
 
-def cold_ms(session: Session) -> float:
+def cold_ms(session: SessionTime) -> float:
     """What a process costs before its first answer."""
     return float(sum(session["parts_ms"][name] for name in COLD))

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from edgekit.core.config import TARGETS, Budget, Target, TuningStage
+from edgekit.core.config import TARGETS, Budget, Target, TuningStageConfig
 from edgekit.core.errors import ConfigError
 from edgekit.training.teachers import model_file
 
@@ -19,7 +19,7 @@ TIMING_OPTIONS = ("rounds", "calls_per_round", "timeout_s")
 """Options that have an effect only if something is timed."""
 
 
-class PruneConfig(TuningStage):
+class PruneConfig(TuningStageConfig):
     """Options of the prune stage: what is removed, in how many steps, and how the network is fine-tuned.
 
     `epochs` counts the fine-tuning epochs after each step. Fine-tuning minimizes the loss of the student that distill
@@ -78,7 +78,7 @@ class PruneConfig(TuningStage):
     calls_per_round: int = Field(20, ge=5, le=100_000, description="timed calls of a network in a round")
     timeout_s: float = Field(300.0, gt=0, le=86_400, description="longest time to convert one network, seconds")
 
-    def agree(self) -> None:
+    def check_consistency(self) -> None:
         """Raise ConfigError if `ratio` exceeds what may be removed from any single layer."""
         if self.structured == "ratio" and self.ratio > self.max_layer_ratio:
             raise ConfigError(

@@ -20,8 +20,15 @@ from torch import nn
 
 from edgekit.core.errors import ConversionError, ResourceError
 from edgekit.core.hashing import write_json
-from edgekit.core.schema.pruning import Gain, Latencies, LatenciesFailed, PruneConditions, SparseLatency, StepLatency
-from edgekit.core.schema.training import LostFile
+from edgekit.core.schema.pruning import (
+    FailedLatencies,
+    MeasuredSpeedup,
+    PruneConditions,
+    PruneLatencies,
+    SparseLatency,
+    StepLatency,
+)
+from edgekit.core.schema.training import FailedFile
 from edgekit.data import Data
 from edgekit.device.measure import conditions, intervals
 from edgekit.device.measure.bench import machine_facts
@@ -73,7 +80,7 @@ def time_steps(
     spec: store.ModelSpec,
     data: Data,
     config: PruneConfig,
-) -> tuple[Latencies | LatenciesFailed, list[dict[str, Any]]]:
+) -> tuple[PruneLatencies | FailedLatencies, list[dict[str, Any]]]:
     """Time all pruning steps.
 
     A failed conversion does not stop pruning. It is recorded in `left_out`, or in `failed` if nothing could be timed,
@@ -102,8 +109,8 @@ def time_steps(
         "confidence": CONFIDENCE,
         **conditions.to_record(watch.result(noise)),
     }
-    left_out = [cast("LostFile", asdict(one)) for one in failures]
-    figures: Latencies = {
+    left_out = [cast("FailedFile", asdict(one)) for one in failures]
+    figures: PruneLatencies = {
         "steps": step_speedups(timings, macs),
         "sparse": sparse_speedups(timings),
         "left_out": left_out,
@@ -144,7 +151,7 @@ def sparse_speedups(timings: Sequence[TimedFile]) -> list[SparseLatency]:
     return [cast("SparseLatency", row) for row in rows]
 
 
-def _speedup(before: TimedFile, after: TimedFile) -> Gain:
+def _speedup(before: TimedFile, after: TimedFile) -> MeasuredSpeedup:
     """Return how many times as fast `after` is, with a confidence interval over the rounds."""
     ratio = _ratio(before, after)
     return {"measured": ratio.ratio, "measured_low": ratio.low, "measured_high": ratio.high}

@@ -121,7 +121,7 @@ class NetAdaptPruner:
                     return step_cuts or None
                 self._take(module, chosen.time.group, chosen.time.width, chosen.module)
                 step_cuts.append((chosen.time.group, chosen.time.width))
-                bar.at(len(step_cuts))
+                bar.update(len(step_cuts))
                 if chosen.time.of_student <= goal:
                     break
         return step_cuts

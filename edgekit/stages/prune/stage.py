@@ -160,7 +160,7 @@ def prune_in_steps(
             tuner.tune(module, f"{name}-{number}", keep_up)
             rows.append(tuner.measure(module, number, goal))
             networks.append(copy.deepcopy(module))
-            bar.at(number, best=best_so_far(rows))
+            bar.update(number, best=best_so_far(rows))
     return mark_selected(rows), networks
 
 

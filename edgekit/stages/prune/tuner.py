@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from edgekit.core import progress, tasks
 from edgekit.core.config import TrainOptions
-from edgekit.core.tasks import Answered
-from edgekit.core.tasks.accuracy_drop import refusal
+from edgekit.core.tasks import SampleResults
+from edgekit.core.tasks.accuracy_drop import budget_violation
 from edgekit.data import Data
 from edgekit.models import store
 from edgekit.models.cost import cost
@@ -86,7 +86,7 @@ class Tuner:
         scores = self.answers(module)
         budget = self.config.budget
         drop = tasks.drop(self.baseline, scores, budget.accuracy_confidence)
-        reason = refusal(drop, budget.accuracy_drop_pp)
+        reason = budget_violation(drop, budget.accuracy_drop_pp)
         return {
             "step": step,
             "aimed": goal,
@@ -98,7 +98,7 @@ class Tuner:
             **dataclasses.asdict(cost(module, self.spec.input_shape, self.spec.takes_ids)),
         }
 
-    def answers(self, module: nn.Module) -> Answered:
+    def answers(self, module: nn.Module) -> SampleResults:
         """Return the per-sample scores of `module` on the validation split."""
         return sample_scores(module, self.data.validation, self.spec.preprocess, self.data.task)
 

@@ -8,8 +8,8 @@ from typing import Literal, get_args
 
 from edgekit.core import tasks
 from edgekit.core.config import Budget
-from edgekit.core.tasks import Answered
-from edgekit.core.tasks.accuracy_drop import Drop, refusal
+from edgekit.core.tasks import SampleResults
+from edgekit.core.tasks.accuracy_drop import Drop, budget_violation
 
 Method = Literal["ptq", "qat", "mixed"]
 METHODS: tuple[Method, ...] = get_args(Method)
@@ -45,10 +45,10 @@ class Decision:
     against_mixed: str
 
 
-def reason_against_mixed(scores: Mapping[str, Answered], budget: Budget, max_float_layers: int) -> str:
+def reason_against_mixed(scores: Mapping[str, SampleResults], budget: Budget, max_float_layers: int) -> str:
     """Return why mixed precision is not tried; empty if it may meet a budget that int8 alone does not meet."""
     tried = [name for name in ("float", "ptq", "qat") if name in scores]
-    refusals = {name: refusal(_drop(scores, name, budget), budget.accuracy_drop_pp) for name in tried}
+    refusals = {name: budget_violation(_drop(scores, name, budget), budget.accuracy_drop_pp) for name in tried}
     if not (refusals["ptq"] and refusals.get("qat", NO_QAT)):
         return f"not needed: {'QAT' if refusals['ptq'] else 'PTQ'} is inside the budget"
     if refusals["float"]:
@@ -56,14 +56,14 @@ def reason_against_mixed(scores: Mapping[str, Answered], budget: Budget, max_flo
     return "" if max_float_layers else "not tried: max_float_layers is 0"
 
 
-def decide(scores: Mapping[str, Answered], budget: Budget, mixed_reason: str = "not tried") -> Decision:
+def decide(scores: Mapping[str, SampleResults], budget: Budget, mixed_reason: str = "not tried") -> Decision:
     """Choose the first of PTQ, QAT and mixed precision that is inside the budget.
 
     If none is, the method with the smallest upper bound of the drop is chosen, the first of them in a tie.
 
     Parameters
     ----------
-    scores : mapping of Answered
+    scores : mapping of SampleResults
         Per-sample scores on the validation split of `baseline`, `float`, `ptq` and, if they were tried, `qat` and
         `mixed`.
     budget : Budget
@@ -73,7 +73,7 @@ def decide(scores: Mapping[str, Answered], budget: Budget, mixed_reason: str = "
     """
     allowed_pp = budget.accuracy_drop_pp
     drops: dict[Method, Drop] = {name: _drop(scores, name, budget) for name in METHODS if name in scores}
-    refusals = {name: refusal(drop, allowed_pp) for name, drop in drops.items()}
+    refusals = {name: budget_violation(drop, allowed_pp) for name, drop in drops.items()}
     inside = [name for name in drops if not refusals[name]]
     method = inside[0] if inside else min(drops, key=lambda name: drops[name].bound_pp)
     against = {name: refusals[name] or "" for name in drops}
@@ -101,7 +101,7 @@ def decide(scores: Mapping[str, Answered], budget: Budget, mixed_reason: str = "
     )
 
 
-def _drop(scores: Mapping[str, Answered], name: str, budget: Budget, reference: str = "baseline") -> Drop:
+def _drop(scores: Mapping[str, SampleResults], name: str, budget: Budget, reference: str = "baseline") -> Drop:
     return tasks.drop(scores[reference], scores[name], budget.accuracy_confidence)
 
 

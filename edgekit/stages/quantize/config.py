@@ -6,7 +6,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, field_validator
 
-from edgekit.core.config import Budget, TuningStage
+from edgekit.core.config import Budget, TuningStageConfig
 from edgekit.training.teachers import model_file
 
 LIBRARIES: tuple[str, ...] = ("torch", "nncf", *model_file.LIBRARIES)
@@ -14,7 +14,7 @@ LIBRARIES: tuple[str, ...] = ("torch", "nncf", *model_file.LIBRARIES)
 Recipe = Literal["minmax", "percentile", "minmax_bias", "percentile_bias"]
 
 
-class QuantizeConfig(TuningStage):
+class QuantizeConfig(TuningStageConfig):
     """Options of the quantize stage. The training options apply to quantization-aware training.
 
     It minimizes the loss of the student that distill selected, unless `tune_with` asks for the labels alone.

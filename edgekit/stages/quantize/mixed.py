@@ -12,8 +12,8 @@ from edgekit.core import progress, tasks
 from edgekit.core.config import Budget
 from edgekit.core.errors import ModelError
 from edgekit.core.schema.quantization import MixedStep
-from edgekit.core.tasks import Answered
-from edgekit.core.tasks.accuracy_drop import refusal
+from edgekit.core.tasks import SampleResults
+from edgekit.core.tasks.accuracy_drop import budget_violation
 from edgekit.stages.quantize.ptq import DROP_FIELDS, ScoresNetwork, quantize
 from edgekit.targets.jobs import Quantization
 
@@ -24,7 +24,7 @@ class MixedNetwork:
 
     network: nn.Module
     quantization: Quantization
-    scores: Answered
+    scores: SampleResults
 
 
 def search_float_layers(
@@ -34,7 +34,7 @@ def search_float_layers(
     worst_first: Sequence[str],
     max_layers: int,
     score: ScoresNetwork,
-    baseline_scores: Answered,
+    baseline_scores: SampleResults,
     budget: Budget,
 ) -> tuple[MixedNetwork | None, list[MixedStep]]:
     """Keep the first 1, 2, … `max_layers` of the layers in float, until a step is inside the budget.
@@ -53,7 +53,7 @@ def search_float_layers(
         Most layers to keep in float.
     score : callable
         Returns the per-sample scores of a network on the validation split.
-    baseline_scores : Answered
+    baseline_scores : SampleResults
         The baseline's scores on the same samples.
     budget : Budget
         The limits of the run.
@@ -75,7 +75,7 @@ def search_float_layers(
     rows: list[MixedStep] = []
     counts = range(1, min(max_layers, len(worst_first) - 1, len(layers)) + 1)
     label = "trying mixed precision, layers in float: {}".format
-    for count in progress.each(counts, "step", label, best=describe_best):
+    for count in progress.track(counts, "step", label, best=describe_best):
         quantization = replace(recipe, keep_float=tuple(layers[:count]))
         try:
             network = quantize(module, inputs, quantization)
@@ -83,7 +83,7 @@ def search_float_layers(
             return best and best[1], [*rows, _failed_row(quantization, str(error))]
         scores = score(network)
         drop = tasks.drop(baseline_scores, scores, budget.accuracy_confidence)
-        reason = refusal(drop, budget.accuracy_drop_pp)
+        reason = budget_violation(drop, budget.accuracy_drop_pp)
         figures = {"validation_accuracy": tasks.accuracy(scores), **asdict(drop)}
         rows.append(_row(quantization, figures, reason))
         if best is None or drop.bound_pp < best[0]:

@@ -28,7 +28,7 @@ from edgekit.core import progress, tasks
 from edgekit.core.config import Budget
 from edgekit.core.errors import ModelError
 from edgekit.core.schema.quantization import RecipeRow
-from edgekit.core.tasks import Answered
+from edgekit.core.tasks import SampleResults
 from edgekit.core.tasks.accuracy_drop import Drop
 from edgekit.models.eager import eager_input, single_thread
 from edgekit.models.quantized import PREFIX, Quantizable, arguments, float_state, quantizable
@@ -172,7 +172,7 @@ def _silence_nncf() -> Iterator[None]:
 
 DROP_FIELDS = tuple(field.name for field in fields(Drop))
 
-ScoresNetwork = Callable[[nn.Module], Answered]
+ScoresNetwork = Callable[[nn.Module], SampleResults]
 """Returns the per-sample scores of a network on the validation split."""
 
 RECIPES = {
@@ -189,7 +189,7 @@ class RecipeResult:
 
     recipe: str
     network: nn.Module
-    scores: Answered
+    scores: SampleResults
 
     @property
     def quantization(self) -> Quantization:
@@ -201,7 +201,7 @@ def compare_recipes(
     inputs: list[Tensor],
     recipes: Sequence[str],
     score: ScoresNetwork,
-    baseline_scores: Answered,
+    baseline_scores: SampleResults,
     budget: Budget,
 ) -> tuple[RecipeResult, list[RecipeRow]]:
     """Quantize with every recipe and select the first one, or one that is significantly better.
@@ -213,7 +213,7 @@ def compare_recipes(
     """
     results: list[RecipeResult] = []
     failures: dict[str, str] = {}
-    for name in progress.each(recipes, "recipe", "quantizing with {}".format, best=lambda: best_so_far(results)):
+    for name in progress.track(recipes, "recipe", "quantizing with {}".format, best=lambda: best_so_far(results)):
         try:
             network = quantize(module, inputs, RECIPES[name])
             results.append(RecipeResult(name, network, score(network)))

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from edgekit.core import artifacts
 from edgekit.core.artifacts import Artifact
-from edgekit.core.schema.quantization import CalibrationStudy, Histogram, MixedStep, RecipeRow, Sensitivity
-from edgekit.core.tasks import Answered
+from edgekit.core.schema.quantization import CalibrationStudy, MixedStep, RecipeRow, Sensitivity, ValueHistogram
+from edgekit.core.tasks import SampleResults
 from edgekit.data import Data
 from edgekit.models import output_check, quantized, store
 from edgekit.models.from_artifact import open_model
@@ -44,11 +44,11 @@ class _FloatNetwork:
         """Return the outputs of a network on the validation split, of shape (n, …)."""
         return predict.logits(network, self.data.validation.x, self.spec.preprocess)
 
-    def score_samples(self, outputs: np.ndarray) -> Answered:
+    def score_samples(self, outputs: np.ndarray) -> SampleResults:
         """Return the per-sample scores of outputs for the validation split."""
         return score_samples(outputs, self.data.validation, self.spec.preprocess, self.data.task)
 
-    def answered(self, network: nn.Module) -> Answered:
+    def answered(self, network: nn.Module) -> SampleResults:
         """Return the per-sample scores of a network on the validation split."""
         return self.score_samples(self.logits(network))
 
@@ -144,7 +144,7 @@ def _try_mixed(
     float_network: _FloatNetwork,
     best: ptq.RecipeResult,
     table: Sensitivity,
-    scores: dict[str, Answered],
+    scores: dict[str, SampleResults],
     options: dict[str, _Option],
 ) -> tuple[list[MixedStep], str]:
     """Try mixed precision if it is needed, and add it to `scores` and `options`.
@@ -187,7 +187,7 @@ def _study(float_network: _FloatNetwork, recipe: Quantization) -> CalibrationStu
     )
 
 
-def _histograms(float_network: _FloatNetwork, network: nn.Module, table: Sensitivity) -> list[Histogram]:
+def _histograms(float_network: _FloatNetwork, network: nn.Module, table: Sensitivity) -> list[ValueHistogram]:
     worst_first = [row["layer"] for row in table["layers"]]
     return histograms(
         float_network.module, network, float_network.data.validation.x, float_network.spec.preprocess, worst_first

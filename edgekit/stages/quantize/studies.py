@@ -23,10 +23,10 @@ from edgekit.core import progress, tasks
 from edgekit.core.schema.quantization import (
     CalibrationSize,
     CalibrationStudy,
-    Counts,
-    Histogram,
     LayerSensitivity,
     Sensitivity,
+    ValueCounts,
+    ValueHistogram,
 )
 from edgekit.data import Split
 from edgekit.models.eager import eager_input, single_thread
@@ -61,7 +61,7 @@ def sensitivity(
     reference = predict.logits(module, x, preprocess)
     rows: list[LayerSensitivity] = []
     layers = quantized_layers(probe, eager_input(x[:1], preprocess))
-    for layer in progress.each(layers, "layer", lambda layer: "measuring the sensitivity of each layer"):
+    for layer in progress.track(layers, "layer", lambda layer: "measuring the sensitivity of each layer"):
         enable_only(probe, layer.quantizers)
         scores = predict.logits(probe, x, preprocess)
         rows.append(
@@ -79,7 +79,7 @@ def sensitivity(
 def _sample_indices(split: Split, max_samples: int, task: str) -> np.ndarray:
     """Return indices of at most `max_samples` evenly spaced samples; for anomaly detection also all anomalies."""
     indices = evenly_spaced(split.x, max_samples)
-    return np.union1d(indices, np.flatnonzero(split.y)) if tasks.named(task).RECONSTRUCTS else indices
+    return np.union1d(indices, np.flatnonzero(split.y)) if tasks.load_task(task).RECONSTRUCTS else indices
 
 
 def float_with_quantizers(module: nn.Module, quantized: nn.Module) -> nn.Module:
@@ -113,7 +113,7 @@ MAX_BINS_OUTSIDE = 32
 
 def histograms(
     module: nn.Module, quantized: nn.Module, x: np.ndarray, preprocess: list[dict[str, Any]], worst_first: Sequence[str]
-) -> list[Histogram]:
+) -> list[ValueHistogram]:
     """Return histograms of weights and inputs for the first and the last layer of `worst_first`.
 
     `x` holds raw samples of shape (n, *sample). Weights are counted in steps of their channel's quantizer, activations
@@ -122,7 +122,7 @@ def histograms(
     inputs = eager_input(x[evenly_spaced(x, HISTOGRAM_SAMPLES)], preprocess)
     probe = float_with_quantizers(module, quantized)
     layers = {layer.name: layer for layer in quantized_layers(probe, inputs[:1])}
-    rows: list[Histogram] = []
+    rows: list[ValueHistogram] = []
     with single_thread(), torch.no_grad():
         for name in dict.fromkeys((*worst_first[:1], *worst_first[-1:])):
             rows += _layer_histograms(probe, layers[name], inputs, most_sensitive=name == worst_first[0])
@@ -131,7 +131,7 @@ def histograms(
 
 def _layer_histograms(
     probe: nn.Module, layer: QuantizedLayer, inputs: Tensor, most_sensitive: bool
-) -> Iterator[Histogram]:
+) -> Iterator[ValueHistogram]:
     enable_only(probe, layer.quantizers)
     quantizer_names = {"weights": layer.weights[0], "activations": layer.inputs[0] if layer.inputs else None}
     quantizers = {part: probe.get_submodule(name) for part, name in quantizer_names.items() if name}
@@ -148,7 +148,7 @@ def _layer_histograms(
         }
 
 
-def value_counts(quantizer: nn.Module, before: Tensor, after: Tensor) -> Counts:
+def value_counts(quantizer: nn.Module, before: Tensor, after: Tensor) -> ValueCounts:
     """Count float values and their quantized values over the same bins.
 
     `edges`, and `range` (the lowest and the highest level), are in `unit`: `value`, or `step` if each channel has a
@@ -224,7 +224,7 @@ def calibration_study(
 
     Sizes that are not smaller than the calibration split are listed in `too_large`.
     """
-    kind = tasks.named(task)
+    kind = tasks.load_task(task)
     inputs = predict.inputs_for(task, validation.x, preprocess)
 
     def outputs(network: nn.Module) -> np.ndarray:
@@ -235,7 +235,7 @@ def calibration_study(
 
     reference = outputs(module)
     rows: list[CalibrationSize] = []
-    for size in progress.each(
+    for size in progress.track(
         sorted(size for size in sizes if size < len(calibration)), "size", "calibrating with {} samples".format
     ):
         subsets = calibration_subsets(len(calibration), size, seed)
@@ -249,7 +249,7 @@ def calibration_study(
                 "snr_db": [round(snr_db(reference, scores), 2) for scores in (first, second)],
                 "between_snr_db": round(snr_db(first, second), 2),
                 "accuracy": [accuracy(scores) for scores in (first, second)],
-                "disagreement": float(np.mean(~kind.same(first, second, inputs))),
+                "disagreement": float(np.mean(~kind.same_answers(first, second, inputs))),
             }
         )
     return {

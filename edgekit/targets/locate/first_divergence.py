@@ -91,7 +91,7 @@ def find_in_process(
             cause = str(error)
         except subprocesses.ChildDied as died:
             ended = died.ended
-            cause = f"not finished after {TIMEOUT_S:g} s" if ended.late else ended.cause("the interpreter")
+            cause = f"not finished after {TIMEOUT_S:g} s" if ended.timed_out else ended.describe("the interpreter")
     return Located(f"the layer was not found: {cause}")
 
 

@@ -177,12 +177,12 @@ def rename_global_pools(content: bytes) -> bytes:
             takers.setdefault(name, []).append(node)
     renamed = False
     for node in model.graph.node:
-        in_integers = (
+        uses_integers = (
             node.op_type == "ReduceMean"
             and makers.get(node.input[0]) == "DequantizeLinear"
             and _is_quantized(node.output[0], takers)
         )
-        if in_integers and ranks.get(node.input[0]) == RANK and _over_sides(node, constants):
+        if uses_integers and ranks.get(node.input[0]) == RANK and _over_sides(node, constants):
             node.CopyFrom(helper.make_node("GlobalAveragePool", node.input[:1], node.output, name=node.name))
             renamed = True
     if not renamed:

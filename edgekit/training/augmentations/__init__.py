@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from edgekit.core.config import Strict, check, suggest
+from edgekit.core.config import StrictModel, suggest, validate
 from edgekit.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ FIELD = "augmentations"
 PLURALS = {"image": "images", "window": "windows", "vector": "vectors", "audio": "sounds", "text": "texts"}
 
 
-class AugmentationOptions(Strict):
+class AugmentationOptions(StrictModel):
     """Options that every augmentation takes. A file's own `Options` narrows `kind` to the file's name."""
 
     kind: str = Field(description="name of the augmentation")
@@ -57,7 +57,7 @@ def parse(section: Any, where: str = FIELD) -> AugmentationOptions:
         raise ConfigError(f"{where}: got {section!r}; it needs `kind:`, one of {', '.join(NAMES)}")
     if section["kind"] not in NAMES:
         raise ConfigError(f"{where}.kind: got {section['kind']!r}; {suggest(section['kind'], NAMES)}")
-    options: AugmentationOptions = check(_module(section["kind"]).Options, section, where)
+    options: AugmentationOptions = validate(_module(section["kind"]).Options, section, where)
     return options
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from edgekit.core.config import Strict, check, suggest
+from edgekit.core.config import StrictModel, suggest, validate
 from edgekit.core.errors import ConfigError
 from edgekit.core.tasks import Task
 
@@ -27,7 +27,7 @@ NAMES = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 _WHERE = "distill.losses"
 
 
-class LossOptions(Strict):
+class LossOptions(StrictModel):
     """Options that every loss takes. A loss's own `Options` narrows `loss` to its file's name."""
 
     loss: str = Field(description="name of the loss")
@@ -52,7 +52,7 @@ def parse(section: dict[str, Any]) -> LossOptions:
         raise ConfigError(f"{_WHERE}.loss: got {name!r}; it must be one of {', '.join(NAMES)}")
     if name not in NAMES:
         raise ConfigError(f"{_WHERE}.loss: got {name!r}; {suggest(name, NAMES)}")
-    options: LossOptions = check(_module(name).Options, section, _WHERE)
+    options: LossOptions = validate(_module(name).Options, section, _WHERE)
     return options
 
 

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from edgekit.core.errors import EdgekitError, StageError
-from edgekit.core.subprocesses import Call, ChildDied
+from edgekit.core.subprocesses import BackgroundCall, ChildDied
 from edgekit.device import processes
 from edgekit.training.shares import environment, torchrun, worker
 from edgekit.training.shares.channel import Channel, PeerLost, join_group
@@ -70,7 +70,7 @@ class _WorkerProcess:
 
     name: str
     ready: Path
-    call: Call
+    call: BackgroundCall
 
     def why(self) -> Exception | None:
         """Return the error that ended the process, or None while it runs."""
@@ -79,7 +79,7 @@ class _WorkerProcess:
         try:
             self.call.result()
         except ChildDied as died:
-            return StageError(f"{died.ended.cause(self.name)}; {RESUME_HINT}")
+            return StageError(f"{died.ended.describe(self.name)}; {RESUME_HINT}")
         except EdgekitError as error:
             return type(error)(f"{self.name}: {error}")
         return StageError(f"{self.name} ended before the others; {RESUME_HINT}")
@@ -94,7 +94,7 @@ def _start_workers(folder: Path, count: int, device: torch.device) -> Iterator[l
             home = folder / f"process-{rank}"
             home.mkdir()
             job = {"folder": str(folder), "rank": rank, "processes": count, "device": device.type}
-            call = stack.enter_context(Call("edgekit.training.shares.worker:train", job, home, _LOOPBACK))
+            call = stack.enter_context(BackgroundCall("edgekit.training.shares.worker:train", job, home, _LOOPBACK))
             peers.append(
                 _WorkerProcess(f"training process {rank + 1} of {count}", folder / f"{worker.READY}-{rank}", call)
             )

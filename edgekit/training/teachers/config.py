@@ -7,16 +7,16 @@ from typing import Any
 
 from pydantic import Field, model_serializer, model_validator
 
-from edgekit.core.config import Strict
+from edgekit.core.config import StrictModel
 from edgekit.core.errors import EdgekitError
-from edgekit.data.paths import PathText, expand
+from edgekit.data.paths import PathText, expand_path
 from edgekit.training.teachers import model_file
 
 KINDS = ("tflite", "onnx", "openvino")
 """What is called here as the runner calls it, so that times can be compared."""
 
 
-class ModelFile(Strict):
+class ModelFile(StrictModel):
     """A `.tflite`, `.onnx` or OpenVINO `.xml` file and its own steps from a raw sample; recorded by name and sha256."""
 
     path: PathText = Field(description="path of a .tflite, .onnx or OpenVINO .xml file")
@@ -31,7 +31,7 @@ class ModelFile(Strict):
         if not isinstance(given, dict) or not isinstance(given.get("path"), str):
             return given
         sha256 = sha256_of(given)
-        kind = model_file.open_file(expand(given["path"], "path")).kind
+        kind = model_file.open_file(expand_path(given["path"], "path")).kind
         if kind not in KINDS:
             raise ValueError(f"{given['path']}: a {kind} file; this must be one of {', '.join(KINDS)}")
         return {**given, "sha256": sha256}
@@ -52,7 +52,7 @@ class ModelFile(Strict):
 def sha256_of(given: dict[str, Any]) -> str:
     """Of the file at `path`; ValueError for one that is none, or another than `sha256` wants."""
     try:
-        found = model_file.open_file(expand(given["path"], "path"), given.get("preprocess") or [])
+        found = model_file.open_file(expand_path(given["path"], "path"), given.get("preprocess") or [])
     except EdgekitError as error:
         raise ValueError(str(error)) from None
     if given.get("sha256") not in (None, found.sha256):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgekit.core import subprocesses
-from edgekit.core.config import cores
+from edgekit.core.config import available_cores
 from edgekit.core.errors import ConfigError, EdgekitError, ModelError, ResourceError
 from edgekit.core.progress import step
 from edgekit.core.tasks import Task
@@ -149,7 +149,7 @@ def _run(
         shown = stack.enter_context(step("answers of the model file", "samples", len(x)))
 
         def seen(count: int) -> None:
-            shown.at(count)
+            shown.update(count)
             if progress is not None:
                 progress(count, len(x))
 
@@ -159,7 +159,7 @@ def _run(
             "kind": teacher.kind,
             "preprocess": teacher.preprocess,
             "classes": classes,
-            "threads": threads or cores(),
+            "threads": threads or available_cores(),
             "task": task,
             "counted": counted,
             "tensors": list(tensors),
@@ -172,7 +172,7 @@ def _in_a_process(
     path: Path, job: dict[str, Any], home: Path, timeout_s: float, seen: Callable[[int], None]
 ) -> dict[str, Any]:
     """The facts of the model, its logits left in `home`; its error, or ModelError where its process dies or is late."""
-    journal, count = subprocesses.Tail(home / JOURNAL), 0
+    journal, count = subprocesses.FileTail(home / JOURNAL), 0
 
     def look() -> None:
         nonlocal count
@@ -180,22 +180,25 @@ def _in_a_process(
             count = int(lines[-1])
             seen(count)
 
-    quiet = {**subprocesses.QUIET, "TMPDIR": str(home.absolute())}  # what it leaves when it is killed goes with it
+    quiet = {
+        **subprocesses.QUIET_ENVIRONMENT,
+        "TMPDIR": str(home.absolute()),
+    }  # what it leaves when it is killed goes with it
     try:
         facts: dict[str, Any] = subprocesses.call(
-            "edgekit.training.teachers.worker:leave_logits", job, home, timeout_s, quiet, look=look
+            "edgekit.training.teachers.worker:leave_logits", job, home, timeout_s, quiet, should_stop=look
         )
     except EdgekitError as error:
         kind = ModelError if type(error) is EdgekitError else type(error)  # the latter: of the runner
         raise kind(f"{path}: {error}") from None
     except subprocesses.ChildDied as died:
         limit = f"not finished after {timeout_s:g} s, with {count:,} samples done; allow it more time, or more threads"
-        raise ModelError(f"{path}: {limit if died.ended.late else _cause(died.ended)}") from None
+        raise ModelError(f"{path}: {limit if died.ended.timed_out else _cause(died.ended)}") from None
     return facts
 
 
-def _cause(ended: subprocesses.Ended) -> str:
-    if ended.killed:
+def _cause(ended: subprocesses.ChildExit) -> str:
+    if ended.was_killed:
         return "was killed (SIGKILL), as the system does when memory runs out; free some"
     if ended.signal:
         return f"crashed its interpreter ({ended.signal}); the file is broken, export it again"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.core import tasks
-from edgekit.core.errors import NO_RESOURCES, EdgekitError, ModelError, ResourceError
+from edgekit.core.errors import RESOURCE_ERRNOS, EdgekitError, ModelError, ResourceError
 from edgekit.models.files import interface, module, op_count, task_outputs
 from edgekit.models.files.interface import Opened, Run
 from edgekit.runner import input_vector
@@ -125,7 +125,7 @@ def _check_outputs(run: Run, classes: int) -> Run:
 
 def _model_error(what: str, error: Exception) -> Exception:
     """One line for what a library says; the libraries' errors share no base class."""
-    if isinstance(error, EdgekitError) or (isinstance(error, OSError) and error.errno in NO_RESOURCES):
+    if isinstance(error, EdgekitError) or (isinstance(error, OSError) and error.errno in RESOURCE_ERRNOS):
         return error
     if isinstance(error, MemoryError):
         return ResourceError("needs more memory than there is; free some")

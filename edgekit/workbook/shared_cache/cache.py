@@ -9,10 +9,10 @@ from pathlib import Path, PurePosixPath
 
 from edgekit.core import artifacts
 from edgekit.core.artifacts import RECORD, Artifact
-from edgekit.core.config import STAGES, truncated
+from edgekit.core.config import STAGES, shortened_repr
 from edgekit.core.errors import ConfigError, EdgekitError, TrustError
 from edgekit.core.hashing import sha256_file
-from edgekit.core.progress import to_stderr
+from edgekit.core.progress import write_to_stderr
 from edgekit.core.run_folder import failed_notebook, notebook_name, stage_folder, working_folder, working_notebook
 from edgekit.report import html
 from edgekit.runner.files import make_folder, move_durably, remove_quietly, temporary_path
@@ -77,17 +77,18 @@ def open_cache(url: str, say: Say | None = None) -> SharedCache:
         scheme, rest = "file", url
     if not rest or scheme not in ("file", *OBJECT_STORES):
         raise ConfigError(
-            f"cache {truncated(_without_secrets(url))}: write s3://BUCKET/PREFIX, gs://…, az://… or a folder's path"
+            f"cache {shortened_repr(_without_secrets(url))}: write s3://BUCKET/PREFIX, gs://…, az://… or "
+            "a folder's path"
         )
     if scheme == "file":
-        return SharedCache(FolderStore(Path(rest).expanduser().absolute(), url), say or to_stderr)
+        return SharedCache(FolderStore(Path(rest).expanduser().absolute(), url), say or write_to_stderr)
     if _without_secrets(url) != url:
         raise ConfigError(
             f"cache {_without_secrets(url)}: a URL holds no credentials; they come from the environment alone"
         )
     from edgekit.workbook.shared_cache.stores import ObjectStore
 
-    return SharedCache(ObjectStore(url), say or to_stderr)
+    return SharedCache(ObjectStore(url), say or write_to_stderr)
 
 
 class SharedCache:
@@ -181,7 +182,7 @@ class SharedCache:
             raise StoreError("damaged", f"the entry of {found.stage} names other files than its record")
         wanted = {working / name: (sha, found.sizes_bytes[name]) for name, sha in record.files.items()}
         transfer.fetch_all(self.store, wanted)
-        artifacts.sync(working, [*record.files, RECORD])
+        artifacts.sync_files(working, [*record.files, RECORD])
         artifacts.publish(working, stage_folder(folder, found.stage))
         resume.remove(folder, found.stage)
 

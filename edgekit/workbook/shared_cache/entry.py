@@ -22,7 +22,7 @@ from edgekit import __version__
 from edgekit.core import replay
 from edgekit.core.artifacts import RECORD, Artifact
 from edgekit.core.errors import EdgekitError
-from edgekit.core.hashing import canonical, digest, sha256_file
+from edgekit.core.hashing import canonical_json, digest, sha256_file
 from edgekit.runner import cpu
 from edgekit.runner.errors import bounded_recursion
 from edgekit.workbook.shared_cache.stores import StoreError
@@ -56,7 +56,7 @@ def scope_of(artifact: Artifact) -> Scope:
 
 def measured(artifact: Artifact) -> Any:
     """What latencies decided, as decision.json has it; None where they decided nothing."""
-    if artifact.stage not in replay.SHAPES or "decision.json" not in artifact.files:
+    if artifact.stage not in replay.DECISION_FIELDS or "decision.json" not in artifact.files:
         return None
     try:
         return json.loads(artifact.file("decision.json").read_text(encoding="utf-8")).get("measured")
@@ -202,7 +202,7 @@ def blob_path(sha256: str) -> str:
 def dump(entry: Entry | NotebookEntry | PageEntry) -> bytes:
     """As it is stored."""
     values = asdict(entry)
-    return canonical({**values, "entry_sha256": digest(values)})
+    return canonical_json({**values, "entry_sha256": digest(values)})
 
 
 def parse(data: bytes, path: str) -> Entry:

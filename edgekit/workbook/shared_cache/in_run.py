@@ -12,7 +12,7 @@ from edgekit.core import artifacts, lock
 from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import ResourceError
 from edgekit.core.run_folder import working_folder
-from edgekit.core.terminal_progress import Watch, watching
+from edgekit.core.terminal_progress import ProgressDisplay, show_progress
 from edgekit.workbook import origin, state
 from edgekit.workbook.plan import Plan
 from edgekit.workbook.shared_cache.cache import open_cache
@@ -56,13 +56,13 @@ class RunCaches:
         self.give(origin.make(plan, digest, folder), folder)
         return DataDigest(digest, found.sign)
 
-    def take_all(self, states: StageStates, force: Collection[str], watch: Watch) -> None:
+    def take_all(self, states: StageStates, force: Collection[str], watch: ProgressDisplay) -> None:
         """Take stages in their order, up to the first that has to run."""
         for stage in states.plan.pipeline if self._caches else ():
             if stage in force or self.take(states, stage, watch).state != "done":
                 return
 
-    def take(self, states: StageStates, stage: str, watch: Watch) -> StageState:
+    def take(self, states: StageStates, stage: str, watch: ProgressDisplay) -> StageState:
         """The state of a stage after recovery, and after taking it from a cache if it has to run and one has it."""
         found = states.recovered(stage)
         for cache in self._caches:
@@ -76,7 +76,7 @@ class RunCaches:
                 self.sources[stage] = cache.url
         return found
 
-    def give(self, artifact: Artifact | None, folder: Path, watch: Watch | None = None) -> None:
+    def give(self, artifact: Artifact | None, folder: Path, watch: ProgressDisplay | None = None) -> None:
         """Put a stage into every cache that lacks it; TrustError where one has another result under its key."""
         for cache in self._caches:
             if artifact is not None and artifact.stage not in cache.taken:
@@ -88,7 +88,7 @@ class RunCaches:
         if not self._caches:
             return
         try:
-            with lock.hold(folder / RUN_LOCK, "edgekit run --cache"), watching("shared caches"):
+            with lock.hold(folder / RUN_LOCK, "edgekit run --cache"), show_progress("shared caches"):
                 if data_digest is not None:
                     self.give(origin.make(plan, data_digest, folder), folder)
                 for each in state.examine(plan, folder, data_digest):

@@ -19,7 +19,7 @@ def carry_here(work: str, name: str, topic: str) -> dict[str, Any]:
     """
     from distributed import get_worker
 
-    telemetry.off()
+    telemetry.disable()
     worker = get_worker()
     key = worker.get_current_task()
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.core import errors, subprocesses
-from edgekit.core.errors import NO_RESOURCES, EdgekitError, ResourceError, StageError
+from edgekit.core.errors import RESOURCE_ERRNOS, EdgekitError, ResourceError, StageError
 from edgekit.device import processes
 from edgekit.measure import lane
 from edgekit.runner.errors import RunnerError
@@ -34,11 +34,11 @@ def carry(work: str, environment: Mapping[str, str], say: Callable[[str], None],
                 Path(folder),
                 math.inf,
                 {"PYTHONUNBUFFERED": "1", **environment},
-                look=lambda: not wanted(),
-                say=say,
+                should_stop=lambda: not wanted(),
+                on_line=say,
             )
         except subprocesses.ChildDied as died:
-            raise WorkerDied(died.ended.cause("its process")) from None
+            raise WorkerDied(died.ended.describe("its process")) from None
         except EdgekitError as error:  # there was no room for its answer
             raise WorkerDied(str(error)) from None
         return Answer(*answer)
@@ -56,9 +56,9 @@ def do(work: dict[str, Any]) -> Answer:
         traceback.print_exc()
         failed: EdgekitError = ResourceError(f"{work['name']}: out of memory")
     except OSError as error:
-        if error.errno not in NO_RESOURCES:
+        if error.errno not in RESOURCE_ERRNOS:
             traceback.print_exc()
-        kind = ResourceError if error.errno in NO_RESOURCES else StageError
+        kind = ResourceError if error.errno in RESOURCE_ERRNOS else StageError
         failed = kind(f"{work['name']}: {error.strerror or error}: {error.filename or 'a file of the run'}")
     except Exception as error:
         traceback.print_exc()

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from edgekit.core.errors import ConfigError
-from edgekit.core.progress import named_to_stderr
+from edgekit.core.progress import write_named_to_stderr
 from edgekit.measure import lane
 from edgekit.workbook.workers.local import LocalPool
 from edgekit.workbook.workers.work import OnLine, Pool
@@ -35,7 +35,7 @@ def with_cores(workers: int, threads: Iterable[int]) -> tuple[int, str]:
 
 @contextmanager
 def open_pool(
-    workers: int = 1, on: str | None = None, folder: Path | None = None, say: OnLine = named_to_stderr
+    workers: int = 1, on: str | None = None, folder: Path | None = None, say: OnLine = write_named_to_stderr
 ) -> Iterator[Pool]:
     """A pool, from `with` to its end; what is under way then is stopped.
 

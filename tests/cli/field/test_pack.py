@@ -273,7 +273,7 @@ class TestFiles:
 class TestRefused:
     @pytest.mark.parametrize(
         ("label", "text"),
-        [("cirle", "the bundle has no such class"), ("moon", "a class that is new is added with --add-class 'moon'")],
+        [("cirle", "the bundle has no such class"), ("moon", "a new class is added with --add-class 'moon'")],
     )
     def test_a_label_that_is_no_class(self, label: str, text: str, kept: Path, tmp_path: Path) -> None:
         assert edgekit("field", "pack", kept, tmp_path / "d.npz").exit_code == 0

@@ -11,11 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgekit.core.errors import ConfigError, DataError
-from edgekit.core.tasks.accuracy_drop import bounded, can_meet, compare, refusal, too_few
+from edgekit.core.tasks.accuracy_drop import (
+    budget_violation,
+    can_meet,
+    drop_of_answers,
+    drop_of_counts,
+    too_few_samples,
+)
 
 
 def bound(lost: int, gained: int, samples: int, confidence: float = 0.95) -> float:
-    return bounded(lost, gained, samples, confidence).bound_pp / 100
+    return drop_of_counts(lost, gained, samples, confidence).bound_pp / 100
 
 
 @pytest.mark.parametrize(
@@ -98,7 +104,7 @@ COUNTS = st.integers(1, 60).flatmap(
 def test_the_bound_lies_above_the_drop_and_is_a_difference_of_shares(
     counts: tuple[int, int, int], confidence: float
 ) -> None:
-    drop = bounded(*counts, confidence)
+    drop = drop_of_counts(*counts, confidence)
     assert drop.drop_pp - 1e-6 <= drop.bound_pp <= 100
     assert (drop.lost, drop.gained, drop.samples, drop.confidence) == (*counts, confidence)
 
@@ -146,47 +152,49 @@ def test_with_few_losses_and_no_gains_it_never_covers_less_often(lost: float, sa
 def test_answers_become_counts() -> None:
     reference = np.array([True, True, True, False, False])
     right = np.array([False, False, True, True, False])
-    drop = compare(reference, right, 0.9)
+    drop = drop_of_answers(reference, right, 0.9)
     assert (drop.lost, drop.gained, drop.samples, drop.drop_pp) == (2, 1, 5, 20.0)
-    assert drop == bounded(2, 1, 5, 0.9)
-    assert compare(right, reference, 0.9).drop_pp == -20.0
+    assert drop == drop_of_counts(2, 1, 5, 0.9)
+    assert drop_of_answers(right, reference, 0.9).drop_pp == -20.0
 
 
 def test_what_a_budget_of_the_digits_lets_pass() -> None:
     """The figures that configs/digits.yaml and docs/results/digits.md give."""
-    assert [lost for lost in range(9) if bounded(lost, 0, 359, 0.95).bound_pp <= 2.5] == [0, 1, 2, 3, 4]
-    assert [lost for lost in range(9) if bounded(lost, 0, 359, 0.95).bound_pp <= 1.0] == [0]
+    assert [lost for lost in range(9) if drop_of_counts(lost, 0, 359, 0.95).bound_pp <= 2.5] == [0, 1, 2, 3, 4]
+    assert [lost for lost in range(9) if drop_of_counts(lost, 0, 359, 0.95).bound_pp <= 1.0] == [0]
 
 
 def test_a_refusal_says_drop_bound_confidence_and_samples() -> None:
-    assert refusal(bounded(3, 0, 359, 0.95), 2.5) is None
-    assert refusal(bounded(3, 0, 359, 0.95), 1.0) == (
-        "accuracy drop 0.84 pp may be 2.07 pp (95 % sure, 359 samples), over 1 pp"
+    assert budget_violation(drop_of_counts(3, 0, 359, 0.95), 2.5) is None
+    assert budget_violation(drop_of_counts(3, 0, 359, 0.95), 1.0) == (
+        "accuracy drop 0.84 pp may be 2.07 pp (95 % confidence, 359 samples), over 1 pp"
     )
 
 
 def test_a_budget_that_so_few_samples_cannot_show_is_said_with_what_to_do() -> None:
-    said = refusal(bounded(0, 0, 359, 0.95), 0.5)
+    said = budget_violation(drop_of_counts(0, 0, 359, 0.95), 0.5)
     assert said is not None
-    assert said.startswith("accuracy drop 0.00 pp may be 0.75 pp (95 % sure, 359 samples), over 0.5 pp; 359 samples")
-    assert said.endswith(too_few(359, 0.95))
+    assert said.startswith(
+        "accuracy drop 0.00 pp may be 0.75 pp (95 % confidence, 359 samples), over 0.5 pp; 359 samples"
+    )
+    assert said.endswith(too_few_samples(359, 0.95))
     for word in ("raise budget.accuracy_drop_pp", "lower budget.accuracy_confidence", "more validation samples"):
         assert word in said
     assert [can_meet(359, 0.95, allowed_pp) for allowed_pp in (0.0, 0.74, 0.75, 1.0)] == [False, False, True, True]
 
 
 def test_a_network_that_gained_may_meet_what_an_equal_one_cannot() -> None:
-    assert refusal(bounded(0, 3, 359, 0.95), 0.0) is None
+    assert budget_violation(drop_of_counts(0, 3, 359, 0.95), 0.0) is None
 
 
 def test_answers_to_other_samples_are_refused() -> None:
     with pytest.raises(DataError, match="answers to 3 and to 2 samples cannot be compared"):
-        compare(np.ones(3, bool), np.ones(2, bool), 0.95)
+        drop_of_answers(np.ones(3, bool), np.ones(2, bool), 0.95)
     with pytest.raises(DataError, match="a drop needs samples, got 0"):
-        compare(np.ones(0, bool), np.ones(0, bool), 0.95)
+        drop_of_answers(np.ones(0, bool), np.ones(0, bool), 0.95)
 
 
 @pytest.mark.parametrize("confidence", [0.0, 0.5, 1.0, 95.0, float("nan")])
 def test_a_confidence_that_is_none_is_refused(confidence: float) -> None:
     with pytest.raises(ConfigError, match=f"accuracy_confidence: got {confidence:g}; use a fraction between 0.5 and 1"):
-        bounded(0, 0, 10, confidence)
+        drop_of_counts(0, 0, 10, confidence)

@@ -67,7 +67,7 @@ def cocos(y: np.ndarray, outputs: np.ndarray) -> tuple[float, float]:
             for place, (number, kind, a, b, c, d) in enumerate(boxes, 1)
         ],
     }  # fmt: skip
-    for number, each in enumerate(detection.found_in(outputs, (HEIGHT, WIDTH)), 1):
+    for number, each in enumerate(detection.decode_boxes(outputs, (HEIGHT, WIDTH)), 1):
         for (a, b, c, d), logit, kind in zip(each.sides.tolist(), each.logits.tolist(), each.classes, strict=True):
             box = [a, b, max(0.0, c - a), max(0.0, d - b)]
             found.append({"image_id": number, "category_id": int(kind) + 1, "score": logit, "bbox": box})
@@ -88,9 +88,9 @@ def test_average_precision_is_cocos(seed: int, noise: float) -> None:
     marks = detection.score_samples(outputs, None, y)
     over_all, at_half = cocos(y, outputs)
     assert tasks.accuracy(marks) == pytest.approx(at_half, abs=1e-9)
-    second = tasks.second(marks)
+    second = tasks.second_metric(marks)
     assert second is not None and second.metric == "mAP@0.5:0.95"
-    assert second.of(marks) == pytest.approx(over_all, abs=1e-9)
+    assert second.compute(marks) == pytest.approx(over_all, abs=1e-9)
     assert at_half > {0.0: 0.9, 0.3: 0.5}.get(noise, 0)
 
 
@@ -106,7 +106,7 @@ def test_groups_are_the_classes_with_their_own_average_precision() -> None:
         assert each.found is not None and each.false is not None
         assert each.found + each.false == sum(
             int(((found.classes == groups.index(each)) & (found.logits >= 0)).sum())
-            for found in detection.found_in(outputs, (HEIGHT, WIDTH))
+            for found in detection.decode_boxes(outputs, (HEIGHT, WIDTH))
         )
 
 
@@ -116,9 +116,9 @@ def test_the_least_probability_is_the_one_with_the_best_f1() -> None:
     best = detection.best_probability(outputs, y)
 
     def f1(least: float) -> float:
-        found = [each.logits for each in detection.found_in(outputs, (HEIGHT, WIDTH))]
+        found = [each.logits for each in detection.decode_boxes(outputs, (HEIGHT, WIDTH))]
         said = sum(int((1 / (1 + np.exp(-logits)) >= least).sum()) for logits in found)
-        marks = detection.score_samples(outputs, None, y).values[:, CLASSES:].reshape(-1, detection.FOUND)
+        marks = detection.score_samples(outputs, None, y).values[:, CLASSES:].reshape(-1, detection.FIELDS_PER_BOX)
         right = int(((marks[:, 0] >= 0) & (1 / (1 + np.exp(-marks[:, 1])) >= least) & (marks[:, 2] % 2 == 1)).sum())
         return 2 * right / (said + int((y[:, 1:, 0] >= 0).sum()))
 
@@ -137,9 +137,9 @@ def test_a_box_that_is_none_is_refused(row: tuple[float, ...], said: str) -> Non
     y = labels(3, 1)
     y[1, 1] = row
     with pytest.raises(DataError, match=said):
-        detection.checked("train", y, ("a", "b", "c"))
+        detection.normalize_labels("train", y, ("a", "b", "c"))
 
 
 def test_a_class_without_a_box_is_refused() -> None:
     with pytest.raises(DataError, match="no box of class 'd'"):
-        detection.whole("train", labels(10, 1), ("a", "b", "c", "d"))
+        detection.check_split("train", labels(10, 1), ("a", "b", "c", "d"))

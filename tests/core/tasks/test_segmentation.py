@@ -96,22 +96,22 @@ def test_pixels_of_no_class_change_nothing() -> None:
 )
 def test_labels_that_are_no_masks_are_refused(y: np.ndarray, said: str) -> None:
     with pytest.raises(DataError, match=f"train: .*{said}"):
-        segmentation.checked("train", y, NAMES)
+        segmentation.normalize_labels("train", y, NAMES)
 
 
 def test_one_class_and_too_many_are_refused() -> None:
     for count in (1, 256):
         with pytest.raises(DataError, match=f"got {count}; a segmentation has 2 to 255"):
-            segmentation.checked("train", labels(3, 1), tuple(map(str, range(count))))
+            segmentation.normalize_labels("train", labels(3, 1), tuple(map(str, range(count))))
 
 
 def test_a_class_without_a_pixel_is_refused() -> None:
     with pytest.raises(DataError, match=r"validation: no pixel of class 'd' \(255 in a mask means"):
-        segmentation.whole("validation", labels(10, 1), (*NAMES, "d"))
+        segmentation.check_split("validation", labels(10, 1), (*NAMES, "d"))
 
 
 def test_the_names_of_nameless_classes_are_their_numbers() -> None:
-    assert segmentation.names(labels(5, 1)) == ("0", "1", "2")
+    assert segmentation.default_names(labels(5, 1)) == ("0", "1", "2")
 
 
 def test_a_picture_counts_for_the_rarest_class_in_it() -> None:
@@ -122,5 +122,5 @@ def test_a_picture_counts_for_the_rarest_class_in_it() -> None:
 
 def test_a_mask_in_words() -> None:
     mask = np.array([[0, 0, 0, 1], [0, 0, 255, 2]], np.uint8)
-    assert segmentation.in_words(mask, NAMES) == "71% ground, 14% disc, 14% bar"
-    assert segmentation.in_words(np.full((2, 2), 255, np.uint8), NAMES) == "nothing"
+    assert segmentation.describe_mask(mask, NAMES) == "71% ground, 14% disc, 14% bar"
+    assert segmentation.describe_mask(np.full((2, 2), 255, np.uint8), NAMES) == "nothing"

@@ -19,9 +19,10 @@ from . import test_segmentation as made_masks
 
 SAMPLES = 300
 OFFERED = {
-    "METRIC", "SAID", "OUTPUTS", "AT_MOST_ONE", "RECONSTRUCTS", "NEEDS_SHAPE", "names", "checked", "whole", "strata",
-    "score_samples", "accuracy", "drop", "same", "constant_answer", "GROUP", "SCORE", "SCORE_RISES", "RIGHT", "answers",
-    "right", "groups", "said", "labels_in_words",
+    "METRIC", "METRIC_TEXT", "OUTPUTS_NAME", "AT_MOST_ONE", "RECONSTRUCTS", "NEEDS_SHAPE", "default_names",
+    "normalize_labels", "check_split", "strata", "score_samples", "accuracy", "drop", "same_answers", "constant_answer",
+    "GROUP", "SCORE", "SCORE_RISES", "CORRECT_WHEN", "answers", "is_correct", "groups", "describe_answers",
+    "describe_labels",
 }  # fmt: skip
 
 
@@ -50,7 +51,7 @@ def drawn(task: str, noise: float, seed: int = 1) -> dict[str, np.ndarray | None
 
 
 def marks(task: str, noise: float, seed: int = 1) -> Any:
-    return tasks.named(task).score_samples(**drawn(task, noise, seed))
+    return tasks.load_task(task).score_samples(**drawn(task, noise, seed))
 
 
 def test_every_file_is_a_task_and_offers_all_that_is_promised() -> None:
@@ -61,17 +62,17 @@ def test_every_file_is_a_task_and_offers_all_that_is_promised() -> None:
         "box_matches",
     }
     for task in TASKS:
-        assert not OFFERED - set(vars(tasks.named(task)))
+        assert not OFFERED - set(vars(tasks.load_task(task)))
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_a_second_accuracy_is_a_fraction_that_falls_too_and_has_another_name(task: str) -> None:
     before, worse = marks(task, 0.2), marks(task, 0.9)
-    second = tasks.second(before)
+    second = tasks.second_metric(before)
     assert (second is not None) == (task == "detection")
     if second:
-        assert second.metric != tasks.named(task).METRIC
-        assert 1 >= second.of(before) > second.of(worse) >= 0
+        assert second.metric != tasks.load_task(task).METRIC
+        assert 1 >= second.compute(before) > second.compute(worse) >= 0
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -94,13 +95,13 @@ def test_a_network_beside_itself(task: str) -> None:
     drop = tasks.drop(found, found, 0.95)
     assert (drop.drop_pp, drop.lost, drop.gained) == (0, 0, 0)
     assert drop.bound_pp == drop.least_pp
-    assert (drop.least_pp > 0.8) == tasks.named(task).AT_MOST_ONE
+    assert (drop.least_pp > 0.8) == tasks.load_task(task).AT_MOST_ONE
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_other_samples_cannot_be_compared(task: str) -> None:
     found = marks(task, 0.4)
-    fewer = tasks.named(task).score_samples(
+    fewer = tasks.load_task(task).score_samples(
         **{name: value if value is None else value[:-1] for name, value in drawn(task, 0.4).items()}
     )
     with pytest.raises(DataError, match="answers to 300 and to 299 samples cannot be compared"):
@@ -113,7 +114,7 @@ def test_the_bound_holds_as_often_as_it_says(task: str) -> None:
     """Two networks equally good: the drop of all samples, 0, is within nearly all bounds of drawn ones."""
     draws = 40 if task in ("detection", "segmentation") else 100  # they take half a second each
     held = [
-        tasks.drop(marks(task, 0.5, seed), tasks.named(task).score_samples(**other(task, seed)), 0.9).bound_pp >= 0
+        tasks.drop(marks(task, 0.5, seed), tasks.load_task(task).score_samples(**other(task, seed)), 0.9).bound_pp >= 0
         for seed in range(draws)
     ]
     spread = 2.7 * (draws * 0.9 * 0.1) ** 0.5
@@ -146,15 +147,15 @@ def test_accuracies_are_scikit_learns(noise: float) -> None:
     expected = f1_score(given["y"], np.asarray(given["outputs"]) >= 0, average="micro")
     assert tasks.accuracy(multi_label.score_samples(**given)) == pytest.approx(expected)
     given = drawn("anomaly", noise)
-    scores = anomaly.errors(given["outputs"], given["inputs"])
+    scores = anomaly.reconstruction_errors(given["outputs"], given["inputs"])
     assert tasks.accuracy(anomaly.score_samples(**given)) == pytest.approx(roc_auc_score(given["y"], scores))
-    coarse = tasks.Marks("anomaly", np.stack([scores.round(1), np.asarray(given["y"], float)], axis=1))
+    coarse = tasks.SampleScores("anomaly", np.stack([scores.round(1), np.asarray(given["y"], float)], axis=1))
     assert tasks.accuracy(coarse) == pytest.approx(roc_auc_score(given["y"], scores.round(1)))  # many ties
 
 
 def test_placements_make_up_the_area() -> None:
     found = marks("anomaly", 0.5)
-    anomalous, places = found.values[:, 1] > 0, anomaly.placements(found)
+    anomalous, places = found.values[:, 1] > 0, anomaly.rank_shares(found)
     assert places[anomalous].mean() == pytest.approx(tasks.accuracy(found))
     assert places[~anomalous].mean() == pytest.approx(tasks.accuracy(found))
 
@@ -167,23 +168,23 @@ def test_a_value_that_never_varies_is_right_or_wrong_as_a_whole() -> None:
 
 @pytest.mark.parametrize("task", TASKS)
 def test_answers_alike(task: str) -> None:
-    kind, given = tasks.named(task), drawn(task, 0.3)
+    kind, given = tasks.load_task(task), drawn(task, 0.3)
     outputs, inputs = given["outputs"], given["inputs"]
-    assert kind.same(outputs, outputs, inputs).all()
+    assert kind.same_answers(outputs, outputs, inputs).all()
     nearly = outputs + 1e-6
-    assert kind.same(outputs, nearly, inputs).mean() > 0.99
-    assert kind.same(outputs, drawn(task, 3.0)["outputs"], inputs).mean() < 0.7
+    assert kind.same_answers(outputs, nearly, inputs).mean() > 0.99
+    assert kind.same_answers(outputs, drawn(task, 3.0)["outputs"], inputs).mean() < 0.7
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_what_always_says_the_same_is_no_better_than_it_says(task: str) -> None:
     given = drawn(task, 0.3)
-    guessed, saying = tasks.named(task).constant_answer(given["y"])
-    assert 0 <= guessed < tasks.accuracy(tasks.named(task).score_samples(**given))
+    guessed, saying = tasks.load_task(task).constant_answer(given["y"])
+    assert 0 <= guessed < tasks.accuracy(tasks.load_task(task).score_samples(**given))
     assert saying.startswith("always ")
     if task != "anomaly":
-        assert tasks.no_better_than_guessing(task, given["outputs"], given["y"]) == ""
-        told = tasks.no_better_than_guessing(task, np.zeros_like(given["outputs"]), given["y"])
+        assert tasks.why_no_better_than_guessing(task, given["outputs"], given["y"]) == ""
+        told = tasks.why_no_better_than_guessing(task, np.zeros_like(given["outputs"]), given["y"])
         assert f"on validation, and {saying} would give" in told
 
 
@@ -202,12 +203,12 @@ NAMES = ("a", "b")
         ("multi_label", np.array([[0.0, 0.5]]), "'b' of sample 0 is 0.5; it must be 0 or 1"),
         ("embedding", np.zeros((4, 2), int), "labels are int64 of shape .4, 2.; they must be integers"),
         ("anomaly", np.zeros((4, 2), int), "give each sample a whole number: 0 normal, 1 anomaly"),
-        ("anomaly", np.array([0, 1]), "classes: got a, b; of an anomaly detection exactly one is called normal"),
+        ("anomaly", np.array([0, 1]), "classes: got a, b; exactly one class must be called normal"),
     ],
 )
 def test_labels_that_are_none(task: str, y: np.ndarray, said: str) -> None:
     with pytest.raises(DataError, match=f"train: .*{said}|{said}"):
-        tasks.named(task).checked("train", y, NAMES)
+        tasks.load_task(task).normalize_labels("train", y, NAMES)
 
 
 @pytest.mark.parametrize(
@@ -230,17 +231,17 @@ def test_labels_that_are_none(task: str, y: np.ndarray, said: str) -> None:
 )
 def test_splits_that_cannot_be_judged(task: str, y: np.ndarray, said: str) -> None:
     with pytest.raises(DataError, match=said):
-        tasks.named(task).whole("train", y, NAMES)
+        tasks.load_task(task).check_split("train", y, NAMES)
 
 
 def test_validation_needs_anomalies_and_train_none() -> None:
-    anomaly.whole("train", np.zeros(4, int), anomaly.NAMES)
+    anomaly.check_split("train", np.zeros(4, int), anomaly.NAMES)
     with pytest.raises(DataError, match="validation: no anomaly among 4 samples"):
-        anomaly.whole("validation", np.zeros(4, int), anomaly.NAMES)
+        anomaly.check_split("validation", np.zeros(4, int), anomaly.NAMES)
 
 
 def test_normal_may_be_called_good_and_stand_anywhere() -> None:
-    y = anomaly.checked("train", np.array([0, 1, 2, 1]), ("cracked", "good", "scratched"))
+    y = anomaly.normalize_labels("train", np.array([0, 1, 2, 1]), ("cracked", "good", "scratched"))
     assert y.tolist() == [1, 0, 1, 0]
 
 
@@ -264,16 +265,16 @@ def test_what_a_division_keeps_in_proportion() -> None:
     ],
 )
 def test_names_where_the_data_have_none(task: str, y: np.ndarray, names: tuple[str, ...]) -> None:
-    assert tasks.named(task).names(y) == names
+    assert tasks.load_task(task).default_names(y) == names
 
 
 def test_the_scale_that_is_named_is_one_that_training_begins_with() -> None:
     """An air pressure in Pa: the mean must be told closely enough to leave little of it."""
     y = 101_325 + 5 * np.random.default_rng(0).standard_normal((200, 1))
     with pytest.raises(DataError, match="in another unit") as caught:
-        regression.whole("train", y, ("pressure",))
+        regression.check_split("train", y, ("pressure",))
     mean, spread = map(float, re.findall(r"\(y - ([\d.]+)\) / ([\d.]+)", str(caught.value))[0])
-    regression.whole("train", (y - mean) / spread, ("pressure",))
+    regression.check_split("train", (y - mean) / spread, ("pressure",))
 
 
 @pytest.mark.parametrize("values", [[0.1, 0.1, 0.7], [0.0, 0.0, 0.0, 0.3]])
@@ -304,12 +305,12 @@ OF_EACH = {
 def said_of(task: str, noise: float) -> tuple[np.ndarray, np.ndarray]:
     given = drawn(task, noise)
     assert given["y"] is not None
-    return tasks.named(task).answers(given["outputs"], given["inputs"]), given["y"]
+    return tasks.load_task(task).answers(given["outputs"], given["inputs"]), given["y"]
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_groups_hold_every_sample_and_a_worse_network_scores_worse(task: str) -> None:
-    kind, names = tasks.named(task), OF_EACH[task]
+    kind, names = tasks.load_task(task), OF_EACH[task]
     (good, y), (bad, _) = said_of(task, 0.2), said_of(task, 0.9)
     before, after = kind.groups(good, y, names), kind.groups(bad, y, names)
     assert [group.name for group in before] == [group.name for group in after]
@@ -319,22 +320,22 @@ def test_groups_hold_every_sample_and_a_worse_network_scores_worse(task: str) ->
     assert sum(group.samples for group in before) == wanted
     worse = [(a.score < b.score) == kind.SCORE_RISES for b, a in zip(before, after, strict=True) if a.score != b.score]
     assert worse and sum(worse) > len(worse) / 2
-    assert kind.right(good, y).sum() > kind.right(bad, y).sum()
-    assert kind.right(good, y).dtype == bool
+    assert kind.is_correct(good, y).sum() > kind.is_correct(bad, y).sum()
+    assert kind.is_correct(good, y).dtype == bool
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_answers_and_labels_are_told_in_words(task: str) -> None:
-    kind = tasks.named(task)
+    kind = tasks.load_task(task)
     answers, y = said_of(task, 0.2)
-    said, meant = kind.said(answers, y, OF_EACH[task]), kind.labels_in_words(y, OF_EACH[task])
+    said, meant = kind.describe_answers(answers, y, OF_EACH[task]), kind.describe_labels(y, OF_EACH[task])
     assert len(said) == len(meant) == SAMPLES
     if task == "segmentation":  # shares of the picture, whose last per cent may differ
         assert said[0].endswith(("ground", "disc", "bar")) and meant[-1] == "nothing"
     elif task == "detection":  # as many of each, and they may lie elsewhere
-        assert all(a == b for a, b, right in zip(said, meant, kind.right(answers, y), strict=True) if right)
+        assert all(a == b for a, b, right in zip(said, meant, kind.is_correct(answers, y), strict=True) if right)
     elif task != "regression":  # whose right answers need not be the very same number
-        assert [a == b for a, b in zip(said, meant, strict=True)] == kind.right(answers, y).tolist()
+        assert [a == b for a, b in zip(said, meant, strict=True)] == kind.is_correct(answers, y).tolist()
 
 
 def test_scores_of_groups_are_scikit_learns() -> None:

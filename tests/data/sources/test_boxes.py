@@ -216,23 +216,23 @@ def _yolo(line: str) -> Callable[[Path], None]:
 
 
 BROKEN: dict[str, tuple[str, Callable[[Path], None], str]] = {
-    "not XML": ("voc", _voc(lambda text: text[:-9]), "no XML"),
+    "not XML": ("voc", _voc(lambda text: text[:-9]), "not XML"),
     "no name": ("voc", _voc(lambda text: text.replace("<name>blob</name>", "<name></name>")), "without a name"),
     "no number": ("voc", _voc(lambda text: text.replace("<xmin>", "<xmin>left")), "it must be a number"),
-    "no boxes": ("voc", _voc(lambda text: text.split("<object>")[0] + "</annotation>"), "without a single box"),
+    "no boxes": ("voc", _voc(lambda text: text.split("<object>")[0] + "</annotation>"), "annotations have no box"),
     "outside": ("voc", _voc(lambda text: text.replace("<xmax>", "<xmax>9")), "boxes are empty or outside"),
     "another size": ("voc", _voc(lambda text: text.replace("<width>64", "<width>65")), "annotations are for 65×48"),
     "an entity": ("voc", _voc(lambda text: '<!DOCTYPE a [<!ENTITY b "c">]>' + text), "or entities"),
     "no width": ("voc", _voc(lambda text: text.replace("<width>64", "<width>nan")), "size/width is 'nan'; it must"),
     "endless": ("voc", _voc(lambda text: text.replace("<xmax>", "<xmax>inf<!--").replace("</xmax>", "--></xmax>")),
                 "bndbox/xmax is 'inf'; it must be"),
-    "an unknown encoding": ("voc", _voc(lambda text: '<?xml version="1.0" encoding="x-y"?>' + text), "no XML"),
+    "an unknown encoding": ("voc", _voc(lambda text: '<?xml version="1.0" encoding="x-y"?>' + text), "not XML"),
     "in two splits": (
         "voc", lambda home: (home / "ImageSets/Main/val.txt").write_text("scene000\n"), "belongs to one split",
     ),
     "no picture": ("voc", lambda home: (home / "JPEGImages/scene001.png").unlink(), "no picture of that name"),
-    "not JSON": ("coco", lambda home: (home / "annotations/instances_train2017.json").write_text("{"), "no JSON"),
-    "other JSON": ("coco", _coco(lambda values: values.pop("categories")), "no COCO annotations"),
+    "not JSON": ("coco", lambda home: (home / "annotations/instances_train2017.json").write_text("{"), "not JSON"),
+    "other JSON": ("coco", _coco(lambda values: values.pop("categories")), "not COCO annotations"),
     "a category without a name": (
         "coco", _coco(lambda values: values["annotations"][0].update(category_id=99)), "category_id 99 has no name",
     ),
@@ -240,10 +240,10 @@ BROKEN: dict[str, tuple[str, Callable[[Path], None], str]] = {
         "coco", _coco(lambda values: values["categories"][0].update(name="")), "category 1 is ''",
     ),
     "a class that is a list": (
-        "coco", _coco(lambda values: values["categories"][0].update(name=["a"])), "category 1 is called .'a'.; needed",
+        "coco", _coco(lambda values: values["categories"][0].update(name=["a"])), "category 1 is called .'a'.; exp",
     ),
     "three numbers": (
-        "coco", _coco(lambda values: values["annotations"][0].update(bbox=[1, 2, 3])), "needed left, top",
+        "coco", _coco(lambda values: values["annotations"][0].update(bbox=[1, 2, 3])), "expected left, top",
     ),
     "no such picture": (
         "coco", _coco(lambda values: values["images"][0].update(file_name="x.png")), "no picture 'x.png'",
@@ -251,31 +251,31 @@ BROKEN: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "a box of no image": (
         "coco", _coco(lambda values: values["annotations"][0].update(image_id=9999)), "image 9999, which",
     ),
-    "no objects": ("coco", _coco(lambda values: values["images"].append(3)), "images holds 3; needed objects"),
+    "no objects": ("coco", _coco(lambda values: values["images"].append(3)), "images holds 3; expected objects"),
     "a null": ("coco", _coco(lambda values: values["categories"].append(None)), "categories holds None"),
     "deep JSON": (
-        "coco", lambda home: (home / "annotations/instances_train2017.json").write_text("[" * 200_000), "no JSON",
+        "coco", lambda home: (home / "annotations/instances_train2017.json").write_text("[" * 200_000), "not JSON",
     ),
     "no side": (
         "coco", _coco(lambda values: values["annotations"][0].update(bbox=[float("nan"), 2, 3, 4])), "bbox is .nan, 2",
     ),
     "a huge side": (
-        "coco", _coco(lambda values: values["annotations"][0].update(bbox=[10**400, 2, 3, 4])), "needed left, top",
+        "coco", _coco(lambda values: values["annotations"][0].update(bbox=[10**400, 2, 3, 4])), "expected left, top",
     ),
-    "words": ("yolo", _yolo("blob 0.5 0.5 0.1 0.1\n"), "needed class, middle x"),
-    "four numbers": ("yolo", _yolo("0 0.5 0.5 0.1\n"), "needed class, middle x"),
+    "words": ("yolo", _yolo("blob 0.5 0.5 0.1 0.1\n"), "expected class, centre x"),
+    "four numbers": ("yolo", _yolo("0 0.5 0.5 0.1\n"), "expected class, centre x"),
     "NaN": ("yolo", _yolo("\n0 0.5 nan 0.1 0.1\n"), r"labels/train/scene\d+.txt, line 2: got 'nan'; a box has finite"),
     "endless of YOLO": ("yolo", _yolo("0 0.5 0.5 0.1 1e999\n"), "line 1: got '1e999'; a box has finite"),
     "a class too high": ("yolo", _yolo("3 0.5 0.5 0.1 0.1\n"), "class 3 has no name"),
     "no names": ("yolo", lambda home: (home / "data.yaml").unlink(), "the classes have no names"),
-    "names twice": ("yolo", lambda home: (home / "data.yaml").write_text("names: [a, a, b]"), "stands twice"),
-    "one name": ("yolo", lambda home: (home / "data.yaml").write_text("names: blob"), "names is 'blob'; needed a list"),
-    "null": ("yolo", lambda home: (home / "data.yaml").write_text("names:"), "names is None; needed a list of words"),
+    "names twice": ("yolo", lambda home: (home / "data.yaml").write_text("names: [a, a, b]"), "is listed twice"),
+    "one name": ("yolo", lambda home: (home / "data.yaml").write_text("names: blob"), "names is 'blob'; expected a"),
+    "null": ("yolo", lambda home: (home / "data.yaml").write_text("names:"), "names is None; expected a list of words"),
     "a number": ("yolo", lambda home: (home / "data.yaml").write_text("names: [1, 2]"), "put quotes around numbers"),
-    "a gap": ("yolo", lambda home: (home / "data.yaml").write_text("names: {0: a, 5: b}"), "has the keys .0, 5.; need"),
+    "a gap": ("yolo", lambda home: (home / "data.yaml").write_text("names: {0: a, 5: b}"), "has the keys .0, 5.; exp"),
     "mixed keys": ("yolo", lambda home: (home / "data.yaml").write_text("names: {0: a, x: b}"), "has the keys .0, 'x'"),
-    "deep YAML": ("yolo", lambda home: (home / "data.yaml").write_text("names: " + "[" * 5000), "no `names` in it"),
-    "YAML without names": ("yolo", lambda home: (home / "data.yaml").write_text("nc: 3"), "no `names` in it"),
+    "deep YAML": ("yolo", lambda home: (home / "data.yaml").write_text("names: " + "[" * 5000), "has no key `names`"),
+    "YAML without names": ("yolo", lambda home: (home / "data.yaml").write_text("nc: 3"), "has no key `names`"),
 }  # fmt: skip
 
 
@@ -300,7 +300,7 @@ def test_a_few_bad_boxes_are_skipped_and_named(tmp_path: Path) -> None:
 
 def test_a_picture_with_more_boxes_than_asked_is_refused(tmp_path: Path) -> None:
     WRITERS["voc"](tmp_path / "data", scenes(20))
-    with pytest.raises(DataError, match="at most 3 asked; raise data.most_boxes"):
+    with pytest.raises(DataError, match="but data.most_boxes is 3; raise it"):
         read(tmp_path, "voc", most_boxes=3)
 
 
@@ -393,7 +393,7 @@ def test_other_json_files_are_passed_by_and_told(tmp_path: Path) -> None:
     (tmp_path / "data/.cache").mkdir()
     (tmp_path / "data/.cache/instances_train.json").write_text("{")
     data = read(tmp_path, "coco")
-    assert any("2 .json files that are no COCO annotations; the first is export.json" in note for note in data.notes)
+    assert any("2 .json files that are not COCO annotations; the first is export.json" in note for note in data.notes)
 
 
 def test_yolo_splits_are_told_by_folders_in_any_case_and_with_years(tmp_path: Path) -> None:
@@ -423,7 +423,7 @@ def test_linked_folders_are_told(tmp_path: Path) -> None:
     assert "skipped 1 linked folders: images/test" in read(tmp_path, "yolo").notes
     (tmp_path / "data/images").rename(tmp_path / "images")
     (tmp_path / "data/images").symlink_to(tmp_path / "images")
-    with pytest.raises(DataError, match="look at data.annotations; skipped 1 linked folders: images$"):
+    with pytest.raises(DataError, match="check data.annotations; skipped 1 linked folders: images$"):
         read(tmp_path, "yolo")
 
 
@@ -444,7 +444,7 @@ def test_yolo_labels_and_pictures_without_each_other_are_told(layout: str, tmp_p
     said = [note.split(";") for note in read(tmp_path, "yolo").notes if "without a" in note]
     assert said == [
         ["1 label files without a picture", f" the first is {labels.name}/train/scene001.txt"],
-        ["2 pictures without a label file, so with nothing in them", " the first is images/test/scene003.png"],
+        ["2 pictures without a label file, which count as empty", " the first is images/test/scene003.png"],
     ]
 
 
@@ -493,7 +493,7 @@ def test_a_pipe_or_a_broken_link_is_one_line(tmp_path: Path) -> None:
         read(tmp_path, "yolo")
     label.unlink()
     os.mkfifo(label)
-    with pytest.raises(DataError, match=r"scene001.txt: cannot be read \(is no regular file"):
+    with pytest.raises(DataError, match=r"scene001.txt: cannot be read \(is not a regular file"):
         read(tmp_path, "yolo")
 
 
@@ -580,7 +580,7 @@ def test_a_yolo_class_without_boxes_is_left_out_and_named(tmp_path: Path) -> Non
 def test_no_more_boxes_can_be_asked_than_a_hundred(tmp_path: Path) -> None:
     WRITERS["yolo"](tmp_path / "data", scenes(10))
     (tmp_path / "data/labels/train/scene001.txt").write_text("0 0.5 0.5 0.2 0.2\n" * 101)
-    with pytest.raises(DataError, match="101 boxes, and 100 are the most that a detector can learn; remove"):
+    with pytest.raises(DataError, match="101 boxes, but a detector can learn at most 100; remove"):
         read(tmp_path, "yolo")
 
 

@@ -47,7 +47,7 @@ def test_a_row_is_a_sample_of_the_columns_that_hold_numbers(tmp_path: Path) -> N
     assert (data.kind, data.classes, data.columns) == ("vector", CLASSES, COLUMNS)
     rows = {tuple(np.float32(cell) for cell in line.split(",")[:3]) for line in path.read_text().splitlines()[1:]}
     assert {tuple(row) for row in every(data)} == rows
-    assert "features: area, depth, slope; skipped, for they hold no numbers: place" in data.notes
+    assert "features: area, depth, slope; skipped, because they hold no numbers: place" in data.notes
 
 
 def test_columns_are_taken_in_the_order_that_is_asked(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_row_number_is_told(tmp_path: Path) -> None:
         ("x,kind\n1,a\nnan,b\n", "t.csv, line 3, column 'x': got 'nan'; write a finite number"),
         ("x,class\n1,a\n2,b\n", "t.csv: no column is called 'kind', as data.label says; its header is 'x', 'class'"),
         ("kind,place\na,b\n", "t.csv: no column beside 'kind' holds a number"),
-        ("x,kind\n", "t.csv: no row behind its header"),
+        ("x,kind\n", "t.csv: no row after its header"),
         ("1,2\n3,4\n", "its first line holds numbers"),
     ],
 )

@@ -152,7 +152,7 @@ def test_texts_and_times_are_told(tmp_path: Path) -> None:
         copy.write_text("\n".join(made))
     data = load(parse(options(home)))
     assert data.columns == ("t", *COLUMNS)
-    assert "channels: t, ax, ay, az; skipped, for they hold no numbers: who" in data.notes
+    assert "channels: t, ax, ay, az; skipped, because they hold no numbers: who" in data.notes
     assert any(note.startswith("t: rises from row to row of every recording") for note in data.notes)
     named = load(parse(options(home, columns=list(COLUMNS))))
     assert named.columns == COLUMNS and not any("rises" in note or "channels" in note for note in named.notes)
@@ -163,7 +163,7 @@ def test_ends_and_short_recordings_are_told(tmp_path: Path) -> None:
     written(home / "train/walk/short.csv", recording(19, 2.0, 99))
     data = load(parse(options(home)))
     assert sum(map(len, every(data).values())) == 48
-    assert "120 of 1080 rows, at the ends of recordings, are in no whole window" in data.notes
+    assert "120 of 1080 rows at the ends of recordings are in no window" in data.notes
     assert any(
         "skipped 1 recordings shorter than data.window, 20 rows: train/walk/short.csv (19 rows)" in note
         for note in data.notes

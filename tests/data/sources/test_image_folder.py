@@ -103,9 +103,9 @@ def test_one_stray_nested_file_is_passed_over_and_noted(tmp_path):
     files = samples()
     stray = {"train/bee/old/x.png": picture(3), "train/y.png": picture(4)}
     data = read(zipped(tmp_path, files | dict([*stray.items()][:1])))
-    assert data.notes == ("skipped 1 pictures that stand at the wrong depth: 'train/bee/old/x.png'",)
+    assert data.notes == ("skipped 1 pictures at the wrong depth: 'train/bee/old/x.png'",)
     assert len(contents(data)) == len(files)
-    with pytest.raises(DataError, match="stands at the wrong depth"):
+    with pytest.raises(DataError, match="is at the wrong depth"):
         read(zipped(tmp_path, files | stray))
 
 
@@ -131,8 +131,8 @@ def test_pictures_of_other_proportions_are_told_and_can_be_cropped(tmp_path):
     Image.fromarray(wide).save(stream, "PNG")
     path = zipped(tmp_path, samples() | {"train/bee/wide.png": stream.getvalue()})
     stretched, cropped = read(path, size=10), read(path, size=10, fit="crop")
-    assert any("(1 of 30×10) and are squashed into one; data.fit: crop" in note for note in stretched.notes)
-    assert not any("squashed" in note for note in cropped.notes)
+    assert any("(1 of 30×10) and are stretched to one; data.fit: crop" in note for note in stretched.notes)
+    assert not any("stretched" in note for note in cropped.notes)
     assert wide[:, 10:20].tobytes() in contents(cropped) and wide[:, 10:20].tobytes() not in contents(stretched)
 
 
@@ -167,7 +167,7 @@ def test_other_files_are_noted(tmp_path):
     extra = {"README.txt": b"hello", "train/bee/x.gif": b"GIF89a", "__MACOSX/train/bee/._1.jpg": b"", ".DS_Store": b""}
     data = read(zipped(tmp_path, samples() | extra))
     assert data.notes == (
-        "skipped 4 files that are no .jpg, .jpeg, .png or .webp: "
+        "skipped 4 files that are not .jpg, .jpeg, .png or .webp: "
         "'.DS_Store', 'README.txt', '__MACOSX/train/bee/._1.jpg', 'train/bee/x.gif'",
     )
 
@@ -192,7 +192,7 @@ def test_an_empty_class_folder_is_an_empty_class(tmp_path, pack):
 
 def test_a_folder_without_pictures(tmp_path):
     (tmp_path / "pictures" / "train" / "bee").mkdir(parents=True)
-    with pytest.raises(DataError, match="train: no samples at all"):
+    with pytest.raises(DataError, match="train: no samples"):
         read(tmp_path / "pictures")
 
 

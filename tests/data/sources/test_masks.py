@@ -181,7 +181,7 @@ def _with_index(mask: Image.Image) -> Image.Image:
 
 
 BAD: dict[str, tuple[Callable[[Path], None], str]] = {
-    "another size": (_mask(lambda mask: mask.resize((65, 48))), "65×48 pixels, and the upright picture has 64×48"),
+    "another size": (_mask(lambda mask: mask.resize((65, 48))), "65×48 pixels, but the upright picture has 64×48"),
     "an index without a name": (_mask(_with_index), "its mask: index 7 has no name; 3 classes are named"),
     "no mask": (_mask(lambda mask: None), "no mask"),
     "RGB": (_mask(lambda mask: mask.convert("RGB")), "its mask: mode RGB; save the index of each pixel's class"),
@@ -220,10 +220,10 @@ def _twice(ending: str) -> Callable[[Path], None]:
 BROKEN: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "two pictures of one mask": (
         "folders", _twice(".jpg"),
-        r"^images/train/scene001.jpg and images/train/scene001.png: two pictures of the mask masks/train/scene001.png",
+        r"^images/train/scene001.jpg and images/train/scene001.png: two pictures for the mask masks/train/scene001.png",
     ),
     "two pictures that differ in capitals": (
-        "folders", _twice(".PNG"), "images/train/scene001.PNG and images/train/scene001.png: two pictures of the mask",
+        "folders", _twice(".PNG"), "images/train/scene001.PNG and images/train/scene001.png: two pictures for the mask",
     ),
     "no names": ("folders", lambda home: (home / "data.yaml").unlink(), "the classes have no names"),
     "names twice": ("folders", lambda home: (home / "data.yaml").write_text("names: [a, a, b]"), "stands twice"),
@@ -231,7 +231,7 @@ BROKEN: dict[str, tuple[str, Callable[[Path], None], str]] = {
         "folders", lambda home: (home / "data.yaml").write_text("names: [a, b, c, d]"), "no pixel of class 'd'",
     ),
     "one class": ("folders", lambda home: (home / "data.yaml").write_text("names: [a]"), "index 1 has no name"),
-    "another layout": ("voc", lambda home: None, "no picture with a mask in it; needed images/SPLIT/NAME.jpg"),
+    "another layout": ("voc", lambda home: None, "no picture in it has a mask; expected images/SPLIT/NAME.jpg"),
     "no picture": ("voc", lambda home: (home / "JPEGImages/scene001.png").unlink(), "scene001: there is no picture"),
     "two splits": (
         "voc", lambda home: (home / "ImageSets/Segmentation/val.txt").write_text("scene000\n"), "belongs to one split",

@@ -46,7 +46,7 @@ def test_many_labels_below_zero_are_no_classes(tmp_path):
     x, _ = vectors(count=3000)
     path = tmp_path / "data.npz"
     np.savez(path, x_train=x, y_train=np.arange(3000) - 1500)
-    with pytest.raises(DataError, match=r"labels from -1500 to 1499, 3000 of them; .*floating-point labels"):
+    with pytest.raises(DataError, match=r"labels from -1500 to 1499, 3000 values; .*floating-point labels"):
         load(parse({"source": "npz", "path": str(path)}))
 
 
@@ -66,7 +66,7 @@ def test_floats_of_three_axes_are_windows_and_bytes_are_still_pictures(tmp_path)
     data = load(parse(written(tmp_path, x_train=x, y_train=y)))
     assert (data.kind, data.raw_shape, data.raw_dtype, data.columns) == ("window", (16, 3), "float32", None)
     assert data.raw_range is None
-    assert any("name the recordings in groups_train, or give all splits" in note for note in data.notes)
+    assert any("number the recordings in groups_train, or give all splits" in note for note in data.notes)
     found = load(parse(written(tmp_path, x_train=(x * 40 + 128).clip(0, 255).astype(np.uint8), y_train=y)))
     assert found.kind == "image"
 

@@ -75,7 +75,7 @@ def test_unknown_kwargs_are_told(own):
     [
         ("users_own_dta:make", "no module 'users_own_dta'"),
         ("users_own_data:mkae", "no 'mkae', did you mean \"make\""),
-        ("users_own_data:number", "not callable under 'number'"),
+        ("users_own_data:number", "cannot be called under 'number'"),
     ],
 )
 def test_a_function_that_is_not_there(own, function, told):

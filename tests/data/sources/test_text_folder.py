@@ -36,7 +36,7 @@ def folder(home: Path, count: int = 90) -> Path:
 def given(tmp_path: Path) -> str:
     """A vocabulary of these texts: one that is made of the train split changes with the split."""
     path = tmp_path / "given.json"
-    path.write_bytes(vocabulary.train([text for _, text in texts(90)], 90))
+    path.write_bytes(vocabulary.train_vocabulary([text for _, text in texts(90)], 90))
     return str(path)
 
 
@@ -88,16 +88,16 @@ def test_a_divided_pool_gives_a_vocabulary_of_what_is_trained_on(tmp_path: Path)
 
     own = [text for _, text in texts(90) if sample(text) in trained]
     assert 50 < len(own) < 80
-    assert vocabulary.train(own, 120) == data.members["tokenizer.json"]
+    assert vocabulary.train_vocabulary(own, 120) == data.members["tokenizer.json"]
     assert any(f"made of the {len(own)} texts of train" in note for note in data.notes)
 
 
 def test_a_vocabulary_of_the_users_is_taken_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "mine.json"
-    path.write_bytes(vocabulary.train([text for _, text in texts(90)], 90))
+    path.write_bytes(vocabulary.train_vocabulary([text for _, text in texts(90)], 90))
     data = load(parse(config(tmp_path, tokenizer=str(path))))
     assert data.members["tokenizer.json"] == path.read_bytes()
-    path.write_bytes(vocabulary.train([text for _, text in texts(90)], 80))
+    path.write_bytes(vocabulary.train_vocabulary([text for _, text in texts(90)], 80))
     assert load(parse(config(tmp_path, tokenizer=str(path)))).digest != data.digest
 
 
@@ -136,8 +136,8 @@ def test_so_few_tokens_that_none_is_left_for_the_text_are_refused(tmp_path: Path
 
 def test_the_same_texts_give_the_same_vocabulary_and_its_words_are_the_frequent_ones(tmp_path: Path) -> None:
     corpus = [text for _, text in texts(60)]
-    made = vocabulary.train(corpus, 150)
-    assert made == vocabulary.train(corpus, 150) != vocabulary.train(corpus, 80)
+    made = vocabulary.train_vocabulary(corpus, 150)
+    assert made == vocabulary.train_vocabulary(corpus, 150) != vocabulary.train_vocabulary(corpus, 80)
     tokenizer = tokenization.read_tokenizer(made)
     assert {"win", "free", "prize", "dinner"} <= set(tokenizer.vocabulary)
     assert np.array_equal(sorted(tokenizer.vocabulary.values()), np.arange(tokenizer.size))
@@ -149,7 +149,9 @@ def test_a_vocabulary_that_is_made_is_one_of_the_library_too() -> None:
     from tests.runner import vocabularies
 
     for lowercase in (True, False):
-        made = vocabulary.train([text for _, text in texts(60)] + vocabularies.CORPUS, 400, lowercase=lowercase)
+        made = vocabulary.train_vocabulary(
+            [text for _, text in texts(60)] + vocabularies.CORPUS, 400, lowercase=lowercase
+        )
         ours, theirs = tokenization.read_tokenizer(made), Tokenizer.from_str(made.decode())
         for text in (*vocabularies.CORPUS, *vocabularies.texts(300, seed=9)):
             assert ours.encode(text) == theirs.encode(text).ids

@@ -58,7 +58,7 @@ def test_other_lengths_are_filled_up_cut_or_refused(tmp_path: Path) -> None:
         DataError, match=r"wav: 800 samples, the config asks for 400 .*run: ffmpeg .*or set data.lengths: fit"
     ):
         load(parse({**options, "seconds": 0.05, "lengths": "exact"}))
-    with pytest.raises(ConfigError, match="are no whole number of samples"):
+    with pytest.raises(ConfigError, match="are not a whole number of samples"):
         parse({**options, "seconds": 0.00001234})
 
 
@@ -96,7 +96,7 @@ def test_other_rates_and_channels_are_resampled_and_mixed_and_the_notes_say_it(t
     (home / "train/low/wide.wav").write_bytes(sound(700, 300, channels=2))
     options = {"source": "wav_folder", "path": str(home), "rate_hz": RATE_HZ, "seconds": 0.1, "calibration_samples": 4}
     data = load(parse(options))
-    assert data.notes[0] == "of 26 sounds: 1 mixed to mono, 1 resampled to 8000 Hz, 1 filled up with silence"
+    assert data.notes[0] == "of 26 sounds: 1 mixed to mono, 1 resampled to 8000 Hz, 1 padded with silence"
     steps = [step["step"] for step in data.input_path or ()]
     assert steps == ["decode_wav", "mix_channels", "resample", "windows"]
     assert load(parse({**options, "limit": 25})).input_path == data.input_path
@@ -126,7 +126,7 @@ def test_speech_commands_keeps_its_official_lists(zipped: bool, tmp_path: Path) 
     assert data.classes == ("high", "low")
     assert (len(data.validation), len(data.test), len(data.train) + len(data.calibration)) == (10, 10, 40)
     assert "skipped 1 sounds of _background_noise_, which is no class: '_background_noise_/pink.wav'" in data.notes
-    assert [note for note in data.notes if "no .wav" in note] == ["skipped 1 files that are no .wav: 'README.md'"]
+    assert [note for note in data.notes if "not .wav" in note] == ["skipped 1 files that are not .wav: 'README.md'"]
 
 
 def test_only_what_a_limit_keeps_is_read(tmp_path: Path) -> None:

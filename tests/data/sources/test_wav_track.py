@@ -11,7 +11,7 @@ import pytest
 from edgekit.core.errors import ConfigError, DataError
 from edgekit.data import Data, load, parse
 from edgekit.data.sources import wav_track
-from edgekit.data.sources.wav_track import Stretch
+from edgekit.data.sources.wav_track import LabelledStretch
 from tests.runner.flat import form, riff
 
 RATE_HZ = 8000
@@ -107,17 +107,17 @@ def test_every_window_has_the_label_that_covers_most_of_it(tmp_path: Path) -> No
 def test_labels_of_two_windows_of_half_a_second(
     stretches: list[tuple[float, float, str]], wanted: dict[int, str]
 ) -> None:
-    found = wav_track.marked_windows([Stretch(*each) for each in stretches], 2, 50, 50, 100, 0.5, None)
+    found = wav_track.label_windows([LabelledStretch(*each) for each in stretches], 2, 50, 50, 100, 0.5, None)
     assert {each.number: each.label for each in found.windows} == wanted
     assert len(found.windows) + sum(found.left_out.values()) == 2
 
 
 def test_a_window_that_shares_moments_with_another_stretch_is_left_out() -> None:
-    stretches = [Stretch(0.0, 1.0, "a"), Stretch(2.0, 3.0, "b")]
-    found = wav_track.marked_windows(stretches, 11, 100, 25, 100, 0.5, "none")
+    stretches = [LabelledStretch(0.0, 1.0, "a"), LabelledStretch(2.0, 3.0, "b")]
+    found = wav_track.label_windows(stretches, 11, 100, 25, 100, 0.5, "none")
     taken = [(each.number * 0.25, each.label) for each in found.windows]
     assert taken == [(0.0, "a"), (0.25, "a"), (0.5, "a"), (1.5, "b"), (1.75, "b"), (2.0, "b"), (2.25, "b"), (2.5, "b")]
-    assert [each.label for each in wav_track.marked_windows(stretches, 3, 100, 100, 100, 0.5, "none").windows] == [
+    assert [each.label for each in wav_track.label_windows(stretches, 3, 100, 100, 100, 0.5, "none").windows] == [
         "a",
         "none",
         "b",
@@ -126,7 +126,7 @@ def test_a_window_that_shares_moments_with_another_stretch_is_left_out() -> None
 
 def test_the_background_of_an_anomaly_detection_is_normal() -> None:
     values = {"source": "wav_track", "path": "mill.wav", "rate_hz": RATE_HZ, "seconds": 0.05}
-    with pytest.raises(ConfigError, match="background: got 'hum', and every class but normal or good is an anomaly"):
+    with pytest.raises(ConfigError, match="background: got 'hum', but every class except normal or good is an anomaly"):
         parse({**values, "background": "hum"}, "anomaly")
     parse({**values, "background": "normal"}, "anomaly")
     parse({**values, "background": "hum"}, "classification")
@@ -140,13 +140,13 @@ def test_a_folder_of_recordings_is_one_pool(tmp_path: Path) -> None:
 
 
 TRACKS = {
-    "no tabs": ("0.0 0.1 bark\n", "street.txt, line 1: 1 cells; write start, end and label, with tabs between"),
-    "a comma": ("0,0\t0,1\tbark\n", "street.txt, line 1: got '0,0' and '0,1'; start and end are seconds, as 12.5"),
+    "no tabs": ("0.0 0.1 bark\n", "street.txt, line 1: 1 cells; write start, end and label, separated by tabs"),
+    "a comma": ("0,0\t0,1\tbark\n", "street.txt, line 1: got '0,0' and '0,1'; start and end are seconds, such as 12.5"),
     "backwards": ("0.2\t0.1\tbark\n", "street.txt, line 1: from 0.2 to 0.1 s; a stretch ends after it starts"),
     "no label": ("0.0\t0.1\t\n", "street.txt, line 1: the label is empty"),
     "another recording": ("0.0\t99.0\tbark\n", "'bark' reaches to 99 s, the recording ends at 9.00 s; is it the track"),
-    "nothing": ("\n", "street.txt: marks no stretch"),
-    "marks alone": ("0.1\t0.1\tbark\n", "street.txt: marks no stretch"),
+    "nothing": ("\n", "street.txt: has no stretch"),
+    "marks alone": ("0.1\t0.1\tbark\n", "street.txt: has no stretch"),
 }
 
 
@@ -183,5 +183,5 @@ def test_too_few_stretches_are_told(tmp_path: Path) -> None:
 
 
 def test_a_window_is_a_whole_number_of_samples(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"stride_s: 0.0001 s at 8000 Hz are no whole number of samples"):
+    with pytest.raises(ConfigError, match=r"stride_s: 0.0001 s at 8000 Hz are not a whole number of samples"):
         read(tmp_path, stride_s=0.0001)

@@ -122,7 +122,7 @@ def test_a_pattern_with_braces_and_names_of_classes(tmp_path: Path) -> None:
     some = read(home / "{000..001}.tar", classes=["bee", "cat"])
     assert some.classes == ("bee", "cat") and len(contents(some)) == 40
     assert len(contents(read(home / "*.tar"))) == 60
-    with pytest.raises(DataError, match=r"data.path: 003.tar is not there, and the pattern \{000..003\}.tar names it"):
+    with pytest.raises(DataError, match=r"data.path: 003.tar does not exist, but the pattern \{000..003\}.tar names"):
         read(home / "{000..003}.tar")
 
 
@@ -220,19 +220,19 @@ def with_holes(path: Path) -> None:
 @pytest.mark.parametrize(
     ("members", "harm", "options", "told"),
     [
-        (GOOD, claiming(1 << 60), {}, r"^a\.tar: is cut off or damaged: 0000\.cls has 1,152,.* bytes there, and the"),
-        (GOOD, claiming(-1024), {}, r"^a\.tar: is cut off or damaged: 0000\.cls has -1,024 bytes there, and the"),
-        (GOOD, with_holes, {}, r"^a\.tar: 0000\.png is stored with holes; write the shard without tar's --sparse$"),
+        (GOOD, claiming(1 << 60), {}, r"^a\.tar: is truncated or damaged: 0000\.cls has 1,152,.* bytes, but the"),
+        (GOOD, claiming(-1024), {}, r"^a\.tar: is truncated or damaged: 0000\.cls has -1,024 bytes, but the"),
+        (GOOD, with_holes, {}, r"^a\.tar: 0000\.png is stored as a sparse file; write it without tar's --sparse$"),
         ([("a\nb.png", b"x"), ("a\nb.cls", b"1")], None, {}, r"^a\.tar: a\\nb: cannot be read \(cannot identify"),
         ([("0.a\nb", b"x")], None, {}, r"^a\.tar: sample '0' has no picture \(.*\), only \.a\\nb; name its"),
         ([("0.png", b""), ("0.json", b"[" * 99999)], None, {"label": "json.label"}, r"not a JSON object with the key"),
         ([("0.png", b""), ("0.cls", b"9" * 5000)], None, {}, r"^a\.tar: the label of sample '0' is '9{119}… \(5,002"),
-        (GOOD, cut, {}, r"^a\.tar: is cut off or (no \.tar|damaged).*; fetch or write it again$"),
-        (GOOD, without_end, {}, r"^a\.tar: is cut off or damaged behind byte 2,048; fetch or write it again$"),
-        (GOOD, damaged, {}, r"^a\.tar: is cut off or damaged behind byte 1,024; fetch or write it again$"),
-        (GOOD, joined, {}, r"^a\.tar: goes on behind its end, as joined archives do; keep each in its own file$"),
-        (GOOD, lambda path: path.write_bytes(b"GIF89a" * 300), {}, r"^a\.tar: is cut off or no \.tar \(.*\); fetch"),
-        (GOOD, lambda path: path.write_bytes(b""), {}, r"^a\.tar: is cut off or no \.tar \(empty file\); fetch"),
+        (GOOD, cut, {}, r"^a\.tar: is truncated or (not a \.tar|damaged).*; fetch or write it again$"),
+        (GOOD, without_end, {}, r"^a\.tar: is truncated or damaged after byte 2,048; fetch or write it again$"),
+        (GOOD, damaged, {}, r"^a\.tar: is truncated or damaged after byte 1,024; fetch or write it again$"),
+        (GOOD, joined, {}, r"^a\.tar: has data after its end, as joined archives do; keep each in its own file$"),
+        (GOOD, lambda path: path.write_bytes(b"GIF89a" * 300), {}, r"^a\.tar: is truncated or not a \.tar \(.*\)"),
+        (GOOD, lambda path: path.write_bytes(b""), {}, r"^a\.tar: is truncated or not a \.tar \(empty file\); fetch"),
         (GOOD[:1] + GOOD[2:], None, {}, r"^a\.tar: sample '0000' has no label \.cls, only \.png; write one, or name"),
         (GOOD[1:], None, {}, r"^a\.tar: sample '0000' has no picture \(\.jpg, .*, \.webp\), only \.cls; name"),
         ([*GOOD, *GOOD[:2]], None, {}, r"^a\.tar: holds two samples of the key '0000'; give each sample its own$"),
@@ -264,10 +264,16 @@ def test_a_bad_shard_is_one_clear_line(members, harm, options, told, tmp_path: P
 @pytest.mark.parametrize(
     ("names", "told"),
     [
-        (("a.tar", "pipe.tar"), r"^data\.path: pipe\.tar is no file; take it out, or name a pattern without it$"),
-        ((), r"^data\.path: no \.tar at .*shards; name a folder of shards, or a pattern as train-\{000\.\.099\}\.tar$"),
+        (
+            ("a.tar", "pipe.tar"),
+            r"^data\.path: pipe\.tar is not a regular file; remove it, or use a pattern without it$",
+        ),
+        (
+            (),
+            r"^data\.path: no \.tar at .*shards; name a folder of shards, or a pattern like train-\{000\.\.099\}\.tar$",
+        ),
         (("a.tar.gz",), r"^data\.path: a\.tar\.gz is compressed; unpack it to \.tar"),
-        (("train-0.tar", "b.tar"), r"^data\.path: b\.tar names no split, and others do; put train, validation or test"),
+        (("train-0.tar", "b.tar"), r"^data\.path: b\.tar names no split, but others do; put train, validation or test"),
         (("train-test-0.tar",), r"^train-test-0\.tar: names the splits test and train; keep one of them in its name$"),
         (("val-0.tar", "test-0.tar"), r"^data\.path: no shard of the split train among 2; put train in the names"),
     ],
@@ -287,7 +293,7 @@ def test_vectors_of_other_sizes_are_refused_by_name(tmp_path: Path) -> None:
     pairs = [[(f"{n}.npy", npy(np.arange(5 + (n == 7)) + n + 0.5)), (f"{n}.cls", b"%d" % (n % 2))] for n in range(20)]
     shard(tmp_path / "shards" / "a.tar", [member for pair in pairs for member in pair])
     with pytest.raises(
-        DataError, match=r"^a\.tar: 7: an array of shape \(6,\), and the first of train has \(5,\); give"
+        DataError, match=r"^a\.tar: 7: an array of shape \(6,\), but the first of train has \(5,\); give"
     ):
         read(tmp_path / "shards", kind="vector", size=32)
 
@@ -295,9 +301,9 @@ def test_vectors_of_other_sizes_are_refused_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"kind": "audio", "size": 8}, r"size: got 8, and kind is audio; leave the option out"),
-        ({"kind": "vector", "rate_hz": 8000}, r"rate_hz: got 8000, and kind is vector; leave the option out"),
-        ({"kind": "audio", "seconds": 0.00001}, r"seconds: 1e-05 s at 16000 Hz are no whole number of samples"),
+        ({"kind": "audio", "size": 8}, r"size: got 8, but kind is audio; leave the option out"),
+        ({"kind": "vector", "rate_hz": 8000}, r"rate_hz: got 8000, but kind is vector; leave the option out"),
+        ({"kind": "audio", "seconds": 0.00001}, r"seconds: 1e-05 s at 16000 Hz are not a whole number of samples"),
         ({"label": "json."}, r"label: got 'json\.'; write cls, or json and a key"),
         ({"classes": ["a", "a"]}, r"classes: got \['a', 'a'\]; name each class once"),
     ],

@@ -57,7 +57,7 @@ def test_devices_are_chosen_by_name_and_class(tmp_path: Path) -> None:
         ("hots: {a: {}}", 'hots: unknown key, did you mean "hosts"?'),
         ("defaults: {usr: pi}\nhosts: {a: {}}", 'defaults.usr: unknown key, did you mean "user"?'),
         ("defaults: {host: x}\nhosts: {a: {}}", "defaults.host: each device has its own"),
-        ("hosts:\n  a: {}\n  a: {}", "line 2: key given twice: a"),
+        ("hosts:\n  a: {}\n  a: {}", "line 2: duplicate key: a"),
         ("hosts: {a: {host: x}, b: {host: x}}", "hosts.b: is a again (x)"),
         ("hosts: {}", "hosts: names no device"),
         ("defaults: {user: pi}", "hosts: names no device"),
@@ -74,8 +74,8 @@ def test_devices_are_chosen_by_name_and_class(tmp_path: Path) -> None:
         ("hosts: {a: {python: -c}}", "hosts.a.python: got '-c'"),
         ("hosts: {a: {class: 4}}", "hosts.a.class: got 4"),
         ("- a", "holds a list, not a mapping"),
-        ("", "is empty, or holds comments alone"),
-        ("# a: b", "is empty, or holds comments alone"),
+        ("", "is empty or holds only comments"),
+        ("# a: b", "is empty or holds only comments"),
         ("hosts: {a: {host: 10.0.0.5}, b: {host: 10.0.0.5, port: 22}}", "hosts.b: is a again (10.0.0.5:22)"),
         ("hosts: {a: {host: Door}, b: {host: door}}", "hosts.b: is a again (door)"),
         (
@@ -91,7 +91,7 @@ def test_devices_are_chosen_by_name_and_class(tmp_path: Path) -> None:
         ('hosts: {"a\\e[2J": {}}', "hosts.a [2J: not a name"),
         ('hosts: {a: {"\\e[2J": 1}}', "hosts.a.[2J: unknown key"),
         ('"\\e[31m": 1\nhosts: {a: {}}', "[31m: unknown key"),
-        ('hosts: {a: {"\\e[2J": 1, "\\e[2J": 2}}', "key given twice: '\\x1b[2J'"),
+        ('hosts: {a: {"\\e[2J": 1, "\\e[2J": 2}}', "duplicate key: '\\x1b[2J'"),
         ("hosts: {", "line"),
     ],
 )

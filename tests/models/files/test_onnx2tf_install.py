@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.core.cache_key import ONNX2TF, gather
+from edgekit.core.cache_key import ONNX2TF, collect_inputs
 from edgekit.core.errors import ConfigError
 from edgekit.models.files import compatibility
 from tests.conftest import run_edgekit
@@ -77,4 +77,4 @@ def test_what_cannot_be_installed_is_reported_before_anything_runs(surroundings:
 
 
 def test_a_key_is_the_same_before_and_after_it_is_installed(surroundings: Path) -> None:
-    assert gather("convert", {}, None, "0" * 64, ["onnx2tf"]).libraries == {"onnx2tf": ONNX2TF}
+    assert collect_inputs("convert", {}, None, "0" * 64, ["onnx2tf"]).libraries == {"onnx2tf": ONNX2TF}

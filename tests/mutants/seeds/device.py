@@ -131,8 +131,8 @@ BUNDLING = (
     Seed(
         "golden-tolerances-exchanged",
         "stages/bundle/stage.py",
-        "config.golden_tolerance_int8 if variant.in_integers",
-        "config.golden_tolerance_int8 if not variant.in_integers",
+        "config.golden_tolerance_int8 if variant.uses_integers",
+        "config.golden_tolerance_int8 if not variant.uses_integers",
         "float bundles pass their selftest although they are far off, int8 ones fail on another processor",
         ("tests/stages/bundle/test_stage.py",),
     ),

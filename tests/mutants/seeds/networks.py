@@ -88,7 +88,7 @@ TRAINING = (
     Seed(
         "candidate-refused-by-noise",
         "stages/distill/shortlist.py",
-        "is_late(file.low_ms,",
+        "exceeds_latency(file.low_ms,",
         "is_late(file.high_ms,",
         "one busy moment takes a network out that is within the budget",
         ("tests/stages/distill/test_shortlist.py",),

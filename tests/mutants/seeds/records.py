@@ -114,8 +114,8 @@ DECIDING = (
     Seed(
         "old-bundles-ship-after-a-missed-budget",
         "core/earlier_bundles.py",
-        "    os.replace(bundles, aside)\n",
-        "    shutil.copytree(bundles, aside)\n",
+        "    os.replace(bundles, earlier)\n",
+        "    shutil.copytree(bundles, earlier)\n",
         "CI copies the bundles of an earlier run to devices after the budget was missed",
         ("tests/core/test_earlier_bundles.py",),
     ),
@@ -256,7 +256,7 @@ WALK = (
     Seed(
         "lock-not-taken",
         "core/lock.py",
-        "        lock.acquire(timeout=max(wait_s, LOOK_S), poll_interval=0.02)\n",
+        "        lock.acquire(timeout=max(wait_s, MIN_WAIT_S), poll_interval=0.02)\n",
         "",
         "two runs write to one folder",
         ("tests/core/test_lock.py",),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from edgekit.core import artifacts
-from edgekit.core.schema.result import check
+from edgekit.core.schema.result import validate_result
 from edgekit.models.output_check import SHARED_SCALE
 from edgekit.report import html
 from edgekit.report.formatting import percent
@@ -47,7 +47,7 @@ def result(folder: Path) -> dict[str, Any]:
 
 
 def test_a_second_accuracy_stands_in_every_row_of_page_and_notebook(folder: Path, result: dict[str, Any]) -> None:
-    check(result)
+    validate_result(result)
     page, notebook = Read(folder / html.PAGE), variants.table(artifacts.load(folder / "benchmark"))
     cells = {row[0]: row for row in notebook.rows}
     for row in result["variants"]:

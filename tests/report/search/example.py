@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from edgekit.core.study_digest import chained
+from edgekit.core.study_digest import chain_digest
 
 ROOT = Path(__file__).resolve().parents[3]
 STUDY = ROOT / "notebooks" / "search" / "study.json"
@@ -77,7 +77,7 @@ def study(
         if (number + 1) % batch == 0 or last:
             mine = [row for row in rows if row["batch"] == number // batch]
             seconds += sum(sum(row["took_s"].values()) for row in mine)
-            chain = chained(chain, mine)
+            chain = chain_digest(chain, mine)
             batches.append(
                 {
                     "number": number // batch,

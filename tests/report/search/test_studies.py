@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from edgekit.core.errors import DataError, EdgekitError, TrustError
-from edgekit.core.study_digest import chained
+from edgekit.core.study_digest import chain_digest
 from edgekit.report.search import studies
 from tests.report.search import example
 
@@ -30,7 +30,7 @@ def rechained(content: dict[str, Any]) -> dict[str, Any]:
     """Digests as whoever edits them all would write them."""
     before = content["key"]
     for batch in content["batches"]:
-        before = chained(before, [trial for trial in content["trials"] if trial["batch"] == batch["number"]])
+        before = chain_digest(before, [trial for trial in content["trials"] if trial["batch"] == batch["number"]])
         batch["digest"] = before
     return content
 

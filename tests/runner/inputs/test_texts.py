@@ -18,7 +18,7 @@ from edgekit.runner.errors import BundleError, InputError, TrustError
 
 from ..conftest import npy
 
-TOKENIZER = vocabulary.train(["win a free prize, call now", "see you at home for dinner"] * 3, 90)
+TOKENIZER = vocabulary.train_vocabulary(["win a free prize, call now", "see you at home for dinner"] * 3, 90)
 SIZE = tokenization.read_tokenizer(TOKENIZER).size
 MEMBERS = {"tokenizer.json": TOKENIZER}
 TOKENS = 12

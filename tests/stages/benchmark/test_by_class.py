@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from edgekit.core.artifacts import EVIDENCE
 from edgekit.core.schema.by_class import ByClass
 from edgekit.data import load, parse
-from edgekit.data.texts import in_words
+from edgekit.data.texts import text_of_sample
 from edgekit.report.sections import classes as classes_section
 from edgekit.stages.benchmark.evidence import MOST_CLASSES, MOST_GROUPS, MOST_LOST, break_down, shown, write_evidence
 from tests.data.sources.test_text_folder import section, texts
@@ -99,7 +99,7 @@ def test_the_evidence_has_lost_texts_in_words(tmp_path: Path, monkeypatch: pytes
     kept = classes_section.lost_samples(cast(Any, SimpleNamespace(file=tmp_path.joinpath)))
     wanted = {text for _, text in texts(90)}
     assert len(kept) == 2 and all(any(text.startswith(each.split()[0]) for text in wanted) for each in kept.tolist())
-    assert kept.tolist() == [in_words(data, data.validation.x[place]) for place in (0, 2)]
+    assert kept.tolist() == [text_of_sample(data, data.validation.x[place]) for place in (0, 2)]
     write_evidence(tmp_path, data, {"baseline-eager": data.validation.y}, [])
     assert len(classes_section.lost_samples(cast(Any, SimpleNamespace(file=tmp_path.joinpath)))) == 0
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgekit.core.tasks.accuracy_drop import bounded
+from edgekit.core.tasks.accuracy_drop import drop_of_counts
 from edgekit.stages.benchmark.decide import check_limits, unresolved_steps
 from edgekit.stages.benchmark.timings import Timings
 from edgekit.stages.benchmark.winners import too_close_to_call
@@ -123,7 +123,7 @@ def test_the_bound_of_the_drop_is_judged_not_the_drop() -> None:
 
 def test_a_judged_row_holds_counts_and_what_follows_from_them() -> None:
     judged = check_limits(row("a-fp32-onnx", 0.97, samples=1000), budget(accuracy_drop_pp=2.0))
-    drop = bounded(10, 0, 1000, 0.95)
+    drop = drop_of_counts(10, 0, 1000, 0.95)
     assert {name: judged[name] for name in vars(drop)} == vars(drop)
     assert (drop.drop_pp, judged["reasons"]) == (1.0, [])
 
@@ -138,7 +138,10 @@ def test_gained_samples_are_set_against_lost_ones() -> None:
 @pytest.mark.parametrize(
     ("limits", "said"),
     [
-        ({"accuracy_drop_pp": 0.5}, "accuracy drop 1.00 pp may be 1.02 pp (95 % sure, 1000000 samples), over 0.5 pp"),
+        (
+            {"accuracy_drop_pp": 0.5},
+            "accuracy drop 1.00 pp may be 1.02 pp (95 % confidence, 1000000 samples), over 0.5 pp",
+        ),
         ({"latency_p50_ms": 0.5}, "p50 is over 0.5 ms"),
         ({"size_bytes": 999}, "1,000 bytes are over 999"),
     ],

@@ -16,8 +16,8 @@ from scipy.stats import binom, fisher_exact
 from edgekit.core import artifacts
 from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import ModelError
-from edgekit.core.schema.result import check
-from edgekit.core.tasks import Marks
+from edgekit.core.schema.result import validate_result
+from edgekit.core.tasks import SampleScores
 from edgekit.data import Data, Split
 from edgekit.data import load as load_data
 from edgekit.models import store
@@ -74,7 +74,7 @@ def test_one_that_learnt_validation_is_called_out_and_one_that_did_not_is_not() 
 
 
 def test_an_accuracy_that_is_no_share_of_right_answers_is_not_tested() -> None:
-    marks = Marks("regression", np.zeros((4, 2)))
+    marks = SampleScores("regression", np.zeros((4, 2)))
     assert check_leakage("net.keras", "baseline", marks, marks) is None
 
 
@@ -90,7 +90,7 @@ def test_it_is_told_where_the_run_is_told(tiny_run: FinishedRun, capsys: pytest.
         checks.validation_unseen(SimpleNamespace(metrics={"seen_validation": row}))  # type: ignore[arg-type]
         assert sign in capsys.readouterr().out
         changed = {**result, "seen_validation": row}
-        check(changed)
+        validate_result(changed)
         assert [line for line in outcome.leakage_lines(changed) if sign[2:] in line]
         stream = io.StringIO()
         console.print_run(changed, tiny_run.folder, Console(file=stream, width=200))
@@ -98,7 +98,7 @@ def test_it_is_told_where_the_run_is_told(tiny_run: FinishedRun, capsys: pytest.
         for role, remedy in (("teacher", "name another teacher"), ("rival", "use its accuracy on test alone")):
             others = [{**row, "role": role}] if row else []
             changed = {**result, "others_seen_validation": others}
-            check(changed)
+            validate_result(changed)
             assert len(outcome.leakage_lines(changed)) == 1
             stream = io.StringIO()
             console.print_run(changed, tiny_run.folder, Console(file=stream, width=200))

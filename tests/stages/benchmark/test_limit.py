@@ -12,9 +12,9 @@ from pydantic import TypeAdapter
 
 from edgekit.core import artifacts
 from edgekit.core.errors import StageError
-from edgekit.core.schema.limits import Limits
+from edgekit.core.schema.limits import BudgetLimits
 from edgekit.core.schema.variants import VariantRow
-from edgekit.core.variants import read
+from edgekit.core.variants import read_variants
 from edgekit.data import load as load_data
 from edgekit.report import checks
 from edgekit.stages import benchmark
@@ -130,7 +130,7 @@ def test_a_recorded_decision_is_followed_beside_todays_ratio() -> None:
 @pytest.mark.long
 def test_a_real_run_is_held_to_a_rivals_time_and_bytes(tiny_run: FinishedRun, tmp_path: Path) -> None:
     """The rival is the run's own float file of the baseline, so half of its time is out of that file's reach."""
-    file = next(each for each in read(artifacts.load(tiny_run.folder / "convert")) if each.name == NAMES[0])
+    file = next(each for each in read_variants(artifacts.load(tiny_run.folder / "convert")) if each.name == NAMES[0])
     theirs = shutil.copy(tiny_run.folder / "convert" / file.files[0], tmp_path / THEIRS)
     plan = load_plan(TINY)
     rival = f"benchmark.rivals=[{{path: {theirs}, preprocess: {json.dumps(plan.run.preprocess)}}}]"
@@ -150,4 +150,4 @@ def test_a_real_run_is_held_to_a_rivals_time_and_bytes(tiny_run: FinishedRun, tm
         TypeAdapter(VariantRow).validate_python(each)
         against = next(one for one in decision["candidates"] if one["name"] == each["name"])["beside"]
         assert (each["name"] in decision["chosen"]) == (against["ratio_low"] > 0.5)
-    TypeAdapter(Limits).validate_python(found["budget"])
+    TypeAdapter(BudgetLimits).validate_python(found["budget"])

@@ -67,9 +67,9 @@ def test_what_was_recorded_as_too_slow_stays_out() -> None:
     assert not shown["inside_budget"]
 
 
-@pytest.mark.parametrize("missing", replay_file.SHAPES["benchmark"])
+@pytest.mark.parametrize("missing", replay_file.DECISION_FIELDS["benchmark"])
 def test_a_record_without_one_of_its_parts_is_refused(missing: str, tmp_path: Path) -> None:
-    whole = {name: kind() for name, kind in replay_file.SHAPES["benchmark"].items()}
+    whole = {name: kind() for name, kind in replay_file.DECISION_FIELDS["benchmark"].items()}
     replay_file.write(tmp_path, {"benchmark": whole})
     assert replay_file.read(tmp_path, "benchmark") == whole
     replay_file.write(tmp_path, {"benchmark": {name: value for name, value in whole.items() if name != missing}})

@@ -14,7 +14,7 @@ from edgekit.core import artifacts
 from edgekit.core.artifacts import Artifact
 from edgekit.core.config import Budget
 from edgekit.core.errors import ConfigError, ModelError
-from edgekit.core.variants import read
+from edgekit.core.variants import read_variants
 from edgekit.data import Split
 from edgekit.data import load as load_data
 from edgekit.report.sections import variants
@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[3]
 
 def rival_of(run: FinishedRun, home: Path, variant: str = "baseline-fp32-onnx") -> Path:
     """A converted model of the run, as a file of somebody else's."""
-    found = next(each for each in read(artifacts.load(run.folder / "convert")) if each.name == variant)
+    found = next(each for each in read_variants(artifacts.load(run.folder / "convert")) if each.name == variant)
     path = home / "rival.onnx"
     shutil.copyfile(run.folder / "convert" / found.files[0], path)
     return path
@@ -73,7 +73,9 @@ def test_a_rival_wins_nothing_and_its_place_is_not_recorded(sealed: Artifact) ->
 
 def test_an_openvino_rival_is_its_xml_and_the_weights_beside_it(tiny_run: FinishedRun, tmp_path: Path) -> None:
     found = next(
-        each for each in read(artifacts.load(tiny_run.folder / "convert")) if each.name == "baseline-fp32-openvino"
+        each
+        for each in read_variants(artifacts.load(tiny_run.folder / "convert"))
+        if each.name == "baseline-fp32-openvino"
     )
     for name in found.files:
         shutil.copyfile(tiny_run.folder / "convert" / name, tmp_path / f"rival{Path(name).suffix}")

@@ -57,10 +57,10 @@ def measured(
     file = tmp_path / "progress"
     file.touch()
     monkeypatch.setenv(progress.FILE, str(file))
-    monkeypatch.setattr(progress, "_said", [])  # what earlier tests of this process said
+    monkeypatch.setattr(progress, "_messages", [])  # what earlier tests of this process said
     with conditions.ConditionsRecorder() as watch:
         found = rounds.measured(ROWS, noisy(), given, watch, recorded)
-    state = progress.read(file)
+    state = progress.read_state(file)
     assert state is not None
     return found, "\n".join(text for _, text in state.said)
 
@@ -213,7 +213,7 @@ def test_a_decision_under_a_limit_is_recorded_and_replayed_as_any_other(
     given = config(most_rounds=10_000, most_minutes=0.001, tie_margin=1.0)
     found, _ = measured(tmp_path, monkeypatch, given)
     content = found.decision.content
-    assert set(content["measured"]) == set(replay.SHAPES["benchmark"])
+    assert set(content["measured"]) == set(replay.DECISION_FIELDS["benchmark"])
     assert "stayed_open" not in json.dumps(content) and "most_minutes" not in json.dumps(content)
     replay.write(tmp_path, {"benchmark": content["measured"]})
     recorded = replay.read(tmp_path, "benchmark")

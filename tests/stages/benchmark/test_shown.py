@@ -113,5 +113,5 @@ def test_the_table_of_variants_shows_bounds_and_only_speed_ups_that_are_establis
     assert lines["baseline-eager"]["speed-up"] == "1×"
     assert lines["baseline-fp32-tflite"]["speed-up"] == "–"
     assert float(lines["student-fp32-tflite"]["speed-up"].rstrip("×")) == pytest.approx(100, rel=0.1)
-    why = "accuracy drop 1.00 pp may be 1.67 pp (95 % sure, 1000 samples), over 1 pp"
+    why = "accuracy drop 1.00 pp may be 1.67 pp (95 % confidence, 1000 samples), over 1 pp"
     assert lines["student-fp32-tflite"]["verdict"] == f"rejected: {why}"

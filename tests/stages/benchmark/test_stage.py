@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from edgekit.core import artifacts
-from edgekit.core.tasks.accuracy_drop import compare
-from edgekit.core.variants import open_variant, read
+from edgekit.core.tasks.accuracy_drop import drop_of_answers
+from edgekit.core.variants import open_variant, read_variants
 from edgekit.data import Split
 from edgekit.data import load as load_data
 from edgekit.models.from_artifact import open_model
@@ -34,14 +34,14 @@ def test_every_accuracy_is_that_of_its_split(tiny_run: FinishedRun) -> None:
     rows = {row["name"]: row for row in benchmark.metrics["rows"]}
     baseline, spec = open_model(benchmark.ancestor("profile"))
     reference = sample_scores(baseline, data.validation, spec.preprocess)
-    for variant in read(convert):
+    for variant in read_variants(convert):
         backend, row = open_variant(convert, variant), rows[variant.name]
         assert row["float_ops"] == list(variant.float_ops)
         assert row["debris"] == dict(Counter(one["kind"] for one in variant.debris))
         for name in ("validation", "test"):
             measured = right(backend, getattr(data, name), variant.input.layout)
             assert row[f"accuracy_{name}"] == pytest.approx(np.mean(measured)), (variant.name, name)
-        judged = compare(reference, right(backend, data.validation, variant.input.layout), 0.95)
+        judged = drop_of_answers(reference, right(backend, data.validation, variant.input.layout), 0.95)
         assert {key: row[key] for key in vars(judged)} == vars(judged), variant.name
     for name in ("validation", "test"):
         assert rows["baseline-eager"][f"accuracy_{name}"] == evaluate(baseline, getattr(data, name), spec.preprocess)

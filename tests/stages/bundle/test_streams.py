@@ -147,10 +147,10 @@ def test_options_that_are_none_are_refused(smoothing: Any, words: str) -> None:
 )
 def test_methods_are_held_to_the_rules_of_the_manifest(smoothing: Any, task: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        config(smoothing=smoothing, task=task).agree()
+        config(smoothing=smoothing, task=task).check_consistency()
 
 
 def test_auto_is_made_of_what_a_manifest_may_declare() -> None:
     for task in ("classification", "anomaly"):
-        config(task=task).agree()
+        config(task=task).check_consistency()
     assert config() == config(smoothing={"choose": "auto"})

@@ -109,7 +109,7 @@ def test_windows_that_training_prepared_otherwise_are_named_with_the_cause(wrong
 
 def test_a_module_that_is_not_there_is_told_before_anything_runs() -> None:
     with pytest.raises(ConfigError, match="there is no module 'nowhere'"):
-        ConvertConfig(reference_preprocess="nowhere:at_all").agree()
+        ConvertConfig(reference_preprocess="nowhere:at_all").check_consistency()
 
 
 def _scores(labels: np.ndarray) -> np.ndarray:

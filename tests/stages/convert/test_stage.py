@@ -15,7 +15,7 @@ from convert_runs import seal_run, spec_of
 from edgekit.core import artifacts
 from edgekit.core import left_out as reasons
 from edgekit.core.artifacts import Artifact
-from edgekit.core.config import check
+from edgekit.core.config import validate
 from edgekit.core.errors import ConfigError, ConversionError, EdgekitError, TrustError
 from edgekit.data import Data
 from edgekit.models import store
@@ -270,7 +270,7 @@ def test_what_a_converter_cannot_take_costs_its_own_rows(guarded_run: Artifact, 
     rows = {row[0]: row for row in conversion.left_out_table(artifact).rows}
     assert rows["pruned-fp32-onnx"][1:] == ("control flow", "", "", first["cause"], first["advice"])
     assert rows["pruned-int8-onnx"][1:] == ("rests", "", "", second["reason"], "")
-    [line] = reasons.lines(artifact.metrics["left_out"])
+    [line] = reasons.describe_left_out(artifact.metrics["left_out"])
     assert line == f"pruned-fp32-onnx (and with it pruned-int8-onnx): {first['reason']}"
     artifacts.verify(artifacts.load(artifact.path))
 
@@ -448,5 +448,5 @@ def test_samples_are_spread_over_the_split(data: Data) -> None:
 )
 def test_config_faults(values: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said) as caught:
-        check(ConvertConfig, values, "convert").agree()
+        validate(ConvertConfig, values, "convert").check_consistency()
     assert isinstance(caught.value, EdgekitError) and caught.value.exit_code == 2

@@ -10,7 +10,7 @@ import pytest
 import torch
 from convert_runs import seal_run
 
-from edgekit.core.variants import open_variant, read
+from edgekit.core.variants import open_variant, read_variants
 from edgekit.data import Data
 from edgekit.stages import convert
 from edgekit.stages.convert import ConvertConfig, plan
@@ -33,7 +33,7 @@ def test_a_file_that_stores_zeros_is_smaller_and_crosses_every_boundary(
     dense, sealed = (
         convert.run(source, data, config, tmp_path / name) for name, config in (("dense", given), ("sparse", asked))
     )
-    [plain], [before] = read(sealed), read(dense)
+    [plain], [before] = read_variants(sealed), read_variants(dense)
     assert plain.sparse_weights.partition(":")[0] == "sparse" and not before.sparse_weights
     assert plain.bytes < 0.8 * before.bytes
     assert sealed.metrics["notes"][-1] == f"{plain.name}: sparse_weights: {plain.sparse_weights}"

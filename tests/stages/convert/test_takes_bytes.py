@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from convert_runs import seal_run
 
-from edgekit.core.variants import one_call, open_variant, read
+from edgekit.core.variants import open_variant, read_variants, variant_call
 from edgekit.data import Data
 from edgekit.runner.backends.base import BaseBackend
 from edgekit.runner.preprocess import transform
@@ -30,7 +30,7 @@ def test_files_that_take_bytes_cross_every_boundary(
     source = seal_run(tmp_path, data, {"baseline": (module, spec.model_copy(update={"preprocess": SCALE}))})
     config = ConvertConfig(targets=["tflite"], precisions=["fp32", "int8"], check_samples=40, fold_preprocess=True)
     sealed = convert.run(source, data, config, tmp_path / "convert")
-    plain, int8 = read(sealed)
+    plain, int8 = read_variants(sealed)
     assert (plain.input.dtype, int8.input.dtype) == ("uint8", "int8")
     assert plain.folding.startswith("folded: the input takes bytes")
     assert int8.folding.startswith("folded: each byte is a level")
@@ -43,7 +43,7 @@ def test_files_that_take_bytes_cross_every_boundary(
         wanted = backend.run(x)
         with monkeypatch.context() as patch:
             patch.setattr(BaseBackend, "run", lambda *_: pytest.fail("a call that is timed made its input"))
-            assert np.array_equal(one_call(sealed, variant, x)(), wanted)  # what a benchmark times
+            assert np.array_equal(variant_call(sealed, variant, x)(), wanted)  # what a benchmark times
         encode = backend.encode
         assert encode is not None
         assert np.array_equal(encode(every * np.float32(1 / 255)), every.astype(np.int16) + lowest)
@@ -60,11 +60,11 @@ def test_steps_by_channel_are_operators_in_front_of_other_files(
     sealed = convert.run(source, data, config, tmp_path / "convert")
     every = np.resize(np.arange(256, dtype=np.uint8), (1, 8, 8, 3))
     x = np.ascontiguousarray(transform.apply(steps, every).transpose(0, 3, 1, 2))
-    for variant in read(sealed):
+    for variant in read_variants(sealed):
         assert variant.input.dtype == "uint8" and all(one["ok"] for one in variant.boundaries)
         assert variant.folding == "folded: the input takes bytes, a scale for each of 3 channels"
         backend = open_variant(sealed, variant)
-        assert np.array_equal(one_call(sealed, variant, x)(), backend.run(x))  # what a benchmark times
+        assert np.array_equal(variant_call(sealed, variant, x)(), backend.run(x))  # what a benchmark times
         assert backend.encode is not None and np.array_equal(backend.encode(x), every.transpose(0, 3, 1, 2))
 
 

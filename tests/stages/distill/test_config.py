@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from edgekit.core.cache_key import gather
+from edgekit.core.cache_key import collect_inputs
 from edgekit.core.config import NetworkConfig
 from edgekit.core.errors import ConfigError
 from edgekit.stages.distill import DistillConfig
@@ -91,7 +91,7 @@ def test_a_teachers_path_starts_at_the_configs_folder_and_only_its_name_is_recor
 def test_a_teachers_content_is_part_of_the_key_and_its_place_is_not(tmp_path: Path) -> None:
     def key(folder: Path) -> str:
         section = [{"path": str(folder / "teacher.tflite")}]
-        return gather("distill", config_with(tmp_path, teachers=section).model_dump(), None, "0" * 64, ()).key
+        return collect_inputs("distill", config_with(tmp_path, teachers=section).model_dump(), None, "0" * 64, ()).key
 
     for name, content in (("one", MODEL), ("same", MODEL), ("other", MODEL + b"\0")):
         (tmp_path / name).mkdir()
@@ -109,7 +109,9 @@ def key_of(tmp_path: Path, shared: dict[str, object], **section: object) -> str:
     given = yaml.safe_load(TINY.read_text()) | shared
     given["distill"] |= section
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(given))
-    return gather("distill", load_plan(tmp_path / "run.yaml").stages["distill"].model_dump(), None, "0" * 64, ()).key
+    return collect_inputs(
+        "distill", load_plan(tmp_path / "run.yaml").stages["distill"].model_dump(), None, "0" * 64, ()
+    ).key
 
 
 def test_what_times_candidates_is_part_of_the_key_only_where_there_are_some(tmp_path: Path) -> None:

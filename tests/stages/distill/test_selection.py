@@ -185,7 +185,7 @@ def test_those_not_chosen_stand_among_the_rejected(free: Artifact) -> None:
     given = {**empty, **free.metrics, "candidates": rows}
     told = {"task": "classification", "budget": {"accuracy_confidence": 0.95}}
     chain: Any = SimpleNamespace(metrics=given, config=told)
-    chain.ancestor = chain.made_by = lambda stage: chain
+    chain.ancestor = chain.find_ancestor = lambda stage: chain
     untrained, beaten = [row for row in rejected_steps.rejected_steps(chain) if row["what"].startswith("candidate ")]
     assert (untrained["accuracy_validation"], untrained["drop_pp"], untrained["bound_pp"]) == (None, None, None)
     assert untrained["what"] == f"candidate {RESNET}"
@@ -196,7 +196,7 @@ def test_those_not_chosen_stand_among_the_rejected(free: Artifact) -> None:
 def test_a_bundle_records_the_choice_beside_the_winners(free: Artifact, tmp_path: Path) -> None:
     (tmp_path / "decision.json").write_text('{"measured": {"winners": {}, "too_slow": [], "buys_nothing": []}}')
     benchmark: Any = SimpleNamespace(file=lambda name: tmp_path / name)
-    last: Any = SimpleNamespace(made_by=lambda stage: {"benchmark": benchmark, "distill": free}.get(stage))
+    last: Any = SimpleNamespace(find_ancestor=lambda stage: {"benchmark": benchmark, "distill": free}.get(stage))
     found = measured(last)
     assert found == {
         "distill": decision(free)["measured"],

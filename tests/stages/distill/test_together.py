@@ -77,7 +77,7 @@ def test_what_cannot_teach_together_is_refused(changes: dict[str, Any], message:
     plan = load_plan(TINY)
     given = {**plan.stages["distill"].model_dump(), "ensemble": "logits", "teachers": [{"baseline": True}, SIBLING]}
     with pytest.raises(ConfigError) as caught:
-        DistillConfig.model_validate({**given, **changes}).agree()
+        DistillConfig.model_validate({**given, **changes}).check_consistency()
     assert message in str(caught.value)
 
 

@@ -13,7 +13,7 @@ from torch import nn
 from edgekit.core import artifacts, replay
 from edgekit.core.artifacts import Artifact
 from edgekit.core.config import TrainOptions
-from edgekit.core.schema.pruning import CutRow, FromScratch
+from edgekit.core.schema.pruning import RetrainedStep, TimedCut
 from edgekit.data import Data, load, parse
 from edgekit.measure import latency
 from edgekit.models import store
@@ -92,7 +92,7 @@ def test_the_last_step_inside_the_budget_is_kept_and_its_cuts_are_recorded(run: 
         group for step in recorded["cuts"] for group, _ in step
     }
     told_rows = found.metrics["cuts"]
-    assert told_rows and all(set(row) == set(get_type_hints(CutRow)) for row in told_rows)
+    assert told_rows and all(set(row) == set(get_type_hints(TimedCut)) for row in told_rows)
     table = pruning.cuts_table(found)
     assert sum("taken" in line for line in table.rows) == sum(len(step) for step in recorded["cuts"])
     assert f"{len(told_rows)} cuts timed for tflite int8" in table.title
@@ -161,7 +161,7 @@ def test_the_shape_from_new_weights_stands_beside_what_was_fine_tuned(run: Artif
     assert compared["validation_accuracy"] == scratch["validation_accuracy"]
     assert sum(row["kept"] for row in rows) == 1
     assert scratch["kept"] == compared["kept"] == (compared["below_tuned"]["bound_pp"] < 0)
-    assert set(compared) == set(get_type_hints(FromScratch))
+    assert set(compared) == set(get_type_hints(RetrainedStep))
     assert [line[1] for line in prune_table(found).rows][len(rows) - 1] == f"{tuned}, new weights"
     assert "cuts timed" in pruning.cuts_table(found).title
     module, spec = open_model(found)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from edgekit.core.tasks.accuracy_drop import bounded
+from edgekit.core.tasks.accuracy_drop import drop_of_counts
 from edgekit.models import store
 from edgekit.stages.prune import PruneConfig, structured, tuner
 from edgekit.stages.prune.choice import (
@@ -53,7 +53,7 @@ def test_it_is_trained_as_the_student_was_for_all_epochs_of_both(scratch_epochs:
 
 
 def row(step: int, lost: int, **more: Any) -> dict[str, Any]:
-    drop = bounded(lost, 0, 1000, 0.95)
+    drop = drop_of_counts(lost, 0, 1000, 0.95)
     inside = drop.bound_pp <= 5
     return {
         "step": step,
@@ -95,7 +95,7 @@ def test_it_is_kept_where_it_is_surely_better_and_inside_the_budget(
     of = step_to_retrain(rows)
     assert of is not None
     assert of["step"] == {(10, 20): 2}.get(lost, 1)
-    drop = bounded(*differing, 1000, 0.95)
+    drop = drop_of_counts(*differing, 1000, 0.95)
     found, compared = compare_with_retrained(rows, row(3, scratch_lost, from_scratch=of["step"]), drop, 40)
     assert [each["step"] for each in found if each["kept"]] == [kept]
     assert all(bool(each["reason"]) != each["kept"] for each in found)

@@ -92,7 +92,7 @@ def test_a_layer_that_matters_to_nobody_keeps_what_no_measure_may_take() -> None
 
 def test_more_than_any_layer_may_lose_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"ratio \(0.9\) and max_layer_ratio \(0.8\) disagree"):
-        config(ratio=0.9).agree()
+        config(ratio=0.9).check_consistency()
 
 
 class Deaf(nn.Module):

@@ -11,7 +11,7 @@ import pytest
 from torch import nn
 
 from edgekit.core import artifacts
-from edgekit.core.tasks.accuracy_drop import bounded
+from edgekit.core.tasks.accuracy_drop import drop_of_counts
 from edgekit.data import load
 from edgekit.measure.latency import TimedFile, TimingResult
 from edgekit.models.cost import cost
@@ -113,7 +113,7 @@ def test_every_step_is_judged_against_the_baselines_answers_to_the_same_samples(
         assert kept["gained"] == sum(right & ~reference)
         assert kept["samples"] == len(data.validation)
     for row in (row for way in ("structured_steps", "unstructured_steps") for row in sealed.metrics[way]):
-        assert row["bound_pp"] == bounded(row["lost"], row["gained"], row["samples"], 0.95).bound_pp
+        assert row["bound_pp"] == drop_of_counts(row["lost"], row["gained"], row["samples"], 0.95).bound_pp
         assert row["drop_pp"] == pytest.approx(100 * (sealed.metrics["baseline_accuracy"] - row["validation_accuracy"]))
         assert row["inside_budget"] == (row["bound_pp"] <= budget["accuracy_drop_pp"])
 

@@ -13,7 +13,7 @@ import pytest
 
 from edgekit.core import artifacts
 from edgekit.core.artifacts import Artifact
-from edgekit.core.config import TrainOptions, check
+from edgekit.core.config import TrainOptions, validate
 from edgekit.data import Data, load, parse
 from edgekit.stages.quantize import QuantizeConfig
 
@@ -47,7 +47,7 @@ class Walk:
 
 def config(**options: Any) -> QuantizeConfig:
     """A quick config, with `options` on top."""
-    made: QuantizeConfig = check(QuantizeConfig, {**OPTIONS, **options}, "quantize")
+    made: QuantizeConfig = validate(QuantizeConfig, {**OPTIONS, **options}, "quantize")
     return made
 
 

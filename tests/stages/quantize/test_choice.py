@@ -125,7 +125,8 @@ def test_what_is_refused_says_drop_bound_confidence_and_samples() -> None:
     decision = made(920, 970, allowed_pp=2.0)
     bound_pp = decision.ptq_drop.bound_pp
     assert (
-        decision.against_ptq == f"accuracy drop 3.00 pp may be {bound_pp:.2f} pp (95 % sure, 1000 samples), over 2 pp"
+        decision.against_ptq
+        == f"accuracy drop 3.00 pp may be {bound_pp:.2f} pp (95 % confidence, 1000 samples), over 2 pp"
     )
     assert decision.reason.startswith(
         f"PTQ: {decision.against_ptq}; QAT is 2.00 pp above the baseline, its drop at most -"

@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 from edgekit.core import progress
-from edgekit.core.config import Budget, check
+from edgekit.core.config import Budget, validate
 from edgekit.core.errors import ConfigError, ModelError
-from edgekit.core.tasks.accuracy_drop import bounded
+from edgekit.core.tasks.accuracy_drop import drop_of_counts
 from edgekit.stages.quantize import QuantizeConfig, ptq, qat
 from edgekit.stages.quantize.ptq import RECIPES, choose_recipe, compare_recipes
 from edgekit.targets.jobs import Quantization
@@ -43,7 +43,7 @@ def answering(*counts: int) -> Callable[[nn.Module], np.ndarray]:
 
 
 def test_every_option_has_its_recipe_and_no_two_are_the_same() -> None:
-    assert list(RECIPES) == check(QuantizeConfig, {}, "quantize").recipes
+    assert list(RECIPES) == validate(QuantizeConfig, {}, "quantize").recipes
     assert len(set(RECIPES.values())) == len(RECIPES) == 4
 
 
@@ -83,7 +83,11 @@ def test_of_several_challengers_each_must_be_surer(module: nn.Module, inputs: li
 
 
 def test_of_two_that_are_surely_better_the_surer_is_kept() -> None:
-    drops = {"a": bounded(0, 20, 400, 0.95), "b": bounded(0, 40, 400, 0.95), "c": bounded(5, 5, 400, 0.95)}
+    drops = {
+        "a": drop_of_counts(0, 20, 400, 0.95),
+        "b": drop_of_counts(0, 40, 400, 0.95),
+        "c": drop_of_counts(5, 5, 400, 0.95),
+    }
     assert choose_recipe("first", drops) == "b"
     assert choose_recipe("first", {"c": drops["c"]}) == "first"
     assert choose_recipe("first", {}) == "first"
@@ -158,7 +162,7 @@ def test_a_recipe_gives_the_same_network_every_time(recipe: str, module: nn.Modu
 )
 def test_a_list_that_names_nothing_the_unknown_or_one_twice_is_refused(options: dict[str, list[object]]) -> None:
     with pytest.raises(ConfigError, match=next(itertools.chain(options))):
-        check(QuantizeConfig, options, "quantize")
+        validate(QuantizeConfig, options, "quantize")
 
 
 def test_progress_names_the_best_recipe_so_far(
@@ -171,7 +175,7 @@ def test_progress_names_the_best_recipe_so_far(
     right = answering(380, 300, 383)
 
     def watched(network: nn.Module) -> np.ndarray:
-        said.append(str(progress.read(file)).split(" · about")[0])
+        said.append(str(progress.read_state(file)).split(" · about")[0])
         return right(network)
 
     compare_recipes(module, inputs, ["minmax", "percentile", "minmax_bias"], watched, TRUTH, BUDGET)

@@ -136,12 +136,12 @@ def test_a_fresh_process_leaves_the_same_bytes(walk: Walk, by_ptq: Artifact, tmp
     """With a hash seed of its own: the order of a set must not reach the bytes."""
     code = (
         "import sys\nfrom pathlib import Path\nfrom edgekit.core import artifacts\n"
-        "from edgekit.core.config import check\n"
+        "from edgekit.core.config import validate\n"
         "from edgekit.data import load, parse\nimport edgekit.stages.quantize as stage\n"
         "heavy = {'torch', 'nncf', 'openvino', 'sklearn', 'matplotlib'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
         f"data = load(parse({DATA!r})).withhold_test()\n"
-        f"config = check(stage.QuantizeConfig, {{**{OPTIONS!r}, **{STUDIED!r}}}, 'quantize')\n"
+        f"config = validate(stage.QuantizeConfig, {{**{OPTIONS!r}, **{STUDIED!r}}}, 'quantize')\n"
         f"source = artifacts.load(Path({str(walk.source.path)!r}))\n"
         "result = stage.run(source, data, config, Path(sys.argv[1]))\n"
     )

@@ -43,7 +43,7 @@ def test_bundles_lie_where_a_run_has_them(tmp_path: Path) -> None:
     cache, _ = opened(tmp_path / "cache")
     cache.push(made, tmp_path / "a")
     assert cache.pull(made.key, tmp_path / "b", "bundle")
-    assert artifacts.is_whole(tmp_path / "b" / "bundles")
+    assert artifacts.is_intact(tmp_path / "b" / "bundles")
 
 
 def test_a_key_that_nobody_pushed_is_not_there(tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ def test_a_damaged_notebook_costs_the_notebook_only(tmp_path: Path) -> None:
     (blob,) = (path for path in (tmp_path / "cache" / "cas").iterdir() if path.read_text() == "executed")
     blob.write_text("EXECUTED")
     assert cache.pull(made.key, tmp_path / "b", "prune")
-    assert artifacts.is_whole(tmp_path / "b" / "prune")
+    assert artifacts.is_intact(tmp_path / "b" / "prune")
     assert not (tmp_path / "b" / "notebooks" / executed.name).exists()
     assert len(lines) == 1
     assert "executed notebook of prune" in lines[0]

@@ -53,7 +53,7 @@ def test_a_full_disk_takes_nothing_more_and_leaves_no_part(disk: Path, tmp_path:
     assert list(disk.rglob(".tmp-*")) == []
     assert cache.pull(small.key, tmp_path / "b", "prune")
     assert not cache.pull(large.key, tmp_path / "b", "quantize")
-    assert artifacts.is_whole(large.path)
+    assert artifacts.is_intact(large.path)
 
 
 def test_a_disk_that_is_full_here_leaves_the_run_as_it_was(tmp_path: Path, request: pytest.FixtureRequest) -> None:
@@ -65,7 +65,7 @@ def test_a_disk_that_is_full_here_leaves_the_run_as_it_was(tmp_path: Path, reque
     request.getfixturevalue("small_files")
     assert not cache.pull(made.key, tmp_path / "b", "prune")
     assert artifacts.load(tmp_path / "b" / "prune").digest == before.digest
-    assert artifacts.is_whole(tmp_path / "b" / "prune")
+    assert artifacts.is_intact(tmp_path / "b" / "prune")
     assert not working_folder(tmp_path / "b", "prune").exists()
     assert len(lines) == 1
     assert "File too large" in lines[0]
@@ -132,7 +132,7 @@ def test_a_file_system_without_links_keeps_what_is_there(tmp_path: Path, monkeyp
     cache, lines = opened(tmp_path / "cache")
     cache.push(made, tmp_path / "a")
     assert cache.pull(made.key, tmp_path / "b", "prune")
-    assert artifacts.is_whole(tmp_path / "b" / "prune")
+    assert artifacts.is_intact(tmp_path / "b" / "prune")
     assert lines == []
 
 

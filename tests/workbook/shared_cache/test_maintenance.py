@@ -69,7 +69,7 @@ def test_what_is_removed_can_be_put_there_again(filled: tuple[Path, Artifact, Ar
     assert not cache.pull(first.key, tmp_path / "b", "prune")
     cache.push(first, tmp_path / "a")
     assert cache.pull(first.key, tmp_path / "b", "prune")
-    assert artifacts.is_whole(tmp_path / "b" / "prune")
+    assert artifacts.is_intact(tmp_path / "b" / "prune")
     assert lines == []
     assert maintenance.check(opened(folder)[0]).damaged == {}
 

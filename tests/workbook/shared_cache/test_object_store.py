@@ -57,7 +57,7 @@ def test_a_stage_comes_out_of_the_store_as_it_went_in(
     first.push(made, tmp_path / "a")
     cache, lines = opened(URL)
     assert cache.pull(made.key, tmp_path / "b", "prune")
-    assert artifacts.is_whole(tmp_path / "b" / "prune")
+    assert artifacts.is_intact(tmp_path / "b" / "prune")
     assert (tmp_path / "b" / "notebooks" / "03_prune.ipynb").read_text() == "executed"
     assert not opened("s3://bucket/other")[0].pull(made.key, tmp_path / "c", "prune")
     assert said == lines == []
@@ -116,7 +116,7 @@ def test_a_bad_line_costs_one_line_and_nothing_else(
         assert len(lines) <= 2
     assert not (tmp_path / "b" / "prune").exists()
     assert not list((tmp_path / "b").glob(".*"))
-    assert artifacts.is_whole(other.path)
+    assert artifacts.is_intact(other.path)
 
 
 @pytest.mark.processes

@@ -123,7 +123,7 @@ def test_a_killed_process_costs_one_work_and_no_result(tmp_path: Path) -> None:
     with open_pool(2, say=lambda *line: lines.append(line)) as pool:
         assert pool.run(works) == [3, 3]
     again = [line for name, line in lines if "begins again" in line]
-    assert len(again) == 2 and "(SIGKILL)" in again[0] and "it last said: about to die" in again[0]
+    assert len(again) == 2 and "(SIGKILL)" in again[0] and "its last output was: about to die" in again[0]
 
 
 def test_a_work_that_dies_each_time_is_an_error(tmp_path: Path) -> None:
@@ -136,7 +136,10 @@ def test_a_work_that_dies_each_time_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_process_that_leaves_without_an_answer_has_died() -> None:
-    with open_pool(say=lambda *_: None) as pool, pytest.raises(ResourceError, match="exit code 0 and no answer"):
+    with (
+        open_pool(say=lambda *_: None) as pool,
+        pytest.raises(ResourceError, match="exit code 0 and without an answer"),
+    ):
         pool.run([work("leave", code=0)])
 
 
