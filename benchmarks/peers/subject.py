@@ -88,7 +88,7 @@ def write(config: Path, run: Path, folder: Path) -> Subject:
     shutil.copyfile(baseline, folder / MODEL)
     tflite = run / "convert" / "baseline-fp32-tflite" / "model.tflite"
     if tflite.is_file():
-        (folder / TFLITE).write_bytes(flatbuffer.completed(tflite.read_bytes()))
+        (folder / TFLITE).write_bytes(flatbuffer.with_names_and_signature(tflite.read_bytes()))
 
     steps, count = plan.run.preprocess, plan.section("convert")["calibration_samples"]
     np.savez(

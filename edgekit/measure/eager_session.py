@@ -101,13 +101,13 @@ def _torch(spec: ModelSpec) -> Callable[[Path], Steps]:
     import torch
 
     from edgekit.models import store
-    from edgekit.models.eager import eager_input, joined
+    from edgekit.models.eager import eager_input, join_outputs
 
     torch.set_num_threads(1)
 
     def read(scores: torch.Tensor, inputs: torch.Tensor) -> dict[str, object]:
         if spec.task == "detection":
-            return _boxes(joined(scores)[0].numpy(), inputs.shape[2:])
+            return _boxes(join_outputs(scores)[0].numpy(), inputs.shape[2:])
         if spec.task == "segmentation":
             return _cells(scores[0].numpy())
         if spec.task == "anomaly":

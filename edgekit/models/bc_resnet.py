@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from edgekit.models.layers import check_multiple, conv_bn_relu, image_channels
+from edgekit.models.layers import check_multipliers, conv_bn_relu, image_channels
 
 STAGES = ((8, 2, 1, 1), (12, 2, 2, 2), (16, 4, 2, 4), (20, 4, 1, 8))
 """(channels at alpha 1, blocks, stride along the frequencies, dilation along the time): the paper's table 1."""
@@ -77,5 +77,5 @@ def bc_resnet(input_shape: tuple[int, ...], num_classes: int, alpha: float = 1.0
     which its sub-spectral norms have 1.5 K to 12 K. alpha 1, 10 classes:
     7,694 parameters on 1 channel, 8,494 on 3; 2.9 M multiply-adds for 98 frames of 40 mels.
     """
-    check_multiple("bc_resnet", alpha=alpha)
+    check_multipliers("bc_resnet", alpha=alpha)
     return BCResNet(image_channels(input_shape), num_classes, alpha)

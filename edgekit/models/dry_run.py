@@ -14,11 +14,11 @@ from torch.utils.hooks import RemovableHandle
 
 from edgekit.core.errors import ModelError
 from edgekit.models import output_check, store
-from edgekit.models.eager import eager_input, joined
+from edgekit.models.eager import eager_input, join_outputs
 from edgekit.models.memory_layout import strided_pointwise_as_slices
-from edgekit.models.reparameterize import is_mergeable, merge
+from edgekit.models.reparameterize import is_mergeable, merge_and_compare
 from edgekit.models.spec import ModelSpec
-from edgekit.models.user_errors import FAULTS, failure
+from edgekit.models.user_errors import FAULTS, failure_of
 from edgekit.runner.errors import bounded_recursion
 
 if TYPE_CHECKING:
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 SAMPLES = 4
 RESHAPING = tuple(f"{name}Backward" for name in ("View", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze", "Clone"))
 """What torch calls the gradients of operations that leave every value as it is."""
-SAME = 1e-2
+BATCH_TOLERANCE = 1e-2
 """Share of the largest answer by which a sample's answers alone and among others may differ: not a rounding."""
 
 
-def build(spec: ModelSpec, seed: int, data: Data) -> nn.Module:
+def build_and_check(spec: ModelSpec, seed: int, data: Data) -> nn.Module:
     """A fresh network that will be trained, as `store.build` makes it, tried on samples of validation."""
     module = store.build(spec, seed)
-    check(module, spec, eager_input(data.validation.x[:SAMPLES], spec.preprocess), trains=True)
+    check_network(module, spec, eager_input(data.validation.x[:SAMPLES], spec.preprocess), trains=True)
     return module
 
 
-def check(module: nn.Module, spec: ModelSpec, x: Tensor, *, trains: bool) -> None:
+def check_network(module: nn.Module, spec: ModelSpec, x: Tensor, *, trains: bool) -> None:
     """ModelError where the network does not give each sample of `x` (n, *input) an answer of its own, the same again.
 
     `trains`: it will be trained, so a step of training is tried on a copy. The network itself is left as it was.
@@ -61,7 +61,7 @@ def check(module: nn.Module, spec: ModelSpec, x: Tensor, *, trains: bool) -> Non
             f"{called}: answers {len(x)} samples at once with shape {tuple(together.shape)}, and "
             f"{tuple(alone.shape)} is wanted; keep the first axis, that of the samples: x.flatten(1), not x.flatten()"
         )
-    if float((together - alone).abs().max()) > SAME * max(float(alone.abs().max()), 1e-6):
+    if float((together - alone).abs().max()) > BATCH_TOLERANCE * max(float(alone.abs().max()), 1e-6):
         raise ModelError(
             f"{called}: answers a sample differently in a batch with others, and a device runs one at a time; "
             "compute nothing over the batch axis: a batch norm keeps running statistics, a mean starts at dim 1"
@@ -69,7 +69,7 @@ def check(module: nn.Module, spec: ModelSpec, x: Tensor, *, trains: bool) -> Non
     if trains:
         _trained(module, spec, x)
     if is_mergeable(module):
-        merge(copy.deepcopy(module), spec, x)
+        merge_and_compare(copy.deepcopy(module), spec, x)
 
 
 def _python(module: nn.Module, called: str) -> None:
@@ -107,9 +107,9 @@ def _answer(module: nn.Module, spec: ModelSpec, x: Tensor) -> Tensor:
     kept = {name: (buffer, buffer.detach().clone()) for name, buffer in module.named_buffers()}
     try:
         with torch.no_grad():
-            out = joined(module(given))
+            out = join_outputs(module(given))
     except FAULTS as error:
-        raise failure(f"{spec.called}: fails on a sample of the data", error, module) from error
+        raise failure_of(f"{spec.called}: fails on a sample of the data", error, module) from error
     if not torch.equal(given, x):
         raise ModelError(
             f"{spec.called}: changes its input in place, which changes the sample for whatever runs next; let the "
@@ -141,7 +141,7 @@ def _no_sigmoid(module: nn.Module, called: str, x: Tensor) -> None:
     """ModelError where the last operation that changes the values of classes is a sigmoid; reshaping does not."""
     try:
         with torch.enable_grad():
-            node = joined(module(x.clone())).grad_fn
+            node = join_outputs(module(x.clone())).grad_fn
     except FAULTS:  # it answers all the same; whether it can be trained is tried apart
         return
     while node is not None and node.name().startswith(RESHAPING):
@@ -195,7 +195,7 @@ def _trained(module: nn.Module, spec: ModelSpec, x: Tensor) -> None:
             with strided_pointwise_as_slices(copied):
                 out = copied(x)
                 if isinstance(out, Tensor | tuple | list):
-                    joined(out).float().square().mean().backward()
+                    join_outputs(out).float().square().mean().backward()
     except FAULTS as error:
-        raise failure(f"{called}: fails in training mode", error, module) from error
-    output_check.check(out, spec, len(x), "in training mode ")
+        raise failure_of(f"{called}: fails in training mode", error, module) from error
+    output_check.check_output(out, spec, len(x), "in training mode ")

@@ -14,7 +14,7 @@ from edgekit.runner import output_vector
 from edgekit.runner.preprocess.transform import apply, to_layout
 
 
-def joined(outputs: Any) -> Tensor:
+def join_outputs(outputs: Any) -> Tensor:
     """One tensor (N, …) of a network's output, or of its several ones."""
     if isinstance(outputs, Tensor):
         return outputs
@@ -40,9 +40,9 @@ def eager_input(raw: np.ndarray, preprocess: list[dict[str, Any]]) -> torch.Tens
     return torch.from_numpy(to_layout(x, "NCHW" if x.ndim == 4 else "ANY"))
 
 
-def outputs(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+def forward_joined(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
     """What a network returns for its input (N, …), several outputs joined."""
-    return joined(module(x))
+    return join_outputs(module(x))
 
 
 def eager_call(module: nn.Module, x: np.ndarray) -> Callable[[], np.ndarray]:
@@ -51,6 +51,6 @@ def eager_call(module: nn.Module, x: np.ndarray) -> Callable[[], np.ndarray]:
 
     def call() -> np.ndarray:
         with torch.inference_mode():
-            return outputs(module, torch.from_numpy(x)).numpy()
+            return forward_joined(module, torch.from_numpy(x)).numpy()
 
     return call

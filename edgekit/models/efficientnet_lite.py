@@ -10,12 +10,12 @@ from torch import nn
 
 from edgekit.models.layers import (
     InvertedResidual,
-    check_multiple,
+    check_multipliers,
     classifier,
     conv_bn_act,
     image_channels,
-    reduced,
-    rounded,
+    reduce_strides,
+    round_channels,
 )
 
 STEM = 32
@@ -39,12 +39,12 @@ def efficientnet_lite0(
     `reduction` divides height and width: 8 for 32x32, 16 for 96x96, 32 for 224x224. alpha 0.25, last 320, 10 classes:
     282,010 parameters on 1 channel, 282,154 on 3; 13.0 M multiply-adds at 32x32x3.
     """
-    check_multiple("efficientnet_lite0", alpha=alpha, last=last)
-    stem_stride, *firsts = reduced((2, *(block[-1] for block in BLOCKS)), reduction)
-    inputs = rounded(STEM * alpha)
+    check_multipliers("efficientnet_lite0", alpha=alpha, last=last)
+    stem_stride, *firsts = reduce_strides((2, *(block[-1] for block in BLOCKS)), reduction)
+    inputs = round_channels(STEM * alpha)
     layers: list[nn.Module] = [conv_bn_act(image_channels(input_shape), inputs, 3, stem_stride, activation=nn.ReLU6)]
     for (kernel, expansion, channels, repeats, _), first in zip(BLOCKS, firsts, strict=True):
-        outputs = rounded(channels * alpha)
+        outputs = round_channels(channels * alpha)
         for index in range(repeats):
             stride, hidden = 1 if index else first, inputs * expansion
             layers.append(InvertedResidual(inputs, outputs, stride, hidden, kernel, nn.ReLU6))

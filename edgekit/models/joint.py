@@ -9,7 +9,7 @@ from edgekit.models.conv1d import conv_bn_relu
 
 CHANNELS = (1, 3)
 """By these a picture is known, and which of its axes the channels are."""
-MOST_IDS = 10_000
+MAX_IDS = 10_000
 """Whole numbers beyond are counts or times, and no names: a vector for each would be a large table."""
 
 
@@ -29,7 +29,7 @@ class Joint(nn.Module):
         return scores
 
 
-class Numbers(nn.Module):
+class NumbersBranch(nn.Module):
     """(N, …) numbers -> (N, width); a norm without parameters brings them to one scale first."""
 
     def __init__(self, size: int, width: int) -> None:
@@ -42,7 +42,7 @@ class Numbers(nn.Module):
         return found
 
 
-class Picture(nn.Module):
+class ImageBranch(nn.Module):
     """(N, channels, height, width) or, `last`, (N, height, width, channels) -> (N, width)."""
 
     def __init__(self, channels: int, width: int, last: bool) -> None:
@@ -61,7 +61,7 @@ class Picture(nn.Module):
         return found
 
 
-class Window(nn.Module):
+class WindowBranch(nn.Module):
     """(N, time, channels) -> (N, width)."""
 
     def __init__(self, channels: int, width: int) -> None:
@@ -73,7 +73,7 @@ class Window(nn.Module):
         return self.blocks(self.norm(x.transpose(1, 2))).mean(2)
 
 
-class Ids(nn.Module):
+class IdsBranch(nn.Module):
     """(N, tokens) whole numbers -> (N, width): the mean of their vectors."""
 
     def __init__(self, count: int, width: int) -> None:
@@ -100,14 +100,14 @@ def joint(
 
 
 def _branch(shape: tuple[int, ...], ids: int | None, width: int) -> nn.Module:
-    if ids is not None and ids <= MOST_IDS and len(shape) == 1:
-        return Ids(ids, width)
+    if ids is not None and ids <= MAX_IDS and len(shape) == 1:
+        return IdsBranch(ids, width)
     if len(shape) == 3 and (shape[0] in CHANNELS or shape[2] in CHANNELS):
         first = shape[0] in CHANNELS
-        return Picture(shape[0] if first else shape[2], width, last=not first)
+        return ImageBranch(shape[0] if first else shape[2], width, last=not first)
     if len(shape) == 2:
-        return Window(shape[1], width)
+        return WindowBranch(shape[1], width)
     size = 1
     for side in shape:
         size *= side
-    return Numbers(size, width)
+    return NumbersBranch(size, width)

@@ -123,7 +123,7 @@ def classifier(inputs: int, num_classes: int) -> list[nn.Module]:
     return [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, num_classes)]
 
 
-def reduced(strides: Sequence[int], reduction: int) -> list[int]:
+def reduce_strides(strides: Sequence[int], reduction: int) -> list[int]:
     """A network's strides with the first ones set to 1, so that it divides height and width by `reduction`.
 
     Small pictures keep their details so: of five strides of 2, made for 224x224, 32x32 wants the last three.
@@ -137,7 +137,7 @@ def reduced(strides: Sequence[int], reduction: int) -> list[int]:
     return found
 
 
-def check_multiple(name: str, **multiples: float) -> None:
+def check_multipliers(name: str, **multiples: float) -> None:
     """ValueError for a multiple of channels that leaves none."""
     for word, value in multiples.items():
         if not value > 0:
@@ -157,7 +157,7 @@ def check_sizes(name: str, width: int, depth: int) -> None:
         raise ValueError(f"{name} needs a width from 1 and a depth from 0, got width {width}, depth {depth}")
 
 
-def rounded(channels: float, divisor: int = 8) -> int:
+def round_channels(channels: float, divisor: int = 8) -> int:
     """Nearest multiple of `divisor`, never below it nor more than a tenth below `channels` (MobileNet's rule)."""
     nearest = max(divisor, int(channels + divisor / 2) // divisor * divisor)
     return nearest + divisor if nearest < 0.9 * channels else nearest

@@ -11,12 +11,12 @@ from torch import nn
 
 from edgekit.models.layers import (
     InvertedResidual,
-    check_multiple,
+    check_multipliers,
     classifier,
     conv_bn_relu,
     image_channels,
-    reduced,
-    rounded,
+    reduce_strides,
+    round_channels,
 )
 
 STEM = 16
@@ -47,12 +47,12 @@ def mcunet(
     `reduction` divides height and width: 8 for 32x32, 16 for 96x96, 32 for 224x224. alpha 1, 10 classes:
     382,778 parameters on 1 channel, 383,066 on 3; 18.0 M multiply-adds at 32x32x3.
     """
-    check_multiple("mcunet", alpha=alpha)
-    stem_stride, *strides = reduced((2, *(block[-1] for block in BLOCKS)), reduction)
-    inputs = rounded(STEM * alpha)
+    check_multipliers("mcunet", alpha=alpha)
+    stem_stride, *strides = reduce_strides((2, *(block[-1] for block in BLOCKS)), reduction)
+    inputs = round_channels(STEM * alpha)
     layers: list[nn.Module] = [conv_bn_relu(image_channels(input_shape), inputs, 3, stem_stride)]
     for (kernel, expansion, channels, _), stride in zip(BLOCKS, strides, strict=True):
-        outputs = rounded(channels * alpha)
+        outputs = round_channels(channels * alpha)
         layers.append(InvertedResidual(inputs, outputs, stride, inputs * expansion, kernel))
         inputs = outputs
     return nn.Sequential(*layers, *classifier(inputs, num_classes))

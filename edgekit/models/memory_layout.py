@@ -19,14 +19,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from edgekit.models.eager import joined
+from edgekit.models.eager import join_outputs
 
 CHANNELS_LAST, CONTIGUOUS = torch.channels_last, torch.contiguous_format
 IMAGE_AXES = 4
 """Axes of what channels last is defined for: (N, C, H, W)."""
-SAME = 1e-2
+LAYOUT_TOLERANCE = 1e-2
 """Share of the largest output by which the outputs in both layouts may differ: more is no rounding."""
-KEPT = "_edgekit_needs_contiguous"
+NEEDS_CONTIGUOUS = "_edgekit_needs_contiguous"
 
 
 def detect(module: nn.Module, x: Tensor) -> torch.memory_format:
@@ -36,7 +36,7 @@ def detect(module: nn.Module, x: Tensor) -> torch.memory_format:
     """
     if _kept(module) is None:
         _keep(module, not _agrees(module, x))
-    return of(module)
+    return layout_of(module)
 
 
 def detect_for_training(module: nn.Module, x: Tensor) -> torch.memory_format:
@@ -44,22 +44,22 @@ def detect_for_training(module: nn.Module, x: Tensor) -> torch.memory_format:
     module.eval()
     if detect(module, x) is CHANNELS_LAST and not _trains(module, x):
         _keep(module, True)
-    return of(module)
+    return layout_of(module)
 
 
-def of(module: nn.Module) -> torch.memory_format:
+def layout_of(module: nn.Module) -> torch.memory_format:
     """What is kept with the network: channels last, unless it needs contiguous tensors."""
     return CONTIGUOUS if _kept(module) else CHANNELS_LAST
 
 
-def copy_to(module: nn.Module, made: nn.Module) -> nn.Module:
+def copy_layout(module: nn.Module, made: nn.Module) -> nn.Module:
     """The network `made`, which computes the same as `module` and was made of it, with what is kept with that one."""
-    if of(module) is CONTIGUOUS and of(made) is CHANNELS_LAST:
+    if layout_of(module) is CONTIGUOUS and layout_of(made) is CHANNELS_LAST:
         _keep(made, True)
     return made
 
 
-def apply(module: nn.Module, layout: torch.memory_format) -> nn.Module:
+def apply_layout(module: nn.Module, layout: torch.memory_format) -> nn.Module:
     """The module with its weights in that layout, in place.
 
     Torch calls weights of one input channel contiguous in either layout, and chooses a layout by their strides all the
@@ -82,15 +82,15 @@ def _contiguous(x: Tensor) -> Tensor:
 
 
 def _keep(module: nn.Module, needs_contiguous: bool) -> None:
-    setattr(module, KEPT, needs_contiguous)
+    setattr(module, NEEDS_CONTIGUOUS, needs_contiguous)
     if needs_contiguous:
         module.register_forward_pre_hook(inputs_contiguous)
 
 
 def _kept(module: nn.Module) -> bool | None:
     """What is known of it or, where it wraps another as a quantized network does, of that one; None: nothing."""
-    found = [vars(part)[KEPT] for part in module.modules() if KEPT in vars(part)]
-    return any(found) if any(found) or KEPT in vars(module) else None
+    found = [vars(part)[NEEDS_CONTIGUOUS] for part in module.modules() if NEEDS_CONTIGUOUS in vars(part)]
+    return any(found) if any(found) or NEEDS_CONTIGUOUS in vars(module) else None
 
 
 def _agrees(module: nn.Module, x: Tensor) -> bool:
@@ -110,12 +110,12 @@ def _agrees(module: nn.Module, x: Tensor) -> bool:
     if found.shape != expected.shape:
         return False
     largest = float(expected.abs().max()) if expected.numel() else 0.0
-    return not bool(((found - expected).abs() > SAME * max(largest, 1e-6)).any())
+    return not bool(((found - expected).abs() > LAYOUT_TOLERANCE * max(largest, 1e-6)).any())
 
 
 def _answer(module: nn.Module, x: Tensor, layout: torch.memory_format) -> Tensor:
     with torch.no_grad():
-        return joined(_copy(module, layout)(_sample(x, layout)))
+        return join_outputs(_copy(module, layout)(_sample(x, layout)))
 
 
 def _trains(module: nn.Module, x: Tensor) -> bool:
@@ -125,9 +125,9 @@ def _trains(module: nn.Module, x: Tensor) -> bool:
 
 def _steps(module: nn.Module, x: Tensor, layout: torch.memory_format) -> bool:
     try:
-        copied = apply(copy.deepcopy(module), layout).train()
+        copied = apply_layout(copy.deepcopy(module), layout).train()
         with torch.random.fork_rng(), torch.enable_grad(), strided_pointwise_as_slices(copied):
-            joined(copied(_sample(torch.cat([x, x]), layout))).float().square().mean().backward()
+            join_outputs(copied(_sample(torch.cat([x, x]), layout))).float().square().mean().backward()
     except MemoryError:
         raise
     except Exception:  # a network may raise anything; one that raises it contiguous too is left to the training itself
@@ -137,7 +137,7 @@ def _steps(module: nn.Module, x: Tensor, layout: torch.memory_format) -> bool:
 
 def _copy(module: nn.Module, layout: torch.memory_format) -> nn.Module:
     """A copy with its weights in that layout; the network itself where it has none that have a layout."""
-    return apply(copy.deepcopy(module), layout) if _has_image_weights(module) else module
+    return apply_layout(copy.deepcopy(module), layout) if _has_image_weights(module) else module
 
 
 def _has_image_weights(module: nn.Module) -> bool:

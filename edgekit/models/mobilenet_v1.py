@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from edgekit.models.layers import conv_bn_relu, depthwise_separable, image_channels, rounded
+from edgekit.models.layers import conv_bn_relu, depthwise_separable, image_channels, round_channels
 
 BLOCKS = ((64, 1), (128, 1), (128, 1), (256, 2), (256, 1), (512, 2), *(((512, 1),) * 5), (1024, 2), (1024, 1))
 """(channels at alpha 1, stride) of each depthwise separable block: the paper's table 1 but for the strides."""
@@ -19,10 +19,10 @@ def mobilenet_v1(
     """
     if not alpha > 0:
         raise ValueError(f"alpha must be above 0, got {alpha}")
-    inputs = rounded(32 * alpha)
+    inputs = round_channels(32 * alpha)
     layers: list[nn.Module] = [conv_bn_relu(image_channels(input_shape), inputs, 3, stem_stride)]
     for channels, stride in BLOCKS:
-        outputs = rounded(channels * alpha)
+        outputs = round_channels(channels * alpha)
         layers.append(depthwise_separable(inputs, outputs, stride))
         inputs = outputs
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, num_classes))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from edgekit.models.layers import InvertedResidual, conv_bn_relu, image_channels, rounded
+from edgekit.models.layers import InvertedResidual, conv_bn_relu, image_channels, round_channels
 
 BLOCKS = ((1, 16, 1, 1), (6, 24, 2, 1), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 """(expansion, channels, repeats, first stride): the paper's table 2 but for the strides."""
@@ -23,10 +23,10 @@ def mobilenet_v2(
     """
     if not alpha > 0:
         raise ValueError(f"alpha must be above 0, got {alpha}")
-    inputs = rounded(32 * alpha)
+    inputs = round_channels(32 * alpha)
     layers: list[nn.Module] = [conv_bn_relu(image_channels(input_shape), inputs, 3, stem_stride)]
     for expansion, channels, repeats, first in BLOCKS:
-        outputs = rounded(channels * alpha)
+        outputs = round_channels(channels * alpha)
         for index in range(repeats):
             layers.append(InvertedResidual(inputs, outputs, first if index == 0 else 1, inputs * expansion))
             inputs = outputs

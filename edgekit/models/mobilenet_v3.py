@@ -9,11 +9,11 @@ from torch import nn
 
 from edgekit.models.layers import (
     InvertedResidual,
-    check_multiple,
+    check_multipliers,
     conv_bn_act,
     image_channels,
-    reduced,
-    rounded,
+    reduce_strides,
+    round_channels,
 )
 
 STEM, TOP = 16, 576
@@ -42,18 +42,18 @@ def mobilenet_v3_small(
     `reduction` divides height and width: 8 for 32x32, 16 for 96x96, 32 for 224x224. alpha 0.5, last 256, 10 classes:
     332,706 parameters on 1 channel, 332,850 on 3; 5.5 M multiply-adds at 32x32x3.
     """
-    check_multiple("mobilenet_v3_small", alpha=alpha, last=last)
-    stem_stride, *strides = reduced((2, *(block[-1] for block in BLOCKS)), reduction)
-    inputs = rounded(STEM * alpha)
+    check_multipliers("mobilenet_v3_small", alpha=alpha, last=last)
+    stem_stride, *strides = reduce_strides((2, *(block[-1] for block in BLOCKS)), reduction)
+    inputs = round_channels(STEM * alpha)
     layers: list[nn.Module] = [
         conv_bn_act(image_channels(input_shape), inputs, 3, stem_stride, activation=nn.Hardswish)
     ]
     for (kernel, widened, channels, squeezes, activation, _), stride in zip(BLOCKS, strides, strict=True):
-        hidden, outputs = rounded(widened * alpha), rounded(channels * alpha)
-        squeezed = rounded(hidden / 4) if squeezes else 0
+        hidden, outputs = round_channels(widened * alpha), round_channels(channels * alpha)
+        squeezed = round_channels(hidden / 4) if squeezes else 0
         layers.append(InvertedResidual(inputs, outputs, stride, hidden, kernel, activation, squeezed))
         inputs = outputs
-    top = rounded(TOP * alpha)
+    top = round_channels(TOP * alpha)
     layers.append(conv_bn_act(inputs, top, 1, activation=nn.Hardswish))
     hidden_layer = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(top, last), nn.Hardswish()]
     return nn.Sequential(*layers, *hidden_layer, nn.Linear(last, num_classes))

@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from edgekit.models.layers import check_multiple, conv_bn, conv_bn_relu, image_channels, reduced, rounded
+from edgekit.models.layers import (
+    check_multipliers,
+    conv_bn,
+    conv_bn_relu,
+    image_channels,
+    reduce_strides,
+    round_channels,
+)
 
 CONVOLUTIONS = ((32, 3, 2), (32, 3, 2), (32, 1, 1), (96, 3, 2), (64, 1, 1))
 """(channels, kernel, stride): the layers before the first block."""
@@ -51,17 +58,17 @@ def mobilenet_v4_small(
     `reduction` divides height and width: 8 for 32x32, 16 for 96x96, 32 for 224x224. alpha 0.35, last 256, 10 classes:
     277,786 parameters on 1 channel, 278,074 on 3; 9.7 M multiply-adds at 32x32x3.
     """
-    check_multiple("mobilenet_v4_small", alpha=alpha, last=last)
-    strides = reduced([stride for *_, stride in (*CONVOLUTIONS, *BLOCKS)], reduction)
+    check_multipliers("mobilenet_v4_small", alpha=alpha, last=last)
+    strides = reduce_strides([stride for *_, stride in (*CONVOLUTIONS, *BLOCKS)], reduction)
     inputs, layers = image_channels(input_shape), list[nn.Module]()
     for (channels, kernel, _), stride in zip(CONVOLUTIONS, strides, strict=False):
-        outputs = rounded(channels * alpha)
+        outputs = round_channels(channels * alpha)
         layers.append(conv_bn_relu(inputs, outputs, kernel, stride))
         inputs = outputs
     for (before, behind, channels, expansion, _), stride in zip(BLOCKS, strides[len(CONVOLUTIONS) :], strict=True):
-        outputs, hidden = rounded(channels * alpha), rounded(inputs * expansion)
+        outputs, hidden = round_channels(channels * alpha), round_channels(inputs * expansion)
         layers.append(UniversalInvertedBottleneck(inputs, outputs, stride, hidden, before, behind))
         inputs = outputs
-    top = rounded(TOP * alpha)
+    top = round_channels(TOP * alpha)
     head = [conv_bn_relu(inputs, top, 1), nn.AdaptiveAvgPool2d(1), conv_bn_relu(top, last, 1), nn.Flatten()]
     return nn.Sequential(*layers, *head, nn.Linear(last, num_classes))

@@ -14,7 +14,7 @@ from edgekit.runner import boxes, masks, output_vector
 from edgekit.runner.errors import RunnerError
 
 
-def check(out: Any, spec: ModelSpec, samples: int = 1, when: str = "") -> None:
+def check_output(out: Any, spec: ModelSpec, samples: int = 1, when: str = "") -> None:
     """ModelError unless that is what the spec's network gives for so many samples."""
     if spec.task == "detection":
         _check_boxes(out, spec, samples, when)

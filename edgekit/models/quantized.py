@@ -137,7 +137,7 @@ def rebuild(model_folder: Path, nncf_folder: Path) -> nn.Module:
 
 
 @dataclass(frozen=True)
-class Parts:
+class QuantizedParts:
     """A quantized network as another process can take it: nncf's own objects cannot be pickled."""
 
     network: nn.Module
@@ -145,7 +145,7 @@ class Parts:
     state: dict[str, Tensor]
 
     @classmethod
-    def of(cls, quantized: nn.Module) -> Parts:
+    def of(cls, quantized: nn.Module) -> QuantizedParts:
         """Those of a network that `quantizable` made and nncf quantized."""
         network: Any = quantized.network
         return cls(network, nncf.torch.get_config(quantized), quantized.state_dict())

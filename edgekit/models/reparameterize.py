@@ -15,20 +15,20 @@ from torch import Tensor, nn
 
 from edgekit.core.errors import ModelError
 from edgekit.models import memory_layout
-from edgekit.models.eager import joined
+from edgekit.models.eager import join_outputs
 from edgekit.models.several_inputs import SeveralInputs
 from edgekit.models.spec import ModelSpec
-from edgekit.models.user_errors import FAULTS, failure
+from edgekit.models.user_errors import FAULTS, failure_of
 
 METHOD = "reparameterized"
-SAMPLES = 64
+COMPARED_SAMPLES = 64
 """Of the validation split: what a stage compares before and after."""
-LARGEST_SHARE = 1e-3
+MERGE_TOLERANCE = 1e-3
 """Of the largest output: float32 rounding of a deep network ends far below it, another network far above."""
 
 
 @dataclass(frozen=True)
-class Merged:
+class MergeMeasurement:
     """How many parameters there were and are, and how far the outputs moved on `samples`.
 
     `max_abs` is the largest difference of an output, `largest` the largest output itself.
@@ -50,7 +50,7 @@ def is_mergeable(module: nn.Module) -> bool:
     return callable(getattr(_inside(module), METHOD, None))
 
 
-def reparameterized(module: nn.Module) -> nn.Module:
+def merge_branches(module: nn.Module) -> nn.Module:
     """The merged network in eval mode; the module itself where there is nothing to merge.
 
     ModelError where its method fails, or returns no network.
@@ -63,19 +63,21 @@ def reparameterized(module: nn.Module) -> nn.Module:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):  # new layers draw weights that are thrown away
             found = getattr(network.eval(), METHOD)()
     except FAULTS as error:
-        raise failure(f"{called}: fails", error, network) from error
+        raise failure_of(f"{called}: fails", error, network) from error
     if not isinstance(found, nn.Module):
         raise ModelError(f"{called}: must return a torch.nn.Module, returned {type(found).__name__}")
     made = (SeveralInputs(found, module.tensors) if isinstance(module, SeveralInputs) else found).eval()
-    return memory_layout.copy_to(module, made)
+    return memory_layout.copy_layout(module, made)
 
 
-def deployed(module: nn.Module, spec: ModelSpec) -> nn.Module:
+def deployment_network(module: nn.Module, spec: ModelSpec) -> nn.Module:
     """What a device gets of a saved network: the merged one. A merged network may still have the method."""
-    return module if spec.reparameterized else reparameterized(module)
+    return module if spec.reparameterized else merge_branches(module)
 
 
-def merge(module: nn.Module, spec: ModelSpec, inputs: Tensor) -> tuple[nn.Module, ModelSpec, Merged | None]:
+def merge_and_compare(
+    module: nn.Module, spec: ModelSpec, inputs: Tensor
+) -> tuple[nn.Module, ModelSpec, MergeMeasurement | None]:
     """The merged network, its spec, and what was measured on `inputs` (n, …); None where there was nothing to merge.
 
     ModelError where the merged network answers otherwise: its method is wrong.
@@ -85,7 +87,7 @@ def merge(module: nn.Module, spec: ModelSpec, inputs: Tensor) -> tuple[nn.Module
     called, count = f"{spec.called}: {METHOD}()", _count(module)
     # first, for the method may change the module itself
     before = _answers(module.eval(), inputs, f"{spec.called}: fails on samples of the data")
-    made = reparameterized(module)
+    made = merge_branches(module)
     after = _answers(made, inputs, f"{called} gives a network that fails on samples of the data")
     if after.shape != before.shape:
         raise ModelError(
@@ -93,12 +95,12 @@ def merge(module: nn.Module, spec: ModelSpec, inputs: Tensor) -> tuple[nn.Module
             "it must compute the same in eval mode"
         )
     largest, moved = float(before.abs().max()), float((after - before).abs().max())
-    if not moved <= LARGEST_SHARE * largest:
+    if not moved <= MERGE_TOLERANCE * largest:
         raise ModelError(
             f"{called} moved the outputs by {moved:.3g}, and the largest is {largest:.3g}; mend it: "
             "it must compute the same in eval mode"
         )
-    found = Merged(count, _count(made), moved, largest, len(inputs))
+    found = MergeMeasurement(count, _count(made), moved, largest, len(inputs))
     return made, spec.model_copy(update={"reparameterized": True}), found
 
 
@@ -109,9 +111,9 @@ def _inside(module: nn.Module) -> nn.Module:
 def _answers(module: nn.Module, inputs: Tensor, what: str) -> Tensor:
     try:
         with torch.no_grad():
-            return joined(module(inputs))
+            return join_outputs(module(inputs))
     except FAULTS as error:
-        raise failure(what, error, module) from error
+        raise failure_of(what, error, module) from error
 
 
 def _count(module: nn.Module) -> int:

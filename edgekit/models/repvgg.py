@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
-from edgekit.models.layers import check_multiple, classifier, conv_bn, image_channels, reduced, rounded
+from edgekit.models.layers import check_multipliers, classifier, conv_bn, image_channels, reduce_strides, round_channels
 
 WIDTHS = (64, 128, 256, 512)
 """Channels of the stages at alpha and top 1; the stem has as many as the first."""
@@ -102,13 +102,13 @@ def repvgg(
     32x32, 16 for 96x96, 32 for 224x224. alpha 0.25, top 0.25, 10 classes, as it is trained:
     247,050 parameters on 1 channel, 247,370 on 3. Merged: 221,082 on 3, 15.8 M multiply-adds at 32x32x3.
     """
-    check_multiple("repvgg", alpha=alpha, top=top)
+    check_multipliers("repvgg", alpha=alpha, top=top)
     depths = [1, 2, 4, 1] if blocks is None else list(blocks)
     if len(depths) != len(WIDTHS) or min(depths) < 1:
         raise ValueError(f"repvgg needs blocks for {len(WIDTHS)} stages, one or more in each, got {depths}")
     multiples = (alpha, alpha, alpha, top)
-    widths = [rounded(width * multiple) for width, multiple in zip(WIDTHS, multiples, strict=True)]
-    stem_stride, *firsts = reduced((2, 2, 2, 2, 2), reduction)
+    widths = [round_channels(width * multiple) for width, multiple in zip(WIDTHS, multiples, strict=True)]
+    stem_stride, *firsts = reduce_strides((2, 2, 2, 2, 2), reduction)
     inputs = min(64, widths[0])
     layers: list[nn.Module] = [RepVGGBlock(image_channels(input_shape), inputs, stem_stride)]
     for outputs, depth, first in zip(widths, depths, firsts, strict=True):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PREFIX = "network."
 """What stands before the names of the user's own layers."""
-WHOLE = "int32"
+INTEGER_DTYPE = "int32"
 """Tensors of this type reach a network as whole numbers; all others, bytes too, as float32."""
 
 
@@ -46,7 +46,7 @@ class SeveralInputs(nn.Module):
         return self.network(*self.arguments(x))
 
 
-class Apart(NamedTuple):
+class ExportInputs(NamedTuple):
     """What an exporter takes: the network, its example arguments, and their names."""
 
     network: nn.Module
@@ -54,14 +54,14 @@ class Apart(NamedTuple):
     names: tuple[str, ...]
 
 
-def apart(module: nn.Module, sample: Tensor) -> Apart:
+def export_inputs(module: nn.Module, sample: Tensor) -> ExportInputs:
     """The network inside, its arguments for a sample (1, …), and the inputs' names; of one input, as it is."""
     if not isinstance(module, SeveralInputs):
-        return Apart(module, (sample,), ("input",))
-    return Apart(module.network, module.arguments(sample), tuple(_order(module.network, module.names)))
+        return ExportInputs(module, (sample,), ("input",))
+    return ExportInputs(module.network, module.arguments(sample), tuple(_order(module.network, module.names)))
 
 
-def wrapped(module: nn.Module, spec: ModelSpec) -> nn.Module:
+def wrap_inputs(module: nn.Module, spec: ModelSpec) -> nn.Module:
     """The network that takes samples as they are; ModelError where its inputs are not the data's tensors."""
     tensors = spec.tensors
     if not tensors:
@@ -127,7 +127,7 @@ def _split(x: Tensor, tensors: Sequence[Mapping[str, Any]]) -> list[Tensor]:
     sizes = [input_vector.width([each["shape"]]) for each in tensors]
     parts = zip(torch.split(x, sizes, dim=1), tensors, strict=True)
     return [
-        part.reshape(len(x), *each["shape"]).to(torch.int32) if each["dtype"] == WHOLE
+        part.reshape(len(x), *each["shape"]).to(torch.int32) if each["dtype"] == INTEGER_DTYPE
         else part.reshape(len(x), *each["shape"])
         for part, each in parts
     ]  # fmt: skip

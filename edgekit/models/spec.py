@@ -16,7 +16,7 @@ from edgekit.core.tasks import Task
 FORMAT = 1
 SPEC = "model.json"
 RAW_OPTIONS = ("range", "sample_rate_hz", "columns", "input_path", "tensors")
-RUN_BY = {
+INTERPRETERS = {
     "exported": ("torch", "torch"),
     "keras": ("tensorflow", "tensorflow"),
     "onnx": ("onnxruntime", "onnxruntime"),
@@ -114,7 +114,7 @@ class ModelSpec(Strict):
     @property
     def interpreter(self) -> str:
         """What runs it as it is, and that one's version."""
-        distribution, name = RUN_BY["exported" if self.source is None else self.source.kind]
+        distribution, name = INTERPRETERS["exported" if self.source is None else self.source.kind]
         return f"{name} {metadata.version(distribution)}"
 
     @property

@@ -27,12 +27,12 @@ from edgekit.core.hashing import write_json
 from edgekit.models import memory_layout, output_check, several_inputs
 from edgekit.models.files import as_module, detect, exported, interface, task_outputs
 from edgekit.models.files.op_count import OpCount
-from edgekit.models.reparameterize import reparameterized
+from edgekit.models.reparameterize import merge_branches
 from edgekit.models.spec import FORMAT, SPEC
 from edgekit.models.spec import ModelSpec as ModelSpec
 from edgekit.models.spec import Source as Source
 from edgekit.models.spec import read_spec as read_spec
-from edgekit.models.user_errors import FAULTS, describe, failure
+from edgekit.models.user_errors import FAULTS, describe, failure_of
 from edgekit.runner import input_path
 from edgekit.runner.errors import bounded_recursion
 from edgekit.runner.files import write_atomically
@@ -53,8 +53,8 @@ def build(spec: ModelSpec, seed: int = 0) -> nn.Module:
     many numbers the vector has.
     """
     module = _construct(spec, seed)
-    dry_forward(module, spec)
-    memory_layout.detect(module, noise(spec))
+    check_forward(module, spec)
+    memory_layout.detect(module, random_sample(spec))
     return module
 
 
@@ -98,17 +98,17 @@ def load(folder: Path) -> tuple[nn.Module, ModelSpec]:
     spec = read_spec(folder)
     if spec.source:
         module = _opened(folder / spec.source.file, spec)
-        dry_forward(module, spec)
+        check_forward(module, spec)
         if spec.is_torch:
-            memory_layout.detect(module, noise(spec))
+            memory_layout.detect(module, random_sample(spec))
         return module, spec
     tensors = _read_tensors(folder / WEIGHTS)
     module = _construct(spec, seed=0)
     _check_names(module, tensors, folder / WEIGHTS)
     resize(module, {name: tuple(value.shape) for name, value in tensors.items()})
     module.load_state_dict(tensors, strict=False)
-    dry_forward(module, spec)
-    memory_layout.detect(module, noise(spec))
+    check_forward(module, spec)
+    memory_layout.detect(module, random_sample(spec))
     return module, spec
 
 
@@ -132,29 +132,29 @@ def load_weights(module: nn.Module, path: Path) -> None:
     module.load_state_dict(tensors, strict=False)
 
 
-def zeros(spec: ModelSpec) -> Tensor:
+def zero_sample(spec: ModelSpec) -> Tensor:
     """One sample as the network takes it, all of zeros: float32, or token ids."""
     return torch.zeros(1, *spec.input_shape, dtype=torch.int32 if spec.takes_ids else torch.float32)
 
 
-def noise(spec: ModelSpec) -> Tensor:
+def random_sample(spec: ModelSpec) -> Tensor:
     """One sample as the network takes it, of random values; token ids are zeros."""
     if spec.takes_ids:
-        return zeros(spec)
+        return zero_sample(spec)
     return torch.randn(1, *spec.input_shape, generator=torch.Generator().manual_seed(0))
 
 
 @bounded_recursion()
-def dry_forward(module: nn.Module, spec: ModelSpec) -> None:
+def check_forward(module: nn.Module, spec: ModelSpec) -> None:
     """One sample of zeros through the network in eval mode; ModelError unless the spec's outputs come out."""
     try:
         module.eval()
         device = next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
         with torch.no_grad():  # not inference_mode: what the network makes and keeps here may be trained with later
-            out = module(zeros(spec).to(device))
+            out = module(zero_sample(spec).to(device))
     except FAULTS as error:
-        raise failure(f"{spec.called}: fails on {_inputs(spec)}", error, module) from error
-    output_check.check(out, spec)
+        raise failure_of(f"{spec.called}: fails on {_inputs(spec)}", error, module) from error
+    output_check.check_output(out, spec)
 
 
 def _inputs(spec: ModelSpec) -> str:
@@ -191,9 +191,9 @@ def _construct(spec: ModelSpec, seed: int) -> nn.Module:
             module = builder(**kwargs)
             if isinstance(module, nn.Module) and _is_lazy(module):
                 with torch.no_grad():  # lazy layers take their shapes, and draw their weights, in their first forward
-                    several_inputs.wrapped(module.eval(), spec)(zeros(spec))
+                    several_inputs.wrap_inputs(module.eval(), spec)(zero_sample(spec))
     except FAULTS as error:
-        raise failure(f"{spec.builder}({_spelt(kwargs)})", error) from error
+        raise failure_of(f"{spec.builder}({_spelt(kwargs)})", error) from error
     if not isinstance(module, nn.Module):
         made = f"the class {module.__name__}" if isinstance(module, type) else with_article(type(module).__name__)
         advice = "call it: return Net()" if isinstance(module, type) else "let it end with `return net`"
@@ -201,10 +201,10 @@ def _construct(spec: ModelSpec, seed: int) -> nn.Module:
     try:
         module.eval()
     except FAULTS as error:
-        raise failure(f"{spec.builder}: cannot be put in eval mode", error, module) from error
+        raise failure_of(f"{spec.builder}: cannot be put in eval mode", error, module) from error
     if spec.reparameterized:
-        module = reparameterized(module)
-    return several_inputs.wrapped(module, spec)
+        module = merge_branches(module)
+    return several_inputs.wrap_inputs(module, spec)
 
 
 def _is_lazy(module: nn.Module) -> bool:
@@ -276,7 +276,7 @@ def _shapes(spec: ModelSpec) -> dict[str, Any]:
     """Of its one input (C, H, W), (F,) or (time, channels); of several each tensor's, and how many ids there are."""
     if not spec.tensors:
         return {SHAPE: spec.input_shape}
-    ids = [each for each in spec.tensors if each["dtype"] == several_inputs.WHOLE and each["range"][0] >= 0]
+    ids = [each for each in spec.tensors if each["dtype"] == several_inputs.INTEGER_DTYPE and each["range"][0] >= 0]
     return {
         SHAPES: {each["name"]: tuple(each["shape"]) for each in spec.tensors},
         "id_counts": {each["name"]: each["range"][1] + 1 for each in ids},

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from edgekit.models.layers import check_multiple, window_channels
+from edgekit.models.layers import check_multipliers, window_channels
 
 STEM = 16
 CHANNELS = (24, 32, 48)
@@ -71,7 +71,7 @@ def tc_resnet(
     10 classes: 63,210 parameters on 1 channel, 63,306 on 3; 1.7 M multiply-adds for 128 moments of 3 channels.
     """
     channels = window_channels(input_shape)
-    check_multiple("tc_resnet", alpha=alpha)
+    check_multipliers("tc_resnet", alpha=alpha)
     if blocks < 1 or kernel < 3 or kernel % 2 == 0:
         raise ValueError(
             f"tc_resnet needs blocks from 1 and an odd kernel from 3, got blocks {blocks}, kernel {kernel}"

@@ -18,21 +18,21 @@ from edgekit.core.errors import NO_RESOURCES, EdgekitError, ModelError, Resource
 
 FAULTS = (Exception, SystemExit)
 """What code of the user's may raise; Ctrl-C is not among it."""
-LONGEST = 300
+MAX_MESSAGE_LENGTH = 300
 LIBRARIES = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
 FOREIGN = tuple(f"{path}{os.sep}" for path in (*sorted(LIBRARIES), Path(__file__).parents[1]))
 """Where Python, the libraries and edgekit itself lie; code anywhere else is the user's."""
 PACKAGES = frozenset(("site-packages", "dist-packages"))
 """Folders of libraries wherever they lie: of the system's Python, of the user's own installs."""
 NO_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")
-WHOLE = "a tensor of whole numbers comes as int32; take x.float(), or give floats in the data"
-SEVERAL_INPUTS = "it takes several inputs: give each as an array by its name, x_train.NAME, or give it defaults"
-OTHERWISE = "fix it there, or report it, with the network, if the same works without edgekit"
+INTEGER_ADVICE = "a tensor of whole numbers comes as int32; take x.float(), or give floats in the data"
+SEVERAL_INPUTS_ADVICE = "it takes several inputs: give each as an array by its name, x_train.NAME, or give it defaults"
+FALLBACK_ADVICE = "fix it there, or report it, with the network, if the same works without edgekit"
 """The network itself is at fault, or what edgekit does around it: only its user can tell."""
 ADVICE = (
     ("!= struct c10::", "its weights are of another type than its input, float32; let the builder return net.float()"),
-    ("must have the same dtype, but got Int", WHOLE),
-    (r"Input type \(int\)", WHOLE),
+    ("must have the same dtype, but got Int", INTEGER_ADVICE),
+    (r"Input type \(int\)", INTEGER_ADVICE),
     ("must have the same dtype", "its weights are of another type than its input, float32; return net.float()"),
     (
         r"Input type \(.* should be the same",
@@ -48,14 +48,14 @@ def describe(error: BaseException, root: nn.Module | None = None) -> str:
     return f"{_what(error)}{f' ({where})' if where else ''}; {_advice(error)}"
 
 
-def failure(what: str, error: BaseException, root: nn.Module | None = None) -> Exception:
+def failure_of(what: str, error: BaseException, root: nn.Module | None = None) -> Exception:
     """What to raise for it: ModelError, but ResourceError where the machine lacks memory, room or leave."""
     kind = ResourceError if _lacks_memory(error) or _lacks_room(error) else ModelError
     return kind(f"{what}: {describe(error, root)}")
 
 
 @contextmanager
-def running(called: str, doing: str, root: nn.Module | None = None) -> Iterator[None]:
+def reporting_failures(called: str, doing: str, root: nn.Module | None = None) -> Iterator[None]:
     """The `failure` of what the network called so raises meanwhile; what else is raised stays what it is."""
     try:
         yield
@@ -64,11 +64,11 @@ def running(called: str, doing: str, root: nn.Module | None = None) -> Iterator[
     except FAULTS as error:
         if not (_is_of_a_network(error) or _lacks_memory(error)):  # a step of the optimizer can lack it too
             raise
-        raise failure(f"{called}: fails {doing}", error, root) from error
+        raise failure_of(f"{called}: fails {doing}", error, root) from error
 
 
 def _what(error: BaseException) -> str:
-    name, said = type(error).__name__, " ".join(str(error).split())[:LONGEST].rstrip(" .;")
+    name, said = type(error).__name__, " ".join(str(error).split())[:MAX_MESSAGE_LENGTH].rstrip(" .;")
     if isinstance(error, SystemExit):
         return f"it calls sys.exit({said})"
     if isinstance(error, SyntaxError):
@@ -93,8 +93,8 @@ def _advice(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return "fix that line"
     if ".forward() missing" in said and not _place(error):  # edgekit itself called it, no code of the user's
-        return SEVERAL_INPUTS
-    return next((advice for words, advice in ADVICE if re.search(words, said)), OTHERWISE)
+        return SEVERAL_INPUTS_ADVICE
+    return next((advice for words, advice in ADVICE if re.search(words, said)), FALLBACK_ADVICE)
 
 
 def _lacks_memory(error: BaseException) -> bool:

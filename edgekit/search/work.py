@@ -29,7 +29,7 @@ from edgekit.measure.latency import Converted, convert_plainly
 from edgekit.models import store
 from edgekit.models.cost import cost
 from edgekit.models.from_artifact import open_model, spec_for
-from edgekit.models.reparameterize import merge
+from edgekit.models.reparameterize import merge_and_compare
 from edgekit.runner.errors import RunnerError
 from edgekit.search import files
 from edgekit.search.anchors import rivals
@@ -158,7 +158,7 @@ def _built(plan: Plan, data: Data) -> tuple[dict[str, Any], store.ModelSpec]:
     if options.student is None:
         raise ConfigError("distill.candidates: a trial trains one student; name distill.student.builder in the space")
     spec = spec_for(data, options.student.builder, options.student.kwargs, plan.run.preprocess)
-    student, spec, _ = merge(store.build(spec, seed=plan.run.seed), spec, store.zeros(spec))
+    student, spec, _ = merge_and_compare(store.build(spec, seed=plan.run.seed), spec, store.zero_sample(spec))
     return {"student": student, "pruned": _pruned(student, spec, plan.stages["prune"], data)}, spec
 
 

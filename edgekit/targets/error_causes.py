@@ -119,7 +119,7 @@ def _layer(model_folder: Path, operator: str) -> str:
 
     try:
         module, spec = store.load(model_folder)
-        graph = torch.export.export(module, (store.zeros(spec),)).run_decompositions().graph
+        graph = torch.export.export(module, (store.zero_sample(spec),)).run_decompositions().graph
     except Exception:  # whatever keeps the network from being exported: that is not the failure to report
         return ""
     return next((_module_of(node) for node in graph.nodes if operator in str(node.target)), "")

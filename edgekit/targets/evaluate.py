@@ -48,17 +48,20 @@ def torch_outputs(
     import torch
 
     from edgekit.models import store
-    from edgekit.models.eager import joined
-    from edgekit.models.user_errors import running
+    from edgekit.models.eager import join_outputs
+    from edgekit.models.user_errors import reporting_failures
 
     module, spec = store.load(model_folder)
     module = change(module)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with running(spec.called, "on a sample of validation", module), torch.inference_mode():
+        with reporting_failures(spec.called, "on a sample of validation", module), torch.inference_mode():
             # one by one, as the converted models see them
-            rows = [joined(module(torch.from_numpy(inputs[place : place + 1]))).numpy() for place in range(len(inputs))]
+            rows = [
+                join_outputs(module(torch.from_numpy(inputs[place : place + 1]))).numpy()
+                for place in range(len(inputs))
+            ]
     finally:
         torch.set_num_threads(threads)
     return np.concatenate(rows)

@@ -32,9 +32,9 @@ def read_layers(model_folder: Path, names: Sequence[str]) -> list[Layer]:
     if not names:
         return []
     from edgekit.models import store
-    from edgekit.models.reparameterize import deployed
+    from edgekit.models.reparameterize import deployment_network
 
-    modules = dict(deployed(*store.load(model_folder)).named_modules())
+    modules = dict(deployment_network(*store.load(model_folder)).named_modules())
     found = []
     for name in names:
         if name not in modules:

@@ -28,7 +28,7 @@ def fold_batchnorms(module: Any) -> Any:
     if not any(isinstance(part, torch.nn.BatchNorm1d) for part in module.modules()):
         return module
     try:
-        return memory_layout.copy_to(module, fuse(module))
+        return memory_layout.copy_layout(module, fuse(module))
     except Exception:  # the tracer raises whatever the network's own code raises; unfolded, the boundary check decides
         return module
 

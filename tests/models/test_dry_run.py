@@ -38,7 +38,7 @@ def spec(task: Task = "classification") -> store.ModelSpec:
 
 
 def check(end: Callable[[torch.Tensor], torch.Tensor], task: Task = "classification", *, trains: bool = True) -> None:
-    dry_run.check(Net(end), spec(task), torch.randn(4, 6), trains=trains)
+    dry_run.check_network(Net(end), spec(task), torch.randn(4, 6), trains=trains)
 
 
 @pytest.mark.parametrize("trains", [True, False])

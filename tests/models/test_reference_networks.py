@@ -12,7 +12,7 @@ import torch
 import edgekit.models
 from edgekit.core.errors import ModelError
 from edgekit.models.cost import OUTSIDE, cost, layer_costs
-from edgekit.models.eager import joined
+from edgekit.models.eager import join_outputs
 from edgekit.models.store import ModelSpec, build, load, save
 from edgekit.stages.prune.structured import output_layers
 
@@ -102,7 +102,7 @@ def warmed(spec: ModelSpec) -> torch.nn.Module:
 
 def outputs(module: torch.nn.Module, spec: ModelSpec) -> np.ndarray:
     with torch.inference_mode():
-        return joined(module(samples(spec))).numpy()
+        return join_outputs(module(samples(spec))).numpy()
 
 
 def pruned(module: torch.nn.Module, spec: ModelSpec, ratio: float = 0.4) -> torch.nn.Module:
@@ -185,7 +185,7 @@ class TestContract:
         module, one = warmed(spec), samples(spec, 1)
         with torch.no_grad():
             exported = torch.export.export(module, (one,)).module()
-            assert torch.allclose(joined(exported(one)), joined(module(one)), atol=1e-4)
+            assert torch.allclose(join_outputs(exported(one)), join_outputs(module(one)), atol=1e-4)
 
     def test_takes_the_samples_that_it_says_and_refuses_others(self, builder):
         for kind, shape in (("vector", (64,)), *((kind, shapes[0]) for kind, shapes in SHAPES.items())):

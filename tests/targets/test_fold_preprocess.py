@@ -114,7 +114,7 @@ def float_file() -> bytes:
     dense = graph.operators.pop()
     dense.inputs, dense.outputs = [0, 1, -1], [2]
     graph.operators, graph.inputs, graph.outputs = [dense], [0], [2]
-    return flatbuffer.completed(flatbuffer.write(model))
+    return flatbuffer.with_names_and_signature(flatbuffer.serialize(model))
 
 
 def saved(folder: Path, steps: list[dict[str, Any]]) -> Path:

@@ -109,10 +109,10 @@ def test_what_is_quantized_already_is_seen_whatever_it_takes_and_gives(models: d
     for name in TARGETS:
         target = importlib.import_module(f"edgekit.targets.{name}.convert")
         module, suffix = sources.module(name), files.NAMES[name].rpartition(".")[2]
-        assert not module.quantized(next(models[name].glob(f"*.{suffix}")))
+        assert not module.is_quantized(next(models[name].glob(f"*.{suffix}")))
         for precision in ("int8", "dynamic") if name != "openvino" else ("int8", "w8"):
             target.convert(models[name], precision, files.samples(), tmp_path / name / precision)
-            assert module.quantized(tmp_path / name / precision / f"model.{suffix}"), (name, precision)
+            assert module.is_quantized(tmp_path / name / precision / f"model.{suffix}"), (name, precision)
 
 
 @pytest.mark.parametrize("name", ["onnx", "openvino"])

@@ -6,7 +6,7 @@ Each format is one module here. It has
 - for each target a function of that name, which makes the float model for the target's precisions, or an entry in
   `NOT`: why there is none, and what to do instead.
 
-The format is detected from the content, not the extension (`detect.find`).
+The format is detected from the content, not the extension (`detect.model_kind`).
 """
 
 from __future__ import annotations

@@ -62,14 +62,16 @@ class FileModule(nn.Module):
         given = x.detach().cpu().numpy()
         arranged = self._layout.arrange(given.transpose(0, 2, 3, 1) if given.ndim == 4 else given)
         if len(arranged) <= self._least:
-            return torch.from_numpy(task_outputs.ask(self._alone, arranged, self._least, self.needed))
+            return torch.from_numpy(task_outputs.run_batch(self._alone, arranged, self._least, self.needed))
         if self._many is None:
-            self._many = task_outputs.fastest(self._opened, self._layout, arranged[: task_outputs.BATCH], self.needed)
+            self._many = task_outputs.fastest_run(
+                self._opened, self._layout, arranged[: task_outputs.BATCH], self.needed
+            )
         run, size = self._many
         starts = range(0, len(arranged), size)
         return torch.from_numpy(
             np.concatenate(
-                [task_outputs.ask(run, arranged[start : start + size], size, self.needed) for start in starts]
+                [task_outputs.run_batch(run, arranged[start : start + size], size, self.needed) for start in starts]
             )
         )
 

@@ -87,7 +87,7 @@ def _installer() -> list[str]:
     return ["uv", "pip", "install", "--python", sys.executable]
 
 
-def check(path: Path, targets: Sequence[str], *, alone: bool, named: bool) -> None:
+def check_targets(path: Path, targets: Sequence[str], *, alone: bool, named: bool) -> None:
     """Check that the targets take a model file.
 
     Parameters
@@ -102,7 +102,7 @@ def check(path: Path, targets: Sequence[str], *, alone: bool, named: bool) -> No
     ConfigError
         With what to change.
     """
-    kind = detect.find(path)
+    kind = detect.model_kind(path)
     if kind == "exported":  # every target takes it, and its module imports torch, which no check of a config waits for
         return
     refused = {target: reason for target in targets if (reason := _refusal(path, kind, target))}
@@ -122,7 +122,7 @@ def install_converters(path: Path, targets: Sequence[str], *, named: bool) -> No
     ConfigError
         It cannot be installed, and the config names the target that needs it.
     """
-    kind = detect.find(path)
+    kind = detect.model_kind(path)
     if kind != "onnx" or "tflite" not in targets or _refusal(path, kind, "tflite") or _is_quantized(path):
         return
     try:
@@ -153,6 +153,6 @@ def _refusal(path: Path, kind: str, target: str) -> str:
 
 def _is_quantized(path: Path) -> bool:
     try:
-        return bool(module("onnx").quantized(path))
+        return bool(module("onnx").is_quantized(path))
     except Exception:  # the error is raised where the file is opened
         return False

@@ -10,34 +10,34 @@ from edgekit.core import file_type
 from edgekit.core.errors import ConfigError, ModelError
 from edgekit.core.hashing import digest, sha256_file
 
-BY_LOOKS = {words: kind for kind, words in file_type.MODELS.items()} | {file_type.HDF5: "keras"}
+KINDS = {words: kind for kind, words in file_type.MODELS.items()} | {file_type.HDF5: "keras"}
 KERAS_MEMBERS = {"config.json", "model.weights.h5"}
-WANTED = "a model file is a .pt2, .keras, .h5, .onnx, OpenVINO .xml or .tflite file"
+MODEL_FILES = "a model file is a .pt2, .keras, .h5, .onnx, OpenVINO .xml or .tflite file"
 HEAD_BYTES = 4096
 ONNX_WEIGHTS = ".data"
 """What PyTorch's exporter adds to the name of an .onnx file for that of its weights."""
 OLD_EXPORT = "serialized_exported_program.json"
 
 
-def find(path: Path) -> str:
+def model_kind(path: Path) -> str:
     """The kind of the model in `path`; ModelError for a file that holds none, or one that may run code, with the fix.
 
     OSError where it cannot be read.
     """
     if not path.is_file():
-        raise ModelError(f"{path}: {_no_file(path)}; {WANTED}")
+        raise ModelError(f"{path}: {_no_file(path)}; {MODEL_FILES}")
     with open(path, "rb") as stream:
         words = file_type.describe(stream.read(HEAD_BYTES))
-    if words in BY_LOOKS:
-        return BY_LOOKS[words]
+    if words in KINDS:
+        return KINDS[words]
     if words == file_type.PICKLE:
-        raise ModelError(f"{path}: {words}; {unpickled(path)}")
+        raise ModelError(f"{path}: {words}; {pickle_advice(path)}")
     if words == file_type.ZIP:
         return _in_archive(path)
-    raise ModelError(f"{path}: looks like {words}; {WANTED}")
+    raise ModelError(f"{path}: looks like {words}; {MODEL_FILES}")
 
 
-def unpickled(path: Path) -> str:
+def pickle_advice(path: Path) -> str:
     """What to do with a checkpoint that would have to be unpickled: the one line, and what comes then."""
     safe = path.with_suffix(".safetensors").name
     rest = (
@@ -63,8 +63,8 @@ def check_weights(path: Path) -> None:
     if words == file_type.SAFETENSORS:
         return
     if words == file_type.PICKLE:
-        raise ModelError(f"{path}: {words}; {unpickled(path)}")
-    if words in BY_LOOKS or (words == file_type.ZIP and _in_archive(path)):
+        raise ModelError(f"{path}: {words}; {pickle_advice(path)}")
+    if words in KINDS or (words == file_type.ZIP and _in_archive(path)):
         raise ModelError(f"{path}: looks like a whole model; give it as model.source, without builder and weights")
     raise ModelError(f"{path}: looks like {words}; weights are a .safetensors file: safetensors.torch.save_file")
 
@@ -89,7 +89,7 @@ def sha256(path: Path, kind: str) -> str:
     return digest([first, *others]) if others else first
 
 
-def check(path: Path, wanted: str | None, key: str) -> None:
+def check_source(path: Path, wanted: str | None, key: str) -> None:
     """ModelError unless there is a model in `path`; ConfigError, naming the config's `key`, where it is another one.
 
     `wanted` is its sha256, None for any.
@@ -97,7 +97,7 @@ def check(path: Path, wanted: str | None, key: str) -> None:
     if not path.exists():
         raise ConfigError(f"{key}: no file {path}; in a config, relative paths start at its folder")
     try:
-        found = sha256(path, find(path))
+        found = sha256(path, model_kind(path))
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error.strerror or error}") from None
     if wanted not in (None, found):
@@ -136,10 +136,10 @@ def _in_archive(path: Path) -> str:
             "torch.export.save(torch.export.export(model, (example,)), 'model.pt2')"
         )
     if _any(r"data\.pkl", names):
-        raise ModelError(f"{path}: a PyTorch checkpoint, which is a pickle; {unpickled(path)}")
+        raise ModelError(f"{path}: a PyTorch checkpoint, which is a pickle; {pickle_advice(path)}")
     if {"manifest.json"} <= names:
         raise ModelError(f"{path}: a bundle, which is finished already; give the model that it was made of")
-    raise ModelError(f"{path}: looks like {file_type.ZIP}, and holds none of those; {WANTED}")
+    raise ModelError(f"{path}: looks like {file_type.ZIP}, and holds none of those; {MODEL_FILES}")
 
 
 def _any(member: str, names: set[str]) -> bool:

@@ -15,7 +15,14 @@ import torch
 from torch import Tensor, nn
 
 from edgekit.core.errors import ModelError
-from edgekit.models.files.interface import Opened, Run, Taken, Tensors, check_ends, shape_of
+from edgekit.models.files.interface import (
+    FileInput,
+    OpenedModel,
+    Run,
+    Tensors,
+    check_inputs_and_outputs,
+    joined_input_shape,
+)
 from edgekit.models.files.task_outputs import ANY_OUTPUT, TaskOutputs
 from edgekit.models.several_inputs import SeveralInputs
 from edgekit.runner.errors import bounded_recursion
@@ -65,12 +72,12 @@ def network(path: Path, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPUT)
     return SeveralInputs(found, tensors) if tensors else found
 
 
-def quantized(path: Path) -> bool:
+def is_quantized(path: Path) -> bool:
     """Never: its arithmetic is on floats."""
     return False
 
 
-def open(path: Path, threads: int, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPUT) -> Opened:
+def open(path: Path, threads: int, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPUT) -> OpenedModel:
     """The program at `path`, run by PyTorch on the CPU."""
     if threads:
         torch.set_num_threads(threads)
@@ -86,8 +93,8 @@ def open(path: Path, threads: int, tensors: Tensors = (), needed: TaskOutputs = 
         return run  # it refuses what it cannot take when it is called
 
     program = read(path, tensors, needed)
-    inputs = [Taken(name, shape, "") for name, shape in input_shapes(program).items()]
-    return Opened(shape_of(inputs, tensors), sized)
+    inputs = [FileInput(name, shape, "") for name, shape in input_shapes(program).items()]
+    return OpenedModel(joined_input_shape(inputs, tensors), sized)
 
 
 def read(path: Path, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPUT) -> torch.export.ExportedProgram:
@@ -100,7 +107,7 @@ def read(path: Path, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPUT) ->
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise ModelError(f"{path}: cannot be opened: {reason}; export it again with this PyTorch") from None
     signature = program.graph_signature
-    check_ends(signature.user_inputs, len(signature.user_outputs), tensors, needed.most)
+    check_inputs_and_outputs(signature.user_inputs, len(signature.user_outputs), tensors, needed.most)
     graphs = [each.graph for each in program.graph_module.modules() if isinstance(each, torch.fx.GraphModule)]
     if any(_trains(node) for graph in graphs for node in graph.nodes):
         raise ModelError(f"{path}: was exported while training, and answers by chance; export it after model.eval()")

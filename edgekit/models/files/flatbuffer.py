@@ -42,14 +42,14 @@ def parse(content: bytes) -> Any:
     return model
 
 
-def write(model: Any) -> bytes:
+def serialize(model: Any) -> bytes:
     """The table as a file, equal numbers once."""
     builder = _Sharing()
     builder.Finish(model.Pack(builder), file_identifier=IDENTIFIER)
     return bytes(builder.Output())
 
 
-def completed(content: bytes) -> bytes:
+def with_names_and_signature(content: bytes) -> bytes:
     """The same model with names and a signature: OpenVINO asks for the ones, the quantizer for the other.
 
     The file as it is where it has both.
@@ -72,7 +72,7 @@ def completed(content: bytes) -> bytes:
             for end, places in (("input", graph.inputs), ("output", graph.outputs))
         )
         model.signatureDefs = [signature]
-    return write(model)
+    return serialize(model)
 
 
 def _mapped(schema: Any, name: str, place: int) -> Any:
@@ -81,7 +81,7 @@ def _mapped(schema: Any, name: str, place: int) -> Any:
     return found
 
 
-def arguments(content: bytes) -> dict[str, str]:
+def signature_names(content: bytes) -> dict[str, str]:
     """What its signature calls each input, by the tensor's name."""
     model = parse(content)
     [signature] = model.signatureDefs
@@ -97,10 +97,10 @@ def name_inputs(content: bytes, names: Mapping[str, str]) -> bytes:
     for each in signature.inputs:
         name = names[each.name.decode()]
         tensors[each.tensorIndex].name = each.name = name
-    return write(model)
+    return serialize(model)
 
 
-def named(content: bytes, names: Sequence[str]) -> bytes:
+def with_signature_names(content: bytes, names: Sequence[str]) -> bytes:
     """The same model, its inputs called as its signature calls them, where those are `names` and they are not yet."""
     if len(names) < 2:
         return content

@@ -14,14 +14,14 @@ from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.runner.preprocess.steps import GEOMETRY
 from edgekit.runner.preprocess.transform import to_layout
 
-MOST_LOST = 0.2
+MAX_LOST_SHARE = 0.2
 """Share of the samples' sum of magnitudes. Ranges that were calibrated lose some percent, another unit most of it."""
 
 Step = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Grid:
+class QuantizationGrid:
     """An input of int8 or uint8: the integer q stands for scale · (q - zero_point); plain integers have scale 1."""
 
     dtype: str
@@ -54,14 +54,14 @@ class Grid:
 
 
 def range_fault(
-    grid: Grid, x: np.ndarray, raw_dtype: str, steps: Sequence[Step], origin: str = "the preprocess makes"
+    grid: QuantizationGrid, x: np.ndarray, raw_dtype: str, steps: Sequence[Step], origin: str = "the preprocess makes"
 ) -> str:
     """What is wrong where the input cannot hold `x`, which `steps` made of raw samples; empty where it can.
 
     `origin` says in words where `x` comes from.
     """
     lost = grid.lost(x)
-    if lost <= MOST_LOST:
+    if lost <= MAX_LOST_SHARE:
         return ""
     return (
         f"{_describe(grid)}, and {origin} {x.min():.6g} to {x.max():.6g}, of which "
@@ -69,7 +69,7 @@ def range_fault(
     )
 
 
-def range_ambiguity(grid: Grid, raw_dtype: str, steps: Sequence[Step]) -> str:
+def range_ambiguity(grid: QuantizationGrid, raw_dtype: str, steps: Sequence[Step]) -> str:
     """What is to be said where bytes meet an input of bytes whose scale makes other bytes of them; empty elsewhere.
 
     On the device they would reach it as they are, and elsewhere by its scale.
@@ -80,12 +80,12 @@ def range_ambiguity(grid: Grid, raw_dtype: str, steps: Sequence[Step]) -> str:
     return f"{_describe(grid)}, and the preprocess leaves bytes unchanged; {_advice(grid, raw_dtype, steps)}"
 
 
-def _describe(grid: Grid) -> str:
+def _describe(grid: QuantizationGrid) -> str:
     low, high = grid.limits
     return f"takes {grid.dtype} in steps of {grid.scale:.6g}, from {low:.6g} to {high:.6g}"
 
 
-def _advice(grid: Grid, raw_dtype: str, steps: Sequence[Step]) -> str:
+def _advice(grid: QuantizationGrid, raw_dtype: str, steps: Sequence[Step]) -> str:
     if raw_dtype not in ("uint8", "int8"):
         return "scale the samples as they were when the model was quantized"
     step = grid.through(raw_dtype)
@@ -108,7 +108,7 @@ Tensors = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedModel:
     """A model with one answer, and one input or several that are joined in a vector (`runner/input_vector.py`).
 
     shape: of its input, the batch first; an open side is -1
@@ -122,11 +122,11 @@ class Opened:
     shape: tuple[int, ...]
     sized: Callable[[tuple[int, ...]], Run]
     step: float = 0.0
-    grid: Grid | None = None
-    grids: tuple[Grid | None, ...] = ()
+    grid: QuantizationGrid | None = None
+    grids: tuple[QuantizationGrid | None, ...] = ()
 
 
-class OnDevice(NamedTuple):
+class DeviceModel(NamedTuple):
     """A file as the runner opens it: its bytes by name, its inputs in its own order, its outputs in the task's."""
 
     files: dict[str, bytes]
@@ -134,7 +134,7 @@ class OnDevice(NamedTuple):
     outputs: Sequence[TensorSpec]
 
 
-class Taken(NamedTuple):
+class FileInput(NamedTuple):
     """One of several inputs of a file: its shape has the batch first, an open side is -1."""
 
     name: str
@@ -142,7 +142,7 @@ class Taken(NamedTuple):
     dtype: str
 
 
-def check_ends(inputs: Sequence[str], outputs: int, tensors: Tensors = (), most: int = 1) -> None:
+def check_inputs_and_outputs(inputs: Sequence[str], outputs: int, tensors: Tensors = (), most: int = 1) -> None:
     """ModelError unless there are at most so many outputs, and one input or, by these names, those of the samples."""
     if not 1 <= outputs <= most:
         has = f"has {outputs} outputs; a model file"
@@ -163,7 +163,7 @@ def check_ends(inputs: Sequence[str], outputs: int, tensors: Tensors = (), most:
         )
 
 
-def shape_of(inputs: Sequence[Taken], tensors: Tensors) -> tuple[int, ...]:
+def joined_input_shape(inputs: Sequence[FileInput], tensors: Tensors) -> tuple[int, ...]:
     """Of the one input, or of the vector that several are; ModelError where one is of another shape than its tensor."""
     if not tensors:
         return tuple(inputs[0].shape)
@@ -178,16 +178,16 @@ def shape_of(inputs: Sequence[Taken], tensors: Tensors) -> tuple[int, ...]:
     return max(each.shape[0] for each in inputs), input_vector.width(list(shapes.values()))
 
 
-def feed(x: np.ndarray, inputs: Sequence[Taken], tensors: Tensors) -> dict[str, np.ndarray]:
+def input_arrays(x: np.ndarray, inputs: Sequence[FileInput], tensors: Tensors) -> dict[str, np.ndarray]:
     """What each input takes of samples (n, …), by name, in their order; ModelError where an integer cannot hold it."""
     if not tensors:
-        return {inputs[0].name: cast(x, inputs[0].dtype)}
+        return {inputs[0].name: cast_input(x, inputs[0].dtype)}
     names = [each["name"] for each in tensors]
     parts = dict(zip(names, input_vector.split(x, [each["shape"] for each in tensors]), strict=True))
-    return {each.name: cast(parts[each.name], each.dtype) for each in inputs}
+    return {each.name: cast_input(parts[each.name], each.dtype) for each in inputs}
 
 
-def cast(x: np.ndarray, dtype: str) -> np.ndarray:
+def cast_input(x: np.ndarray, dtype: str) -> np.ndarray:
     """Float32 `x` as an input without a scale wants it; ModelError where an integer cannot hold a value."""
     wanted = np.dtype(dtype)
     if wanted.kind not in "fiu":

@@ -16,7 +16,15 @@ from typing import Any
 import numpy as np
 
 from edgekit.core.errors import ConversionError, ModelError
-from edgekit.models.files.interface import Opened, Run, Taken, Tensors, check_ends, feed, shape_of
+from edgekit.models.files.interface import (
+    FileInput,
+    OpenedModel,
+    Run,
+    Tensors,
+    check_inputs_and_outputs,
+    input_arrays,
+    joined_input_shape,
+)
 from edgekit.models.files.task_outputs import ANY_OUTPUT, TaskOutputs
 
 NOT: dict[str, str] = {}
@@ -34,12 +42,12 @@ KERAS_2 = {
 UNKNOWN = re.compile(r"(?:Could not locate (?:class|function)|Unknown \w+:?) '?(\w+)")
 
 
-def quantized(path: Path) -> bool:
+def is_quantized(path: Path) -> bool:
     """Never: its arithmetic is on floats."""
     return False
 
 
-def open(path: Path, threads: int, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPUT) -> Opened:
+def open(path: Path, threads: int, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPUT) -> OpenedModel:
     """The model at `path`; what would run code from the file is refused.
 
     TensorFlow takes a number of threads before it has done anything, or never; 0 leaves it as it is.
@@ -48,21 +56,21 @@ def open(path: Path, threads: int, tensors: Tensors = (), needed: TaskOutputs = 
     if threads:
         _configure(tf, threads)
     model = _read(path)
-    inputs = [Taken(each.name, [-1 if side is None else int(side) for side in each.shape], each.dtype)
+    inputs = [FileInput(each.name, [-1 if side is None else int(side) for side in each.shape], each.dtype)
               for each in model.inputs]  # fmt: skip
-    check_ends([each.name for each in inputs], len(model.outputs), tensors, needed.most)
+    check_inputs_and_outputs([each.name for each in inputs], len(model.outputs), tensors, needed.most)
 
     def sized(shape: tuple[int, ...]) -> Run:
         sides = {each["name"]: (shape[0], *each["shape"]) for each in tensors}
         answer = _graph(tf, model, [sides[each.name] for each in inputs] if tensors else [shape])
 
         def run(x: np.ndarray) -> np.ndarray:
-            found = answer(*map(tf.constant, feed(x, inputs, tensors).values()))
+            found = answer(*map(tf.constant, input_arrays(x, inputs, tensors).values()))
             return needed.join([each.numpy() for each in tf.nest.flatten(found)])
 
         return run
 
-    return Opened(shape_of(inputs, tensors), sized)
+    return OpenedModel(joined_input_shape(inputs, tensors), sized)
 
 
 def tflite(

@@ -16,7 +16,16 @@ import numpy as np
 from edgekit.core.errors import ModelError
 from edgekit.models.files import compatibility, interface, onnx_batch, onnx_classic
 from edgekit.models.files.detect import ONNX_WEIGHTS, members
-from edgekit.models.files.interface import OnDevice, Opened, Run, Taken, Tensors, check_ends, feed, shape_of
+from edgekit.models.files.interface import (
+    DeviceModel,
+    FileInput,
+    OpenedModel,
+    Run,
+    Tensors,
+    check_inputs_and_outputs,
+    input_arrays,
+    joined_input_shape,
+)
 from edgekit.models.files.openvino import batch_of_one
 from edgekit.models.files.task_outputs import ANY_OUTPUT, TaskOutputs
 from edgekit.runner.backends import onnxruntime as runner
@@ -25,18 +34,18 @@ from edgekit.runner.bundle.manifest import TensorSpec
 
 INTERPRETER = "onnxruntime"
 NOT: dict[str, str] = {}
-LINES = 3
+SHOWN_LINES = 3
 EXAMPLES = "calibration_image_sample_data_20x128x128x3_float32.npy"
 """Pictures that onnx2tf would download, unless a file of this name lies in the folder it runs in."""
 LEGACY = "TF_USE_LEGACY_KERAS"
 """onnx2tf sets it as it is imported, and then no process started from this one could read a Keras 3 file."""
-SAME = 1e-2
+CONVERSION_TOLERANCE = 1e-2
 """By which share of their range TFLite's answers may differ from ONNX Runtime's: more is no rounding."""
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 ONE_FILE = "python -c \"import onnx; onnx.save(onnx.load('MODEL.onnx'), 'one-file.onnx')\""
 
 
-def open(path: Path, threads: int, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPUT) -> Opened:
+def open(path: Path, threads: int, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPUT) -> OpenedModel:
     """The model at `path`, from memory, with the weights that PyTorch puts beside it; other files are not read."""
     import onnxruntime
 
@@ -51,40 +60,40 @@ def open(path: Path, threads: int, tensors: Tensors = (), needed: TaskOutputs = 
         options.add_external_initializers_from_files_in_memory([beside.name], [weights], [len(weights)])
     session = runner.session(content, options)
     inputs = [_taken(each) for each in session.get_inputs()]
-    check_ends([each.name for each in inputs], len(session.get_outputs()), tensors, needed.most)
+    check_inputs_and_outputs([each.name for each in inputs], len(session.get_outputs()), tensors, needed.most)
     for each in inputs:
         if each.dtype not in DTYPES.values():
             raise ModelError(f"its input is {each.dtype}; a model file may take {', '.join(DTYPES.values())}")
 
     def run(x: np.ndarray) -> np.ndarray:
-        return needed.join(session.run(None, feed(x, inputs, tensors)))
+        return needed.join(session.run(None, input_arrays(x, inputs, tensors)))
 
     def sized(shape: tuple[int, ...]) -> Run:
         return run  # it refuses what it cannot take when it is called
 
-    return Opened(shape_of(inputs, tensors), sized)
+    return OpenedModel(joined_input_shape(inputs, tensors), sized)
 
 
-def _taken(port: Any) -> Taken:
+def _taken(port: Any) -> FileInput:
     sides = [side if isinstance(side, int) else -1 for side in port.shape]
-    return Taken(port.name, sides, DTYPES.get(port.type, port.type))
+    return FileInput(port.name, sides, DTYPES.get(port.type, port.type))
 
 
-def on_device(path: Path, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPUT) -> OnDevice:
+def on_device(path: Path, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPUT) -> DeviceModel:
     """The file as the runner opens it; made one piece, and its open batch one."""
     content = _scores_alone(path)
     model = _parsed(content)
-    sides = [side for ports in onnx_batch.ports(model).values() for port in ports for side in port["shape"]]
-    if onnx_batch.external(model) or min(sides, default=0) < 0:
+    sides = [side for ports in onnx_batch.describe_ports(model).values() for port in ports for side in port["shape"]]
+    if onnx_batch.has_external_weights(model) or min(sides, default=0) < 0:
         content = onnx(path)
         model = _parsed(content)
-    ends = onnx_batch.ports(model)
-    check_ends([each["name"] for each in ends["inputs"]], len(ends["outputs"]), tensors, needed.most)
+    ends = onnx_batch.describe_ports(model)
+    check_inputs_and_outputs([each["name"] for each in ends["inputs"]], len(ends["outputs"]), tensors, needed.most)
     sources, results = (
         [TensorSpec(port["name"], tuple(port["shape"]), port["dtype"], "ANY") for port in ends[side]]
         for side in ("inputs", "outputs")
     )
-    return OnDevice({path.name: content}, sources, needed.ordered(results))
+    return DeviceModel({path.name: content}, sources, needed.ordered(results))
 
 
 def refusal(path: Path, target: str) -> str:
@@ -98,12 +107,12 @@ def float_only(path: Path) -> str:
     return f"no quantizer knows {', '.join(operators)}: it stays as it is" if operators else ""
 
 
-def quantized(path: Path) -> bool:
+def is_quantized(path: Path) -> bool:
     """Whether some of its arithmetic is on 8-bit integers."""
     return onnx_batch.is_quantized(_parsed(path.read_bytes()))
 
 
-def _classic(path: Path) -> onnx_classic.Classic:
+def _classic(path: Path) -> onnx_classic.ClassicModel:
     return onnx_classic.read(path.read_bytes())
 
 
@@ -120,7 +129,7 @@ def _parsed(content: bytes) -> Any:
 
 def _check_weights(path: Path, model: Any, beside: Sequence[Path]) -> None:
     """ModelError for weights that are not there, or not where they may be."""
-    external_files, usual = onnx_batch.locations(model), path.name + ONNX_WEIGHTS
+    external_files, usual = onnx_batch.external_files(model), path.name + ONNX_WEIGHTS
     if external_files - {usual}:
         raise ModelError(f"keeps its weights in other files than {usual}; make one file of it: {ONE_FILE}")
     if external_files and not beside:
@@ -183,7 +192,7 @@ def tflite(
 
 def _by_onnx2tf(onnx2tf: Any, content: bytes, sample_shape: tuple[int, ...]) -> bytes:
     said = io.StringIO()
-    sources = onnx_batch.ports(_parsed(content))["inputs"]
+    sources = onnx_batch.describe_ports(_parsed(content))["inputs"]
     first = len(sources) == 1 and interface.find_layout(sources[0]["shape"], sample_shape).order == "NCHW"
     kept = [each["name"].replace(":", "__") for each in sources]
     with tempfile.TemporaryDirectory() as home, contextlib.chdir(home):
@@ -238,10 +247,12 @@ def _agrees(content: bytes, made: bytes) -> bool:
     interpreter.invoke()
     expected, found = session.run(None, {sources[0].name: x})[0], interpreter.get_tensor(results[0]["index"])
     found = found if found.shape == expected.shape else np.moveaxis(found, -1, 1)
-    return found.shape == expected.shape and bool(np.allclose(found, expected, rtol=SAME, atol=SAME * np.ptp(expected)))
+    return found.shape == expected.shape and bool(
+        np.allclose(found, expected, rtol=CONVERSION_TOLERANCE, atol=CONVERSION_TOLERANCE * np.ptp(expected))
+    )
 
 
 def _last(said: str) -> str:
     """The last lines of what a program said, on one, without colours."""
     lines = [line.strip() for line in COLOURS.sub("", said).splitlines() if line.strip()]
-    return " ".join(lines[-LINES:])[:300]
+    return " ".join(lines[-SHOWN_LINES:])[:300]

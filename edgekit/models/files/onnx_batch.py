@@ -10,12 +10,12 @@ import numpy as np
 CHANNELS = (1, 3)
 
 
-def external(model: Any) -> bool:
+def has_external_weights(model: Any) -> bool:
     """Whether any tensor lies in another file."""
-    return bool(locations(model))
+    return bool(external_files(model))
 
 
-def locations(model: Any) -> set[str]:
+def external_files(model: Any) -> set[str]:
     """Names of the other files that tensors lie in."""
     import onnx
 
@@ -50,13 +50,13 @@ def set_batch_to_one(model: Any) -> list[str]:
     return changes or filled
 
 
-def close(model: Any, size: tuple[int, int]) -> list[str]:
+def set_image_size(model: Any, size: tuple[int, int]) -> list[str]:
     """Set a picture's open height and width, in place; what was done, in words."""
     import onnx
 
     inputs = _inputs(model)
     sides = inputs[0].type.tensor_type.shape.dim if len(inputs) == 1 else []
-    places = spatial([side.dim_value or -1 for side in sides])
+    places = image_axes([side.dim_value or -1 for side in sides])
     if not any(not sides[place].dim_value for place in places):
         return []
     for place, side in zip(places, size, strict=True):
@@ -67,14 +67,14 @@ def close(model: Any, size: tuple[int, int]) -> list[str]:
     return [f"its open height and width were set to {size[0]}×{size[1]}"]
 
 
-def spatial(shape: Sequence[int]) -> tuple[int, ...]:
+def image_axes(shape: Sequence[int]) -> tuple[int, ...]:
     """Where height and width stand in an input of pictures, by its channels; empty if that is unknown."""
     if len(shape) != 4 or (shape[1] in CHANNELS) == (shape[3] in CHANNELS):
         return ()
     return (2, 3) if shape[1] in CHANNELS else (1, 2)
 
 
-def before_argmax(model: Any) -> str:
+def argmax_input(model: Any) -> str:
     """The tensor that a graph's only output is the place of the largest value of; empty where it is no such place."""
     makers = {name: node for node in model.graph.node for name in node.output}
     node = makers.get(model.graph.output[0].name) if len(model.graph.output) == 1 else None
@@ -83,7 +83,7 @@ def before_argmax(model: Any) -> str:
     return str(node.input[0]) if node is not None and node.op_type == "ArgMax" else ""
 
 
-def ports(model: Any) -> dict[str, list[dict[str, Any]]]:
+def describe_ports(model: Any) -> dict[str, list[dict[str, Any]]]:
     """{"inputs", "outputs": [{name, shape, dtype}]}; open sides are -1."""
     return {"inputs": [_port(each) for each in _inputs(model)], "outputs": [_port(each) for each in model.graph.output]}
 

@@ -39,7 +39,7 @@ CLEAR_MARGIN = 1e-5
 
 
 @dataclass(frozen=True)
-class Classic:
+class ClassicModel:
     """A model's bytes with its scores alone; `changes` says what was done, in words.
 
     `classes` are the labels that the file names, in the order of its scores; none where it names none. `operators` are
@@ -66,7 +66,7 @@ class Classic:
 
 
 @lru_cache(maxsize=4)
-def read(content: bytes, two_classes: bool = False) -> Classic:
+def read(content: bytes, two_classes: bool = False) -> ClassicModel:
     """The model without its label and its ZipMap; the same bytes where nothing has to change.
 
     With `two_classes`, a single probability becomes the scores of both classes, even if the file names no classes.
@@ -86,7 +86,7 @@ def read(content: bytes, two_classes: bool = False) -> Classic:
     if changes or is_corrected:
         content = bytes(model.SerializeToString(deterministic=True))
     operators = sorted({node.op_type for node in model.graph.node if node.domain == DOMAIN})
-    return Classic(content, tuple(changes), classes, tuple(operators))
+    return ClassicModel(content, tuple(changes), classes, tuple(operators))
 
 
 def _take_off(model: Any) -> tuple[list[str], tuple[str, ...]]:
@@ -285,7 +285,7 @@ def _agreeing_with_label(content: bytes, model: Any, classes: tuple[str, ...]) -
     return [_ties(differ, "random samples")]
 
 
-def agreement_on(
+def compare_labels(
     content: bytes, samples: Sequence[dict[str, np.ndarray]], scores: np.ndarray, classes: tuple[str, ...]
 ) -> str:
     """Compare the class of the largest of recorded scores (n, classes) with the label of the unchanged model `content`.
@@ -391,7 +391,7 @@ def _taken(node: Any) -> Iterator[str]:
                 yield from _taken(one)
 
 
-def instead(model: Any) -> str:
+def several_outputs_advice(model: Any) -> str:
     """What to do about a classic model of several outputs, which is left so; empty elsewhere."""
     if not _is_classic(model.graph):
         return ""

@@ -25,19 +25,19 @@ class OpCount:
     weight_bytes: int = 0
 
 
-def of_file(path: Path, kind: str) -> OpCount:
+def count_file(path: Path, kind: str) -> OpCount:
     """Nothing where OpenVINO cannot read the model."""
     try:
         model = module(kind).openvino(path)
     except Exception:  # readers' errors share no class, and a count is no reason to refuse a model that runs
         return OpCount()
     try:
-        return of_graph(model)
+        return count_graph(model)
     except RuntimeError:  # OpenVINO's, where a shape is not fixed
         return OpCount()
 
 
-def of_graph(model: Any) -> OpCount:
+def count_graph(model: Any) -> OpCount:
     """Of an `openvino.Model` whose shapes are all fixed."""
     operators = list(_operators(model))
     weights = [op for op, _ in operators if op.get_type_name() == "Constant" and _is_weight(op)]

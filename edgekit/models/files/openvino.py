@@ -10,7 +10,16 @@ from typing import Any
 import numpy as np
 
 from edgekit.core.errors import ModelError
-from edgekit.models.files.interface import OnDevice, Opened, Run, Taken, Tensors, check_ends, feed, shape_of
+from edgekit.models.files.interface import (
+    DeviceModel,
+    FileInput,
+    OpenedModel,
+    Run,
+    Tensors,
+    check_inputs_and_outputs,
+    input_arrays,
+    joined_input_shape,
+)
 from edgekit.models.files.task_outputs import ANY_OUTPUT, TaskOutputs
 from edgekit.runner.backends.openvino import compile_model
 from edgekit.runner.bundle.manifest import TensorSpec
@@ -22,7 +31,7 @@ NOT = {
 }
 
 
-def open(path: Path, threads: int, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPUT) -> Opened:
+def open(path: Path, threads: int, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPUT) -> OpenedModel:
     """The model at `path`, reshaped and compiled for each size. Its arithmetic stays float32 on every CPU."""
     import openvino
 
@@ -33,7 +42,7 @@ def open(path: Path, threads: int, tensors: Tensors = (), needed: TaskOutputs = 
         raise ModelError("its input may have any number of sides; convert it with --input and a shape")
     names = [each["name"] for each in tensors]
     inputs = [_taken(port, names) for port in model.inputs]
-    check_ends([each.name for each in inputs], len(model.outputs), tensors, needed.most)
+    check_inputs_and_outputs([each.name for each in inputs], len(model.outputs), tensors, needed.most)
 
     def sized(shape: tuple[int, ...]) -> Run:
         resized = core.read_model(*files)
@@ -44,61 +53,63 @@ def open(path: Path, threads: int, tensors: Tensors = (), needed: TaskOutputs = 
         compiled = compile_model(core, resized, threads)
 
         def run(x: np.ndarray) -> np.ndarray:
-            found = compiled(list(feed(x, inputs, tensors).values()))
+            found = compiled(list(input_arrays(x, inputs, tensors).values()))
             return needed.join([found[place] for place in range(len(model.outputs))])
 
         return run
 
-    return Opened(shape_of(inputs, tensors), sized)
+    return OpenedModel(joined_input_shape(inputs, tensors), sized)
 
 
-def called(port: Any, names: Sequence[str] = ()) -> str:
+def port_name(port: Any, names: Sequence[str] = ()) -> str:
     """The port's name, of its several the one among `names`; empty where it has none."""
     own = port.get_names()
     return next((name for name in names if name in own), min(own, default=""))
 
 
-def _taken(port: Any, names: Sequence[str]) -> Taken:
+def _taken(port: Any, names: Sequence[str]) -> FileInput:
     sides = [side.get_length() if side.is_static else -1 for side in port.get_partial_shape()]
-    return Taken(called(port, names), sides, _dtype(port))
+    return FileInput(port_name(port, names), sides, _dtype(port))
 
 
-def on_device(path: Path, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPUT) -> OnDevice:
+def on_device(path: Path, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPUT) -> DeviceModel:
     """The files as the runner opens them; for a batch of one where it is open."""
     import openvino as library
 
     files = {path.name: path.read_bytes(), path.with_suffix(".bin").name: path.with_suffix(".bin").read_bytes()}
     model = library.Core().read_model(*files.values())
     names = [each["name"] for each in tensors]
-    check_ends([called(port, names) for port in model.inputs], len(model.outputs), tensors, needed.most)
+    check_inputs_and_outputs(
+        [port_name(port, names) for port in model.inputs], len(model.outputs), tensors, needed.most
+    )
     if model.is_dynamic():
         model = batch_of_one(model)
         with tempfile.TemporaryDirectory() as folder:
             library.save_model(model, Path(folder) / "model.xml", compress_to_fp16=False)
             files = {each.name: each.read_bytes() for each in sorted(Path(folder).iterdir())}
     results = needed.ordered([_spec(port) for port in model.outputs])
-    return OnDevice(files, [_spec(port, names) for port in model.inputs], results)
+    return DeviceModel(files, [_spec(port, names) for port in model.inputs], results)
 
 
 def _spec(port: Any, names: Sequence[str] = ()) -> TensorSpec:
     partial = port.get_partial_shape()
     shape = tuple(side.get_length() if side.is_static else -1 for side in partial) if partial.rank.is_static else ()
-    return TensorSpec(called(port, names) or port.get_node().get_friendly_name(), shape, _dtype(port), "ANY")
+    return TensorSpec(port_name(port, names) or port.get_node().get_friendly_name(), shape, _dtype(port), "ANY")
 
 
 def _dtype(port: Any) -> str:
     return np.dtype(port.get_element_type().to_dtype()).name
 
 
-def quantized(path: Path) -> bool:
+def is_quantized(path: Path) -> bool:
     """Whether it holds 8-bit weights, or quantizes what it computes."""
     import openvino
 
     model = openvino.Core().read_model(path.read_bytes(), path.with_suffix(".bin").read_bytes())
-    return is_quantized(model)
+    return is_graph_quantized(model)
 
 
-def is_quantized(model: Any) -> bool:
+def is_graph_quantized(model: Any) -> bool:
     """The same of an `openvino.Model`."""
     return any(op.get_type_name() == "FakeQuantize" or _is_byte(op) for op in model.get_ops())
 

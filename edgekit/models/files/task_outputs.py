@@ -15,13 +15,13 @@ import numpy as np
 from edgekit.core import tasks
 from edgekit.core.errors import ModelError
 from edgekit.core.tasks import Task
-from edgekit.models.files.interface import Layout, Opened, Run
+from edgekit.models.files.interface import Layout, OpenedModel, Run
 from edgekit.runner import boxes, masks, output_vector
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.runner.errors import BundleError
 
 Shapes = Sequence[Sequence[int]]
-MOST_OUTPUTS = {"detection": 2}
+MAX_OUTPUTS = {"detection": 2}
 """How many outputs a file may have, by task; of any other one."""
 
 
@@ -86,7 +86,7 @@ def _width(shape: Sequence[int]) -> int:
     return shape[-1] if len(shape) == 2 else 0
 
 
-IN_PICTURES = ("detection", "segmentation")
+IMAGE_TASKS = ("detection", "segmentation")
 """Tasks with other outputs than a number for each class or value."""
 
 
@@ -101,12 +101,12 @@ class TaskOutputs:
     @property
     def most(self) -> int:
         """How many outputs a file may have."""
-        return MOST_OUTPUTS.get(self.task, 1)
+        return MAX_OUTPUTS.get(self.task, 1)
 
     @property
     def is_plain(self) -> bool:
         """Whether a sample's answer is a number for each class or value."""
-        return self.task not in IN_PICTURES
+        return self.task not in IMAGE_TASKS
 
     def join(self, parts: Sequence[np.ndarray]) -> np.ndarray:
         """A file's outputs (n, …), in its own order, as one array (n, …); ModelError where they are not the task's."""
@@ -157,14 +157,14 @@ def for_task(task: Task, classes: int, sample: Sequence[int]) -> TaskOutputs:
 
 BATCH, PROBES = 32, 4
 """Samples at a time, and how many of the first batch are also asked alone."""
-SAME = 1e-3
+BATCH_TOLERANCE = 1e-3
 """How far a score in a batch may be from that of its sample alone, as a share of the largest."""
-SUM, SUM_MOST = 1e-3, 0.25
+SUM_TOLERANCE, MAX_SUM_TOLERANCE = 1e-3, 0.25
 """How far the sum of probabilities may be from 1: for floats, and however coarse the integers."""
-LEAST = 1e-7
+MIN_PROBABILITY = 1e-7
 """The least probability of floats that a logarithm is taken of, and how far from 1 the largest is taken to be."""
 
-Ends = Literal["logits", "probabilities", "sigmoids"]
+OutputKind = Literal["logits", "probabilities", "sigmoids"]
 """What a model of classes ends with: probabilities that sum to 1, or for each class one of its own."""
 
 Prepare = Callable[[np.ndarray], np.ndarray]
@@ -172,16 +172,16 @@ Done = Callable[[int], None]
 
 
 def outputs(
-    model: Opened, layout: Layout, x: np.ndarray, prepare: Prepare, needed: TaskOutputs, done: Done
+    model: OpenedModel, layout: Layout, x: np.ndarray, prepare: Prepare, needed: TaskOutputs, done: Done
 ) -> np.ndarray:
     """Answers (n, …) float32 of raw samples (n, *sample); `prepare` makes the model's input of some of them.
 
     ModelError for another number of scores, for no scores at all, and for NaN or infinity among them.
     """
-    run, size = fastest(model, layout, prepare(x[:BATCH]), needed)
+    run, size = fastest_run(model, layout, prepare(x[:BATCH]), needed)
     found = np.empty((0,), dtype=np.float32)
     for start in range(0, len(x), size):
-        some = ask(run, prepare(x[start : start + size]), size, needed)
+        some = run_batch(run, prepare(x[start : start + size]), size, needed)
         if not start:
             found = np.empty((len(x), *some.shape[1:]), dtype=np.float32)
         if not np.isfinite(some).all():
@@ -195,7 +195,7 @@ def outputs(
     return found
 
 
-def logits(found: np.ndarray, step: float) -> np.ndarray:
+def to_logits(found: np.ndarray, step: float) -> np.ndarray:
     """Logits (n, classes) of outputs (n, classes), be they logits or what a softmax or sigmoids made of them.
 
     The logarithm of probabilities is the logits but for a constant in each row, which softmax, and so every loss of a
@@ -203,7 +203,7 @@ def logits(found: np.ndarray, step: float) -> np.ndarray:
     class where exactly one holds, as in a classification. What was rounded to 0 or 1 counts as half a step from there,
     or LEAST, and as less where another value is nearer: a file whose likeliest class is unlikely keeps its answer.
     """
-    kind, least = ends(found, step), step / 2 or LEAST
+    kind, least = output_kind(found, step), step / 2 or MIN_PROBABILITY
     if kind == "probabilities":
         return np.log(np.maximum(found, np.float32(least)))
     if kind == "sigmoids":
@@ -218,7 +218,7 @@ def _for_nought(shares: np.ndarray, least: float) -> float:
     return min(least, float(shares[shares > 0].min()) / 2)
 
 
-def ends(found: np.ndarray, step: float) -> Ends:
+def output_kind(found: np.ndarray, step: float) -> OutputKind:
     """What outputs (n, classes) are; `step` is between two neighbouring values of integers, 0 for floats.
 
     Logits of many samples do not all lie from 0 to 1, so what does and is no distribution is a sigmoid for each class.
@@ -235,7 +235,7 @@ def are_probabilities(found: np.ndarray, step: float) -> bool:
     Within SUM, and integers, `step` apart, miss each of them by up to a step more: their kernels do not round to the
     nearest.
     """
-    slack = min(SUM + found.shape[1] * step, SUM_MOST)
+    slack = min(SUM_TOLERANCE + found.shape[1] * step, MAX_SUM_TOLERANCE)
     sums = found.sum(axis=1, dtype=np.float64)
     return bool((found >= 0).all() and (np.abs(sums - 1) <= slack).all())
 
@@ -257,7 +257,7 @@ def check_answers(
         )
 
 
-def fastest(model: Opened, layout: Layout, first: np.ndarray, needed: TaskOutputs) -> tuple[Run, int]:
+def fastest_run(model: OpenedModel, layout: Layout, first: np.ndarray, needed: TaskOutputs) -> tuple[Run, int]:
     """BATCH samples at a time if the model takes them and answers as it does alone, else as many as it was made for.
 
     A graph made for one sample may take more and mix them up, or share a scale among all that are asked at once.
@@ -265,16 +265,16 @@ def fastest(model: Opened, layout: Layout, first: np.ndarray, needed: TaskOutput
     least = max(model.shape[0], 1)
     alone = model.sized((least, *layout.sides))
     probes = range(0, min(PROBES, len(first)), least)
-    expected = np.concatenate([ask(alone, first[start : start + least], least, needed) for start in probes])
+    expected = np.concatenate([run_batch(alone, first[start : start + least], least, needed) for start in probes])
     size = min(BATCH, len(first))
     if size <= least:
         return alone, least
     try:
         many = model.sized((size, *layout.sides))
-        seen = ask(many, first, size, needed)[: len(expected)]
+        seen = run_batch(many, first, size, needed)[: len(expected)]
     except Exception:  # the libraries' errors share no base class; alone it has just worked
         return alone, least
-    same = np.allclose(seen, expected, rtol=0, atol=SAME * float(np.abs(expected).max()))
+    same = np.allclose(seen, expected, rtol=0, atol=BATCH_TOLERANCE * float(np.abs(expected).max()))
     return (many, size) if same else (alone, least)
 
 
@@ -291,7 +291,7 @@ def _instead(found: np.ndarray, classes: int) -> str:
     return ""
 
 
-def ask(run: Run, batch: np.ndarray, size: int, needed: TaskOutputs) -> np.ndarray:
+def run_batch(run: Run, batch: np.ndarray, size: int, needed: TaskOutputs) -> np.ndarray:
     """Answers to up to `size` samples; where there are fewer, the last one is repeated."""
     count = len(batch)
     if count < size:

@@ -10,7 +10,17 @@ from typing import Any
 import numpy as np
 
 from edgekit.models.files import flatbuffer
-from edgekit.models.files.interface import Grid, OnDevice, Opened, Run, Taken, Tensors, cast, check_ends, shape_of
+from edgekit.models.files.interface import (
+    DeviceModel,
+    FileInput,
+    OpenedModel,
+    QuantizationGrid,
+    Run,
+    Tensors,
+    cast_input,
+    check_inputs_and_outputs,
+    joined_input_shape,
+)
 from edgekit.models.files.openvino import batch_of_one
 from edgekit.models.files.task_outputs import ANY_OUTPUT, TaskOutputs
 from edgekit.runner.backends.tflite import TfliteBackend
@@ -20,14 +30,14 @@ INTERPRETER = "litert"
 NOT = {"onnx": "no maintained converter turns a TFLite model into ONNX; give the model that it was converted from"}
 
 
-def open(path: Path, threads: int, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPUT) -> Opened:
+def open(path: Path, threads: int, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPUT) -> OpenedModel:
     """The model at `path`; each size gets an interpreter of its own."""
     from ai_edge_litert.interpreter import Interpreter
 
     data = _named(path, tensors)
     first = Interpreter(model_content=data, num_threads=threads)
     inputs, outputs = first.get_input_details(), first.get_output_details()
-    check_ends([each["name"] for each in inputs], len(outputs), tensors, needed.most)
+    check_inputs_and_outputs([each["name"] for each in inputs], len(outputs), tensors, needed.most)
     if tensors:
         return _of_several(data, first, threads, tensors, needed)
 
@@ -39,22 +49,22 @@ def open(path: Path, threads: int, tensors: Tensors = (), needed: TaskOutputs = 
         results = needed.ordered([_spec(each) for each in interpreter.get_output_details()])
         run = TfliteBackend("litert", interpreter, (_spec(source),), results).run
         plain = not len(source["quantization_parameters"]["scales"])
-        return (lambda x: run(cast(x, source["dtype"]).astype(np.float32))) if plain else run
+        return (lambda x: run(cast_input(x, source["dtype"]).astype(np.float32))) if plain else run
 
-    return Opened(tuple(_signature(inputs[0])), sized, _step(outputs[0]), _grid(inputs[0]))
+    return OpenedModel(tuple(_signature(inputs[0])), sized, _step(outputs[0]), _grid(inputs[0]))
 
 
 def _named(path: Path, tensors: Tensors) -> bytes:
     """The file, its several inputs called as its signature calls them, if those are the tensors' names."""
-    return flatbuffer.named(path.read_bytes(), [each["name"] for each in tensors])
+    return flatbuffer.with_signature_names(path.read_bytes(), [each["name"] for each in tensors])
 
 
-def _of_several(data: bytes, first: Any, threads: int, tensors: Tensors, needed: TaskOutputs) -> Opened:
+def _of_several(data: bytes, first: Any, threads: int, tensors: Tensors, needed: TaskOutputs) -> OpenedModel:
     """Each size gets an interpreter of its own, which takes every input as the runner does."""
     from ai_edge_litert.interpreter import Interpreter
 
     details = {each["name"]: each for each in first.get_input_details()}
-    taken = [Taken(name, _signature(each), np.dtype(each["dtype"]).name) for name, each in details.items()]
+    taken = [FileInput(name, _signature(each), np.dtype(each["dtype"]).name) for name, each in details.items()]
     specs = [_spec(details[each["name"]]) for each in tensors]
     results = needed.ordered([_spec(each) for each in first.get_output_details()])
 
@@ -64,19 +74,19 @@ def _of_several(data: bytes, first: Any, threads: int, tensors: Tensors, needed:
         return TfliteBackend("litert", interpreter, specs, results, size).run
 
     grids = tuple(_grid(details[each["name"]]) for each in tensors)
-    return Opened(shape_of(taken, tensors), sized, _step(first.get_output_details()[0]), grids=grids)
+    return OpenedModel(joined_input_shape(taken, tensors), sized, _step(first.get_output_details()[0]), grids=grids)
 
 
-def on_device(path: Path, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPUT) -> OnDevice:
+def on_device(path: Path, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPUT) -> DeviceModel:
     """The file as the runner opens it; an open batch is one there by itself."""
     from ai_edge_litert.interpreter import Interpreter
 
     data = _named(path, tensors)
     first = Interpreter(model_content=data, num_threads=1)
     inputs, outputs = first.get_input_details(), first.get_output_details()
-    check_ends([each["name"] for each in inputs], len(outputs), tensors, needed.most)
+    check_inputs_and_outputs([each["name"] for each in inputs], len(outputs), tensors, needed.most)
     results = needed.ordered([_spec(each) for each in outputs])
-    return OnDevice({path.name: data}, [_spec(each) for each in inputs], results)
+    return DeviceModel({path.name: data}, [_spec(each) for each in inputs], results)
 
 
 def _signature(detail: Any) -> list[int]:
@@ -96,13 +106,13 @@ def _step(detail: Any) -> float:
     return float(scales[0]) if len(scales) == 1 and np.dtype(detail["dtype"]).kind in "iu" else 0.0
 
 
-def _grid(detail: Any) -> Grid | None:
+def _grid(detail: Any) -> QuantizationGrid | None:
     scale, dtype = _step(detail), np.dtype(detail["dtype"])
     points = detail["quantization_parameters"]["zero_points"]
-    return Grid(dtype.name, scale, int(points[0])) if scale and dtype.itemsize == 1 else None
+    return QuantizationGrid(dtype.name, scale, int(points[0])) if scale and dtype.itemsize == 1 else None
 
 
-def quantized(path: Path) -> bool:
+def is_quantized(path: Path) -> bool:
     """Whether a tensor holds 8-bit integers with a scale, weights or others, whatever the file takes and gives."""
     from ai_edge_litert.interpreter import Interpreter
 
@@ -116,7 +126,7 @@ def tflite(
     path: Path, precision: str, samples: Mapping[str, np.ndarray] | None, sample_shape: tuple[int, ...]
 ) -> bytes:
     """The file itself, with the names and the signature that a quantizer asks for."""
-    return flatbuffer.completed(path.read_bytes())
+    return flatbuffer.with_names_and_signature(path.read_bytes())
 
 
 def openvino(path: Path, names: Sequence[str] = ()) -> Any:
@@ -128,5 +138,7 @@ def openvino(path: Path, names: Sequence[str] = ()) -> Any:
 
     with tempfile.TemporaryDirectory() as folder:
         whole = Path(folder) / "model.tflite"
-        whole.write_bytes(flatbuffer.named(flatbuffer.completed(path.read_bytes()), names))
+        whole.write_bytes(
+            flatbuffer.with_signature_names(flatbuffer.with_names_and_signature(path.read_bytes()), names)
+        )
         return batch_of_one(ov.Core().read_model(whole))

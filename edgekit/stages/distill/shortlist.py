@@ -28,7 +28,7 @@ from edgekit.measure.latency import CONFIDENCE, Lost, Timed, Times, measure
 from edgekit.models import store
 from edgekit.models.cost import cost
 from edgekit.models.from_artifact import spec_for
-from edgekit.models.reparameterize import merge
+from edgekit.models.reparameterize import merge_and_compare
 from edgekit.stages.distill.config import DistillConfig
 from edgekit.targets import evaluate
 from edgekit.training.resume import ResumeFolder
@@ -356,7 +356,7 @@ def _measure_candidates(
 
 def _untrained_network(spec: store.ModelSpec, seed: int) -> tuple[nn.Module, store.ModelSpec]:
     """Return the network with merged branches, as it would be deployed."""
-    return merge(store.build(spec, seed=seed), spec, store.zeros(spec))[:2]
+    return merge_and_compare(store.build(spec, seed=seed), spec, store.zero_sample(spec))[:2]
 
 
 def _file_name(title: str, number: int) -> str:

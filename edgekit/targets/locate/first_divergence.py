@@ -55,7 +55,7 @@ def divergence(
 ) -> Divergence | None:
     """The layer that loses most, if it loses so much; ConversionError where the file's inner tensors cannot be read."""
     from edgekit.models import store
-    from edgekit.models.reparameterize import deployed
+    from edgekit.models.reparameterize import deployment_network
     from edgekit.targets import model_file, tensors
     from edgekit.targets.locate import bisect
 
@@ -65,7 +65,7 @@ def divergence(
     few = inputs[np.unique(np.linspace(0, len(inputs) - 1, min(SAMPLES, len(inputs))).round().astype(np.int64))]
     operators = tensors.read(target, folder, files, few)
     least = bisect.LEAST_LOSS_DB if least_loss_db is None else least_loss_db
-    return bisect.divergence(deployed(*store.load(model_folder)), few, operators, precision, least)
+    return bisect.divergence(deployment_network(*store.load(model_folder)), few, operators, precision, least)
 
 
 def find_in_process(

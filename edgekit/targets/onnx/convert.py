@@ -104,10 +104,10 @@ def _float_model(model_folder: Path) -> bytes:
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     from edgekit.models import store
-    from edgekit.models.reparameterize import deployed
+    from edgekit.models.reparameterize import deployment_network
 
     saved, spec = store.load(model_folder)
-    module, sample = deployed(saved, spec), store.zeros(spec)
+    module, sample = deployment_network(saved, spec), store.zero_sample(spec)
     try:
         model = _exported(module, sample)
     except torch.onnx.errors.OnnxExporterError as error:
@@ -124,10 +124,10 @@ def _float_model(model_folder: Path) -> bytes:
 def _exported(module: Any, sample: Any) -> Any:
     import torch
 
-    from edgekit.models.several_inputs import apart
+    from edgekit.models.several_inputs import export_inputs
     from edgekit.targets.torch_graph import plain_attention
 
-    network, arguments, names = apart(module, sample)
+    network, arguments, names = export_inputs(module, sample)
     with warnings.catch_warnings(), plain_attention():
         warnings.simplefilter("ignore")
         program: Any = torch.onnx.export(
@@ -156,7 +156,7 @@ def _ends(content: bytes) -> list[tuple[TensorSpec, ...]]:
     """The model's inputs, and its outputs."""
     import onnx
 
-    found = onnx_batch.ports(onnx.load_model_from_string(content))
+    found = onnx_batch.describe_ports(onnx.load_model_from_string(content))
     return [
         tuple(
             TensorSpec(each["name"], tuple(each["shape"]), each["dtype"], output_layout(each["shape"]))

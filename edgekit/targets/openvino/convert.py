@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgekit.core.errors import ConversionError
-from edgekit.models.files.openvino import called
+from edgekit.models.files.openvino import port_name
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.targets import float_ops, fold_preprocess, jobs, layers, model_file
 from edgekit.targets.jobs import MINMAX, Files, Quantization, input_layout, output_layout
@@ -54,7 +54,7 @@ def convert(
         layout = input_layout(input_shape, "NCHW")
     else:
         model = source_file.make("openvino", names)
-        taken = tuple(called(port, names) for port in model.inputs) if names else ("input",)
+        taken = tuple(port_name(port, names) for port in model.inputs) if names else ("input",)
         layout = ""
         if not names:
             shape = tuple(model.input(0).get_shape())
@@ -101,12 +101,12 @@ def _from_torch(model_folder: Path, nncf_folder: Path | None) -> tuple[Any, tupl
     import openvino
 
     from edgekit.models import store
-    from edgekit.models.reparameterize import deployed
-    from edgekit.models.several_inputs import apart
+    from edgekit.models.reparameterize import deployment_network
+    from edgekit.models.several_inputs import export_inputs
     from edgekit.targets.torch_graph import fold_batchnorms, plain_attention
 
     module, spec = store.load(model_folder)
-    network, arguments, names = apart(deployed(module, spec), store.zeros(spec))
+    network, arguments, names = export_inputs(deployment_network(module, spec), store.zero_sample(spec))
     if nncf_folder is None:
         network = fold_batchnorms(network)
     else:

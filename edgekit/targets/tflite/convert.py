@@ -174,13 +174,13 @@ def float_model(model_folder: Path) -> tuple[bytes, tuple[int, ...]]:
     import litert_torch
 
     from edgekit.models import store
-    from edgekit.models.reparameterize import deployed
-    from edgekit.models.several_inputs import apart
+    from edgekit.models.reparameterize import deployment_network
+    from edgekit.models.several_inputs import export_inputs
     from edgekit.targets.tflite.lowering import Rewritten
     from edgekit.targets.torch_graph import fold_batchnorms, plain_attention
 
     module, spec = store.load(model_folder)
-    network, arguments, names = apart(deployed(module, spec), store.zeros(spec))
+    network, arguments, names = export_inputs(deployment_network(module, spec), store.zero_sample(spec))
     network = fold_batchnorms(network)
     network = Rewritten(network).eval() if Rewritten.concerns(network, arguments) else network
     if len(spec.input_shape) == 3:
@@ -200,9 +200,9 @@ def _of_file(
 ) -> tuple[bytes, bytes | None]:
     """The float model of a user's file; and the precision itself, where its own framework makes that."""
     if source.is_quantized:
-        finished = flatbuffer.named(source.make("tflite", precision, None, source.sample_shape), names)
+        finished = flatbuffer.with_signature_names(source.make("tflite", precision, None, source.sample_shape), names)
         return finished, finished
-    content = flatbuffer.named(_float_of_file(source), names)
+    content = flatbuffer.with_signature_names(_float_of_file(source), names)
     if precision not in getattr(files.module(source.source.kind), "TFLITE", ()):
         return content, None
     samples = None
@@ -210,7 +210,9 @@ def _of_file(
         taken = _inputs(content, names)
         parts = jobs.input_parts(calibration if names else source.arrange(calibration, taken[0].shape), taken)
         samples = dict(zip([each.name for each in taken], parts, strict=True))
-    return content, flatbuffer.named(source.make("tflite", precision, samples, source.sample_shape), names)
+    return content, flatbuffer.with_signature_names(
+        source.make("tflite", precision, samples, source.sample_shape), names
+    )
 
 
 @lru_cache(maxsize=2)
@@ -298,7 +300,7 @@ def _quantize(
     [signature] = Interpreter(model_content=content).get_signature_list()
     parts = dict(zip([each.name for each in sources], jobs.input_parts(calibration, sources), strict=True))
     samples = [{name: part[place : place + 1] for name, part in parts.items()} for place in range(len(calibration))]
-    arguments = flatbuffer.arguments(content)
+    arguments = flatbuffer.signature_names(content)
     float_names = layers.operators(kept, _constants(content), "tflite")
     recipe = calibrated_recipe(precision, [*float_names, *_before(content, float_names)])
     wanted = recipe_manager.RecipeManager()
@@ -369,7 +371,7 @@ def write_step(step: Step, out: Path) -> list[Path]:
         litert_torch.convert(network, example).export(str(path))
         model = flatbuffer.parse(path.read_bytes())
     _name_step(model, step)
-    (out / FILE).write_bytes(rewrites.strip_names(flatbuffer.write(model)))
+    (out / FILE).write_bytes(rewrites.strip_names(flatbuffer.serialize(model)))
     return [out / FILE]
 
 

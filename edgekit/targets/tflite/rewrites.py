@@ -89,7 +89,7 @@ def flat_biases(content: bytes) -> bytes:
     several = [bias for bias in biases if bias.shape is not None and len(bias.shape) > 1]
     for bias in several:
         bias.shape, bias.shapeSignature = np.array([np.prod(bias.shape)], np.int32), None
-    return flatbuffer.write(model) if several else content
+    return flatbuffer.serialize(model) if several else content
 
 
 MASKING = ("ADD", "SELECT", "SELECT_V2", "WHERE")
@@ -121,7 +121,7 @@ def _replaced(content: bytes, mask: float) -> bytes:
         return content
     for place, data in places.items():
         model.buffers[place].data = np.where(data < LOWEST_SCORE, np.float32(mask), data).view(np.uint8)
-    return flatbuffer.write(model)
+    return flatbuffer.serialize(model)
 
 
 def _floats(model: Any, tensor: Any) -> np.ndarray | None:
@@ -173,7 +173,9 @@ def take_raw_bytes(content: bytes, values: np.ndarray | str) -> tuple[bytes, str
         if isinstance(found, str):
             return content, f"not folded: {found}"
         _dequantize(model, *found)
-        return flatbuffer.write(model), f"folded: the input takes bytes, scale {found[0]:.8g}, zero point {found[1]}"
+        return flatbuffer.serialize(
+            model
+        ), f"folded: the input takes bytes, scale {found[0]:.8g}, zero point {found[1]}"
     return content, _levels(tensor, values)
 
 
@@ -241,7 +243,7 @@ def strip_names(content: bytes) -> bytes:
             if place not in named:
                 tensor.name = None
     _drop_unused_buffers(model)
-    return flatbuffer.write(model)
+    return flatbuffer.serialize(model)
 
 
 def _drop_unused_buffers(model: Any) -> None:

@@ -103,7 +103,7 @@ def rewrite(content: bytes) -> tuple[bytes | None, str]:
                 count, zeros, weights = count + 1, zeros + int((array == 0).sum()), weights + array.size
     if not count:
         return None, "no weight has zeros enough to be smaller"
-    made = flatbuffer.write(model)
+    made = flatbuffer.serialize(model)
     if len(made) >= len(content):
         return None, f"{len(made):,} bytes instead of {len(content):,}"
     return (

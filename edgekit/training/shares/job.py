@@ -84,7 +84,7 @@ def learning(job: Job, rank: int) -> Iterator[Learner]:
         computing_in(job.precision, job.module, device),
     ):
         for network in networks:
-            memory_layout.apply(network.to(device), memory_layout.of(network))
+            memory_layout.apply_layout(network.to(device), memory_layout.layout_of(network))
         with _objective(job, torch.from_numpy(np.array(to_input(job.example)))) as aim:
             if aim.beside is not None:
                 aim.beside.to(device)

@@ -72,8 +72,8 @@ TRAINING = (
     Seed(
         "worse-student-kept",
         "stages/distill/stage.py",
-        "reparameterize.merge(kept.module.cpu(), spec",
-        "reparameterize.merge(alone.module.cpu(), spec",
+        "reparameterize.merge_and_compare(kept.module.cpu(), spec",
+        "reparameterize.merge_and_compare(alone.module.cpu(), spec",
         "the student that ships is not the one that the decision names",
         ("tests/stages/distill/test_stage.py::test_the_best_on_validation_is_kept",),
     ),
