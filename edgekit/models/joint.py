@@ -1,4 +1,4 @@
-"""A network for samples of several tensors: a branch for each, joined before the decision."""
+"""A network for samples of several tensors: one branch for each tensor, joined before the head."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from torch import Tensor, nn
 from edgekit.models.conv1d import conv_bn_relu
 
 CHANNELS = (1, 3)
-"""By these a picture is known, and which of its axes the channels are."""
+"""Sides that are taken for the channels of an image."""
 MAX_IDS = 10_000
-"""Whole numbers beyond are counts or times, and no names: a vector for each would be a large table."""
+"""Integers with more values than this are treated as numbers, because an embedding of each would be a large table."""
 
 
 class Joint(nn.Module):
-    """(N, …) for each tensor -> (N, num_classes), by the tensors' order; `branches` give (N, width) each."""
+    """(N, …) for each tensor, in the order of the tensors -> (N, num_classes); each branch returns (N, width)."""
 
     def __init__(self, branches: list[nn.Module], width: int, num_classes: int) -> None:
         super().__init__()
@@ -23,14 +23,14 @@ class Joint(nn.Module):
         self.relu = nn.ReLU()
         self.head = nn.Linear(width, num_classes)
 
-    def forward(self, *given: Tensor) -> Tensor:
-        seen = [branch(x) for branch, x in zip(self.branches, given, strict=True)]
-        scores: Tensor = self.head(self.relu(self.join(torch.cat(seen, dim=1))))
-        return scores
+    def forward(self, *inputs: Tensor) -> Tensor:
+        features = [branch(x) for branch, x in zip(self.branches, inputs, strict=True)]
+        logits: Tensor = self.head(self.relu(self.join(torch.cat(features, dim=1))))
+        return logits
 
 
 class NumbersBranch(nn.Module):
-    """(N, …) numbers -> (N, width); a norm without parameters brings them to one scale first."""
+    """(N, …) numbers -> (N, width). A norm without parameters first brings them to one scale."""
 
     def __init__(self, size: int, width: int) -> None:
         super().__init__()
@@ -38,8 +38,8 @@ class NumbersBranch(nn.Module):
         self.dense, self.relu = nn.Linear(size, width), nn.ReLU()
 
     def forward(self, x: Tensor) -> Tensor:
-        found: Tensor = self.relu(self.dense(self.norm(x.float().flatten(1))))
-        return found
+        features: Tensor = self.relu(self.dense(self.norm(x.float().flatten(1))))
+        return features
 
 
 class ImageBranch(nn.Module):
@@ -57,8 +57,8 @@ class ImageBranch(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = x.permute(0, 3, 1, 2) if self.last else x
-        found: Tensor = self.flatten(self.pool(self.blocks(self.norm(x))))
-        return found
+        features: Tensor = self.flatten(self.pool(self.blocks(self.norm(x))))
+        return features
 
 
 class WindowBranch(nn.Module):
@@ -74,23 +74,38 @@ class WindowBranch(nn.Module):
 
 
 class IdsBranch(nn.Module):
-    """(N, tokens) whole numbers -> (N, width): the mean of their vectors."""
+    """(N, tokens) ids -> (N, width): the mean of their embeddings."""
 
     def __init__(self, count: int, width: int) -> None:
         super().__init__()
         self.vectors = nn.Embedding(count, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        found: Tensor = self.vectors(x).mean(1)
-        return found
+        features: Tensor = self.vectors(x).mean(1)
+        return features
 
 
 def joint(
     input_shapes: dict[str, tuple[int, ...]], num_classes: int, id_counts: dict[str, int] | None = None, width: int = 16
 ) -> nn.Module:
-    """A branch for each tensor: pictures, windows, numbers, and ids of which there are `id_counts`, if not too many.
+    """Build a network with one branch for each input tensor.
 
-    Pictures are known by an axis of 1 or 3 channels, first or last. ValueError for no width.
+    Tensors with 1 or 3 channels, first or last, are images, tensors of two axes are windows, and vectors of integers
+    with at most `MAX_IDS` different values are ids. All others are numbers.
+
+    Parameters
+    ----------
+    input_shapes
+        The shape of each tensor, by name, without the batch.
+    id_counts
+        For tensors of non-negative integers, the number of values that they can have.
+    width
+        Number of features that each branch returns.
+
+    Raises
+    ------
+    ValueError
+        `width` is less than 1.
     """
     if width < 1:
         raise ValueError(f"joint needs a width from 1, got {width}")

@@ -1,8 +1,8 @@
 """A network like those of MCUNet (Lin et al. 2020, "MCUNet: Tiny Deep Learning on IoT Devices").
 
-It is like them and none of them: theirs are found by search, for a memory of so many bytes. Blocks, kernels and
-expansions here are set by hand from the same space (kernels 3 to 7, expansions 3 to 6). As in theirs, the early blocks
-are narrow, for the largest maps fill the memory; wide kernels stand where maps are small.
+It is not one of the published networks, which come from a search under a memory limit. Its blocks, kernels and
+expansions are chosen by hand from the same space (kernels 3 to 7, expansions 3 to 6). As in the published networks, the
+early blocks are narrow, because the largest maps need the most memory, and wide kernels are used where maps are small.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ def mcunet(
     alpha: float = 1.0,
     reduction: int = 8,
 ) -> nn.Module:
-    """(N, C, H, W) -> logits; `alpha` multiplies every layer's channels.
+    """Build a network (N, C, H, W) -> logits.
 
-    `reduction` divides height and width: 8 for 32x32, 16 for 96x96, 32 for 224x224. alpha 1, 10 classes:
-    382,778 parameters on 1 channel, 383,066 on 3; 18.0 M multiply-adds at 32x32x3.
+    `alpha` multiplies the channels of every layer. `reduction` divides height and width: use 8 for 32x32, 16 for 96x96
+    and 32 for 224x224. With alpha 1 and 10 classes there are 382,778 parameters on 1 channel and 383,066 on 3, and
+    18.0 M multiply-adds at 32x32x3.
     """
     check_multipliers("mcunet", alpha=alpha)
     stem_stride, *strides = reduce_strides((2, *(block[-1] for block in BLOCKS)), reduction)

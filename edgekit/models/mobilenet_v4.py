@@ -1,6 +1,6 @@
 """MobileNetV4-Conv-Small (Qin et al. 2024, "MobileNetV4: Universal Models for the Mobile Ecosystem").
 
-With alpha 1, last 1280 and reduction 32 it is the paper's, of 3,774,024 parameters for 1,000 classes.
+With alpha 1, last 1280 and reduction 32 it is the network of the paper, with 3,774,024 parameters for 1,000 classes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from edgekit.models.layers import (
 )
 
 CONVOLUTIONS = ((32, 3, 2), (32, 3, 2), (32, 1, 1), (96, 3, 2), (64, 1, 1))
-"""(channels, kernel, stride): the layers before the first block."""
+"""(channels, kernel, stride) of the layers before the first block."""
 BLOCKS = (
     (5, 5, 96, 3, 2),
     *((0, 3, 96, 2, 1),) * 4,
@@ -28,14 +28,14 @@ BLOCKS = (
     (0, 5, 128, 3, 1),
     *((0, 3, 128, 4, 1),) * 2,
 )
-"""(kernel before widening, kernel behind it, channels, expansion, stride); kernel 0: no convolution."""
+"""(kernel before the expansion, kernel after it, channels, expansion, stride); kernel 0 means no convolution."""
 TOP = 960
 
 
 class UniversalInvertedBottleneck(nn.Module):
-    """An inverted residual whose filter stands before widening, behind it, at both places or at none.
+    """An inverted residual with a depthwise convolution before the expansion, after it, in both places or in neither.
 
-    So it is a ConvNext block, MobileNetV2's, one with both ("extra depthwise"), or a feed-forward network.
+    These are a ConvNext block, the block of MobileNetV2, "extra depthwise", and a feed-forward network.
     """
 
     def __init__(self, inputs: int, outputs: int, stride: int, hidden: int, before: int, behind: int) -> None:
@@ -53,10 +53,11 @@ class UniversalInvertedBottleneck(nn.Module):
 def mobilenet_v4_small(
     input_shape: tuple[int, ...], num_classes: int, alpha: float = 0.35, last: int = 256, reduction: int = 8
 ) -> nn.Module:
-    """(N, C, H, W) -> logits; `alpha` multiplies every layer's channels but those of the `last` hidden layer.
+    """Build a network (N, C, H, W) -> logits.
 
-    `reduction` divides height and width: 8 for 32x32, 16 for 96x96, 32 for 224x224. alpha 0.35, last 256, 10 classes:
-    277,786 parameters on 1 channel, 278,074 on 3; 9.7 M multiply-adds at 32x32x3.
+    `alpha` multiplies the channels of every layer except the hidden layer at the end, which has `last` units.
+    `reduction` divides height and width: use 8 for 32x32, 16 for 96x96 and 32 for 224x224. With alpha 0.35, last 256
+    and 10 classes there are 277,786 parameters on 1 channel and 278,074 on 3, and 9.7 M multiply-adds at 32x32x3.
     """
     check_multipliers("mobilenet_v4_small", alpha=alpha, last=last)
     strides = reduce_strides([stride for *_, stride in (*CONVOLUTIONS, *BLOCKS)], reduction)

@@ -248,7 +248,7 @@ def test_a_network_that_draws_is_known_by_that(seed: int) -> None:
 def test_a_hook_that_cannot_be_set_leaves_none_behind() -> None:
     network = nets.Scripted()
     network.first = nn.Sequential(nn.Linear(6, 8), network.first)
-    with pytest.raises(ModelError, match="give the module that it was made of"):
+    with pytest.raises(ModelError, match="use the Python module that it was made from"):
         dry_run.check_network(network, spec(f"{NETS}:sound"), torch.ones(2, 6), trains=True)
     assert not any(layer._forward_pre_hooks for layer in network.modules())
 

@@ -16,7 +16,7 @@ from edgekit.models.eager import join_outputs
 from edgekit.models.store import ModelSpec, build, load, save
 from edgekit.stages.prune.structured import output_layers
 
-COUNT = re.compile(r"([\d,]+) parameters on 1 channel, ([\d,]+) on 3")
+COUNT = re.compile(r"([\d,]+)\s+parameters\s+on\s+1\s+channel\s+and\s+([\d,]+)\s+on\s+3")
 
 
 def _builders() -> list[str]:
@@ -137,7 +137,7 @@ class TestContract:
 
     def test_documents_its_parameter_counts(self, builder):
         found = COUNT.search(said_of(builder))
-        assert found, f"{builder}: says no 'N parameters on 1 channel, M on 3'"
+        assert found, f"{builder}: says no 'N parameters on 1 channel and M on 3'"
         for channels, written in zip((1, 3), found.groups(), strict=True):
             network = build(spec_of(builder, channels))
             assert sum(parameter.numel() for parameter in network.parameters()) == int(written.replace(",", ""))

@@ -137,7 +137,7 @@ class Wrong(nn.Module):
 
 
 def test_a_method_that_changes_the_network_is_refused() -> None:
-    with pytest.raises(ModelError, match=r"reparameterized\(\) moved the outputs by .* mend it"):
+    with pytest.raises(ModelError, match=r"reparameterized\(\) moved the outputs by .* fix it"):
         merge_and_compare(Wrong(), spec_of("tests.models.test_reparameterize:Wrong"), INPUTS)
 
 
@@ -171,7 +171,7 @@ class Narrower(Wrong):
 
 
 REFUSED = [
-    (InPlace, r"reparameterized\(\) moved the outputs by .* mend it"),
+    (InPlace, r"reparameterized\(\) moved the outputs by .* fix it"),
     (Raising, r"Raising.reparameterized\(\): fails: KeyError: there is no 'branch'"),
     (Nothing, r"Nothing.reparameterized\(\): must return a torch.nn.Module, returned NoneType"),
     (Narrower, r"reparameterized\(\) gives outputs of shape \(8, 1\), and \(8, 4\) is wanted"),
@@ -187,7 +187,7 @@ def test_a_method_that_is_wrong_otherwise_is_refused_in_a_sentence(made: type[Wr
 def test_a_wrong_method_is_refused_before_the_training() -> None:
     module = InPlace().eval()
     before = {name: value.clone() for name, value in module.state_dict().items()}
-    with pytest.raises(ModelError, match="mend it"):
+    with pytest.raises(ModelError, match="fix it"):
         dry_run.check_network(module, spec_of("tests.models.test_reparameterize:InPlace"), INPUTS, trains=True)
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
     dry_run.check_network(repvgg(SHAPE, 4, alpha=0.125, top=0.125).eval(), SPEC, INPUTS, trains=True)

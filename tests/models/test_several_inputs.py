@@ -148,7 +148,7 @@ def others() -> nn.Module:
 @pytest.mark.parametrize("cls", [Later, Keyword, Gap])
 def test_a_tensor_that_cannot_be_given_by_its_place_is_the_users_error(cls: type[nn.Module]) -> None:
     """Given by place, it would be taken for the argument that stands there."""
-    with pytest.raises(ModelError, match="takes b behind other arguments, .*; let the data's tensors come first: a, b"):
+    with pytest.raises(ModelError, match="takes b after other arguments, .*; let the data's tensors come first: a, b"):
         store.build(pair(cls))
 
 

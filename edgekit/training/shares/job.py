@@ -59,7 +59,7 @@ class Job:
     def read(cls, content: bytes) -> Job:
         """What process 0 of this training wrote."""
         found, trains = torch.load(io.BytesIO(content), weights_only=False)
-        module = found.module if isinstance(found.module, nn.Module) else found.module.joined()
+        module = found.module if isinstance(found.module, nn.Module) else found.module.rebuild()
         for name, each in module.named_parameters():
             each.requires_grad_(name in trains)
         job: Job = replace(found, module=module)
@@ -69,7 +69,9 @@ class Job:
 def _parts(module: nn.Module) -> Any:
     """Of a quantized network its parts, of any other itself; nncf, which is large, is not imported to find out."""
     quantized = sys.modules.get("edgekit.models.quantized")
-    return quantized.Parts.of(module) if quantized and isinstance(module, quantized.Quantizable) else module
+    if quantized and isinstance(module, quantized.Quantizable):
+        return quantized.QuantizedParts.from_network(module)
+    return module
 
 
 @contextmanager
