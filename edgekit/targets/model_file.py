@@ -44,7 +44,7 @@ class ModelFile:
 
     def refusal(self, target: str) -> str:
         """Why nothing can be made of it for this target; empty where something can."""
-        if reason := self._module.NOT.get(target, ""):
+        if reason := self._module.UNSUPPORTED_TARGETS.get(target, ""):
             return f"{files.TITLES[self.source.kind]}: {reason}"
         if reason := file_refusal(self.path, self.source.kind, target):
             return f"{files.TITLES[self.source.kind]}: {reason}"

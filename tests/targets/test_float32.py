@@ -61,7 +61,9 @@ OPENERS: dict[str, Callable[[Path, Files], object]] = {
     "the search for redundant operators": lambda home, files: graph.read(home / files.names[0]),
     "the outputs of every layer": lambda home, files: tensors.read(home, files, SAMPLES),
     "the times of operators": lambda home, files: profile.rows(home, files, SAMPLES[:1], 1),
-    "a model file of the user's": lambda home, files: model_files.open(home / files.names[0], 1).sized((1, 3, 8, 8)),
+    "a model file of the user's": lambda home, files: model_files.open(home / files.names[0], 1).for_shape(
+        (1, 3, 8, 8)
+    ),
 }
 
 

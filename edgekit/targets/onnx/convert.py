@@ -53,7 +53,7 @@ def convert(
     source_file = model_file.read(model_folder)
     content = _float_model(model_folder) if source_file is None else source_file.make("onnx")
     ports, results = _ends(content)
-    results = results if source_file is None else source_file.needed.ordered(results)
+    results = results if source_file is None else source_file.needed.in_task_order(results)
     sources = jobs.inputs_in_order(ports, model_file.tensor_names(model_folder))
     if len(sources) == 1:
         [source] = sources

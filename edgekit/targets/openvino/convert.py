@@ -87,7 +87,7 @@ def convert(
         jobs.inputs_in_order([_spec(port) for port in model.inputs], names),
         tuple(map(_spec, model.outputs)),
     )
-    results = results if source_file is None else source_file.needed.ordered(results)
+    results = results if source_file is None else source_file.needed.in_task_order(results)
     if not names:
         sources = (replace(sources[0], layout=layout),)
     still_float = float_ops.openvino(out / FILES[0], finished) if precision == "int8" else ()

@@ -142,7 +142,7 @@ def convert(
     out.mkdir(parents=True, exist_ok=True)
     (out / FILE).write_bytes(content)
     sources, results = _inputs(content, names), _outputs(content)
-    results = results if source_file is None else source_file.needed.ordered(results)
+    results = results if source_file is None else source_file.needed.in_task_order(results)
     if not names:
         sources = (replace(sources[0], layout=layout),)
     not_offered: tuple[str, ...] = ()

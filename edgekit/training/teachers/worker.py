@@ -44,14 +44,14 @@ def leave_logits(
             model = module(kind).open(Path(path), threads, tensors, needed)
         except Exception as error:
             raise _model_error("cannot be opened", error) from None
-        sized = model.sized
+        run_for_shape = model.for_shape
         placed = interface.find_layout(model.shape, sample)
         _check_input_range(model, x, preprocess, counted)
         _check_ranges(model, x, tensors)
         if counted:
             _check_input_shape(model.shape, placed, sample)
             if needed.is_plain:
-                model = replace(model, sized=lambda shape: _check_outputs(sized(shape), classes))
+                model = replace(model, for_shape=lambda shape: _check_outputs(run_for_shape(shape), classes))
         try:
             found = task_outputs.outputs(
                 model,
@@ -61,7 +61,7 @@ def leave_logits(
                 needed,
                 lambda count: print(count, file=journal),
             )
-            needed.check(found)
+            needed.check_scores(found)
         except Exception as error:
             raise _model_error("cannot be run", error) from None
     of_classes = task == "classification"

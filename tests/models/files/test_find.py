@@ -95,7 +95,7 @@ def test_weights_alone_are_no_model(tmp_path: Path) -> None:
 def test_other_archives(tmp_path: Path) -> None:
     assert "a bundle, which is finished already" in refused(archive(tmp_path / "a.zip", **{"manifest.json": "{}"}))
     old = archive(tmp_path / "old.pt2", **{"version": "1", "serialized_exported_program.json": "{}"})
-    assert "of before PyTorch 2.8" in refused(old)
+    assert "from before PyTorch 2.8" in refused(old)
     assert "holds none of those" in refused(archive(tmp_path / "photos.zip", **{"a.jpg": ""}))
     whole = archive(tmp_path / "cut.keras", **{"config.json": "{}", "model.weights.h5": "w" * 100}).read_bytes()
     (tmp_path / "cut.keras").write_bytes(whole[: len(whole) // 2])
@@ -124,7 +124,7 @@ def test_what_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "saved").mkdir()
     assert "a folder; " in refused(tmp_path / "saved")
     (tmp_path / "saved/saved_model.pb").touch()
-    assert "a TensorFlow SavedModel, which is a folder; make a file of it" in refused(tmp_path / "saved")
+    assert "a TensorFlow SavedModel, which is a folder; convert it to a file" in refused(tmp_path / "saved")
 
 
 def test_weights_of_an_ir_are_beside_it(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_the_config_wants_another_file(tmp_path: Path) -> None:
     path = files.make("onnx", tmp_path)
     detect.check_source(path, None, "model.source")
     detect.check_source(path, detect.sha256(path, "onnx"), "model.source")
-    with pytest.raises(ConfigError, match="model.source: .* has sha256 .*, 00 is wanted; find that file"):
+    with pytest.raises(ConfigError, match="model.source: .* has sha256 .*, expected 00; find that file"):
         detect.check_source(path, "00", "model.source")
     with pytest.raises(ConfigError, match="model.source: no file "):
         detect.check_source(tmp_path / "gone.onnx", None, "model.source")

@@ -40,7 +40,7 @@ def test_the_step_that_is_named_hands_the_bytes_through(grid: QuantizationGrid, 
     path.write_bytes(integers.tflite(SHAPE, grid.dtype, grid.scale, grid.zero_point))
     every = np.resize(np.arange(256, dtype=np.uint8), (16, *SHAPE))
     wanted = every if grid.dtype == "uint8" else (every.astype(np.int16) - 128).astype(np.int8)
-    run = tflite.open(path, 1).sized((1, *SHAPE))
+    run = tflite.open(path, 1).for_shape((1, *SHAPE))
     found = np.concatenate([run(apply([step], sample[None])) for sample in every])
     assert np.array_equal(found, integers.bare(path.read_bytes(), wanted))
     assert not range_fault(grid, apply([step], BYTES), "uint8", [step])
