@@ -205,7 +205,9 @@ def _reached(plan: Plan) -> None:
         )
     if plan.source and "baseline" in models:
         alone = not trains or models == {"baseline"}
-        compatibility.check_targets(plan.source, converted.targets, alone=alone, named=converted.targets_named)
+        compatibility.check_targets(
+            plan.source, converted.targets, is_only_model=alone, targets_are_named=converted.targets_named
+        )
 
 
 def _teach_together(plan: Plan) -> None:

@@ -64,6 +64,8 @@ OPENERS: dict[str, Callable[[Path, Files], object]] = {
     "a model file of the user's": lambda home, files: model_files.open(home / files.names[0], 1).for_shape(
         (1, 3, 8, 8)
     ),
+        (1, 3, 8, 8)
+    ),
 }
 
 

@@ -87,14 +87,14 @@ def _installer() -> list[str]:
     return ["uv", "pip", "install", "--python", sys.executable]
 
 
-def check_targets(path: Path, targets: Sequence[str], *, alone: bool, named: bool) -> None:
+def check_targets(path: Path, targets: Sequence[str], *, is_only_model: bool, targets_are_named: bool) -> None:
     """Check that a model file can be converted for the targets.
 
     Parameters
     ----------
-    alone
+    is_only_model
         The run converts nothing else. Otherwise a target that refuses the file can still use the student.
-    named
+    targets_are_named
         The config names the targets, so each of them must accept the file. Otherwise one of them is enough.
 
     Raises
@@ -106,7 +106,7 @@ def check_targets(path: Path, targets: Sequence[str], *, alone: bool, named: boo
     if kind == "exported":  # every target accepts it, and its module imports torch, which would slow down the check
         return
     refused = {target: reason for target in targets if (reason := _refusal(path, kind, target))}
-    if alone and (len(refused) == len(targets) or (named and refused)):
+    if is_only_model and (len(refused) == len(targets) or (targets_are_named and refused)):
         reasons = "; ".join(f"{target}: {reason}" for target, reason in refused.items())
         raise ConfigError(
             f"model.source and targets disagree: {TITLES[kind]} becomes none of {list(refused)} ({reasons}); name "
@@ -114,7 +114,7 @@ def check_targets(path: Path, targets: Sequence[str], *, alone: bool, named: boo
         )
 
 
-def install_converters(path: Path, targets: Sequence[str], *, named: bool) -> None:
+def install_converters(path: Path, targets: Sequence[str], *, targets_are_named: bool) -> None:
     """Install onnx2tf, which cannot come with edgekit, if the targets need it for a model file.
 
     Raises
@@ -128,7 +128,7 @@ def install_converters(path: Path, targets: Sequence[str], *, named: bool) -> No
     try:
         ensure_onnx2tf()
     except ModelError as error:
-        if named:
+        if targets_are_named:
             raise ConfigError(
                 f"targets: {TITLES[kind]} {error}; or leave out tflite, or baseline from convert.models"
             ) from None

@@ -24,7 +24,7 @@ MAX_OUTPUTS = {"detection": 2}
 """How many outputs a file may have, by task; one for tasks that are not listed."""
 
 
-def box_outputs(shapes: Shapes, classes: int, size: Sequence[int], named: int | None = None) -> list[int]:
+def box_outputs(shapes: Shapes, classes: int, size: Sequence[int], boxes_index: int | None = None) -> list[int]:
     """Return the indices of a detector's outputs, boxes first; one index if they are joined.
 
     Parameters
@@ -35,7 +35,7 @@ def box_outputs(shapes: Shapes, classes: int, size: Sequence[int], named: int | 
         Number of classes.
     size
         Height and width of a sample.
-    named
+    boxes_index
         Index of the boxes, which decides if there are 4 classes and both outputs have the same shape. By default the
         first output has the boxes.
 
@@ -47,13 +47,13 @@ def box_outputs(shapes: Shapes, classes: int, size: Sequence[int], named: int | 
     needed = boxes.BOX_SIDES + classes
     shapes_text = " and ".join(str(list(each)) for each in shapes)
     must = (
-        f"gives {shapes_text} for each sample; a detection of {classes} classes gives boxes [points, {boxes.BOX_SIDES}] "
-        f"and logits [points, {classes}], or [points, {needed}] in one"
+        f"gives {shapes_text} for each sample; a detection of {classes} classes gives boxes "
+        f"[points, {boxes.BOX_SIDES}] and logits [points, {classes}], or [points, {needed}] in one"
     )
     order = list(range(len(shapes)))
     if len(order) == 2:
         first = next((index for index in order if _width(shapes[index]) == boxes.BOX_SIDES), 0)
-        first = first if named is None else named
+        first = first if boxes_index is None else boxes_index
         order = [first, 1 - first]
         if [_width(shapes[index]) for index in order] != [boxes.BOX_SIDES, classes]:
             raise ModelError(must)
