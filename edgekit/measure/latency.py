@@ -22,7 +22,7 @@ from edgekit.runner.backends import open_backend
 from edgekit.runner.native_stderr import quiet_native
 from edgekit.targets import launch
 from edgekit.targets import precisions as offered
-from edgekit.targets.jobs import Files, Job, Step, plain_method
+from edgekit.targets.jobs import ConversionJob, ConversionStep, ConvertedFiles, plain_method
 
 CALIBRATION = "calibration.npy"
 CONFIDENCE = 0.99
@@ -126,9 +126,9 @@ def measure(
 class Converted:
     """A network's files on one target in one precision, in the folder `step.out`."""
 
-    step: Step
-    job: Job
-    files: Files
+    step: ConversionStep
+    job: ConversionJob
+    files: ConvertedFiles
 
     @property
     def paths(self) -> list[Path]:
@@ -170,7 +170,7 @@ def convert_plainly(
     jobs = [job for job in jobs if job.steps]
     found: dict[str, launch.Outcome] = {}
 
-    def note(job: Job, outcomes: list[launch.Outcome]) -> None:
+    def note(job: ConversionJob, outcomes: list[launch.Outcome]) -> None:
         found.update({step.key: outcome for step, outcome in zip(job.steps, outcomes, strict=True)})
 
     launch.convert_all(jobs, scratch, timeout_s, note)
@@ -179,20 +179,20 @@ def convert_plainly(
     for job in jobs:
         for step in job.steps:
             outcome = found[step.key]
-            if isinstance(outcome, launch.Converted):
+            if isinstance(outcome, launch.ConvertedStep):
                 made[step.out.name] = Converted(step, job, outcome.files)
             else:
                 lost.append(Lost(job.model, job.target, step.precision, outcome.reason))
     return made, lost
 
 
-def _job(name: str, folder: Path, target: str, precisions: Sequence[str], scratch: Path) -> Job:
+def _job(name: str, folder: Path, target: str, precisions: Sequence[str], scratch: Path) -> ConversionJob:
     wanted = [precision for precision in offered(target) if precision in precisions]
     steps = tuple(
-        Step(precision, plain_method(precision), folder, scratch / f"{name}-{precision}-{target}")
+        ConversionStep(precision, plain_method(precision), folder, scratch / f"{name}-{precision}-{target}")
         for precision in wanted
     )
-    return Job(name, target, scratch / CALIBRATION, steps)
+    return ConversionJob(name, target, scratch / CALIBRATION, steps)
 
 
 def _timed(samples_ms: np.ndarray, rounds: int, what: tuple[str, str, str], paths: Sequence[Path]) -> Timed:

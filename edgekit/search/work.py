@@ -215,7 +215,7 @@ def _convert(
 ) -> dict[str, list[files.Content]]:
     """The files of saved networks, kept in `folder`."""
     options: Any = plan.stages["convert"]
-    raw = evaluate.spread(data.calibration, CALIBRATION_SAMPLES)
+    raw = evaluate.spread_samples(data.calibration, CALIBRATION_SAMPLES)
     with tempfile.TemporaryDirectory(prefix="edgekit-search-") as scratch:
         made, _ = convert_plainly(
             models, evaluate.network_inputs(raw, steps), targets, precisions, Path(scratch), options.timeout_s

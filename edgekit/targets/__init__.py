@@ -8,10 +8,10 @@ from edgekit.core import telemetry
 
 telemetry.off()
 
-FEW_BITS = ("int4", "int4_dense", "int16x8")
+LOW_BIT_PRECISIONS = ("int4", "int4_dense", "int16x8")
 """Made only where a config names them: they cost accuracy or time on most networks, and only some kernels read them."""
 
-FURTHER = ("w8", "dynamic", *FEW_BITS)
+OPTIONAL_PRECISIONS = ("w8", "dynamic", *LOW_BIT_PRECISIONS)
 """Further candidates: one that a target cannot make, or that leaves its tolerance, is left out and stops nothing."""
 
 CARRY_RANGES = ("openvino",)

@@ -19,7 +19,7 @@ OPERATOR = re.compile(
 )
 KINDS = ("operator", "control flow", "shape", "other")
 """Of what a converter raises."""
-PROCESS, NUMERICS, RESTS = "process", "numerics", "rests"
+PROCESS, NUMERICS, SOURCE_LEFT_OUT = "process", "numerics", "rests"
 """The converter died; the file says something else; the float model it is made from was left out."""
 CAUSES = (
     (r"data-dependent|dynamic control flow", "control flow",
@@ -44,11 +44,11 @@ CAUSES = (
      "replace it by operators that the target has, or leave this target out"),
 )  # fmt: skip
 """What is found in a converter's words, which kind of failure it is, and what to do instead."""
-OTHERWISE = "leave this target out, or report it with the network"
+FALLBACK_ADVICE = "leave this target out, or report it with the network"
 
 
 @dataclass(frozen=True)
-class Failure:
+class ConversionFailure:
     """One of KINDS, or of the three words below them.
 
     `operator`, `layer` (a module's name) and `place` (FILE:LINE) are empty where nobody knows them, `alternative` where
@@ -63,7 +63,7 @@ class Failure:
     alternative: str
 
     @classmethod
-    def of(cls, kind: str, cause: str, alternative: str = "", layer: str = "") -> Failure:
+    def of(cls, kind: str, cause: str, alternative: str = "", layer: str = "") -> ConversionFailure:
         """One that says itself what is wrong."""
         return cls(kind, "", layer, "", cause, alternative)
 
@@ -81,22 +81,23 @@ class Failure:
         return {**known, "advice": self.alternative or None, "reason": self.describe()}
 
 
-def classify(error: BaseException, model_folder: Path | None = None) -> Failure:
+def classify(error: BaseException, model_folder: Path | None = None) -> ConversionFailure:
     """Of what a converter raised for the network saved in `model_folder`, in which the operator's layer is sought."""
     words = str(error)
     place = next((f"{Path(file).name}:{line}" for file, line in PLACE.findall(words)), "")
-    first = innermost(error)
+    first = root_cause(error)
     all_words = f"{words}\n{first}\n{type(first).__name__}"
     pattern, kind, alternative = next(
-        (cause for cause in CAUSES if re.search(cause[0], all_words, re.IGNORECASE)), (CAUSE_WORDS, "other", OTHERWISE)
+        (cause for cause in CAUSES if re.search(cause[0], all_words, re.IGNORECASE)),
+        (CAUSE_WORDS, "other", FALLBACK_ADVICE),
     )
     found = OPERATOR.search(all_words)
     operator = next(filter(None, found.groups()), "") if found else ""
     layer = _layer(model_folder, operator) if model_folder and operator else ""
-    return Failure(kind, operator, layer, place, _cause_line(first, pattern), alternative)
+    return ConversionFailure(kind, operator, layer, place, _cause_line(first, pattern), alternative)
 
 
-def innermost(error: BaseException) -> BaseException:
+def root_cause(error: BaseException) -> BaseException:
     """What it came from in the end."""
     while error.__cause__:
         error = error.__cause__

@@ -13,7 +13,7 @@ from edgekit.runner.backends import open_backend
 from edgekit.runner.errors import RunnerError
 from edgekit.runner.native_stderr import quiet_native
 from edgekit.runner.preprocess.transform import apply, to_layout
-from edgekit.targets.jobs import Files
+from edgekit.targets.jobs import ConvertedFiles
 
 if TYPE_CHECKING:
     from torch import nn
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from edgekit.data import Split
 
 
-def spread(split: Split, count: int) -> np.ndarray:
+def spread_samples(split: Split, count: int) -> np.ndarray:
     """At most `count` raw samples, evenly over the split, so that no class is left out."""
-    samples: np.ndarray = split.x[places(split, count)]
+    samples: np.ndarray = split.x[spread_indices(split, count)]
     return samples
 
 
-def places(split: Split, count: int) -> np.ndarray:
+def spread_indices(split: Split, count: int) -> np.ndarray:
     """Where in the split these samples stand, ascending."""
     return np.unique(np.linspace(0, len(split) - 1, min(count, len(split))).round().astype(np.int64))
 
@@ -67,7 +67,9 @@ def torch_outputs(
     return np.concatenate(rows)
 
 
-def file_outputs(what: str, target: str, folder: Path, files: Files, inputs: np.ndarray, batch: int = 1) -> np.ndarray:
+def file_outputs(
+    what: str, target: str, folder: Path, files: ConvertedFiles, inputs: np.ndarray, batch: int = 1
+) -> np.ndarray:
     """(n, classes) float32 of a converted model, `batch` samples a call; ConversionError where it does not run."""
     if files.input.layout == "NHWC":
         inputs = np.ascontiguousarray(inputs.transpose(0, 2, 3, 1))

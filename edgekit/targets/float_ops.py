@@ -15,7 +15,7 @@ import numpy as np
 
 from edgekit.core.errors import ConversionError
 
-FoundOp = tuple[bool, str, bool]
+OperatorArithmetic = tuple[bool, str, bool]
 """Whether it has weights, `OPERATOR:its name`, whether it computes in float."""
 TfliteOperator = tuple[Any, Any, Any, str]
 """The model, the graph, the operator and the format's name for it."""
@@ -60,7 +60,7 @@ def openvino(path: Path, finished: bool = False) -> tuple[str, ...]:
     return _classified("openvino", lambda: _openvino(path), finished)
 
 
-def _classified(target: str, read: Callable[[], Iterable[FoundOp]], finished: bool) -> tuple[str, ...]:
+def _classified(target: str, read: Callable[[], Iterable[OperatorArithmetic]], finished: bool) -> tuple[str, ...]:
     """Those in float; ConversionError if that is every operator with weights, unless the file came so.
 
     Where the file cannot be read, the one entry says so: an empty list would claim that all is in integers.
@@ -90,30 +90,30 @@ def tflite_operators(content: bytes) -> Iterator[TfliteOperator]:
             yield model, graph, op, names[max(code.builtinCode, code.deprecatedBuiltinCode)]
 
 
-def in_main(found: Iterable[TfliteOperator]) -> list[TfliteOperator]:
+def main_graph_operators(found: Iterable[TfliteOperator]) -> list[TfliteOperator]:
     """Of the graph that is called; those that a loop or a condition calls count tensors anew."""
     return [one for one in found if one[1] is one[0].subgraphs[0]]
 
 
-def _tflite(content: bytes) -> Iterator[FoundOp]:
+def _tflite(content: bytes) -> Iterator[OperatorArithmetic]:
     from ai_edge_litert import schema_py_generated as schema
 
     floats = (schema.TensorType.FLOAT32, schema.TensorType.FLOAT16)
     for _, graph, op, kind in tflite_operators(content):
         if kind not in TFLITE_MOVING:
             tensors = [graph.tensors[place] for place in (*op.inputs, *op.outputs) if place >= 0]
-            place = module_of(graph.tensors[op.outputs[0]].name.decode())
+            place = module_name(graph.tensors[op.outputs[0]].name.decode())
             yield kind in TFLITE_WEIGHTED, f"{kind}:{place}", any(one.type in floats for one in tensors)
 
 
-def module_of(tensor: str) -> str:
+def module_name(tensor: str) -> str:
     """`…Net_wrapped/….Sequential_stem/….Conv2d_0;;…` → `stem.0`: the first module that the tensor's name speaks of."""
     path = tensor.split(";")[0].split("_wrapped/")[-1]
     parts = [part.rsplit(".", 1)[-1].partition("_")[2] for part in path.split("/")] if "/" in path else [path]
     return ".".join(part for part in parts if part) or tensor
 
 
-def _onnx(content: bytes) -> Iterator[FoundOp]:
+def _onnx(content: bytes) -> Iterator[OperatorArithmetic]:
     import onnx as library
 
     graph = library.load_from_string(content).graph
@@ -145,7 +145,7 @@ def _onnx(content: bytes) -> Iterator[FoundOp]:
         yield weighted, f"{node.op_type}:{layer}", not (integer or fused)
 
 
-def _openvino(path: Path) -> Iterator[FoundOp]:
+def _openvino(path: Path) -> Iterator[OperatorArithmetic]:
     import openvino as library
 
     states: dict[str, str] = {}
@@ -154,10 +154,10 @@ def _openvino(path: Path) -> Iterator[FoundOp]:
         kind, name = op.get_type_name(), op.get_friendly_name()
         states[name], integer = _state(op, kind, inputs)
         if integer is not None:
-            yield kind in OPENVINO_WEIGHTED, f"{kind}:{path_of(op)}", not integer
+            yield kind in OPENVINO_WEIGHTED, f"{kind}:{layer_name(op)}", not integer
 
 
-def path_of(op: Any) -> str:
+def layer_name(op: Any) -> str:
     """`__module.stem.0/aten::…` → `stem.0`; where folding took its name, that of the operator behind it."""
     followers = (port.get_node() for output in op.outputs() for port in output.get_target_inputs())
     for name in (op.get_friendly_name(), *(follower.get_friendly_name() for follower in followers)):

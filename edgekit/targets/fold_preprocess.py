@@ -27,7 +27,7 @@ class Affine(NamedTuple):
     shift: np.ndarray
 
 
-def of_bytes(preprocess: Sequence[Mapping[str, Any]], raw: Mapping[str, Any]) -> np.ndarray | str:
+def byte_values(preprocess: Sequence[Mapping[str, Any]], raw: Mapping[str, Any]) -> np.ndarray | str:
     """What the steps make of each byte, (256,) float32, rising; or why they cannot be folded.
 
     Parameters
@@ -46,7 +46,7 @@ def of_bytes(preprocess: Sequence[Mapping[str, Any]], raw: Mapping[str, Any]) ->
     return values
 
 
-def by_channel(preprocess: Sequence[Mapping[str, Any]], raw: Mapping[str, Any]) -> Affine | str:
+def channel_affine(preprocess: Sequence[Mapping[str, Any]], raw: Mapping[str, Any]) -> Affine | str:
     """What the steps multiply a byte with and add to it, of a picture channel by channel; or why they cannot be folded.
 
     The parameters are those of `of_bytes`.
@@ -62,10 +62,10 @@ def by_channel(preprocess: Sequence[Mapping[str, Any]], raw: Mapping[str, Any]) 
     return Affine(((columns[-1] - shift) / (len(columns) - 1)).astype(np.float32), columns[0].astype(np.float32))
 
 
-def of_folder(model_folder: Path) -> Affine | str:
+def model_affine(model_folder: Path) -> Affine | str:
     """The same of a saved network."""
     spec = read_spec(model_folder)
-    return by_channel(spec.preprocess, spec.raw)
+    return channel_affine(spec.preprocess, spec.raw)
 
 
 def _of_channels(preprocess: Sequence[Mapping[str, Any]], raw: Mapping[str, Any]) -> np.ndarray | str:
@@ -83,7 +83,7 @@ def _of_channels(preprocess: Sequence[Mapping[str, Any]], raw: Mapping[str, Any]
     return columns
 
 
-def grid(values: np.ndarray) -> tuple[float, int] | str:
+def find_scale(values: np.ndarray) -> tuple[float, int] | str:
     """Scale and zero point that give each byte's value (256,) bit for bit in float32; or why there are none."""
     mean = (float(values[-1]) - float(values[0])) / (len(values) - 1)
     place = -float(values[0]) / mean

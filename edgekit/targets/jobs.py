@@ -13,7 +13,7 @@ from edgekit.core.errors import ConversionError
 from edgekit.runner.backends import byte_inputs
 from edgekit.runner.bundle.manifest import TensorSpec, combined_input
 from edgekit.runner.input_vector import split
-from edgekit.targets.redundant_ops import Finding
+from edgekit.targets.redundant_ops import RedundantOperator
 
 Method = Literal["float", "ptq", "qat", "mixed"]
 FLOAT = "fp32"
@@ -44,7 +44,7 @@ MINMAX = Quantization()
 
 
 @dataclass(frozen=True)
-class Files:
+class ConvertedFiles:
     """A converted model: file names inside its folder, and its tensors.
 
     `float_ops` lists the operators of an int8 model that still compute in float, as the module `float_ops` finds them.
@@ -59,7 +59,7 @@ class Files:
     outputs: tuple[TensorSpec, ...]
     float_ops: tuple[str, ...] = ()
     not_offered: tuple[str, ...] = ()
-    debris: tuple[Finding, ...] = ()
+    debris: tuple[RedundantOperator, ...] = ()
     free_batch: bool = False
     folding: str = ""
     sparse_weights: str = ""
@@ -73,14 +73,14 @@ class Files:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> Files:
+    def from_json(cls, fields: dict[str, Any]) -> ConvertedFiles:
         return cls(
             names=tuple(fields["names"]),
             inputs=tuple(TensorSpec(**each) for each in fields["inputs"]),
             outputs=tuple(TensorSpec(**each) for each in fields["outputs"]),
             float_ops=tuple(fields["float_ops"]),
             not_offered=tuple(fields["not_offered"]),
-            debris=tuple(Finding(**one) for one in fields["debris"]),
+            debris=tuple(RedundantOperator(**one) for one in fields["debris"]),
             free_batch=fields.get("free_batch", False),  # a variant's record says nothing of it
             folding=fields.get("folding", ""),
             sparse_weights=fields.get("sparse_weights", ""),
@@ -88,7 +88,7 @@ class Files:
 
 
 @dataclass(frozen=True)
-class Step:
+class ConversionStep:
     """One variant to make in `out`. `nncf_folder` is set where the quantize stage fine-tuned the network (QAT).
 
     `fold` is for targets that `FOLD_PREPROCESS` names, `sparse` for those of `SPARSE_WEIGHTS`.
@@ -108,20 +108,20 @@ class Step:
         """What its job calls it: a precision may be made by several recipes."""
         return self.out.name
 
-    def depends_on(self, other: Step) -> bool:
+    def depends_on(self, other: ConversionStep) -> bool:
         """Whether it is made from the same float model that `other`, an fp32 step, is; learnt ranges come without."""
         same = self.model_folder == other.model_folder and self.nncf_folder is None
         return other.precision == FLOAT and self.precision != FLOAT and same
 
 
 @dataclass(frozen=True)
-class Job:
+class ConversionJob:
     """All precisions of one model on one target, made by one fresh process. `calibration` is an .npy file."""
 
     model: str
     target: str
     calibration: Path
-    steps: tuple[Step, ...]
+    steps: tuple[ConversionStep, ...]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -144,13 +144,13 @@ class Job:
         }
 
     @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> Job:
+    def from_json(cls, fields: dict[str, Any]) -> ConversionJob:
         return cls(
             model=fields["model"],
             target=fields["target"],
             calibration=Path(fields["calibration"]),
             steps=tuple(
-                Step(
+                ConversionStep(
                     precision=step["precision"],
                     method=step["method"],
                     model_folder=Path(step["model_folder"]),

@@ -15,10 +15,10 @@ from edgekit.core import progress, subprocesses
 from edgekit.core.config import cores
 from edgekit.core.errors import ConversionError, ResourceError
 from edgekit.device.hardware import health
-from edgekit.targets.error_causes import OTHERWISE, PROCESS, RESTS, Failure
-from edgekit.targets.jobs import FLOAT, Files, Job
+from edgekit.targets.error_causes import FALLBACK_ADVICE, PROCESS, SOURCE_LEFT_OUT, ConversionFailure
+from edgekit.targets.jobs import FLOAT, ConversionJob, ConvertedFiles
 
-MOST_PARALLEL = 4
+MAX_PARALLEL = 4
 GIGABYTE = 2**30
 """Memory that one conversion may take: there are at most as many at once as it leaves room for."""
 CONVERTER = "the converter"
@@ -33,20 +33,20 @@ QUIET = {
 
 
 @dataclass(frozen=True)
-class Converted:
+class ConvertedStep:
     """One step that a child finished."""
 
     precision: str
-    files: Files
+    files: ConvertedFiles
     seconds: float
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class LeftOutStep:
     """One step that came to nothing, and why."""
 
     precision: str
-    failure: Failure
+    failure: ConversionFailure
 
     @property
     def reason(self) -> str:
@@ -54,17 +54,20 @@ class LeftOut:
         return self.failure.describe()
 
 
-Outcome = Converted | LeftOut
+Outcome = ConvertedStep | LeftOutStep
 
 
-def parallel() -> int:
+def parallel_conversions() -> int:
     """How many conversions run at once here."""
     available = health.memory_bytes()[1]
-    return min(MOST_PARALLEL, cores(), max(1, (available or MOST_PARALLEL * GIGABYTE) // GIGABYTE))
+    return min(MAX_PARALLEL, cores(), max(1, (available or MAX_PARALLEL * GIGABYTE) // GIGABYTE))
 
 
 def convert_all(
-    jobs: Sequence[Job], scratch: Path, timeout_s: float, finished: Callable[[Job, list[Outcome]], None]
+    jobs: Sequence[ConversionJob],
+    scratch: Path,
+    timeout_s: float,
+    finished: Callable[[ConversionJob, list[Outcome]], None],
 ) -> None:
     """Run the jobs in as few processes as keep all cores busy, since starting one takes longer than a small network.
 
@@ -74,7 +77,7 @@ def convert_all(
     stop = threading.Event()
     with (
         progress.step("converting", "conversions", len(jobs)) as shown,
-        ThreadPoolExecutor(parallel()) as pool,
+        ThreadPoolExecutor(parallel_conversions()) as pool,
     ):
         running = {pool.submit(_convert, share, scratch, timeout_s, stop): share for share in _shares(jobs)}
         try:
@@ -89,7 +92,7 @@ def convert_all(
             raise
 
 
-def convert(job: Job, scratch: Path, timeout_s: float, stop: threading.Event) -> list[Outcome]:
+def convert(job: ConversionJob, scratch: Path, timeout_s: float, stop: threading.Event) -> list[Outcome]:
     """Run the job in a fresh process, one outcome a step.
 
     ResourceError where there is no room for the files or too little memory, for which the system kills the process.
@@ -103,17 +106,19 @@ def convert(job: Job, scratch: Path, timeout_s: float, stop: threading.Event) ->
     return [found[step.key] for step in job.steps]
 
 
-def _shares(jobs: Sequence[Job]) -> list[list[Job]]:
+def _shares(jobs: Sequence[ConversionJob]) -> list[list[ConversionJob]]:
     """The jobs of each process, all of one target: a process for each target, or as many more as there are cores."""
-    by_target: dict[tuple[str, Path], list[Job]] = {}
+    by_target: dict[tuple[str, Path], list[ConversionJob]] = {}
     for job in jobs:
         by_target.setdefault((job.target, job.calibration), []).append(job)
-    each = -(-parallel() // max(1, len(by_target)))
+    each = -(-parallel_conversions() // max(1, len(by_target)))
     shares = [own[number::each] for own in by_target.values() for number in range(each)]
     return [share for share in shares if share]
 
 
-def _convert(jobs: Sequence[Job], scratch: Path, timeout_s: float, stop: threading.Event) -> dict[str, Outcome]:
+def _convert(
+    jobs: Sequence[ConversionJob], scratch: Path, timeout_s: float, stop: threading.Event
+) -> dict[str, Outcome]:
     """See `convert`: jobs of one target in one process, the outcomes by the steps' keys."""
     first = jobs[0]
     owners = {step.key: job for job in jobs for step in job.steps}
@@ -135,29 +140,29 @@ def _convert(jobs: Sequence[Job], scratch: Path, timeout_s: float, stop: threadi
             owner = owners[began] if began else first
             _refuse_shortage(f"{owner.model}, {owner.target}, {began or 'before its first step'}", ended, timeout_s)
             lost = [step for step in rest.steps if began in (None, step.key)]
-            died = Failure.of(PROCESS, ended.cause(CONVERTER), OTHERWISE)
-            found |= {step.key: LeftOut(step.precision, died) for step in lost if step.key not in found}
+            died = ConversionFailure.of(PROCESS, ended.cause(CONVERTER), FALLBACK_ADVICE)
+            found |= {step.key: LeftOutStep(step.precision, died) for step in lost if step.key not in found}
         for job in jobs:
             found |= _resting(job, found)
     raise AssertionError("not reached")
 
 
-def source_left_out(model: str, target: str) -> Failure:
+def source_left_out(model: str, target: str) -> ConversionFailure:
     """Why nothing is made of a float model that was left out."""
-    return Failure.of(RESTS, f"it is made from {model}-{FLOAT}-{target}, which was left out")
+    return ConversionFailure.of(SOURCE_LEFT_OUT, f"it is made from {model}-{FLOAT}-{target}, which was left out")
 
 
-def _resting(job: Job, found: Mapping[str, Outcome]) -> dict[str, Outcome]:
-    lost = [step for step in job.steps if isinstance(found.get(step.key), LeftOut)]
+def _resting(job: ConversionJob, found: Mapping[str, Outcome]) -> dict[str, Outcome]:
+    lost = [step for step in job.steps if isinstance(found.get(step.key), LeftOutStep)]
     return {
-        step.key: LeftOut(step.precision, source_left_out(job.model, job.target))
+        step.key: LeftOutStep(step.precision, source_left_out(job.model, job.target))
         for step in job.steps
         if step.key not in found and any(step.depends_on(other) for other in lost)
     }
 
 
 def _run(
-    job: Job, path: Path, timeout_s: float, stop: threading.Event
+    job: ConversionJob, path: Path, timeout_s: float, stop: threading.Event
 ) -> tuple[list[dict[str, Any]], subprocesses.Ended]:
     """What a child noted of its steps, and how it ended."""
     path.write_text(json.dumps(job.to_json()), encoding="utf-8")
@@ -177,15 +182,17 @@ def environment(folder: Path) -> dict[str, str]:
     return {**QUIET, "TMPDIR": str(folder.absolute())}
 
 
-def _outcomes(job: Job, notes: list[dict[str, Any]]) -> dict[str, Outcome]:
+def _outcomes(job: ConversionJob, notes: list[dict[str, Any]]) -> dict[str, Outcome]:
     """Of the steps that came to an end, by their keys."""
     precisions = {step.key: step.precision for step in job.steps}
     found: dict[str, Outcome] = {}
     for note in notes:
         if "made" in note:
-            found[note["made"]] = Converted(precisions[note["made"]], Files.from_json(note["files"]), note["seconds"])
+            found[note["made"]] = ConvertedStep(
+                precisions[note["made"]], ConvertedFiles.from_json(note["files"]), note["seconds"]
+            )
         elif "failed" in note:
-            found[note["failed"]] = LeftOut(precisions[note["failed"]], Failure(**note["failure"]))
+            found[note["failed"]] = LeftOutStep(precisions[note["failed"]], ConversionFailure(**note["failure"]))
     return found
 
 
@@ -202,8 +209,8 @@ def _refuse_shortage(what: str, ended: subprocesses.Ended, timeout_s: float) -> 
         raise ResourceError(f"{what}: {ended.cause(CONVERTER)}; {LACKING['memory']}")
 
 
-def _refuse_lacking(owners: Mapping[str, Job], notes: list[dict[str, Any]]) -> None:
+def _refuse_lacking(owners: Mapping[str, ConversionJob], notes: list[dict[str, Any]]) -> None:
     for note in notes:
         if lacking := note.get("resource"):
-            job, cause = owners[note["failed"]], Failure(**note["failure"]).cause
+            job, cause = owners[note["failed"]], ConversionFailure(**note["failure"]).cause
             raise ResourceError(f"{job.model}, {job.target}, {note['failed']}: {cause}; {LACKING[lacking]}")

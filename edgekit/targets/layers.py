@@ -20,14 +20,14 @@ EQUAL = 1e-5
 
 
 @dataclass(frozen=True)
-class Layer:
+class WeightedLayer:
     """A module of the network by its name, and its weights, each (output channels, weights of one channel)."""
 
     name: str
     weights: tuple[np.ndarray, ...]
 
 
-def read_layers(model_folder: Path, names: Sequence[str]) -> list[Layer]:
+def read_layers(model_folder: Path, names: Sequence[str]) -> list[WeightedLayer]:
     """The named modules of a saved network; ConversionError for one that it has not or that holds no weights."""
     if not names:
         return []
@@ -42,11 +42,11 @@ def read_layers(model_folder: Path, names: Sequence[str]) -> list[Layer]:
         weights = tuple(weight for part in modules[name].modules() for weight in _weights(part))
         if not weights:
             raise ConversionError(f"keep_float: got {name!r}, a module without weights; name a convolution or a dense")
-        found.append(Layer(name, weights))
+        found.append(WeightedLayer(name, weights))
     return found
 
 
-def operators(layers: Iterable[Layer], constants: Mapping[str, np.ndarray], target: str) -> list[str]:
+def matching_operators(layers: Iterable[WeightedLayer], constants: Mapping[str, np.ndarray], target: str) -> list[str]:
     """Names of the operators whose weights (`constants`, shaped as a layer's) are those of one of the layers.
 
     ConversionError names a layer that lost its own operator in the conversion.

@@ -92,7 +92,7 @@ def tensor_names(model_folder: Path) -> tuple[str, ...]:
     return tuple(each["name"] for each in read_spec(model_folder).tensors)
 
 
-def offered(target: str, precisions: Sequence[str], model_folder: Path) -> tuple[str, ...]:
+def offered_precisions(target: str, precisions: Sequence[str], model_folder: Path) -> tuple[str, ...]:
     """Those of the target's precisions that can be made of the saved network."""
     given = read(model_folder)
     if given is None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from edgekit.core import subprocesses
 from edgekit.core.errors import ConversionError, EdgekitError
-from edgekit.targets.jobs import Files
+from edgekit.targets.jobs import ConvertedFiles
 
 if TYPE_CHECKING:
     from edgekit.core.schema.profile import Operator, OperatorTime
@@ -27,7 +27,9 @@ REPEATS = 5
 """Measurements of which each operator's median is taken."""
 
 
-def measure(target: str, folder: Path, files: Files, x: np.ndarray, calls: int, timeout_s: float) -> list[Operator]:
+def measure(
+    target: str, folder: Path, files: ConvertedFiles, x: np.ndarray, calls: int, timeout_s: float
+) -> list[Operator]:
     """Rows of operator, calls per inference, self time in ms per inference, share; slowest first.
 
     `x` (1, ...) float32 in the layout of the file's input. In a process of its own: ConversionError where that fails.
@@ -37,7 +39,7 @@ def measure(target: str, folder: Path, files: Files, x: np.ndarray, calls: int, 
         np.save(home / "x.npy", x, allow_pickle=False)
         job = {"target": target, "folder": str(folder), "files": files.to_json(), "x": str(home / "x.npy")}
         try:
-            rows = subprocesses.call(f"{__name__}:repeated", {**job, "calls": calls}, home, timeout_s, QUIET)
+            rows = subprocesses.call(f"{__name__}:measure_repeats", {**job, "calls": calls}, home, timeout_s, QUIET)
         except EdgekitError as error:
             cause = str(error)
         except subprocesses.ChildDied as died:
@@ -48,15 +50,17 @@ def measure(target: str, folder: Path, files: Files, x: np.ndarray, calls: int, 
     raise ConversionError(f"{target}: its operators cannot be timed: {cause}")
 
 
-def repeated(target: str, folder: str, files: dict[str, Any], x: str, calls: int) -> list[OperatorTime]:
+def measure_repeats(target: str, folder: str, files: dict[str, Any], x: str, calls: int) -> list[OperatorTime]:
     """In the process: each operator with the median of its time over the repeats; `x` is a file."""
     profile = importlib.import_module(f"edgekit.targets.{target}.profile")
     samples = np.load(x, allow_pickle=False)
     each = max(1, calls // REPEATS)
-    return merged([profile.rows(Path(folder), Files.from_json(files), samples, each) for _ in range(REPEATS)])
+    return merge_repeats(
+        [profile.rows(Path(folder), ConvertedFiles.from_json(files), samples, each) for _ in range(REPEATS)]
+    )
 
 
-def merged(repeats: Sequence[Iterable[OperatorTime]]) -> list[OperatorTime]:
+def merge_repeats(repeats: Sequence[Iterable[OperatorTime]]) -> list[OperatorTime]:
     """Every operator that any repeat has, with the median of its time over all; 0 where a repeat does not have it.
 
     An operator near the resolution of its profiler's clock is in some repeats and not in others.

@@ -12,12 +12,12 @@ import numpy as np
 if TYPE_CHECKING:
     from edgekit.core.schema.variants import RedundantOp
 
-LEAST_COPY_BYTES = 64
+MIN_COPY_BYTES = 64
 """Of smaller constants (axes, shapes, a few scales) copies are not counted."""
 
 
 @dataclass(frozen=True)
-class Finding:
+class RedundantOperator:
     """One thing a converter left behind. `where` names the layers around it.
 
     `moved_bytes`: what it reads and writes, unless the interpreter sees through it; of a copy, its size. `compiled`:
@@ -34,7 +34,7 @@ class Finding:
         return asdict(self)
 
 
-def find(graph: Graph, compiled: bool = False) -> tuple[Finding, ...]:
+def find_redundant(graph: OperatorGraph, compiled: bool = False) -> tuple[RedundantOperator, ...]:
     """Operators in order of execution, then copies of constants.
 
     Of a `compiled` graph not what is made of constants alone: that was computed while it was compiled.
@@ -43,11 +43,11 @@ def find(graph: Graph, compiled: bool = False) -> tuple[Finding, ...]:
     for op in graph.operators:
         kind = _kind(graph, op)
         if kind is not None and not (compiled and kind == "foldable"):
-            found.append(Finding(kind, op.name, graph.where(op), graph.moved_bytes(op), compiled))
+            found.append(RedundantOperator(kind, op.name, graph.where(op), graph.moved_bytes(op), compiled))
     return (*found, *(() if compiled else _copies(graph)))
 
 
-def _kind(graph: Graph, op: Operator) -> RedundantOp | None:
+def _kind(graph: OperatorGraph, op: GraphOperator) -> RedundantOp | None:
     if any(key in graph.packed for key in op.outputs):
         return None
     if op.outputs and all(key in graph.known for key in op.outputs):
@@ -71,19 +71,19 @@ def _kind(graph: Graph, op: Operator) -> RedundantOp | None:
     return None
 
 
-def _alone_before(graph: Graph, op: Operator) -> Operator | None:
+def _alone_before(graph: OperatorGraph, op: GraphOperator) -> GraphOperator | None:
     """The operator before, if nothing else reads what it makes."""
     makers = [graph.makers[key] for key in graph.data(op) if key in graph.makers]
     alone = len(makers) == 1 and sum(len(graph.takers.get(key, ())) for key in makers[0].outputs) == 1
     return makers[0] if alone and not set(makers[0].outputs) & set(graph.outputs) else None
 
 
-def _keeps_shape(graph: Graph, op: Operator) -> bool:
+def _keeps_shape(graph: OperatorGraph, op: GraphOperator) -> bool:
     given, made = graph.tensor(graph.data(op)[0]).shape, graph.tensor(op.outputs[0]).shape
     return bool(made) and given == made
 
 
-def _needless_cast(graph: Graph, op: Operator, before: Operator | None) -> bool:
+def _needless_cast(graph: OperatorGraph, op: GraphOperator, before: GraphOperator | None) -> bool:
     if op.role == "cast":
         given, made = graph.tensor(graph.data(op)[0]).dtype, graph.tensor(op.outputs[0]).dtype
         return (bool(made) and given == made) or bool(before and before.role == "cast")
@@ -93,7 +93,7 @@ def _needless_cast(graph: Graph, op: Operator, before: Operator | None) -> bool:
     return bool(op.role == "quantize" and before and before.role in ("quantize", "dequantize"))
 
 
-def _neutral(graph: Graph, op: Operator) -> bool:
+def _neutral(graph: OperatorGraph, op: GraphOperator) -> bool:
     if op.neutral is None or len(op.inputs) != 2:
         return False
     value = graph.tensor(op.inputs[1]).value
@@ -101,16 +101,16 @@ def _neutral(graph: Graph, op: Operator) -> bool:
     return value is not None and value.size > 0 and given == made and bool(np.all(value == op.neutral))
 
 
-def _copies(graph: Graph) -> Iterator[Finding]:
+def _copies(graph: OperatorGraph) -> Iterator[RedundantOperator]:
     first: dict[tuple[Any, ...], Any] = {}
     for key, tensor in graph.tensors.items():
         takers = graph.takers.get(key, ())
-        if tensor.value is None or tensor.bytes < LEAST_COPY_BYTES or not takers:
+        if tensor.value is None or tensor.bytes < MIN_COPY_BYTES or not takers:
             continue
         same = first.setdefault((tensor.dtype, tensor.shape, tensor.value.tobytes()), tensor.stored)
         if same != tensor.stored:
             layers = ", ".join(dict.fromkeys(taker.layer for taker in takers))
-            yield Finding("copy", "constant", layers, tensor.bytes)
+            yield RedundantOperator("copy", "constant", layers, tensor.bytes)
 
 
 Role = Literal[
@@ -123,7 +123,7 @@ MOVING = ("transpose", "reshape", "quantize", "dequantize", "cast", "identity")
 
 
 @dataclass(frozen=True)
-class Tensor:
+class GraphTensor:
     """`shape` is () where the format does not tell it. `value` only for constants, `stored` where their bytes lie."""
 
     shape: tuple[int, ...] = ()
@@ -134,7 +134,7 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class Operator:
+class GraphOperator:
     """One operator; `inputs` and `outputs` are keys of tensors, `layer` the module of the network that it came from.
 
     `moves`: a transpose that changes the order of numbers in memory; `absorbable`: a pad that the operator behind it
@@ -153,46 +153,46 @@ class Operator:
     neutral: float | None = None
 
 
-def moves(before: Sequence[int], behind: Sequence[int], shape: Sequence[int]) -> bool:
+def changes_memory_order(before: Sequence[int], behind: Sequence[int], shape: Sequence[int]) -> bool:
     """Whether axes in another order mean numbers in another order: axes of 1 do not count; `shape` is by axis."""
     real = [[axis for axis in order if axis >= len(shape) or shape[axis] != 1] for order in (before, behind)]
     return real[0] != real[1]
 
 
 @dataclass(frozen=True)
-class Graph:
+class OperatorGraph:
     """Operators in order of execution.
 
     `simulated`: a quantize with its dequantize is a notation (ONNX's QDQ, OpenVINO's FakeQuantize), no work.
     """
 
-    operators: Sequence[Operator]
-    tensors: dict[Any, Tensor]
+    operators: Sequence[GraphOperator]
+    tensors: dict[Any, GraphTensor]
     inputs: tuple[Any, ...]
     outputs: tuple[Any, ...]
     simulated: bool = False
 
-    def tensor(self, key: Any) -> Tensor:
+    def tensor(self, key: Any) -> GraphTensor:
         """An unknown one is a tensor of no known shape."""
-        return self.tensors.get(key, Tensor())
+        return self.tensors.get(key, GraphTensor())
 
-    def data(self, op: Operator) -> list[Any]:
+    def data(self, op: GraphOperator) -> list[Any]:
         """The inputs that are no constants, folded ones included."""
         return [key for key in op.inputs if key not in self.known]
 
-    def moved_bytes(self, op: Operator) -> int:
+    def moved_bytes(self, op: GraphOperator) -> int:
         """What the operator reads and writes, constants that it reads apart."""
         return sum(self.tensor(key).bytes for key in (*self.data(op), *op.outputs))
 
     @cached_property
-    def makers(self) -> dict[Any, Operator]:
+    def makers(self) -> dict[Any, GraphOperator]:
         """The operator that makes each tensor."""
         return {key: op for op in self.operators for key in op.outputs}
 
     @cached_property
-    def takers(self) -> dict[Any, list[Operator]]:
+    def takers(self) -> dict[Any, list[GraphOperator]]:
         """The operators that read each tensor."""
-        found: dict[Any, list[Operator]] = {}
+        found: dict[Any, list[GraphOperator]] = {}
         for op in self.operators:
             for key in op.inputs:
                 found.setdefault(key, []).append(op)
@@ -218,7 +218,7 @@ class Graph:
                     found.update(op.outputs)
         return found
 
-    def outer(self, op: Operator) -> bool:
+    def outer(self, op: GraphOperator) -> bool:
         """Whether it stands at an input or an output, but for others that only carry numbers on."""
         return all(key in self._near_inputs for key in self.data(op)) or all(
             key in self._near_outputs for key in op.outputs
@@ -240,11 +240,11 @@ class Graph:
                 found.update(key for key in self.data(op) if all(taker is op for taker in self.takers[key]))
         return found
 
-    def where(self, op: Operator) -> str:
+    def where(self, op: GraphOperator) -> str:
         """`stem.0 → blocks.1.first`: the nearest layers that compute, before and behind."""
         return f"{self._before(op)} → {self._behind(op)}"
 
-    def _before(self, op: Operator) -> str:
+    def _before(self, op: GraphOperator) -> str:
         for _ in self.operators:
             maker = next((self.makers[key] for key in self.data(op) if key in self.makers), None)
             if maker is None:
@@ -254,7 +254,7 @@ class Graph:
             op = maker
         return op.layer
 
-    def _behind(self, op: Operator) -> str:
+    def _behind(self, op: GraphOperator) -> str:
         for _ in self.operators:
             taker = next((taker for key in op.outputs for taker in self.takers.get(key, ())), None)
             if taker is None:

@@ -25,7 +25,7 @@ from edgekit.runner.files import write_atomically
 from edgekit.targets.jobs import input_layout, output_layout
 
 TARGETS = ("tflite", "openvino", "onnx")
-INPUT, OUTPUT, NEW = "input", "output", "new_"
+INPUT, OUTPUT, NEW_PREFIX = "input", "output", "new_"
 """Names in the files; a state's own name is that of its input, and with `new_` in front that of its output."""
 STEPS = 8
 TOLERANCE = 1e-3
@@ -33,7 +33,7 @@ TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True)
-class Step:
+class NetworkStep:
     """A network's step: the module, what it takes, and its states' shapes by name. All shapes with a batch of 1."""
 
     network: nn.Module
@@ -54,12 +54,14 @@ class Step:
     @property
     def outputs(self) -> list[str]:
         """Names of the files' outputs, in the order in which `forward` gives them."""
-        return [OUTPUT, *(f"{NEW}{name}" for name in self.states)]
+        return [OUTPUT, *(f"{NEW_PREFIX}{name}" for name in self.states)]
 
     @property
     def specs(self) -> tuple[StateSpec, ...]:
         """The states, as a manifest has them."""
-        return tuple(StateSpec(name, shape, "float32", name, f"{NEW}{name}") for name, shape in self.states.items())
+        return tuple(
+            StateSpec(name, shape, "float32", name, f"{NEW_PREFIX}{name}") for name, shape in self.states.items()
+        )
 
 
 def export(
@@ -90,7 +92,7 @@ def export(
     for target in targets:
         if target not in TARGETS:
             raise ConversionError(f"targets: got {target!r}; known: {', '.join(TARGETS)}")
-    step = read(network, tuple(input_shape))
+    step = read_step(network, tuple(input_shape))
     with tempfile.TemporaryDirectory(prefix="edgekit-step-") as draft:
         written = {target: _write(step, target, Path(draft)) for target in targets}
         folder = _made(Path(out))
@@ -99,7 +101,7 @@ def export(
     return {target: folder / paths[0].name for target, paths in written.items()}
 
 
-def _write(step: Step, target: str, folder: Path) -> list[Path]:
+def _write(step: NetworkStep, target: str, folder: Path) -> list[Path]:
     """The files of a target, held against PyTorch."""
     writer: Any = importlib.import_module(f"edgekit.targets.{target}.convert")
     try:
@@ -121,13 +123,13 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def read(network: nn.Module, input_shape: tuple[int, ...]) -> Step:
+def read_step(network: nn.Module, input_shape: tuple[int, ...]) -> NetworkStep:
     """The step of a network; ModelError where its `states` and what `forward` gives do not belong together."""
     kind = type(network).__name__
     states = getattr(network, "states", None)
     if not isinstance(states, Mapping) or not states:
         raise ModelError(f"{kind}: has no states; give it an attribute such as states = {{'hidden': (1, 1, 64)}}")
-    taken = {INPUT, OUTPUT, *(f"{NEW}{name}" for name in states)}
+    taken = {INPUT, OUTPUT, *(f"{NEW_PREFIX}{name}" for name in states)}
     for name in states:
         if not str(name).isidentifier() or name in taken:
             raise ModelError(f"{kind}.states: got the name {name!r}; use letters, digits and '_', and none of a file's")
@@ -136,7 +138,7 @@ def read(network: nn.Module, input_shape: tuple[int, ...]) -> Step:
             raise ModelError(
                 f"{kind}.states: {name} is {shape!r}; a shape is a tuple of whole numbers from 1, as (1, 64)"
             )
-    step = Step(network.eval(), input_shape, {str(name): tuple(shape) for name, shape in states.items()}, ())
+    step = NetworkStep(network.eval(), input_shape, {str(name): tuple(shape) for name, shape in states.items()}, ())
     try:
         with torch.inference_mode():
             found = network(*step.example)
@@ -154,14 +156,14 @@ def read(network: nn.Module, input_shape: tuple[int, ...]) -> Step:
     for name, value in zip(step.outputs, found, strict=True):
         if value.dtype != torch.float32 or not value.isfinite().all():
             raise ModelError(f"{kind}: {name} holds {value.dtype}, or NaN or infinity; all must be finite float32")
-    return Step(network, input_shape, step.states, tuple(found[0].shape))
+    return NetworkStep(network, input_shape, step.states, tuple(found[0].shape))
 
 
 def _is_shape(shape: Any) -> bool:
     return isinstance(shape, (tuple, list)) and all(isinstance(size, (int, np.integer)) and size > 0 for size in shape)
 
 
-def _compare(step: Step, target: str, paths: Sequence[Path]) -> None:
+def _compare(step: NetworkStep, target: str, paths: Sequence[Path]) -> None:
     """ConversionError where the file, fed its own states, leaves PyTorch."""
     layout = input_layout(step.input_shape, "NHWC" if target == "tflite" else "NCHW")
     xs = np.random.default_rng(0).standard_normal((STEPS, 1, *step.input_shape)).astype(np.float32)
@@ -174,14 +176,14 @@ def _compare(step: Step, target: str, paths: Sequence[Path]) -> None:
     for x in turned:
         y, states = backend.step(np.ascontiguousarray(x), states)
         found.append(y)
-    wanted = reference(step, xs)
+    wanted = reference_outputs(step, xs)
     off = float(np.abs(np.stack(found) - wanted).max())
     allowed = TOLERANCE * max(float(np.ptp(wanted)), 1e-6)
     if not off <= allowed:
         raise ConversionError(f"{target}: after {STEPS} steps off by {off:.3g} from PyTorch, {allowed:.3g} is allowed")
 
 
-def reference(step: Step, xs: np.ndarray) -> np.ndarray:
+def reference_outputs(step: NetworkStep, xs: np.ndarray) -> np.ndarray:
     """What PyTorch gives for steps (n, 1, *input): (n, *output)."""
     states, found = step.example[1:], []
     with torch.inference_mode():

@@ -18,13 +18,13 @@ import numpy as np
 
 from edgekit.core.errors import ConversionError
 from edgekit.runner.native_stderr import quiet_native
-from edgekit.targets.jobs import Files
+from edgekit.targets.jobs import ConvertedFiles
 
 INPUT = "INPUT"
 
 
 @dataclass(frozen=True, eq=False)
-class Operator:
+class FileTensor:
     """`inputs` are places in the list that it is read in; `values` (n, …) what comes out, integers dequantized.
 
     `span` is the lowest and highest value that its integers can hold; None for floats. `activation` what the file
@@ -39,25 +39,25 @@ class Operator:
     activation: str = ""
 
 
-def read(target: str, folder: Path, files: Files, inputs: np.ndarray) -> list[Operator]:
+def read(target: str, folder: Path, files: ConvertedFiles, inputs: np.ndarray) -> list[FileTensor]:
     """`inputs` (n, C, H, W) or (n, F) float32; ConversionError where the interpreter refuses the file."""
     if files.input.layout == "NHWC":
         inputs = np.ascontiguousarray(inputs.transpose(0, 2, 3, 1))
     format = importlib.import_module(f"edgekit.targets.{target}.tensors")
     try:
         with quiet_native():
-            found: list[Operator] = format.read(folder, files, inputs)
+            found: list[FileTensor] = format.read(folder, files, inputs)
         return found
     except Exception as error:  # ONNX Runtime's errors share no base class but Exception
         raise ConversionError(f"{target}: the inner tensors of {folder.name} cannot be read: {error}") from None
 
 
-def stacked(rows: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
+def stack_samples(rows: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
     """Of each tensor the values of all samples, (n, …), from a row of tensors (1, …) for each sample."""
     return [np.concatenate([np.atleast_1d(row[place]) for row in rows]) for place in range(len(rows[0]))]
 
 
-def span(scale: float, zero_point: int, dtype: np.dtype) -> tuple[float, float]:
+def integer_range(scale: float, zero_point: int, dtype: np.dtype) -> tuple[float, float]:
     """What an integer tensor of one scale can hold."""
     limits = np.iinfo(dtype)
     return (limits.min - zero_point) * scale, (limits.max - zero_point) * scale
@@ -65,12 +65,12 @@ def span(scale: float, zero_point: int, dtype: np.dtype) -> tuple[float, float]:
 
 EQUAL_DB = 200.0
 """Reported for equal tensors: JSON has no infinity."""
-NEARER_DB = 0.5
+MIN_GAIN_DB = 0.5
 """A later tensor of the network is taken for the counterpart only if it is so much nearer."""
 
 
 @dataclass(frozen=True, eq=False)
-class Node:
+class NetworkTensor:
     """A tensor that the PyTorch network computes.
 
     `layer` is the module at work, `stem.0`; where a parent's own code computes, `blocks.1.forward (add)`. `inputs` are
@@ -97,7 +97,7 @@ class Similarity:
 
 
 Places = dict[tuple[int, ...], list[int]]
-NONE = Similarity(0.0, -EQUAL_DB)
+NO_SIMILARITY = Similarity(0.0, -EQUAL_DB)
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def cosines(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return found.clip(-1, 1)
 
 
-def matches(nodes: Sequence[Node], operators: Sequence[Operator]) -> list[Match]:
+def match_operators(nodes: Sequence[NetworkTensor], operators: Sequence[FileTensor]) -> list[Match]:
     """For each operator the nearest tensor of the network by SNR, the earliest of equals."""
     rows = [node.values.reshape(len(node.values), -1).astype(np.float64) for node in nodes]
     powers = [float(np.sum(row**2)) for row in rows]
@@ -128,17 +128,17 @@ def matches(nodes: Sequence[Node], operators: Sequence[Operator]) -> list[Match]
     return [_nearest(operator, rows, powers, by_shape) for operator in operators]
 
 
-def _nearest(operator: Operator, rows: list[np.ndarray], powers: list[float], by_shape: Places) -> Match:
+def _nearest(operator: FileTensor, rows: list[np.ndarray], powers: list[float], by_shape: Places) -> Match:
     best: tuple[float, int, np.ndarray] | None = None
     for values in _orders(operator.values):
         if not np.isfinite(values).all():
             continue
         for place in by_shape.get(values.shape, ()):
             snr_db = _snr_db(powers[place], float(np.sum((rows[place] - values) ** 2)))
-            if best is None or snr_db > best[0] + NEARER_DB:
+            if best is None or snr_db > best[0] + MIN_GAIN_DB:
                 best = snr_db, place, values
     if best is None:
-        return Match(next(iter(by_shape.values()))[0], NONE)
+        return Match(next(iter(by_shape.values()))[0], NO_SIMILARITY)
     snr_db, place, values = best
     return Match(place, Similarity(float(cosines(rows[place], values).mean()), snr_db))
 

@@ -21,8 +21,8 @@ import numpy as np
 
 from edgekit.core.errors import EdgekitError, ResourceError
 from edgekit.targets import error_causes, evaluate
-from edgekit.targets.error_causes import Failure
-from edgekit.targets.jobs import FLOAT, Job
+from edgekit.targets.error_causes import ConversionFailure
+from edgekit.targets.jobs import FLOAT, ConversionJob
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
 FULL_BYTES = 64 * 1024
@@ -32,7 +32,7 @@ NO_MEMORY = "can't allocate memory"  # PyTorch's words
 def convert(job_file: str) -> int:
     """Run the job in a file; 1 where it ended before its last step."""
     path = Path(job_file)
-    job = Job.from_json(json.loads(path.read_text(encoding="utf-8")))
+    job = ConversionJob.from_json(json.loads(path.read_text(encoding="utf-8")))
     target = importlib.import_module(f"edgekit.targets.{job.target}.convert")
     calibration = np.load(job.calibration, allow_pickle=False)
     with open(path.with_suffix(".journal"), "a", buffering=1, encoding="utf-8") as journal:
@@ -60,7 +60,7 @@ def convert(job_file: str) -> int:
 
 def _lacking(error: Exception, out: Path) -> str:
     """What the machine has too little of: `memory`, `room` for files; empty where the failure is another's."""
-    first = error_causes.innermost(error)
+    first = error_causes.root_cause(error)
     if isinstance(error, ResourceError) or isinstance(first, MemoryError) or NO_MEMORY in str(first):
         return "memory"
     return "room" if _out_of_space(error, out) else ""
@@ -78,8 +78,8 @@ def _note(journal: Any, **fields: Any) -> None:
     journal.write(json.dumps(fields) + "\n")
 
 
-def _failure(error: Exception, model_folder: Path) -> Failure:
+def _failure(error: Exception, model_folder: Path) -> ConversionFailure:
     """The failure to report; errors of this project describe themselves."""
     if isinstance(error, EdgekitError):
-        return Failure.of("other", str(error))
+        return ConversionFailure.of("other", str(error))
     return error_causes.classify(error, model_folder)

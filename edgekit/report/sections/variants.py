@@ -34,7 +34,7 @@ from edgekit.report.formatting import (
 )
 from edgekit.report.tables import Column, Grid, Table, as_table, grid_of
 from edgekit.stages.benchmark.winners import FEWEST_BYTES, winner_of
-from edgekit.targets import FEW_BITS
+from edgekit.targets import LOW_BIT_PRECISIONS
 
 Standing = Literal["baseline", "ships", "inside", "out"]
 STANDINGS: tuple[Standing, ...] = ("baseline", "ships", "inside", "out")
@@ -296,7 +296,7 @@ def pareto_figure(rows: Sequence[BaselineRow | VariantRow], budget: Limits, winn
         axes.set_yticks([tick for tick in axes.get_yticks() if axes.get_ylim()[0] <= tick <= 1.0])
         axes.set_title("Every variant: accuracy against measured latency")
         shown = {row["precision"] for row in rows}
-        _pareto_legend(axes, budget, limit_ms, [one for one in MARKER if one in shown or one not in FEW_BITS])
+        _pareto_legend(axes, budget, limit_ms, [one for one in MARKER if one in shown or one not in LOW_BIT_PRECISIONS])
     return done(figure)
 
 

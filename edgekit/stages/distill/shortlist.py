@@ -328,7 +328,7 @@ def _measure_candidates(
 ) -> dict[str, Times]:
     """Time all files of all candidates. Returns them by title, and the reference models as `REFERENCES_KEY`."""
     steps = entries[0].spec.preprocess
-    samples = evaluate.network_inputs(evaluate.spread(data.calibration, CALIBRATION_SAMPLES), steps)
+    samples = evaluate.network_inputs(evaluate.spread_samples(data.calibration, CALIBRATION_SAMPLES), steps)
     names = {_file_name(entry.title, number): entry for number, entry in enumerate(entries, 1)}
     reference_models = references.of(config.budget, config.targets, data, baseline)
     with tempfile.TemporaryDirectory(prefix="edgekit-candidates-") as folder:

@@ -22,23 +22,32 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from edgekit.models.eager import single_thread
 from edgekit.targets.float_ops import ONNX_MOVING, ONNX_WEIGHTED, OPENVINO_MOVING, OPENVINO_WEIGHTED, TFLITE_MOVING
 from edgekit.targets.float_ops import TFLITE_WEIGHTED as TFLITE_WEIGHTS
-from edgekit.targets.tensors import EQUAL_DB, INPUT, NONE, Match, Node, Operator, Similarity, matches
+from edgekit.targets.tensors import (
+    EQUAL_DB,
+    INPUT,
+    NO_SIMILARITY,
+    FileTensor,
+    Match,
+    NetworkTensor,
+    Similarity,
+    match_operators,
+)
 
-SOUND_DB = {"fp32": 60.0, "fp16": 30.0}
-ROUNDED_SOUND_DB = 12.0
+AGREEMENT_DB = {"fp32": 60.0, "fp16": 30.0}
+ROUNDED_AGREEMENT_DB = 12.0
 """Least SNR at which a tensor is taken for one of the network's; the latter with eight bits in weights or values."""
 CEILING_DB = {"fp32": 100.0, "fp16": 60.0}
 ROUNDED_CEILING_DB = 40.0
 """What a precision reaches at best: a loss is counted from here down."""
-LEAST_LOSS_DB = 10.0
+MIN_LOSS_DB = 10.0
 """A smaller one is what any layer costs."""
 STEEP = 0.6
 """Of the largest loss; the first operator that loses as much is the one."""
 
 WEIGHTED = ONNX_WEIGHTED | OPENVINO_WEIGHTED | TFLITE_WEIGHTS
 WEIGHTED_IN_TORCH = {"convolution", "addmm", "mm", "bmm", "linear", "matmul", "mkldnn_convolution"}
-CROSSING = {"QuantizeLinear", "DequantizeLinear", "FakeQuantize", "QUANTIZE", "DEQUANTIZE", "Cast", "Convert"}
-MOVING = (ONNX_MOVING | OPENVINO_MOVING | TFLITE_MOVING) - CROSSING - {"Concat", "CONCATENATION"}
+QUANTIZING = {"QuantizeLinear", "DequantizeLinear", "FakeQuantize", "QUANTIZE", "DEQUANTIZE", "Cast", "Convert"}
+MOVING = (ONNX_MOVING | OPENVINO_MOVING | TFLITE_MOVING) - QUANTIZING - {"Concat", "CONCATENATION"}
 NORMS = {"native_batch_norm", "cudnn_batch_norm", "batch_norm"}
 ACTIVATIONS = {"relu", "relu_", "hardtanh", "hardtanh_", "hardswish", "hardswish_", "leaky_relu", "clamp", "gelu",
                "silu", "silu_", "sigmoid", "tanh", "elu", "relu6"}  # fmt: skip
@@ -64,37 +73,37 @@ class Divergence:
         """The sentence for a person."""
         more = [name for name in self.layers if name != self.layer]
         together = f", computed together with {', '.join(more)}" if more else ""
-        after = "the file has no such tensor" if self.after == NONE else self.after.describe()
+        after = "the file has no such tensor" if self.after == NO_SIMILARITY else self.after.describe()
         return (
             f"the outputs agree up to {self.agreed} ({self.before.describe()}) and diverge at {self.layer} "
             f"({after}; operator {self.operator}{together}){self.note and f'; {self.note}'}"
         )
 
 
-def divergence(
+def find_divergence(
     module: nn.Module,
     inputs: np.ndarray,
-    operators: Sequence[Operator],
+    operators: Sequence[FileTensor],
     precision: str,
-    least_loss_db: float = LEAST_LOSS_DB,
+    least_loss_db: float = MIN_LOSS_DB,
 ) -> Divergence | None:
     """Where the operators of a file diverge from the network that it was made of; None where none loses as much.
 
     `inputs` (n, C, H, W) or (n, F) are what the file was given when its operators were read.
     """
-    return _Comparison(record_nodes(module, inputs), list(operators), precision).departure(least_loss_db)
+    return _Comparison(record_tensors(module, inputs), list(operators), precision).departure(least_loss_db)
 
 
-def _similarity(node: Node, operator: Operator) -> Similarity:
-    return matches([node], [operator])[0].similarity
+def _similarity(node: NetworkTensor, operator: FileTensor) -> Similarity:
+    return match_operators([node], [operator])[0].similarity
 
 
 class _Comparison:
-    def __init__(self, nodes: list[Node], operators: list[Operator], precision: str) -> None:
+    def __init__(self, nodes: list[NetworkTensor], operators: list[FileTensor], precision: str) -> None:
         self.nodes, self.operators = nodes, operators
-        self.sound_db = SOUND_DB.get(precision, ROUNDED_SOUND_DB)
+        self.sound_db = AGREEMENT_DB.get(precision, ROUNDED_AGREEMENT_DB)
         self.ceiling_db = CEILING_DB.get(precision, ROUNDED_CEILING_DB)
-        self.found: list[Match] = matches(nodes, operators)
+        self.found: list[Match] = match_operators(nodes, operators)
         self.takers: list[list[int]] = [[] for _ in operators]
         for place, operator in enumerate(operators):
             for taken in operator.inputs:
@@ -169,7 +178,7 @@ class _Comparison:
     def _layers(self, place: int, sources: list[int]) -> tuple[list[str], int | None]:
         """What the network computes there, and the place of the tensor that should have come out."""
         operator = self.operators[place]
-        if operator.kind in CROSSING:
+        if operator.kind in QUANTIZING:
             return self._crossed(sources)
         weighted, size = operator.kind in WEIGHTED, operator.values[0].size
         given = [self.found[source].node for source in sources]
@@ -245,7 +254,7 @@ class _Comparison:
     def _title(self, place: int) -> str:
         return self.nodes[place].layer or "the input"
 
-    def _clipped(self, operator: Operator, expected: int | None) -> str:
+    def _clipped(self, operator: FileTensor, expected: int | None) -> str:
         if operator.span is None or expected is None:
             return ""
         low, high = operator.span
@@ -261,11 +270,11 @@ class _Comparison:
 
 
 NETWORK_INPUT = "input"
-PARTING = {"split", "split_with_sizes", "chunk", "unbind"}
+SPLITTING = {"split", "split_with_sizes", "chunk", "unbind"}
 """What gives several tensors that all go on; of others the first is the result."""
 
 
-def record_nodes(module: nn.Module, inputs: np.ndarray) -> list[Node]:
+def record_tensors(module: nn.Module, inputs: np.ndarray) -> list[NetworkTensor]:
     """In the order of execution, the input first; `inputs` (n, …) go through as one batch, `values` are (n, …)."""
     x = torch.from_numpy(inputs)
     recorder = _Recorder(x)
@@ -277,7 +286,7 @@ def record_nodes(module: nn.Module, inputs: np.ndarray) -> list[Node]:
 class _Recorder(TorchDispatchMode):
     def __init__(self, x: torch.Tensor) -> None:
         super().__init__()
-        self.nodes = [Node("", NETWORK_INPUT, (), x.numpy())]
+        self.nodes = [NetworkTensor("", NETWORK_INPUT, (), x.numpy())]
         self.running: list[str] = []
         self._places = {id(x): 0}
         self._alive = [x]  # or an id would come back as another tensor's
@@ -296,7 +305,7 @@ class _Recorder(TorchDispatchMode):
         taken = [self._places[id(one)] for one in given if isinstance(one, torch.Tensor) and id(one) in self._places]
         operator = func.overloadpacket.__name__.strip("_")
         several = isinstance(result, (tuple, list))
-        made = (result if operator in PARTING else result[:1]) if several else (result,)
+        made = (result if operator in SPLITTING else result[:1]) if several else (result,)
         for one in made:
             if not taken or not isinstance(one, torch.Tensor) or not one.ndim:
                 continue
@@ -306,7 +315,7 @@ class _Recorder(TorchDispatchMode):
             else:
                 self._places[id(one)] = len(self.nodes)
                 layer = f"{self.running[-1]} ({operator})" if self.running[-1].endswith("forward") else self.running[-1]
-                self.nodes.append(Node(layer, operator, tuple(taken), one.detach().float().numpy().copy()))
+                self.nodes.append(NetworkTensor(layer, operator, tuple(taken), one.detach().float().numpy().copy()))
         return result
 
 

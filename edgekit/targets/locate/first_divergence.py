@@ -14,7 +14,7 @@ import numpy as np
 from edgekit.core import subprocesses
 from edgekit.core.errors import ConversionError, EdgekitError
 from edgekit.targets import launch
-from edgekit.targets.jobs import Files
+from edgekit.targets.jobs import ConvertedFiles
 
 if TYPE_CHECKING:
     from edgekit.targets.locate.bisect import Divergence
@@ -28,27 +28,29 @@ NOWHERE = (
 )
 
 
-class Located(NamedTuple):
+class LocatedLayer(NamedTuple):
     """A sentence for a person, and the layer that it names; empty where none was found."""
 
     message: str
     layer: str = ""
 
 
-def find(model_folder: Path, target: str, folder: Path, files: Files, inputs: np.ndarray, precision: str) -> Located:
+def find(
+    model_folder: Path, target: str, folder: Path, files: ConvertedFiles, inputs: np.ndarray, precision: str
+) -> LocatedLayer:
     """The layer, looked for in this process; `inputs` (n, C, H, W) or (n, F), of which a few are taken."""
     try:
-        found = divergence(model_folder, target, folder, files, inputs, precision)
+        found = find_divergence(model_folder, target, folder, files, inputs, precision)
     except ConversionError as error:
-        return Located(f"the layer was not found: {error}")
-    return Located(found.describe(), found.layer) if found else Located(NOWHERE)
+        return LocatedLayer(f"the layer was not found: {error}")
+    return LocatedLayer(found.describe(), found.layer) if found else LocatedLayer(NOWHERE)
 
 
-def divergence(
+def find_divergence(
     model_folder: Path,
     target: str,
     folder: Path,
-    files: Files,
+    files: ConvertedFiles,
     inputs: np.ndarray,
     precision: str,
     least_loss_db: float | None = None,
@@ -64,13 +66,13 @@ def divergence(
 
     few = inputs[np.unique(np.linspace(0, len(inputs) - 1, min(SAMPLES, len(inputs))).round().astype(np.int64))]
     operators = tensors.read(target, folder, files, few)
-    least = bisect.LEAST_LOSS_DB if least_loss_db is None else least_loss_db
-    return bisect.divergence(deployment_network(*store.load(model_folder)), few, operators, precision, least)
+    least = bisect.MIN_LOSS_DB if least_loss_db is None else least_loss_db
+    return bisect.find_divergence(deployment_network(*store.load(model_folder)), few, operators, precision, least)
 
 
 def find_in_process(
-    model_folder: Path, target: str, folder: Path, files: Files, inputs: np.ndarray, precision: str
-) -> Located:
+    model_folder: Path, target: str, folder: Path, files: ConvertedFiles, inputs: np.ndarray, precision: str
+) -> LocatedLayer:
     """The same in a fresh process. If that process fails, the result says so: it must not hide the error at hand."""
     with tempfile.TemporaryDirectory(prefix="edgekit-divergence-") as scratch:
         home = Path(scratch)
@@ -84,20 +86,20 @@ def find_in_process(
             "inputs": str(home / INPUTS),
         }
         try:
-            return Located(
-                *subprocesses.call(f"{__name__}:find_for_call", job, home, TIMEOUT_S, launch.environment(home))
+            return LocatedLayer(
+                *subprocesses.call(f"{__name__}:find_in_child", job, home, TIMEOUT_S, launch.environment(home))
             )
         except EdgekitError as error:
             cause = str(error)
         except subprocesses.ChildDied as died:
             ended = died.ended
             cause = f"not finished after {TIMEOUT_S:g} s" if ended.late else ended.cause("the interpreter")
-    return Located(f"the layer was not found: {cause}")
+    return LocatedLayer(f"the layer was not found: {cause}")
 
 
-def find_for_call(
+def find_in_child(
     model_folder: str, target: str, folder: str, precision: str, files: dict[str, Any], inputs: str
 ) -> list[str]:
     """In the process: `find`, of JSON values."""
     x = np.load(inputs, allow_pickle=False)
-    return list(find(Path(model_folder), target, Path(folder), Files.from_json(files), x, precision))
+    return list(find(Path(model_folder), target, Path(folder), ConvertedFiles.from_json(files), x, precision))

@@ -22,13 +22,13 @@ from edgekit.core.errors import ConversionError
 from edgekit.models.files import onnx_batch
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.targets import error_causes, float_ops, fold_preprocess, jobs, layers, model_file
-from edgekit.targets.jobs import MINMAX, Files, Quantization, input_layout, output_layout
+from edgekit.targets.jobs import MINMAX, ConvertedFiles, Quantization, input_layout, output_layout
 from edgekit.targets.onnx import graph as operator_graph
 from edgekit.targets.onnx import inputs, rewrites, slim_names
 from edgekit.targets.ranges import OUTSIDE
 
 if TYPE_CHECKING:
-    from edgekit.targets.step import Step
+    from edgekit.targets.step import NetworkStep
 
 PRECISIONS = ("fp32", "fp16", "int8", "dynamic", "int4_dense")
 CALIBRATED = ("int8", "int4_dense")
@@ -44,7 +44,7 @@ def convert(
     nncf_folder: Path | None = None,
     quantization: Quantization = MINMAX,
     fold: bool = False,
-) -> Files:
+) -> ConvertedFiles:
     """Write `model.onnx`, weights inside, into `out`; `calibration` is (n, C, H, W) or (n, F) float32.
 
     `nncf_folder` is not needed: after QAT the tuned float weights in `model_folder` are quantized like any others.
@@ -89,12 +89,12 @@ def convert(
         content = rewrites.keep_float_answers(rewrites.widen_stem(content))
     folding = ""
     if fold:
-        found = fold_preprocess.of_folder(model_folder)
+        found = fold_preprocess.model_affine(model_folder)
         content, sources, folding = inputs.take_raw_bytes(content, found, sources)
     out.mkdir(parents=True, exist_ok=True)
     (out / FILE).write_bytes(slim_names.shorten(content))  # last: the lists above name layers
     not_offered = ("bias_correction",) if precision == "int8" and quantization.bias_correction else ()
-    return Files((FILE,), sources, results, still_float, not_offered, debris, is_free, folding)
+    return ConvertedFiles((FILE,), sources, results, still_float, not_offered, debris, is_free, folding)
 
 
 @lru_cache(maxsize=2)  # all precisions of one model share it
@@ -111,7 +111,7 @@ def _float_model(model_folder: Path) -> bytes:
     try:
         model = _exported(module, sample)
     except torch.onnx.errors.OnnxExporterError as error:
-        if NO_VIEW not in str(error_causes.innermost(error)):
+        if NO_VIEW not in str(error_causes.root_cause(error)):
             raise
         # torch's fused attention gives other strides than its parts do, and the view behind it fails: Swin's windows
         FakeTensorMode.cache_clear()  # or it would remember them
@@ -204,7 +204,7 @@ def _quantize(
     sources: Sequence[TensorSpec],
     calibration: np.ndarray,
     quantization: Quantization,
-    kept: Sequence[layers.Layer],
+    kept: Sequence[layers.WeightedLayer],
 ) -> bytes:
     """Weights int8 per channel, activations uint8 per tensor, from the samples' own ranges.
 
@@ -243,9 +243,9 @@ def _quantize(
         rewrites.unshare_biases(model)
         rewrites.make_masks_finite(model, iter(Samples().get_next, None))
         onnx.save(model, prepared)
-        in_float = layers.operators(kept, _constants(model), "onnx")
+        in_float = layers.matching_operators(kept, _constants(model), "onnx")
         if precision == "int4_dense":
-            in_float = sorted({*in_float, *rewrites.dense_names(model)})
+            in_float = sorted({*in_float, *rewrites.dense_layer_names(model)})
         quantize_static(
             prepared,
             made,
@@ -277,7 +277,7 @@ def _constants(model: Any) -> dict[str, np.ndarray]:
     return found
 
 
-def write_step(step: Step, out: Path) -> list[Path]:
+def write_step(step: NetworkStep, out: Path) -> list[Path]:
     """`model.onnx`, its inputs and outputs named as the step names them."""
     import torch
 

@@ -20,13 +20,13 @@ from edgekit.targets.onnx.graph import graphs_of
 
 MIXING = {"DynamicQuantizeLinear"}
 """Their result for a sample depends on the samples beside it."""
-SMALL = 64
+MAX_SHAPE_VALUES = 64
 """A constant with more values is no shape; its values are left out where only shapes are looked at."""
 PAIRS = 4
 FEWEST_IDS = 4
-EXACT = 1e-3
+FLOAT_TOLERANCE = 1e-3
 """An output in float may be off by this share of what parts it from its neighbour's; it is off by 1e-6 of its size."""
-NEAR = 0.25
+QUANTIZED_TOLERANCE = 0.25
 """The same after quantization, where the last bit may decide on a step."""
 
 
@@ -41,12 +41,12 @@ def free_batch(content: bytes, exported: bytes) -> bytes:
     """
     if content == exported:
         return _freed_export(exported)
-    return content if _freed_export(exported) == exported else _freed(content, NEAR)
+    return content if _freed_export(exported) == exported else _freed(content, QUANTIZED_TOLERANCE)
 
 
 @lru_cache(maxsize=2)  # all precisions of one model share it
 def _freed_export(content: bytes) -> bytes:
-    return _freed(content, EXACT)
+    return _freed(content, FLOAT_TOLERANCE)
 
 
 def _freed(content: bytes, near: float) -> bytes:
@@ -154,7 +154,7 @@ def _without_weights(model: Any) -> Any:
     for part in ("node", "input", "output"):
         getattr(bare.graph, part).extend(getattr(model.graph, part))
     for each in model.graph.initializer:
-        if math.prod(each.dims) > SMALL:
+        if math.prod(each.dims) > MAX_SHAPE_VALUES:
             bare.graph.input.append(onnx.helper.make_tensor_value_info(each.name, each.data_type, list(each.dims)))
         else:
             bare.graph.initializer.append(each)
@@ -223,10 +223,10 @@ def _session(content: bytes) -> Any:
     return runner.session(content, options)
 
 
-Folded = tuple[bytes, tuple[TensorSpec, ...], str]
+FoldResult = tuple[bytes, tuple[TensorSpec, ...], str]
 
 
-def take_raw_bytes(content: bytes, found: Affine | str, sources: tuple[TensorSpec, ...]) -> Folded:
+def take_raw_bytes(content: bytes, found: Affine | str, sources: tuple[TensorSpec, ...]) -> FoldResult:
     """The file that takes bytes, or as it is, with its inputs, and what became of the steps, in words.
 
     Parameters

@@ -10,7 +10,7 @@ import numpy as np
 
 from edgekit.core.errors import ConversionError
 from edgekit.models.files.onnx_batch import unused_name
-from edgekit.targets.onnx.graph import drop_unused, taken
+from edgekit.targets.onnx.graph import drop_unused, used_names
 from edgekit.targets.ranges import LOWEST_SCORE, mask_value
 
 PICTURE, MULTIPLE = 3, 4
@@ -115,7 +115,7 @@ def keep_float_answers(content: bytes) -> bytes:
     model = onnx.load_model_from_string(content)
     graph = model.graph
     makers = {name: node for node in graph.node for name in node.output}
-    used = taken(graph)
+    used = used_names(graph)
     gone = []
     for output in graph.output:
         chain = _chain(output.name, makers)
@@ -299,7 +299,7 @@ COMPUTE_IN_INT8 = 4
 DENSE = ("Gemm", "MatMul")
 
 
-def dense_names(model: Any) -> list[str]:
+def dense_layer_names(model: Any) -> list[str]:
     """Nodes of an onnx.ModelProto that are dense layers with constant weights; ConversionError if there are none."""
     constants = {one.name for one in model.graph.initializer}
     found = [node.name for node in model.graph.node if node.op_type in DENSE and node.input[1] in constants]

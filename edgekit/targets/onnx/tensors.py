@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from edgekit.runner.backends import onnxruntime as runner
-from edgekit.targets.jobs import Files, input_parts
-from edgekit.targets.tensors import INPUT, Operator, span, stacked
+from edgekit.targets.jobs import ConvertedFiles, input_parts
+from edgekit.targets.tensors import INPUT, FileTensor, integer_range, stack_samples
 
 
-def read(folder: Path, files: Files, inputs: np.ndarray) -> list[Operator]:
+def read(folder: Path, files: ConvertedFiles, inputs: np.ndarray) -> list[FileTensor]:
     """See the package."""
     import onnx
     import onnxruntime
@@ -39,7 +39,7 @@ def read(folder: Path, files: Files, inputs: np.ndarray) -> list[Operator]:
         session.run(wanted, {name: x[None] for name, x in zip(names, one, strict=True)})
         for one in zip(*given, strict=True)
     ]
-    values = dict(zip(wanted, stacked(rows), strict=True))
+    values = dict(zip(wanted, stack_samples(rows), strict=True))
     sources = {name: x.astype(np.float32) for name, x in zip(names, given, strict=True)}
     return _operators(model.graph, nodes, values, sources)
 
@@ -57,11 +57,11 @@ def _fed(graph: Any) -> list[Any]:
 
 def _operators(
     graph: Any, nodes: list[Any], values: dict[str, np.ndarray], sources: dict[str, np.ndarray]
-) -> list[Operator]:
+) -> list[FileTensor]:
     from onnx import numpy_helper
 
     constants = {one.name: one for one in graph.initializer}
-    found = [Operator(name, INPUT, (), x) for name, x in sources.items()]
+    found = [FileTensor(name, INPUT, (), x) for name, x in sources.items()]
     places = {name: place for place, name in enumerate(sources)}
     for node in nodes:
         taken = tuple(places[name] for name in node.input if name in places)
@@ -72,7 +72,7 @@ def _operators(
         limits = None
         if node.op_type == "DequantizeLinear" and {*node.input[1:]} <= set(constants):
             scale, zero_point = (numpy_helper.to_array(constants[name]) for name in node.input[1:3])
-            limits = span(float(scale), int(zero_point), zero_point.dtype)
+            limits = integer_range(float(scale), int(zero_point), zero_point.dtype)
         places[node.output[0]] = len(found)
-        found.append(Operator(node.name or node.output[0], node.op_type, taken, own.astype(np.float32), limits))
+        found.append(FileTensor(node.name or node.output[0], node.op_type, taken, own.astype(np.float32), limits))
     return found

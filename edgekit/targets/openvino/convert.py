@@ -18,13 +18,13 @@ from edgekit.core.errors import ConversionError
 from edgekit.models.files.openvino import port_name
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.targets import float_ops, fold_preprocess, jobs, layers, model_file
-from edgekit.targets.jobs import MINMAX, Files, Quantization, input_layout, output_layout
+from edgekit.targets.jobs import MINMAX, ConvertedFiles, Quantization, input_layout, output_layout
 from edgekit.targets.openvino import graph as operator_graph
 from edgekit.targets.openvino import rewrites, slim_xml
 from edgekit.targets.ranges import OUTSIDE
 
 if TYPE_CHECKING:
-    from edgekit.targets.step import Step
+    from edgekit.targets.step import NetworkStep
 
 PRECISIONS = ("fp32", "fp16", "int8", "w8", "int4_dense")
 FILES = ("model.xml", "model.bin")
@@ -38,7 +38,7 @@ def convert(
     nncf_folder: Path | None = None,
     quantization: Quantization = MINMAX,
     fold: bool = False,
-) -> Files:
+) -> ConvertedFiles:
     """Write `model.xml` and `model.bin` into `out`; `calibration` is (n, C, H, W) or (n, F) float32.
 
     With `nncf_folder` the int8 model carries the ranges that QAT learnt, and `calibration` is not used. With `fold` the
@@ -75,10 +75,10 @@ def convert(
     if precision == "int8" and not finished:
         rewrites.drop_relus(model)
     if precision == "int8":
-        rewrites.part_scales(model)
+        rewrites.separate_scales(model)
     folding = ""
     if fold:
-        model, folding = rewrites.take_raw_bytes(model, fold_preprocess.of_folder(model_folder), layout, precision)
+        model, folding = rewrites.take_raw_bytes(model, fold_preprocess.model_affine(model_folder), layout, precision)
     name_layers(model)
     _name_ends(model, taken)
     out.mkdir(parents=True, exist_ok=True)
@@ -93,7 +93,7 @@ def convert(
     still_float = float_ops.openvino(out / FILES[0], finished) if precision == "int8" else ()
     debris = layers.rows_or_none("openvino: redundant operators", lambda: operator_graph.read(out / FILES[0]))
     slim_xml.shorten_file(out / FILES[0])  # last: the lists above name layers
-    return Files(FILES, sources, results, still_float, debris=debris, folding=folding)
+    return ConvertedFiles(FILES, sources, results, still_float, debris=debris, folding=folding)
 
 
 def _from_torch(model_folder: Path, nncf_folder: Path | None) -> tuple[Any, tuple[int, ...], tuple[str, ...]]:
@@ -124,7 +124,7 @@ def _quantize(
     sources: Sequence[TensorSpec],
     calibration: np.ndarray | None,
     quantization: Quantization,
-    kept: Sequence[layers.Layer],
+    kept: Sequence[layers.WeightedLayer],
 ) -> Any:
     """By default ranges from the samples' extremes, biases as they are.
 
@@ -139,7 +139,7 @@ def _quantize(
     samples = nncf.Dataset(
         range(len(calibration)), lambda place: {name: part[place : place + 1] for name, part in parts.items()}
     )
-    float_names = layers.operators(kept, _constants(model), "openvino")
+    float_names = layers.matching_operators(kept, _constants(model), "openvino")
     # the preset of the quantize stage's simulation; nncf's own default makes every activation symmetric
     preset = nncf.QuantizationPreset.MIXED
     advanced = nncf.AdvancedQuantizationParameters(
@@ -233,7 +233,7 @@ def _spec(port: Any) -> TensorSpec:
     return TensorSpec(port.get_any_name(), tuple(port.get_shape()), dtype, output_layout(port.get_shape()))
 
 
-def write_step(step: Step, out: Path) -> list[Path]:
+def write_step(step: NetworkStep, out: Path) -> list[Path]:
     """`model.xml` and `model.bin`, its inputs and outputs named as the step names them."""
     import openvino
 

@@ -12,8 +12,16 @@ from typing import Any
 import numpy as np
 
 from edgekit.runner.backends.openvino import compile_model
-from edgekit.targets.float_ops import path_of
-from edgekit.targets.redundant_ops import Finding, Graph, Operator, Role, Tensor, find, moves
+from edgekit.targets.float_ops import layer_name
+from edgekit.targets.redundant_ops import (
+    GraphOperator,
+    GraphTensor,
+    OperatorGraph,
+    RedundantOperator,
+    Role,
+    changes_memory_order,
+    find_redundant,
+)
 
 ROLES: dict[str, Role] = {
     "Transpose": "transpose", "Reshape": "reshape", "Squeeze": "reshape", "Unsqueeze": "reshape",
@@ -23,25 +31,31 @@ ROLES: dict[str, Role] = {
 COMPILED: dict[str, Role] = {**ROLES, "Reorder": "transpose"}
 CONVOLUTIONS = ("Convolution", "GroupConvolution")
 NEUTRAL = {"Add": 0.0, "Subtract": 0.0, "Multiply": 1.0, "Divide": 1.0}
-KEEPING = ("Slice", "StridedSlice", "Pad", "Broadcast", "Tile")  # one that gives the shape it takes changes nothing
+SHAPE_CHANGING = (
+    "Slice",
+    "StridedSlice",
+    "Pad",
+    "Broadcast",
+    "Tile",
+)  # one that gives the shape it takes changes nothing
 
 
-def read(path: Path) -> tuple[Finding, ...]:
+def read(path: Path) -> tuple[RedundantOperator, ...]:
     """Both: first what the file has, then what is `compiled`; `path` is the .xml, its .bin beside it."""
     import openvino
 
     core = openvino.Core()
     model = core.read_model(str(path))
     compiled = compile_model(core, model, threads=1).get_runtime_model()
-    return (*find(_graph(model)), *find(_compiled(compiled, model), compiled=True))
+    return (*find_redundant(_graph(model)), *find_redundant(_compiled(compiled, model), compiled=True))
 
 
 def _key(port: Any) -> tuple[str, int]:
     return port.get_node().get_friendly_name(), port.get_index()
 
 
-def _tensors(model: Any) -> dict[Any, Tensor]:
-    found: dict[Any, Tensor] = {}
+def _tensors(model: Any) -> dict[Any, GraphTensor]:
+    found: dict[Any, GraphTensor] = {}
     for op in model.get_ordered_ops():
         for port in op.outputs():
             shape = tuple(port.get_shape()) if port.get_partial_shape().is_static else ()
@@ -49,7 +63,7 @@ def _tensors(model: Any) -> dict[Any, Tensor]:
             value = op.data if op.get_type_name() == "Constant" else None
             stored = value.__array_interface__["data"][0] if value is not None else None
             size = value.nbytes if value is not None else int(np.prod(shape)) * kind.bitwidth // 8
-            found[_key(port)] = Tensor(shape, size, kind.get_type_name(), value, stored)
+            found[_key(port)] = GraphTensor(shape, size, kind.get_type_name(), value, stored)
     return found
 
 
@@ -58,7 +72,7 @@ def _ends(model: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     return inputs, tuple(_key(port.get_node().input_value(0)) for port in model.outputs)
 
 
-def _graph(model: Any) -> Graph:
+def _graph(model: Any) -> OperatorGraph:
     tensors = _tensors(model)
     operators = []
     for op in model.get_ordered_ops():
@@ -68,26 +82,29 @@ def _graph(model: Any) -> Graph:
         inputs, outputs = tuple(_key(port) for port in op.input_values()), tuple(_key(port) for port in op.outputs())
         role = ROLES.get(kind, "compute")
         shapes = [tensors[key].shape for key in (*inputs[:1], *outputs[:1])]
-        if (kind == "Concat" and len(inputs) == 1) or (kind in KEEPING and shapes[0] and shapes[0] == shapes[-1]):
+        if (kind == "Concat" and len(inputs) == 1) or (
+            kind in SHAPE_CHANGING and shapes[0] and shapes[0] == shapes[-1]
+        ):
             role = "identity"
         order = tensors[inputs[1]].value if role == "transpose" else None
         operators.append(
-            Operator(
+            GraphOperator(
                 role,
                 kind,
-                path_of(op),
+                layer_name(op),
                 inputs,
                 outputs,
-                role == "transpose" and (order is None or moves(range(len(order)), order.tolist(), shapes[0])),
+                role == "transpose"
+                and (order is None or changes_memory_order(range(len(order)), order.tolist(), shapes[0])),
                 role == "pad" and _absorbable(op, tensors),
                 kind in NEUTRAL,
                 NEUTRAL.get(kind),
             )
         )
-    return Graph(operators, tensors, *_ends(model), simulated=True)
+    return OperatorGraph(operators, tensors, *_ends(model), simulated=True)
 
 
-def _absorbable(pad: Any, tensors: dict[Any, Tensor]) -> bool:
+def _absorbable(pad: Any, tensors: dict[Any, GraphTensor]) -> bool:
     """Zeros around height and width, before convolutions alone: each of them has pads of its own."""
     begin, end = (tensors[_key(pad.input_value(place))].value for place in (1, 2))
     filled = tensors[_key(pad.input_value(3))].value if pad.get_input_size() > 3 else np.zeros(1)
@@ -104,18 +121,20 @@ def _absorbable(pad: Any, tensors: dict[Any, Tensor]) -> bool:
     return bool(spatial and behind and all(kind in CONVOLUTIONS for kind in behind))
 
 
-def _compiled(runtime: Any, model: Any) -> Graph:
+def _compiled(runtime: Any, model: Any) -> OperatorGraph:
     """Its nodes name what they were made of; a reorder that keeps the order of axes only changes the type."""
-    layers = {op.get_friendly_name(): path_of(op) for op in model.get_ordered_ops()}
+    layers = {op.get_friendly_name(): layer_name(op) for op in model.get_ordered_ops()}
     kinds = {op.get_friendly_name(): op.get_type_name() for op in model.get_ordered_ops()}
-    tensors: dict[Any, Tensor] = {}
+    tensors: dict[Any, GraphTensor] = {}
     operators = []
     for op in runtime.get_ordered_ops():
         kind = _runtime_info(op, "layerType")
         for port in op.outputs():
             size = int(np.prod(port.get_shape())) * port.get_element_type().bitwidth // 8
             value = np.zeros(0) if kind == "Const" else None  # it does not tell the numbers
-            tensors[_key(port)] = Tensor(tuple(port.get_shape()), size, port.get_element_type().get_type_name(), value)
+            tensors[_key(port)] = GraphTensor(
+                tuple(port.get_shape()), size, port.get_element_type().get_type_name(), value
+            )
         if kind in ("Input", "Output", "Const"):
             continue
         inputs, outputs = tuple(_key(port) for port in op.input_values()), tuple(_key(port) for port in op.outputs())
@@ -129,8 +148,8 @@ def _compiled(runtime: Any, model: Any) -> Graph:
             before, behind = _layout(source.get_node(), source.get_index()), _layout(op)
             role, moved = ("cast" if before == behind else "transpose"), _reordered(before, behind, tensors[inputs[0]])
         layer = next((layers[name] for name in names if name in layers), names[0] if names else kind)
-        operators.append(Operator(role, kind, layer, inputs, outputs, moved))
-    return Graph(operators, tensors, *_ends(runtime), simulated=True)
+        operators.append(GraphOperator(role, kind, layer, inputs, outputs, moved))
+    return OperatorGraph(operators, tensors, *_ends(runtime), simulated=True)
 
 
 def _runtime_info(op: Any, what: str) -> str:
@@ -145,10 +164,10 @@ def _layout(op: Any, output: int = 0) -> str:
     return layouts[min(output, len(layouts) - 1)]
 
 
-def _reordered(before: str, behind: str, tensor: Tensor) -> bool:
+def _reordered(before: str, behind: str, tensor: GraphTensor) -> bool:
     """Layouts name axes from the outermost: `acdb` is NHWC, `aBcd16b` has its channels in blocks of 16."""
     blocked = any(char.isdigit() for char in before + behind)
     if blocked:
         return before != behind and sum(side != 1 for side in tensor.shape) > 1
     axes = [[ord(axis) - ord("a") for axis in layout] for layout in (before, behind)]
-    return moves(axes[0], axes[1], tensor.shape)
+    return changes_memory_order(axes[0], axes[1], tensor.shape)

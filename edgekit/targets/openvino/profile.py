@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgekit.runner.backends.openvino import compile_model
-from edgekit.targets.jobs import Files, input_parts
+from edgekit.targets.jobs import ConvertedFiles, input_parts
 
 if TYPE_CHECKING:
     from edgekit.core.schema.profile import OperatorTime
 
 WARM_UP = 3
-LEAST_S = 0.1
+MIN_S = 0.1
 """A small network is called for so long, however few calls are asked for: only many make up for whole µs."""
 
 
-def rows(folder: Path, files: Files, x: np.ndarray, calls: int) -> list[OperatorTime]:
+def rows(folder: Path, files: ConvertedFiles, x: np.ndarray, calls: int) -> list[OperatorTime]:
     """Operators as the CPU plugin fused them, in their order; what it optimised away has no row."""
     import openvino
 
@@ -38,7 +38,7 @@ def rows(folder: Path, files: Files, x: np.ndarray, calls: int) -> list[Operator
     for _ in range(WARM_UP):
         request.infer(given)
     kinds, cold_ms = _averages(request)
-    done, until = 0, time.perf_counter() + LEAST_S
+    done, until = 0, time.perf_counter() + MIN_S
     while done < calls or time.perf_counter() < until:
         request.infer(given)
         done += 1

@@ -51,7 +51,7 @@ DENSE_RANK = 2
 """Axes of a dense layer's output, (N, channels); one that is applied along a sequence has more, and is right."""
 
 
-def part_scales(model: Any) -> int:
+def separate_scales(model: Any) -> int:
     """Put a PReLU of slope one before each scale or shift of a dense layer's outputs, in place; how many there are.
 
     A batch norm behind a dense layer's ReLU is such a scale and shift, and so are a layer scale and a constant that is

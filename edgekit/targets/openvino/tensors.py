@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from edgekit.runner.backends.openvino import compile_model
-from edgekit.targets.jobs import Files, input_parts
-from edgekit.targets.tensors import INPUT, Operator, stacked
+from edgekit.targets.jobs import ConvertedFiles, input_parts
+from edgekit.targets.tensors import INPUT, FileTensor, stack_samples
 
 PLAIN = ("Parameter", "Result", "Constant")
 
 
-def read(folder: Path, files: Files, inputs: np.ndarray) -> list[Operator]:
+def read(folder: Path, files: ConvertedFiles, inputs: np.ndarray) -> list[FileTensor]:
     """See the package."""
     import openvino
 
@@ -39,11 +39,11 @@ def read(folder: Path, files: Files, inputs: np.ndarray) -> list[Operator]:
     for place in range(len(inputs)):
         given = compiled({each.name: x[place : place + 1] for each, x in zip(files.inputs, tensors, strict=True)})
         rows.append([given[port].astype(np.float32) for port in compiled.outputs])  # copies: it writes there again
-    values = dict(zip([*answers, *(op.get_friendly_name() for op in inner)], stacked(rows), strict=True))
-    found = [Operator(name, INPUT, (), x.astype(np.float32)) for name, x in zip(sources, tensors, strict=True)]
+    values = dict(zip([*answers, *(op.get_friendly_name() for op in inner)], stack_samples(rows), strict=True))
+    found = [FileTensor(name, INPUT, (), x.astype(np.float32)) for name, x in zip(sources, tensors, strict=True)]
     for op, taken in ops:
         name = op.get_friendly_name()
-        found.append(Operator(name, op.get_type_name(), taken, values[name], _span(op)))
+        found.append(FileTensor(name, op.get_type_name(), taken, values[name], _span(op)))
     return found
 
 

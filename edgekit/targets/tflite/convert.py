@@ -26,15 +26,15 @@ from edgekit.models.spec import read_spec
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.runner.input_vector import split
 from edgekit.targets import float_ops, fold_preprocess, jobs, layers, model_file
-from edgekit.targets.jobs import MINMAX, Files, Quantization, input_layout, output_layout
+from edgekit.targets.jobs import MINMAX, ConvertedFiles, Quantization, input_layout, output_layout
 from edgekit.targets.model_file import ModelFile
 from edgekit.targets.ranges import clip_ranges
 from edgekit.targets.tflite import graph as operator_graph
 from edgekit.targets.tflite import rewrites, sparse_weights
-from edgekit.targets.tflite.rewrites import flat_biases, keep_biases
+from edgekit.targets.tflite.rewrites import flatten_biases, keep_biases
 
 if TYPE_CHECKING:
-    from edgekit.targets.step import Step
+    from edgekit.targets.step import NetworkStep
 
 IN_4_BITS = {"int4": ("CONV_2D", "FULLY_CONNECTED"), "int4_dense": ("FULLY_CONNECTED", "EMBEDDING_LOOKUP")}
 """Operators of which LiteRT has kernels with 4-bit weights; of depthwise and transposed convolutions it has none."""
@@ -99,7 +99,7 @@ def convert(
     quantization: Quantization = MINMAX,
     fold: bool = False,
     sparse: bool = False,
-) -> Files:
+) -> ConvertedFiles:
     """Write `model.tflite` into `out`; `calibration` is (n, C, H, W) or (n, F) float32.
 
     `nncf_folder` is not needed: after QAT the tuned float weights in `model_folder` are quantized like any others.
@@ -126,7 +126,7 @@ def convert(
             raise ConversionError(f"tflite {precision}: no calibration samples")
         samples = calibration.transpose(0, 2, 3, 1) if layout == "NHWC" else calibration
         kept = layers.read_layers(model_folder, quantization.keep_float)
-        ends = rewrites.raw_ends(values)
+        ends = rewrites.byte_range(values)
         content = _quantize(content, precision, _inputs(content, names), samples, quantization, kept, ends)
     elif precision in UNCALIBRATED:
         content = _quantize_weights(content, uncalibrated_recipe(precision))
@@ -150,7 +150,9 @@ def convert(
         not_offered = ("bias_correction",)
     if made is not None and precision == "int8" and quantization.ranges != MINMAX.ranges:
         not_offered += (f"{quantization.ranges} ranges",)
-    return Files((FILE,), sources, results, still_float, not_offered, debris, folding=folding, sparse_weights=zeros)
+    return ConvertedFiles(
+        (FILE,), sources, results, still_float, not_offered, debris, folding=folding, sparse_weights=zeros
+    )
 
 
 def _samples(
@@ -166,7 +168,7 @@ def _samples(
 
 def _of_bytes(model_folder: Path) -> np.ndarray | str:
     spec = read_spec(model_folder)
-    return fold_preprocess.of_bytes(spec.preprocess, spec.raw)
+    return fold_preprocess.byte_values(spec.preprocess, spec.raw)
 
 
 @lru_cache(maxsize=2)  # all precisions of one model share it
@@ -176,13 +178,13 @@ def float_model(model_folder: Path) -> tuple[bytes, tuple[int, ...]]:
     from edgekit.models import store
     from edgekit.models.reparameterize import deployment_network
     from edgekit.models.several_inputs import export_inputs
-    from edgekit.targets.tflite.lowering import Rewritten
+    from edgekit.targets.tflite.lowering import LoweredNetwork
     from edgekit.targets.torch_graph import fold_batchnorms, plain_attention
 
     module, spec = store.load(model_folder)
     network, arguments, names = export_inputs(deployment_network(module, spec), store.zero_sample(spec))
     network = fold_batchnorms(network)
-    network = Rewritten(network).eval() if Rewritten.concerns(network, arguments) else network
+    network = LoweredNetwork(network).eval() if LoweredNetwork.concerns(network, arguments) else network
     if len(spec.input_shape) == 3:
         network = litert_torch.to_channel_last_io(network, args=[0]).eval()
         arguments = (arguments[0].permute(0, 2, 3, 1).contiguous(),)
@@ -282,7 +284,7 @@ def _quantize(
     sources: Sequence[TensorSpec],
     calibration: np.ndarray,
     quantization: Quantization,
-    kept: Sequence[layers.Layer],
+    kept: Sequence[layers.WeightedLayer],
     ends: tuple[float, float] | None = None,
 ) -> bytes:
     """Static integers: weights per channel, activations per tensor, over the whole range that `calibration` shows.
@@ -296,12 +298,12 @@ def _quantize(
     from ai_edge_quantizer import calibrator, quantizer, recipe_manager
     from ai_edge_quantizer.utils import qsv_utils
 
-    content = flat_biases(content)
+    content = flatten_biases(content)
     [signature] = Interpreter(model_content=content).get_signature_list()
     parts = dict(zip([each.name for each in sources], jobs.input_parts(calibration, sources), strict=True))
     samples = [{name: part[place : place + 1] for name, part in parts.items()} for place in range(len(calibration))]
     arguments = flatbuffer.signature_names(content)
-    float_names = layers.operators(kept, _constants(content), "tflite")
+    float_names = layers.matching_operators(kept, _constants(content), "tflite")
     recipe = calibrated_recipe(precision, [*float_names, *_before(content, float_names)])
     wanted = recipe_manager.RecipeManager()
     wanted.load_quantization_recipe(recipe)
@@ -312,7 +314,7 @@ def _quantize(
         seen.calibrate({signature: given}, wanted)
         return dict(seen.get_model_qsvs())
 
-    content = rewrites.finite_masks(content, ranges)
+    content = rewrites.make_masks_finite(content, ranges)
     found = ranges(content)
     if quantization.ranges == "percentile":
         found = clip_ranges(content, samples, found)
@@ -358,7 +360,7 @@ def _constants(content: bytes) -> dict[str, np.ndarray]:
     return found
 
 
-def write_step(step: Step, out: Path) -> list[Path]:
+def write_step(step: NetworkStep, out: Path) -> list[Path]:
     """`model.tflite`, its inputs and outputs named as the step names them; pictures enter as NHWC."""
     import litert_torch
 
@@ -375,7 +377,7 @@ def write_step(step: Step, out: Path) -> list[Path]:
     return [out / FILE]
 
 
-def _name_step(model: Any, step: Step) -> None:
+def _name_step(model: Any, step: NetworkStep) -> None:
     """By the signature, which numbers what `forward` takes and gives."""
     [signature] = model.signatureDefs
     graph = model.subgraphs[signature.subgraphIndex]

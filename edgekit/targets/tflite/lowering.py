@@ -18,7 +18,7 @@ AXES = {"adaptive_max_pool1d": 1, "adaptive_max_pool2d": 2, "conv_transpose1d": 
 """Of the maps that each of these functions takes."""
 
 
-class Rewritten(nn.Module):
+class LoweredNetwork(nn.Module):
     """A network whose operations of these kinds are computed otherwise, wherever it calls them."""
 
     def __init__(self, network: nn.Module) -> None:

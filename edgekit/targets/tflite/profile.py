@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgekit.core.schema.profile import OperatorTime
-from edgekit.targets.jobs import Files, input_parts
+from edgekit.targets.jobs import ConvertedFiles, input_parts
 
 if TYPE_CHECKING:
     from edgekit.core.schema.profile import OperatorTime
@@ -48,7 +48,7 @@ class _Event(c.Structure):
     )
 
 
-def rows(folder: Path, files: Files, x: np.ndarray, calls: int) -> list[OperatorTime]:
+def rows(folder: Path, files: ConvertedFiles, x: np.ndarray, calls: int) -> list[OperatorTime]:
     """Operators in their order; where XNNPACK took them over, its own, as it fused them."""
     path = folder / files.names[0]
     by_name = dict(zip([each.name for each in files.inputs], input_parts(x, files.inputs), strict=True))

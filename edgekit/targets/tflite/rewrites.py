@@ -69,7 +69,7 @@ def _values(model: Any, graph: Any, op: Any, place: int) -> np.ndarray | None:
     return data.view(np.float32).reshape(tensor.ShapeAsNumpy())
 
 
-def flat_biases(content: bytes) -> bytes:
+def flatten_biases(content: bytes) -> bytes:
     """The float model with biases of one axis; the file as it is where it has no others.
 
     A converter makes such a bias, (1, 1, 1, channels), where it folds a scale of four axes into a dense layer, as the
@@ -97,7 +97,7 @@ MASKING = ("ADD", "SELECT", "SELECT_V2", "WHERE")
 BEHIND = "SOFTMAX"
 
 
-def finite_masks(content: bytes, ranges: Callable[[bytes], Mapping[str, Any]]) -> bytes:
+def make_masks_finite(content: bytes, ranges: Callable[[bytes], Mapping[str, Any]]) -> bytes:
     """The model with finite masks, as it is where it has none; `ranges` are min and max of a model's tensors."""
     unmasked = _replaced(content, 0.0)
     if unmasked is content:
@@ -141,7 +141,7 @@ def _masked(content: bytes) -> list[str]:
     return found
 
 
-def raw_ends(values: np.ndarray | str | None) -> tuple[float, float] | None:
+def byte_range(values: np.ndarray | str | None) -> tuple[float, float] | None:
     """The range of an int8 input whose levels are the bytes; None where nothing is to be folded."""
     return (float(values[0]), float(values[-1])) if isinstance(values, np.ndarray) else None
 
@@ -169,7 +169,7 @@ def take_raw_bytes(content: bytes, values: np.ndarray | str) -> tuple[bytes, str
         return content, f"not folded: the file has {len(graph.inputs)} inputs"
     tensor = graph.tensors[graph.inputs[0]]
     if _is_float(tensor):
-        found = fold_preprocess.grid(values)
+        found = fold_preprocess.find_scale(values)
         if isinstance(found, str):
             return content, f"not folded: {found}"
         _dequantize(model, *found)

@@ -21,7 +21,7 @@ BLOCKS = (1, 4)
 """Neighbours that share a place, along the listed axis."""
 TABLES_BYTES = 300
 """About what the format needs for one sparse tensor besides its numbers: tables, an operator, its output."""
-MOST_SAMPLES = 16
+MAX_SAMPLES = 16
 WEIGHT = 1
 FLOATS: dict[str, type] = {"FLOAT32": np.float32, "FLOAT16": np.float16}
 DTYPES: dict[str, dict[str, type]] = {
@@ -34,7 +34,7 @@ DTYPES: dict[str, dict[str, type]] = {
 
 
 @dataclass(frozen=True)
-class Encoded:
+class SparseWeight:
     """One weight: its values (n,) where not zero, or (n, block), and their places along `axis`.
 
     `segments` says where the places of each row begin, all other axes taken together; they end with `places`.
@@ -68,17 +68,17 @@ def encode(content: bytes, inputs: Samples | None) -> tuple[bytes, str]:
         Samples; None where there are none. Both files answer some of them. If a bit of an answer differs, the file
         stays as it is.
     """
-    made, what = rewrite(content)
+    made, what = encode_weights(content)
     if made is None:
         return content, f"kept dense: {what}"
     given = inputs if isinstance(inputs, Mapping) or inputs is None else {"": inputs}
-    count = min(MOST_SAMPLES, *(len(each) for each in given.values())) if given else 0
+    count = min(MAX_SAMPLES, *(len(each) for each in given.values())) if given else 0
     if not given or not count:
         return content, "kept dense: there is no sample to compare the answers by"
     chosen = {name: each[:count] for name, each in given.items()}
-    before = answers(content, chosen)
+    before = run_samples(content, chosen)
     try:
-        after = answers(made, chosen)
+        after = run_samples(made, chosen)
     except (RuntimeError, ValueError) as error:  # what LiteRT raises for operators that it cannot prepare
         return content, f"kept dense: {what}, and LiteRT does not open it ({str(error).partition(';')[0][:120]})"
     if len(before) != len(after) or any(
@@ -88,7 +88,7 @@ def encode(content: bytes, inputs: Samples | None) -> tuple[bytes, str]:
     return made, f"sparse: {what}"
 
 
-def rewrite(content: bytes) -> tuple[bytes | None, str]:
+def encode_weights(content: bytes) -> tuple[bytes | None, str]:
     """The file with every weight sparse that is smaller so, unproven, and how much smaller; None where none is."""
     model = flatbuffer.parse(content)
     count, zeros, weights = 0, 0, 0
@@ -97,7 +97,7 @@ def rewrite(content: bytes) -> tuple[bytes | None, str]:
             array = _array(model, graph.tensors[place], DTYPES[kind])
             if array is None:
                 continue
-            found = smallest(array)
+            found = smallest_encoding(array)
             if found.nbytes < array.nbytes:
                 _replace(model, graph, place, found)
                 count, zeros, weights = count + 1, zeros + int((array == 0).sum()), weights + array.size
@@ -112,23 +112,23 @@ def rewrite(content: bytes) -> tuple[bytes | None, str]:
     )
 
 
-def smallest(array: np.ndarray) -> Encoded:
+def smallest_encoding(array: np.ndarray) -> SparseWeight:
     """Of all axes and blocks the encoding that takes fewest bytes."""
     kinds = [
         (axis, block) for axis, size in enumerate(array.shape) for block in BLOCKS if size > 1 and size % block == 0
     ]
-    return min((encoded(array, *kind) for kind in kinds or [(0, 1)]), key=lambda found: found.nbytes)
+    return min((encode_array(array, *kind) for kind in kinds or [(0, 1)]), key=lambda found: found.nbytes)
 
 
-def encoded(array: np.ndarray, axis: int, block: int = 1) -> Encoded:
+def encode_array(array: np.ndarray, axis: int, block: int = 1) -> SparseWeight:
     """The array with that axis listed, in blocks of so many neighbours; -0.0 is a zero."""
     rows = np.moveaxis(array, axis, -1).reshape(-1, array.shape[axis] // block, block)
     kept = (rows != 0).any(axis=-1)
     segments = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
-    return Encoded(axis, block, array.shape, rows[kept], _narrow(segments), _narrow(np.nonzero(kept)[1]))
+    return SparseWeight(axis, block, array.shape, rows[kept], _narrow(segments), _narrow(np.nonzero(kept)[1]))
 
 
-def answers(content: bytes, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+def run_samples(content: bytes, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     """Every output of LiteRT, sample by sample; integers are given values by their input's scale.
 
     A single input's name may be left empty.
@@ -187,7 +187,7 @@ def _array(model: Any, tensor: Any, dtypes: Mapping[str, type]) -> np.ndarray | 
     return np.asarray(data, np.uint8).view(types[tensor.type]).reshape(tensor.shape)
 
 
-def _replace(model: Any, graph: Any, place: int, found: Encoded) -> None:
+def _replace(model: Any, graph: Any, place: int, found: SparseWeight) -> None:
     """Make the tensor sparse, and give whoever took it what DENSIFY makes of it."""
     from ai_edge_litert import schema_py_generated as schema
 
@@ -221,7 +221,7 @@ def _code(schema: Any, model: Any) -> int:
     return len(model.operatorCodes) - 1
 
 
-def _parameters(schema: Any, found: Encoded) -> Any:
+def _parameters(schema: Any, found: SparseWeight) -> Any:
     """Axes in the order in which they are walked: dense ones, the listed one, and its blocks."""
     parameters, rank = schema.SparsityParametersT(), len(found.shape)
     others = [axis for axis in range(rank) if axis != found.axis]

@@ -10,11 +10,11 @@ import numpy as np
 
 from edgekit.runner.input_vector import split
 from edgekit.targets import float_ops
-from edgekit.targets.jobs import Files
-from edgekit.targets.tensors import INPUT, Operator, span, stacked
+from edgekit.targets.jobs import ConvertedFiles
+from edgekit.targets.tensors import INPUT, FileTensor, integer_range, stack_samples
 
 
-def read(folder: Path, files: Files, inputs: np.ndarray) -> list[Operator]:
+def read(folder: Path, files: ConvertedFiles, inputs: np.ndarray) -> list[FileTensor]:
     """See the package; `inputs` in the file's own layout."""
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
@@ -31,7 +31,7 @@ def read(folder: Path, files: Files, inputs: np.ndarray) -> list[Operator]:
     indices = {detail["name"]: detail["index"] for detail in interpreter.get_input_details()}
     sources = [indices[each.name] for each in files.inputs]
     places, ops = {source: place for place, source in enumerate(sources)}, []
-    for _, _, op, kind in float_ops.in_main(float_ops.tflite_operators(content)):
+    for _, _, op, kind in float_ops.main_graph_operators(float_ops.tflite_operators(content)):
         taken = tuple(places[place] for place in op.inputs if place in places)
         if taken:
             places[op.outputs[0]] = len(places)
@@ -45,15 +45,15 @@ def read(folder: Path, files: Files, inputs: np.ndarray) -> list[Operator]:
             interpreter.set_tensor(source, x[number : number + 1])
         interpreter.invoke()
         rows.append([_real(details[place], interpreter.get_tensor(place)) for place in wanted])
-    values = stacked(rows)
+    values = stack_samples(rows)
     found = [
-        Operator("input" if len(sources) == 1 else each.name, INPUT, (), values[place], _span(details[source]))
+        FileTensor("input" if len(sources) == 1 else each.name, INPUT, (), values[place], _span(details[source]))
         for place, (each, source) in enumerate(zip(files.inputs, sources, strict=True))
     ]
     for (kind, taken, op), own in zip(ops, values[len(sources) :], strict=True):
         place = op.outputs[0]
         named = details[place]["name"] or f"tensor {place}"
-        found.append(Operator(named, kind, taken, own, _span(details[place]), _activation(op)))
+        found.append(FileTensor(named, kind, taken, own, _span(details[place]), _activation(op)))
     return found
 
 
@@ -72,7 +72,7 @@ def _real(detail: Any, values: np.ndarray) -> np.ndarray:
 
 def _span(detail: Any) -> tuple[float, float] | None:
     scale = _scale(detail)
-    return None if scale is None else span(*scale, np.dtype(detail["dtype"]))
+    return None if scale is None else integer_range(*scale, np.dtype(detail["dtype"]))
 
 
 def _encoder(detail: Any) -> Callable[[np.ndarray], np.ndarray]:
