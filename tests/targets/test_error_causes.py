@@ -80,7 +80,7 @@ def test_a_row_for_a_record_holds_what_is_known() -> None:
     row = found.row()
     assert (row["kind"], row["operator"], row["layer"], row["place"]) == ("operator", "linalg_svd", None, None)
     assert row["cause"] in row["reason"] and row["reason"].endswith(row["advice"] or "?")
-    assert ConversionFailure.of("process", "it died").row()["advice"] is None
+    assert ConversionFailure.from_cause("process", "it died").row()["advice"] is None
 
 
 @pytest.mark.parametrize(

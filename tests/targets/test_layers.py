@@ -66,7 +66,7 @@ def test_tails_are_those_of_all_values_at_once() -> None:
     tails = Tails(values.size)
     for row in values:
         tails.add(row)
-    low, high = tails.ends()
+    low, high = tails.bounds()
     ordered = np.sort(values.ravel())
     outside = int(OUTSIDE * (values.size - 1))
     assert outside == 4 and (low, high) == (ordered[outside], ordered[-1 - outside])

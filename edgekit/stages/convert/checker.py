@@ -96,7 +96,7 @@ class BoundaryChecker:
         try:
             return evaluate.file_outputs(what, job.target, step.out, files, self.inputs, batch)
         except ConversionError as error:
-            raise _Rejected(ConversionFailure.of("other", str(error), FALLBACK_ADVICE)) from None
+            raise _Rejected(ConversionFailure.from_cause("other", str(error), FALLBACK_ADVICE)) from None
 
     def _boundary(
         self,
@@ -144,7 +144,7 @@ class BoundaryChecker:
                 f"{self.network.name}: {result} gives outputs of shape {outputs.shape}, {source} {reference.shape}"
             )
             raise _Rejected(
-                ConversionFailure.of(NUMERICS, message, f"{CONVERTER_FAULT}: drop this target, or report it")
+                ConversionFailure.from_cause(NUMERICS, message, f"{CONVERTER_FAULT}: drop this target, or report it")
             )
         agreement = numerics.compare(reference, outputs, self.task, self.inputs)
         faults = numerics.tolerance_faults(agreement, self.config.tolerance(step.precision), self.task)
@@ -157,7 +157,7 @@ class BoundaryChecker:
                 f"{self._own_rounding() if is_float else ''}{divergence.message}"
             )
             raise _Rejected(
-                ConversionFailure.of(
+                ConversionFailure.from_cause(
                     NUMERICS, message, self._advice(step, outputs, reference, divergence.layer), divergence.layer
                 )
             )
@@ -219,7 +219,7 @@ class BoundaryChecker:
                 f"{layer_advice(step.model_folder, divergence.layer)}, or, if that loss is intended, "
                 f"{RAISE_LAYER_LIMIT}"
             )
-            raise _Rejected(ConversionFailure.of(NUMERICS, message, advice, divergence.layer))
+            raise _Rejected(ConversionFailure.from_cause(NUMERICS, message, advice, divergence.layer))
         return ""
 
     def _located(

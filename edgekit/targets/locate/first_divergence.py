@@ -1,4 +1,4 @@
-"""The first layer where a file and its network diverge, found in a fresh process.
+"""Find the first layer where a file and its network diverge, in a fresh process.
 
 The process is separate because an interpreter may crash when it reads the inner tensors of a wrong file.
 """
@@ -29,7 +29,7 @@ NOWHERE = (
 
 
 class LocatedLayer(NamedTuple):
-    """A sentence for a person, and the layer that it names; empty where none was found."""
+    """A description of the divergence, and its layer; the layer is empty if none was found."""
 
     message: str
     layer: str = ""
@@ -38,12 +38,12 @@ class LocatedLayer(NamedTuple):
 def find(
     model_folder: Path, target: str, folder: Path, files: ConvertedFiles, inputs: np.ndarray, precision: str
 ) -> LocatedLayer:
-    """The layer, looked for in this process; `inputs` (n, C, H, W) or (n, F), of which a few are taken."""
+    """Locate the layer in this process, with a few of the `inputs` (n, C, H, W) or (n, F)."""
     try:
-        found = find_divergence(model_folder, target, folder, files, inputs, precision)
+        divergence = find_divergence(model_folder, target, folder, files, inputs, precision)
     except ConversionError as error:
         return LocatedLayer(f"the layer was not found: {error}")
-    return LocatedLayer(found.describe(), found.layer) if found else LocatedLayer(NOWHERE)
+    return LocatedLayer(divergence.describe(), divergence.layer) if divergence else LocatedLayer(NOWHERE)
 
 
 def find_divergence(
@@ -53,9 +53,12 @@ def find_divergence(
     files: ConvertedFiles,
     inputs: np.ndarray,
     precision: str,
-    least_loss_db: float | None = None,
+    min_loss_db: float | None = None,
 ) -> Divergence | None:
-    """The layer that loses most, if it loses so much; ConversionError where the file's inner tensors cannot be read."""
+    """Return the first layer with a large loss of similarity; None if no loss reaches `min_loss_db`.
+
+    Raises ConversionError if the inner tensors of the file cannot be read.
+    """
     from edgekit.models import store
     from edgekit.models.reparameterize import deployment_network
     from edgekit.targets import model_file, tensors
@@ -64,16 +67,17 @@ def find_divergence(
     if source := model_file.read(model_folder):
         raise ConversionError(f"{source.source.file} has no layers that PyTorch could look into")
 
-    few = inputs[np.unique(np.linspace(0, len(inputs) - 1, min(SAMPLES, len(inputs))).round().astype(np.int64))]
-    operators = tensors.read(target, folder, files, few)
-    least = bisect.MIN_LOSS_DB if least_loss_db is None else least_loss_db
-    return bisect.find_divergence(deployment_network(*store.load(model_folder)), few, operators, precision, least)
+    samples = inputs[np.unique(np.linspace(0, len(inputs) - 1, min(SAMPLES, len(inputs))).round().astype(np.int64))]
+    operators = tensors.read(target, folder, files, samples)
+    limit_db = bisect.MIN_LOSS_DB if min_loss_db is None else min_loss_db
+    network = deployment_network(*store.load(model_folder))
+    return bisect.find_divergence(network, samples, operators, precision, limit_db)
 
 
 def find_in_process(
     model_folder: Path, target: str, folder: Path, files: ConvertedFiles, inputs: np.ndarray, precision: str
 ) -> LocatedLayer:
-    """The same in a fresh process. If that process fails, the result says so: it must not hide the error at hand."""
+    """Locate the layer in a fresh process. If that process fails, the result says so, so that callers need no check."""
     with tempfile.TemporaryDirectory(prefix="edgekit-divergence-") as scratch:
         home = Path(scratch)
         np.save(home / INPUTS, inputs, allow_pickle=False)
@@ -100,6 +104,6 @@ def find_in_process(
 def find_in_child(
     model_folder: str, target: str, folder: str, precision: str, files: dict[str, Any], inputs: str
 ) -> list[str]:
-    """In the process: `find`, of JSON values."""
+    """Call `find` with JSON values; runs in the child process."""
     x = np.load(inputs, allow_pickle=False)
     return list(find(Path(model_folder), target, Path(folder), ConvertedFiles.from_json(files), x, precision))

@@ -51,7 +51,7 @@ def convert(
     With `fold` the file takes a sample's bytes, where its steps are affine.
     """
     source_file = model_file.read(model_folder)
-    content = _float_model(model_folder) if source_file is None else source_file.make("onnx")
+    content = _float_model(model_folder) if source_file is None else source_file.convert("onnx")
     ports, results = _ends(content)
     results = results if source_file is None else source_file.needed.in_task_order(results)
     sources = jobs.inputs_in_order(ports, model_file.tensor_names(model_folder))

@@ -53,7 +53,7 @@ def convert(
         model, input_shape, taken = _from_torch(model_folder, nncf_folder if qat else None)
         layout = input_layout(input_shape, "NCHW")
     else:
-        model = source_file.make("openvino", names)
+        model = source_file.convert("openvino", names)
         taken = tuple(port_name(port, names) for port in model.inputs) if names else ("input",)
         layout = ""
         if not names:

@@ -184,7 +184,7 @@ def float_model(model_folder: Path) -> tuple[bytes, tuple[int, ...]]:
     module, spec = store.load(model_folder)
     network, arguments, names = export_inputs(deployment_network(module, spec), store.zero_sample(spec))
     network = fold_batchnorms(network)
-    network = LoweredNetwork(network).eval() if LoweredNetwork.concerns(network, arguments) else network
+    network = LoweredNetwork(network).eval() if LoweredNetwork.applies_to(network, arguments) else network
     if len(spec.input_shape) == 3:
         network = litert_torch.to_channel_last_io(network, args=[0]).eval()
         arguments = (arguments[0].permute(0, 2, 3, 1).contiguous(),)
@@ -202,7 +202,9 @@ def _of_file(
 ) -> tuple[bytes, bytes | None]:
     """The float model of a user's file; and the precision itself, where its own framework makes that."""
     if source.is_quantized:
-        finished = flatbuffer.with_signature_names(source.make("tflite", precision, None, source.sample_shape), names)
+        finished = flatbuffer.with_signature_names(
+            source.convert("tflite", precision, None, source.sample_shape), names
+        )
         return finished, finished
     content = flatbuffer.with_signature_names(_float_of_file(source), names)
     if precision not in getattr(files.module(source.source.kind), "TFLITE", ()):
@@ -213,13 +215,13 @@ def _of_file(
         parts = jobs.input_parts(calibration if names else source.arrange(calibration, taken[0].shape), taken)
         samples = dict(zip([each.name for each in taken], parts, strict=True))
     return content, flatbuffer.with_signature_names(
-        source.make("tflite", precision, samples, source.sample_shape), names
+        source.convert("tflite", precision, samples, source.sample_shape), names
     )
 
 
 @lru_cache(maxsize=2)
 def _float_of_file(source: ModelFile) -> bytes:
-    made: bytes = source.make("tflite", "fp32", None, source.sample_shape)
+    made: bytes = source.convert("tflite", "fp32", None, source.sample_shape)
     return made
 
 

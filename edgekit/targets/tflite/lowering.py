@@ -26,7 +26,7 @@ class LoweredNetwork(nn.Module):
         self.network = network
 
     @staticmethod
-    def concerns(network: nn.Module, arguments: Sequence[Tensor]) -> bool:
+    def applies_to(network: nn.Module, arguments: Sequence[Tensor]) -> bool:
         """Whether a call of the network meets such an operation; others are converted as they are."""
         with torch.no_grad(), _Rewriting() as rewriting:
             network(*arguments)
