@@ -125,7 +125,7 @@ class _Comparison:
         return self.matches[index].similarity.snr_db >= self.agreement_db
 
     def first_divergence(self, min_loss_db: float) -> Divergence | None:
-        """Return the divergence at the first operator whose loss is nearly the largest; None if all losses are small."""
+        """Return the divergence at the first operator whose loss is nearly the largest; None if all are small."""
         level_db = np.clip(self.reached_db, 0.0, self.ceiling_db)
         losses_db = [
             min((level_db[source] for source in operator.inputs), default=level_db[index]) - level_db[index]

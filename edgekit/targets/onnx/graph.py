@@ -1,6 +1,6 @@
 """Redundant operators in an ONNX file.
 
-QuantizeLinear with its DequantizeLinear is a notation; one *behind* the other is work.
+A QuantizeLinear with its DequantizeLinear only marks quantized values, but one pair after another is executed.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ ROLES: dict[str, Role] = {
     "Dropout": "identity", "Pad": "pad", "Expand": "broadcast", "Tile": "broadcast", "Shape": "shape", "Size": "shape",
 }  # fmt: skip
 NEUTRAL = {"Add": 0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0}
-SHAPE_CHANGING = ("Slice", "Pad", "Expand", "Tile")  # one that gives the shape it takes has changed nothing
+SHAPE_CHANGING = ("Slice", "Pad", "Expand", "Tile")  # redundant if the output has the shape of the input
 
 
 def read(content: bytes) -> tuple[RedundantOperator, ...]:
-    """Of the file alone: ONNX Runtime clears some of it away when it opens the model."""
+    """Find the redundant operators of a file; ONNX Runtime may remove some of them when it opens the model."""
     return find_redundant(_graph(content))
 
 
@@ -87,7 +87,7 @@ def _operator(node: Any, tensors: dict[Any, GraphTensor], takers: dict[str, list
 
 
 def _layer(node: Any) -> str:
-    """The module whose weights it has, else its own name."""
+    """Return the module whose weights a node has, or else the node's own name."""
     weights = next((name for name in node.input[1:2] if ".weight" in name), "")
     if node.op_type in ONNX_WEIGHTED and weights:
         return str(weights.partition(".weight")[0])
@@ -95,7 +95,7 @@ def _layer(node: Any) -> str:
 
 
 def _absorbable(node: Any, attributes: dict[str, Any], tensors: dict[Any, GraphTensor], takers: dict[str, Any]) -> bool:
-    """Zeros around height and width, before convolutions alone: each of them has pads of its own."""
+    """Return whether a pad adds zeros to height and width only, and only before convolutions, which can pad too."""
     mode = attributes["mode"].s if "mode" in attributes else b"constant"
     amounts = tensors.get(node.input[1], GraphTensor()).value if len(node.input) > 1 else None
     filled = tensors.get(node.input[2], GraphTensor()).value if len(node.input) > 2 and node.input[2] else np.zeros(1)
@@ -107,7 +107,7 @@ def _absorbable(node: Any, attributes: dict[str, Any], tensors: dict[Any, GraphT
 
 
 def graphs_of(graph: Any) -> Iterator[Any]:
-    """The graph and those inside its operators, each before its own."""
+    """Yield a graph and those inside its operators, each before the ones inside it."""
     yield graph
     for node in graph.node:
         for attribute in node.attribute:
@@ -116,7 +116,7 @@ def graphs_of(graph: Any) -> Iterator[Any]:
 
 
 def used_names(graph: Any) -> list[str]:
-    """What operators take and graphs give, each as often as it is: those inside take of the outer ones too."""
+    """Return the names that operators read and graphs return, with repetitions; inner graphs may read outer tensors."""
     return [
         name
         for each in graphs_of(graph)
@@ -126,8 +126,8 @@ def used_names(graph: Any) -> list[str]:
 
 
 def drop_unused(graph: Any) -> None:
-    """Remove the constants of a graph that nothing takes, there or inside its operators."""
-    left = {*used_names(graph), *(one.name for one in graph.input)}
-    for place in reversed(range(len(graph.initializer))):
-        if graph.initializer[place].name not in left:
-            del graph.initializer[place]
+    """Remove the constants of a graph that nothing reads, in the graph or inside its operators."""
+    used = {*used_names(graph), *(one.name for one in graph.input)}
+    for index in reversed(range(len(graph.initializer))):
+        if graph.initializer[index].name not in used:
+            del graph.initializer[index]

@@ -1,4 +1,4 @@
-"""ONNX Runtime's own trace."""
+"""Time the operators of an ONNX file by ONNX Runtime's own trace."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WARM_UP = 3
 
 
 def rows(folder: Path, files: ConvertedFiles, x: np.ndarray, calls: int) -> list[OperatorTime]:
-    """Operators of the graph as the runtime optimised it, in their order."""
+    """Return the time of each operator in the graph that ONNX Runtime optimised, in order."""
     import onnxruntime
 
     path = folder / files.names[0]
@@ -31,12 +31,12 @@ def rows(folder: Path, files: ConvertedFiles, x: np.ndarray, calls: int) -> list
         options.enable_profiling = True
         options.profile_file_prefix = str(Path(scratch) / "trace")
         session = runner.session(str(path), options)
-        given = {
+        feeds = {
             each.name: part
             for each, part in zip(files.inputs, input_parts(x, files.inputs, path.read_bytes()), strict=True)
         }
         for _ in range(WARM_UP + calls):
-            session.run(None, given)
+            session.run(None, feeds)
         events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
     kernels = [event for event in events if event.get("cat") == "Node" and event["name"].endswith("_kernel_time")]
     spent: dict[str, list[float]] = {}
