@@ -1,7 +1,7 @@
 """Redundant operators in OpenVINO's IR, and in the CPU plug-in's compiled form.
 
-FakeQuantize is a notation, one behind another is work. In the compiled form reorders of a tensor are transposes. It
-depends on the processor.
+A FakeQuantize only marks quantized values, but one after another is executed. In the compiled form, which depends on
+the processor, reorders of a tensor count as transposes.
 """
 
 from __future__ import annotations
@@ -31,17 +31,12 @@ ROLES: dict[str, Role] = {
 COMPILED: dict[str, Role] = {**ROLES, "Reorder": "transpose"}
 CONVOLUTIONS = ("Convolution", "GroupConvolution")
 NEUTRAL = {"Add": 0.0, "Subtract": 0.0, "Multiply": 1.0, "Divide": 1.0}
-SHAPE_CHANGING = (
-    "Slice",
-    "StridedSlice",
-    "Pad",
-    "Broadcast",
-    "Tile",
-)  # one that gives the shape it takes changes nothing
+SHAPE_CHANGING = ("Slice", "StridedSlice", "Pad", "Broadcast", "Tile")
+"""Redundant if the output has the shape of the input."""
 
 
 def read(path: Path) -> tuple[RedundantOperator, ...]:
-    """Both: first what the file has, then what is `compiled`; `path` is the .xml, its .bin beside it."""
+    """Find the redundant operators of a file (.xml with its .bin beside it), then those of its compiled form."""
     import openvino
 
     core = openvino.Core()
@@ -55,7 +50,7 @@ def _key(port: Any) -> tuple[str, int]:
 
 
 def _tensors(model: Any) -> dict[Any, GraphTensor]:
-    found: dict[Any, GraphTensor] = {}
+    tensors: dict[Any, GraphTensor] = {}
     for op in model.get_ordered_ops():
         for port in op.outputs():
             shape = tuple(port.get_shape()) if port.get_partial_shape().is_static else ()
@@ -63,11 +58,11 @@ def _tensors(model: Any) -> dict[Any, GraphTensor]:
             value = op.data if op.get_type_name() == "Constant" else None
             stored = value.__array_interface__["data"][0] if value is not None else None
             size = value.nbytes if value is not None else int(np.prod(shape)) * kind.bitwidth // 8
-            found[_key(port)] = GraphTensor(shape, size, kind.get_type_name(), value, stored)
-    return found
+            tensors[_key(port)] = GraphTensor(shape, size, kind.get_type_name(), value, stored)
+    return tensors
 
 
-def _ends(model: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def _ports(model: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     inputs = tuple(_key(port) for port in model.inputs)
     return inputs, tuple(_key(port.get_node().input_value(0)) for port in model.outputs)
 
@@ -101,12 +96,12 @@ def _graph(model: Any) -> OperatorGraph:
                 NEUTRAL.get(kind),
             )
         )
-    return OperatorGraph(operators, tensors, *_ends(model), simulated=True)
+    return OperatorGraph(operators, tensors, *_ports(model), simulated=True)
 
 
 def _absorbable(pad: Any, tensors: dict[Any, GraphTensor]) -> bool:
-    """Zeros around height and width, before convolutions alone: each of them has pads of its own."""
-    begin, end = (tensors[_key(pad.input_value(place))].value for place in (1, 2))
+    """Return whether a pad adds zeros to height and width only, and only before convolutions, which can pad too."""
+    begin, end = (tensors[_key(pad.input_value(index))].value for index in (1, 2))
     filled = tensors[_key(pad.input_value(3))].value if pad.get_input_size() > 3 else np.zeros(1)
     behind = [port.get_node().get_type_name() for port in pad.output(0).get_target_inputs()]
     if (
@@ -122,7 +117,10 @@ def _absorbable(pad: Any, tensors: dict[Any, GraphTensor]) -> bool:
 
 
 def _compiled(runtime: Any, model: Any) -> OperatorGraph:
-    """Its nodes name what they were made of; a reorder that keeps the order of axes only changes the type."""
+    """Return the compiled graph. Its nodes name the layers from which they were made.
+
+    A reorder that keeps the order of the axes only changes the type.
+    """
     layers = {op.get_friendly_name(): layer_name(op) for op in model.get_ordered_ops()}
     kinds = {op.get_friendly_name(): op.get_type_name() for op in model.get_ordered_ops()}
     tensors: dict[Any, GraphTensor] = {}
@@ -131,7 +129,7 @@ def _compiled(runtime: Any, model: Any) -> OperatorGraph:
         kind = _runtime_info(op, "layerType")
         for port in op.outputs():
             size = int(np.prod(port.get_shape())) * port.get_element_type().bitwidth // 8
-            value = np.zeros(0) if kind == "Const" else None  # it does not tell the numbers
+            value = np.zeros(0) if kind == "Const" else None  # the compiled model does not expose the numbers
             tensors[_key(port)] = GraphTensor(
                 tuple(port.get_shape()), size, port.get_element_type().get_type_name(), value
             )
@@ -149,23 +147,26 @@ def _compiled(runtime: Any, model: Any) -> OperatorGraph:
             role, moved = ("cast" if before == behind else "transpose"), _reordered(before, behind, tensors[inputs[0]])
         layer = next((layers[name] for name in names if name in layers), names[0] if names else kind)
         operators.append(GraphOperator(role, kind, layer, inputs, outputs, moved))
-    return OperatorGraph(operators, tensors, *_ends(runtime), simulated=True)
+    return OperatorGraph(operators, tensors, *_ports(runtime), simulated=True)
 
 
 def _runtime_info(op: Any, what: str) -> str:
-    """Of a node's own account of itself; empty where it says nothing."""
+    """Return an entry of a node's runtime information; empty if it has none."""
     info = op.get_rt_info()
     return str(info[what].astype(str)) if what in info else ""
 
 
 def _layout(op: Any, output: int = 0) -> str:
-    """Of one output; a node of several names them all, with commas between."""
+    """Return the layout of one output; a node with several outputs lists all layouts, separated by commas."""
     layouts = _runtime_info(op, "outputLayouts").split(",")
     return layouts[min(output, len(layouts) - 1)]
 
 
 def _reordered(before: str, behind: str, tensor: GraphTensor) -> bool:
-    """Layouts name axes from the outermost: `acdb` is NHWC, `aBcd16b` has its channels in blocks of 16."""
+    """Return whether the order in memory changes between two layouts.
+
+    Layouts name axes from the outermost: `acdb` is NHWC, and `aBcd16b` has its channels in blocks of 16.
+    """
     blocked = any(char.isdigit() for char in before + behind)
     if blocked:
         return before != behind and sum(side != 1 for side in tensor.shape) > 1

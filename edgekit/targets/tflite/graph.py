@@ -1,4 +1,4 @@
-"""Redundant operators in a `.tflite` file. Each QUANTIZE and DEQUANTIZE inside the graph is work."""
+"""Redundant operators in a `.tflite` file. Each QUANTIZE and DEQUANTIZE inside the graph is executed."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ ROLES: dict[str, Role] = {
     "MIRROR_PAD": "pad", "BROADCAST_TO": "broadcast", "TILE": "broadcast", "SHAPE": "shape",
 }  # fmt: skip
 NEUTRAL = {"ADD": 0.0, "SUB": 0.0, "MUL": 1.0, "DIV": 1.0}
-SHAPE_CHANGING = ("SLICE", "STRIDED_SLICE", "PAD", "PADV2")  # one that gives the shape it takes has changed nothing
+SHAPE_CHANGING = ("SLICE", "STRIDED_SLICE", "PAD", "PADV2")  # redundant if the shape stays the same
 CONVOLUTIONS = ("CONV_2D", "DEPTHWISE_CONV_2D")
 NUMPY = {"FLOAT32": np.float32, "FLOAT16": np.float16, "INT32": np.int32, "INT64": np.int64, "INT8": np.int8,
          "UINT8": np.uint8, "INT16": np.int16, "BOOL": np.bool_}  # fmt: skip
 
 
 def read(content: bytes, named: bytes | None = None) -> tuple[RedundantOperator, ...]:
-    """`named` is the same model before `names.shorten` took its inner tensors' names."""
+    """Find the redundant operators; `named` is the same model before `rewrites.strip_names` removed inner names."""
     return find_redundant(_graph(content, named or content))
 
 
 def _graph(content: bytes, named: bytes) -> OperatorGraph:
-    """The main graph; those that a loop or a condition calls are not looked into."""
-    found, names = (main_graph_operators(tflite_operators(each)) for each in (content, named))
-    model, graph = found[0][:2]
-    tensors: dict[Any, GraphTensor] = {place: _tensor(model, tensor) for place, tensor in enumerate(graph.tensors)}
+    """Return the main graph, without those that loops and conditions call."""
+    entries, named_entries = (main_graph_operators(tflite_operators(each)) for each in (content, named))
+    model, graph = entries[0][:2]
+    tensors: dict[Any, GraphTensor] = {index: _tensor(model, tensor) for index, tensor in enumerate(graph.tensors)}
     takers: dict[int, list[Any]] = {}
-    for one in found:
-        for place in one[2].inputs:
-            takers.setdefault(int(place), []).append(one)
+    for entry in entries:
+        for index in entry[2].inputs:
+            takers.setdefault(int(index), []).append(entry)
     operators = []
-    for number, ((_, _, op, kind), (_, by_name, _, _)) in enumerate(zip(found, names, strict=True)):
-        name = by_name.tensors[op.outputs[0]].name
+    for number, ((_, _, op, kind), (_, named_graph, _, _)) in enumerate(zip(entries, named_entries, strict=True)):
+        name = named_graph.tensors[op.outputs[0]].name
         layer = module_name(name.decode()) if name else f"{kind} {number}"
         operators.append(_operator(op, kind, layer, tensors, takers))
-    inputs, outputs = (tuple(int(place) for place in side) for side in (graph.inputs, graph.outputs))
+    inputs, outputs = (tuple(int(index) for index in side) for side in (graph.inputs, graph.outputs))
     return OperatorGraph(operators, tensors, inputs, outputs)
 
 
@@ -64,14 +64,14 @@ def _tensor(model: Any, tensor: Any) -> GraphTensor:
         return GraphTensor(shape, int(np.prod(shape)) * item, dtype)
     data = np.asarray(data)
     value = data.view(NUMPY[dtype]) if item and len(data) % item == 0 else data
-    # two buffers may point at one vector of the file
+    # two buffers may refer to the same vector of the file
     return GraphTensor(shape, data.nbytes, dtype, value, data.__array_interface__["data"][0])
 
 
 def _operator(
     op: Any, kind: str, layer: str, tensors: dict[Any, GraphTensor], takers: dict[int, list[Any]]
 ) -> GraphOperator:
-    inputs, outputs = (tuple(int(place) for place in side if place >= 0) for side in (op.inputs, op.outputs))
+    inputs, outputs = (tuple(int(index) for index in side if index >= 0) for side in (op.inputs, op.outputs))
     role = ROLES.get(kind, "compute")
     shape = tensors[inputs[0]].shape if inputs else ()
     alone = kind == "CONCATENATION" and len(inputs) == 1
@@ -92,7 +92,10 @@ def _operator(
 
 
 def _absorbable(kind: str, inputs: tuple[int, ...], takers: list[Any], tensors: dict[Any, GraphTensor]) -> bool:
-    """Whether the convolution behind, set to SAME, would pad by the same: the format knows no other way to pad."""
+    """Return whether the convolution after a pad, set to SAME, would pad by the same amounts.
+
+    The format has no other padding for convolutions.
+    """
     from ai_edge_litert import schema_py_generated as schema
 
     table = tensors[inputs[1]].value
@@ -108,6 +111,6 @@ def _absorbable(kind: str, inputs: tuple[int, ...], takers: list[Any], tensors: 
 
 
 def _same(size: int, kernel: int, stride: int, dilation: int) -> list[int]:
-    """What SAME pads before and behind, from TensorFlow's definition."""
+    """Return how much SAME pads before and after, by TensorFlow's definition."""
     total = max((-(-size // stride) - 1) * stride + (kernel - 1) * dilation + 1 - size, 0)
     return [total // 2, total - total // 2]
