@@ -76,7 +76,7 @@ def convert_all(
     """
     stop = threading.Event()
     with (
-        progress.step("converting", "conversions", len(jobs)) as shown,
+        progress.step("converting", "conversions", len(jobs)) as reporter,
         ThreadPoolExecutor(parallel_conversions()) as pool,
     ):
         running = {pool.submit(_convert, batch, scratch, timeout_s, stop): batch for batch in _batches(jobs)}
@@ -85,7 +85,7 @@ def convert_all(
                 outcomes = future.result()
                 for job in running[future]:
                     finished(job, [outcomes[step.key] for step in job.steps])
-                    shown.at(shown.shown.done + 1)
+                    reporter.at(reporter.shown.done + 1)
         except BaseException:
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)

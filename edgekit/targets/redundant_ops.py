@@ -51,7 +51,7 @@ def find_redundant(graph: OperatorGraph, compiled: bool = False) -> tuple[Redund
 def _kind(graph: OperatorGraph, op: GraphOperator) -> RedundantOp | None:
     if any(key in graph.packed for key in op.outputs):
         return None
-    if op.outputs and all(key in graph.known for key in op.outputs):
+    if op.outputs and all(key in graph.constant_keys for key in op.outputs):
         return "foldable"
     before = _alone_before(graph, op)
     if op.role == "transpose":
@@ -198,7 +198,7 @@ class OperatorGraph:
 
     def data(self, op: GraphOperator) -> list[Any]:
         """Return the inputs that are not constants and do not depend on constants only."""
-        return [key for key in op.inputs if key not in self.known]
+        return [key for key in op.inputs if key not in self.constant_keys]
 
     def moved_bytes(self, op: GraphOperator) -> int:
         """Return the bytes that the operator reads and writes, without the constants that it reads."""
@@ -219,7 +219,7 @@ class OperatorGraph:
         return takers
 
     @cached_property
-    def known(self) -> set[Any]:
+    def constant_keys(self) -> set[Any]:
         """Tensors that do not depend on the inputs: constants, results of constants, and shapes."""
         constant = {key for key, tensor in self.tensors.items() if tensor.value is not None}
         for op in self.operators:
@@ -232,7 +232,7 @@ class OperatorGraph:
         """Constants stored in a small type (fp16, int8) and widened on use, and their results, as formats intend it."""
         packed: set[Any] = set()
         for op in self.operators:
-            if op.inputs and all(key in self.known for key in op.inputs):
+            if op.inputs and all(key in self.constant_keys for key in op.inputs):
                 widens = op.role in ("dequantize", "quantize", "cast")
                 if widens or any(key in packed for key in op.inputs):
                     packed.update(op.outputs)

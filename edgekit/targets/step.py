@@ -112,11 +112,11 @@ def export(
             raise ConversionError(f"targets: got {target!r}; known: {', '.join(TARGETS)}")
     step = read_step(network, tuple(input_shape))
     with tempfile.TemporaryDirectory(prefix="edgekit-step-") as draft:
-        written = {target: _write(step, target, Path(draft)) for target in targets}
+        paths_by_target = {target: _write(step, target, Path(draft)) for target in targets}
         folder = _create(Path(out))
-        for path in itertools.chain(*written.values()):
+        for path in itertools.chain(*paths_by_target.values()):
             write_atomically(folder / path.name, path.read_bytes())
-    return {target: folder / paths[0].name for target, paths in written.items()}
+    return {target: folder / paths[0].name for target, paths in paths_by_target.items()}
 
 
 def _write(step: NetworkStep, target: str, folder: Path) -> list[Path]:
