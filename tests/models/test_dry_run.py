@@ -48,7 +48,7 @@ def check(end: Callable[[torch.Tensor], torch.Tensor], task: Task = "classificat
     ids=["sigmoid", "hardsigmoid", "reshaped"],
 )
 def test_sigmoids_of_classes_are_refused(end: Callable[[torch.Tensor], torch.Tensor], trains: bool) -> None:
-    with pytest.raises(ModelError, match="made.here:net.*: ends in a sigmoid, and .* apply softmax.*as model.source"):
+    with pytest.raises(ModelError, match="made.here:net.*: ends in a sigmoid, but .* apply softmax.*set model.source"):
         check(end, trains=trains)
 
 
