@@ -15,7 +15,7 @@ from edgekit import data as all_data
 from edgekit.core import artifacts, tasks
 from edgekit.core.hashing import sha256_file
 from edgekit.models.files import flatbuffer
-from edgekit.targets.evaluate import network_inputs, spread
+from edgekit.targets.evaluate import network_inputs, spread_samples
 from edgekit.training.predict import score_samples
 from edgekit.training.teachers import model_file
 from edgekit.workbook.plan import load_plan, make_importable
@@ -88,12 +88,12 @@ def write(config: Path, run: Path, folder: Path) -> Subject:
     shutil.copyfile(baseline, folder / MODEL)
     tflite = run / "convert" / "baseline-fp32-tflite" / "model.tflite"
     if tflite.is_file():
-        (folder / TFLITE).write_bytes(flatbuffer.completed(tflite.read_bytes()))
+        (folder / TFLITE).write_bytes(flatbuffer.with_names_and_signature(tflite.read_bytes()))
 
     steps, count = plan.run.preprocess, plan.section("convert")["calibration_samples"]
     np.savez(
         folder / SAMPLES,
-        calibration=network_inputs(spread(data.calibration, count), steps),
+        calibration=network_inputs(spread_samples(data.calibration, count), steps),
         x=network_inputs(data.validation.x, steps),
         y=np.asarray(data.validation.y, np.int64),
     )

@@ -48,7 +48,7 @@ def support() -> str:
 
 
 def _cells(kind: str) -> dict[str, str]:
-    refused = module(kind).NOT
+    refused = module(kind).UNSUPPORTED_TARGETS
     targets = {f"convert: {target}": f"no: {refused[target]}" if target in refused else YES for target in TARGETS}
     rest = {"distill": TEACHER, "prune": STUDENT_ONLY, "quantize (QAT)": STUDENT_ONLY}
     return {column: {**rest, **targets}.get(column, YES) for column in COLUMNS}

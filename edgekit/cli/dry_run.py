@@ -42,7 +42,7 @@ def show(plan: Plan, out: Path, verbose: bool = False) -> None:
     limits = [f"accuracy drop ≤ {run_.budget.accuracy_drop_pp:g} pp at {sure}"]
     limits += run_.budget.describe_limits(run_.targets, "p50 ≤ {}", "size ≤ {}")
     lines = {
-        "Model": _brief(run_.model) + (f", {TITLES[detect.find(plan.source)]}" if plan.source else ""),
+        "Model": _brief(run_.model) + (f", {TITLES[detect.model_kind(plan.source)]}" if plan.source else ""),
         "Data": "  ".join(f"{name}={value}" for name, value in plan.data.model_dump(exclude_none=True).items()),
         "Task": f"{run_.task}: {tasks.load_task(run_.task).METRIC_TEXT}",
         "Targets": ", ".join(run_.targets),

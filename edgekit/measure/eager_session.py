@@ -108,13 +108,13 @@ def _torch_loader(spec: ModelSpec) -> Callable[[Path], AnswerSteps]:
     import torch
 
     from edgekit.models import store
-    from edgekit.models.eager import eager_input, joined
+    from edgekit.models.eager import eager_input, join_outputs
 
     torch.set_num_threads(1)
 
     def read_answer(scores: torch.Tensor, inputs: torch.Tensor) -> dict[str, object]:
         if spec.task == "detection":
-            return _box_answer(joined(scores)[0].numpy(), inputs.shape[2:])
+            return _box_answer(join_outputs(scores)[0].numpy(), inputs.shape[2:])
         if spec.task == "segmentation":
             return _cell_answer(scores[0].numpy())
         if spec.task == "anomaly":

@@ -22,7 +22,7 @@ from edgekit.runner.backends import open_backend
 from edgekit.runner.native_stderr import quiet_native
 from edgekit.targets import launch
 from edgekit.targets import precisions as offered
-from edgekit.targets.jobs import Files, Job, Step, plain_method
+from edgekit.targets.jobs import ConversionJob, ConversionStep, ConvertedFiles, plain_method
 
 CALIBRATION = "calibration.npy"
 CONFIDENCE = 0.99
@@ -144,9 +144,9 @@ def time_models(
 class ConvertedModel:
     """A network's files for one target in one precision, in the folder `step.out`."""
 
-    step: Step
-    job: Job
-    files: Files
+    step: ConversionStep
+    job: ConversionJob
+    files: ConvertedFiles
 
     @property
     def paths(self) -> list[Path]:
@@ -195,7 +195,7 @@ def convert_models(
     jobs = [job for job in jobs if job.steps]
     outcomes: dict[str, launch.Outcome] = {}
 
-    def record_outcomes(job: Job, step_outcomes: list[launch.Outcome]) -> None:
+    def record_outcomes(job: ConversionJob, step_outcomes: list[launch.Outcome]) -> None:
         outcomes.update({step.key: outcome for step, outcome in zip(job.steps, step_outcomes, strict=True)})
 
     launch.convert_all(jobs, scratch, timeout_s, record_outcomes)
@@ -204,20 +204,20 @@ def convert_models(
     for job in jobs:
         for step in job.steps:
             outcome = outcomes[step.key]
-            if isinstance(outcome, launch.Converted):
+            if isinstance(outcome, launch.ConvertedStep):
                 converted[step.out.name] = ConvertedModel(step, job, outcome.files)
             else:
                 failed.append(FailedFile(job.model, job.target, step.precision, outcome.reason))
     return converted, failed
 
 
-def _conversion_job(name: str, folder: Path, target: str, precisions: Sequence[str], scratch: Path) -> Job:
+def _conversion_job(name: str, folder: Path, target: str, precisions: Sequence[str], scratch: Path) -> ConversionJob:
     supported = [precision for precision in offered(target) if precision in precisions]
     steps = tuple(
-        Step(precision, plain_method(precision), folder, scratch / f"{name}-{precision}-{target}")
+        ConversionStep(precision, plain_method(precision), folder, scratch / f"{name}-{precision}-{target}")
         for precision in supported
     )
-    return Job(name, target, scratch / CALIBRATION, steps)
+    return ConversionJob(name, target, scratch / CALIBRATION, steps)
 
 
 def _timed_file(

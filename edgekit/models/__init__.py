@@ -1,8 +1,8 @@
-"""Reference networks, and how any network, one of these or a user's own, is built, saved and loaded.
+"""Reference networks, and the code that builds, saves and loads any network, including the user's own.
 
-A reference network is a public function `name(input_shape, num_classes, ...)` in a file of this folder; it returns a
-plain `nn.Module` of Conv, BatchNorm, ReLU in that order whose output is logits. So fusing, pruning, quantizing and
-every exporter accept it unchanged.
+A reference network is a public function `name(input_shape, num_classes, ...)` in a file of this folder. It returns a
+plain `nn.Module` whose layers are Conv, BatchNorm and ReLU, in that order, and whose output is logits, so that fusing,
+pruning, quantization and every exporter accept it unchanged.
 """
 
 from __future__ import annotations

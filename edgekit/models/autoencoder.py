@@ -1,6 +1,6 @@
-"""A fully connected autoencoder, as MLPerf Tiny's for anomalous sounds (Koizumi et al. 2020, DCASE task 2), smaller.
+"""A fully connected autoencoder, smaller than MLPerf Tiny's for anomalous sounds (Koizumi et al. 2020, DCASE task 2).
 
-What it cannot carry through its bottleneck it cannot give back: trained on the ordinary, it gives back that alone.
+It is trained on normal samples. Others do not pass through its bottleneck, so it reconstructs them badly.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from torch import nn
 
 
 def autoencoder(input_shape: tuple[int, ...], width: int = 64, depth: int = 2, bottleneck: int = 8) -> nn.Module:
-    """(N, F), or anything else, -> the same again; `depth` layers of `width` units on each side of the bottleneck.
+    """Build an autoencoder that maps (N, F), or a batch of any other shape, to the same shape.
 
-    64 features: 17,736 parameters.
+    It has `depth` layers of `width` units on each side of the bottleneck. For 64 features it has 17,736 parameters.
     """
     features = math.prod(input_shape)
     sides = [features, *[width] * depth, bottleneck, *[width] * depth, features]
     layers: list[nn.Module] = [nn.Flatten()]
-    for place, (inputs, outputs) in enumerate(zip(sides, sides[1:], strict=False), 1):
-        # neither what is carried through nor what is given back is cut off at zero
-        cut = [] if place in (depth + 1, len(sides) - 1) else [nn.ReLU()]
-        layers += [_linear(inputs, outputs), *cut]
+    for position, (inputs, outputs) in enumerate(zip(sides, sides[1:], strict=False), 1):
+        # the bottleneck and the output have no ReLU, because both may be negative
+        activation = [] if position in (depth + 1, len(sides) - 1) else [nn.ReLU()]
+        layers += [_linear(inputs, outputs), *activation]
     return nn.Sequential(*layers, *([nn.Unflatten(1, tuple(input_shape))] if len(input_shape) > 1 else []))
 
 
 def _linear(inputs: int, outputs: int) -> nn.Linear:
-    """With weights that keep the variance through many layers (He et al. 2015): there is no batch normalisation."""
+    """Return a linear layer with He initialisation (He et al. 2015), because the network has no batch normalisation."""
     layer = nn.Linear(inputs, outputs)
     nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
     nn.init.zeros_(layer.bias)

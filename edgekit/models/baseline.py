@@ -1,4 +1,4 @@
-"""The baseline for calls: a network by PyTorch eager, a file by its own interpreter, whatever else looks at it."""
+"""How the baseline is timed: a network by PyTorch eager, a model file by its own interpreter."""
 
 from __future__ import annotations
 
@@ -17,9 +17,18 @@ from edgekit.models.spec import ModelSpec
 def opener(
     folder: Path, module: nn.Module, spec: ModelSpec, x: np.ndarray, threads: int = 1
 ) -> Callable[[], Callable[[], object]]:
-    """What opens it anew for inferences of `x` (1, C, H, W), (1, F) or (1, time, channels), as variants are timed.
+    """Return a function that opens the baseline anew and returns one inference as a function, to be timed.
 
-    `folder` holds the saved network, `module` is that network.
+    Parameters
+    ----------
+    folder
+        Holds the saved network.
+    module
+        That network.
+    x
+        The network's input for one sample: (1, C, H, W), (1, F) or (1, time, channels).
+    threads
+        Number of threads of the interpreter of a model file. PyTorch keeps the number that is set.
     """
     if spec.is_torch:
         return lambda: eager_call(copy.deepcopy(module), x)

@@ -1,15 +1,16 @@
 """BC-ResNet for sounds (Kim et al. 2021, "Broadcasted Residual Learning for Efficient Keyword Spotting").
 
-A block filters along the frequencies in two dimensions, and along the time what their mean leaves, which is then added
-to every frequency. Other than in the paper, batch normalisation stands for its sub-spectral one, ReLU for swish, and
-there is no dropout: so converters fold what is there, and int8 has no exponential.
+A block filters the two-dimensional map along the frequencies. It then filters the mean over the frequencies along the
+time, and adds the result to every frequency. Unlike the paper, it uses batch normalisation instead of sub-spectral
+normalisation, ReLU instead of swish, and no dropout. Converters can therefore fold the normalisation, and int8 needs
+no exponential.
 """
 
 from __future__ import annotations
 
 from torch import Tensor, nn
 
-from edgekit.models.layers import check_multiple, conv_bn_relu, image_channels
+from edgekit.models.layers import check_multipliers, conv_bn_relu, image_channels
 
 STAGES = ((8, 2, 1, 1), (12, 2, 2, 2), (16, 4, 2, 4), (20, 4, 1, 8))
 """(channels at alpha 1, blocks, stride along the frequencies, dilation along the time): the paper's table 1."""
@@ -38,8 +39,8 @@ class BroadcastedResidual(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y = self.along_frequencies(self.widen(x))
         y = y + self.along_time(y.mean(3, keepdim=True))
-        found: Tensor = self.relu(x + y if self.plain else y)
-        return found
+        output: Tensor = self.relu(x + y if self.plain else y)
+        return output
 
 
 class BCResNet(nn.Module):
@@ -71,11 +72,11 @@ class BCResNet(nn.Module):
 
 
 def bc_resnet(input_shape: tuple[int, ...], num_classes: int, alpha: float = 1.0) -> nn.Module:
-    """(N, C, H, W) -> logits, H the time and W the frequencies, as the step `log_mel` gives them.
+    """Build a network (N, C, H, W) -> logits, where H is the time and W the frequencies, as `log_mel` returns them.
 
-    `alpha` multiplies every layer's channels: 1, 1.5, 2, 3, 6 and 8 are the paper's, of 9.2 K to 321 K parameters, of
-    which its sub-spectral norms have 1.5 K to 12 K. alpha 1, 10 classes:
-    7,694 parameters on 1 channel, 8,494 on 3; 2.9 M multiply-adds for 98 frames of 40 mels.
+    `alpha` multiplies the channels of every layer. The paper uses 1, 1.5, 2, 3, 6 and 8, which give 9.2 K to 321 K
+    parameters, 1.5 K to 12 K of them in its sub-spectral norms. With alpha 1 and 10 classes there are 7,694 parameters
+    on 1 channel and 8,494 on 3, and 2.9 M multiply-adds for 98 frames of 40 mels.
     """
-    check_multiple("bc_resnet", alpha=alpha)
+    check_multipliers("bc_resnet", alpha=alpha)
     return BCResNet(image_channels(input_shape), num_classes, alpha)

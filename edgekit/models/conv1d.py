@@ -1,4 +1,4 @@
-"""A plain network of convolutions over time for windows of sensors: halve the time, double the width, average."""
+"""A plain network of convolutions over time, for windows of sensor data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from edgekit.models.layers import window_channels
 
 
 class Conv1dNet(nn.Module):
-    """(N, time, channels) -> logits; the samples' own order outside, channels in front inside."""
+    """(N, time, channels) -> logits. Inside, the channels come first, as `nn.Conv1d` expects."""
 
     def __init__(self, channels: int, num_classes: int, width: int, blocks: int, kernel: int) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Conv1dNet(nn.Module):
 
 
 def conv_bn_relu(inputs: int, outputs: int, kernel: int) -> nn.Sequential:
-    """Convolution over every other moment, batch normalisation, ReLU."""
+    """Return a convolution over time with stride 2, batch normalisation and ReLU."""
     conv = nn.Conv1d(inputs, outputs, kernel, stride=2, padding=kernel // 2, bias=False)
     nn.init.kaiming_normal_(conv.weight, mode="fan_out", nonlinearity="relu")
     return nn.Sequential(conv, nn.BatchNorm1d(outputs), nn.ReLU())
@@ -38,10 +38,11 @@ def conv_bn_relu(inputs: int, outputs: int, kernel: int) -> nn.Sequential:
 def conv1d(
     input_shape: tuple[int, ...], num_classes: int, width: int = 16, blocks: int = 3, kernel: int = 5
 ) -> nn.Module:
-    """(N, time, channels) -> logits; `width` channels after the first block, twice as many after each one more.
+    """Build a network (N, time, channels) -> logits.
 
-    Each block halves the time. width 16, 3 blocks, kernel 5, 10 classes: 13,754 parameters on 1 channel, 13,914 on 3;
-    0.26 M multiply-adds for 128 moments of 3 channels.
+    The first block has `width` channels, and each further block twice as many. Each block halves the time. With width
+    16, 3 blocks, kernel 5 and 10 classes there are 13,754 parameters on 1 channel and 13,914 on 3, and 0.26 M
+    multiply-adds for 128 time steps of 3 channels.
     """
     channels = window_channels(input_shape)
     if width < 1 or blocks < 1 or kernel < 3 or kernel % 2 == 0:

@@ -1,7 +1,7 @@
-"""A convolutional autoencoder for pictures: what it cannot carry through its bottleneck it cannot give back.
+"""A convolutional autoencoder for images, which reconstructs badly what does not pass through its bottleneck.
 
-As in Masci et al. 2011, "Stacked convolutional auto-encoders for hierarchical feature extraction", with batch
-normalisation. Up again by nearest neighbours and a convolution, which every interpreter has (Odena et al. 2016).
+It follows Masci et al. 2011, "Stacked convolutional auto-encoders for hierarchical feature extraction", with batch
+normalisation. It upsamples by nearest neighbours and a convolution, which every interpreter has (Odena et al. 2016).
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from torch import nn
 from edgekit.models.layers import image_channels
 
 GRID = 4
-"""Rows or columns that the shorter side has at the bottleneck, at least."""
+"""The fewest rows or columns that the shorter side may have at the bottleneck."""
 
 
 def conv_autoencoder(input_shape: tuple[int, ...], width: int = 16, bottleneck: int = 4) -> nn.Module:
-    """(N, C, H, W) -> the same again; `bottleneck` channels remain where the shorter side has 4 to 7 rows.
+    """Build an autoencoder (N, C, H, W) -> (N, C, H, W).
 
-    (1, 16, 16) with 64 numbers in the bottleneck: 10,341 parameters.
+    The bottleneck has `bottleneck` channels, and its shorter side has 4 to 7 rows or columns. For images of
+    (1, 16, 16) the bottleneck holds 64 numbers, and there are 10,341 parameters.
     """
     channels = image_channels(input_shape)
     sizes = [(input_shape[1], input_shape[2])]

@@ -1,4 +1,4 @@
-"""What a network costs before anything is measured: parameters, multiply-adds, bytes moved."""
+"""Static costs of a network, counted without timing it: parameters, multiply-adds and bytes moved."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from edgekit.models.files.as_module import NOTHING, FileModule
 
 @dataclass(frozen=True)
 class Cost:
-    """Per call at batch 1. `activation_bytes` counts what every leaf layer reads and writes, in float32.
+    """Costs of one call at batch 1.
 
-    `layers` are calls of leaf layers. MACs are half of torch's own FLOP count, which knows no recurrent layers. A model
-    of another framework was counted when it was first opened.
+    `activation_bytes` is what all leaf layers read and write, in float32, and `layers` is the number of calls of leaf
+    layers. MACs are half of PyTorch's own FLOP count, which does not include recurrent layers. The costs of a model of
+    another framework were counted when it was first opened.
     """
 
     parameters: int
@@ -31,7 +32,7 @@ class Cost:
 
 
 def cost(module: nn.Module, input_shape: tuple[int, ...], ids: bool = False) -> Cost:
-    """Count by running the module once on zeros, which are token ids where it takes `ids`."""
+    """Count the costs by running the module once on zeros; with `ids`, the zeros are token ids (int32)."""
     rows = layer_costs(module, input_shape, ids)
     parameters = list(module.parameters())
     foreign = [part.counted for part in module.modules() if isinstance(part, FileModule)]
@@ -48,7 +49,10 @@ def cost(module: nn.Module, input_shape: tuple[int, ...], ids: bool = False) -> 
 
 @dataclass(frozen=True)
 class LayerCost:
-    """One leaf layer in one call of the network at batch 1; `weight_bytes` once for each of its `calls`, in float32."""
+    """One leaf layer in one call of the network at batch 1.
+
+    `weight_bytes` counts the weights, in float32, once for each of the layer's `calls`.
+    """
 
     layer: str
     kind: str
@@ -59,20 +63,21 @@ class LayerCost:
 
     @property
     def bytes(self) -> int:
-        """Of its inputs, weights and outputs."""
+        """Bytes of its inputs, weights and outputs."""
         return self.weight_bytes + self.activation_bytes
 
 
 OUTSIDE = "outside layers"
-"""The row of what no leaf layer does: functions, a network's own parameters. Nobody counts its bytes."""
+"""The row for operations outside leaf layers, such as functions called in `forward`. Its bytes are not counted."""
 
 
 def layer_costs(module: nn.Module, input_shape: tuple[int, ...], ids: bool = False) -> list[LayerCost]:
-    """Every leaf layer that a call reaches, in the order of execution; of one that is called twice, both together.
+    """Return the cost of every leaf layer that a call reaches, in the order of execution.
 
-    The last row is `OUTSIDE`, so that the multiply-adds add up to those of the whole.
+    A layer that is called twice has one row with the sum of both calls. The last row is `OUTSIDE`, so that the
+    multiply-adds add up to those of the network.
     """
-    found: dict[str, LayerCost] = {}
+    rows: dict[str, LayerCost] = {}
     device = next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
     open_flops: list[int] = []
     with torch.no_grad(), FlopCounterMode(display=False) as flops:
@@ -81,14 +86,14 @@ def layer_costs(module: nn.Module, input_shape: tuple[int, ...], ids: bool = Fal
             open_flops.append(flops.get_total_flops())
 
         def behind(name: str, layer: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
-            known = found.get(name, LayerCost(name, type(layer).__name__))
+            row = rows.get(name, LayerCost(name, type(layer).__name__))
             counted = layer.counted if isinstance(layer, FileModule) else NOTHING
-            found[name] = replace(
-                known,
-                calls=known.calls + 1,
-                macs=known.macs + (flops.get_total_flops() - open_flops.pop()) // 2 + counted.macs,
-                weight_bytes=known.weight_bytes + sum(p.nbytes for p in layer.parameters()) + counted.weight_bytes,
-                activation_bytes=known.activation_bytes
+            rows[name] = replace(
+                row,
+                calls=row.calls + 1,
+                macs=row.macs + (flops.get_total_flops() - open_flops.pop()) // 2 + counted.macs,
+                weight_bytes=row.weight_bytes + sum(p.nbytes for p in layer.parameters()) + counted.weight_bytes,
+                activation_bytes=row.activation_bytes
                 + sum(x.nbytes for x in (*inputs, output) if isinstance(x, torch.Tensor)),
             )
 
@@ -106,9 +111,11 @@ def layer_costs(module: nn.Module, input_shape: tuple[int, ...], ids: bool = Fal
                 hook.remove()
             module.train(was_training)
     inside = sum(part.counted.macs for part in module.modules() if isinstance(part, FileModule))
-    macs = flops.get_total_flops() // 2 + inside - sum(row.macs for row in found.values())
-    return [*found.values(), LayerCost(OUTSIDE, "", macs=macs)]
+    macs = flops.get_total_flops() // 2 + inside - sum(row.macs for row in rows.values())
+    return [*rows.values(), LayerCost(OUTSIDE, "", macs=macs)]
 
 
-def _report_call(tell: Callable[..., None], name: str, layer: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
-    tell(name, layer, inputs, output)
+def _report_call(
+    callback: Callable[..., None], name: str, layer: nn.Module, inputs: tuple[Any, ...], output: Any
+) -> None:
+    callback(name, layer, inputs, output)

@@ -1,8 +1,8 @@
-"""A one-stage detector without anchors, for small pictures: FCOS (Tian et al., ICCV 2019) on two grids, cut down.
+"""A one-stage detector without anchors for small images: a reduced FCOS (Tian et al., ICCV 2019) on two grids.
 
-A chain of blocks halves the picture three times, and a fourth for the coarse grid. Each grid has a head of its own: one
-convolution for the distances to the sides of a box, one for the logits of the classes. They are outputs of their own,
-for in one tensor int8 would give both the same step.
+A chain of blocks halves the image three times for the fine grid, and once more for the coarse grid. Each grid has its
+own head, with one convolution for the distances to the sides of a box and one for the logits of the classes. Boxes and
+logits are separate outputs, because in one tensor int8 would give both the same scale.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from edgekit.runner.boxes import BOX_SIDES
 
 STRIDE = 16
 PRIOR = 0.01
-"""The probability of a class that a fresh network gives (Lin et al., ICCV 2017)."""
+"""The probability that an untrained network returns for each class (Lin et al., ICCV 2017)."""
 REACH = 1.5
-"""The distance to each side that it gives, in strides."""
+"""The distance to each side of a box that an untrained network returns, in strides."""
 
 
 class Head(nn.Module):
-    """One grid's part of the outputs: (N, cells, 4) and (N, cells, classes)."""
+    """The outputs for one grid: boxes (N, cells, 4) and logits (N, cells, classes)."""
 
     def __init__(self, inputs: int, classes: int) -> None:
         super().__init__()
@@ -54,10 +54,10 @@ class Detector(nn.Module):
 def detector(
     input_shape: tuple[int, ...], num_classes: int, width: int = 16, depth: int = 2, block: Block = "separable"
 ) -> nn.Module:
-    """(N, C, H, W) -> boxes and logits on grids of 8 and 16 pixels; H and W are multiples of 16.
+    """Build a detector (N, C, H, W) -> boxes and logits on grids of 8 and 16 pixels.
 
-    `width` channels in the first block and 8 times as many in the last; `depth` more blocks for each grid.
-    width 16, 10 classes: 62,716 parameters on 1 channel, 63,004 on 3.
+    H and W must be multiples of 16. The first block has `width` channels and the last 8 times as many. Each grid has
+    `depth` further blocks. With width 16 and 10 classes there are 62,716 parameters on 1 channel and 63,004 on 3.
     """
     channels = image_channels(input_shape)
     check_sizes("detector", width, depth)

@@ -1,4 +1,4 @@
-"""PyTorch eager on one thread: how the baseline is timed, wherever it is timed."""
+"""Inference with PyTorch eager on one thread, which is how the baseline is timed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from edgekit.runner import output_vector
 from edgekit.runner.preprocess.transform import apply, to_layout
 
 
-def joined(outputs: Any) -> Tensor:
-    """One tensor (N, …) of a network's output, or of its several ones."""
+def join_outputs(outputs: Any) -> Tensor:
+    """Join the outputs of a network in one tensor (N, …); a single output is returned as it is."""
     if isinstance(outputs, Tensor):
         return outputs
     if output_vector.share_leading_axes([each.shape[1:] for each in outputs]):
@@ -25,7 +25,7 @@ def joined(outputs: Any) -> Tensor:
 
 @contextmanager
 def single_thread() -> Iterator[None]:
-    """One intra-op thread inside, the earlier number afterwards."""
+    """Use one intra-op thread inside the context, and restore the previous number afterwards."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -35,22 +35,25 @@ def single_thread() -> Iterator[None]:
 
 
 def eager_input(raw: np.ndarray, preprocess: list[dict[str, Any]]) -> torch.Tensor:
-    """A batch of raw samples as the network wants it: (N, C, H, W), (N, F) or (N, time, channels), float32."""
+    """Preprocess a batch of raw samples for a network: (N, C, H, W), (N, F) or (N, time, channels), float32."""
     x = apply(preprocess, raw)
     return torch.from_numpy(to_layout(x, "NCHW" if x.ndim == 4 else "ANY"))
 
 
-def outputs(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
-    """What a network returns for its input (N, …), several outputs joined."""
-    return joined(module(x))
+def forward_joined(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """Run a network on its input (N, …) and join its outputs in one tensor."""
+    return join_outputs(module(x))
 
 
 def eager_call(module: nn.Module, x: np.ndarray) -> Callable[[], np.ndarray]:
-    """One inference of `x`, a network's input for one sample, from numpy to numpy, as a runner's backend does it."""
+    """Return a function that runs one inference of `x`, from NumPy to NumPy, as a backend of the runner does.
+
+    `x` is the network's input for one sample, with its batch of one.
+    """
     module = module.cpu().eval()
 
     def call() -> np.ndarray:
         with torch.inference_mode():
-            return outputs(module, torch.from_numpy(x)).numpy()
+            return forward_joined(module, torch.from_numpy(x)).numpy()
 
     return call

@@ -1,7 +1,7 @@
-"""EfficientNet-Lite0 (Tan and Le 2019; Liu 2020, github.com/tensorflow/tpu): EfficientNet-B0 made for small devices.
+"""EfficientNet-Lite0 (Tan and Le 2019; Liu 2020, github.com/tensorflow/tpu): EfficientNet-B0 adapted to small devices.
 
-It has ReLU6 for swish and no squeeze-excite. With alpha 1, last 1280 and reduction 32 it is the published network, of
-4,652,008 parameters for 1,000 classes.
+It uses ReLU6 instead of swish, and no squeeze-excite. With alpha 1, last 1280 and reduction 32 it is the published
+network, with 4,652,008 parameters for 1,000 classes.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from torch import nn
 
 from edgekit.models.layers import (
     InvertedResidual,
-    check_multiple,
+    check_multipliers,
     classifier,
     conv_bn_act,
     image_channels,
-    reduced,
-    rounded,
+    reduce_strides,
+    round_channels,
 )
 
 STEM = 32
@@ -34,17 +34,18 @@ BLOCKS = (
 def efficientnet_lite0(
     input_shape: tuple[int, ...], num_classes: int, alpha: float = 0.25, last: int = 320, reduction: int = 8
 ) -> nn.Module:
-    """(N, C, H, W) -> logits; `alpha` multiplies every layer's channels but the `last` 1x1 convolution's.
+    """Build a network (N, C, H, W) -> logits.
 
-    `reduction` divides height and width: 8 for 32x32, 16 for 96x96, 32 for 224x224. alpha 0.25, last 320, 10 classes:
-    282,010 parameters on 1 channel, 282,154 on 3; 13.0 M multiply-adds at 32x32x3.
+    `alpha` multiplies the channels of every layer except the last 1x1 convolution, which has `last` channels.
+    `reduction` divides height and width: use 8 for 32x32, 16 for 96x96 and 32 for 224x224. With alpha 0.25, last 320
+    and 10 classes there are 282,010 parameters on 1 channel and 282,154 on 3, and 13.0 M multiply-adds at 32x32x3.
     """
-    check_multiple("efficientnet_lite0", alpha=alpha, last=last)
-    stem_stride, *firsts = reduced((2, *(block[-1] for block in BLOCKS)), reduction)
-    inputs = rounded(STEM * alpha)
+    check_multipliers("efficientnet_lite0", alpha=alpha, last=last)
+    stem_stride, *firsts = reduce_strides((2, *(block[-1] for block in BLOCKS)), reduction)
+    inputs = round_channels(STEM * alpha)
     layers: list[nn.Module] = [conv_bn_act(image_channels(input_shape), inputs, 3, stem_stride, activation=nn.ReLU6)]
     for (kernel, expansion, channels, repeats, _), first in zip(BLOCKS, firsts, strict=True):
-        outputs = rounded(channels * alpha)
+        outputs = round_channels(channels * alpha)
         for index in range(repeats):
             stride, hidden = 1 if index else first, inputs * expansion
             layers.append(InvertedResidual(inputs, outputs, stride, hidden, kernel, nn.ReLU6))

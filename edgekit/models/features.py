@@ -1,4 +1,4 @@
-"""A network's feature maps: the last one of each spatial size, which stands before the next down-sampling."""
+"""A network's feature maps: the last map of each spatial size, before the next downsampling."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from edgekit.core.errors import ModelError
 
 
 class Features:
-    """Inside `with Features(module, input_shape) as features:`, `features()` gives the maps of the last forward.
+    """Inside `with Features(module, input_shape) as features:`, `features()` returns the maps of the last forward pass.
 
     They are tensors (N, C, H, W) in order of execution, without maps of 1x1. For windows, whose maps are (N, C, time),
-    H is 1. A map counts as soon as any module returns it, including a block with its residual addition. What happens in
-    a `forward` between modules is not seen.
+    H is 1. A map is recorded when any module returns it, for example a block with its residual addition. Operations
+    between modules, inside a `forward`, are not recorded.
     """
 
     def __init__(self, module: nn.Module, input_shape: tuple[int, ...], ids: bool = False) -> None:
-        """`input_shape` is (C, H, W) or (time, channels), without the batch; or (tokens,) where `ids` are taken."""
+        """`input_shape` is (C, H, W) or (time, channels), without the batch, or (tokens,) with `ids`."""
         self.module, self.input_shape = module, input_shape
         self._dtype = torch.int32 if ids else torch.float32
         self._maps: dict[tuple[int, int], Tensor] = {}
         self._hooks: list[Any] = []
 
     def __enter__(self) -> Features:
-        """Hook the module and run it once on zeros, in eval mode; ModelError where that gives no feature map."""
+        """Hook the module and run it once on zeros, in eval mode; raise ModelError if it returns no feature map."""
         self._hooks = [self.module.register_forward_pre_hook(self._forget)]
         self._hooks += [part.register_forward_hook(self._keep) for part in self.module.modules()]
         try:
@@ -43,7 +43,7 @@ class Features:
         self._maps = {}
 
     def __call__(self) -> tuple[Tensor, ...]:
-        """Before the first forward, the maps of one sample of zeros."""
+        """Return the maps of the last forward pass; before the first one, those of one sample of zeros."""
         return tuple(self._maps.values())
 
     def _forget(self, *_: object) -> None:
@@ -54,7 +54,7 @@ class Features:
             output = output.unsqueeze(2)
         if isinstance(output, Tensor) and output.ndim == 4 and output.shape[2:] != (1, 1):
             size = (output.shape[2], output.shape[3])
-            self._maps.pop(size, None)  # to stand where it was executed, not where its size first came up
+            self._maps.pop(size, None)  # the order is that of the last execution, not of the first map of a size
             self._maps[size] = output
 
     def _try(self) -> None:

@@ -1,4 +1,4 @@
-"""How networks pass from stage to stage: described once from the data, then opened from sealed artifacts."""
+"""How networks pass from stage to stage: their spec is made from the data, and later stages open sealed artifacts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def spec_for(
     preprocess: list[dict[str, Any]],
     source: store.Source | None = None,
 ) -> store.ModelSpec:
-    """The description of a network for these samples; InputError where the preprocess steps do not fit them."""
+    """Return the spec of a network for a data set; raise InputError if the preprocess steps do not fit the samples."""
     shape = preprocessed_shape(data, preprocess)
     if len(shape) == 3:
         shape = (shape[2], shape[0], shape[1])
@@ -50,7 +50,7 @@ def spec_for(
 
 
 def _output_shape(data: Data, input_shape: tuple[int, ...], kwargs: dict[str, Any]) -> tuple[int, ...] | None:
-    """None where there is a number for each class."""
+    """Return the shape of the output for one sample; None if it is one number for each class."""
     if data.task != "embedding":
         return input_shape if tasks.load_task(data.task).RECONSTRUCTS else None
     dimensions = kwargs.get(store.DIMENSIONS, embedding.DIMENSIONS)
@@ -60,7 +60,7 @@ def _output_shape(data: Data, input_shape: tuple[int, ...], kwargs: dict[str, An
 
 
 def open_model(artifact: Artifact, folder: str = "model") -> tuple[nn.Module, store.ModelSpec]:
-    """The network a stage left in `folder`, its two files checked by digest first."""
+    """Open the network that a stage left in `folder` of its artifact, after checking the digests of its files."""
     artifact.file(f"{folder}/{store.SPEC}")
     for name in store.members(artifact.path / folder):
         artifact.file(f"{folder}/{name}")

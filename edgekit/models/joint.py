@@ -1,4 +1,4 @@
-"""A network for samples of several tensors: a branch for each, joined before the decision."""
+"""A network for samples of several tensors: one branch for each tensor, joined before the head."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from torch import Tensor, nn
 from edgekit.models.conv1d import conv_bn_relu
 
 CHANNELS = (1, 3)
-"""By these a picture is known, and which of its axes the channels are."""
-MOST_IDS = 10_000
-"""Whole numbers beyond are counts or times, and no names: a vector for each would be a large table."""
+"""Sides that are taken for the channels of an image."""
+MAX_IDS = 10_000
+"""Integers with more values than this are treated as numbers, because an embedding of each would be a large table."""
 
 
 class Joint(nn.Module):
-    """(N, …) for each tensor -> (N, num_classes), by the tensors' order; `branches` give (N, width) each."""
+    """(N, …) for each tensor, in the order of the tensors -> (N, num_classes); each branch returns (N, width)."""
 
     def __init__(self, branches: list[nn.Module], width: int, num_classes: int) -> None:
         super().__init__()
@@ -23,14 +23,14 @@ class Joint(nn.Module):
         self.relu = nn.ReLU()
         self.head = nn.Linear(width, num_classes)
 
-    def forward(self, *given: Tensor) -> Tensor:
-        seen = [branch(x) for branch, x in zip(self.branches, given, strict=True)]
-        scores: Tensor = self.head(self.relu(self.join(torch.cat(seen, dim=1))))
-        return scores
+    def forward(self, *inputs: Tensor) -> Tensor:
+        features = [branch(x) for branch, x in zip(self.branches, inputs, strict=True)]
+        logits: Tensor = self.head(self.relu(self.join(torch.cat(features, dim=1))))
+        return logits
 
 
-class Numbers(nn.Module):
-    """(N, …) numbers -> (N, width); a norm without parameters brings them to one scale first."""
+class NumbersBranch(nn.Module):
+    """(N, …) numbers -> (N, width). A norm without parameters first brings them to one scale."""
 
     def __init__(self, size: int, width: int) -> None:
         super().__init__()
@@ -38,11 +38,11 @@ class Numbers(nn.Module):
         self.dense, self.relu = nn.Linear(size, width), nn.ReLU()
 
     def forward(self, x: Tensor) -> Tensor:
-        found: Tensor = self.relu(self.dense(self.norm(x.float().flatten(1))))
-        return found
+        features: Tensor = self.relu(self.dense(self.norm(x.float().flatten(1))))
+        return features
 
 
-class Picture(nn.Module):
+class ImageBranch(nn.Module):
     """(N, channels, height, width) or, `last`, (N, height, width, channels) -> (N, width)."""
 
     def __init__(self, channels: int, width: int, last: bool) -> None:
@@ -57,11 +57,11 @@ class Picture(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = x.permute(0, 3, 1, 2) if self.last else x
-        found: Tensor = self.flatten(self.pool(self.blocks(self.norm(x))))
-        return found
+        features: Tensor = self.flatten(self.pool(self.blocks(self.norm(x))))
+        return features
 
 
-class Window(nn.Module):
+class WindowBranch(nn.Module):
     """(N, time, channels) -> (N, width)."""
 
     def __init__(self, channels: int, width: int) -> None:
@@ -73,24 +73,39 @@ class Window(nn.Module):
         return self.blocks(self.norm(x.transpose(1, 2))).mean(2)
 
 
-class Ids(nn.Module):
-    """(N, tokens) whole numbers -> (N, width): the mean of their vectors."""
+class IdsBranch(nn.Module):
+    """(N, tokens) ids -> (N, width): the mean of their embeddings."""
 
     def __init__(self, count: int, width: int) -> None:
         super().__init__()
         self.vectors = nn.Embedding(count, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        found: Tensor = self.vectors(x).mean(1)
-        return found
+        features: Tensor = self.vectors(x).mean(1)
+        return features
 
 
 def joint(
     input_shapes: dict[str, tuple[int, ...]], num_classes: int, id_counts: dict[str, int] | None = None, width: int = 16
 ) -> nn.Module:
-    """A branch for each tensor: pictures, windows, numbers, and ids of which there are `id_counts`, if not too many.
+    """Build a network with one branch for each input tensor.
 
-    Pictures are known by an axis of 1 or 3 channels, first or last. ValueError for no width.
+    Tensors with 1 or 3 channels, first or last, are images, tensors of two axes are windows, and vectors of integers
+    with at most `MAX_IDS` different values are ids. All others are numbers.
+
+    Parameters
+    ----------
+    input_shapes
+        The shape of each tensor, by name, without the batch.
+    id_counts
+        For tensors of non-negative integers, the number of values that they can have.
+    width
+        Number of features that each branch returns.
+
+    Raises
+    ------
+    ValueError
+        `width` is less than 1.
     """
     if width < 1:
         raise ValueError(f"joint needs a width from 1, got {width}")
@@ -100,14 +115,14 @@ def joint(
 
 
 def _branch(shape: tuple[int, ...], ids: int | None, width: int) -> nn.Module:
-    if ids is not None and ids <= MOST_IDS and len(shape) == 1:
-        return Ids(ids, width)
+    if ids is not None and ids <= MAX_IDS and len(shape) == 1:
+        return IdsBranch(ids, width)
     if len(shape) == 3 and (shape[0] in CHANNELS or shape[2] in CHANNELS):
         first = shape[0] in CHANNELS
-        return Picture(shape[0] if first else shape[2], width, last=not first)
+        return ImageBranch(shape[0] if first else shape[2], width, last=not first)
     if len(shape) == 2:
-        return Window(shape[1], width)
+        return WindowBranch(shape[1], width)
     size = 1
     for side in shape:
         size *= side
-    return Numbers(size, width)
+    return NumbersBranch(size, width)

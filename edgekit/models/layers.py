@@ -1,4 +1,4 @@
-"""The few pieces that the reference networks share. Not a place for networks."""
+"""Layers and helpers that the reference networks share."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Activation = Callable[[], nn.Module]
 
 
 def image_channels(input_shape: tuple[int, ...]) -> int:
-    """C of (C, H, W); ValueError for anything that is not an image."""
+    """Return C of (C, H, W); raise ValueError if the shape is not that of an image."""
     if len(input_shape) != 3:
         raise ValueError(f"needs an image as input, shape (channels, height, width), got {tuple(input_shape)}")
     return input_shape[0]
 
 
 def window_channels(input_shape: tuple[int, ...]) -> int:
-    """C of (time, C); ValueError for anything that is not a window."""
+    """Return C of (time, C); raise ValueError if the shape is not that of a window."""
     if len(input_shape) != 2:
         raise ValueError(f"needs windows as input, shape (time, channels), got {tuple(input_shape)}")
     return input_shape[1]
@@ -29,7 +29,7 @@ def window_channels(input_shape: tuple[int, ...]) -> int:
 def conv_bn(
     inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1, bias: bool = False
 ) -> nn.Sequential:
-    """Convolution and batch normalisation; output size is ceil(size / stride) for odd kernels."""
+    """Return a convolution with batch normalisation; for odd kernels the output size is ceil(size / stride)."""
     conv = nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, groups=groups, bias=bias)
     nn.init.kaiming_normal_(conv.weight, mode="fan_out", nonlinearity="relu")
     return nn.Sequential(conv, nn.BatchNorm2d(outputs))
@@ -38,19 +38,19 @@ def conv_bn(
 def conv_bn_relu(
     inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1, bias: bool = False
 ) -> nn.Sequential:
-    """Convolution, batch normalisation, ReLU."""
+    """Return a convolution with batch normalisation and ReLU."""
     return nn.Sequential(*conv_bn(inputs, outputs, kernel, stride, groups, bias), nn.ReLU())
 
 
 def conv_bn_act(
     inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1, activation: Activation = nn.ReLU
 ) -> nn.Sequential:
-    """Convolution, batch normalisation, and an activation of this kind."""
+    """Return a convolution with batch normalisation and an activation."""
     return nn.Sequential(*conv_bn(inputs, outputs, kernel, stride, groups), activation())
 
 
 def depthwise_separable(inputs: int, outputs: int, stride: int = 1) -> nn.Sequential:
-    """A 3x3 convolution per channel, then a 1x1 convolution across channels (Howard et al. 2017)."""
+    """Return a 3x3 convolution of each channel, then a 1x1 convolution across channels (Howard et al. 2017)."""
     return nn.Sequential(conv_bn_relu(inputs, inputs, 3, stride, groups=inputs), conv_bn_relu(inputs, outputs, 1))
 
 
@@ -70,9 +70,9 @@ class Residual(nn.Module):
 
 
 class SqueezeExcite(nn.Module):
-    """Each channel times a weight in 0 to 1 that the means of all channels decide (Hu et al. 2018; Howard et al. 2019).
+    """Multiply each channel by a weight computed from the means of all channels (Hu et al. 2018; Howard et al. 2019).
 
-    The weight is a hard sigmoid, of two 1x1 convolutions with `squeezed` channels between them.
+    Two 1x1 convolutions, with `squeezed` channels between them, and a hard sigmoid give the weight, which is in 0 to 1.
     """
 
     def __init__(self, channels: int, squeezed: int) -> None:
@@ -87,9 +87,11 @@ class SqueezeExcite(nn.Module):
 
 
 class InvertedResidual(nn.Module):
-    """Widen by 1x1, filter each channel, narrow by 1x1 without activation; added to the input if shapes agree.
+    """An inverted residual block (Sandler et al. 2018).
 
-    Sandler et al. 2018. `squeezed`: channels of a squeeze-excite behind the filter; 0: there is none.
+    A 1x1 convolution widens the input, a convolution filters each channel, and a 1x1 convolution without activation
+    narrows it again. The result is added to the input if their shapes agree. `squeezed` is the number of channels of a
+    squeeze-excite after the filter; 0 means none.
     """
 
     def __init__(
@@ -119,45 +121,52 @@ class InvertedResidual(nn.Module):
 
 
 def classifier(inputs: int, num_classes: int) -> list[nn.Module]:
-    """The mean over height and width, and a dense layer: (N, inputs, H, W) -> logits."""
+    """Return the layers (N, inputs, H, W) -> logits: the mean over height and width, and a dense layer."""
     return [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, num_classes)]
 
 
-def reduced(strides: Sequence[int], reduction: int) -> list[int]:
-    """A network's strides with the first ones set to 1, so that it divides height and width by `reduction`.
+def reduce_strides(strides: Sequence[int], reduction: int) -> list[int]:
+    """Set the first strides of a network to 1, so that it divides height and width by `reduction`.
 
-    Small pictures keep their details so: of five strides of 2, made for 224x224, 32x32 wants the last three.
+    Small images keep their details this way: of the five strides of 2 that suit 224x224, 32x32 needs only the last
+    three. Raises ValueError if no such strides have the product `reduction`.
     """
-    found, left = list(strides), max(1, reduction)
-    for place in reversed(range(len(found))):
-        found[place] = min(found[place], left)
-        left //= found[place]
-    if math.prod(found) != reduction:
+    reduced, remaining = list(strides), max(1, reduction)
+    for index in reversed(range(len(reduced))):
+        reduced[index] = min(reduced[index], remaining)
+        remaining //= reduced[index]
+    if math.prod(reduced) != reduction:
         raise ValueError(f"reduction must be a power of 2 from 1 to {math.prod(strides)}, got {reduction}")
-    return found
+    return reduced
 
 
-def check_multiple(name: str, **multiples: float) -> None:
-    """ValueError for a multiple of channels that leaves none."""
-    for word, value in multiples.items():
+def check_multipliers(name: str, **multiples: float) -> None:
+    """Raise ValueError if a multiplier of channels is not positive."""
+    for argument, value in multiples.items():
         if not value > 0:
-            raise ValueError(f"{name} needs {word} above 0, got {value}")
+            raise ValueError(f"{name} needs {argument} above 0, got {value}")
 
 
 def block_maker(block: Block) -> Callable[[int, int, int], nn.Module]:
-    """What makes a block of this kind of inputs, outputs and a stride; ValueError for a kind that is none."""
+    """Return the function that builds a block from input channels, output channels and stride.
+
+    Raises ValueError if there is no such kind of block.
+    """
     if block not in get_args(Block):
         raise ValueError(f"got block {block!r}; known: {', '.join(get_args(Block))}")
     return depthwise_separable if block == "separable" else Residual
 
 
 def check_sizes(name: str, width: int, depth: int) -> None:
-    """ValueError for a network without channels, or with fewer than no blocks."""
+    """Raise ValueError if `width` is less than 1 or `depth` is negative."""
     if width < 1 or depth < 0:
         raise ValueError(f"{name} needs a width from 1 and a depth from 0, got width {width}, depth {depth}")
 
 
-def rounded(channels: float, divisor: int = 8) -> int:
-    """Nearest multiple of `divisor`, never below it nor more than a tenth below `channels` (MobileNet's rule)."""
+def round_channels(channels: float, divisor: int = 8) -> int:
+    """Round a number of channels to a multiple of `divisor`, by MobileNet's rule.
+
+    The result is at least `divisor`, and never more than a tenth below `channels`.
+    """
     nearest = max(divisor, int(channels + divisor / 2) // divisor * divisor)
     return nearest + divisor if nearest < 0.9 * channels else nearest

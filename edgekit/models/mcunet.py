@@ -1,8 +1,8 @@
 """A network like those of MCUNet (Lin et al. 2020, "MCUNet: Tiny Deep Learning on IoT Devices").
 
-It is like them and none of them: theirs are found by search, for a memory of so many bytes. Blocks, kernels and
-expansions here are set by hand from the same space (kernels 3 to 7, expansions 3 to 6). As in theirs, the early blocks
-are narrow, for the largest maps fill the memory; wide kernels stand where maps are small.
+It is not one of the published networks, which come from a search under a memory limit. Its blocks, kernels and
+expansions are chosen by hand from the same space (kernels 3 to 7, expansions 3 to 6). As in the published networks, the
+early blocks are narrow, because the largest maps need the most memory, and wide kernels are used where maps are small.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from torch import nn
 
 from edgekit.models.layers import (
     InvertedResidual,
-    check_multiple,
+    check_multipliers,
     classifier,
     conv_bn_relu,
     image_channels,
-    reduced,
-    rounded,
+    reduce_strides,
+    round_channels,
 )
 
 STEM = 16
@@ -42,17 +42,18 @@ def mcunet(
     alpha: float = 1.0,
     reduction: int = 8,
 ) -> nn.Module:
-    """(N, C, H, W) -> logits; `alpha` multiplies every layer's channels.
+    """Build a network (N, C, H, W) -> logits.
 
-    `reduction` divides height and width: 8 for 32x32, 16 for 96x96, 32 for 224x224. alpha 1, 10 classes:
-    382,778 parameters on 1 channel, 383,066 on 3; 18.0 M multiply-adds at 32x32x3.
+    `alpha` multiplies the channels of every layer. `reduction` divides height and width: use 8 for 32x32, 16 for 96x96
+    and 32 for 224x224. With alpha 1 and 10 classes there are 382,778 parameters on 1 channel and 383,066 on 3, and
+    18.0 M multiply-adds at 32x32x3.
     """
-    check_multiple("mcunet", alpha=alpha)
-    stem_stride, *strides = reduced((2, *(block[-1] for block in BLOCKS)), reduction)
-    inputs = rounded(STEM * alpha)
+    check_multipliers("mcunet", alpha=alpha)
+    stem_stride, *strides = reduce_strides((2, *(block[-1] for block in BLOCKS)), reduction)
+    inputs = round_channels(STEM * alpha)
     layers: list[nn.Module] = [conv_bn_relu(image_channels(input_shape), inputs, 3, stem_stride)]
     for (kernel, expansion, channels, _), stride in zip(BLOCKS, strides, strict=True):
-        outputs = rounded(channels * alpha)
+        outputs = round_channels(channels * alpha)
         layers.append(InvertedResidual(inputs, outputs, stride, inputs * expansion, kernel))
         inputs = outputs
     return nn.Sequential(*layers, *classifier(inputs, num_classes))

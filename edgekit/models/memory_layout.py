@@ -1,12 +1,13 @@
-"""The memory layout that a network computes in: channels last, which is faster, or contiguous where it needs that.
+"""The memory layout that a network computes in: channels last, which is faster, or contiguous if the network needs it.
 
-`x.view(-1, n)` behind a convolution, `as_strided` and the like are right on contiguous tensors alone, and so is a
-convolution over three axes. What was found out about a network is kept with it and with its copies.
+Some operations give right results on contiguous tensors only, for example `x.view(-1, n)` after a convolution,
+`as_strided`, or a convolution over three axes. The layout that a network needs is detected once, and stored with the
+network and its copies.
 
 oneDNN in the torch 2.13 CPU build has a memory fault, which `strided_pointwise_as_slices` avoids. The weight gradient
 of a strided 1×1 convolution with fewer input channels than the vector width (16 floats) writes past its workspace
 (uxlfoundation/oneDNN issue 6035). Residual shortcuts of narrow or pruned ResNets crash in `backward`, or get wrong
-gradients. Slicing first and convolving with stride 1 computes the same, bit for bit.
+gradients. Slicing first and convolving with stride 1 gives the same result, bit for bit.
 """
 
 from __future__ import annotations
@@ -19,51 +20,51 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from edgekit.models.eager import joined
+from edgekit.models.eager import join_outputs
 
 CHANNELS_LAST, CONTIGUOUS = torch.channels_last, torch.contiguous_format
 IMAGE_AXES = 4
-"""Axes of what channels last is defined for: (N, C, H, W)."""
-SAME = 1e-2
-"""Share of the largest output by which the outputs in both layouts may differ: more is no rounding."""
-KEPT = "_edgekit_needs_contiguous"
+"""The number of axes for which channels last is defined: (N, C, H, W)."""
+LAYOUT_TOLERANCE = 1e-2
+"""How far the outputs in both layouts may differ, as a share of the largest; more is not rounding."""
+NEEDS_CONTIGUOUS = "_edgekit_needs_contiguous"
 
 
 def detect(module: nn.Module, x: Tensor) -> torch.memory_format:
-    """Find out in which layout a network in eval mode answers an input like `x` (1, *input), and keep that with it.
+    """Detect the layout that a network in eval mode needs for an input like `x` (1, *input), and store it there.
 
-    One that needs contiguous tensors gets its inputs so from now on.
+    A network that needs contiguous tensors gets a hook that makes its inputs contiguous.
     """
-    if _kept(module) is None:
-        _keep(module, not _agrees(module, x))
-    return of(module)
+    if _stored_flag(module) is None:
+        _store_flag(module, not _agrees(module, x))
+    return layout_of(module)
 
 
 def detect_for_training(module: nn.Module, x: Tensor) -> torch.memory_format:
-    """The same for training on inputs like `x`: a step of it is tried too, on a copy."""
+    """Detect the layout for training on inputs like `x`, by trying a training step on a copy as well."""
     module.eval()
-    if detect(module, x) is CHANNELS_LAST and not _trains(module, x):
-        _keep(module, True)
-    return of(module)
+    if detect(module, x) is CHANNELS_LAST and not _can_train(module, x):
+        _store_flag(module, True)
+    return layout_of(module)
 
 
-def of(module: nn.Module) -> torch.memory_format:
-    """What is kept with the network: channels last, unless it needs contiguous tensors."""
-    return CONTIGUOUS if _kept(module) else CHANNELS_LAST
+def layout_of(module: nn.Module) -> torch.memory_format:
+    """Return the layout stored with the network: channels last, unless it needs contiguous tensors."""
+    return CONTIGUOUS if _stored_flag(module) else CHANNELS_LAST
 
 
-def copy_to(module: nn.Module, made: nn.Module) -> nn.Module:
-    """The network `made`, which computes the same as `module` and was made of it, with what is kept with that one."""
-    if of(module) is CONTIGUOUS and of(made) is CHANNELS_LAST:
-        _keep(made, True)
-    return made
+def copy_layout(source: nn.Module, derived: nn.Module) -> nn.Module:
+    """Store the layout of `source` with a network that was derived from it, and return that network."""
+    if layout_of(source) is CONTIGUOUS and layout_of(derived) is CHANNELS_LAST:
+        _store_flag(derived, True)
+    return derived
 
 
-def apply(module: nn.Module, layout: torch.memory_format) -> nn.Module:
-    """The module with its weights in that layout, in place.
+def apply_layout(module: nn.Module, layout: torch.memory_format) -> nn.Module:
+    """Convert the weights of a module to a layout, in place, and return the module.
 
-    Torch calls weights of one input channel contiguous in either layout, and chooses a layout by their strides all the
-    same. So contiguous ones are copied to the strides of new tensors.
+    PyTorch calls weights of one input channel contiguous in either layout, but still chooses a layout by their strides.
+    Contiguous weights are therefore copied to tensors with default strides.
     """
     if layout is CHANNELS_LAST:
         return module.to(memory_format=layout)  # type: ignore[call-overload]
@@ -73,7 +74,7 @@ def apply(module: nn.Module, layout: torch.memory_format) -> nn.Module:
 
 
 def inputs_contiguous(_: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A hook before a network's forward: its images come with the strides of new tensors."""
+    """Forward pre-hook that makes a network's images contiguous, with the strides of new tensors."""
     return tuple(_contiguous(each) if isinstance(each, Tensor) else each for each in inputs)
 
 
@@ -81,63 +82,66 @@ def _contiguous(x: Tensor) -> Tensor:
     return x.clone(memory_format=CONTIGUOUS) if x.ndim == IMAGE_AXES else x
 
 
-def _keep(module: nn.Module, needs_contiguous: bool) -> None:
-    setattr(module, KEPT, needs_contiguous)
+def _store_flag(module: nn.Module, needs_contiguous: bool) -> None:
+    setattr(module, NEEDS_CONTIGUOUS, needs_contiguous)
     if needs_contiguous:
         module.register_forward_pre_hook(inputs_contiguous)
 
 
-def _kept(module: nn.Module) -> bool | None:
-    """What is known of it or, where it wraps another as a quantized network does, of that one; None: nothing."""
-    found = [vars(part)[KEPT] for part in module.modules() if KEPT in vars(part)]
-    return any(found) if any(found) or KEPT in vars(module) else None
+def _stored_flag(module: nn.Module) -> bool | None:
+    """Return whether the network, or one that it wraps as a quantized network does, needs contiguous tensors.
+
+    None if that has not been detected yet.
+    """
+    flags = [vars(part)[NEEDS_CONTIGUOUS] for part in module.modules() if NEEDS_CONTIGUOUS in vars(part)]
+    return any(flags) if any(flags) or NEEDS_CONTIGUOUS in vars(module) else None
 
 
 def _agrees(module: nn.Module, x: Tensor) -> bool:
-    """Whether it gives the same channels last as contiguous; also where it runs in neither layout."""
+    """Return whether the network answers the same in both layouts, or runs in neither."""
     if x.ndim != IMAGE_AXES and not _has_image_weights(module):
         return True
     try:
         expected = _answer(module, x, CONTIGUOUS)
-    except Exception:  # a fault of the network's own, which the caller's own call reports
+    except Exception:  # a fault of the network itself, which the caller's next call reports
         return True
     try:
-        found = _answer(module, x, CHANNELS_LAST)
+        output = _answer(module, x, CHANNELS_LAST)
     except MemoryError:
         raise
-    except Exception:  # a network may raise anything; contiguous it has just answered, so the layout is the cause
+    except Exception:  # a network may raise anything; contiguous inputs have just worked, so the layout is the cause
         return False
-    if found.shape != expected.shape:
+    if output.shape != expected.shape:
         return False
     largest = float(expected.abs().max()) if expected.numel() else 0.0
-    return not bool(((found - expected).abs() > SAME * max(largest, 1e-6)).any())
+    return not bool(((output - expected).abs() > LAYOUT_TOLERANCE * max(largest, 1e-6)).any())
 
 
 def _answer(module: nn.Module, x: Tensor, layout: torch.memory_format) -> Tensor:
     with torch.no_grad():
-        return joined(_copy(module, layout)(_sample(x, layout)))
+        return join_outputs(_copy(module, layout)(_sample(x, layout)))
 
 
-def _trains(module: nn.Module, x: Tensor) -> bool:
-    """Whether a step of training runs channels last; also where none runs contiguous."""
-    return _steps(module, x, CHANNELS_LAST) or not _steps(module, x, CONTIGUOUS)
+def _can_train(module: nn.Module, x: Tensor) -> bool:
+    """Return whether a training step works with channels last, or with neither layout."""
+    return _training_step_works(module, x, CHANNELS_LAST) or not _training_step_works(module, x, CONTIGUOUS)
 
 
-def _steps(module: nn.Module, x: Tensor, layout: torch.memory_format) -> bool:
+def _training_step_works(module: nn.Module, x: Tensor, layout: torch.memory_format) -> bool:
     try:
-        copied = apply(copy.deepcopy(module), layout).train()
+        copied = apply_layout(copy.deepcopy(module), layout).train()
         with torch.random.fork_rng(), torch.enable_grad(), strided_pointwise_as_slices(copied):
-            joined(copied(_sample(torch.cat([x, x]), layout))).float().square().mean().backward()
+            join_outputs(copied(_sample(torch.cat([x, x]), layout))).float().square().mean().backward()
     except MemoryError:
         raise
-    except Exception:  # a network may raise anything; one that raises it contiguous too is left to the training itself
+    except Exception:  # a network may raise anything; if it raises in both layouts, training itself reports the fault
         return False
     return True
 
 
 def _copy(module: nn.Module, layout: torch.memory_format) -> nn.Module:
-    """A copy with its weights in that layout; the network itself where it has none that have a layout."""
-    return apply(copy.deepcopy(module), layout) if _has_image_weights(module) else module
+    """Return a copy with its weights in a layout, or the network itself if its weights have no layout."""
+    return apply_layout(copy.deepcopy(module), layout) if _has_image_weights(module) else module
 
 
 def _has_image_weights(module: nn.Module) -> bool:
@@ -145,7 +149,7 @@ def _has_image_weights(module: nn.Module) -> bool:
 
 
 def _sample(x: Tensor, layout: torch.memory_format) -> Tensor:
-    """A copy, for a network may write on its input."""
+    """Return a copy of the input, because a network may change it."""
     return x.clone(memory_format=layout) if x.ndim == IMAGE_AXES else x.clone()
 
 
@@ -154,10 +158,10 @@ VECTOR_FLOATS = 16
 
 @contextmanager
 def strided_pointwise_as_slices(module: nn.Module) -> Iterator[None]:
-    """Inside, the convolutions concerned slice their input and have stride 1; afterwards they are as they were."""
+    """Inside the context, the convolutions that the oneDNN fault affects slice their input and have stride 1."""
     changed: list[tuple[nn.Conv2d, Any, Any]] = []
     for layer in module.modules():
-        if isinstance(layer, nn.Conv2d) and _concerned(layer):
+        if isinstance(layer, nn.Conv2d) and _is_affected(layer):
             changed.append((layer, layer.stride, layer.register_forward_pre_hook(_slicer(layer))))
             layer.stride = (1, 1)
     try:
@@ -168,7 +172,7 @@ def strided_pointwise_as_slices(module: nn.Module) -> Iterator[None]:
             layer.stride = stride
 
 
-def _concerned(layer: nn.Conv2d) -> bool:
+def _is_affected(layer: nn.Conv2d) -> bool:
     pointwise = layer.kernel_size == (1, 1) and layer.padding in ((0, 0), "valid")
     return pointwise and layer.stride != (1, 1) and layer.in_channels // layer.groups < VECTOR_FLOATS
 

@@ -1,32 +1,33 @@
-"""MobileNetV2 (Sandler et al. 2018): inverted residuals with linear bottlenecks, strides set for 32x32 images.
+"""MobileNetV2 (Sandler et al. 2018): inverted residuals with linear bottlenecks, with strides for 32x32 images.
 
-ReLU stands for the paper's ReLU6: every exporter fuses it, and int8 needs no clip of its own.
+ReLU replaces the paper's ReLU6, because every exporter fuses it and int8 then needs no separate clip.
 """
 
 from __future__ import annotations
 
 from torch import nn
 
-from edgekit.models.layers import InvertedResidual, conv_bn_relu, image_channels, rounded
+from edgekit.models.layers import InvertedResidual, conv_bn_relu, image_channels, round_channels
 
 BLOCKS = ((1, 16, 1, 1), (6, 24, 2, 1), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
-"""(expansion, channels, repeats, first stride): the paper's table 2 but for the strides."""
+"""(expansion, channels, repeats, first stride): table 2 of the paper, with other strides."""
 
 
 def mobilenet_v2(
     input_shape: tuple[int, ...], num_classes: int, alpha: float = 0.35, last: int = 640, stem_stride: int = 1
 ) -> nn.Module:
-    """(N, C, H, W) -> logits; `alpha` multiplies every layer's channels but the `last` 1x1 convolution's.
+    """Build a network (N, C, H, W) -> logits.
 
-    alpha 0.35, last 640, 10 classes: 329,290 parameters on 1 channel, 329,578 on 3; 14.5 M multiply-adds at
-    32x32x3.
+    `alpha` multiplies the channels of every layer except the last 1x1 convolution, which has `last` channels. With
+    alpha 0.35, last 640 and 10 classes there are 329,290 parameters on 1 channel and 329,578 on 3, and 14.5 M
+    multiply-adds at 32x32x3.
     """
     if not alpha > 0:
         raise ValueError(f"alpha must be above 0, got {alpha}")
-    inputs = rounded(32 * alpha)
+    inputs = round_channels(32 * alpha)
     layers: list[nn.Module] = [conv_bn_relu(image_channels(input_shape), inputs, 3, stem_stride)]
     for expansion, channels, repeats, first in BLOCKS:
-        outputs = rounded(channels * alpha)
+        outputs = round_channels(channels * alpha)
         for index in range(repeats):
             layers.append(InvertedResidual(inputs, outputs, first if index == 0 else 1, inputs * expansion))
             inputs = outputs

@@ -1,16 +1,23 @@
 """MobileNetV4-Conv-Small (Qin et al. 2024, "MobileNetV4: Universal Models for the Mobile Ecosystem").
 
-With alpha 1, last 1280 and reduction 32 it is the paper's, of 3,774,024 parameters for 1,000 classes.
+With alpha 1, last 1280 and reduction 32 it is the network of the paper, with 3,774,024 parameters for 1,000 classes.
 """
 
 from __future__ import annotations
 
 from torch import Tensor, nn
 
-from edgekit.models.layers import check_multiple, conv_bn, conv_bn_relu, image_channels, reduced, rounded
+from edgekit.models.layers import (
+    check_multipliers,
+    conv_bn,
+    conv_bn_relu,
+    image_channels,
+    reduce_strides,
+    round_channels,
+)
 
 CONVOLUTIONS = ((32, 3, 2), (32, 3, 2), (32, 1, 1), (96, 3, 2), (64, 1, 1))
-"""(channels, kernel, stride): the layers before the first block."""
+"""(channels, kernel, stride) of the layers before the first block."""
 BLOCKS = (
     (5, 5, 96, 3, 2),
     *((0, 3, 96, 2, 1),) * 4,
@@ -21,14 +28,14 @@ BLOCKS = (
     (0, 5, 128, 3, 1),
     *((0, 3, 128, 4, 1),) * 2,
 )
-"""(kernel before widening, kernel behind it, channels, expansion, stride); kernel 0: no convolution."""
+"""(kernel before the expansion, kernel after it, channels, expansion, stride); kernel 0 means no convolution."""
 TOP = 960
 
 
 class UniversalInvertedBottleneck(nn.Module):
-    """An inverted residual whose filter stands before widening, behind it, at both places or at none.
+    """An inverted residual with a depthwise convolution before the expansion, after it, in both places or in neither.
 
-    So it is a ConvNext block, MobileNetV2's, one with both ("extra depthwise"), or a feed-forward network.
+    These are a ConvNext block, the block of MobileNetV2, "extra depthwise", and a feed-forward network.
     """
 
     def __init__(self, inputs: int, outputs: int, stride: int, hidden: int, before: int, behind: int) -> None:
@@ -46,22 +53,23 @@ class UniversalInvertedBottleneck(nn.Module):
 def mobilenet_v4_small(
     input_shape: tuple[int, ...], num_classes: int, alpha: float = 0.35, last: int = 256, reduction: int = 8
 ) -> nn.Module:
-    """(N, C, H, W) -> logits; `alpha` multiplies every layer's channels but those of the `last` hidden layer.
+    """Build a network (N, C, H, W) -> logits.
 
-    `reduction` divides height and width: 8 for 32x32, 16 for 96x96, 32 for 224x224. alpha 0.35, last 256, 10 classes:
-    277,786 parameters on 1 channel, 278,074 on 3; 9.7 M multiply-adds at 32x32x3.
+    `alpha` multiplies the channels of every layer except the hidden layer at the end, which has `last` units.
+    `reduction` divides height and width: use 8 for 32x32, 16 for 96x96 and 32 for 224x224. With alpha 0.35, last 256
+    and 10 classes there are 277,786 parameters on 1 channel and 278,074 on 3, and 9.7 M multiply-adds at 32x32x3.
     """
-    check_multiple("mobilenet_v4_small", alpha=alpha, last=last)
-    strides = reduced([stride for *_, stride in (*CONVOLUTIONS, *BLOCKS)], reduction)
+    check_multipliers("mobilenet_v4_small", alpha=alpha, last=last)
+    strides = reduce_strides([stride for *_, stride in (*CONVOLUTIONS, *BLOCKS)], reduction)
     inputs, layers = image_channels(input_shape), list[nn.Module]()
     for (channels, kernel, _), stride in zip(CONVOLUTIONS, strides, strict=False):
-        outputs = rounded(channels * alpha)
+        outputs = round_channels(channels * alpha)
         layers.append(conv_bn_relu(inputs, outputs, kernel, stride))
         inputs = outputs
     for (before, behind, channels, expansion, _), stride in zip(BLOCKS, strides[len(CONVOLUTIONS) :], strict=True):
-        outputs, hidden = rounded(channels * alpha), rounded(inputs * expansion)
+        outputs, hidden = round_channels(channels * alpha), round_channels(inputs * expansion)
         layers.append(UniversalInvertedBottleneck(inputs, outputs, stride, hidden, before, behind))
         inputs = outputs
-    top = rounded(TOP * alpha)
+    top = round_channels(TOP * alpha)
     head = [conv_bn_relu(inputs, top, 1), nn.AdaptiveAvgPool2d(1), conv_bn_relu(top, last, 1), nn.Flatten()]
     return nn.Sequential(*layers, *head, nn.Linear(last, num_classes))

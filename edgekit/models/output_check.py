@@ -1,4 +1,4 @@
-"""Whether a network returns what its task asks for; the error says what to return instead."""
+"""Check that a network returns what its task needs; the error says what to return instead."""
 
 from __future__ import annotations
 
@@ -14,19 +14,34 @@ from edgekit.runner import boxes, masks, output_vector
 from edgekit.runner.errors import RunnerError
 
 
-def check(out: Any, spec: ModelSpec, samples: int = 1, when: str = "") -> None:
-    """ModelError unless that is what the spec's network gives for so many samples."""
+def check_output(out: Any, spec: ModelSpec, samples: int = 1, when: str = "") -> None:
+    """Check the output of a network for a number of samples.
+
+    Parameters
+    ----------
+    out
+        What the network returned.
+    samples
+        Number of samples that it was called with.
+    when
+        A phrase with a space at its end, for the message, for example "in training mode ".
+
+    Raises
+    ------
+    ModelError
+        The output has another type, shape or dtype than the task of `spec` needs.
+    """
     if spec.task == "detection":
         _check_boxes(out, spec, samples, when)
         return
     if spec.task == "segmentation":
         _check_grid(out, spec, samples, when)
         return
-    wanted = (samples, *spec.outputs)
-    said = {"regression": "values", "anomaly": "its input again, reconstructed,", "embedding": "vectors"}.get(
+    expected = (samples, *spec.outputs)
+    content = {"regression": "values", "anomaly": "its input again, reconstructed,", "embedding": "vectors"}.get(
         spec.task, "logits"
     )
-    must = f"{spec.called}: must return {said} of shape {wanted}"
+    must = f"{spec.called}: must return {content} of shape {expected}"
     if isinstance(out, tuple | list) and len(out) > 1:
         raise ModelError(
             f"{must}, returned {when}{with_article(type(out).__name__)} of {len(out)}; a bundle's model has one "
@@ -34,8 +49,8 @@ def check(out: Any, spec: ModelSpec, samples: int = 1, when: str = "") -> None:
         )
     if not isinstance(out, Tensor):
         raise ModelError(f"{must}, returned {when}{with_article(type(out).__name__)}; {_instead(out)}")
-    if tuple(out.shape) != wanted:
-        more = "; or say in its kwargs how many dimensions it has" if spec.task == "embedding" else ""
+    if tuple(out.shape) != expected:
+        more = "; or set the number of dimensions in its kwargs" if spec.task == "embedding" else ""
         count = spec.outputs[0] if spec.task == "embedding" else spec.num_classes
         raise ModelError(
             f"{must}, returned {when}shape {tuple(out.shape)}; its last layer must give {count} of them, "
@@ -45,33 +60,33 @@ def check(out: Any, spec: ModelSpec, samples: int = 1, when: str = "") -> None:
         raise ModelError(f"{must}, returned {when}a sparse tensor; return out.to_dense()")
     if out.dtype is not torch.float32:
         raise ModelError(
-            f"{must} as float32, returned {when}{str(out.dtype).removeprefix('torch.')}; return what stands before an "
-            "argmax or a cast, and let the builder return net.float()"
+            f"{must} as float32, returned {when}{str(out.dtype).removeprefix('torch.')}; return the value before any "
+            "argmax or cast, and let the builder return net.float()"
         )
 
 
 def _check_boxes(out: Any, spec: ModelSpec, samples: int, when: str) -> None:
-    """ModelError unless those are points of grids over the picture, each with 4 sides and a logit for every class."""
+    """Raise ModelError unless the output holds 4 box sides and a logit for each class, for points on grids."""
     parts = [out] if isinstance(out, Tensor) else list(out) if isinstance(out, tuple | list) else []
     shapes = [tuple(each.shape) for each in parts if isinstance(each, Tensor) and each.dtype is torch.float32]
-    wanted = boxes.BOX_SIDES + spec.num_classes
+    width = boxes.BOX_SIDES + spec.num_classes
     must = (
         f"{spec.called}: must return float32 boxes ({samples}, points, {boxes.BOX_SIDES}) and logits ({samples}, "
         f"points, {spec.num_classes}), or both in one tensor"
     )
     if not parts or len(shapes) != len(parts) or any(shape[0] != samples for shape in shapes):
         raise ModelError(f"{must}, returned {when}{shapes or with_article(type(out).__name__)}")
-    whole = output_vector.shape([shape[1:] for shape in shapes])
-    if len(whole) != 2 or whole[1] != wanted:
+    joined = output_vector.shape([shape[1:] for shape in shapes])
+    if len(joined) != 2 or joined[1] != width:
         raise ModelError(f"{must}, returned {when}{shapes}")
     try:
-        boxes.grid_strides(spec.input_shape[1:], whole[0])
+        boxes.grid_strides(spec.input_shape[1:], joined[0])
     except RunnerError as error:
         raise ModelError(f"{spec.called}: {error}") from None
 
 
 def _check_grid(out: Any, spec: ModelSpec, samples: int, when: str) -> None:
-    """ModelError unless that is a grid over the picture, each of its cells with a logit for every class."""
+    """Raise ModelError unless the output is a grid over the image with a logit for each class in every cell."""
     must = (
         f"{spec.called}: must return float32 logits ({samples}, {spec.num_classes}, rows, columns), one grid over the "
         "picture"
@@ -88,7 +103,7 @@ def _check_grid(out: Any, spec: ModelSpec, samples: int, when: str) -> None:
 
 
 def _instead(out: Any) -> str:
-    """What to return in place of something that is no tensor."""
+    """Return advice on what to return instead of something that is not a tensor."""
     if hasattr(out, "logits") or (isinstance(out, Mapping) and "logits" in out):
         return "it has .logits, as models of transformers do: wrap the network, and return self.net(x).logits"
     if isinstance(out, Mapping):
@@ -105,9 +120,9 @@ SHARED_SCALE = (
 
 
 def shared_scale_note(module: nn.Module, spec: ModelSpec, x: Tensor) -> str:
-    """What to do about a detector that joins its two outputs; an empty text for all other networks.
+    """Return advice for a detector that joins its two outputs; an empty text for all other networks.
 
-    `x`: inputs (n, *input). The network is left in the mode that it was in.
+    `x` are inputs (n, *input). The network keeps its mode, training or eval.
     """
     if spec.task != "detection":
         return ""

@@ -1,7 +1,8 @@
-"""Networks quantized by nncf: saved and restored bit for bit, without a pickle.
+"""Save and restore networks that NNCF quantized, bit for bit and without a pickle.
 
-A saved one is a folder with `config.json` (which quantizer stands where) and `state.safetensors` (every tensor:
-weights, statistics, ranges). It is restored into the float network that `edgekit.models.store` saved.
+A saved network is a folder with `config.json`, which says where the quantizers are, and `state.safetensors`, which
+holds every tensor: weights, statistics and ranges. It is restored into the float network that `edgekit.models.store`
+saved.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ class _EagerKernels:
 
 
 def _use_eager_kernels() -> None:
-    """nncf's own operators in plain torch instead of C++ compiled at first use.
+    """Use NNCF's operators in plain PyTorch instead of C++ that is compiled at first use.
 
-    The compiled kernels need a compiler and half a minute once. They round differently from the plain ones, and are no
-    faster on small networks. A result must not depend on whether a machine has g++.
+    The compiled kernels need a compiler, and half a minute once. They round differently from the plain ones and are no
+    faster on small networks, and a result must not depend on whether a machine has g++.
     """
     for namespace in (quantize_functions.QuantizedFunctionsCPU, quantize_functions.QuantizedFunctionsCUDA):
         if isinstance(namespace, ExtensionNamespace):
@@ -55,9 +56,9 @@ _use_eager_kernels()
 
 
 class Quantizable(nn.Module):
-    """A network one level down, as nncf wants it: its hooks become a child of the root, which a Sequential would call.
+    """A wrapper around a network for NNCF: (N, *input_shape) -> what the network returns.
 
-    (N, *input_shape) -> what the network returns.
+    NNCF adds its hooks as a child of the root module. If the root were a Sequential, it would call that child.
     """
 
     def __init__(self, network: nn.Module) -> None:
@@ -69,7 +70,7 @@ class Quantizable(nn.Module):
 
 
 def quantizable(network: nn.Module) -> Quantizable:
-    """The network as nncf wants it; of several inputs it sees each, with a range of its own."""
+    """Wrap a network for NNCF. With several inputs, NNCF sees each of them, so that each gets its own range."""
     if isinstance(network, SeveralInputs):
         return _of_several(len(network.tensors))(network)
     return Quantizable(network)
@@ -77,31 +78,34 @@ def quantizable(network: nn.Module) -> Quantizable:
 
 @functools.cache
 def _of_several(count: int) -> type[Quantizable]:
-    """Called with one vector (N, width), while its forward takes the tensors: nncf hooks named arguments alone."""
+    """Return a class that is called with one vector (N, width), while its `forward` has an argument for each tensor.
+
+    NNCF hooks named arguments only.
+    """
 
     class OfSeveral(Quantizable):
         network: SeveralInputs
 
-        def __call__(self, *given: Tensor) -> Any:
-            return super().__call__(*(self.network.arguments(given[0]) if len(given) == 1 else given))
+        def __call__(self, *inputs: Tensor) -> Any:
+            return super().__call__(*(self.network.arguments(inputs[0]) if len(inputs) == 1 else inputs))
 
-        def forward(self, *given: Tensor) -> Any:
-            return self.network.network(*given)
+        def forward(self, *inputs: Tensor) -> Any:
+            return self.network.network(*inputs)
 
-    names = ["self", *(f"tensor_{place}" for place in range(count))]
+    names = ["self", *(f"tensor_{index}" for index in range(count))]
     parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
     OfSeveral.forward.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return OfSeveral
 
 
 def arguments(quantizable: nn.Module, x: Tensor) -> Tensor | tuple[Tensor, ...]:
-    """What nncf traces a network with, for an input (N, …) of its samples: one tensor, or each of several."""
+    """Return the arguments with which NNCF traces a network, for samples (N, …): one tensor, or several."""
     inner = quantizable.network
     return inner.arguments(x) if isinstance(inner, SeveralInputs) else x
 
 
 def float_state(quantized: nn.Module) -> dict[str, Tensor]:
-    """The float tensors of a quantized network under the names of the plain network."""
+    """Return the float tensors of a quantized network under the names that they have in the plain network."""
     state = quantized.state_dict()
     return {name[len(PREFIX) :]: value for name, value in state.items() if name.startswith(PREFIX)}
 
@@ -111,17 +115,22 @@ def save(folder: Path, quantized: nn.Module) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in quantized.state_dict().items()}
     config = nncf.torch.get_config(quantized)
-    # in the order of their names: nncf's own order comes out of sets
+    # sorted by name, because NNCF's own order comes from sets
     commands = sorted(config["compression_state"], key=lambda command: command["hook_names_in_model"])
     write_atomically(folder / STATE, serialise_tensors(tensors))
     write_json(folder / CONFIG, {"format": FORMAT, "compression_state": commands})
 
 
 def rebuild(model_folder: Path, nncf_folder: Path) -> nn.Module:
-    """The quantized network, in eval mode on the CPU, bit-equal to the one saved.
+    """Restore the quantized network, bit-equal to the saved one, in eval mode on the CPU.
 
-    `openvino.convert_model` takes it unmodified; give it the static shape too (`input=[1, C, H, W]`), its CPU plug-in
-    has no kernel for some quantized layers of unknown size.
+    `openvino.convert_model` takes it unmodified. Pass the static shape too (`input=[1, C, H, W]`), because OpenVINO's
+    CPU plug-in has no kernel for some quantized layers of unknown size.
+
+    Raises
+    ------
+    ModelError
+        A file cannot be read, or does not fit the network in `model_folder`.
     """
     module, _ = store.load(model_folder)
     config = _read_config(nncf_folder / CONFIG)
@@ -137,24 +146,24 @@ def rebuild(model_folder: Path, nncf_folder: Path) -> nn.Module:
 
 
 @dataclass(frozen=True)
-class Parts:
-    """A quantized network as another process can take it: nncf's own objects cannot be pickled."""
+class QuantizedParts:
+    """The parts of a quantized network, for another process: NNCF's own objects cannot be pickled."""
 
     network: nn.Module
     config: dict[str, Any]
     state: dict[str, Tensor]
 
     @classmethod
-    def of(cls, quantized: nn.Module) -> Parts:
-        """Those of a network that `quantizable` made and nncf quantized."""
+    def from_network(cls, quantized: nn.Module) -> QuantizedParts:
+        """Take apart a network that `quantizable` wrapped and NNCF quantized."""
         network: Any = quantized.network
         return cls(network, nncf.torch.get_config(quantized), quantized.state_dict())
 
-    def joined(self) -> nn.Module:
-        """The quantized network again; its parameters may stand in another order."""
-        found = nncf.torch.load_from_config(quantizable(self.network), self.config, allowed_modules=QUANTIZERS)
-        found.load_state_dict(self.state)
-        return found
+    def rebuild(self) -> nn.Module:
+        """Rebuild the quantized network; the order of its parameters may differ."""
+        quantized = nncf.torch.load_from_config(quantizable(self.network), self.config, allowed_modules=QUANTIZERS)
+        quantized.load_state_dict(self.state)
+        return quantized
 
 
 def _read_config(path: Path) -> dict[str, Any]:

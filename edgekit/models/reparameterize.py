@@ -1,8 +1,8 @@
-"""Branches that training needs and a device does not, merged: a network's own `reparameterized()` (Ding et al. 2021).
+"""Merge branches that only training needs, with a network's own method `reparameterized()` (Ding et al. 2021).
 
-Any module may have that method: it returns a module that computes the same in eval mode, of fewer layers. A stage that
-trains a network merges it when the training ends. So pruning, QAT, the converters and PyTorch eager all get the merged
-network, and `store` builds it again by the same method.
+Any module may have that method. It returns a module with fewer layers that computes the same in eval mode. A stage that
+trains a network merges it when the training ends, so that pruning, QAT, the converters and PyTorch eager all get the
+merged network. `store` uses the same method when it builds the network again.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from torch import Tensor, nn
 
 from edgekit.core.errors import ModelError
 from edgekit.models import memory_layout
-from edgekit.models.eager import joined
+from edgekit.models.eager import join_outputs
 from edgekit.models.several_inputs import SeveralInputs
 from edgekit.models.spec import ModelSpec
-from edgekit.models.user_errors import FAULTS, failure
+from edgekit.models.user_errors import FAULTS, failure_of
 
 METHOD = "reparameterized"
-SAMPLES = 64
-"""Of the validation split: what a stage compares before and after."""
-LARGEST_SHARE = 1e-3
-"""Of the largest output: float32 rounding of a deep network ends far below it, another network far above."""
+COMPARED_SAMPLES = 64
+"""Number of samples of the validation split on which a stage compares the outputs before and after."""
+MERGE_TOLERANCE = 1e-3
+"""How far outputs may move, as a share of the largest. Float32 rounding stays far below it, real differences above."""
 
 
 @dataclass(frozen=True)
-class Merged:
-    """How many parameters there were and are, and how far the outputs moved on `samples`.
+class MergeMeasurement:
+    """The number of parameters before and after merging, and how far the outputs moved on `samples` samples.
 
-    `max_abs` is the largest difference of an output, `largest` the largest output itself.
+    `max_abs` is the largest difference of an output, and `largest` the largest output itself.
     """
 
     parameters_before: int
@@ -41,19 +41,22 @@ class Merged:
     samples: int
 
     def row(self) -> dict[str, Any]:
-        """For a stage's metrics."""
+        """Return the fields as a row of a stage's metrics."""
         return asdict(self)
 
 
 def is_mergeable(module: nn.Module) -> bool:
-    """Whether it has branches to merge: it brings the method. Of several inputs, the network inside does."""
+    """Return whether a network has the method; for several inputs, the wrapped network needs it."""
     return callable(getattr(_inside(module), METHOD, None))
 
 
-def reparameterized(module: nn.Module) -> nn.Module:
-    """The merged network in eval mode; the module itself where there is nothing to merge.
+def merge_branches(module: nn.Module) -> nn.Module:
+    """Return the merged network in eval mode, or the module itself if there is nothing to merge.
 
-    ModelError where its method fails, or returns no network.
+    Raises
+    ------
+    ModelError
+        The network's method fails, or does not return a module.
     """
     if not is_mergeable(module):
         return module
@@ -61,45 +64,55 @@ def reparameterized(module: nn.Module) -> nn.Module:
     called = f"{type(network).__name__}.{METHOD}()"
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):  # new layers draw weights that are thrown away
-            found = getattr(network.eval(), METHOD)()
+            merged = getattr(network.eval(), METHOD)()
     except FAULTS as error:
-        raise failure(f"{called}: fails", error, network) from error
-    if not isinstance(found, nn.Module):
-        raise ModelError(f"{called}: must return a torch.nn.Module, returned {type(found).__name__}")
-    made = (SeveralInputs(found, module.tensors) if isinstance(module, SeveralInputs) else found).eval()
-    return memory_layout.copy_to(module, made)
+        raise failure_of(f"{called}: fails", error, network) from error
+    if not isinstance(merged, nn.Module):
+        raise ModelError(f"{called}: must return a torch.nn.Module, returned {type(merged).__name__}")
+    wrapped = (SeveralInputs(merged, module.tensors) if isinstance(module, SeveralInputs) else merged).eval()
+    return memory_layout.copy_layout(module, wrapped)
 
 
-def deployed(module: nn.Module, spec: ModelSpec) -> nn.Module:
-    """What a device gets of a saved network: the merged one. A merged network may still have the method."""
-    return module if spec.reparameterized else reparameterized(module)
+def deployment_network(module: nn.Module, spec: ModelSpec) -> nn.Module:
+    """Return the network that a device gets: the merged one. A network that is already merged may keep the method."""
+    return module if spec.reparameterized else merge_branches(module)
 
 
-def merge(module: nn.Module, spec: ModelSpec, inputs: Tensor) -> tuple[nn.Module, ModelSpec, Merged | None]:
-    """The merged network, its spec, and what was measured on `inputs` (n, …); None where there was nothing to merge.
+def merge_and_compare(
+    module: nn.Module, spec: ModelSpec, inputs: Tensor
+) -> tuple[nn.Module, ModelSpec, MergeMeasurement | None]:
+    """Merge a network and compare its outputs on `inputs` (n, …) before and after.
 
-    ModelError where the merged network answers otherwise: its method is wrong.
+    Returns
+    -------
+    tuple
+        The merged network, its spec, and the comparison, which is None if there was nothing to merge.
+
+    Raises
+    ------
+    ModelError
+        The merged network's outputs differ, so its method is wrong.
     """
     if spec.builder is None or spec.reparameterized or not is_mergeable(module):
         return module, spec, None
     called, count = f"{spec.called}: {METHOD}()", _count(module)
-    # first, for the method may change the module itself
+    # answer first, because the method may change the module itself
     before = _answers(module.eval(), inputs, f"{spec.called}: fails on samples of the data")
-    made = reparameterized(module)
-    after = _answers(made, inputs, f"{called} gives a network that fails on samples of the data")
+    merged = merge_branches(module)
+    after = _answers(merged, inputs, f"{called} gives a network that fails on samples of the data")
     if after.shape != before.shape:
         raise ModelError(
-            f"{called} gives outputs of shape {tuple(after.shape)}, and {tuple(before.shape)} is wanted; mend it: "
+            f"{called} gives outputs of shape {tuple(after.shape)}, expected {tuple(before.shape)}; fix it: "
             "it must compute the same in eval mode"
         )
-    largest, moved = float(before.abs().max()), float((after - before).abs().max())
-    if not moved <= LARGEST_SHARE * largest:
+    largest, difference = float(before.abs().max()), float((after - before).abs().max())
+    if not difference <= MERGE_TOLERANCE * largest:
         raise ModelError(
-            f"{called} moved the outputs by {moved:.3g}, and the largest is {largest:.3g}; mend it: "
+            f"{called} moved the outputs by {difference:.3g}, and the largest is {largest:.3g}; fix it: "
             "it must compute the same in eval mode"
         )
-    found = Merged(count, _count(made), moved, largest, len(inputs))
-    return made, spec.model_copy(update={"reparameterized": True}), found
+    measurement = MergeMeasurement(count, _count(merged), difference, largest, len(inputs))
+    return merged, spec.model_copy(update={"reparameterized": True}), measurement
 
 
 def _inside(module: nn.Module) -> nn.Module:
@@ -109,9 +122,9 @@ def _inside(module: nn.Module) -> nn.Module:
 def _answers(module: nn.Module, inputs: Tensor, what: str) -> Tensor:
     try:
         with torch.no_grad():
-            return joined(module(inputs))
+            return join_outputs(module(inputs))
     except FAULTS as error:
-        raise failure(what, error, module) from error
+        raise failure_of(what, error, module) from error
 
 
 def _count(module: nn.Module) -> int:

@@ -1,8 +1,8 @@
 """RepVGG (Ding et al. 2021, "RepVGG: Making VGG-style ConvNets Great Again").
 
-A block has three branches in training, 3x3, 1x1 and identity, each with its batch normalisation. All are linear, so
-`reparameterized()` is the same network with one 3x3 convolution for each block, which is what devices get.
-With alpha 0.75, top 2.5, blocks 2, 4, 14, 1 and reduction 32 it is RepVGG-A0: 9,108,968 parameters in training and
+In training, a block has three branches, 3x3, 1x1 and identity, each with batch normalisation. All are linear, so
+`reparameterized()` returns the same network with one 3x3 convolution for each block, and that is what devices get.
+With alpha 0.75, top 2.5, blocks 2, 4, 14, 1 and reduction 32 it is RepVGG-A0, with 9,108,968 parameters in training and
 8,309,384 afterwards, for 1,000 classes.
 """
 
@@ -14,14 +14,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
-from edgekit.models.layers import check_multiple, classifier, conv_bn, image_channels, reduced, rounded
+from edgekit.models.layers import check_multipliers, classifier, conv_bn, image_channels, reduce_strides, round_channels
 
 WIDTHS = (64, 128, 256, 512)
-"""Channels of the stages at alpha and top 1; the stem has as many as the first."""
+"""Channels of the stages with alpha and top 1; the stem has as many as the first stage."""
 
 
 class RepVGGBlock(nn.Module):
-    """The sum of a 3x3 and a 1x1 convolution and, if shapes agree, the input, each normalised; then ReLU."""
+    """ReLU of the sum of a 3x3 convolution, a 1x1 convolution and, if the shapes agree, the input, each normalised."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -33,11 +33,11 @@ class RepVGGBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.wide(x) + self.pointwise(x)
-        found: Tensor = self.relu(y if self.identity is None else y + self.identity(x))
-        return found
+        output: Tensor = self.relu(y if self.identity is None else y + self.identity(x))
+        return output
 
     def merged(self) -> nn.Sequential:
-        """One 3x3 convolution with a bias, and ReLU; of running statistics, as in eval mode."""
+        """Return one 3x3 convolution with a bias, and ReLU, computed from the running statistics as in eval mode."""
         conv, pointwise = self.wide[0], self.pointwise[0]
         assert isinstance(conv, nn.Conv2d) and isinstance(pointwise, nn.Conv2d)
         kernels = [
@@ -55,16 +55,16 @@ class RepVGGBlock(nn.Module):
 
 
 def _centred(pointwise: Tensor) -> Tensor:
-    """A 1x1 kernel as the middle of a 3x3 one."""
+    """Pad a 1x1 kernel to a 3x3 kernel with the 1x1 kernel at its centre."""
     return nn.functional.pad(pointwise, (1, 1, 1, 1))
 
 
 def _fold_batchnorms(kernel: Tensor, norm: nn.Module) -> tuple[Tensor, Tensor]:
-    """Kernel and bias of a convolution with the norm behind it, in float64: three of them are added up."""
+    """Fold a norm into the convolution before it; return kernel and bias in float64, because three are added up."""
     assert isinstance(norm, nn.BatchNorm2d) and norm.running_mean is not None and norm.running_var is not None
-    of_norm = (norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias)
-    doubled = [each.detach().double() if isinstance(each, Tensor) else each for each in of_norm]
-    return fuse_conv_bn_weights(kernel.detach().double(), None, *doubled)  # type: ignore[arg-type]
+    statistics = (norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias)
+    doubles = [each.detach().double() if isinstance(each, Tensor) else each for each in statistics]
+    return fuse_conv_bn_weights(kernel.detach().double(), None, *doubles)  # type: ignore[arg-type]
 
 
 class RepVGG(nn.Module):
@@ -80,12 +80,12 @@ class RepVGG(nn.Module):
         return logits
 
     def reparameterized(self) -> nn.Module:
-        """A copy with one convolution for each block; what `edgekit.models.reparameterize` looks for."""
-        made = copy.deepcopy(self)
-        made.blocks = nn.Sequential(
-            *(block.merged() if isinstance(block, RepVGGBlock) else block for block in made.blocks)
+        """Return a copy with one convolution for each block; `edgekit.models.reparameterize` calls this method."""
+        merged = copy.deepcopy(self)
+        merged.blocks = nn.Sequential(
+            *(block.merged() if isinstance(block, RepVGGBlock) else block for block in merged.blocks)
         )
-        return made.train(self.training)
+        return merged.train(self.training)
 
 
 def repvgg(
@@ -96,19 +96,20 @@ def repvgg(
     blocks: list[int] | None = None,
     reduction: int = 8,
 ) -> nn.Module:
-    """(N, C, H, W) -> logits; `alpha` multiplies the channels of all stages but the last's, `top` those of the last.
+    """Build a network (N, C, H, W) -> logits.
 
-    `blocks` has one entry for each of the four stages (absent: 1, 2, 4, 1). `reduction` divides height and width: 8 for
-    32x32, 16 for 96x96, 32 for 224x224. alpha 0.25, top 0.25, 10 classes, as it is trained:
-    247,050 parameters on 1 channel, 247,370 on 3. Merged: 221,082 on 3, 15.8 M multiply-adds at 32x32x3.
+    `alpha` multiplies the channels of the first three stages, and `top` those of the last. `blocks` has one entry for
+    each of the four stages, by default 1, 2, 4, 1. `reduction` divides height and width: use 8 for 32x32, 16 for 96x96
+    and 32 for 224x224. With alpha 0.25, top 0.25 and 10 classes there are, in training, 247,050 parameters on 1 channel
+    and 247,370 on 3. The merged network has 221,082 on 3 channels, and 15.8 M multiply-adds at 32x32x3.
     """
-    check_multiple("repvgg", alpha=alpha, top=top)
+    check_multipliers("repvgg", alpha=alpha, top=top)
     depths = [1, 2, 4, 1] if blocks is None else list(blocks)
     if len(depths) != len(WIDTHS) or min(depths) < 1:
         raise ValueError(f"repvgg needs blocks for {len(WIDTHS)} stages, one or more in each, got {depths}")
     multiples = (alpha, alpha, alpha, top)
-    widths = [rounded(width * multiple) for width, multiple in zip(WIDTHS, multiples, strict=True)]
-    stem_stride, *firsts = reduced((2, 2, 2, 2, 2), reduction)
+    widths = [round_channels(width * multiple) for width, multiple in zip(WIDTHS, multiples, strict=True)]
+    stem_stride, *firsts = reduce_strides((2, 2, 2, 2, 2), reduction)
     inputs = min(64, widths[0])
     layers: list[nn.Module] = [RepVGGBlock(image_channels(input_shape), inputs, stem_stride)]
     for outputs, depth, first in zip(widths, depths, firsts, strict=True):

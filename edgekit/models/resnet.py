@@ -13,7 +13,7 @@ from edgekit.models.layers import conv_bn, conv_bn_relu, image_channels
 
 
 class BasicBlock(nn.Module):
-    """Two 3x3 convolutions and a shortcut; `bias` as the convolutions of MLPerf Tiny have it."""
+    """Two 3x3 convolutions and a shortcut; with `bias`, the convolutions have biases, as those of MLPerf Tiny do."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, bias: bool = False, shortcut_norm: bool = True) -> None:
         super().__init__()
@@ -30,7 +30,10 @@ class BasicBlock(nn.Module):
 
 
 class ResNet(nn.Module):
-    """(N, C, H, W) -> logits (N, num_classes); groups of blocks, each twice as wide, its first block by its stride."""
+    """(N, C, H, W) -> logits (N, num_classes).
+
+    Each group of blocks has twice as many channels as the one before, and its first block has the group's stride.
+    """
 
     def __init__(
         self,
@@ -69,10 +72,11 @@ def resnet(
     stem_stride: int = 1,
     strides: list[int] | None = None,
 ) -> nn.Module:
-    """CIFAR ResNet of `depth` layers; `width` channels in the first group, twice as many in each group after it.
+    """Build a CIFAR ResNet of `depth` layers, with `width` channels in the first group and twice as many in each next.
 
-    `strides` has one entry for each group (absent: the paper's 1, 2, 2); depth is 2 and a multiple of twice their
-    number. depth 20, width 16: 272,186 parameters on 1 channel, 272,474 on 3; 40.8 M multiply-adds at 32x32x3.
+    `strides` has one entry for each group, by default the paper's 1, 2, 2. `depth` must be 2 plus a multiple of twice
+    the number of groups. With depth 20 and width 16 there are 272,186 parameters on 1 channel and 272,474 on 3, and
+    40.8 M multiply-adds at 32x32x3.
     """
     groups = [1, 2, 2] if strides is None else list(strides)
     if not groups:
@@ -85,9 +89,9 @@ def resnet(
 
 
 def resnet8(input_shape: tuple[int, ...], num_classes: int, width: int = 16, stem_stride: int = 1) -> nn.Module:
-    """MLPerf Tiny's ResNet-8: biased convolutions, shortcuts without normalisation.
+    """Build MLPerf Tiny's ResNet-8, which has biased convolutions and shortcuts without normalisation.
 
-    width 16: 77,898 parameters on 1 channel, 78,186 on 3 (Keras' 78,666 counts the 480 running statistics too);
-    12.5 M multiply-adds at 32x32x3.
+    With width 16 there are 77,898 parameters on 1 channel and 78,186 on 3 (Keras reports 78,666, because it includes
+    the 480 running statistics), and 12.5 M multiply-adds at 32x32x3.
     """
     return ResNet(image_channels(input_shape), num_classes, 1, width, stem_stride, bias=True, shortcut_norm=False)

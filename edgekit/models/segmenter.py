@@ -1,7 +1,8 @@
-"""A small encoder and decoder for the class of each pixel: LinkNet (Chaurasia, Culurciello, VCIP 2017), cut down.
+"""A small encoder and decoder for the class of each pixel: a reduced LinkNet (Chaurasia, Culurciello, VCIP 2017).
 
-Blocks halve the picture four times. On the way back a map is narrowed, doubled by its nearest neighbours, and added to
-the encoder's map of that size. The logits stand on a grid of half the picture's sides: the runner doubles the classes.
+Blocks halve the image four times. In the decoder, a map is narrowed, upsampled by nearest neighbours, and added to the
+encoder's map of that size. The grid of logits has half the height and width of the image, and the runner upsamples the
+predicted classes.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from torch.nn import functional
 from edgekit.models.layers import Block, block_maker, check_sizes, conv_bn_relu, image_channels
 
 STRIDE = 16
-"""Pixels of a picture's side for one of the coarsest map."""
+"""Pixels of the image for one cell of the coarsest map, along each side."""
 WIDER = (1, 2, 4, 4)
-"""Channels of the encoder's maps, in widths, the finest first."""
+"""Channels of the encoder's maps as multiples of `width`, the finest map first."""
 
 
 class Up(nn.Module):
@@ -51,10 +52,11 @@ class Segmenter(nn.Module):
 def segmenter(
     input_shape: tuple[int, ...], num_classes: int, width: int = 16, depth: int = 1, block: Block = "separable"
 ) -> nn.Module:
-    """(N, C, H, W) -> masks: logits (N, classes, H / 2, W / 2); H and W are multiples of 16.
+    """Build a network (N, C, H, W) -> masks, as logits (N, classes, H / 2, W / 2).
 
-    `width` channels in the finest map and 4 times as many in the coarsest; `depth` more blocks for each map but that.
-    width 16, 10 classes: 33,562 parameters on 1 channel, 33,850 on 3.
+    H and W must be multiples of 16. The finest map has `width` channels and the coarsest 4 times as many. Every map
+    except the finest has `depth` further blocks. With width 16 and 10 classes there are 33,562 parameters on 1 channel
+    and 33,850 on 3.
     """
     channels = image_channels(input_shape)
     check_sizes("segmenter", width, depth)

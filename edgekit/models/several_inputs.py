@@ -1,6 +1,6 @@
-"""A network of several inputs as one of a single vector, so that all that trains, prunes or measures sees one input.
+"""A network of several inputs, wrapped so that it takes one vector: training, pruning and measuring see one input.
 
-What is exported is the network itself, with an input for each tensor: `apart`.
+Exporters get the network itself, with an input for each tensor, from `export_inputs`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ if TYPE_CHECKING:
     from edgekit.models.spec import ModelSpec
 
 PREFIX = "network."
-"""What stands before the names of the user's own layers."""
-WHOLE = "int32"
-"""Tensors of this type reach a network as whole numbers; all others, bytes too, as float32."""
+"""The prefix that wrapping adds to the names of the user's own layers."""
+INTEGER_DTYPE = "int32"
+"""Tensors of this dtype reach a network as integers; all others, including bytes, as float32."""
 
 
 class SeveralInputs(nn.Module):
-    """(N, width) float32 -> what `network` gives for the tensors that are joined in it, in the order of `names`."""
+    """(N, width) float32 -> the output of `network` for the tensors that are joined in that vector.
+
+    The tensors are joined in the order of `names`.
+    """
 
     def __init__(self, network: nn.Module, tensors: Sequence[Mapping[str, Any]]) -> None:
         super().__init__()
@@ -34,11 +37,11 @@ class SeveralInputs(nn.Module):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of its inputs, in the samples' order."""
+        """Names of the inputs, in the order of the samples' tensors."""
         return tuple(each["name"] for each in self.tensors)
 
     def arguments(self, x: Tensor) -> tuple[Tensor, ...]:
-        """What `network` takes, by place in its own order, for samples (N, width)."""
+        """Split samples (N, width) into the positional arguments of `network`."""
         parts = dict(zip(self.names, _split(x, self.tensors), strict=True))
         return tuple(parts[name] for name in _order(self.network, self.names))
 
@@ -46,55 +49,66 @@ class SeveralInputs(nn.Module):
         return self.network(*self.arguments(x))
 
 
-class Apart(NamedTuple):
-    """What an exporter takes: the network, its example arguments, and their names."""
+class ExportInputs(NamedTuple):
+    """What an exporter needs: the network, example arguments, and the names of its inputs."""
 
     network: nn.Module
     arguments: tuple[Tensor, ...]
     names: tuple[str, ...]
 
 
-def apart(module: nn.Module, sample: Tensor) -> Apart:
-    """The network inside, its arguments for a sample (1, …), and the inputs' names; of one input, as it is."""
+def export_inputs(module: nn.Module, sample: Tensor) -> ExportInputs:
+    """Return the wrapped network, its arguments for a sample (1, …), and the names of its inputs.
+
+    A network of one input is returned as it is; its input is called "input".
+    """
     if not isinstance(module, SeveralInputs):
-        return Apart(module, (sample,), ("input",))
-    return Apart(module.network, module.arguments(sample), tuple(_order(module.network, module.names)))
+        return ExportInputs(module, (sample,), ("input",))
+    return ExportInputs(module.network, module.arguments(sample), tuple(_order(module.network, module.names)))
 
 
-def wrapped(module: nn.Module, spec: ModelSpec) -> nn.Module:
-    """The network that takes samples as they are; ModelError where its inputs are not the data's tensors."""
+def wrap_inputs(module: nn.Module, spec: ModelSpec) -> nn.Module:
+    """Wrap a network whose samples have several tensors; one whose samples are single arrays is returned as it is.
+
+    Raises
+    ------
+    ModelError
+        The parameters of the network's `forward` are not the tensors of the data.
+    """
     tensors = spec.tensors
     if not tensors:
         return module
-    found = SeveralInputs(module, tensors).eval()
-    wanted = sorted(found.names)
-    if sorted(taken := _order(module, found.names)) != wanted:
+    wrapper = SeveralInputs(module, tensors).eval()
+    if sorted(arguments := _order(module, wrapper.names)) != sorted(wrapper.names):
         raise ModelError(
-            f"{spec.called}: its forward takes {', '.join(taken) or 'nothing'}, the data have the tensors "
-            f"{', '.join(found.names)}; give both the same names"
+            f"{spec.called}: its forward takes {', '.join(arguments) or 'nothing'}, the data have the tensors "
+            f"{', '.join(wrapper.names)}; give both the same names"
         )
-    if late := _not_by_place(module, taken):
+    if misplaced := _first_misplaced(module, arguments):
         raise ModelError(
-            f"{spec.called}: its forward takes {late} behind other arguments, or by its name alone; "
-            f"let the data's tensors come first: {', '.join(taken)}"
+            f"{spec.called}: its forward takes {misplaced} after other arguments, or only by name; "
+            f"let the data's tensors come first: {', '.join(arguments)}"
         )
-    return found
+    return wrapper
 
 
 def _order(network: nn.Module, names: Sequence[str]) -> list[str]:
-    """The names of what its forward takes; those of the data where it takes any number, or says nothing of it.
+    """Return the names of the arguments of `forward`, in order.
 
-    An exported program says them itself.
+    They are the names of the data where `forward` takes any number of arguments, or cannot be inspected. An exported
+    program has them in `input_names`.
     """
     if own := getattr(network, "input_names", None):
         return list(own)
-    given, parameters = set(names), _parameters(network)
+    tensors, parameters = set(names), _parameters(network)
     if parameters is None:
         return list(names)
-    wanted = [each.name for each in parameters if each.name in given or _is_needed(each)]
+    arguments = [each.name for each in parameters if each.name in tensors or _is_needed(each)]
     if any(each.kind is each.VAR_POSITIONAL for each in parameters):
-        return [*wanted, *(name for name in names if name not in wanted)] if given & {*wanted} else list(names)
-    return wanted
+        if not tensors & {*arguments}:
+            return list(names)
+        return [*arguments, *(name for name in names if name not in arguments)]
+    return arguments
 
 
 def _is_needed(parameter: inspect.Parameter) -> bool:
@@ -103,19 +117,19 @@ def _is_needed(parameter: inspect.Parameter) -> bool:
 
 
 def _parameters(network: nn.Module) -> list[inspect.Parameter] | None:
-    """What its forward takes; None where it does not say."""
+    """Return the parameters of `forward`, or None if it has no signature."""
     try:
         return list(inspect.signature(network.forward).parameters.values())
     except (ValueError, TypeError):
         return None
 
 
-def _not_by_place(network: nn.Module, taken: Sequence[str]) -> str:
-    """The first of these names that it does not take at that place; empty where it takes them all, or does not say."""
+def _first_misplaced(network: nn.Module, arguments: Sequence[str]) -> str:
+    """Return the first argument that `forward` does not take at its position; empty if there is none."""
     parameters = _parameters(network)
-    if hasattr(network, "input_names") or not parameters or not set(taken) & {each.name for each in parameters}:
+    if hasattr(network, "input_names") or not parameters or not set(arguments) & {each.name for each in parameters}:
         return ""
-    for name, each in zip(taken, parameters, strict=False):
+    for name, each in zip(arguments, parameters, strict=False):
         if each.kind is each.VAR_POSITIONAL:
             return ""
         if each.kind is each.KEYWORD_ONLY or each.name != name:
@@ -127,7 +141,7 @@ def _split(x: Tensor, tensors: Sequence[Mapping[str, Any]]) -> list[Tensor]:
     sizes = [input_vector.width([each["shape"]]) for each in tensors]
     parts = zip(torch.split(x, sizes, dim=1), tensors, strict=True)
     return [
-        part.reshape(len(x), *each["shape"]).to(torch.int32) if each["dtype"] == WHOLE
+        part.reshape(len(x), *each["shape"]).to(torch.int32) if each["dtype"] == INTEGER_DTYPE
         else part.reshape(len(x), *each["shape"])
         for part, each in parts
     ]  # fmt: skip

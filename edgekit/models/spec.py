@@ -1,4 +1,4 @@
-"""What there is to know about a network but its weights."""
+"""The description of a network: everything except its weights."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from edgekit.core.tasks import Task
 FORMAT = 1
 SPEC = "model.json"
 RAW_OPTIONS = ("range", "sample_rate_hz", "columns", "input_path", "tensors")
-RUN_BY = {
+INTERPRETERS = {
     "exported": ("torch", "torch"),
     "keras": ("tensorflow", "tensorflow"),
     "onnx": ("onnxruntime", "onnxruntime"),
     "openvino": ("openvino", "openvino"),
     "tflite": ("ai-edge-litert", "litert"),
 }
-"""By kind of source, the distribution that runs it and what the runner calls it."""
+"""For each kind of source, the Python distribution that runs it, and the name that the runner uses for it."""
 
 
 def _as_tuple(value: Any) -> Any:
@@ -31,11 +31,11 @@ def _as_tuple(value: Any) -> Any:
 
 
 class Source(StrictModel):
-    """A model that came as a file: its name in the saved folder, and what was found out when it was first opened.
+    """A model that came as a file: the file's name in the saved folder, and what was detected when it was first opened.
 
-    `probabilities`: its outputs are after a softmax; `sigmoids`: after a sigmoid for each class. `integers`: it is
-    quantized already, inside or at its ends. What a call costs is counted in the graph that OpenVINO reads; 0 where it
-    cannot.
+    With `probabilities` its outputs are after a softmax, with `sigmoids` after a sigmoid for each class. `integers`
+    means that it is quantized already, inside or at its inputs and outputs. The costs of a call are counted in the
+    graph that OpenVINO reads, and are 0 if OpenVINO cannot read it.
     """
 
     kind: Literal["exported", "keras", "onnx", "openvino", "tflite"]
@@ -49,12 +49,13 @@ class Source(StrictModel):
 
 
 class ModelSpec(StrictModel):
-    """All there is to know about a network but its weights; `input_shape` is (C, H, W), (F,) or (time, channels).
+    """The description of a network: everything except its weights.
 
-    Of several inputs it is (width,), of the vector that joins them. The network has a `builder`, or came as the file
-    that `source` describes. `output_shape` is (num_classes,) where it is None.
-    `classes` are the names of its outputs, and of an anomaly detection, whose output is a reconstruction, what it says.
-    `reparameterized`: the builder's network was merged by its method of that name (`edgekit.models.reparameterize`).
+    The network either has a `builder` or came as the file that `source` describes. `input_shape` is (C, H, W), (F,) or
+    (time, channels), and for several inputs (width,), the size of the vector that joins them. `output_shape` None means
+    (num_classes,). `classes` are the names of the outputs; for anomaly detection, whose output is a reconstruction,
+    they are the names of its verdicts. `reparameterized` means that the builder's network was merged by its method of
+    that name (`edgekit.models.reparameterize`).
     """
 
     builder: Builder | None = None
@@ -72,8 +73,8 @@ class ModelSpec(StrictModel):
     )
 
     @model_serializer(mode="wrap")
-    def _without_what_is_not_so(self, plain: Any) -> dict[str, Any]:
-        """Without `reparameterized` where it is false: older records and their digests stay."""
+    def _without_false_fields(self, plain: Any) -> dict[str, Any]:
+        """Leave out `reparameterized` if it is false, so that older records and their digests stay the same."""
         return {name: value for name, value in plain(self).items() if name != "reparameterized" or value}
 
     @model_validator(mode="after")
@@ -83,27 +84,29 @@ class ModelSpec(StrictModel):
         if len(self.classes) != self.num_classes:
             raise ValueError(f"num_classes is {self.num_classes}, but {len(self.classes)} classes are named")
         if not {"kind", "shape", "dtype"} <= set(self.raw) <= {"kind", "shape", "dtype", *RAW_OPTIONS}:
-            raise ValueError(f"raw wants kind, shape, dtype and maybe {', '.join(RAW_OPTIONS)}, got {sorted(self.raw)}")
+            raise ValueError(
+                f"raw needs kind, shape and dtype, and may have {', '.join(RAW_OPTIONS)}; got {sorted(self.raw)}"
+            )
         return self
 
     @property
     def outputs(self) -> tuple[int, ...]:
-        """Shape of what it gives for one sample."""
+        """Shape of the output for one sample."""
         return self.output_shape or (self.num_classes,)
 
     @property
     def tensors(self) -> tuple[dict[str, Any], ...]:
-        """Of samples of several, as a manifest's `raw` lists them; none where a sample is one array."""
+        """The tensors of a sample, as a manifest's `raw` lists them; empty if a sample is one array."""
         return tuple(self.raw.get("tensors") or ())
 
     @property
     def takes_ids(self) -> bool:
-        """Whether its input is token ids, int32, and no float32."""
+        """Whether the input is token ids (int32) instead of float32."""
         return bool(self.raw["dtype"] == "int32")
 
     @property
     def gives_probabilities(self) -> bool:
-        """Whether a softmax stands inside, or a sigmoid for each class, so that none must follow."""
+        """Whether the outputs are after a softmax or sigmoids already, so that none must follow."""
         return self.source is not None and (self.source.probabilities or self.source.sigmoids)
 
     @property
@@ -113,18 +116,18 @@ class ModelSpec(StrictModel):
 
     @property
     def interpreter(self) -> str:
-        """What runs it as it is, and that one's version."""
-        distribution, name = RUN_BY["exported" if self.source is None else self.source.kind]
+        """Name and version of the library that runs the network unmodified."""
+        distribution, name = INTERPRETERS["exported" if self.source is None else self.source.kind]
         return f"{name} {metadata.version(distribution)}"
 
     @property
     def called(self) -> str:
-        """What messages call it."""
+        """The name of the network in messages: its builder or its file."""
         return self.source.file if self.source else str(self.builder)
 
 
 def read_spec(folder: Path) -> ModelSpec:
-    """The `model.json` of `folder`, checked."""
+    """Read and check the `model.json` of `folder`; raise ModelError if it cannot be read or is invalid."""
     path = folder / SPEC
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))

@@ -1,8 +1,8 @@
-"""Networks by name: build one, save it, load it again, pruned or not. No pickles.
+"""Build networks by name, save them, and load them again, pruned or not, without pickles.
 
 A saved network is a folder with `model.json` (a `ModelSpec`) and `weights.safetensors`. A pruned network is its
-builder's network with the sizes of the stored tensors, so nothing else need be recorded. One that came as a file keeps
-that file in place of the weights.
+builder's network with the sizes of the stored tensors, so nothing else has to be recorded. A network that came as a
+file is saved as that file, in place of the weights.
 """
 
 from __future__ import annotations
@@ -27,34 +27,39 @@ from edgekit.core.hashing import write_json
 from edgekit.models import memory_layout, output_check, several_inputs
 from edgekit.models.files import as_module, detect, exported, interface, task_outputs
 from edgekit.models.files.op_count import OpCount
-from edgekit.models.reparameterize import reparameterized
+from edgekit.models.reparameterize import merge_branches
 from edgekit.models.spec import FORMAT, SPEC
 from edgekit.models.spec import ModelSpec as ModelSpec
 from edgekit.models.spec import Source as Source
 from edgekit.models.spec import read_spec as read_spec
-from edgekit.models.user_errors import FAULTS, describe, failure
+from edgekit.models.user_errors import FAULTS, describe, failure_of
 from edgekit.runner import input_path
 from edgekit.runner.errors import bounded_recursion
 from edgekit.runner.files import write_atomically
 
 WEIGHTS = "weights.safetensors"
 DIMENSIONS = "dimensions"
-"""What a builder's argument for the numbers in an embedding is called, and the word of a config's `kwargs` for it."""
+"""The argument of a builder, and the key in a config's `kwargs`, for the number of dimensions of an embedding."""
 SHAPE, SHAPES = "input_shape", "input_shapes"
-"""What a builder is told of its input, or of its several inputs by name."""
+"""The arguments of a builder for the shape of its input, or of its several inputs by name."""
 
 
 def build(spec: ModelSpec, seed: int = 0) -> nn.Module:
-    """A fresh network in eval mode; `seed` fixes its initial weights and leaves the global generator alone.
+    """Build a new network in eval mode, with initial weights from `seed`. The global random generator does not change.
 
-    The builder is given `input_shape`, of several inputs `input_shapes` and `id_counts` (of whole numbers, the highest
-    and one) by name, and `num_classes`, and of texts
-    `vocabulary_size` and `pad_id`, if its signature takes them. For an embedding `num_classes`, or `dimensions`, is how
-    many numbers the vector has.
+    The builder gets these arguments, as far as its signature has them: `input_shape` and `num_classes`; for several
+    inputs, by name, `input_shapes` instead, and `id_counts`, which is the largest value plus one of each tensor of
+    integers; for texts also `vocabulary_size` and `pad_id`. For an embedding, `num_classes` and `dimensions` are the
+    number of dimensions.
+
+    Raises
+    ------
+    ModelError
+        The builder cannot be imported, fails, or returns a network that does not fit `spec`.
     """
     module = _construct(spec, seed)
-    dry_forward(module, spec)
-    memory_layout.detect(module, noise(spec))
+    check_forward(module, spec)
+    memory_layout.detect(module, random_sample(spec))
     return module
 
 
@@ -64,7 +69,7 @@ def save(folder: Path, module: nn.Module, spec: ModelSpec) -> None:
     state = module.state_dict()
     foreign = sorted(name for name, value in state.items() if not isinstance(value, Tensor))
     if foreign:
-        raise ModelError(f"{spec.called}: state that is no tensor cannot be saved: {', '.join(foreign)}")
+        raise ModelError(f"{spec.called}: state that is not a tensor cannot be saved: {', '.join(foreign)}")
     # cloned: safetensors refuses tensors that share memory, as tied weights do
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
     write_atomically(folder / WEIGHTS, serialise_tensors(tensors))
@@ -72,7 +77,7 @@ def save(folder: Path, module: nn.Module, spec: ModelSpec) -> None:
 
 
 def save_source(folder: Path, path: Path, spec: ModelSpec) -> None:
-    """Write `model.json`, and copy the file of `spec.source` from `path` with what belongs to it."""
+    """Write `model.json`, and copy the model file at `path` with the file of its weights, if it has one."""
     assert spec.source is not None
     folder.mkdir(parents=True, exist_ok=True)
     for member in detect.members(path, spec.source.kind):
@@ -81,7 +86,7 @@ def save_source(folder: Path, path: Path, spec: ModelSpec) -> None:
 
 
 def members(folder: Path) -> list[str]:
-    """Names of the files of the network saved in `folder`, its weights last."""
+    """Return the names of the files of the network saved in `folder`, its weights last."""
     spec = read_spec(folder)
     if spec.source is None:
         return [SPEC, WEIGHTS]
@@ -89,40 +94,46 @@ def members(folder: Path) -> list[str]:
 
 
 def weight_bytes(folder: Path) -> int:
-    """Size of the files that hold the weights of the network saved in `folder`."""
+    """Return the size in bytes of the files that hold the weights of the network saved in `folder`."""
     return sum((folder / name).stat().st_size for name in members(folder)[1:])
 
 
 def load(folder: Path) -> tuple[nn.Module, ModelSpec]:
-    """The network saved in `folder`, in eval mode on the CPU, and its spec."""
+    """Load the network saved in `folder`, in eval mode on the CPU, and its spec.
+
+    Raises
+    ------
+    ModelError
+        A file is missing or damaged, or does not fit the builder's network.
+    """
     spec = read_spec(folder)
     if spec.source:
         module = _opened(folder / spec.source.file, spec)
-        dry_forward(module, spec)
+        check_forward(module, spec)
         if spec.is_torch:
-            memory_layout.detect(module, noise(spec))
+            memory_layout.detect(module, random_sample(spec))
         return module, spec
     tensors = _read_tensors(folder / WEIGHTS)
     module = _construct(spec, seed=0)
     _check_names(module, tensors, folder / WEIGHTS)
     resize(module, {name: tuple(value.shape) for name, value in tensors.items()})
     module.load_state_dict(tensors, strict=False)
-    dry_forward(module, spec)
-    memory_layout.detect(module, noise(spec))
+    check_forward(module, spec)
+    memory_layout.detect(module, random_sample(spec))
     return module, spec
 
 
 def load_weights(module: nn.Module, path: Path) -> None:
-    """Put a user's safetensors file into `module`; ModelError lists every name or shape that does not fit."""
+    """Load a user's safetensors file into `module`; ModelError lists every name or shape that does not fit."""
     tensors = _read_tensors(path)
-    if isinstance(module, several_inputs.SeveralInputs):  # the file knows the user's own network alone
+    if isinstance(module, several_inputs.SeveralInputs):  # the file has the names of the network inside the wrapper
         tensors = {f"{several_inputs.PREFIX}{name}": value for name, value in tensors.items()}
     _check_names(module, tensors, path)
-    wanted = {name: tuple(value.shape) for name, value in module.state_dict().items()}
+    shapes = {name: tuple(value.shape) for name, value in module.state_dict().items()}
     misshapen = [
-        f"{name} {tuple(value.shape)}, the network has {wanted[name]}"
+        f"{name} {tuple(value.shape)}, the network has {shapes[name]}"
         for name, value in sorted(tensors.items())
-        if tuple(value.shape) != wanted[name]
+        if tuple(value.shape) != shapes[name]
     ]
     if misshapen:
         raise ModelError(f"{path}: shapes differ: {_some(misshapen)}; check the builder's kwargs")
@@ -132,33 +143,33 @@ def load_weights(module: nn.Module, path: Path) -> None:
     module.load_state_dict(tensors, strict=False)
 
 
-def zeros(spec: ModelSpec) -> Tensor:
-    """One sample as the network takes it, all of zeros: float32, or token ids."""
+def zero_sample(spec: ModelSpec) -> Tensor:
+    """Return one sample of zeros as the network takes it: (1, *input_shape), float32 or token ids (int32)."""
     return torch.zeros(1, *spec.input_shape, dtype=torch.int32 if spec.takes_ids else torch.float32)
 
 
-def noise(spec: ModelSpec) -> Tensor:
-    """One sample as the network takes it, of random values; token ids are zeros."""
+def random_sample(spec: ModelSpec) -> Tensor:
+    """Return one sample of normally distributed values, (1, *input_shape); token ids are zeros."""
     if spec.takes_ids:
-        return zeros(spec)
+        return zero_sample(spec)
     return torch.randn(1, *spec.input_shape, generator=torch.Generator().manual_seed(0))
 
 
 @bounded_recursion()
-def dry_forward(module: nn.Module, spec: ModelSpec) -> None:
-    """One sample of zeros through the network in eval mode; ModelError unless the spec's outputs come out."""
+def check_forward(module: nn.Module, spec: ModelSpec) -> None:
+    """Run the network on one sample of zeros in eval mode; raise ModelError unless its output fits the spec."""
     try:
         module.eval()
         device = next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
-        with torch.no_grad():  # not inference_mode: what the network makes and keeps here may be trained with later
-            out = module(zeros(spec).to(device))
+        with torch.no_grad():  # not inference_mode, because tensors that the network stores here may be trained later
+            out = module(zero_sample(spec).to(device))
     except FAULTS as error:
-        raise failure(f"{spec.called}: fails on {_inputs(spec)}", error, module) from error
-    output_check.check(out, spec)
+        raise failure_of(f"{spec.called}: fails on {_inputs(spec)}", error, module) from error
+    output_check.check_output(out, spec)
 
 
 def _inputs(spec: ModelSpec) -> str:
-    """What it was tried with, in words."""
+    """Describe the shapes of the inputs, for a message."""
     if not spec.tensors:
         return f"an input of shape {(1, *spec.input_shape)}"
     return "inputs of shapes " + ", ".join(f"{each['name']} {(1, *each['shape'])}" for each in spec.tensors)
@@ -169,13 +180,13 @@ def _opened(path: Path, spec: ModelSpec) -> nn.Module:
     needed = task_outputs.for_task(spec.task, spec.num_classes, interface.channels_last(spec.input_shape))
     if spec.source.kind == "exported":
         return exported.network(path, spec.tensors, needed)
-    found = spec.source
-    counted = OpCount(found.parameters, found.macs, found.weight_bytes)
+    source = spec.source
+    counted = OpCount(source.parameters, source.macs, source.weight_bytes)
     try:
-        return as_module.network(path, found.kind, spec.input_shape, needed, counted, spec.tensors)
+        return as_module.network(path, source.kind, spec.input_shape, needed, counted, spec.tensors)
     except ModelError:
         raise
-    except Exception as error:  # readers' errors share no class
+    except Exception as error:  # the errors of the formats' libraries have no common base class
         reason = " ".join(str(error).split())[:300]
         raise ModelError(f"{path}: cannot be opened: {type(error).__name__}: {reason}") from error
 
@@ -190,21 +201,21 @@ def _construct(spec: ModelSpec, seed: int) -> nn.Module:
             torch.manual_seed(seed)
             module = builder(**kwargs)
             if isinstance(module, nn.Module) and _is_lazy(module):
-                with torch.no_grad():  # lazy layers take their shapes, and draw their weights, in their first forward
-                    several_inputs.wrapped(module.eval(), spec)(zeros(spec))
+                with torch.no_grad():  # lazy layers get their shapes and weights in their first forward pass
+                    several_inputs.wrap_inputs(module.eval(), spec)(zero_sample(spec))
     except FAULTS as error:
-        raise failure(f"{spec.builder}({_spelt(kwargs)})", error) from error
+        raise failure_of(f"{spec.builder}({_spelt(kwargs)})", error) from error
     if not isinstance(module, nn.Module):
-        made = f"the class {module.__name__}" if isinstance(module, type) else with_article(type(module).__name__)
+        returned = f"the class {module.__name__}" if isinstance(module, type) else with_article(type(module).__name__)
         advice = "call it: return Net()" if isinstance(module, type) else "let it end with `return net`"
-        raise ModelError(f"{spec.builder}: must return a torch.nn.Module, returned {made}; {advice}")
+        raise ModelError(f"{spec.builder}: must return a torch.nn.Module, returned {returned}; {advice}")
     try:
         module.eval()
     except FAULTS as error:
-        raise failure(f"{spec.builder}: cannot be put in eval mode", error, module) from error
+        raise failure_of(f"{spec.builder}: cannot be put in eval mode", error, module) from error
     if spec.reparameterized:
-        module = reparameterized(module)
-    return several_inputs.wrapped(module, spec)
+        module = merge_branches(module)
+    return several_inputs.wrap_inputs(module, spec)
 
 
 def _is_lazy(module: nn.Module) -> bool:
@@ -224,17 +235,17 @@ def _find_builder(name: str) -> Callable[..., Any]:
                 "this folder or installed; put its file there, or its folder on PYTHONPATH"
             ) from None
         raise ModelError(f"builder {name!r}: cannot import {module_name}: {describe(error)}") from error
-    found = getattr(module, function, None)
-    if found is None:
-        public = [word for word, value in vars(module).items() if callable(value) and not word.startswith("_")]
+    builder = getattr(module, function, None)
+    if builder is None:
+        public = [member for member, value in vars(module).items() if callable(value) and not member.startswith("_")]
         advice = suggest(function, public) if public else "it has no function at all"
         raise ModelError(f"builder {name!r}: no {function!r} in {module_name}; name one of its functions: {advice}")
-    if not callable(found):
+    if not callable(builder):
         raise ModelError(
-            f"builder {name!r}: {function!r} is {with_article(type(found).__name__)}, not a function; name a function "
-            "that returns the network"
+            f"builder {name!r}: {function!r} is {with_article(type(builder).__name__)}, not a function; name a "
+            "function that returns the network"
         )
-    return found
+    return builder
 
 
 def _arguments(builder: Callable[..., Any], spec: ModelSpec) -> dict[str, Any]:
@@ -242,20 +253,21 @@ def _arguments(builder: Callable[..., Any], spec: ModelSpec) -> dict[str, Any]:
         parameters = inspect.signature(builder).parameters
     except (ValueError, TypeError):
         raise ModelError(
-            f"{spec.builder}: says not what arguments it takes; name a function of your own that returns the network"
+            f"{spec.builder}: has no signature to read its arguments from; name a function of your own that returns "
+            "the network"
         ) from None
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    given = {**_shapes(spec), "num_classes": spec.num_classes, **_vocabulary(spec)}
+    derived = {**_shapes(spec), "num_classes": spec.num_classes, **_vocabulary(spec)}
     own = dict(spec.kwargs)
     if spec.task == "embedding":
-        given |= {"num_classes": spec.outputs[0], DIMENSIONS: spec.outputs[0]}
+        derived |= {"num_classes": spec.outputs[0], DIMENSIONS: spec.outputs[0]}
         own.pop(DIMENSIONS, None)
-    kwargs = {name: value for name, value in given.items() if takes_any or name in parameters} | own
+    kwargs = {name: value for name, value in derived.items() if takes_any or name in parameters} | own
     unknown = [] if takes_any else [name for name in own if name not in parameters]
     if unknown:
-        known = [name for name in parameters if name not in given]
+        options = [name for name in parameters if name not in derived]
         raise ModelError(
-            f"{spec.builder}: takes no {unknown[0]!r}; look at its arguments: {suggest(unknown[0], known)}"
+            f"{spec.builder}: takes no {unknown[0]!r}; look at its arguments: {suggest(unknown[0], options)}"
         )
     missing = [
         name
@@ -265,18 +277,18 @@ def _arguments(builder: Callable[..., Any], spec: ModelSpec) -> dict[str, Any]:
         and name not in kwargs
     ]
     if wrong := next((name for name in missing if name in (SHAPE, SHAPES)), ""):
-        of, right = ("several tensors", SHAPES) if spec.tensors else ("one array each", SHAPE)
-        raise ModelError(f"{spec.builder}: needs {wrong}, and the samples are {of}; let it take {right}")
+        content, right = ("several tensors", SHAPES) if spec.tensors else ("one array each", SHAPE)
+        raise ModelError(f"{spec.builder}: needs {wrong}, and the samples are {content}; let it take {right}")
     if missing:
         raise ModelError(f"{spec.builder}: needs {', '.join(missing)}; give it under model.kwargs")
     return kwargs
 
 
 def _shapes(spec: ModelSpec) -> dict[str, Any]:
-    """Of its one input (C, H, W), (F,) or (time, channels); of several each tensor's, and how many ids there are."""
+    """Return the builder's arguments for the shape of the input, or for the shapes and id counts of several inputs."""
     if not spec.tensors:
         return {SHAPE: spec.input_shape}
-    ids = [each for each in spec.tensors if each["dtype"] == several_inputs.WHOLE and each["range"][0] >= 0]
+    ids = [each for each in spec.tensors if each["dtype"] == several_inputs.INTEGER_DTYPE and each["range"][0] >= 0]
     return {
         SHAPES: {each["name"]: tuple(each["shape"]) for each in spec.tensors},
         "id_counts": {each["name"]: each["range"][1] + 1 for each in ids},
@@ -284,7 +296,7 @@ def _shapes(spec: ModelSpec) -> dict[str, Any]:
 
 
 def _vocabulary(spec: ModelSpec) -> dict[str, Any]:
-    """What a network of texts is told of the vocabulary: how many ids there are, and which of them only fills up."""
+    """Return the builder's arguments for texts: the number of ids and the id of padding."""
     step = input_path.find_step(spec.raw.get("input_path") or (), "tokenize")
     return {"vocabulary_size": int(spec.raw["range"][1]) + 1, "pad_id": step["pad_id"]} if step else {}
 
@@ -299,19 +311,19 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def _check_names(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
-    wanted = set(module.state_dict())
-    # a counter that inference never reads and that many exporters leave out
-    missing = sorted(name for name in wanted - set(tensors) if not name.endswith("num_batches_tracked"))
-    unexpected = sorted(set(tensors) - wanted)
+    expected = set(module.state_dict())
+    # num_batches_tracked is a counter that inference never reads and that many exporters leave out
+    missing = sorted(name for name in expected - set(tensors) if not name.endswith("num_batches_tracked"))
+    unexpected = sorted(set(tensors) - expected)
     faults = [f"missing {_some(missing)}"] if missing else []
     faults += [f"unexpected {_some(unexpected)}"] if unexpected else []
     if faults:
         raise ModelError(f"{path}: does not fit the network: {'; '.join(faults)}")
 
 
-def _some(words: list[str], limit: int = 6) -> str:
-    more = f" and {len(words) - limit} more" if len(words) > limit else ""
-    return ", ".join(words[:limit]) + more
+def _some(names: list[str], limit: int = 6) -> str:
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more
 
 
 def _spelt(kwargs: dict[str, Any]) -> str:
@@ -322,19 +334,19 @@ Shape = tuple[int, ...]
 
 
 def resize(module: nn.Module, shapes: dict[str, Shape]) -> None:
-    """Replace every parameter and buffer whose size differs and put the layers' own record of it right.
+    """Replace every parameter and buffer whose shape differs from `shapes`, and update the sizes that layers record.
 
-    Values of replaced tensors are undefined until a state is loaded.
+    The values of replaced tensors are undefined until a state is loaded.
     """
     for prefix, layer in module.named_modules():
         before = {name: tuple(tensor.shape) for name, tensor in _own(layer).items()}
-        wanted = {name: shapes.get(f"{prefix}.{name}" if prefix else name, before[name]) for name in before}
-        if wanted == before:
+        after = {name: shapes.get(f"{prefix}.{name}" if prefix else name, before[name]) for name in before}
+        if after == before:
             continue
-        for name, shape in wanted.items():
+        for name, shape in after.items():
             if shape != before[name]:
                 _replace(layer, name, shape)
-        _describe(layer, wanted)
+        _describe(layer, after)
 
 
 def _own(layer: nn.Module) -> dict[str, torch.Tensor]:
@@ -349,7 +361,7 @@ def _replace(layer: nn.Module, name: str, shape: Shape) -> None:
 
 
 def _describe(layer: nn.Module, shapes: dict[str, Shape]) -> None:
-    """Layers read some of their sizes at run time (groups, num_features), the others tell the user the truth."""
+    """Update the sizes that a layer records; some are read at run time, the others are shown to the user."""
     if isinstance(layer, nn.modules.conv._ConvNd):
         _describe_convolution(layer, shapes["weight"])
     elif isinstance(layer, nn.Linear):
@@ -370,6 +382,6 @@ def _describe_convolution(layer: nn.modules.conv._ConvNd, weight: Shape) -> None
     if layer.transposed:
         layer.in_channels, layer.out_channels = weight[0], weight[1] * layer.groups
         return
-    if layer.groups > 1 and layer.groups == layer.in_channels:  # depthwise: the groups follow the channels
+    if layer.groups > 1 and layer.groups == layer.in_channels:  # depthwise: there are as many groups as channels
         layer.groups = weight[0] // (layer.out_channels // layer.in_channels)
     layer.in_channels, layer.out_channels = weight[1] * layer.groups, weight[0]

@@ -1,7 +1,7 @@
-"""Causal convolutions over time (van den Oord et al., 2016): whole windows in training, a step at a time on a device.
+"""Causal convolutions over time (van den Oord et al. 2016), trained on windows and run step by step on a device.
 
-A moment's answer depends on it and on those before. So a device that remembers the last inputs of each convolution
-gives the answer of the whole window, and computes nothing twice.
+An answer depends only on the current time step and those before it. A device that stores the last inputs of each
+convolution therefore gives the same answer as for the whole window, and computes nothing twice.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from edgekit.models.layers import window_channels
 
 
 class CausalConv(nn.Module):
-    """(N, inputs, time) -> (N, outputs, time): convolution with zeros before the first moment, batch norm, ReLU."""
+    """(N, inputs, time) -> (N, outputs, time): a convolution padded with zeros at the start, batch norm and ReLU."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, dilation: int) -> None:
         super().__init__()
@@ -28,12 +28,12 @@ class CausalConv(nn.Module):
 
 
 class StreamingConv(nn.Module):
-    """(N, time, channels) -> logits of the last moment."""
+    """(N, time, channels) -> logits of the last time step."""
 
     def __init__(self, channels: int, num_classes: int, width: int, blocks: int, kernel: int) -> None:
         super().__init__()
         inputs = [channels, *[width] * (blocks - 1)]
-        self.blocks = nn.Sequential(*(CausalConv(each, width, kernel, 2**place) for place, each in enumerate(inputs)))
+        self.blocks = nn.Sequential(*(CausalConv(each, width, kernel, 2**index) for index, each in enumerate(inputs)))
         self.head = nn.Linear(width, num_classes)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -41,23 +41,24 @@ class StreamingConv(nn.Module):
         return logits
 
     def step(self) -> StreamingStep:
-        """The trained network as a step, for `edgekit.targets.step.export`."""
+        """Return the trained network as a step for `edgekit.targets.step.export`."""
         return StreamingStep(self.eval())
 
 
 class StreamingStep(nn.Module):
-    """(1, time, channels) and each convolution's last inputs -> logits of the last moment, and the inputs behind it.
+    """(1, time, channels) and the last inputs of each convolution -> logits of the last time step, and the new states.
 
-    Any number of moments makes a step: `states` are as long as the convolutions reach back.
+    A step may have any number of time steps. `states` gives the shape of each state, which is as long as the
+    convolution reaches back.
     """
 
-    def __init__(self, whole: StreamingConv) -> None:
+    def __init__(self, network: StreamingConv) -> None:
         super().__init__()
-        blocks = [each for each in whole.blocks if isinstance(each, CausalConv)]
+        blocks = [each for each in network.blocks if isinstance(each, CausalConv)]
         self.convs = nn.ModuleList(fuse_conv_bn_eval(each.conv, each.norm) for each in blocks)
-        self.head = whole.head
+        self.head = network.head
         self.states = {
-            f"past_{place}": (1, each.conv.in_channels, int(each.pad.padding[0])) for place, each in enumerate(blocks)
+            f"past_{index}": (1, each.conv.in_channels, int(each.pad.padding[0])) for index, each in enumerate(blocks)
         }
 
     def forward(self, x: Tensor, *past: Tensor) -> tuple[Tensor, ...]:
@@ -72,10 +73,11 @@ class StreamingStep(nn.Module):
 def streaming_conv(
     input_shape: tuple[int, ...], num_classes: int, width: int = 16, blocks: int = 4, kernel: int = 3
 ) -> nn.Module:
-    """(N, time, channels) -> logits of the last moment, which sees `1 + (kernel - 1) · (2^blocks - 1)` moments.
+    """Build a network (N, time, channels) -> logits of the last time step.
 
-    Each block reaches twice as far back. Its `step()` runs on a device, a few moments at a time.
-    width 16, 4 blocks, kernel 3, 10 classes: 2,650 parameters on 1 channel, 2,746 on 3.
+    The logits depend on the last `1 + (kernel - 1) · (2^blocks - 1)` time steps, because each block reaches twice as
+    far back as the one before. The network's `step()` runs on a device, a few time steps at a time. With width 16,
+    4 blocks, kernel 3 and 10 classes there are 2,650 parameters on 1 channel and 2,746 on 3.
     """
     channels = window_channels(input_shape)
     if width < 1 or blocks < 1 or kernel < 2:

@@ -1,9 +1,9 @@
 """TC-ResNet: a residual network of convolutions over time (Choi et al. 2019, "Temporal Convolution for Real-time
 Keyword Spotting on Mobile Devices").
 
-The channels of a window, of sensors or of a spectrum, are the network's channels; nothing slides over them. What
-`conv1d` lacks are its shortcuts and its long kernels: each moment sees 9 others in each convolution, and the same
-reach needs fewer halvings.
+The channels of a window of sensor data or of a spectrum are the network's channels, so the convolutions slide over the
+time only. Unlike `conv1d` it has shortcuts and long kernels: each convolution covers 9 time steps, so the network needs
+to halve the time less often for the same receptive field.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from edgekit.models.layers import check_multiple, window_channels
+from edgekit.models.layers import check_multipliers, window_channels
 
 STEM = 16
 CHANNELS = (24, 32, 48)
@@ -36,7 +36,7 @@ class TemporalResidual(nn.Module):
 
 
 class TCResNet(nn.Module):
-    """(N, time, channels) -> logits; the samples' own order outside, channels in front inside."""
+    """(N, time, channels) -> logits. Inside, the channels come first, as `nn.Conv1d` expects."""
 
     def __init__(self, channels: int, num_classes: int, widths: Sequence[int], blocks: int, kernel: int) -> None:
         super().__init__()
@@ -65,13 +65,15 @@ def _conv_bn(inputs: int, outputs: int, kernel: int, stride: int = 1) -> list[nn
 def tc_resnet(
     input_shape: tuple[int, ...], num_classes: int, alpha: float = 1.0, blocks: int = 1, kernel: int = 9
 ) -> nn.Module:
-    """(N, time, channels) -> logits; three groups of `blocks` halve the time, `alpha` multiplies every channel.
+    """Build a network (N, time, channels) -> logits.
 
-    1 block is TC-ResNet8, of 66 K parameters for 40 channels and 12 classes; 2 blocks are TC-ResNet14. alpha 1,
-    10 classes: 63,210 parameters on 1 channel, 63,306 on 3; 1.7 M multiply-adds for 128 moments of 3 channels.
+    It has three groups of `blocks` blocks, each of which halves the time, and `alpha` multiplies all channels. With
+    1 block it is TC-ResNet8, with 66 K parameters for 40 channels and 12 classes; with 2 blocks it is TC-ResNet14. With
+    alpha 1 and 10 classes there are 63,210 parameters on 1 channel and 63,306 on 3, and 1.7 M multiply-adds for 128
+    time steps of 3 channels.
     """
     channels = window_channels(input_shape)
-    check_multiple("tc_resnet", alpha=alpha)
+    check_multipliers("tc_resnet", alpha=alpha)
     if blocks < 1 or kernel < 3 or kernel % 2 == 0:
         raise ValueError(
             f"tc_resnet needs blocks from 1 and an odd kernel from 3, got blocks {blocks}, kernel {kernel}"

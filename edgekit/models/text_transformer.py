@@ -1,7 +1,7 @@
-"""A small transformer encoder for token ids, written so that every converter takes it.
+"""A small transformer encoder for token ids, written so that every converter accepts it.
 
-Embedding and fixed positions, layers of attention and a two-layer perceptron with the layer norm before each (Vaswani
-et al. 2017; Xiong et al. 2020), the mean over the tokens that are no filling, a linear layer.
+It has an embedding with fixed positions, layers of attention and a two-layer perceptron, each after a layer norm
+(Vaswani et al. 2017; Xiong et al. 2020), the mean over the tokens that are not padding, and a linear layer.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 MASKED = -20.0
-"""Added to the score of what only fills up: e^-20 is nothing beside the others, and int8 still has levels for them."""
+"""Added to the attention score of padding. e^-20 is negligible, and int8 still has levels for the other scores."""
 
 
 class SelfAttention(nn.Module):
@@ -33,12 +33,12 @@ class SelfAttention(nn.Module):
         query, key, value = apart(self.query(x)), apart(self.key(x)), apart(self.value(x))
         scores = torch.matmul(query, key.transpose(2, 3)) * (1 / math.sqrt(self.size)) + bias
         mixed = torch.matmul(torch.softmax(scores, dim=-1), value)
-        found: Tensor = self.out(mixed.transpose(1, 2).reshape(-1, tokens, self.heads * self.size))
-        return found
+        output: Tensor = self.out(mixed.transpose(1, 2).reshape(-1, tokens, self.heads * self.size))
+        return output
 
 
 class EncoderLayer(nn.Module):
-    """Attention, then each token by itself; both added to what came in."""
+    """Attention, then a perceptron for each token, both with a residual connection."""
 
     def __init__(self, width: int, heads: int, hidden: int) -> None:
         super().__init__()
@@ -48,8 +48,8 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x: Tensor, bias: Tensor) -> Tensor:
         x = x + self.attention(self.norm1(x), bias)
-        found: Tensor = x + self.outer(self.relu(self.inner(self.norm2(x))))
-        return found
+        output: Tensor = x + self.outer(self.relu(self.inner(self.norm2(x))))
+        return output
 
 
 class TextTransformer(nn.Module):
@@ -69,21 +69,22 @@ class TextTransformer(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         ids = ids.to(torch.int32)
-        kept = (ids != self.pad_id).to(torch.float32)
-        bias = ((1.0 - kept) * MASKED).unsqueeze(1).unsqueeze(1)
+        mask = (ids != self.pad_id).to(torch.float32)
+        bias = ((1.0 - mask) * MASKED).unsqueeze(1).unsqueeze(1)
         x = self.embedding(ids) + self.positions
         for layer in self.layers:
             x = layer(x, bias)
-        weights = kept / kept.sum(dim=1, keepdim=True).clamp(min=1.0)
+        weights = mask / mask.sum(dim=1, keepdim=True).clamp(min=1.0)
         logits: Tensor = self.head((self.norm(x) * weights.unsqueeze(2)).sum(dim=1))
         return logits
 
 
 def sinusoids(tokens: int, width: int) -> Tensor:
-    """(1, tokens, width): sines and cosines of the place, in wavelengths from 2π to 20000π (Vaswani et al., 3.5)."""
-    places = torch.arange(tokens, dtype=torch.float64).unsqueeze(1)
+    """Return (1, tokens, width): sines and cosines of the positions, wavelengths 2π to 20000π (Vaswani et al., 3.5)."""
+    positions = torch.arange(tokens, dtype=torch.float64).unsqueeze(1)
     rates = torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(10000.0) / width))
-    return torch.stack([torch.sin(places * rates), torch.cos(places * rates)], dim=2).reshape(1, tokens, width).float()
+    waves = torch.stack([torch.sin(positions * rates), torch.cos(positions * rates)], dim=2)
+    return waves.reshape(1, tokens, width).float()
 
 
 def text_transformer(
@@ -95,9 +96,10 @@ def text_transformer(
     layers: int = 2,
     heads: int = 4,
 ) -> nn.Module:
-    """(N, T) token ids -> logits; the data give `vocabulary_size` and `pad_id`, the id of what only fills up.
+    """Build a network (N, T) token ids -> logits.
 
-    width 64, 2 layers, 2,000 ids, 64 tokens, 2 classes: 194,946 parameters.
+    `vocabulary_size` and `pad_id`, the id of padding, come from the data. With width 64, 2 layers, 2,000 ids, 64 tokens
+    and 2 classes there are 194,946 parameters.
     """
     if len(input_shape) != 1:
         raise ValueError(f"text_transformer needs token ids as input, shape (tokens,), got {tuple(input_shape)}")

@@ -1,4 +1,4 @@
-"""What a network or its file raised, as a sentence: what, where in the user's own code, what to do."""
+"""Describe errors from the user's network or model file: what happened, where in the user's code, and what to do."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from torch import nn
 from edgekit.core.errors import RESOURCE_ERRNOS, EdgekitError, ModelError, ResourceError
 
 FAULTS = (Exception, SystemExit)
-"""What code of the user's may raise; Ctrl-C is not among it."""
-LONGEST = 300
+"""What the user's code may raise; KeyboardInterrupt is not included."""
+MAX_MESSAGE_LENGTH = 300
 LIBRARIES = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
 FOREIGN = tuple(f"{path}{os.sep}" for path in (*sorted(LIBRARIES), Path(__file__).parents[1]))
-"""Where Python, the libraries and edgekit itself lie; code anywhere else is the user's."""
+"""The folders of Python, the libraries and edgekit itself; code anywhere else is the user's."""
 PACKAGES = frozenset(("site-packages", "dist-packages"))
-"""Folders of libraries wherever they lie: of the system's Python, of the user's own installs."""
+"""Names of folders of libraries, wherever they are: those of the system's Python and of the user's own installs."""
 NO_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")
-WHOLE = "a tensor of whole numbers comes as int32; take x.float(), or give floats in the data"
-SEVERAL_INPUTS = "it takes several inputs: give each as an array by its name, x_train.NAME, or give it defaults"
-OTHERWISE = "fix it there, or report it, with the network, if the same works without edgekit"
-"""The network itself is at fault, or what edgekit does around it: only its user can tell."""
+INTEGER_ADVICE = "a tensor of whole numbers comes as int32; take x.float(), or give floats in the data"
+SEVERAL_INPUTS_ADVICE = "it takes several inputs: give each as an array by its name, x_train.NAME, or give it defaults"
+FALLBACK_ADVICE = "fix it there, or report it, with the network, if the same works without edgekit"
+"""Used where the fault may be in the network or in what edgekit does with it, and only the user can tell."""
 ADVICE = (
     ("!= struct c10::", "its weights are of another type than its input, float32; let the builder return net.float()"),
-    ("must have the same dtype, but got Int", WHOLE),
-    (r"Input type \(int\)", WHOLE),
+    ("must have the same dtype, but got Int", INTEGER_ADVICE),
+    (r"Input type \(int\)", INTEGER_ADVICE),
     ("must have the same dtype", "its weights are of another type than its input, float32; return net.float()"),
     (
         r"Input type \(.* should be the same",
@@ -43,43 +43,49 @@ ADVICE = (
 
 
 def describe(error: BaseException, root: nn.Module | None = None) -> str:
-    """`ValueError: what it says (nets.py, line 12, in forward); what to do`, in one line."""
+    """Describe an error in one line: `ValueError: message (nets.py, line 12, in forward); what to do`."""
     where = _place(error) or _layer(error, root)
     return f"{_what(error)}{f' ({where})' if where else ''}; {_advice(error)}"
 
 
-def failure(what: str, error: BaseException, root: nn.Module | None = None) -> Exception:
-    """What to raise for it: ModelError, but ResourceError where the machine lacks memory, room or leave."""
+def failure_of(what: str, error: BaseException, root: nn.Module | None = None) -> Exception:
+    """Return the exception to raise for an error: a ModelError, or a ResourceError if memory, disk or rights are short.
+
+    `what` begins the message, and `root` is the network, which is searched for the name of the layer at work.
+    """
     kind = ResourceError if _lacks_memory(error) or _lacks_room(error) else ModelError
     return kind(f"{what}: {describe(error, root)}")
 
 
 @contextmanager
-def running(called: str, doing: str, root: nn.Module | None = None) -> Iterator[None]:
-    """The `failure` of what the network called so raises meanwhile; what else is raised stays what it is."""
+def reporting_failures(called: str, doing: str, root: nn.Module | None = None) -> Iterator[None]:
+    """Convert errors of a network into `failure_of`; errors of edgekit and of other code are not changed.
+
+    `called` is the name of the network, and `doing` what was done with it, for example "in training".
+    """
     try:
         yield
     except EdgekitError:
         raise
     except FAULTS as error:
-        if not (_is_of_a_network(error) or _lacks_memory(error)):  # a step of the optimizer can lack it too
+        if not (_is_of_a_network(error) or _lacks_memory(error)):  # an optimizer step may run out of memory as well
             raise
-        raise failure(f"{called}: fails {doing}", error, root) from error
+        raise failure_of(f"{called}: fails {doing}", error, root) from error
 
 
 def _what(error: BaseException) -> str:
-    name, said = type(error).__name__, " ".join(str(error).split())[:LONGEST].rstrip(" .;")
+    name, message = type(error).__name__, " ".join(str(error).split())[:MAX_MESSAGE_LENGTH].rstrip(" .;")
     if isinstance(error, SystemExit):
-        return f"it calls sys.exit({said})"
+        return f"it calls sys.exit({message})"
     if isinstance(error, SyntaxError):
         return f"{name}: {error.msg} ({Path(error.filename or '?').name}, line {error.lineno})"
     if isinstance(error, KeyError):
-        return f"{name}: there is no {said}"
-    return f"{name}: {said}" if said else f"{name}, without a message"
+        return f"{name}: there is no {message}"
+    return f"{name}: {message}" if message else f"{name}, without a message"
 
 
 def _advice(error: BaseException) -> str:
-    said = str(error)
+    message = str(error)
     if isinstance(error, SystemExit):
         return "take that call out, or raise an error that says what is wrong"
     if isinstance(error, RecursionError):
@@ -92,14 +98,14 @@ def _advice(error: BaseException) -> str:
         return f"install {error.name}, or put its folder on PYTHONPATH"
     if isinstance(error, SyntaxError):
         return "fix that line"
-    if ".forward() missing" in said and not _place(error):  # edgekit itself called it, no code of the user's
-        return SEVERAL_INPUTS
-    return next((advice for words, advice in ADVICE if re.search(words, said)), OTHERWISE)
+    if ".forward() missing" in message and not _place(error):  # called by edgekit itself, not by the user's code
+        return SEVERAL_INPUTS_ADVICE
+    return next((advice for pattern, advice in ADVICE if re.search(pattern, message)), FALLBACK_ADVICE)
 
 
 def _lacks_memory(error: BaseException) -> bool:
-    """Of Python's own and of torch's errors; nobody knows yet whose fault it is, the machine's or the network's."""
-    return isinstance(error, MemoryError) or any(words in str(error) for words in NO_MEMORY)
+    """Return whether memory ran out, by Python's or PyTorch's error; the machine or the network may be the cause."""
+    return isinstance(error, MemoryError) or any(phrase in str(error) for phrase in NO_MEMORY)
 
 
 def _lacks_room(error: BaseException) -> bool:
@@ -107,7 +113,7 @@ def _lacks_room(error: BaseException) -> bool:
 
 
 def _place(error: BaseException) -> str:
-    """The innermost line of the user's own code on the way to the error."""
+    """Return the innermost line of the user's own code in the traceback."""
     places = [
         f"{Path(frame.f_code.co_filename).name}, line {line}, in {frame.f_code.co_name}"
         for frame, line in walk_tb(error.__traceback__)
@@ -129,23 +135,23 @@ def _is_users(frame: FrameType) -> bool:
 
 
 def _calls(error: BaseException) -> list[nn.Module]:
-    """The modules that were at work, the innermost last."""
-    found: list[Any] = [
+    """Return the modules that were being called, the innermost last."""
+    callers: list[Any] = [
         frame.f_locals.get("self") for frame, _ in walk_tb(error.__traceback__) if frame.f_code.co_name == "_call_impl"
     ]
-    return [module for module in found if isinstance(module, nn.Module)]
+    return [module for module in callers if isinstance(module, nn.Module)]
 
 
 def _layer(error: BaseException, root: nn.Module | None) -> str:
-    """The layer that was at work, of a network that has no code of its own there."""
-    at_work = _calls(error)
-    if not at_work:
+    """Return the name of the layer that was being called, for networks without code of the user's own."""
+    called_modules = _calls(error)
+    if not called_modules:
         return ""
     names = {id(part): name for name, part in (root.named_modules() if root else ())}
-    name = names.get(id(at_work[-1]), "")
-    return f"in layer {name}, a {type(at_work[-1]).__name__}" if name else ""
+    name = names.get(id(called_modules[-1]), "")
+    return f"in layer {name}, a {type(called_modules[-1]).__name__}" if name else ""
 
 
 def _is_of_a_network(error: BaseException) -> bool:
-    """Whether a network was at work, or other code of the user's."""
+    """Return whether the error came from a network, or from other code of the user's."""
     return bool(_calls(error)) or any(_is_users(frame) for frame, _ in walk_tb(error.__traceback__))

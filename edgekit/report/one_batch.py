@@ -45,9 +45,9 @@ def student_and_teacher(profile: Artifact, data: Data, config: DistillConfig) ->
     x = eager_input(data.train.x[:BATCH], spec.preprocess)
     targets = x if tasks.load_task(data.task).RECONSTRUCTS else torch.tensor(data.train.y[:BATCH])
     with torch.no_grad():
-        from edgekit.models.eager import joined
+        from edgekit.models.eager import join_outputs
 
-        return joined(student(x)), joined(teacher(x)), targets
+        return join_outputs(student(x)), join_outputs(teacher(x)), targets
 
 
 def softened(outputs: Tensor, data: Data, temperatures: Sequence[float], max_classes: int = 4) -> Table:
@@ -111,7 +111,7 @@ def quantized_weight(quantize: Artifact) -> QuantizedWeight:
 
     network = rebuild(quantize.path / "model", quantize.path / "nncf")
     spec = store.read_spec(quantize.file("model/model.json").parent)
-    layers = {layer.name: layer for layer in quantized_layers(network, store.zeros(spec))}
+    layers = {layer.name: layer for layer in quantized_layers(network, store.zero_sample(spec))}
     worst_first = [
         row["layer"] for row in json.loads(quantize.file("sensitivity.json").read_text(encoding="utf-8"))["layers"]
     ]

@@ -29,7 +29,7 @@ from edgekit.measure.latency import ConvertedModel, convert_models
 from edgekit.models import store
 from edgekit.models.cost import cost
 from edgekit.models.from_artifact import open_model, spec_for
-from edgekit.models.reparameterize import merge
+from edgekit.models.reparameterize import merge_and_compare
 from edgekit.runner.errors import RunnerError
 from edgekit.search import model_files
 from edgekit.search.baseline_files import relative_limits
@@ -170,7 +170,7 @@ def _build_networks(plan: Plan, data: Data) -> tuple[dict[str, Any], store.Model
     if options.student is None:
         raise ConfigError("distill.candidates: a trial trains one student; name distill.student.builder in the space")
     spec = spec_for(data, options.student.builder, options.student.kwargs, plan.run.preprocess)
-    student, spec, _ = merge(store.build(spec, seed=plan.run.seed), spec, store.zeros(spec))
+    student, spec, _ = merge_and_compare(store.build(spec, seed=plan.run.seed), spec, store.zero_sample(spec))
     return {"student": student, "pruned": _prune_untrained(student, spec, plan.stages["prune"], data)}, spec
 
 
@@ -228,7 +228,7 @@ def _convert_and_copy(
 ) -> dict[str, list[model_files.ModelFiles]]:
     """Convert saved networks and keep their files in `folder`."""
     options: Any = plan.stages["convert"]
-    raw = evaluate.spread(data.calibration, CALIBRATION_SAMPLES)
+    raw = evaluate.spread_samples(data.calibration, CALIBRATION_SAMPLES)
     with tempfile.TemporaryDirectory(prefix="edgekit-search-") as scratch:
         converted, _ = convert_models(
             models, evaluate.network_inputs(raw, steps), targets, precisions, Path(scratch), options.timeout_s

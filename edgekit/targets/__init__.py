@@ -1,4 +1,7 @@
-"""Targets: a trained network made into the files that a device runs, in fresh child processes. One target, one file."""
+"""Targets: convert trained networks to the files that a device runs. Each target is a folder of this package.
+
+Conversions run in fresh child processes.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +11,33 @@ from edgekit.core import telemetry
 
 telemetry.disable()
 
-FEW_BITS = ("int4", "int4_dense", "int16x8")
-"""Made only where a config names them: they cost accuracy or time on most networks, and only some kernels read them."""
+LOW_BIT_PRECISIONS = ("int4", "int4_dense", "int16x8")
+"""Precisions that are only made if a config names them.
 
-FURTHER = ("w8", "dynamic", *FEW_BITS)
-"""Further candidates: one that a target cannot make, or that leaves its tolerance, is left out and stops nothing."""
+They cost accuracy or time on most networks, and only some kernels support them.
+"""
+
+OPTIONAL_PRECISIONS = ("w8", "dynamic", *LOW_BIT_PRECISIONS)
+"""Optional precisions: one that a target cannot make, or that exceeds its tolerance, is left out."""
 
 CARRY_RANGES = ("openvino",)
-"""Targets whose int8 model carries the ranges that QAT learnt; the others set their own for the tuned weights."""
+"""Targets whose int8 model keeps the ranges that QAT learned; the others choose new ranges for the tuned weights."""
 
 FOLD_PREPROCESS = ("tflite", "openvino", "onnx")
-"""Targets that can take a sample's bytes, by an option `fold` of their `convert`."""
+"""Targets whose files can take the bytes of a raw sample, with the option `fold` of their `convert`."""
 
 
 SPARSE_WEIGHTS = ("tflite",)
-"""Targets that can store zeros as such, by an option `sparse` of their `convert`."""
+"""Targets that can store weights as sparse tensors, with the option `sparse` of their `convert`."""
 
 
 def precisions(target: str) -> tuple[str, ...]:
-    """What a target offers, fp32 first."""
-    offered: tuple[str, ...] = importlib.import_module(f"edgekit.targets.{target}.convert").PRECISIONS
-    return offered
+    """Return the precisions that a target offers, fp32 first.
+
+    Examples
+    --------
+    >>> precisions("openvino")
+    ('fp32', 'fp16', 'int8', 'w8', 'int4_dense')
+    """
+    names: tuple[str, ...] = importlib.import_module(f"edgekit.targets.{target}.convert").PRECISIONS
+    return names

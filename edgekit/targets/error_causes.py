@@ -1,4 +1,4 @@
-"""Why a network could not become a file: which operator, in which layer, for what cause, and what to do instead."""
+"""Explain why a network could not be converted: the operator, its layer, the cause, and what to do instead."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any
 CAUSE_WORDS = r"\berror: |no conversion rule|not supported|unsupported|validation failed"
 PLACE = re.compile(r'File "((?:(?!site-packages)[^"])+)", line (\d+)')
 OPERATOR = re.compile(
-    r"target=torch\.ops\.aten\.(\w+)"  # litert-torch: the node that it was at
+    r"target=torch\.ops\.aten\.(\w+)"  # litert-torch: the node that it was converting
     r"|OpOverload\(op='aten\.(\w+)"  # the exporter to ONNX
     r"|conversion rule[^\n]*?aten::(\w+)"  # OpenVINO
     r"|calling layer \"(tf\.[a-z_.]+?)(?:_\d+)?\""  # onnx2tf
     r"|(\w+) (?:node|op)?[^\n]{0,40}validation failed"
 )
 KINDS = ("operator", "control flow", "shape", "other")
-"""Of what a converter raises."""
-PROCESS, NUMERICS, RESTS = "process", "numerics", "rests"
-"""The converter died; the file says something else; the float model it is made from was left out."""
+"""The kinds of failures that a converter raises."""
+PROCESS, NUMERICS, SOURCE_LEFT_OUT = "process", "numerics", "rests"
+"""Other kinds: the converter's process died, the file's outputs differ, or the float model it needs was left out."""
 CAUSES = (
     (r"data-dependent|dynamic control flow", "control flow",
      "what is computed depends on the values that come in: choose with torch.where, which computes both sides"),
@@ -43,16 +43,16 @@ CAUSES = (
     (r"no conversion rule|not supported|unsupported|Lowering not found|No ONNX function|NotImplemented", "operator",
      "replace it by operators that the target has, or leave this target out"),
 )  # fmt: skip
-"""What is found in a converter's words, which kind of failure it is, and what to do instead."""
-OTHERWISE = "leave this target out, or report it with the network"
+"""A pattern in a converter's message, the kind of failure, and what to do instead."""
+FALLBACK_ADVICE = "leave this target out, or report it with the network"
 
 
 @dataclass(frozen=True)
-class Failure:
-    """One of KINDS, or of the three words below them.
+class ConversionFailure:
+    """Why a conversion failed.
 
-    `operator`, `layer` (a module's name) and `place` (FILE:LINE) are empty where nobody knows them, `alternative` where
-    the cause says what to do.
+    `kind` is one of KINDS, PROCESS, NUMERICS and SOURCE_LEFT_OUT. `operator`, `layer` (the name of a module) and
+    `place` (FILE:LINE) are empty if they are unknown, and `alternative` is empty if the cause already says what to do.
     """
 
     kind: str
@@ -63,64 +63,65 @@ class Failure:
     alternative: str
 
     @classmethod
-    def of(cls, kind: str, cause: str, alternative: str = "", layer: str = "") -> Failure:
-        """One that says itself what is wrong."""
+    def from_cause(cls, kind: str, cause: str, alternative: str = "", layer: str = "") -> ConversionFailure:
+        """Create a failure from a cause that needs no further analysis."""
         return cls(kind, "", layer, "", cause, alternative)
 
     def describe(self) -> str:
-        """In one line."""
+        """Describe the failure in one line."""
         what = f"{self.operator}: " if self.operator else ""
         where = " in layer " + self.layer if self.operator and self.layer else ""
         place = f" (at {self.place})" if self.place else ""
-        instead = f"; {self.alternative}" if self.alternative else ""
-        return f"{what}{self.cause}{where}{place}{instead}"
+        advice = f"; {self.alternative}" if self.alternative else ""
+        return f"{what}{self.cause}{where}{place}{advice}"
 
     def row(self) -> dict[str, str | None]:
-        """Its fields for a record, null for what nobody knows, and the line."""
-        known = {name: value or None for name, value in asdict(self).items() if name != "alternative"}
-        return {**known, "advice": self.alternative or None, "reason": self.describe()}
+        """Return the fields for a record, None for unknown ones, with the one-line description as `reason`."""
+        fields = {name: value or None for name, value in asdict(self).items() if name != "alternative"}
+        return {**fields, "advice": self.alternative or None, "reason": self.describe()}
 
 
-def classify(error: BaseException, model_folder: Path | None = None) -> Failure:
-    """Of what a converter raised for the network saved in `model_folder`, in which the operator's layer is sought."""
-    words = str(error)
-    place = next((f"{Path(file).name}:{line}" for file, line in PLACE.findall(words)), "")
-    first = innermost(error)
-    all_words = f"{words}\n{first}\n{type(first).__name__}"
+def classify(error: BaseException, model_folder: Path | None = None) -> ConversionFailure:
+    """Explain an error that a converter raised; the operator's layer is looked up in the network in `model_folder`."""
+    message = str(error)
+    place = next((f"{Path(file).name}:{line}" for file, line in PLACE.findall(message)), "")
+    first = root_cause(error)
+    text = f"{message}\n{first}\n{type(first).__name__}"
     pattern, kind, alternative = next(
-        (cause for cause in CAUSES if re.search(cause[0], all_words, re.IGNORECASE)), (CAUSE_WORDS, "other", OTHERWISE)
+        (cause for cause in CAUSES if re.search(cause[0], text, re.IGNORECASE)),
+        (CAUSE_WORDS, "other", FALLBACK_ADVICE),
     )
-    found = OPERATOR.search(all_words)
-    operator = next(filter(None, found.groups()), "") if found else ""
+    match = OPERATOR.search(text)
+    operator = next(filter(None, match.groups()), "") if match else ""
     layer = _layer(model_folder, operator) if model_folder and operator else ""
-    return Failure(kind, operator, layer, place, _cause_line(first, pattern), alternative)
+    return ConversionFailure(kind, operator, layer, place, _cause_line(first, pattern), alternative)
 
 
-def innermost(error: BaseException) -> BaseException:
-    """What it came from in the end."""
+def root_cause(error: BaseException) -> BaseException:
+    """Return the first error in the chain of causes."""
     while error.__cause__:
         error = error.__cause__
     return error
 
 
 def _cause_line(error: BaseException, pattern: str) -> str:
-    """The first line that says what was found, else the first that sounds like a cause, else the first."""
+    """Return the first line that matches the pattern, else the first that looks like a cause, else the first line."""
     lines = [line.strip(" -\t") for line in str(error).splitlines() if line.strip()] or ["no message"]
-    found = [line for wanted in (pattern, CAUSE_WORDS) for line in lines if re.search(wanted, line, re.IGNORECASE)]
-    telling = [*found, *lines][0]
-    return f"{type(error).__name__}: {telling[:300].rstrip('.;')}"
+    matching = [line for regex in (pattern, CAUSE_WORDS) for line in lines if re.search(regex, line, re.IGNORECASE)]
+    cause = [*matching, *lines][0]
+    return f"{type(error).__name__}: {cause[:300].rstrip('.;')}"
 
 
 def _layer(model_folder: Path, operator: str) -> str:
-    """The innermost module whose code calls the operator first; empty where the network cannot be exported at all."""
+    """Return the innermost module that calls the operator first; empty if the network cannot be exported."""
     import torch
 
     from edgekit.models import store
 
     try:
         module, spec = store.load(model_folder)
-        graph = torch.export.export(module, (store.zeros(spec),)).run_decompositions().graph
-    except Exception:  # whatever keeps the network from being exported: that is not the failure to report
+        graph = torch.export.export(module, (store.zero_sample(spec),)).run_decompositions().graph
+    except Exception:  # this error is not the failure to report
         return ""
     return next((_module_of(node) for node in graph.nodes if operator in str(node.target)), "")
 

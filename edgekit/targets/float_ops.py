@@ -1,7 +1,7 @@
-"""What still computes in float inside an int8 model, operator by operator, read from the file.
+"""Find the operators of an int8 model file that still compute in float.
 
 Three kinds are not listed: operators that convert between float and integers (quantize, dequantize), operators that
-only move values (reshapes, padding), and those that an interpreter fuses into the operator before (a bias, an
+only move values (reshapes, padding), and operators that an interpreter fuses into the one before (a bias, an
 activation).
 """
 
@@ -15,10 +15,10 @@ import numpy as np
 
 from edgekit.core.errors import ConversionError
 
-FoundOp = tuple[bool, str, bool]
-"""Whether it has weights, `OPERATOR:its name`, whether it computes in float."""
+OperatorArithmetic = tuple[bool, str, bool]
+"""Whether an operator has weights, its text `OPERATOR:layer`, and whether it computes in float."""
 TfliteOperator = tuple[Any, Any, Any, str]
-"""The model, the graph, the operator and the format's name for it."""
+"""The model, the graph, the operator, and the format's name for its kind."""
 
 TFLITE_WEIGHTED = {"FULLY_CONNECTED", "CONV_2D", "DEPTHWISE_CONV_2D", "BATCH_MATMUL", "TRANSPOSE_CONV"}
 TFLITE_MOVING = {"RESHAPE", "TRANSPOSE", "SQUEEZE", "EXPAND_DIMS", "PAD", "PADV2", "SLICE", "STRIDED_SLICE", "GATHER",
@@ -46,40 +46,49 @@ OPENVINO_FUSED = {"Add", "Subtract", "Multiply", "Maximum", "Minimum", "Relu", "
 
 
 def tflite(content: bytes, finished: bool = False) -> tuple[str, ...]:
-    """Operators that compute in float, by the types of their tensors; `_classified` says when that is an error."""
+    """Return the operators of a TFLite file that compute in float, judged by the types of their tensors.
+
+    Raises ConversionError if no operator with weights computes in integers, unless the file came `finished`.
+    """
     return _classified("tflite", lambda: _tflite(content), finished)
 
 
 def onnx(content: bytes, finished: bool = False) -> tuple[str, ...]:
-    """The same; in integers is what stands between DequantizeLinear and QuantizeLinear."""
+    """Return the operators of an ONNX file that compute in float.
+
+    Operators between DequantizeLinear and QuantizeLinear compute in integers. Raises as `tflite` does.
+    """
     return _classified("onnx", lambda: _onnx(content), finished)
 
 
 def openvino(path: Path, finished: bool = False) -> tuple[str, ...]:
-    """The same, by where FakeQuantize and int8 constants stand; `path` is the .xml, its .bin beside it."""
+    """Return the operators of an OpenVINO file that compute in float, judged by FakeQuantize and int8 constants.
+
+    `path` is the .xml, with its .bin beside it. Raises as `tflite` does.
+    """
     return _classified("openvino", lambda: _openvino(path), finished)
 
 
-def _classified(target: str, read: Callable[[], Iterable[FoundOp]], finished: bool) -> tuple[str, ...]:
-    """Those in float; ConversionError if that is every operator with weights, unless the file came so.
+def _classified(target: str, read: Callable[[], Iterable[OperatorArithmetic]], finished: bool) -> tuple[str, ...]:
+    """Return the operators in float; raise ConversionError if no operator with weights computes in integers.
 
-    Where the file cannot be read, the one entry says so: an empty list would claim that all is in integers.
+    If the file cannot be read, the only entry says so, because an empty list would mean that all is in integers.
     """
     try:
-        found = list(read())
-    except Exception as error:  # parsers of files and interpreters raise what they like, and the file is made
+        operators = list(read())
+    except Exception as error:  # parsers and interpreters raise any class of error, and the file itself is complete
         return (f"not known: {type(error).__name__}: {error}",)
-    weighted = [in_float for has_weights, _, in_float in found if has_weights]
+    weighted = [in_float for has_weights, _, in_float in operators if has_weights]
     if weighted and all(weighted) and not finished:
         raise ConversionError(
             f"{target} int8: none of its {len(weighted)} weighted ops computes in integers; leave int8 out of "
             "convert.precisions, or this target out of targets"
         )
-    return tuple(name for _, name, in_float in found if in_float)
+    return tuple(name for _, name, in_float in operators if in_float)
 
 
 def tflite_operators(content: bytes) -> Iterator[TfliteOperator]:
-    """Every operator of every graph in the file."""
+    """Yield every operator of every graph in a TFLite file."""
     from ai_edge_litert import schema_py_generated as schema
 
     names = {value: name for name, value in vars(schema.BuiltinOperator).items() if not name.startswith("_")}
@@ -90,30 +99,30 @@ def tflite_operators(content: bytes) -> Iterator[TfliteOperator]:
             yield model, graph, op, names[max(code.builtinCode, code.deprecatedBuiltinCode)]
 
 
-def in_main(found: Iterable[TfliteOperator]) -> list[TfliteOperator]:
-    """Of the graph that is called; those that a loop or a condition calls count tensors anew."""
-    return [one for one in found if one[1] is one[0].subgraphs[0]]
+def main_graph_operators(operators: Iterable[TfliteOperator]) -> list[TfliteOperator]:
+    """Return the operators of the main graph, without those of loops and conditions, which number tensors anew."""
+    return [one for one in operators if one[1] is one[0].subgraphs[0]]
 
 
-def _tflite(content: bytes) -> Iterator[FoundOp]:
+def _tflite(content: bytes) -> Iterator[OperatorArithmetic]:
     from ai_edge_litert import schema_py_generated as schema
 
     floats = (schema.TensorType.FLOAT32, schema.TensorType.FLOAT16)
     for _, graph, op, kind in tflite_operators(content):
         if kind not in TFLITE_MOVING:
-            tensors = [graph.tensors[place] for place in (*op.inputs, *op.outputs) if place >= 0]
-            place = module_of(graph.tensors[op.outputs[0]].name.decode())
-            yield kind in TFLITE_WEIGHTED, f"{kind}:{place}", any(one.type in floats for one in tensors)
+            tensors = [graph.tensors[index] for index in (*op.inputs, *op.outputs) if index >= 0]
+            layer = module_name(graph.tensors[op.outputs[0]].name.decode())
+            yield kind in TFLITE_WEIGHTED, f"{kind}:{layer}", any(one.type in floats for one in tensors)
 
 
-def module_of(tensor: str) -> str:
-    """`…Net_wrapped/….Sequential_stem/….Conv2d_0;;…` → `stem.0`: the first module that the tensor's name speaks of."""
+def module_name(tensor: str) -> str:
+    """Return the first module in a tensor's name: `…Net_wrapped/….Sequential_stem/….Conv2d_0;;…` → `stem.0`."""
     path = tensor.split(";")[0].split("_wrapped/")[-1]
     parts = [part.rsplit(".", 1)[-1].partition("_")[2] for part in path.split("/")] if "/" in path else [path]
     return ".".join(part for part in parts if part) or tensor
 
 
-def _onnx(content: bytes) -> Iterator[FoundOp]:
+def _onnx(content: bytes) -> Iterator[OperatorArithmetic]:
     import onnx as library
 
     graph = library.load_from_string(content).graph
@@ -145,20 +154,23 @@ def _onnx(content: bytes) -> Iterator[FoundOp]:
         yield weighted, f"{node.op_type}:{layer}", not (integer or fused)
 
 
-def _openvino(path: Path) -> Iterator[FoundOp]:
+def _openvino(path: Path) -> Iterator[OperatorArithmetic]:
     import openvino as library
 
     states: dict[str, str] = {}
     for op in library.Core().read_model(str(path)).get_ordered_ops():
-        inputs = [states[op.input_value(place).get_node().get_friendly_name()] for place in range(op.get_input_size())]
+        inputs = [states[op.input_value(index).get_node().get_friendly_name()] for index in range(op.get_input_size())]
         kind, name = op.get_type_name(), op.get_friendly_name()
         states[name], integer = _state(op, kind, inputs)
         if integer is not None:
-            yield kind in OPENVINO_WEIGHTED, f"{kind}:{path_of(op)}", not integer
+            yield kind in OPENVINO_WEIGHTED, f"{kind}:{layer_name(op)}", not integer
 
 
-def path_of(op: Any) -> str:
-    """`__module.stem.0/aten::…` → `stem.0`; where folding took its name, that of the operator behind it."""
+def layer_name(op: Any) -> str:
+    """Return the layer in an operator's name: `__module.stem.0/aten::…` → `stem.0`.
+
+    If folding has removed the name, that of a following operator is used.
+    """
     followers = (port.get_node() for output in op.outputs() for port in output.get_target_inputs())
     for name in (op.get_friendly_name(), *(follower.get_friendly_name() for follower in followers)):
         if name.startswith("__module."):
@@ -167,10 +179,10 @@ def path_of(op: Any) -> str:
 
 
 def _state(op: Any, kind: str, inputs: list[str]) -> tuple[str, bool | None]:
-    """What comes out of an operator, and whether it computes in integers; None where it computes nothing.
+    """Return the state of an operator's output, and whether it computes in integers (None if it computes nothing).
 
-    Out come int8 or other constants, `quantized` values, `fed` ones (not quantized yet, and what takes them in is
-    computed inside the operator that they come from), or floats.
+    The states are int8 constants, other constants, `quantized` values, `fed` values, and floats. `fed` values come from
+    an operator with weights and are not quantized yet; operators after it are fused into it.
     """
     data = [state for state in inputs if not state.endswith("constant")]
     if kind == "FakeQuantize":

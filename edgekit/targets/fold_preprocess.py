@@ -1,8 +1,8 @@
-"""Affine preprocess steps as a part of a file: a sample's bytes then go in as they are.
+"""Fold affine preprocess steps into a model file, so that it takes the bytes of raw samples.
 
-Of bytes b a quantized input says `scale * (b - zero point)`, one scale for all channels. Whether steps say the same is
-no question of algebra alone, for they round: so all 256 bytes are tried. Other files get operators in front, with a
-scale and a shift for each channel.
+A quantized input interprets bytes b as `scale * (b - zero point)`, with one scale for all channels. Because the steps
+round, algebra alone does not show whether they compute the same, so all 256 bytes are tried. Other files get operators
+at their input, with a scale and a shift for each channel.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ BYTES = np.arange(256, dtype=np.uint8)
 
 
 class Affine(NamedTuple):
-    """`scale * byte + shift`, float32, of one number for all channels or one for each."""
+    """`scale * byte + shift` in float32, with one number for all channels or one for each channel."""
 
     scale: np.ndarray
     shift: np.ndarray
 
 
-def of_bytes(preprocess: Sequence[Mapping[str, Any]], raw: Mapping[str, Any]) -> np.ndarray | str:
-    """What the steps make of each byte, (256,) float32, rising; or why they cannot be folded.
+def byte_values(preprocess: Sequence[Mapping[str, Any]], raw: Mapping[str, Any]) -> np.ndarray | str:
+    """Return the value of each byte after the steps, (256,) float32, increasing; or why they cannot be folded.
 
     Parameters
     ----------
     preprocess
         The steps.
     raw
-        What the samples are, as a model's specification has it: `dtype`, and `shape` with the channels last.
+        The description of the samples in a model's spec: `dtype`, and `shape` with the channels last.
     """
     columns = _of_channels(preprocess, raw)
     if isinstance(columns, str):
@@ -46,10 +46,10 @@ def of_bytes(preprocess: Sequence[Mapping[str, Any]], raw: Mapping[str, Any]) ->
     return values
 
 
-def by_channel(preprocess: Sequence[Mapping[str, Any]], raw: Mapping[str, Any]) -> Affine | str:
-    """What the steps multiply a byte with and add to it, of a picture channel by channel; or why they cannot be folded.
+def channel_affine(preprocess: Sequence[Mapping[str, Any]], raw: Mapping[str, Any]) -> Affine | str:
+    """Return the scale and shift that the steps apply to a byte; or why they cannot be folded.
 
-    The parameters are those of `of_bytes`.
+    For images they may differ by channel. The parameters are those of `byte_values`.
     """
     columns = _of_channels(preprocess, raw)
     if isinstance(columns, str):
@@ -62,14 +62,14 @@ def by_channel(preprocess: Sequence[Mapping[str, Any]], raw: Mapping[str, Any]) 
     return Affine(((columns[-1] - shift) / (len(columns) - 1)).astype(np.float32), columns[0].astype(np.float32))
 
 
-def of_folder(model_folder: Path) -> Affine | str:
-    """The same of a saved network."""
+def model_affine(model_folder: Path) -> Affine | str:
+    """Return the scale and shift of a saved network's preprocess steps; or why they cannot be folded."""
     spec = read_spec(model_folder)
-    return by_channel(spec.preprocess, spec.raw)
+    return channel_affine(spec.preprocess, spec.raw)
 
 
 def _of_channels(preprocess: Sequence[Mapping[str, Any]], raw: Mapping[str, Any]) -> np.ndarray | str:
-    """What the steps make of each byte of each channel, (256, channels) float32, rising."""
+    """Return the value of each byte of each channel after the steps, (256, channels) float32, increasing."""
     if raw.get("dtype") != "uint8":
         return f"the samples are {raw.get('dtype')} and no bytes"
     if not preprocess:
@@ -83,23 +83,23 @@ def _of_channels(preprocess: Sequence[Mapping[str, Any]], raw: Mapping[str, Any]
     return columns
 
 
-def grid(values: np.ndarray) -> tuple[float, int] | str:
-    """Scale and zero point that give each byte's value (256,) bit for bit in float32; or why there are none."""
+def find_scale(values: np.ndarray) -> tuple[float, int] | str:
+    """Find the scale and zero point that give the value of each byte (256,) bit for bit; or say why there are none."""
     mean = (float(values[-1]) - float(values[0])) / (len(values) - 1)
-    place = -float(values[0]) / mean
-    zero = round(place)
+    exact_zero = -float(values[0]) / mean
+    zero = round(exact_zero)
     if not 0 <= zero < len(values):
-        return f"zero is no byte: it would be {place:.4g}"
+        return f"zero is no byte: it would be {exact_zero:.4g}"
     for scale in _near(mean, values, zero):
         if ((BYTES - np.float32(zero)) * scale == values).all():
             return float(scale), zero
-    return f"one scale gives other last bits; zero is byte {place:.4g}, and a zero point is a whole number"
+    return f"one scale gives other last bits; zero is byte {exact_zero:.4g}, and a zero point is a whole number"
 
 
 def _near(mean: float, values: np.ndarray, zero: int) -> list[np.float32]:
-    """Numbers that the scale may be."""
-    found = [np.float32(mean)]
-    for way in (np.float32(0), np.float32(np.inf)):
-        found.append(np.nextafter(found[0], way))
-    beside = zero + 1 if zero < len(values) - 1 else zero - 1
-    return [np.float32(abs(values[beside])), *found]
+    """Return candidates for the scale: the value next to zero, the mean, and its neighbours in float32."""
+    candidates = [np.float32(mean)]
+    for direction in (np.float32(0), np.float32(np.inf)):
+        candidates.append(np.nextafter(candidates[0], direction))
+    neighbour = zero + 1 if zero < len(values) - 1 else zero - 1
+    return [np.float32(abs(values[neighbour])), *candidates]

@@ -1,4 +1,4 @@
-"""What passes between the stage and the children that convert for it, as plain JSON."""
+"""Conversion jobs and their results, which pass between the stage and its child processes as JSON."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from edgekit.core.errors import ConversionError
 from edgekit.runner.backends import byte_inputs
 from edgekit.runner.bundle.manifest import TensorSpec, combined_input
 from edgekit.runner.input_vector import split
-from edgekit.targets.redundant_ops import Finding
+from edgekit.targets.redundant_ops import RedundantOperator
 
 Method = Literal["float", "ptq", "qat", "mixed"]
 FLOAT = "fp32"
-"""The precision that the others of a network are made from."""
+"""The precision from which the other precisions of a network are made."""
 
 
 @dataclass(frozen=True)
 class Quantization:
-    """How int8 comes about: where ranges end, whether biases are corrected, which layers stay in float.
+    """Options of int8 quantization: how ranges are chosen, whether biases are corrected, which layers stay in float.
 
-    `keep_float` holds names of modules of the PyTorch network, such as `blocks.2.conv`.
+    `keep_float` has names of modules of the PyTorch network, such as `blocks.2.conv`.
     """
 
     ranges: Literal["minmax", "percentile"] = "minmax"
@@ -40,18 +40,27 @@ class Quantization:
 
 
 MINMAX = Quantization()
-"""The whole range that the samples show, biases as they are, every layer int8."""
+"""Ranges from the samples' minimum and maximum, no bias correction, and every layer in int8."""
 
 
 @dataclass(frozen=True)
-class Files:
-    """A converted model: file names inside its folder, and its tensors.
+class ConvertedFiles:
+    """A converted model: the names of its files in its folder, and its tensors.
 
-    `float_ops` lists the operators of an int8 model that still compute in float, as the module `float_ops` finds them.
-    `not_offered` lists what its `Quantization` asks for and the target cannot do, `debris` its redundant operators.
-    `free_batch` says that an ONNX file takes any number of samples a call; its tensors state one. `folding` says what
-    became of the preprocess steps, where they were to be folded into the file, `sparse_weights` what became of its
-    zeros, where these were to be stored as such.
+    Attributes
+    ----------
+    float_ops
+        Operators of an int8 model that still compute in float (`edgekit.targets.float_ops`).
+    not_offered
+        Options of its `Quantization` that the target does not support.
+    debris
+        Redundant operators that the converter left in the file.
+    free_batch
+        Whether an ONNX file accepts any number of samples for each call, although its tensors state one.
+    folding
+        Whether the preprocess steps were folded into the file, in words; empty if that was not requested.
+    sparse_weights
+        Whether weights were stored as sparse tensors, in words; empty if that was not requested.
     """
 
     names: tuple[str, ...]
@@ -59,39 +68,40 @@ class Files:
     outputs: tuple[TensorSpec, ...]
     float_ops: tuple[str, ...] = ()
     not_offered: tuple[str, ...] = ()
-    debris: tuple[Finding, ...] = ()
+    debris: tuple[RedundantOperator, ...] = ()
     free_batch: bool = False
     folding: str = ""
     sparse_weights: str = ""
 
     @property
     def input(self) -> TensorSpec:
-        """The only input; several are joined (`runner/input_vector.py`)."""
+        """The input; several inputs are joined in one vector (`edgekit.runner.input_vector`)."""
         return combined_input(self.inputs)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> Files:
+    def from_json(cls, fields: dict[str, Any]) -> ConvertedFiles:
         return cls(
             names=tuple(fields["names"]),
             inputs=tuple(TensorSpec(**each) for each in fields["inputs"]),
             outputs=tuple(TensorSpec(**each) for each in fields["outputs"]),
             float_ops=tuple(fields["float_ops"]),
             not_offered=tuple(fields["not_offered"]),
-            debris=tuple(Finding(**one) for one in fields["debris"]),
-            free_batch=fields.get("free_batch", False),  # a variant's record says nothing of it
+            debris=tuple(RedundantOperator(**one) for one in fields["debris"]),
+            free_batch=fields.get("free_batch", False),  # the record of a variant does not have it
             folding=fields.get("folding", ""),
             sparse_weights=fields.get("sparse_weights", ""),
         )
 
 
 @dataclass(frozen=True)
-class Step:
-    """One variant to make in `out`. `nncf_folder` is set where the quantize stage fine-tuned the network (QAT).
+class ConversionStep:
+    """One variant to convert into the folder `out`.
 
-    `fold` is for targets that `FOLD_PREPROCESS` names, `sparse` for those of `SPARSE_WEIGHTS`.
+    `nncf_folder` is set if the quantize stage fine-tuned the network (QAT). `fold` is for targets in
+    `FOLD_PREPROCESS`, and `sparse` for those in `SPARSE_WEIGHTS`.
     """
 
     precision: str
@@ -105,23 +115,23 @@ class Step:
 
     @property
     def key(self) -> str:
-        """What its job calls it: a precision may be made by several recipes."""
+        """The name of the step in its job, because several recipes may make the same precision."""
         return self.out.name
 
-    def depends_on(self, other: Step) -> bool:
-        """Whether it is made from the same float model that `other`, an fp32 step, is; learnt ranges come without."""
-        same = self.model_folder == other.model_folder and self.nncf_folder is None
-        return other.precision == FLOAT and self.precision != FLOAT and same
+    def depends_on(self, other: ConversionStep) -> bool:
+        """Return whether this step needs the float model that `other` converts; steps with learned ranges do not."""
+        same_model = self.model_folder == other.model_folder and self.nncf_folder is None
+        return other.precision == FLOAT and self.precision != FLOAT and same_model
 
 
 @dataclass(frozen=True)
-class Job:
-    """All precisions of one model on one target, made by one fresh process. `calibration` is an .npy file."""
+class ConversionJob:
+    """All precisions of one model for one target, converted by one fresh process. `calibration` is an .npy file."""
 
     model: str
     target: str
     calibration: Path
-    steps: tuple[Step, ...]
+    steps: tuple[ConversionStep, ...]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -144,13 +154,13 @@ class Job:
         }
 
     @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> Job:
+    def from_json(cls, fields: dict[str, Any]) -> ConversionJob:
         return cls(
             model=fields["model"],
             target=fields["target"],
             calibration=Path(fields["calibration"]),
             steps=tuple(
-                Step(
+                ConversionStep(
                     precision=step["precision"],
                     method=step["method"],
                     model_folder=Path(step["model_folder"]),
@@ -166,47 +176,50 @@ class Job:
 
 
 def plain_method(precision: str) -> Method:
-    """How a precision comes about where nothing was tuned for it."""
+    """Return the method that makes a precision if nothing was tuned for it."""
     return "float" if precision in ("fp32", "fp16") else "ptq"
 
 
 def input_layout(input_shape: tuple[int, ...], image: Literal["NHWC", "NCHW"]) -> str:
-    """Layout of a model's input tensor, for a network that takes (C, H, W), (F,) or anything else."""
+    """Return the layout of a model's input tensor, for a network that takes (C, H, W), (F,) or another shape."""
     return image if len(input_shape) == 3 else "NC" if len(input_shape) == 1 else "ANY"
 
 
 def output_layout(shape: Sequence[int]) -> str:
-    """Of a model's output tensor, its batch first."""
+    """Return the layout of a model's output tensor; `shape` has the batch first."""
     return "NC" if len(shape) == 2 else "ANY"
 
 
-def inputs_in_order(found: Sequence[TensorSpec], names: Sequence[str]) -> tuple[TensorSpec, ...]:
-    """The file's inputs, one, or in the order of the samples' tensors; ConversionError where it lost one."""
-    if len(found) == 1 and not names:
-        return tuple(found)
-    by_name = {each.name: each for each in found}
+def inputs_in_order(inputs: Sequence[TensorSpec], names: Sequence[str]) -> tuple[TensorSpec, ...]:
+    """Return the inputs of a file in the order of the samples' tensors, `names`, which are empty for single inputs.
+
+    Raises ConversionError if the file has other inputs than the samples have tensors.
+    """
+    if len(inputs) == 1 and not names:
+        return tuple(inputs)
+    by_name = {each.name: each for each in inputs}
     if not by_name or sorted(by_name) != sorted(names):
-        has = ", ".join(names) or "one tensor"
+        expected = ", ".join(names) or "one tensor"
         raise ConversionError(
-            f"the converted file takes {', '.join(by_name) or 'nothing'}, the samples have {has}; "
+            f"the converted file takes {', '.join(by_name) or 'nothing'}, the samples have {expected}; "
             f"{_fix_inputs(len(by_name), max(len(names), 1))}"
         )
     return tuple(by_name[name] for name in names)
 
 
-def _fix_inputs(takes: int, given: int) -> str:
-    """What to do about a file whose inputs are not the samples' tensors, by the numbers of both."""
-    if takes < given:
+def _fix_inputs(inputs: int, tensors: int) -> str:
+    """Return advice for a file whose inputs are not the samples' tensors, from the numbers of both."""
+    if inputs < tensors:
         return "let the network use every tensor that it is given"
-    if takes > given:
+    if inputs > tensors:
         return "the converter made inputs of the network's own constants: leave this target out, or report it"
     return "the converter renamed them: give the tensors shorter, plain names"
 
 
 def input_parts(x: np.ndarray, inputs: Sequence[TensorSpec], content: bytes = b"") -> list[np.ndarray]:
-    """What each input takes of samples (n, …), as its plain dtype; quantized inputs are not for this.
+    """Split samples (n, …) into the arrays of the inputs, each in its dtype; not for quantized inputs.
 
-    The `content` of a file may say that it takes bytes (`runner/backends/byte_inputs.py`).
+    The `content` of a file may say that it takes bytes (`edgekit.runner.backends.byte_inputs`).
     """
     to_bytes = byte_inputs.byte_encoder(content, inputs)
     x = x if to_bytes is None else to_bytes(x)

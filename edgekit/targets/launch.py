@@ -1,4 +1,4 @@
-"""The parent's side of a conversion: start the child, watch it, say in one line why it failed."""
+"""The parent's side of a conversion: start the child process, watch it, and explain a failure in one line."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from edgekit.core import progress, subprocesses
 from edgekit.core.config import available_cores
 from edgekit.core.errors import ConversionError, ResourceError
 from edgekit.device.hardware import health
-from edgekit.targets.error_causes import OTHERWISE, PROCESS, RESTS, Failure
-from edgekit.targets.jobs import FLOAT, Files, Job
+from edgekit.targets.error_causes import FALLBACK_ADVICE, PROCESS, SOURCE_LEFT_OUT, ConversionFailure
+from edgekit.targets.jobs import FLOAT, ConversionJob, ConvertedFiles
 
-MOST_PARALLEL = 4
+MAX_PARALLEL = 4
 GIGABYTE = 2**30
-"""Memory that one conversion may take: there are at most as many at once as it leaves room for."""
+"""Memory assumed for one conversion; it limits how many run at once."""
 CONVERTER = "the converter"
 LACKING = {"memory": "free some memory, or leave this target out", "room": "make room or choose another folder"}
 QUIET = {
-    "CUDA_VISIBLE_DEVICES": "",  # a conversion must not depend on a graphics card being there
+    "CUDA_VISIBLE_DEVICES": "",  # a conversion must not depend on whether there is a GPU
     "OMP_NUM_THREADS": "1",
     "PYTHONHASHSEED": "0",
     "TF_CPP_MIN_LOG_LEVEL": "3",
@@ -33,133 +33,145 @@ QUIET = {
 
 
 @dataclass(frozen=True)
-class Converted:
-    """One step that a child finished."""
+class ConvertedStep:
+    """A step that a child process finished."""
 
     precision: str
-    files: Files
+    files: ConvertedFiles
     seconds: float
 
 
 @dataclass(frozen=True)
-class LeftOut:
-    """One step that came to nothing, and why."""
+class LeftOutStep:
+    """A step that failed, and why."""
 
     precision: str
-    failure: Failure
+    failure: ConversionFailure
 
     @property
     def reason(self) -> str:
-        """In one line."""
+        """The failure in one line."""
         return self.failure.describe()
 
 
-Outcome = Converted | LeftOut
+Outcome = ConvertedStep | LeftOutStep
 
 
-def parallel() -> int:
-    """How many conversions run at once here."""
+def parallel_conversions() -> int:
+    """Return how many conversions run at once, by the cores and the memory of this machine."""
     available = health.memory_bytes()[1]
-    return min(MOST_PARALLEL, available_cores(), max(1, (available or MOST_PARALLEL * GIGABYTE) // GIGABYTE))
+    return min(MAX_PARALLEL, available_cores(), max(1, (available or MAX_PARALLEL * GIGABYTE) // GIGABYTE))
 
 
 def convert_all(
-    jobs: Sequence[Job], scratch: Path, timeout_s: float, finished: Callable[[Job, list[Outcome]], None]
+    jobs: Sequence[ConversionJob],
+    scratch: Path,
+    timeout_s: float,
+    finished: Callable[[ConversionJob, list[Outcome]], None],
 ) -> None:
-    """Run the jobs in as few processes as keep all cores busy, since starting one takes longer than a small network.
+    """Run the jobs in as few processes as keep all cores busy.
 
-    `finished(job, outcomes)` is called in this thread when the process of a job ends. An exception of a job or of
-    `finished` stops the other jobs and is raised.
+    Starting a process takes longer than converting a small network. `finished(job, outcomes)` is called in this thread
+    when the process of a job ends. An exception of a job or of `finished` stops the other jobs and is raised.
     """
     stop = threading.Event()
     with (
-        progress.step("converting", "conversions", len(jobs)) as shown,
-        ThreadPoolExecutor(parallel()) as pool,
+        progress.step("converting", "conversions", len(jobs)) as reporter,
+        ThreadPoolExecutor(parallel_conversions()) as pool,
     ):
-        running = {pool.submit(_convert, share, scratch, timeout_s, stop): share for share in _shares(jobs)}
+        running = {pool.submit(_convert, batch, scratch, timeout_s, stop): batch for batch in _batches(jobs)}
         try:
             for future in as_completed(running):
-                found = future.result()
+                outcomes = future.result()
                 for job in running[future]:
-                    finished(job, [found[step.key] for step in job.steps])
-                    shown.update(shown.state.done + 1)
+                    finished(job, [outcomes[step.key] for step in job.steps])
+                    reporter.update(reporter.state.done + 1)
         except BaseException:
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
             raise
 
 
-def convert(job: Job, scratch: Path, timeout_s: float, stop: threading.Event) -> list[Outcome]:
-    """Run the job in a fresh process, one outcome a step.
+def convert(job: ConversionJob, scratch: Path, timeout_s: float, stop: threading.Event) -> list[Outcome]:
+    """Run a job in a fresh process and return the outcome of each step.
 
-    ResourceError where there is no room for the files or too little memory, for which the system kills the process.
-    ConversionError where a step does not end in time. Neither says anything of the network, so neither costs a row. If
-    a step crashes the process, the steps behind it continue in another. Steps that need a float model which failed are
-    not tried. A step that those before it left too little time begins again in another process, with all of
-    `timeout_s`. The process and what it started are killed on a timeout, on `stop` (ConversionError), and on an
-    exception in this thread.
+    If a step crashes the process, the steps after it continue in another one. Steps that need a float model which
+    failed are not tried. A step for which those before it left too little time starts again in another process, with
+    all of `timeout_s` seconds. The process and its own children are killed on a timeout, on `stop`, and on an exception
+    in this thread.
+
+    Raises
+    ------
+    ResourceError
+        There is no room for the files, or too little memory, so that the system killed the process.
+    ConversionError
+        A step did not end in time, or `stop` was set.
     """
-    found = _convert([job], scratch, timeout_s, stop)
-    return [found[step.key] for step in job.steps]
+    outcomes = _convert([job], scratch, timeout_s, stop)
+    return [outcomes[step.key] for step in job.steps]
 
 
-def _shares(jobs: Sequence[Job]) -> list[list[Job]]:
-    """The jobs of each process, all of one target: a process for each target, or as many more as there are cores."""
-    by_target: dict[tuple[str, Path], list[Job]] = {}
+def _batches(jobs: Sequence[ConversionJob]) -> list[list[ConversionJob]]:
+    """Divide the jobs among processes, each with one target; there are several for a target if there are more cores."""
+    by_target: dict[tuple[str, Path], list[ConversionJob]] = {}
     for job in jobs:
         by_target.setdefault((job.target, job.calibration), []).append(job)
-    each = -(-parallel() // max(1, len(by_target)))
-    shares = [own[number::each] for own in by_target.values() for number in range(each)]
-    return [share for share in shares if share]
+    count = -(-parallel_conversions() // max(1, len(by_target)))
+    batches = [own[number::count] for own in by_target.values() for number in range(count)]
+    return [batch for batch in batches if batch]
 
 
-def _convert(jobs: Sequence[Job], scratch: Path, timeout_s: float, stop: threading.Event) -> dict[str, Outcome]:
-    """See `convert`: jobs of one target in one process, the outcomes by the steps' keys."""
+def _convert(
+    jobs: Sequence[ConversionJob], scratch: Path, timeout_s: float, stop: threading.Event
+) -> dict[str, Outcome]:
+    """Run jobs of one target in one process, as `convert` does; return the outcomes by the keys of the steps."""
     first = jobs[0]
     owners = {step.key: job for job in jobs for step in job.steps}
     steps = {step.key: step for job in jobs for step in job.steps}
-    found: dict[str, Outcome] = {}
+    outcomes: dict[str, Outcome] = {}
     for number in itertools.count():
-        rest = replace(first, steps=tuple(step for key, step in steps.items() if key not in found))
-        if not rest.steps:
-            return found
-        notes, ended = _run(rest, scratch / f"{first.model}-{first.target}-{number}.json", timeout_s, stop)
-        _refuse_lacking(owners, notes)
+        remaining = replace(first, steps=tuple(step for key, step in steps.items() if key not in outcomes))
+        if not remaining.steps:
+            return outcomes
+        notes, ended = _run(remaining, scratch / f"{first.model}-{first.target}-{number}.json", timeout_s, stop)
+        _raise_on_lacking_resource(owners, notes)
         if stop.is_set():
             raise ConversionError(f"{first.model}, {first.target}: stopped")
-        ended_steps = _outcomes(rest, notes)
-        found |= ended_steps
-        began = _begun(notes)
-        # steps that share a process leave memory behind, so one that is killed for want of it is tried alone once
-        if not ended_steps or not (began in ended_steps or ended.timed_out or ended.was_killed):
-            owner = owners[began] if began else first
-            _refuse_shortage(f"{owner.model}, {owner.target}, {began or 'before its first step'}", ended, timeout_s)
-            lost = [step for step in rest.steps if began in (None, step.key)]
-            died = Failure.of(PROCESS, ended.describe(CONVERTER), OTHERWISE)
-            found |= {step.key: LeftOut(step.precision, died) for step in lost if step.key not in found}
+        ended_steps = _outcomes(remaining, notes)
+        outcomes |= ended_steps
+        last_begun = _last_begun(notes)
+        # steps that share a process leave memory behind, so one that is killed for lack of it is tried alone once
+        if not ended_steps or not (last_begun in ended_steps or ended.timed_out or ended.was_killed):
+            owner = owners[last_begun] if last_begun else first
+            what = f"{owner.model}, {owner.target}, {last_begun or 'before its first step'}"
+            _raise_on_shortage(what, ended, timeout_s)
+            lost = [step for step in remaining.steps if last_begun in (None, step.key)]
+            died = ConversionFailure.from_cause(PROCESS, ended.describe(CONVERTER), FALLBACK_ADVICE)
+            outcomes |= {step.key: LeftOutStep(step.precision, died) for step in lost if step.key not in outcomes}
         for job in jobs:
-            found |= _resting(job, found)
+            outcomes |= _left_out_dependents(job, outcomes)
     raise AssertionError("not reached")
 
 
-def source_left_out(model: str, target: str) -> Failure:
-    """Why nothing is made of a float model that was left out."""
-    return Failure.of(RESTS, f"it is made from {model}-{FLOAT}-{target}, which was left out")
+def source_left_out(model: str, target: str) -> ConversionFailure:
+    """Return the failure of a step whose float model was left out."""
+    cause = f"it is made from {model}-{FLOAT}-{target}, which was left out"
+    return ConversionFailure.from_cause(SOURCE_LEFT_OUT, cause)
 
 
-def _resting(job: Job, found: Mapping[str, Outcome]) -> dict[str, Outcome]:
-    lost = [step for step in job.steps if isinstance(found.get(step.key), LeftOut)]
+def _left_out_dependents(job: ConversionJob, outcomes: Mapping[str, Outcome]) -> dict[str, Outcome]:
+    lost = [step for step in job.steps if isinstance(outcomes.get(step.key), LeftOutStep)]
     return {
-        step.key: LeftOut(step.precision, source_left_out(job.model, job.target))
+        step.key: LeftOutStep(step.precision, source_left_out(job.model, job.target))
         for step in job.steps
-        if step.key not in found and any(step.depends_on(other) for other in lost)
+        if step.key not in outcomes and any(step.depends_on(other) for other in lost)
     }
 
 
 def _run(
-    job: Job, path: Path, timeout_s: float, stop: threading.Event
+    job: ConversionJob, path: Path, timeout_s: float, stop: threading.Event
 ) -> tuple[list[dict[str, Any]], subprocesses.ChildExit]:
-    """What a child noted of its steps, and how it ended."""
+    """Run a child process; return the entries of its journal, and how it ended."""
     path.write_text(json.dumps(job.to_json()), encoding="utf-8")
     ended = subprocesses.run(
         "edgekit.targets.worker:convert",
@@ -173,37 +185,39 @@ def _run(
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """A quiet process's environment; what it leaves behind when it is killed goes with the folder."""
+    """Return environment variables for a quiet process whose temporary files are in `folder`."""
     return {**QUIET, "TMPDIR": str(folder.absolute())}
 
 
-def _outcomes(job: Job, notes: list[dict[str, Any]]) -> dict[str, Outcome]:
-    """Of the steps that came to an end, by their keys."""
+def _outcomes(job: ConversionJob, notes: list[dict[str, Any]]) -> dict[str, Outcome]:
+    """Return the outcomes of the steps that ended, by their keys."""
     precisions = {step.key: step.precision for step in job.steps}
-    found: dict[str, Outcome] = {}
+    outcomes: dict[str, Outcome] = {}
     for note in notes:
         if "made" in note:
-            found[note["made"]] = Converted(precisions[note["made"]], Files.from_json(note["files"]), note["seconds"])
+            outcomes[note["made"]] = ConvertedStep(
+                precisions[note["made"]], ConvertedFiles.from_json(note["files"]), note["seconds"]
+            )
         elif "failed" in note:
-            found[note["failed"]] = LeftOut(precisions[note["failed"]], Failure(**note["failure"]))
-    return found
+            outcomes[note["failed"]] = LeftOutStep(precisions[note["failed"]], ConversionFailure(**note["failure"]))
+    return outcomes
 
 
-def _begun(notes: list[dict[str, Any]]) -> str | None:
-    """The step that was begun last."""
+def _last_begun(notes: list[dict[str, Any]]) -> str | None:
+    """Return the key of the step that began last."""
     return next((note["begins"] for note in reversed(notes) if "begins" in note), None)
 
 
-def _refuse_shortage(what: str, ended: subprocesses.ChildExit, timeout_s: float) -> None:
-    """Time and memory are the machine's: a row that they decide would be sealed, and differ where it is made again."""
+def _raise_on_shortage(what: str, ended: subprocesses.ChildExit, timeout_s: float) -> None:
+    """Raise if time or memory ran out, because a result that depends on the machine must not be recorded."""
     if ended.timed_out:
         raise ConversionError(f"{what}: not finished after {timeout_s:g} s; raise this stage's timeout_s")
     if ended.was_killed:
         raise ResourceError(f"{what}: {ended.describe(CONVERTER)}; {LACKING['memory']}")
 
 
-def _refuse_lacking(owners: Mapping[str, Job], notes: list[dict[str, Any]]) -> None:
+def _raise_on_lacking_resource(owners: Mapping[str, ConversionJob], notes: list[dict[str, Any]]) -> None:
     for note in notes:
         if lacking := note.get("resource"):
-            job, cause = owners[note["failed"]], Failure(**note["failure"]).cause
+            job, cause = owners[note["failed"]], ConversionFailure(**note["failure"]).cause
             raise ResourceError(f"{job.model}, {job.target}, {note['failed']}: {cause}; {LACKING[lacking]}")

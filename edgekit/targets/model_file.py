@@ -1,4 +1,4 @@
-"""A model that came as a file, as a target meets it: what it can be made into, and how its input stands."""
+"""A model that came as a file: the targets for which it can be converted, and the layout of its input."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from edgekit.models.files.task_outputs import TaskOutputs
 from edgekit.models.spec import Source, read_spec
 
 QUANTIZED = "int8"
-"""What a quantized file is called: it is taken as it is."""
+"""The precision under which a quantized file is used unchanged."""
 FLOAT = "fp32"
 
 
 @dataclass(frozen=True)
 class ModelFile:
-    """The file at `path`; `input_shape` is (C, H, W) or (F,), whatever order it has itself.
+    """A model file.
 
-    `needed` says what it gives, and in which order its outputs come.
+    `input_shape` is (C, H, W) or (F,), whatever the layout in the file. `needed` describes the outputs of its task.
     """
 
     path: Path
@@ -39,47 +39,47 @@ class ModelFile:
 
     @property
     def is_quantized(self) -> bool:
-        """Whether it is quantized already, so that nothing is left to do but to take it."""
+        """Whether it is quantized already, so that it is used unchanged."""
         return self.source.integers
 
     def refusal(self, target: str) -> str:
-        """Why nothing can be made of it for this target; empty where something can."""
-        if reason := self._module.NOT.get(target, ""):
+        """Return why the file cannot be converted for a target; empty if it can."""
+        if reason := self._module.UNSUPPORTED_TARGETS.get(target, ""):
             return f"{files.TITLES[self.source.kind]}: {reason}"
         if reason := file_refusal(self.path, self.source.kind, target):
             return f"{files.TITLES[self.source.kind]}: {reason}"
         if self.is_quantized and target != self.source.kind:
-            return f"{files.TITLES[self.source.kind]}, quantized already: give the float model that it was made of"
+            return f"{files.TITLES[self.source.kind]}, quantized already: give the float model that it was made from"
         return ""
 
     @property
     def float_only(self) -> str:
-        """Why it is taken in fp32 alone, besides being quantized already; empty elsewhere."""
-        found = getattr(self._module, "float_only", None)
-        return str(found(self.path)) if found else ""
+        """Why the file is offered in fp32 only, other than being quantized already; empty if it is not."""
+        reason_of = getattr(self._module, "float_only", None)
+        return str(reason_of(self.path)) if reason_of else ""
 
-    def make(self, target: str, *how: Any) -> Any:
-        """What `edgekit.models.files` makes of it for the target."""
+    def convert(self, target: str, *options: Any) -> Any:
+        """Convert the file for a target with the module of its format; raise ConversionError if that is impossible."""
         if reason := self.refusal(target):
             raise ConversionError(reason)
-        return getattr(self._module, target)(self.path, *how)
+        return getattr(self._module, target)(self.path, *options)
 
     def layout(self, shape: Sequence[int]) -> str:
-        """NHWC, NCHW or NC: how an input of that shape (batch first) stands."""
+        """Return the layout of an input of `shape` (batch first): NHWC, NCHW or NC."""
         return interface.find_layout(shape, self.sample_shape).order
 
     def arrange(self, x: np.ndarray, shape: Sequence[int]) -> np.ndarray:
-        """Samples (n, C, H, W) or (n, F) as an input of that shape takes them."""
+        """Arrange samples (n, C, H, W) or (n, F) for an input of `shape`."""
         return interface.find_layout(shape, self.sample_shape).arrange(x.transpose(0, 2, 3, 1) if x.ndim == 4 else x)
 
     @property
     def sample_shape(self) -> tuple[int, ...]:
-        """(H, W, C), (F,) or (time, channels)."""
+        """Shape of a sample: (H, W, C), (F,) or (time, channels)."""
         return interface.channels_last(self.input_shape)
 
 
 def read(model_folder: Path) -> ModelFile | None:
-    """The file that the saved network is; None for a network of PyTorch's, exported or not."""
+    """Return the model file of a saved network; None if it is a PyTorch network, exported or not."""
     spec = read_spec(model_folder)
     if spec.source is None or spec.source.kind == "exported":
         return None
@@ -88,17 +88,17 @@ def read(model_folder: Path) -> ModelFile | None:
 
 
 def tensor_names(model_folder: Path) -> tuple[str, ...]:
-    """Of the saved network's several inputs, in the samples' order; none where it has one."""
+    """Return the names of the inputs of a saved network, in the samples' order; empty if it has a single input."""
     return tuple(each["name"] for each in read_spec(model_folder).tensors)
 
 
-def offered(target: str, precisions: Sequence[str], model_folder: Path) -> tuple[str, ...]:
-    """Those of the target's precisions that can be made of the saved network."""
-    given = read(model_folder)
-    if given is None:
+def offered_precisions(target: str, precisions: Sequence[str], model_folder: Path) -> tuple[str, ...]:
+    """Return those of the target's precisions in which the saved network can be converted."""
+    source_file = read(model_folder)
+    if source_file is None:
         return tuple(precisions)
-    if given.refusal(target):
+    if source_file.refusal(target):
         return ()
-    if given.is_quantized:
+    if source_file.is_quantized:
         return (QUANTIZED,)
-    return tuple(each for each in precisions if each == FLOAT) if given.float_only else tuple(precisions)
+    return tuple(each for each in precisions if each == FLOAT) if source_file.float_only else tuple(precisions)

@@ -1,4 +1,4 @@
-"""Redundant operators that a converter left in a graph, kind by kind."""
+"""Find redundant operators that a converter left in a graph, by their kinds."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import numpy as np
 if TYPE_CHECKING:
     from edgekit.core.schema.variants import RedundantOp
 
-LEAST_COPY_BYTES = 64
-"""Of smaller constants (axes, shapes, a few scales) copies are not counted."""
+MIN_COPY_BYTES = 64
+"""Copies of smaller constants (axes, shapes, a few scales) are not counted."""
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One thing a converter left behind. `where` names the layers around it.
+class RedundantOperator:
+    """An operator or a copy of a constant that a converter left behind.
 
-    `moved_bytes`: what it reads and writes, unless the interpreter sees through it; of a copy, its size. `compiled`:
-    found in what the interpreter made of the file on this machine, not in the file.
+    `where` names the layers around it. `moved_bytes` is what it reads and writes, or the size of a copy. `compiled`
+    means that it is not in the file, but in the graph that the interpreter compiled from it on this machine.
     """
 
     kind: RedundantOp
@@ -34,29 +34,30 @@ class Finding:
         return asdict(self)
 
 
-def find(graph: Graph, compiled: bool = False) -> tuple[Finding, ...]:
-    """Operators in order of execution, then copies of constants.
+def find_redundant(graph: OperatorGraph, compiled: bool = False) -> tuple[RedundantOperator, ...]:
+    """Return the redundant operators in order of execution, then the copies of constants.
 
-    Of a `compiled` graph not what is made of constants alone: that was computed while it was compiled.
+    In a `compiled` graph, copies and operators that depend on constants only are not counted, because those were
+    computed when the graph was compiled.
     """
-    found = []
+    redundant = []
     for op in graph.operators:
         kind = _kind(graph, op)
         if kind is not None and not (compiled and kind == "foldable"):
-            found.append(Finding(kind, op.name, graph.where(op), graph.moved_bytes(op), compiled))
-    return (*found, *(() if compiled else _copies(graph)))
+            redundant.append(RedundantOperator(kind, op.name, graph.where(op), graph.moved_bytes(op), compiled))
+    return (*redundant, *(() if compiled else _copies(graph)))
 
 
-def _kind(graph: Graph, op: Operator) -> RedundantOp | None:
+def _kind(graph: OperatorGraph, op: GraphOperator) -> RedundantOp | None:
     if any(key in graph.packed for key in op.outputs):
         return None
-    if op.outputs and all(key in graph.known for key in op.outputs):
+    if op.outputs and all(key in graph.constant_keys for key in op.outputs):
         return "foldable"
     before = _alone_before(graph, op)
     if op.role == "transpose":
         if not op.moves:
             return "reshape"
-        return "outer transpose" if graph.outer(op) else "transpose"
+        return "outer transpose" if graph.is_outer(op) else "transpose"
     if op.role == "reshape":
         return "reshape" if _keeps_shape(graph, op) or (before and before.role == "reshape") else None
     if op.role in ("quantize", "dequantize", "cast"):
@@ -71,60 +72,64 @@ def _kind(graph: Graph, op: Operator) -> RedundantOp | None:
     return None
 
 
-def _alone_before(graph: Graph, op: Operator) -> Operator | None:
-    """The operator before, if nothing else reads what it makes."""
+def _alone_before(graph: OperatorGraph, op: GraphOperator) -> GraphOperator | None:
+    """Return the operator before, if nothing else reads its output."""
     makers = [graph.makers[key] for key in graph.data(op) if key in graph.makers]
     alone = len(makers) == 1 and sum(len(graph.takers.get(key, ())) for key in makers[0].outputs) == 1
     return makers[0] if alone and not set(makers[0].outputs) & set(graph.outputs) else None
 
 
-def _keeps_shape(graph: Graph, op: Operator) -> bool:
-    given, made = graph.tensor(graph.data(op)[0]).shape, graph.tensor(op.outputs[0]).shape
-    return bool(made) and given == made
+def _keeps_shape(graph: OperatorGraph, op: GraphOperator) -> bool:
+    before, after = graph.tensor(graph.data(op)[0]).shape, graph.tensor(op.outputs[0]).shape
+    return bool(after) and before == after
 
 
-def _needless_cast(graph: Graph, op: Operator, before: Operator | None) -> bool:
+def _needless_cast(graph: OperatorGraph, op: GraphOperator, before: GraphOperator | None) -> bool:
     if op.role == "cast":
-        given, made = graph.tensor(graph.data(op)[0]).dtype, graph.tensor(op.outputs[0]).dtype
-        return (bool(made) and given == made) or bool(before and before.role == "cast")
+        source, result = graph.tensor(graph.data(op)[0]).dtype, graph.tensor(op.outputs[0]).dtype
+        return (bool(result) and source == result) or bool(before and before.role == "cast")
     if not graph.simulated:
-        return not graph.outer(op)
-    # in a simulation a quantize belongs to what stands before it, unless that was quantized already
+        return not graph.is_outer(op)
+    # in a simulation, a quantize belongs to the operator before it, unless the values were quantized already
     return bool(op.role == "quantize" and before and before.role in ("quantize", "dequantize"))
 
 
-def _neutral(graph: Graph, op: Operator) -> bool:
+def _neutral(graph: OperatorGraph, op: GraphOperator) -> bool:
     if op.neutral is None or len(op.inputs) != 2:
         return False
     value = graph.tensor(op.inputs[1]).value
-    given, made = (graph.tensor(key).shape for key in (op.inputs[0], op.outputs[0]))
-    return value is not None and value.size > 0 and given == made and bool(np.all(value == op.neutral))
+    before, after = (graph.tensor(key).shape for key in (op.inputs[0], op.outputs[0]))
+    return value is not None and value.size > 0 and before == after and bool(np.all(value == op.neutral))
 
 
-def _copies(graph: Graph) -> Iterator[Finding]:
+def _copies(graph: OperatorGraph) -> Iterator[RedundantOperator]:
     first: dict[tuple[Any, ...], Any] = {}
     for key, tensor in graph.tensors.items():
         takers = graph.takers.get(key, ())
-        if tensor.value is None or tensor.bytes < LEAST_COPY_BYTES or not takers:
+        if tensor.value is None or tensor.bytes < MIN_COPY_BYTES or not takers:
             continue
         same = first.setdefault((tensor.dtype, tensor.shape, tensor.value.tobytes()), tensor.stored)
         if same != tensor.stored:
             layers = ", ".join(dict.fromkeys(taker.layer for taker in takers))
-            yield Finding("copy", "constant", layers, tensor.bytes)
+            yield RedundantOperator("copy", "constant", layers, tensor.bytes)
 
 
 Role = Literal[
     "compute", "transpose", "reshape", "quantize", "dequantize", "cast", "identity", "pad", "broadcast", "shape"
 ]
-"""What an operator does. `compute` is never redundant by itself; `shape` asks for a tensor's shape."""
+"""What an operator does. `compute` is never redundant by itself, and `shape` returns a tensor's shape."""
 
 MOVING = ("transpose", "reshape", "quantize", "dequantize", "cast", "identity")
-"""Roles that carry the same numbers on: what has only these between itself and an end of the graph lies outside."""
+"""Roles that pass the same numbers on. Operators with only these before an input or output of the graph are outer."""
 
 
 @dataclass(frozen=True)
-class Tensor:
-    """`shape` is () where the format does not tell it. `value` only for constants, `stored` where their bytes lie."""
+class GraphTensor:
+    """A tensor of a graph.
+
+    `shape` is () if the format does not state it. Constants have their `value`, and in `stored` the address of their
+    bytes.
+    """
 
     shape: tuple[int, ...] = ()
     bytes: int = 0
@@ -134,12 +139,23 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class Operator:
-    """One operator; `inputs` and `outputs` are keys of tensors, `layer` the module of the network that it came from.
+class GraphOperator:
+    """An operator of a graph.
 
-    `moves`: a transpose that changes the order of numbers in memory; `absorbable`: a pad that the operator behind it
-    could do by itself; `elementwise`: it broadcasts its inputs by itself; `neutral`: the number that changes nothing
-    as its second input (0 to be added).
+    Attributes
+    ----------
+    layer
+        The module of the network from which the operator came.
+    inputs, outputs
+        Keys of tensors.
+    moves
+        It is a transpose that changes the order of the numbers in memory.
+    absorbable
+        It is a pad that the operator after it could do by itself.
+    elementwise
+        It broadcasts its inputs by itself.
+    neutral
+        The number that has no effect as its second input, for example 0 for an addition.
     """
 
     role: Role
@@ -153,98 +169,102 @@ class Operator:
     neutral: float | None = None
 
 
-def moves(before: Sequence[int], behind: Sequence[int], shape: Sequence[int]) -> bool:
-    """Whether axes in another order mean numbers in another order: axes of 1 do not count; `shape` is by axis."""
-    real = [[axis for axis in order if axis >= len(shape) or shape[axis] != 1] for order in (before, behind)]
-    return real[0] != real[1]
+def changes_memory_order(before: Sequence[int], after: Sequence[int], shape: Sequence[int]) -> bool:
+    """Return whether another order of the axes changes the order of the numbers; axes of size 1 do not count.
+
+    `shape` has the size of each axis.
+    """
+    orders = [[axis for axis in order if axis >= len(shape) or shape[axis] != 1] for order in (before, after)]
+    return orders[0] != orders[1]
 
 
 @dataclass(frozen=True)
-class Graph:
-    """Operators in order of execution.
+class OperatorGraph:
+    """A graph with its operators in order of execution.
 
-    `simulated`: a quantize with its dequantize is a notation (ONNX's QDQ, OpenVINO's FakeQuantize), no work.
+    `simulated` means that a quantize with its dequantize only marks quantized values, as ONNX's QDQ and OpenVINO's
+    FakeQuantize do, and is not executed.
     """
 
-    operators: Sequence[Operator]
-    tensors: dict[Any, Tensor]
+    operators: Sequence[GraphOperator]
+    tensors: dict[Any, GraphTensor]
     inputs: tuple[Any, ...]
     outputs: tuple[Any, ...]
     simulated: bool = False
 
-    def tensor(self, key: Any) -> Tensor:
-        """An unknown one is a tensor of no known shape."""
-        return self.tensors.get(key, Tensor())
+    def tensor(self, key: Any) -> GraphTensor:
+        """Return a tensor by its key; an unknown one has no shape."""
+        return self.tensors.get(key, GraphTensor())
 
-    def data(self, op: Operator) -> list[Any]:
-        """The inputs that are no constants, folded ones included."""
-        return [key for key in op.inputs if key not in self.known]
+    def data(self, op: GraphOperator) -> list[Any]:
+        """Return the inputs that are not constants and do not depend on constants only."""
+        return [key for key in op.inputs if key not in self.constant_keys]
 
-    def moved_bytes(self, op: Operator) -> int:
-        """What the operator reads and writes, constants that it reads apart."""
+    def moved_bytes(self, op: GraphOperator) -> int:
+        """Return the bytes that the operator reads and writes, without the constants that it reads."""
         return sum(self.tensor(key).bytes for key in (*self.data(op), *op.outputs))
 
     @cached_property
-    def makers(self) -> dict[Any, Operator]:
-        """The operator that makes each tensor."""
+    def makers(self) -> dict[Any, GraphOperator]:
+        """The operator that computes each tensor."""
         return {key: op for op in self.operators for key in op.outputs}
 
     @cached_property
-    def takers(self) -> dict[Any, list[Operator]]:
+    def takers(self) -> dict[Any, list[GraphOperator]]:
         """The operators that read each tensor."""
-        found: dict[Any, list[Operator]] = {}
+        takers: dict[Any, list[GraphOperator]] = {}
         for op in self.operators:
             for key in op.inputs:
-                found.setdefault(key, []).append(op)
-        return found
+                takers.setdefault(key, []).append(op)
+        return takers
 
     @cached_property
-    def known(self) -> set[Any]:
-        """Tensors that no input of the graph changes: constants, what is made of them, shapes."""
-        found = {key for key, tensor in self.tensors.items() if tensor.value is not None}
+    def constant_keys(self) -> set[Any]:
+        """Tensors that do not depend on the inputs: constants, results of constants, and shapes."""
+        constant = {key for key, tensor in self.tensors.items() if tensor.value is not None}
         for op in self.operators:
-            if op.role == "shape" or (op.inputs and all(key in found for key in op.inputs)):
-                found.update(op.outputs)
-        return found
+            if op.role == "shape" or (op.inputs and all(key in constant for key in op.inputs)):
+                constant.update(op.outputs)
+        return constant
 
     @cached_property
     def packed(self) -> set[Any]:
-        """Constants that are stored small and widened on use (fp16, int8), and what is made of them: a format's way."""
-        found: set[Any] = set()
+        """Constants stored in a small type (fp16, int8) and widened on use, and their results, as formats intend it."""
+        packed: set[Any] = set()
         for op in self.operators:
-            if op.inputs and all(key in self.known for key in op.inputs):
+            if op.inputs and all(key in self.constant_keys for key in op.inputs):
                 widens = op.role in ("dequantize", "quantize", "cast")
-                if widens or any(key in found for key in op.inputs):
-                    found.update(op.outputs)
-        return found
+                if widens or any(key in packed for key in op.inputs):
+                    packed.update(op.outputs)
+        return packed
 
-    def outer(self, op: Operator) -> bool:
-        """Whether it stands at an input or an output, but for others that only carry numbers on."""
+    def is_outer(self, op: GraphOperator) -> bool:
+        """Return whether the operator is at an input or output, apart from others that only pass numbers on."""
         return all(key in self._near_inputs for key in self.data(op)) or all(
             key in self._near_outputs for key in op.outputs
         )
 
     @cached_property
     def _near_inputs(self) -> set[Any]:
-        found = set(self.inputs)
+        near = set(self.inputs)
         for op in self.operators:
-            if op.role in MOVING and all(key in found for key in self.data(op)):
-                found.update(op.outputs)
-        return found
+            if op.role in MOVING and all(key in near for key in self.data(op)):
+                near.update(op.outputs)
+        return near
 
     @cached_property
     def _near_outputs(self) -> set[Any]:
-        found = set(self.outputs)
+        near = set(self.outputs)
         for op in reversed(self.operators):
-            if op.role in MOVING and all(key in found for key in op.outputs):
-                found.update(key for key in self.data(op) if all(taker is op for taker in self.takers[key]))
-        return found
+            if op.role in MOVING and all(key in near for key in op.outputs):
+                near.update(key for key in self.data(op) if all(taker is op for taker in self.takers[key]))
+        return near
 
-    def where(self, op: Operator) -> str:
-        """`stem.0 → blocks.1.first`: the nearest layers that compute, before and behind."""
-        return f"{self._before(op)} → {self._behind(op)}"
+    def where(self, op: GraphOperator) -> str:
+        """Return the nearest layers before and after that compute, for example `stem.0 → blocks.1.first`."""
+        return f"{self._before(op)} → {self._after(op)}"
 
-    def _before(self, op: Operator) -> str:
+    def _before(self, op: GraphOperator) -> str:
         for _ in self.operators:
             maker = next((self.makers[key] for key in self.data(op) if key in self.makers), None)
             if maker is None:
@@ -254,7 +274,7 @@ class Graph:
             op = maker
         return op.layer
 
-    def _behind(self, op: Operator) -> str:
+    def _after(self, op: GraphOperator) -> str:
         for _ in self.operators:
             taker = next((taker for key in op.outputs for taker in self.takers.get(key, ())), None)
             if taker is None:

@@ -1,7 +1,8 @@
-"""A network with states as the files that a device runs: one step, its states as inputs and outputs of their own.
+"""Export the step of a network with recurrent states: the files have an input and an output for each state.
 
-Training sees whole sequences. The device sees a sample at a time and feeds the states back. So a network offers its
-step as `forward(x, *states) -> (y, *new_states)`, and the states' shapes as `states`, a mapping by name.
+In training, a network sees whole sequences. A device sees one sample at a time and feeds the states back. Therefore a
+network offers its step as `forward(x, *states) -> (y, *new_states)`, and the shapes of its states as `states`, a
+mapping by name.
 """
 
 from __future__ import annotations
@@ -25,16 +26,19 @@ from edgekit.runner.files import write_atomically
 from edgekit.targets.jobs import input_layout, output_layout
 
 TARGETS = ("tflite", "openvino", "onnx")
-INPUT, OUTPUT, NEW = "input", "output", "new_"
-"""Names in the files; a state's own name is that of its input, and with `new_` in front that of its output."""
+INPUT, OUTPUT, NEW_PREFIX = "input", "output", "new_"
+"""Names in the files. The input of a state has the state's name, and its output that name with `new_` in front."""
 STEPS = 8
 TOLERANCE = 1e-3
-"""Of the outputs' range: by how much a file may differ from PyTorch after `STEPS` steps."""
+"""How far a file may differ from PyTorch after `STEPS` steps, as a share of the outputs' range."""
 
 
 @dataclass(frozen=True)
-class Step:
-    """A network's step: the module, what it takes, and its states' shapes by name. All shapes with a batch of 1."""
+class NetworkStep:
+    """A network's step: the module, the shape of its input, and the shapes of its states by name.
+
+    `input_shape` is that of one sample without the batch; the shapes of the states and of the output have a batch of 1.
+    """
 
     network: nn.Module
     input_shape: tuple[int, ...]
@@ -43,7 +47,7 @@ class Step:
 
     @property
     def example(self) -> tuple[torch.Tensor, ...]:
-        """An input and the first states, all zeros."""
+        """An input and initial states, all zeros."""
         return (torch.zeros(1, *self.input_shape), *(torch.zeros(shape) for shape in self.states.values()))
 
     @property
@@ -53,67 +57,83 @@ class Step:
 
     @property
     def outputs(self) -> list[str]:
-        """Names of the files' outputs, in the order in which `forward` gives them."""
-        return [OUTPUT, *(f"{NEW}{name}" for name in self.states)]
+        """Names of the files' outputs, in the order in which `forward` returns them."""
+        return [OUTPUT, *(f"{NEW_PREFIX}{name}" for name in self.states)]
 
     @property
     def specs(self) -> tuple[StateSpec, ...]:
-        """The states, as a manifest has them."""
-        return tuple(StateSpec(name, shape, "float32", name, f"{NEW}{name}") for name, shape in self.states.items())
+        """The specifications of the states for a manifest."""
+        return tuple(
+            StateSpec(name, shape, "float32", name, f"{NEW_PREFIX}{name}") for name, shape in self.states.items()
+        )
 
 
 def export(
     network: nn.Module, input_shape: Sequence[int], out: Path | str, targets: Sequence[str] = TARGETS
 ) -> dict[str, Path]:
-    """Write the step of a network with states into a folder: model.tflite, model.xml with model.bin, model.onnx.
+    """Write the step of a network with states to a folder: model.tflite, model.xml with model.bin, and model.onnx.
 
-    Each file is run for some steps, and held against PyTorch.
+    Each file is run for a few steps and compared with PyTorch.
 
     Parameters
     ----------
     network
-        `forward(x, *states)` gives `(y, *new_states)`, all float32. `states` maps the states' names to their shapes.
+        Its `forward(x, *states)` returns `(y, *new_states)`, all float32. Its attribute `states` maps the names of the
+        states to their shapes, with a batch of 1.
     input_shape
-        Of one sample without its batch: (features,), (time, channels) or (channels, height, width).
+        Shape of one sample without the batch: (features,), (time, channels) or (channels, height, width).
     out
-        The folder; it is made, and files of the same names are replaced, once every target's has passed.
+        The folder. It is created, and files of the same names are replaced, when the files of all targets have passed.
     targets
-        Which of tflite, openvino and onnx.
+        Any of "tflite", "openvino" and "onnx".
+
+    Returns
+    -------
+    dict
+        The path of the model by target.
 
     Raises
     ------
     ModelError
-        The network does not keep to that form.
+        The network does not have that form.
     ConversionError
-        A target cannot take it, or its file gives other answers than PyTorch. Then nothing is written.
+        A target cannot convert it, or a file does not answer as PyTorch does. Then nothing is written.
+
+    Examples
+    --------
+    >>> from edgekit.models.streaming_conv import streaming_conv
+    >>> network = streaming_conv((64, 3), num_classes=4)
+    >>> paths = export(network.step(), (1, 3), "step", targets=["onnx"])
+    >>> paths["onnx"].name
+    'model.onnx'
     """
     for target in targets:
         if target not in TARGETS:
             raise ConversionError(f"targets: got {target!r}; known: {', '.join(TARGETS)}")
-    step = read(network, tuple(input_shape))
+    step = read_step(network, tuple(input_shape))
     with tempfile.TemporaryDirectory(prefix="edgekit-step-") as draft:
-        written = {target: _write(step, target, Path(draft)) for target in targets}
-        folder = _made(Path(out))
-        for path in itertools.chain(*written.values()):
+        paths_by_target = {target: _write(step, target, Path(draft)) for target in targets}
+        folder = _create(Path(out))
+        for path in itertools.chain(*paths_by_target.values()):
             write_atomically(folder / path.name, path.read_bytes())
-    return {target: folder / paths[0].name for target, paths in written.items()}
+    return {target: folder / paths[0].name for target, paths in paths_by_target.items()}
 
 
-def _write(step: Step, target: str, folder: Path) -> list[Path]:
-    """The files of a target, held against PyTorch."""
+def _write(step: NetworkStep, target: str, folder: Path) -> list[Path]:
+    """Write the files of a target, and compare them with PyTorch."""
     writer: Any = importlib.import_module(f"edgekit.targets.{target}.convert")
     try:
         paths: list[Path] = writer.write_step(step, folder)
     except (ConversionError, ModelError):
         raise
-    except Exception as error:  # the converters' errors share no base class
+    except Exception as error:  # the converters' errors have no common base class
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise ConversionError(f"{target}: cannot convert the network's step: {reason}") from error
     _compare(step, target, paths)
     return paths
 
 
-def _made(folder: Path) -> Path:
+def _create(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
@@ -121,71 +141,73 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def read(network: nn.Module, input_shape: tuple[int, ...]) -> Step:
-    """The step of a network; ModelError where its `states` and what `forward` gives do not belong together."""
+def read_step(network: nn.Module, input_shape: tuple[int, ...]) -> NetworkStep:
+    """Read the step of a network; raise ModelError if its `states` and the outputs of `forward` do not agree."""
     kind = type(network).__name__
     states = getattr(network, "states", None)
     if not isinstance(states, Mapping) or not states:
         raise ModelError(f"{kind}: has no states; give it an attribute such as states = {{'hidden': (1, 1, 64)}}")
-    taken = {INPUT, OUTPUT, *(f"{NEW}{name}" for name in states)}
+    reserved = {INPUT, OUTPUT, *(f"{NEW_PREFIX}{name}" for name in states)}
     for name in states:
-        if not str(name).isidentifier() or name in taken:
+        if not str(name).isidentifier() or name in reserved:
             raise ModelError(f"{kind}.states: got the name {name!r}; use letters, digits and '_', and none of a file's")
     for name, shape in states.items():
         if not _is_shape(shape):
             raise ModelError(
                 f"{kind}.states: {name} is {shape!r}; a shape is a tuple of whole numbers from 1, as (1, 64)"
             )
-    step = Step(network.eval(), input_shape, {str(name): tuple(shape) for name, shape in states.items()}, ())
+    step = NetworkStep(network.eval(), input_shape, {str(name): tuple(shape) for name, shape in states.items()}, ())
     try:
         with torch.inference_mode():
-            found = network(*step.example)
+            outputs = network(*step.example)
     except Exception as error:  # a user's code may raise anything
         raise ModelError(f"{kind}: its step fails on zeros: {type(error).__name__}: {error}") from error
-    if not isinstance(found, (tuple, list)) or len(found) != 1 + len(states):
-        got = f"{len(found)} values" if isinstance(found, (tuple, list)) else type(found).__name__
+    if not isinstance(outputs, (tuple, list)) or len(outputs) != 1 + len(states):
+        got = f"{len(outputs)} values" if isinstance(outputs, (tuple, list)) else type(outputs).__name__
         raise ModelError(f"{kind}: forward gives {got}; needed (y, {', '.join(step.outputs[1:])})")
-    for name, value in zip(step.outputs, found, strict=True):
+    for name, value in zip(step.outputs, outputs, strict=True):
         if not isinstance(value, torch.Tensor):
             raise ModelError(f"{kind}: forward gives {type(value).__name__} for {name}; it must be a tensor")
-    for name, shape, value in zip(step.outputs[1:], step.states.values(), found[1:], strict=True):
+    for name, shape, value in zip(step.outputs[1:], step.states.values(), outputs[1:], strict=True):
         if tuple(value.shape) != shape:
             raise ModelError(f"{kind}: {name} is {list(value.shape)}; the state is {list(shape)}")
-    for name, value in zip(step.outputs, found, strict=True):
+    for name, value in zip(step.outputs, outputs, strict=True):
         if value.dtype != torch.float32 or not value.isfinite().all():
             raise ModelError(f"{kind}: {name} holds {value.dtype}, or NaN or infinity; all must be finite float32")
-    return Step(network, input_shape, step.states, tuple(found[0].shape))
+    return NetworkStep(network, input_shape, step.states, tuple(outputs[0].shape))
 
 
 def _is_shape(shape: Any) -> bool:
     return isinstance(shape, (tuple, list)) and all(isinstance(size, (int, np.integer)) and size > 0 for size in shape)
 
 
-def _compare(step: Step, target: str, paths: Sequence[Path]) -> None:
-    """ConversionError where the file, fed its own states, leaves PyTorch."""
+def _compare(step: NetworkStep, target: str, paths: Sequence[Path]) -> None:
+    """Raise ConversionError if a file, fed with its own states, differs from PyTorch."""
     layout = input_layout(step.input_shape, "NHWC" if target == "tflite" else "NCHW")
     xs = np.random.default_rng(0).standard_normal((STEPS, 1, *step.input_shape)).astype(np.float32)
-    turned = xs.transpose(0, 1, 3, 4, 2) if layout == "NHWC" else xs
-    source = TensorSpec(INPUT, turned.shape[1:], "float32", layout)
+    arranged = xs.transpose(0, 1, 3, 4, 2) if layout == "NHWC" else xs
+    source = TensorSpec(INPUT, arranged.shape[1:], "float32", layout)
     result = TensorSpec(OUTPUT, step.output_shape, "float32", output_layout(step.output_shape))
     files = {path.name: path.read_bytes() for path in paths}
     backend = open_backend(target, files, (source,), (result,), states=step.specs)
-    states, found = backend.zeros(), []
-    for x in turned:
+    states, outputs = backend.zeros(), []
+    for x in arranged:
         y, states = backend.step(np.ascontiguousarray(x), states)
-        found.append(y)
-    wanted = reference(step, xs)
-    off = float(np.abs(np.stack(found) - wanted).max())
-    allowed = TOLERANCE * max(float(np.ptp(wanted)), 1e-6)
-    if not off <= allowed:
-        raise ConversionError(f"{target}: after {STEPS} steps off by {off:.3g} from PyTorch, {allowed:.3g} is allowed")
+        outputs.append(y)
+    expected = reference_outputs(step, xs)
+    error = float(np.abs(np.stack(outputs) - expected).max())
+    allowed = TOLERANCE * max(float(np.ptp(expected)), 1e-6)
+    if not error <= allowed:
+        raise ConversionError(
+            f"{target}: after {STEPS} steps off by {error:.3g} from PyTorch, {allowed:.3g} is allowed"
+        )
 
 
-def reference(step: Step, xs: np.ndarray) -> np.ndarray:
-    """What PyTorch gives for steps (n, 1, *input): (n, *output)."""
-    states, found = step.example[1:], []
+def reference_outputs(step: NetworkStep, xs: np.ndarray) -> np.ndarray:
+    """Run the network on a sequence of inputs (n, 1, *input), with its own states; return the outputs (n, *output)."""
+    states, outputs = step.example[1:], []
     with torch.inference_mode():
         for x in xs:
             y, *states = step.network(torch.from_numpy(x), *states)
-            found.append(y.numpy())
-    return np.stack(found)
+            outputs.append(y.numpy())
+    return np.stack(outputs)

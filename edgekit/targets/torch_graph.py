@@ -1,4 +1,4 @@
-"""What is done to a PyTorch network so that converters can read it."""
+"""Changes of a PyTorch network that converters need."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from torch.nn.modules import transformer
 
 
 def fold_batchnorms(module: Any) -> Any:
-    """The network, in eval mode, with its batch norms folded in; as it is where torch cannot trace it.
+    """Fold the batch norms of a network in eval mode; a network that PyTorch cannot trace is returned unchanged.
 
-    Only networks with a `BatchNorm1d` are touched: those of images are folded by every converter. Left apart, OpenVINO
-    2026.4's CPU plug-in on one thread gives an int8 dense layer with a batch norm behind it wrong outputs (-164 dB on a
-    two-layer network; 43 dB folded). And litert-torch 0.10 leaves behind each convolution over time two transposes, two
-    reshapes, a multiplication and an addition (28 operators for a network of three, 12 folded).
+    Only networks with a `BatchNorm1d` are changed, because every converter folds the batch norms of images. Without
+    folding, OpenVINO 2026.4's CPU plug-in on one thread computes wrong outputs for an int8 dense layer before a batch
+    norm (-164 dB on a two-layer network, 43 dB when folded). litert-torch 0.10 would leave two transposes, two
+    reshapes, a multiplication and an addition after each convolution over time (28 operators for a network of three
+    convolutions, 12 when folded).
     """
     import torch
     from torch.fx.experimental.optimization import fuse
@@ -28,28 +29,28 @@ def fold_batchnorms(module: Any) -> Any:
     if not any(isinstance(part, torch.nn.BatchNorm1d) for part in module.modules()):
         return module
     try:
-        return memory_layout.copy_to(module, fuse(module))
-    except Exception:  # the tracer raises whatever the network's own code raises; unfolded, the boundary check decides
+        return memory_layout.copy_layout(module, fuse(module))
+    except Exception:  # the tracer raises whatever the network's code raises; the outputs are checked later anyway
         return module
 
 
 @contextmanager
 def plain_attention() -> Iterator[None]:
-    """No fast path, and no look at masks; afterwards as it was.
+    """Disable the fast path of attention, and the inspection of masks, inside the context.
 
-    In eval mode `nn.MultiheadAttention` and `nn.TransformerEncoderLayer` call a fused operator where no gradients are
-    kept. A trace of them holds it at its first call alone, so torch says "Graphs differed across invocations". And
-    `nn.TransformerEncoder` looks at the values of its mask, which an export does not know, to hint that it is causal;
-    without the hint the mask itself is used, with the same values.
+    In eval mode and without gradients, `nn.MultiheadAttention` and `nn.TransformerEncoderLayer` call a fused operator.
+    A trace contains it only for the first call, so PyTorch reports "Graphs differed across invocations".
+    `nn.TransformerEncoder` inspects the values of its mask to see whether it is causal, and an export does not know
+    them. Without that hint it uses the mask itself, with the same result.
     """
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with patch.object(transformer, "_detect_is_causal_mask", _as_stated):
+        with patch.object(transformer, "_detect_is_causal_mask", _is_declared_causal):
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(before)
 
 
-def _as_stated(mask: Tensor | None, is_causal: bool | None = None, size: int | None = None) -> bool:
+def _is_declared_causal(mask: Tensor | None, is_causal: bool | None = None, size: int | None = None) -> bool:
     return bool(is_causal)

@@ -1,8 +1,8 @@
-"""Converts networks in a process of its own, which `launch` starts.
+"""The child process that `launch` starts to convert networks.
 
-It writes each step that it begins and finishes to JOB.journal, one JSON object a line. So its parent knows at which
-step it died. A step that fails is noted, and the next is begun, unless that was the float model, or disk or memory is
-full.
+It writes each step that it begins and finishes to JOB.journal, one JSON object on each line, so that its parent knows
+at which step it died. A step that fails is recorded and the next one begins, unless it was the float model, or disk or
+memory is full.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ import numpy as np
 
 from edgekit.core.errors import EdgekitError, ResourceError
 from edgekit.targets import error_causes, evaluate
-from edgekit.targets.error_causes import Failure
-from edgekit.targets.jobs import FLOAT, Job
+from edgekit.targets.error_causes import ConversionFailure
+from edgekit.targets.jobs import FLOAT, ConversionJob
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
 FULL_BYTES = 64 * 1024
-NO_MEMORY = "can't allocate memory"  # PyTorch's words
+NO_MEMORY = "can't allocate memory"  # PyTorch's message
 
 
 def convert(job_file: str) -> int:
-    """Run the job in a file; 1 where it ended before its last step."""
+    """Run the job in a file; return 0, or 1 if it ended before its last step."""
     path = Path(job_file)
-    job = Job.from_json(json.loads(path.read_text(encoding="utf-8")))
+    job = ConversionJob.from_json(json.loads(path.read_text(encoding="utf-8")))
     target = importlib.import_module(f"edgekit.targets.{job.target}.convert")
     calibration = np.load(job.calibration, allow_pickle=False)
     with open(path.with_suffix(".journal"), "a", buffering=1, encoding="utf-8") as journal:
@@ -40,10 +40,10 @@ def convert(job_file: str) -> int:
             _note(journal, begins=step.key)
             started = time.perf_counter()
             try:
-                more = {name: True for name in ("fold", "sparse") if getattr(step, name)}
-                made_by = (step.nncf_folder, step.quantization)
-                files = target.convert(step.model_folder, step.precision, calibration, step.out, *made_by, **more)
-                # an interpreter that dies of it is to die here
+                flags = {name: True for name in ("fold", "sparse") if getattr(step, name)}
+                options = (step.nncf_folder, step.quantization)
+                files = target.convert(step.model_folder, step.precision, calibration, step.out, *options, **flags)
+                # if the file crashes its interpreter, it should crash this process
                 evaluate.file_outputs(step.precision, job.target, step.out, files, calibration[:1])
             except Exception as error:
                 traceback.print_exc()
@@ -59,27 +59,27 @@ def convert(job_file: str) -> int:
 
 
 def _lacking(error: Exception, out: Path) -> str:
-    """What the machine has too little of: `memory`, `room` for files; empty where the failure is another's."""
-    first = error_causes.innermost(error)
+    """Return the resource that ran out, `memory` or `room` for files; empty if the failure has another cause."""
+    first = error_causes.root_cause(error)
     if isinstance(error, ResourceError) or isinstance(first, MemoryError) or NO_MEMORY in str(first):
         return "memory"
     return "room" if _out_of_space(error, out) else ""
 
 
 def _out_of_space(error: Exception, out: Path) -> bool:
-    """Native writers tell a full disk as something else ("iostream error"), so the disk itself is asked too."""
+    """Return whether the disk is full. Native writers report it as "iostream error", so the disk is checked as well."""
     if isinstance(error, OSError):
         return error.errno in NO_SPACE
-    there = next(folder for folder in (out, *out.parents) if folder.is_dir())
-    return shutil.disk_usage(there).free < FULL_BYTES
+    existing = next(folder for folder in (out, *out.parents) if folder.is_dir())
+    return shutil.disk_usage(existing).free < FULL_BYTES
 
 
 def _note(journal: Any, **fields: Any) -> None:
     journal.write(json.dumps(fields) + "\n")
 
 
-def _failure(error: Exception, model_folder: Path) -> Failure:
-    """The failure to report; errors of this project describe themselves."""
+def _failure(error: Exception, model_folder: Path) -> ConversionFailure:
+    """Return the failure to report; edgekit's own errors need no analysis."""
     if isinstance(error, EdgekitError):
-        return Failure.of("other", str(error))
+        return ConversionFailure.from_cause("other", str(error))
     return error_causes.classify(error, model_folder)

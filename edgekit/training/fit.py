@@ -167,7 +167,7 @@ def fit(
         computing_in(precision, module, torch_device),
     ):
         for network in networks:
-            memory_layout.apply(network.to(torch_device), memory_layout.of(network))
+            memory_layout.apply_layout(network.to(torch_device), memory_layout.layout_of(network))
         example = to_device(torch_device, prepared_example)
         try:
             with objective(

@@ -20,7 +20,7 @@ from edgekit.core.config import TrainOptions
 from edgekit.core.errors import ModelError
 from edgekit.core.tasks import Task
 from edgekit.data import memory_map
-from edgekit.models.eager import joined
+from edgekit.models.eager import join_outputs
 from edgekit.models.features import Features
 from edgekit.training import batches, losses
 from edgekit.training.losses import LossOptions, Outputs, hints, soft_targets
@@ -62,7 +62,7 @@ class LabelObjective:
 
     def loss(self, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         """Return the scalar loss for inputs x (N, …) and labels y (N, …)."""
-        return self.hard(joined(module(x)), self.expected(x, y))
+        return self.hard(join_outputs(module(x)), self.expected(x, y))
 
     def expected(self, x: Tensor, y: Tensor) -> Tensor:
         """Return the expected outputs: the labels, or the inputs if the task reconstructs them."""
@@ -100,7 +100,7 @@ class LogitObjective(LabelObjective):
 
     def loss(self, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         """See `LabelObjective.loss`."""
-        scores = joined(module(x))
+        scores = join_outputs(module(x))
         return self.compare(Outputs(scores), Outputs(self._logits(x)), self.expected(x, y))
 
     def end(self) -> None:
@@ -123,7 +123,7 @@ class LogitObjective(LabelObjective):
         if (rows := self.cached_logits(len(x))) is not None:
             return torch.from_numpy(rows).to(x.device)
         with torch.no_grad():
-            logits = joined(self.teacher(x))
+            logits = join_outputs(self.teacher(x))
         self.computed.append(logits.cpu().numpy())
         return logits
 
@@ -166,9 +166,9 @@ class FeatureObjective(LabelObjective):
 
     def loss(self, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         """See `LabelObjective.loss`."""
-        scores = joined(module(x))
+        scores = join_outputs(module(x))
         with torch.no_grad():
-            targets = joined(self.teacher(x))
+            targets = join_outputs(self.teacher(x))
         student_maps, teacher_maps = hints.paired(self.student_maps(), self.teacher_maps())
         # maps are in bfloat16 if the network computes in it
         predicted = tuple(regress(each.float()) for regress, each in zip(self.regressors, student_maps, strict=True))

@@ -14,7 +14,7 @@ from edgekit.core import tasks
 from edgekit.core.errors import ModelError
 from edgekit.core.hashing import canonical_json
 from edgekit.core.tasks import SampleResults
-from edgekit.models.eager import joined
+from edgekit.models.eager import join_outputs
 from edgekit.runner.preprocess.transform import apply, pipeline
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def outputs_of(module: nn.Module, samples: Inputs, device: torch.device, batch: 
     module.eval()
     with torch.no_grad():  # not inference_mode, because tensors that the network stores may be used in training
         parts = [
-            joined(module(to_device(device, aligned_copy(samples.take(slice(start, start + batch))))))
+            join_outputs(module(to_device(device, aligned_copy(samples.take(slice(start, start + batch))))))
             .float()
             .cpu()
             .numpy()

@@ -134,7 +134,7 @@ class Training:
 
     def fit(self, data: Data) -> tuple[nn.Module, History]:
         """Train it to its end, or recall it; the network and its epochs."""
-        module = dry_run.build(self.spec, self.seed, data)
+        module = dry_run.build_and_check(self.spec, self.seed, data)
         history = fit(
             module,
             data,

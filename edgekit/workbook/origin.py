@@ -36,7 +36,7 @@ def make(plan: Plan, data_digest: str, folder: Path) -> Artifact:
     if plan.weights:
         shutil.copyfile(plan.weights, working / WEIGHTS)
     if plan.source:
-        for path in detect.members(plan.source, detect.find(plan.source)):
+        for path in detect.members(plan.source, detect.model_kind(plan.source)):
             shutil.copyfile(path, working / path.name)
     artifacts.seal(working, stage=STAGE, source=None, data_digest=data_digest, config=description, metrics={})
     return artifacts.publish(working, final)
@@ -70,4 +70,4 @@ def _describe(plan: Plan) -> dict[str, Any]:
 
 def _model_file(source: Path) -> dict[str, str]:
     """A model file by its name: where it lay is the user's own affair."""
-    return {"source": source.name, "sha256": detect.sha256(source, detect.find(source))}
+    return {"source": source.name, "sha256": detect.sha256(source, detect.model_kind(source))}

@@ -129,7 +129,7 @@ def load_plan(path: Path, settings: str | Iterable[str] = (), *, known: bool = F
         faults.add(f"model.weights: no file {os.fspath(run.model.weights or '')!r} beside {path.name}")
     if plan.source:
         faults.collect(lambda: check_task("model.source", run.task))
-        faults.collect(partial(detect.check, plan.source, run.model.sha256, "model.source"))
+        faults.collect(partial(detect.check_source, plan.source, run.model.sha256, "model.source"))
     if not known and not (plan.source and faults.messages):  # what a missing file can become, nobody knows
         faults.collect(lambda: agree(plan))
     faults.raise_all(MAX_FAULT_LINES)
@@ -205,7 +205,9 @@ def _reached(plan: Plan) -> None:
         )
     if plan.source and "baseline" in models:
         alone = not trains or models == {"baseline"}
-        compatibility.check(plan.source, converted.targets, alone=alone, named=converted.targets_named)
+        compatibility.check_targets(
+            plan.source, converted.targets, is_only_model=alone, targets_are_named=converted.targets_named
+        )
 
 
 def _teach_together(plan: Plan) -> None:

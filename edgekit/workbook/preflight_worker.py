@@ -101,7 +101,7 @@ def _baseline(plan: Plan, data: Data) -> str:
     if plan.weights:
         store.load_weights(module, plan.weights)
     x = eager_input(data.validation.x[:SAMPLES], spec.preprocess)
-    dry_run.check(module, spec, x, trains=not plan.weights)
+    dry_run.check_network(module, spec, x, trains=not plan.weights)
     parameters = sum(parameter.numel() for parameter in module.parameters())
     trained = f"weights of {plan.weights.name}" if plan.weights else "to be trained"
     shared = output_check.shared_scale_note(module, spec, x)
@@ -177,6 +177,6 @@ def _check_network(plan: Plan, data: Data, place: str, network: NetworkConfig) -
                 f"{network.builder} gives outputs of shape {spec.outputs}, the baseline of {wanted}; give both the "
                 f"same kwargs.{store.DIMENSIONS}"
             )
-        dry_run.build(spec, plan.run.seed, data)
+        dry_run.build_and_check(spec, plan.run.seed, data)
     except EdgekitError as error:
         raise type(error)(f"{place}: {error}") from None

@@ -237,7 +237,7 @@ def _preflight(plan: Plan, states: StageStates, force: Collection[str], say: Say
 
         converted: Any = plan.stages["convert"]
         if plan.source and "baseline" in converted.models:
-            compatibility.install_converters(plan.source, converted.targets, named=converted.targets_named)
+            compatibility.install_converters(plan.source, converted.targets, targets_are_named=converted.targets_named)
         found = preflight.check(plan)
         if why := found.get(preflight.NOT_CHECKED):
             say(f"The checks of data and networks did not finish: {why}")

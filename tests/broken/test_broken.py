@@ -24,7 +24,7 @@ from edgekit.core.errors import EdgekitError, ModelError, ResourceError
 from edgekit.core.hashing import write_json
 from edgekit.data import Data, Split
 from edgekit.models import dry_run, store
-from edgekit.models.user_errors import describe, running
+from edgekit.models.user_errors import describe, reporting_failures
 from edgekit.stages import profile
 from edgekit.stages.profile import session
 from edgekit.targets import evaluate
@@ -188,8 +188,8 @@ def test_what_is_odd_and_sound_passes(made: type[nn.Module], data: Data) -> None
     module = made().eval()
     before = {name: value.clone() for name, value in module.state_dict().items()}
     with contextlib.redirect_stdout(io.StringIO()):
-        store.dry_forward(module, spec(f"{NETS}:sound"))
-        dry_run.check(module, spec(f"{NETS}:sound"), torch.from_numpy(data.validation.x), trains=True)
+        store.check_forward(module, spec(f"{NETS}:sound"))
+        dry_run.check_network(module, spec(f"{NETS}:sound"), torch.from_numpy(data.validation.x), trains=True)
     assert all(torch.equal(value, module.state_dict()[name]) for name, value in before.items())
     assert not module.training and all(parameter.grad is None for parameter in module.parameters())
 
@@ -225,14 +225,14 @@ def test_what_the_machine_lacks_is_no_fault_of_the_network(raised: Exception) ->
     network = nets.outputs("of_the_class")
     type(network).change = staticmethod(lambda _: (_ for _ in ()).throw(raised))
     said = r"nets:mine: fails in training: .*; (it asks for more memory|make room)"
-    with pytest.raises(ResourceError, match=said), running("nets:mine", "in training", network):
+    with pytest.raises(ResourceError, match=said), reporting_failures("nets:mine", "in training", network):
         network(torch.zeros(1, 6))
     with pytest.raises(ResourceError):
-        store.dry_forward(network, spec(f"{NETS}:sound"))
+        store.check_forward(network, spec(f"{NETS}:sound"))
 
 
 def test_memory_that_a_step_lacks_outside_of_the_network() -> None:
-    with pytest.raises(ResourceError), running("nets:mine", "in training"):
+    with pytest.raises(ResourceError), reporting_failures("nets:mine", "in training"):
         torch.zeros(10**16)
 
 
@@ -242,14 +242,14 @@ def test_a_network_that_draws_is_known_by_that(seed: int) -> None:
     network = nets.AlwaysDrops().eval()
     torch.manual_seed(seed)
     with pytest.raises(ModelError, match="answers the same sample differently each time"):
-        dry_run.check(network, spec(f"{NETS}:sound"), torch.ones(4, 6), trains=False)
+        dry_run.check_network(network, spec(f"{NETS}:sound"), torch.ones(4, 6), trains=False)
 
 
 def test_a_hook_that_cannot_be_set_leaves_none_behind() -> None:
     network = nets.Scripted()
     network.first = nn.Sequential(nn.Linear(6, 8), network.first)
-    with pytest.raises(ModelError, match="give the module that it was made of"):
-        dry_run.check(network, spec(f"{NETS}:sound"), torch.ones(2, 6), trains=True)
+    with pytest.raises(ModelError, match="use the Python module that it was made from"):
+        dry_run.check_network(network, spec(f"{NETS}:sound"), torch.ones(2, 6), trains=True)
     assert not any(layer._forward_pre_hooks for layer in network.modules())
 
 
@@ -280,7 +280,7 @@ class HasARule(nn.Module):
 
 @pytest.mark.parametrize("network", [CallsWithTooLittle(), HasARule()], ids=["missing", "same"])
 def test_advice_is_only_given_where_its_cause_is_certain(network: nn.Module) -> None:
-    with pytest.raises(ModelError) as caught, running("nets:mine", "in training", network):
+    with pytest.raises(ModelError) as caught, reporting_failures("nets:mine", "in training", network):
         network(torch.zeros(1, 6))
     said = str(caught.value)
     assert "(test_broken.py, line " in said

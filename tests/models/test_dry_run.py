@@ -38,7 +38,7 @@ def spec(task: Task = "classification") -> store.ModelSpec:
 
 
 def check(end: Callable[[torch.Tensor], torch.Tensor], task: Task = "classification", *, trains: bool = True) -> None:
-    dry_run.check(Net(end), spec(task), torch.randn(4, 6), trains=trains)
+    dry_run.check_network(Net(end), spec(task), torch.randn(4, 6), trains=trains)
 
 
 @pytest.mark.parametrize("trains", [True, False])
@@ -48,7 +48,7 @@ def check(end: Callable[[torch.Tensor], torch.Tensor], task: Task = "classificat
     ids=["sigmoid", "hardsigmoid", "reshaped"],
 )
 def test_sigmoids_of_classes_are_refused(end: Callable[[torch.Tensor], torch.Tensor], trains: bool) -> None:
-    with pytest.raises(ModelError, match="made.here:net.*: ends in a sigmoid, and .* apply softmax.*as model.source"):
+    with pytest.raises(ModelError, match="made.here:net.*: ends in a sigmoid, but .* apply softmax.*set model.source"):
         check(end, trains=trains)
 
 

@@ -47,7 +47,7 @@ def test_it_is_trained_evaluated_and_loaded_again(name: str, channels: int, tmp_
     given = data(channels)
     module, spec = network(name, given)
     fit(module, given, STEPS, ONE_EPOCH, seed=0, threads=1)
-    assert memory_layout.of(module) is torch.contiguous_format
+    assert memory_layout.layout_of(module) is torch.contiguous_format
     store.save(tmp_path, module, spec)
     loaded, _ = store.load(tmp_path)
     with torch.no_grad():
@@ -64,7 +64,7 @@ def test_teacher_and_student_have_each_their_own_layout(student: str, teacher: s
     module, _ = network(student, given)
     fit(module, given, STEPS, ONE_EPOCH, seed=0, threads=1, distillation=taught)
     wanted = torch.contiguous_format if student == "lenet" else torch.channels_last
-    assert memory_layout.of(module) is wanted
+    assert memory_layout.layout_of(module) is wanted
 
 
 def test_so_is_one_whose_batches_are_divided() -> None:

@@ -48,7 +48,7 @@ def training(spec: ModelSpec, data: Data) -> None:
 
 
 GRADIENTS: dict[str, Callable[[ModelSpec, Data], object]] = {
-    "dry run": lambda spec, data: dry_run.build(spec, 0, data),
+    "dry run": lambda spec, data: dry_run.build_and_check(spec, 0, data),
     "importance": importance,
     "training": training,
 }

@@ -7,7 +7,7 @@ from torch import nn
 
 from edgekit.models.bc_resnet import STAGES, bc_resnet
 from edgekit.models.efficientnet_lite import efficientnet_lite0
-from edgekit.models.layers import reduced
+from edgekit.models.layers import reduce_strides
 from edgekit.models.mobilenet_v3 import mobilenet_v3_small
 from edgekit.models.mobilenet_v4 import mobilenet_v4_small
 from edgekit.models.repvgg import repvgg
@@ -49,10 +49,10 @@ def test_bc_resnet_but_for_its_sub_spectral_norms(alpha: int, published: int) ->
     ("reduction", "strides"), [(32, [2, 1, 2, 2, 2, 2]), (8, [1, 1, 1, 2, 2, 2]), (1, [1, 1, 1, 1, 1, 1])]
 )
 def test_small_pictures_lose_the_first_strides(reduction: int, strides: list[int]) -> None:
-    assert reduced([2, 1, 2, 2, 2, 2], reduction) == strides
+    assert reduce_strides([2, 1, 2, 2, 2, 2], reduction) == strides
 
 
 @pytest.mark.parametrize("reduction", [0, -2, 3, 64])
 def test_a_reduction_that_the_strides_cannot_make_is_refused(reduction: int) -> None:
     with pytest.raises(ValueError, match=f"from 1 to 32, got {reduction}"):
-        reduced([2, 1, 2, 2, 2, 2], reduction)
+        reduce_strides([2, 1, 2, 2, 2, 2], reduction)

@@ -12,11 +12,11 @@ import torch
 import edgekit.models
 from edgekit.core.errors import ModelError
 from edgekit.models.cost import OUTSIDE, cost, layer_costs
-from edgekit.models.eager import joined
+from edgekit.models.eager import join_outputs
 from edgekit.models.store import ModelSpec, build, load, save
 from edgekit.stages.prune.structured import output_layers
 
-COUNT = re.compile(r"([\d,]+) parameters on 1 channel, ([\d,]+) on 3")
+COUNT = re.compile(r"([\d,]+)\s+parameters\s+on\s+1\s+channel\s+and\s+([\d,]+)\s+on\s+3")
 
 
 def _builders() -> list[str]:
@@ -102,7 +102,7 @@ def warmed(spec: ModelSpec) -> torch.nn.Module:
 
 def outputs(module: torch.nn.Module, spec: ModelSpec) -> np.ndarray:
     with torch.inference_mode():
-        return joined(module(samples(spec))).numpy()
+        return join_outputs(module(samples(spec))).numpy()
 
 
 def pruned(module: torch.nn.Module, spec: ModelSpec, ratio: float = 0.4) -> torch.nn.Module:
@@ -137,7 +137,7 @@ class TestContract:
 
     def test_documents_its_parameter_counts(self, builder):
         found = COUNT.search(said_of(builder))
-        assert found, f"{builder}: says no 'N parameters on 1 channel, M on 3'"
+        assert found, f"{builder}: says no 'N parameters on 1 channel and M on 3'"
         for channels, written in zip((1, 3), found.groups(), strict=True):
             network = build(spec_of(builder, channels))
             assert sum(parameter.numel() for parameter in network.parameters()) == int(written.replace(",", ""))
@@ -185,7 +185,7 @@ class TestContract:
         module, one = warmed(spec), samples(spec, 1)
         with torch.no_grad():
             exported = torch.export.export(module, (one,)).module()
-            assert torch.allclose(joined(exported(one)), joined(module(one)), atol=1e-4)
+            assert torch.allclose(join_outputs(exported(one)), join_outputs(module(one)), atol=1e-4)
 
     def test_takes_the_samples_that_it_says_and_refuses_others(self, builder):
         for kind, shape in (("vector", (64,)), *((kind, shapes[0]) for kind, shapes in SHAPES.items())):

@@ -15,9 +15,9 @@ from edgekit.core.errors import ModelError
 from edgekit.models import dry_run, store
 from edgekit.models.ds_cnn import ds_cnn
 from edgekit.models.from_artifact import spec_for
-from edgekit.models.reparameterize import deployed, merge, reparameterized
+from edgekit.models.reparameterize import deployment_network, merge_and_compare, merge_branches
 from edgekit.models.repvgg import RepVGGBlock, repvgg
-from edgekit.models.several_inputs import apart
+from edgekit.models.several_inputs import export_inputs
 from tests import joint_data
 
 SHAPE = (3, 32, 32)
@@ -75,7 +75,7 @@ def test_a_block_becomes_one_convolution_that_is_equal_to_float32_rounding(
 
 def test_the_merged_network_answers_alike_and_has_one_convolution_for_each_block() -> None:
     module = trained()
-    made = reparameterized(module)
+    made = merge_branches(module)
     before, after = answers(module), answers(made)
     assert np.abs(after - before).max() < 1e-5 * np.abs(before).max()
     convolutions = [part for part in made.modules() if isinstance(part, nn.Conv2d)]
@@ -86,24 +86,24 @@ def test_the_merged_network_answers_alike_and_has_one_convolution_for_each_block
 
 
 def test_a_merged_network_is_not_merged_again() -> None:
-    made, spec, _ = merge(trained(), SPEC, INPUTS)
-    assert deployed(made, spec) is made
-    assert np.array_equal(answers(reparameterized(made)), answers(made))
+    made, spec, _ = merge_and_compare(trained(), SPEC, INPUTS)
+    assert deployment_network(made, spec) is made
+    assert np.array_equal(answers(merge_branches(made)), answers(made))
 
 
 def test_what_was_measured_is_told() -> None:
     module = trained()
-    made, spec, found = merge(module, SPEC, INPUTS)
+    made, spec, found = merge_and_compare(module, SPEC, INPUTS)
     assert found is not None and found.samples == len(INPUTS)
     assert found.max_abs == np.abs(answers(made) - answers(module)).max()
     assert found.largest == np.abs(answers(module)).max()
     assert found.parameters == sum(each.numel() for each in made.parameters()) < found.parameters_before
     assert spec.reparameterized
-    assert merge(made, spec, INPUTS) == (made, spec, None)
+    assert merge_and_compare(made, spec, INPUTS) == (made, spec, None)
 
 
 def test_a_merged_network_is_saved_and_built_again_to_the_bit(tmp_path: Path) -> None:
-    made, spec, _ = merge(trained(), SPEC, INPUTS)
+    made, spec, _ = merge_and_compare(trained(), SPEC, INPUTS)
     store.save(tmp_path, made, spec)
     loaded, read = store.load(tmp_path)
     assert read == spec
@@ -115,8 +115,8 @@ def test_networks_without_branches_stay_as_they_are_and_their_record_says_nothin
         ds_cnn(SHAPE, 4, width=8, blocks=1).eval(),
         spec_of("edgekit.models.ds_cnn:ds_cnn", width=8, blocks=1),
     )
-    assert reparameterized(module) is module
-    assert merge(module, spec, INPUTS) == (module, spec, None)
+    assert merge_branches(module) is module
+    assert merge_and_compare(module, spec, INPUTS) == (module, spec, None)
     store.save(tmp_path, module, spec)
     assert "reparameterized" not in (tmp_path / "model.json").read_text()
 
@@ -137,8 +137,8 @@ class Wrong(nn.Module):
 
 
 def test_a_method_that_changes_the_network_is_refused() -> None:
-    with pytest.raises(ModelError, match=r"reparameterized\(\) moved the outputs by .* mend it"):
-        merge(Wrong(), spec_of("tests.models.test_reparameterize:Wrong"), INPUTS)
+    with pytest.raises(ModelError, match=r"reparameterized\(\) moved the outputs by .* fix it"):
+        merge_and_compare(Wrong(), spec_of("tests.models.test_reparameterize:Wrong"), INPUTS)
 
 
 class InPlace(Wrong):
@@ -171,7 +171,7 @@ class Narrower(Wrong):
 
 
 REFUSED = [
-    (InPlace, r"reparameterized\(\) moved the outputs by .* mend it"),
+    (InPlace, r"reparameterized\(\) moved the outputs by .* fix it"),
     (Raising, r"Raising.reparameterized\(\): fails: KeyError: there is no 'branch'"),
     (Nothing, r"Nothing.reparameterized\(\): must return a torch.nn.Module, returned NoneType"),
     (Narrower, r"reparameterized\(\) gives outputs of shape \(8, 1\), and \(8, 4\) is wanted"),
@@ -181,16 +181,16 @@ REFUSED = [
 @pytest.mark.parametrize(("made", "said"), REFUSED)
 def test_a_method_that_is_wrong_otherwise_is_refused_in_a_sentence(made: type[Wrong], said: str) -> None:
     with pytest.raises(ModelError, match=said):
-        merge(made(), spec_of(f"tests.models.test_reparameterize:{made.__name__}"), INPUTS)
+        merge_and_compare(made(), spec_of(f"tests.models.test_reparameterize:{made.__name__}"), INPUTS)
 
 
 def test_a_wrong_method_is_refused_before_the_training() -> None:
     module = InPlace().eval()
     before = {name: value.clone() for name, value in module.state_dict().items()}
-    with pytest.raises(ModelError, match="mend it"):
-        dry_run.check(module, spec_of("tests.models.test_reparameterize:InPlace"), INPUTS, trains=True)
+    with pytest.raises(ModelError, match="fix it"):
+        dry_run.check_network(module, spec_of("tests.models.test_reparameterize:InPlace"), INPUTS, trains=True)
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
-    dry_run.check(repvgg(SHAPE, 4, alpha=0.125, top=0.125).eval(), SPEC, INPUTS, trains=True)
+    dry_run.check_network(repvgg(SHAPE, 4, alpha=0.125, top=0.125).eval(), SPEC, INPUTS, trains=True)
 
 
 class Branches(joint_data.Network):
@@ -223,18 +223,18 @@ def test_a_network_of_several_inputs_is_merged_too(tmp_path: Path) -> None:
     found = data.load(data.parse(section, "classification"))
     spec = spec_for(found, "tests.models.test_reparameterize:branches", {}, [])
     module, x = store.build(spec, seed=1), torch.from_numpy(found.validation.x[:8].copy())
-    made, merged, told = merge(module, spec, x)
+    made, merged, told = merge_and_compare(module, spec, x)
     assert told is not None and told.parameters_before - told.parameters == 6 * 8
     store.save(tmp_path, made, merged)
     loaded, read = store.load(tmp_path)
     with torch.no_grad():
         assert read.reparameterized and torch.equal(loaded(x), made(x))
         assert torch.allclose(made(x), module(x), atol=1e-5)
-    assert apart(loaded, store.zeros(merged)).names == ("sensors", "picture", "ids")
+    assert export_inputs(loaded, store.zero_sample(merged)).names == ("sensors", "picture", "ids")
 
 
 def test_gradients_of_a_network_in_training_are_not_touched() -> None:
     module = repvgg(SHAPE, 4, alpha=0.125, top=0.125)
     before = {name: value.clone() for name, value in module.state_dict().items()}
-    reparameterized(module)
+    merge_branches(module)
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())

@@ -14,7 +14,7 @@ from edgekit import data
 from edgekit.core.errors import ModelError
 from edgekit.models import joint, store
 from edgekit.models.from_artifact import spec_for
-from edgekit.models.several_inputs import apart
+from edgekit.models.several_inputs import export_inputs
 from tests import joint_data
 
 BUILDER = "tests.joint_data:network"
@@ -42,12 +42,12 @@ def test_it_gets_each_tensor_by_its_name_whatever_its_own_order(found: data.Data
 
 def test_what_is_exported_is_the_network_itself(spec: store.ModelSpec) -> None:
     module = store.build(spec)
-    network, arguments, names = apart(module, store.zeros(spec))
+    network, arguments, names = export_inputs(module, store.zero_sample(spec))
     assert isinstance(network, joint_data.Network) and names == ("sensors", "picture", "ids")
     assert [tuple(each.shape) for each in arguments] == [(1, 5), (1, 1, 8, 8), (1, 4)]
     assert arguments[2].dtype == torch.int32
     other = nn.Linear(2, 2)
-    assert apart(other, torch.zeros(1, 2)).network is other
+    assert export_inputs(other, torch.zeros(1, 2)).network is other
 
 
 def test_it_is_saved_and_opened_again(found: data.Data, spec: store.ModelSpec, tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def others() -> nn.Module:
 @pytest.mark.parametrize("cls", [Later, Keyword, Gap])
 def test_a_tensor_that_cannot_be_given_by_its_place_is_the_users_error(cls: type[nn.Module]) -> None:
     """Given by place, it would be taken for the argument that stands there."""
-    with pytest.raises(ModelError, match="takes b behind other arguments, .*; let the data's tensors come first: a, b"):
+    with pytest.raises(ModelError, match="takes b after other arguments, .*; let the data's tensors come first: a, b"):
         store.build(pair(cls))
 
 

@@ -29,7 +29,7 @@ from edgekit.stages.convert.checker import BoundaryChecker
 from edgekit.stages.convert.plan import NetworkToConvert
 from edgekit.stages.convert.stage import check_inputs_and_answers
 from edgekit.targets import evaluate, launch
-from edgekit.targets.jobs import Job, Step
+from edgekit.targets.jobs import ConversionJob, ConversionStep
 from edgekit.targets.locate import first_divergence
 from edgekit.targets.openvino import convert
 
@@ -59,17 +59,17 @@ def files(clean: Clean, target: str, precision: str, folder: Path | None, model:
         for each in dict.fromkeys(("fp32", precision)):
             place, described = clean.files[target, each]
             source = folder if folder and each == precision else place
-            steps.append(Step(each, "float", network, Path(shutil.copytree(source, Path(home) / each))))
-            made.append(launch.Converted(each, described, 0.0))
+            steps.append(ConversionStep(each, "float", network, Path(shutil.copytree(source, Path(home) / each))))
+            made.append(launch.ConvertedStep(each, described, 0.0))
         checker = _checker(clean, network, ConvertConfig())
-        for record in checker.records(Job("varied", target, Path("unused"), tuple(steps)), list(made)):
+        for record in checker.records(ConversionJob("varied", target, Path("unused"), tuple(steps)), list(made)):
             if "reason" in record:
                 raise ConversionError(record["reason"])
 
 
 def _checker(clean: Clean, model: Path, config: ConvertConfig) -> BoundaryChecker:
     compared = evaluate.network_inputs(
-        evaluate.spread(clean.data.validation, config.check_samples), clean.spec.preprocess
+        evaluate.spread_samples(clean.data.validation, config.check_samples), clean.spec.preprocess
     )
     return BoundaryChecker(NetworkToConvert("varied", model), compared, config, first_divergence.find)
 
@@ -152,7 +152,7 @@ def _clipped_ranges(clean: Clean) -> None:
     out = copied(clean.files["onnx", "int8"][0], clean.scratch / "clipped")
     content = (clean.files["onnx", "fp32"][0] / "model.onnx").read_bytes()
     samples = evaluate.network_inputs(clean.data.calibration.x[:20], STEPS)
-    sources, _ = convert._ends(content)
+    sources, _ = convert._read_ports(content)
     (out / "model.onnx").write_bytes(convert._quantize(content, "int8", sources, 0.1 * samples, convert.MINMAX, []))
     files(clean, "onnx", "int8", out)
 

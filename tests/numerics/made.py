@@ -16,7 +16,7 @@ from edgekit.data import Data, Split, load, parse
 from edgekit.models import store
 from edgekit.models.store import ModelSpec
 from edgekit.targets import evaluate, launch
-from edgekit.targets.jobs import Files, Job, Step, plain_method
+from edgekit.targets.jobs import ConversionJob, ConversionStep, ConvertedFiles, plain_method
 from edgekit.training.fit import fit
 
 CLASSES = ("red", "green", "blue", "striped")
@@ -36,7 +36,7 @@ class Clean:
     module: nn.Module
     spec: ModelSpec
     model: Path
-    files: dict[tuple[str, str], tuple[Path, Files]]
+    files: dict[tuple[str, str], tuple[Path, ConvertedFiles]]
     scratch: Path
 
 
@@ -84,16 +84,18 @@ def trained(given: Data, builder: str, epochs: int = 8, **kwargs: Any) -> tuple[
 
 def converted(
     folder: Path, given: Data, module: nn.Module, spec: ModelSpec, target: str, precisions: tuple[str, ...]
-) -> dict[str, tuple[Path, Files]]:
+) -> dict[str, tuple[Path, ConvertedFiles]]:
     """Files of each precision, by the stage's own child process; `folder/model` is the network."""
     store.save(folder / "model", module, spec)
     calibration = folder / "calibration.npy"
     np.save(calibration, evaluate.network_inputs(given.calibration.x, spec.preprocess))
-    steps = tuple(Step(each, plain_method(each), folder / "model", folder / f"{each}-{target}") for each in precisions)
-    made = launch.convert(Job("varied", target, calibration, steps), folder, 300, threading.Event())
+    steps = tuple(
+        ConversionStep(each, plain_method(each), folder / "model", folder / f"{each}-{target}") for each in precisions
+    )
+    made = launch.convert(ConversionJob("varied", target, calibration, steps), folder, 300, threading.Event())
     found = {}
     for step, outcome in zip(steps, made, strict=True):
-        assert isinstance(outcome, launch.Converted), outcome
+        assert isinstance(outcome, launch.ConvertedStep), outcome
         found[step.precision] = step.out, outcome.files
     return found
 

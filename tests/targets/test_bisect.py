@@ -15,9 +15,9 @@ from edgekit.models import store
 from edgekit.models.spec import ModelSpec
 from edgekit.runner import input_path
 from edgekit.targets import tensors
-from edgekit.targets.jobs import Files
+from edgekit.targets.jobs import ConvertedFiles
 from edgekit.targets.locate import bisect, first_divergence
-from edgekit.targets.locate.bisect import record_nodes
+from edgekit.targets.locate.bisect import record_tensors
 from edgekit.targets.openvino import convert
 from tests import requirements
 
@@ -38,14 +38,14 @@ def network(change: Any = None) -> torch.nn.Module:
 
 
 @pytest.fixture(scope="module")
-def converted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Files]:
+def converted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ConvertedFiles]:
     home = tmp_path_factory.mktemp("bisect")
     store.save(home / "model", network(), spec_of("tiny"))
     return home, convert.convert(home / "model", "fp32", None, home / "file")
 
 
 def test_the_network_is_recorded_in_the_order_of_execution() -> None:
-    nodes = record_nodes(network(), INPUTS)
+    nodes = record_tensors(network(), INPUTS)
     layers = list(dict.fromkeys(node.layer for node in nodes[1:]))
     assert layers == ["stem.0", "stem.1", "stem.2", "deep.0", "deep.1", "deep.2", "pool", "forward (view)", "head"]
     assert nodes[0].values is INPUTS or np.array_equal(nodes[0].values, INPUTS)
@@ -59,7 +59,7 @@ def test_what_gives_several_tensors_is_recorded_with_all_of_them() -> None:
             first, second = x.chunk(2, dim=1)
             return first + 2 * second
 
-    nodes = record_nodes(Halves(), np.ones((2, 4), np.float32))
+    nodes = record_tensors(Halves(), np.ones((2, 4), np.float32))
     halves = [place for place, node in enumerate(nodes) if node.operator.startswith("split")]
     assert len(halves) == 2
     assert {taken for node in nodes for taken in node.inputs} >= set(halves)
@@ -67,9 +67,9 @@ def test_what_gives_several_tensors_is_recorded_with_all_of_them() -> None:
 
 def test_a_tensor_that_does_not_begin_with_the_samples_is_no_counterpart() -> None:
     """As in attention, whose matrices stand one behind the other."""
-    nodes = record_nodes(torch.nn.Flatten(0, 1), np.ones((2, 3, 4), np.float32))
-    operator = tensors.Operator("x", "Reshape", (0,), np.ones((2, 4), np.float32))
-    assert tensors.matches(nodes[1:], [operator])[0].similarity == tensors.NONE
+    nodes = record_tensors(torch.nn.Flatten(0, 1), np.ones((2, 3, 4), np.float32))
+    operator = tensors.FileTensor("x", "Reshape", (0,), np.ones((2, 4), np.float32))
+    assert tensors.match_operators(nodes[1:], [operator])[0].similarity == tensors.NO_SIMILARITY
 
 
 def test_a_sound_file_parts_nowhere(converted: Any) -> None:
@@ -92,7 +92,7 @@ def test_a_sound_file_parts_nowhere(converted: Any) -> None:
 def test_the_layer_is_named(converted: Any, change: Any, layer: str, agreed: str) -> None:
     home, files = converted
     operators = tensors.read("openvino", home / "file", files, INPUTS)
-    found = bisect.divergence(network(change), INPUTS, operators, "fp32")
+    found = bisect.find_divergence(network(change), INPUTS, operators, "fp32")
     assert found is not None and (found.layer, found.agreed) == (layer, agreed)
     assert found.before.snr_db > 100 > 40 > found.after.snr_db
     assert f"agree up to {agreed} (cosine 1" in found.describe() and f"diverge at {layer} (cosine " in found.describe()
@@ -103,7 +103,7 @@ def test_an_activation_that_the_file_has_and_the_network_lacks(converted: Any) -
     module = network()
     module.deep[2] = torch.nn.LeakyReLU(0.5)
     operators = tensors.read("openvino", home / "file", files, INPUTS)
-    found = bisect.divergence(module, INPUTS, operators, "fp32")
+    found = bisect.find_divergence(module, INPUTS, operators, "fp32")
     assert found is not None and (found.layer, found.layers, found.operator) == ("deep.2", ("deep.2",), "Relu")
 
 
@@ -124,7 +124,7 @@ def test_what_is_made_of_token_ids_has_its_counterpart(precision: str, tmp_path:
     ids = np.random.default_rng(0).integers(1, IDS, (16, TOKENS)).astype(np.int32)
     ids[np.arange(16)[:, None] % 9 + 3 < np.arange(TOKENS)] = 0
     files = convert.convert(tmp_path / "model", precision, ids, tmp_path / "file")
-    nodes, operators = record_nodes(module, ids), tensors.read("openvino", tmp_path / "file", files, ids)
+    nodes, operators = record_tensors(module, ids), tensors.read("openvino", tmp_path / "file", files, ids)
     mask = (ids != 0).astype(np.float32)
     for each in (nodes, operators):
         places = [place for place, one in enumerate(each) if np.array_equal(one.values, mask)]  # type: ignore[arg-type]
@@ -132,10 +132,10 @@ def test_what_is_made_of_token_ids_has_its_counterpart(precision: str, tmp_path:
         assert all(taken < place for place, one in enumerate(each) for taken in one.inputs)  # type: ignore[arg-type]
     if precision == "int8":
         requirements.processor("vnni", why="OpenVINO's int8 dense layers sum in 16 bits without it: 22 dB are lost")
-    assert bisect.divergence(module, ids, operators, precision, 20.0) is None
+    assert bisect.find_divergence(module, ids, operators, precision, 20.0) is None
     with torch.no_grad():
         module.layers[0].attention.value.bias.add_(3.0)  # type: ignore[union-attr,index]
-    found = bisect.divergence(module, ids, operators, precision, 20.0)
+    found = bisect.find_divergence(module, ids, operators, precision, 20.0)
     assert found is not None and found.layer.startswith("layers.0.attention"), found
 
 

@@ -10,13 +10,13 @@ from edgekit.core.errors import ConversionError
 from edgekit.models.files import onnx as source
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.targets import error_causes, jobs
-from edgekit.targets.error_causes import Failure
+from edgekit.targets.error_causes import ConversionFailure
 from edgekit.targets.openvino import convert as openvino
 from edgekit.targets.tflite import convert as tflite
 from tests.zoo.entries import ENTRIES
 
 
-def failed(name: str, target: object, tmp_path: Path) -> Failure:
+def failed(name: str, target: object, tmp_path: Path) -> ConversionFailure:
     next(entry for entry in ENTRIES if entry.name == name).save(tmp_path / "model")
     with pytest.raises(Exception) as caught:
         target.convert(tmp_path / "model", "fp32", None, tmp_path / "made")  # type: ignore[attr-defined]
@@ -80,7 +80,7 @@ def test_a_row_for_a_record_holds_what_is_known() -> None:
     row = found.row()
     assert (row["kind"], row["operator"], row["layer"], row["place"]) == ("operator", "linalg_svd", None, None)
     assert row["cause"] in row["reason"] and row["reason"].endswith(row["advice"] or "?")
-    assert Failure.of("process", "it died").row()["advice"] is None
+    assert ConversionFailure.from_cause("process", "it died").row()["advice"] is None
 
 
 @pytest.mark.parametrize(

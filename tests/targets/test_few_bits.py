@@ -17,8 +17,8 @@ from edgekit.models import store
 from edgekit.runner import bundle, load
 from edgekit.runner.bundle.manifest import RawSpec
 from edgekit.stages.convert import ConvertConfig, numerics
-from edgekit.targets import FEW_BITS, evaluate, precisions
-from edgekit.targets.jobs import Files
+from edgekit.targets import LOW_BIT_PRECISIONS, evaluate, precisions
+from edgekit.targets.jobs import ConvertedFiles
 from edgekit.targets.onnx import convert as onnx_target
 from edgekit.targets.openvino import convert as openvino_target
 from edgekit.targets.tflite import convert as tflite_target
@@ -35,7 +35,9 @@ def saved(folder: Path, builder: str, shape: tuple[int, ...]) -> Path:
     return folder
 
 
-def made(folder: Path, target: str, precision: str, inputs: np.ndarray) -> tuple[Files, int, numerics.Agreement]:
+def made(
+    folder: Path, target: str, precision: str, inputs: np.ndarray
+) -> tuple[ConvertedFiles, int, numerics.Agreement]:
     """The file, its bytes, and how near its answers are to the network's."""
     out = folder / f"{precision}-{target}"
     files = CONVERT[target](folder, precision, inputs, out)
@@ -92,7 +94,7 @@ def test_onnx_keeps_convolutions_in_int8_beside_a_dense_layer_in_4_bits(tmp_path
     assert kinds["MatMulNBits"] == 1 and kinds["QuantizeLinear"] > 0 and not kinds["Gemm"]
 
 
-@pytest.mark.parametrize("precision", ["int8", *FEW_BITS])
+@pytest.mark.parametrize("precision", ["int8", *LOW_BIT_PRECISIONS])
 def test_a_file_of_every_precision_becomes_a_bundle_that_answers(precision: str, tmp_path: Path) -> None:
     folder = saved(tmp_path, "dense", (64,))
     files, _, _ = made(folder, "tflite", precision, INPUTS)
@@ -131,5 +133,5 @@ def test_targets_without_kernels_are_refused_by_name(precision: str) -> None:
 
 
 def test_none_of_them_is_made_unless_it_is_named() -> None:
-    assert not set(ConvertConfig().precisions) & set(FEW_BITS)
-    assert {each for target in CONVERT for each in precisions(target)} >= set(FEW_BITS)
+    assert not set(ConvertConfig().precisions) & set(LOW_BIT_PRECISIONS)
+    assert {each for target in CONVERT for each in precisions(target)} >= set(LOW_BIT_PRECISIONS)

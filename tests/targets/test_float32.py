@@ -15,7 +15,7 @@ import edgekit
 from edgekit.models.files import openvino as model_files
 from edgekit.runner.backends import openvino as backend
 from edgekit.runner.bundle.manifest import TensorSpec
-from edgekit.targets.jobs import Files
+from edgekit.targets.jobs import ConvertedFiles
 from edgekit.targets.openvino import convert, graph, profile, tensors
 
 SAMPLES = np.random.default_rng(0).normal(size=(2, 3, 8, 8)).astype(np.float32)
@@ -42,18 +42,18 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def converted(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Files]:
+def converted(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ConvertedFiles]:
     home = tmp_path_factory.mktemp("float32")
     return home, convert.convert(tiny_folder, "fp32", SAMPLES, home)
 
 
-def _restored(home: Path, files: Files) -> None:
+def _restored(home: Path, files: ConvertedFiles) -> None:
     content = {name: (home / name).read_bytes() for name in files.names}
     blob = backend.export_compiled(content, files.inputs, 1)
     backend.import_compiled(blob, files.inputs, files.outputs, 1)
 
 
-OPENERS: dict[str, Callable[[Path, Files], object]] = {
+OPENERS: dict[str, Callable[[Path, ConvertedFiles], object]] = {
     "the runner": lambda home, files: backend.open(
         {name: (home / name).read_bytes() for name in files.names}, files.inputs, files.outputs, 1
     ),
@@ -61,13 +61,15 @@ OPENERS: dict[str, Callable[[Path, Files], object]] = {
     "the search for redundant operators": lambda home, files: graph.read(home / files.names[0]),
     "the outputs of every layer": lambda home, files: tensors.read(home, files, SAMPLES),
     "the times of operators": lambda home, files: profile.rows(home, files, SAMPLES[:1], 1),
-    "a model file of the user's": lambda home, files: model_files.open(home / files.names[0], 1).sized((1, 3, 8, 8)),
+    "a model file of the user's": lambda home, files: model_files.open(home / files.names[0], 1).for_shape(
+        (1, 3, 8, 8)
+    ),
 }
 
 
 @pytest.mark.parametrize("opener", OPENERS.values(), ids=OPENERS)
 def test_float32_is_asked_for(
-    opener: Callable[[Path, Files], object], converted: tuple[Path, Files], opened: list[Any]
+    opener: Callable[[Path, ConvertedFiles], object], converted: tuple[Path, ConvertedFiles], opened: list[Any]
 ) -> None:
     opener(*converted)
     assert opened

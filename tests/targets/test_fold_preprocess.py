@@ -46,11 +46,11 @@ def test_every_kind_of_step_is_looked_at() -> None:
 @pytest.mark.parametrize("kind", OF_EACH_KIND)
 def test_a_kind_of_step_is_folded_or_says_why_not(kind: str) -> None:
     options, reason = OF_EACH_KIND[kind]
-    found = fold_preprocess.of_bytes([{"step": kind, **options}], IMAGE)
+    found = fold_preprocess.byte_values([{"step": kind, **options}], IMAGE)
     if reason:
         assert found == reason
     else:
-        assert isinstance(found, np.ndarray) and not isinstance(fold_preprocess.grid(found), str)
+        assert isinstance(found, np.ndarray) and not isinstance(fold_preprocess.find_scale(found), str)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_kind_of_step_is_folded_or_says_why_not(kind: str) -> None:
 def test_steps_that_no_scale_can_say_have_a_reason(
     steps: list[dict[str, Any]], raw: dict[str, Any], reason: str
 ) -> None:
-    found = fold_preprocess.of_bytes(steps, raw)
+    found = fold_preprocess.byte_values(steps, raw)
     assert isinstance(found, str) and reason in found
 
 
@@ -81,9 +81,9 @@ def test_steps_that_no_scale_can_say_have_a_reason(
     ],
 )
 def test_steps_that_a_grid_says_otherwise_have_a_reason(steps: list[dict[str, Any]], reason: str) -> None:
-    values = fold_preprocess.of_bytes(steps, IMAGE)
+    values = fold_preprocess.byte_values(steps, IMAGE)
     assert isinstance(values, np.ndarray)
-    found = fold_preprocess.grid(values)
+    found = fold_preprocess.find_scale(values)
     assert isinstance(found, str) and reason in found
 
 
@@ -98,9 +98,9 @@ def test_steps_that_a_grid_says_otherwise_have_a_reason(steps: list[dict[str, An
 )
 def test_a_grid_gives_each_byte_the_bits_of_the_steps(steps: list[dict[str, Any]]) -> None:
     every = fold_preprocess.BYTES[:, None]
-    values = fold_preprocess.of_bytes(steps, {**IMAGE, "shape": [1, 1, 1]})
+    values = fold_preprocess.byte_values(steps, {**IMAGE, "shape": [1, 1, 1]})
     assert isinstance(values, np.ndarray) and np.array_equal(values[:, None], transform.apply(steps, every))
-    found = fold_preprocess.grid(values)
+    found = fold_preprocess.find_scale(values)
     assert not isinstance(found, str)
     scale, zero = found
     assert np.array_equal((every.astype(np.float32) - np.float32(zero)) * np.float32(scale), values[:, None])
@@ -114,7 +114,7 @@ def float_file() -> bytes:
     dense = graph.operators.pop()
     dense.inputs, dense.outputs = [0, 1, -1], [2]
     graph.operators, graph.inputs, graph.outputs = [dense], [0], [2]
-    return flatbuffer.completed(flatbuffer.write(model))
+    return flatbuffer.with_names_and_signature(flatbuffer.serialize(model))
 
 
 def saved(folder: Path, steps: list[dict[str, Any]]) -> Path:

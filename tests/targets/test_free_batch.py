@@ -20,7 +20,7 @@ from edgekit.stages.convert.checker import BoundaryChecker
 from edgekit.stages.convert.config import ConvertConfig
 from edgekit.stages.convert.plan import NetworkToConvert
 from edgekit.targets import evaluate, launch, precisions
-from edgekit.targets.jobs import Files, Job, Step
+from edgekit.targets.jobs import ConversionJob, ConversionStep, ConvertedFiles
 from edgekit.targets.onnx import inputs as onnx_inputs
 from edgekit.targets.onnx.convert import convert
 from tests.models.files import files as model_files
@@ -34,7 +34,7 @@ SHAPES = {"dense": VECTOR, "tokened": VECTOR, "neighbourly": VECTOR}
 class Made(NamedTuple):
     model: Path
     folder: Path
-    files: Files
+    files: ConvertedFiles
     inputs: np.ndarray
 
     @property
@@ -148,10 +148,10 @@ def test_a_file_that_is_wrong_for_two_samples_alone_is_left_out(make: Make, tmp_
     checker = BoundaryChecker(
         NetworkToConvert("dense", made.model), made.inputs, ConvertConfig(), lambda *given: _Nowhere()
     )
-    step = Step("fp32", "float", made.model, tmp_path)
-    job = Job("dense", "onnx", Path("unused"), (step,))
+    step = ConversionStep("fp32", "float", made.model, tmp_path)
+    job = ConversionJob("dense", "onnx", Path("unused"), (step,))
     (tmp_path / "model.onnx").write_bytes(made.content)
-    [record] = checker.records(job, [launch.Converted("fp32", made.files, 0.0)])
+    [record] = checker.records(job, [launch.ConvertedStep("fp32", made.files, 0.0)])
     assert "reason" not in record
 
     model = onnx.load_from_string(made.content)
@@ -160,7 +160,7 @@ def test_a_file_that_is_wrong_for_two_samples_alone_is_left_out(make: Make, tmp_
     model.graph.node[-1].output[0] = "in_order"
     model.graph.node.append(helper.make_node("Slice", ["in_order", "from", "to", "axis", "by"], ["output"]))
     onnx.save(model, tmp_path / "model.onnx")
-    [record] = checker.records(job, [launch.Converted("fp32", made.files, 0.0)])
+    [record] = checker.records(job, [launch.ConvertedStep("fp32", made.files, 0.0)])
     assert "onnx-fp32, two samples a call, is outside its tolerance" in record["reason"]
 
 

@@ -20,12 +20,12 @@ from edgekit.device import processes
 from edgekit.models import store
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.targets import error_causes, launch
-from edgekit.targets.jobs import Files, Job, Step
+from edgekit.targets.jobs import ConversionJob, ConversionStep, ConvertedFiles
 
 pytestmark = pytest.mark.processes
 
 
-def _job(builder: str, target: str, home: Path, shape: tuple[int, ...] = (6,)) -> Job:
+def _job(builder: str, target: str, home: Path, shape: tuple[int, ...] = (6,)) -> ConversionJob:
     spec = spec_of(builder, shape=shape)
     try:
         network = (
@@ -37,22 +37,25 @@ def _job(builder: str, target: str, home: Path, shape: tuple[int, ...] = (6,)) -
     finally:
         write_json(home / "model" / store.SPEC, {"format": 1, **spec.model_dump(mode="json")})
     np.save(home / "calibration.npy", np.zeros((4, *shape), dtype=np.float32))
-    steps = (Step("fp32", "float", home / "model", home / "fp32"), Step("int8", "ptq", home / "model", home / "int8"))
-    return Job("student", target, home / "calibration.npy", steps)
+    steps = (
+        ConversionStep("fp32", "float", home / "model", home / "fp32"),
+        ConversionStep("int8", "ptq", home / "model", home / "int8"),
+    )
+    return ConversionJob("student", target, home / "calibration.npy", steps)
 
 
-def _left_out(job: Job, home: Path, timeout_s: float = 120) -> launch.LeftOut:
+def _left_out(job: ConversionJob, home: Path, timeout_s: float = 120) -> launch.LeftOutStep:
     """Why fp32 came to nothing; int8, which is made from it, is not tried and says so."""
     first, second = launch.convert(job, home, timeout_s, threading.Event())
-    assert isinstance(first, launch.LeftOut) and isinstance(second, launch.LeftOut)
+    assert isinstance(first, launch.LeftOutStep) and isinstance(second, launch.LeftOutStep)
     assert (first.precision, second.precision) == ("fp32", "int8")
-    assert second.failure.kind == error_causes.RESTS
+    assert second.failure.kind == error_causes.SOURCE_LEFT_OUT
     assert second.reason == f"it is made from student-fp32-{job.target}, which was left out"
     assert "\n" not in first.reason and "Traceback" not in first.reason
     return first
 
 
-def _convert(job: Job, home: Path) -> str:
+def _convert(job: ConversionJob, home: Path) -> str:
     return _left_out(job, home).reason
 
 
@@ -115,16 +118,16 @@ def test_a_child_leaves_with_its_parent(tmp_path: Path) -> None:
     assert child.wait(timeout=60) == processes.KILLED
 
 
-def _one_among_others(builder: str, home: Path) -> Job:
+def _one_among_others(builder: str, home: Path) -> ConversionJob:
     """fp32, an int8 that comes from a network of its own, and `dynamic`."""
     fine, odd = _job("dense", "onnx", home / "fine"), _job(builder, "onnx", home / "odd")
     folder = fine.steps[0].model_folder
     steps = (
-        Step("fp32", "float", folder, home / "fp32"),
-        Step("int8", "ptq", odd.steps[0].model_folder, home / "int8"),
-        Step("dynamic", "ptq", folder, home / "dynamic"),
+        ConversionStep("fp32", "float", folder, home / "fp32"),
+        ConversionStep("int8", "ptq", odd.steps[0].model_folder, home / "int8"),
+        ConversionStep("dynamic", "ptq", folder, home / "dynamic"),
     )
-    return Job("student", "onnx", fine.calibration, steps)
+    return ConversionJob("student", "onnx", fine.calibration, steps)
 
 
 @pytest.mark.parametrize(
@@ -138,8 +141,8 @@ def _one_among_others(builder: str, home: Path) -> Job:
 def test_one_that_fails_is_left_out_and_the_others_are_made(builder: str, words: list[str], tmp_path: Path) -> None:
     job = _one_among_others(builder, tmp_path)
     first, left_out, last = launch.convert(job, tmp_path, 120, threading.Event())
-    assert isinstance(first, launch.Converted) and isinstance(last, launch.Converted)
-    assert isinstance(left_out, launch.LeftOut) and all(word in left_out.reason for word in words)
+    assert isinstance(first, launch.ConvertedStep) and isinstance(last, launch.ConvertedStep)
+    assert isinstance(left_out, launch.LeftOutStep) and all(word in left_out.reason for word in words)
     assert [one.precision for one in (first, left_out, last)] == ["fp32", "int8", "dynamic"]
 
 
@@ -151,7 +154,11 @@ def test_what_comes_from_other_weights_is_made_though_the_float_model_is_not(tmp
         odd, steps=(odd.steps[0], tuned, replace(odd.steps[1], precision="dynamic", out=tmp_path / "dynamic"))
     )
     first, own, last = launch.convert(job, tmp_path, 120, threading.Event())
-    assert isinstance(own, launch.Converted) and isinstance(first, launch.LeftOut) and isinstance(last, launch.LeftOut)
+    assert (
+        isinstance(own, launch.ConvertedStep)
+        and isinstance(first, launch.LeftOutStep)
+        and isinstance(last, launch.LeftOutStep)
+    )
     assert (first.failure.kind, last.failure.kind) == ("operator", "rests")
 
 
@@ -167,10 +174,10 @@ esac
 ONCE_MORE = """printf '%s\\n' 'MADE-w8' '{"begins": "dynamic"}' 'MADE-dynamic' >> "$journal\""""
 
 
-def _of_a_script(second: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+def _of_a_script(second: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> ConversionJob:
     """Converted by CHILD, whose second process does `second`."""
     tensor = TensorSpec("x", (1, 4), "float32", "NC")
-    files = Files(("model.onnx",), (tensor,), (tensor,))
+    files = ConvertedFiles(("model.onnx",), (tensor,), (tensor,))
     script = CHILD.replace("SECOND", second)
     for precision in ("fp32", "w8", "dynamic"):
         note = json.dumps({"made": precision, "files": files.to_json(), "seconds": 1.0})
@@ -179,14 +186,14 @@ def _of_a_script(second: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> Jo
     child.write_text(script)
     child.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(child))
-    steps = tuple(Step(each, "float", home, home / each) for each in ("fp32", "w8", "dynamic"))
-    return Job("student", "onnx", home / "x.npy", steps)
+    steps = tuple(ConversionStep(each, "float", home, home / each) for each in ("fp32", "w8", "dynamic"))
+    return ConversionJob("student", "onnx", home / "x.npy", steps)
 
 
 def test_one_that_others_left_too_little_time_has_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = _of_a_script(ONCE_MORE, tmp_path, monkeypatch)
     outcomes = launch.convert(job, tmp_path, 2, threading.Event())
-    assert [type(one) for one in outcomes] == [launch.Converted] * 3
+    assert [type(one) for one in outcomes] == [launch.ConvertedStep] * 3
 
 
 def test_one_whose_own_time_runs_out_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +206,7 @@ def test_one_whose_own_time_runs_out_ends_the_run(tmp_path: Path, monkeypatch: p
 def test_networks_that_share_a_process_become_the_same_files_as_alone(
     target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launch, "parallel", lambda: 1)  # one process for all networks of a target
+    monkeypatch.setattr(launch, "parallel_conversions", lambda: 1)  # one process for all networks of a target
     jobs = [_named(_job("dense", target, tmp_path), name, tmp_path) for name in ("first", "second")]
     ended: dict[str, list[launch.Outcome]] = {}
     launch.convert_all(jobs, tmp_path, 120, lambda job, outcomes: ended.update({job.model: outcomes}))
@@ -207,11 +214,11 @@ def test_networks_that_share_a_process_become_the_same_files_as_alone(
     second = _named(jobs[1], "alone", tmp_path)
     alone = launch.convert(second, tmp_path, 120, threading.Event())
     for step, other, shared, own in zip(jobs[1].steps, second.steps, ended["second"], alone, strict=True):
-        assert isinstance(shared, launch.Converted) and isinstance(own, launch.Converted)
+        assert isinstance(shared, launch.ConvertedStep) and isinstance(own, launch.ConvertedStep)
         for name in own.files.names:
             assert (step.out / name).read_bytes() == (other.out / name).read_bytes()
 
 
-def _named(job: Job, name: str, home: Path) -> Job:
+def _named(job: ConversionJob, name: str, home: Path) -> ConversionJob:
     steps = tuple(replace(step, out=home / f"{name}-{step.precision}") for step in job.steps)
     return replace(job, model=name, steps=steps)

@@ -34,7 +34,7 @@ def test_folding_and_layout_do_not_hide_a_layer(folder: Path) -> None:
     random = np.random.default_rng(0)
     folded = weight * random.uniform(-2, 2, (len(weight), 1)).astype(np.float32)
     constants = {"other": random.normal(size=weight.shape), "folded": folded[:, random.permutation(weight.shape[1])]}
-    assert layers.operators([layer], constants, "onnx") == ["folded"]
+    assert layers.matching_operators([layer], constants, "onnx") == ["folded"]
 
 
 def test_a_module_of_several_layers_keeps_them_all(folder: Path) -> None:
@@ -42,13 +42,13 @@ def test_a_module_of_several_layers_keeps_them_all(folder: Path) -> None:
     assert len(whole.weights) == 1
     [everything] = layers.read_layers(folder, [""])
     constants = {str(place): weight for place, weight in enumerate(everything.weights)}
-    assert layers.operators([everything], constants, "onnx") == ["0", "1", "2"]
+    assert layers.matching_operators([everything], constants, "onnx") == ["0", "1", "2"]
 
 
 def test_a_layer_that_the_conversion_lost_is_named(folder: Path) -> None:
     [layer] = layers.read_layers(folder, ["head"])
     with pytest.raises(ConversionError, match=r"openvino has no operator with the weights of 'head'"):
-        layers.operators([layer], {"other": layer.weights[0] + 1}, "openvino")
+        layers.matching_operators([layer], {"other": layer.weights[0] + 1}, "openvino")
 
 
 def test_dead_channels_say_nothing(folder: Path) -> None:
@@ -56,9 +56,9 @@ def test_dead_channels_say_nothing(folder: Path) -> None:
     [weight] = layer.weights
     half = weight.copy()
     half[0] = 0
-    assert layers.operators([layer], {"half": half}, "tflite") == ["half"]
+    assert layers.matching_operators([layer], {"half": half}, "tflite") == ["half"]
     with pytest.raises(ConversionError):
-        layers.operators([layer], {"none": np.zeros_like(weight)}, "tflite")
+        layers.matching_operators([layer], {"none": np.zeros_like(weight)}, "tflite")
 
 
 def test_tails_are_those_of_all_values_at_once() -> None:
@@ -66,7 +66,7 @@ def test_tails_are_those_of_all_values_at_once() -> None:
     tails = Tails(values.size)
     for row in values:
         tails.add(row)
-    low, high = tails.ends()
+    low, high = tails.bounds()
     ordered = np.sort(values.ravel())
     outside = int(OUTSIDE * (values.size - 1))
     assert outside == 4 and (low, high) == (ordered[outside], ordered[-1 - outside])

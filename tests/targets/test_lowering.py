@@ -14,7 +14,7 @@ from edgekit.targets import evaluate, float_ops
 from edgekit.targets.openvino import convert as openvino
 from edgekit.targets.openvino import graph
 from edgekit.targets.tflite import convert as tflite
-from edgekit.targets.tflite.lowering import Rewritten
+from edgekit.targets.tflite.lowering import LoweredNetwork
 
 SHAPE = (3, 16, 16)
 LAYERS = {
@@ -35,13 +35,13 @@ LAYERS = {
 def test_the_values_stay(name: str) -> None:
     layer, shape = LAYERS[name]
     x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
-    assert Rewritten.concerns(layer, (x,))
-    torch.testing.assert_close(Rewritten(layer)(x), layer(x))
+    assert LoweredNetwork.applies_to(layer, (x,))
+    torch.testing.assert_close(LoweredNetwork(layer)(x), layer(x))
 
 
 def test_other_layers_are_left_alone() -> None:
     network = nn.Sequential(nn.ConvTranspose2d(4, 6, 3, 2, 1), nn.AdaptiveAvgPool2d(2), nn.MaxPool2d(2, ceil_mode=True))
-    assert not Rewritten.concerns(network, (torch.randn(1, 4, 5, 5),))
+    assert not LoweredNetwork.applies_to(network, (torch.randn(1, 4, 5, 5),))
 
 
 def rewritten() -> nn.Module:

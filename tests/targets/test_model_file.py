@@ -18,7 +18,7 @@ from edgekit.models import store
 from edgekit.models.files import TITLES
 from edgekit.stages.convert.numerics import compare
 from edgekit.targets import evaluate, launch, model_file, precisions
-from edgekit.targets.jobs import Job, Step, plain_method
+from edgekit.targets.jobs import ConversionJob, ConversionStep, plain_method
 from tests.conftest import ROOT
 from tests.models.files import files
 
@@ -47,7 +47,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.mark.parametrize(("kind", "target", "cell"), CELLS)
 def test_a_cell_of_the_table(kind: str, target: str, cell: str, models: dict[str, Path], tmp_path: Path) -> None:
     convert = importlib.import_module(f"edgekit.targets.{target}.convert").convert
-    offered = model_file.offered(target, precisions(target), models[kind])
+    offered = model_file.offered_precisions(target, precisions(target), models[kind])
     if cell != model_files.YES:
         assert offered == ()
         with pytest.raises(ConversionError, match=re.escape(cell.removeprefix("no: "))):
@@ -76,11 +76,13 @@ def test_kerass_weights_outlive_their_model(models: dict[str, Path], tmp_path: P
     """OpenVINO may take them over where they lie; one process that makes all precisions gives that memory to others."""
     x = files.samples()
     np.save(tmp_path / "calibration.npy", x)
-    steps = tuple(Step(each, plain_method(each), models["keras"], tmp_path / each) for each in precisions("openvino"))
-    job = Job("baseline", "openvino", tmp_path / "calibration.npy", steps)
+    steps = tuple(
+        ConversionStep(each, plain_method(each), models["keras"], tmp_path / each) for each in precisions("openvino")
+    )
+    job = ConversionJob("baseline", "openvino", tmp_path / "calibration.npy", steps)
     expected = evaluate.torch_outputs(models["keras"], x)
     for outcome in launch.convert(job, tmp_path, 300, threading.Event()):
-        assert isinstance(outcome, launch.Converted)
+        assert isinstance(outcome, launch.ConvertedStep)
         found = evaluate.file_outputs("", "openvino", tmp_path / outcome.precision, outcome.files, x)
         assert compare(expected, found).snr_db > LEAST_DB[outcome.precision], outcome.precision
 
@@ -92,7 +94,7 @@ def test_a_quantized_file_is_taken_as_it_is(tmp_path: Path, models: dict[str, Pa
     tflite.convert(models["tflite"], "int8", files.samples(), tmp_path / "int8")
     source = store.Source(kind="tflite", file="model.tflite", integers=True)
     store.save_source(tmp_path / "model", tmp_path / "int8/model.tflite", files.spec(source))
-    assert model_file.offered("tflite", tflite.PRECISIONS, tmp_path / "model") == ("int8",)
+    assert model_file.offered_precisions("tflite", tflite.PRECISIONS, tmp_path / "model") == ("int8",)
     made = tflite.convert(tmp_path / "model", "int8", files.samples(), tmp_path / "again")
     before = evaluate.torch_outputs(tmp_path / "model", files.samples())
     assert np.array_equal(evaluate.file_outputs("", "tflite", tmp_path / "again", made, files.samples()), before)
@@ -109,10 +111,10 @@ def test_what_is_quantized_already_is_seen_whatever_it_takes_and_gives(models: d
     for name in TARGETS:
         target = importlib.import_module(f"edgekit.targets.{name}.convert")
         module, suffix = sources.module(name), files.NAMES[name].rpartition(".")[2]
-        assert not module.quantized(next(models[name].glob(f"*.{suffix}")))
+        assert not module.is_quantized(next(models[name].glob(f"*.{suffix}")))
         for precision in ("int8", "dynamic") if name != "openvino" else ("int8", "w8"):
             target.convert(models[name], precision, files.samples(), tmp_path / name / precision)
-            assert module.quantized(tmp_path / name / precision / f"model.{suffix}"), (name, precision)
+            assert module.is_quantized(tmp_path / name / precision / f"model.{suffix}"), (name, precision)
 
 
 @pytest.mark.parametrize("name", ["onnx", "openvino"])
@@ -121,7 +123,7 @@ def test_what_is_quantized_already_is_not_quantized_again(name: str, models: dic
     made = target.convert(models[name], "int8", files.samples(), tmp_path / "int8")
     source = store.Source(kind=name, file=made.names[0], integers=True)
     store.save_source(tmp_path / "model", tmp_path / "int8" / made.names[0], files.spec(source))
-    assert model_file.offered(name, target.PRECISIONS, tmp_path / "model") == ("int8",)
+    assert model_file.offered_precisions(name, target.PRECISIONS, tmp_path / "model") == ("int8",)
     again = target.convert(tmp_path / "model", "int8", files.samples(), tmp_path / "again")
     before, after = (
         evaluate.file_outputs("", name, tmp_path / folder, of, files.samples())

@@ -110,7 +110,7 @@ def test_every_precision_answers_as_the_file(
     expected = evaluate.torch_outputs(tmp_path / "model", x)
     assert np.ptp(expected, axis=0).max() > 0.01, "the same answer to everything"
     module = importlib.import_module(f"edgekit.targets.{target}.convert")
-    for precision in model_file.offered(target, module.PRECISIONS, tmp_path / "model"):
+    for precision in model_file.offered_precisions(target, module.PRECISIONS, tmp_path / "model"):
         made = module.convert(tmp_path / "model", precision, x, tmp_path / precision)
         found = evaluate.file_outputs(kind, target, tmp_path / precision, made, x)
         assert compare(expected, found).snr_db > LEAST_DB[precision], precision

@@ -92,7 +92,7 @@ def test_a_road_that_gives_other_answers_is_not_taken(file: Path, monkeypatch: p
         taken.append(content)
         return b"wrong" if len(taken) == 1 else b"right"
 
-    monkeypatch.setattr(onnx, "_by_onnx2tf", made)
+    monkeypatch.setattr(onnx, "_run_onnx2tf", made)
     monkeypatch.setattr(onnx, "_agrees", lambda content, made: made == b"right")
     assert onnx.tflite(file, "fp32", None, (SIDE, SIDE, 3)) == b"right"
     assert len(taken) == 2

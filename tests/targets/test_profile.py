@@ -99,7 +99,7 @@ def test_an_average_since_the_start_becomes_that_of_the_later_calls(
     made: dict[str, latency.ConvertedModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(library, "Core", Scripted)
-    monkeypatch.setattr(openvino, "LEAST_S", 0.0)  # of very many calls, the first would not show
+    monkeypatch.setattr(openvino, "MIN_S", 0.0)  # of very many calls, the first would not show
     one = made["openvino-fp32"]
     (row,) = openvino.rows(one.step.out, one.files, one.as_input(X[:1]), 6)
     assert row["self_ms"] == pytest.approx(2.0, rel=0.01)
@@ -131,9 +131,9 @@ def test_an_operator_that_only_some_repeats_have_takes_no_place_of_another() -> 
         [row("add1", 0.001), row("conv1", 7.0), row("conv2", 1.0)],
         [row("conv1", 6.0), row("conv2", 4.0)],
     ]
-    found = {one["name"]: one["self_ms"] for one in profile.merged(repeats)}
+    found = {one["name"]: one["self_ms"] for one in profile.merge_repeats(repeats)}
     assert found == {"conv1": 6.0, "conv2": 1.0, "add1": 0.0}
-    kinds = profile.by_kind(profile.merged(repeats))
+    kinds = profile.by_kind(profile.merge_repeats(repeats))
     assert [(one["operator"], one["calls"], one["self_ms"]) for one in kinds] == [("conv", 2, 7.0), ("add", 1, 0.0)]
 
 

@@ -16,7 +16,7 @@ from edgekit.core.config import TARGETS
 from edgekit.models import store
 from edgekit.stages.convert import numerics
 from edgekit.targets import evaluate, launch
-from edgekit.targets.jobs import Files, Job, Quantization, Step
+from edgekit.targets.jobs import ConversionJob, ConversionStep, ConvertedFiles, Quantization
 from tests import requirements
 
 SHAPE = (3, 24, 24)
@@ -26,7 +26,7 @@ RECIPES = {
     "corrected": Quantization(bias_correction=True),
 }
 KEPT = {"minmax": Quantization(), "kept": Quantization(keep_float=("first",))}
-Made = dict[str, tuple[Files, bytes, float]]
+Made = dict[str, tuple[ConvertedFiles, bytes, float]]
 
 
 @pytest.fixture(scope="module")
@@ -51,12 +51,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, st
     def convert(network: str, target: str) -> Made:
         _, _, inputs, recipes = networks[network]
         folder, out = home / network, home / target / network
-        steps = tuple(Step("int8", "ptq", folder, out / name, quantization=recipe) for name, recipe in recipes.items())
-        outcomes = launch.convert(Job(network, target, home / f"{network}.npy", steps), home, 240, stop)
+        steps = tuple(
+            ConversionStep("int8", "ptq", folder, out / name, quantization=recipe) for name, recipe in recipes.items()
+        )
+        outcomes = launch.convert(ConversionJob(network, target, home / f"{network}.npy", steps), home, 240, stop)
         reference = evaluate.torch_outputs(folder, inputs)
         found: Made = {}
         for step, one in zip(steps, outcomes, strict=True):
-            assert isinstance(one, launch.Converted)
+            assert isinstance(one, launch.ConvertedStep)
             outputs = evaluate.file_outputs(network, target, step.out, one.files, inputs)
             content = b"".join((step.out / name).read_bytes() for name in one.files.names)
             found[step.out.name] = one.files, content, numerics.compare(reference, outputs).snr_db
@@ -120,6 +122,6 @@ def test_nothing_of_a_plain_network_stays_in_float(made: Any, target: str) -> No
 def test_a_recipe_survives_its_json() -> None:
     recipe = Quantization("percentile", True, ("stem.0", "head"))
     assert Quantization.from_json(recipe.to_json()) == recipe
-    step = Step("int8", "mixed", Path("a"), Path("b"), quantization=recipe)
-    job = Job("pruned", "onnx", Path("c"), (step,))
-    assert Job.from_json(job.to_json()) == job
+    step = ConversionStep("int8", "mixed", Path("a"), Path("b"), quantization=recipe)
+    job = ConversionJob("pruned", "onnx", Path("c"), (step,))
+    assert ConversionJob.from_json(job.to_json()) == job

@@ -16,7 +16,7 @@ from edgekit.runner.backends import openvino as openvino_backend
 from edgekit.runner.bundle.manifest import RawSpec
 from edgekit.runner.preprocess import transform
 from edgekit.targets import fold_preprocess, profile, tensors
-from edgekit.targets.jobs import Files
+from edgekit.targets.jobs import ConvertedFiles
 from edgekit.targets.onnx import convert as onnx_convert
 from edgekit.targets.openvino import convert as openvino_convert
 from edgekit.targets.openvino.rewrites import HALVED
@@ -44,7 +44,9 @@ def floats(steps: list[dict[str, Any]], pictures: np.ndarray = PICTURES) -> np.n
 
 
 @pytest.fixture(scope="module", params=MADE, ids="-".join)
-def both(request: Any, tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Files, Files, Path]:
+def both(
+    request: Any, tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, ConvertedFiles, ConvertedFiles, Path]:
     """Of a network whose steps have numbers for each channel: the plain file, and the one that takes bytes."""
     (target, precision), home = request.param, tmp_path_factory.mktemp("bytes")
     folder = saved(home / "model", tiny_folder, CHANNELS)
@@ -55,7 +57,7 @@ def both(request: Any, tiny_folder: Path, tmp_path_factory: pytest.TempPathFacto
     return target, plain, folded, home
 
 
-def backends(target: str, files: Files, folder: Path, batch: int = 1) -> list[Any]:
+def backends(target: str, files: ConvertedFiles, folder: Path, batch: int = 1) -> list[Any]:
     content = {name: (folder / name).read_bytes() for name in files.names}
     return [
         open_backend(target, content, files.inputs, files.outputs, interpreter=each, batch=batch)
@@ -64,7 +66,9 @@ def backends(target: str, files: Files, folder: Path, batch: int = 1) -> list[An
 
 
 @pytest.mark.parametrize("batch", [1, 3])
-def test_bytes_give_the_answers_of_the_steps(batch: int, both: tuple[str, Files, Files, Path]) -> None:
+def test_bytes_give_the_answers_of_the_steps(
+    batch: int, both: tuple[str, ConvertedFiles, ConvertedFiles, Path]
+) -> None:
     target, plain, folded, home = both
     assert (plain.input.dtype, folded.input.dtype) == ("float32", "uint8")
     assert folded.folding == "folded: the input takes bytes, a scale for each of 3 channels" and not plain.folding
@@ -80,7 +84,7 @@ def test_bytes_give_the_answers_of_the_steps(batch: int, both: tuple[str, Files,
         assert len(np.unique(found[0])) > 12
 
 
-def test_tools_that_look_into_a_file_give_it_bytes(both: tuple[str, Files, Files, Path]) -> None:
+def test_tools_that_look_into_a_file_give_it_bytes(both: tuple[str, ConvertedFiles, ConvertedFiles, Path]) -> None:
     target, plain, folded, home = both
     x = floats(CHANNELS)
     before, after = (
@@ -90,7 +94,7 @@ def test_tools_that_look_into_a_file_give_it_bytes(both: tuple[str, Files, Files
     assert profile.measure(target, home / "folded", folded, x[:1], 3, 120.0)
 
 
-def test_a_compiled_model_still_takes_bytes(both: tuple[str, Files, Files, Path]) -> None:
+def test_a_compiled_model_still_takes_bytes(both: tuple[str, ConvertedFiles, ConvertedFiles, Path]) -> None:
     _, _, folded, home = both
     content = {name: (home / "folded" / name).read_bytes() for name in folded.names}
     blob = openvino_backend.export_compiled(content, folded.inputs, 1)
@@ -100,7 +104,9 @@ def test_a_compiled_model_still_takes_bytes(both: tuple[str, Files, Files, Path]
     assert np.array_equal(opened.run(x), restored.run(x)) and np.unique(restored.run(x)).size > 1
 
 
-def test_a_bundle_of_it_proves_itself_and_answers(both: tuple[str, Files, Files, Path], tmp_path: Path) -> None:
+def test_a_bundle_of_it_proves_itself_and_answers(
+    both: tuple[str, ConvertedFiles, ConvertedFiles, Path], tmp_path: Path
+) -> None:
     target, plain, folded, home = both
     [before] = backends(target, plain, home / "plain")[:1]
     x = floats(CHANNELS)
@@ -152,12 +158,12 @@ def test_steps_that_cannot_be_folded_have_a_reason(tiny_folder: Path, tmp_path: 
     ],
 )
 def test_what_is_no_scale_and_shift_is_refused(steps: list[dict[str, Any]], raw: dict[str, Any], reason: str) -> None:
-    found = fold_preprocess.by_channel(steps, {"kind": "vector", **raw})
+    found = fold_preprocess.channel_affine(steps, {"kind": "vector", **raw})
     assert isinstance(found, str) and reason in found
 
 
 def test_scale_and_shift_are_those_of_the_steps() -> None:
-    found = fold_preprocess.by_channel(CHANNELS, {"kind": "image", "shape": [8, 8, 3], "dtype": "uint8"})
+    found = fold_preprocess.channel_affine(CHANNELS, {"kind": "image", "shape": [8, 8, 3], "dtype": "uint8"})
     assert not isinstance(found, str)
     made = PICTURES * found.scale + found.shift
     assert np.abs(made - transform.apply(CHANNELS, PICTURES)).max() < 1e-6

@@ -15,7 +15,7 @@ from redundant_ops_files import onnx_file, openvino_file, tflite_file
 from edgekit.models import store
 from edgekit.targets.onnx import graph as onnx
 from edgekit.targets.openvino import graph as openvino
-from edgekit.targets.redundant_ops import Finding
+from edgekit.targets.redundant_ops import RedundantOperator
 from edgekit.targets.tflite import graph as tflite
 
 LAYOUT_TARGETS = ("tflite", "openvino")
@@ -33,7 +33,7 @@ REFERENCE: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def kinds(findings: tuple[Finding, ...]) -> dict[str, int]:
+def kinds(findings: tuple[RedundantOperator, ...]) -> dict[str, int]:
     return dict(Counter(one.kind for one in findings if not one.compiled))
 
 
@@ -46,9 +46,11 @@ def save(folder: Path, builder: str, kwargs: dict[str, Any], shape: tuple[int, i
     return folder
 
 
-def convert(model: Path, target: str, precision: str, out: Path, shape: tuple[int, int, int]) -> tuple[Finding, ...]:
+def convert(
+    model: Path, target: str, precision: str, out: Path, shape: tuple[int, int, int]
+) -> tuple[RedundantOperator, ...]:
     calibration = np.random.default_rng(0).random((4, *shape), dtype=np.float32)
-    found: tuple[Finding, ...] = (
+    found: tuple[RedundantOperator, ...] = (
         importlib.import_module(f"edgekit.targets.{target}.convert").convert(model, precision, calibration, out).debris
     )
     return found

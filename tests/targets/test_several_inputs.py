@@ -13,7 +13,7 @@ from edgekit import data
 from edgekit.models import quantized, store
 from edgekit.stages.quantize import ptq
 from edgekit.targets import evaluate, profile, tensors
-from edgekit.targets.jobs import Files
+from edgekit.targets.jobs import ConvertedFiles
 from edgekit.targets.locate import first_divergence
 from tests import joint_data
 
@@ -39,7 +39,7 @@ def folder(found: data.Data, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def converted(found: data.Data, folder: Path) -> dict[tuple[str, str], Files]:
+def converted(found: data.Data, folder: Path) -> dict[tuple[str, str], ConvertedFiles]:
     calibration = np.array(found.calibration.x[:40])
     return {
         (target, precision): TARGETS[target].convert(
@@ -56,7 +56,7 @@ def x(found: data.Data) -> np.ndarray:
 
 @pytest.mark.parametrize(("target", "precision"), ALL)
 def test_its_answers_are_the_networks(
-    target: str, precision: str, converted: dict[tuple[str, str], Files], folder: Path, x: np.ndarray
+    target: str, precision: str, converted: dict[tuple[str, str], ConvertedFiles], folder: Path, x: np.ndarray
 ) -> None:
     files = converted[target, precision]
     assert [each.name for each in files.inputs] == list(joint_data.NAMES)
@@ -70,7 +70,7 @@ def test_its_answers_are_the_networks(
 
 
 def test_each_input_of_int8_has_a_range_of_its_own(
-    converted: dict[tuple[str, str], Files], folder: Path, x: np.ndarray
+    converted: dict[tuple[str, str], ConvertedFiles], folder: Path, x: np.ndarray
 ) -> None:
     """Bytes reach 200 and the sensors 0.06: with one range for both nothing would be left of these."""
     read = tensors.read("tflite", folder / "tflite-int8", converted["tflite", "int8"], x[:8])
@@ -82,7 +82,7 @@ def test_each_input_of_int8_has_a_range_of_its_own(
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
 def test_an_onnx_file_takes_several_samples_at_once(
-    precision: str, converted: dict[tuple[str, str], Files], folder: Path, x: np.ndarray
+    precision: str, converted: dict[tuple[str, str], ConvertedFiles], folder: Path, x: np.ndarray
 ) -> None:
     files = converted["onnx", precision]
     assert files.free_batch
@@ -94,7 +94,7 @@ def test_an_onnx_file_takes_several_samples_at_once(
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_its_operators_are_timed(
-    target: str, converted: dict[tuple[str, str], Files], folder: Path, x: np.ndarray
+    target: str, converted: dict[tuple[str, str], ConvertedFiles], folder: Path, x: np.ndarray
 ) -> None:
     rows = profile.measure(target, folder / f"{target}-fp32", converted[target, "fp32"], x[:1], 10, 120.0)
     assert rows and all(row["self_ms"] >= 0 for row in rows)
@@ -102,7 +102,7 @@ def test_its_operators_are_timed(
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_wrong_layer_of_a_branch_is_found(
-    target: str, converted: dict[tuple[str, str], Files], folder: Path, x: np.ndarray, tmp_path: Path
+    target: str, converted: dict[tuple[str, str], ConvertedFiles], folder: Path, x: np.ndarray, tmp_path: Path
 ) -> None:
     """The file is compared with a network whose `read` is another: the file diverges there, and the rest agrees."""
     module, spec = store.load(folder / "model")

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from edgekit.models import store
 from edgekit.models.detector import Detector, detector
-from edgekit.models.eager import joined
+from edgekit.models.eager import join_outputs
 from edgekit.models.output_check import SHARED_SCALE, shared_scale_note
 from edgekit.models.spec import ModelSpec
 from edgekit.targets import evaluate
@@ -39,7 +39,7 @@ class OneOutput(nn.Module):
         self.net = net
 
     def forward(self, x: Tensor) -> Tensor:
-        return joined(self.net(x))
+        return join_outputs(self.net(x))
 
 
 def together(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:

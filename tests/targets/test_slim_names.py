@@ -12,7 +12,7 @@ import pytest
 from edgekit.models import store
 from edgekit.runner.operators import onnx as operators
 from edgekit.targets import evaluate, profile
-from edgekit.targets.jobs import Files
+from edgekit.targets.jobs import ConvertedFiles
 from edgekit.targets.locate import first_divergence
 from edgekit.targets.onnx import convert, slim_names
 from tests.targets import slim_models
@@ -101,7 +101,9 @@ def test_a_models_own_functions_keep_what_they_say() -> None:
 
 
 @pytest.fixture(scope="module", params=convert.PRECISIONS)
-def both(request: Any, tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Files, Path, Path]:
+def both(
+    request: Any, tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, ConvertedFiles, Path, Path]:
     """A network's file with its names, and as it ships, each in its folder."""
     inputs = np.random.default_rng(0).normal(size=(8, 3, 8, 8)).astype(np.float32)
     home = tmp_path_factory.mktemp("names")
@@ -112,7 +114,7 @@ def both(request: Any, tiny_folder: Path, tmp_path_factory: pytest.TempPathFacto
     return request.param, files, home / "long", home / "short"
 
 
-def test_a_network_gives_the_same_bits_from_fewer_bytes(both: tuple[str, Files, Path, Path]) -> None:
+def test_a_network_gives_the_same_bits_from_fewer_bytes(both: tuple[str, ConvertedFiles, Path, Path]) -> None:
     _, files, *folders = both
     inputs = np.random.default_rng(1).normal(size=(20, 3, 8, 8)).astype(np.float32)
     for batch in (1, 4) if files.free_batch else (1,):
@@ -123,13 +125,15 @@ def test_a_network_gives_the_same_bits_from_fewer_bytes(both: tuple[str, Files, 
     assert b"stem.0" in long_bytes and b"stem.0" not in short_bytes
 
 
-def test_a_processor_whose_sums_would_overflow_opens_the_short_one(both: tuple[str, Files, Path, Path]) -> None:
+def test_a_processor_whose_sums_would_overflow_opens_the_short_one(
+    both: tuple[str, ConvertedFiles, Path, Path],
+) -> None:
     """There ONNX Runtime writes the weights anew, and stumbles over zero points that several operators share."""
     session((both[3] / convert.FILE).read_bytes(), exact="1")
 
 
 def test_tools_that_look_into_a_file_take_the_short_one(
-    both: tuple[str, Files, Path, Path], tiny_folder: Path, tmp_path: Path
+    both: tuple[str, ConvertedFiles, Path, Path], tiny_folder: Path, tmp_path: Path
 ) -> None:
     precision, files, long, short = both
     inputs = np.random.default_rng(1).normal(size=(8, 3, 8, 8)).astype(np.float32)

@@ -11,7 +11,7 @@ import pytest
 
 from edgekit.models import store
 from edgekit.targets import evaluate, profile
-from edgekit.targets.jobs import Files
+from edgekit.targets.jobs import ConvertedFiles
 from edgekit.targets.locate import first_divergence
 from edgekit.targets.openvino import convert, slim_xml
 from tests.targets import slim_models
@@ -119,7 +119,9 @@ def test_shapes_stay_where_a_layer_is_of_no_known_set() -> None:
 
 
 @pytest.fixture(scope="module", params=convert.PRECISIONS)
-def both(request: Any, tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Files, Path, Path]:
+def both(
+    request: Any, tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[ConvertedFiles, Path, Path]:
     """A network's file as OpenVINO leaves it, and as it ships, each in its folder."""
     inputs = np.random.default_rng(0).normal(size=(8, 3, 8, 8)).astype(np.float32)
     home = tmp_path_factory.mktemp(request.param)
@@ -130,7 +132,7 @@ def both(request: Any, tiny_folder: Path, tmp_path_factory: pytest.TempPathFacto
     return files, home / "long", home / "short"
 
 
-def test_a_network_gives_the_same_bits_from_fewer_bytes(both: tuple[Files, Path, Path]) -> None:
+def test_a_network_gives_the_same_bits_from_fewer_bytes(both: tuple[ConvertedFiles, Path, Path]) -> None:
     files, *folders = both
     inputs = np.random.default_rng(1).normal(size=(20, 3, 8, 8)).astype(np.float32)
     for batch in (1, 4):
@@ -143,7 +145,9 @@ def test_a_network_gives_the_same_bits_from_fewer_bytes(both: tuple[Files, Path,
     assert b"__module" in long_xml and b"__module" not in short_xml
 
 
-def test_tools_that_look_into_a_file_take_the_short_one(both: tuple[Files, Path, Path], tiny_folder: Path) -> None:
+def test_tools_that_look_into_a_file_take_the_short_one(
+    both: tuple[ConvertedFiles, Path, Path], tiny_folder: Path
+) -> None:
     files, long, short = both
     inputs = np.random.default_rng(1).normal(size=(8, 3, 8, 8)).astype(np.float32)
     kinds = [

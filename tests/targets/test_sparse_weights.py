@@ -15,7 +15,7 @@ from edgekit.models.files import flatbuffer
 from edgekit.models.from_artifact import spec_for
 from edgekit.stages.prune import unstructured
 from edgekit.targets import evaluate
-from edgekit.targets.jobs import Files
+from edgekit.targets.jobs import ConvertedFiles
 from edgekit.targets.tflite import convert, sparse_weights
 
 SIZE = 16
@@ -45,12 +45,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return saved(tmp_path_factory.mktemp("sparse") / "model", 0.8)
 
 
-def converted(folder: Path, precision: str, out: Path) -> tuple[Files, bytes]:
+def converted(folder: Path, precision: str, out: Path) -> tuple[ConvertedFiles, bytes]:
     files = convert.convert(folder, precision, INPUTS, out, sparse=True)
     return files, (out / convert.FILE).read_bytes()
 
 
-def restored(found: sparse_weights.Encoded) -> np.ndarray:
+def restored(found: sparse_weights.SparseWeight) -> np.ndarray:
     """The array again, place by place."""
     moved = np.zeros([*np.delete(found.shape, found.axis), found.shape[found.axis]], found.values.dtype)
     rows = moved.reshape(-1, found.shape[found.axis] // found.block, found.block)
@@ -66,13 +66,13 @@ def test_an_encoding_holds_every_value_and_its_place(axis: int, block: int, dtyp
     random = np.random.default_rng(3)
     array = (random.integers(-9, 9, (8, 3, 3, 300)) * (random.random((8, 3, 3, 300)) > 0.7)).astype(dtype)
     array[2] = 0
-    found = sparse_weights.encoded(array, axis, block)
+    found = sparse_weights.encode_array(array, axis, block)
     assert np.array_equal(restored(found), array)
     assert found.places.dtype == (np.uint16 if axis == 3 and block == 1 else np.uint8)
 
 
 def test_minus_zero_is_a_zero_and_nan_is_none() -> None:
-    found = sparse_weights.encoded(np.array([[0.0, -0.0, np.nan, 1.0]], np.float32), 1)
+    found = sparse_weights.encode_array(np.array([[0.0, -0.0, np.nan, 1.0]], np.float32), 1)
     assert found.places.tolist() == [2, 3]
 
 
@@ -80,8 +80,10 @@ def test_zeros_that_stand_in_blocks_are_listed_by_blocks() -> None:
     random = np.random.default_rng(4)
     kept = random.random((64, 1, 1, 16)) > 0.8
     blocked = np.repeat(kept, 4, axis=3) * random.normal(size=(64, 1, 1, 64))
-    assert sparse_weights.smallest(blocked.astype(np.float32)).block == 4
-    assert sparse_weights.smallest((blocked * (random.random(blocked.shape) > 0.5)).astype(np.float32)).block == 1
+    assert sparse_weights.smallest_encoding(blocked.astype(np.float32)).block == 4
+    assert (
+        sparse_weights.smallest_encoding((blocked * (random.random(blocked.shape) > 0.5)).astype(np.float32)).block == 1
+    )
 
 
 @pytest.mark.numerics
@@ -115,12 +117,12 @@ def test_without_zeros_enough_the_file_stays_as_it_is(tmp_path: Path) -> None:
 
 def test_other_bits_keep_it_dense(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A wrong rewriting, made on purpose, is found by the answers."""
-    real = sparse_weights.encoded
+    real = sparse_weights.encode_array
 
-    def wrong(array: np.ndarray, axis: int, block: int = 1) -> sparse_weights.Encoded:
+    def wrong(array: np.ndarray, axis: int, block: int = 1) -> sparse_weights.SparseWeight:
         return real(array * np.float32(1.5), axis, block)
 
-    monkeypatch.setattr(sparse_weights, "encoded", wrong)
+    monkeypatch.setattr(sparse_weights, "encode_array", wrong)
     files, content = converted(folder, "fp32", tmp_path / "out")
     assert files.sparse_weights.startswith("kept dense: ") and "samples differ" in files.sparse_weights
     assert all(tensor.sparsity is None for tensor in flatbuffer.parse(content).subgraphs[0].tensors)
@@ -142,7 +144,7 @@ def test_a_file_of_several_inputs_is_asked_by_their_names(precision: str, tmp_pa
         for weight in unstructured.prunable_weights(module).values():
             weight.mul_(torch.rand(weight.shape, generator=random) >= 0.95)
     store.save(tmp_path / "model", module, spec)
-    raw = evaluate.network_inputs(evaluate.spread(found.calibration, 8), spec.preprocess)
+    raw = evaluate.network_inputs(evaluate.spread_samples(found.calibration, 8), spec.preprocess)
     files = convert.convert(tmp_path / "model", precision, raw, tmp_path / "out", sparse=True)
     assert len(files.inputs) == 3
     assert files.sparse_weights.startswith("sparse: "), files.sparse_weights

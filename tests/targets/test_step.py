@@ -79,13 +79,13 @@ def networks() -> dict[str, tuple[nn.Module, np.ndarray]]:
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, np.ndarray, step.Step]]:
+def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, np.ndarray, step.NetworkStep]]:
     found = {}
     for name, (network, offline) in networks().items():
         folder = tmp_path_factory.mktemp(name)
         made = step.export(network, (TIME, CHANNELS), folder)
         assert sorted(made) == ["onnx", "openvino", "tflite"]
-        found[name] = (folder, offline, step.read(network, (TIME, CHANNELS)))
+        found[name] = (folder, offline, step.read_step(network, (TIME, CHANNELS)))
     return found
 
 
@@ -95,7 +95,7 @@ FILES = {"tflite": ["model.tflite"], "openvino": ["model.xml", "model.bin"], "on
 @pytest.mark.parametrize("target", FILES)
 @pytest.mark.parametrize("name", ["gru", "convolutions"])
 def test_every_interpreter_gives_the_answers_of_the_whole_sequence(
-    name: str, target: str, exported: dict[str, tuple[Path, np.ndarray, step.Step]]
+    name: str, target: str, exported: dict[str, tuple[Path, np.ndarray, step.NetworkStep]]
 ) -> None:
     folder, offline, made = exported[name]
     files = {each: (folder / each).read_bytes() for each in FILES[target]}
@@ -129,15 +129,15 @@ def test_a_pruned_network_steps_as_it_answers(tmp_path: Path) -> None:
     ).step()  # fmt: skip
     store.save(tmp_path, network.eval(), spec)
     whole = store.load(tmp_path)[0]
-    made = step.read(whole.step(), (1, CHANNELS))
+    made = step.read_step(whole.step(), (1, CHANNELS))
     assert [shape[1] for shape in made.states.values()] == [CHANNELS, 4, 4, 4]
-    found = step.reference(made, sequence().reshape(-1, 1, 1, CHANNELS))
+    found = step.reference_outputs(made, sequence().reshape(-1, 1, 1, CHANNELS))
     with torch.inference_mode():
         wanted = whole(torch.from_numpy(sequence())).numpy()
     np.testing.assert_allclose(found[-1], wanted, atol=1e-5)
 
 
-def test_the_files_name_their_states(exported: dict[str, tuple[Path, np.ndarray, step.Step]]) -> None:
+def test_the_files_name_their_states(exported: dict[str, tuple[Path, np.ndarray, step.NetworkStep]]) -> None:
     import onnx
 
     folder, _, made = exported["convolutions"]
@@ -153,7 +153,7 @@ def test_pictures_enter_a_tflite_file_with_their_channels_last(tmp_path: Path) -
     assert list(made) == ["tflite"]
     source = TensorSpec("input", (1, 8, 8, 1), "float32", "NHWC")
     result = TensorSpec("output", (1, CLASSES), "float32", "NC")
-    specs = step.read(LstmStep(), (1, 8, 8)).specs
+    specs = step.read_step(LstmStep(), (1, 8, 8)).specs
     open_backend("tflite", {"model.tflite": made["tflite"].read_bytes()}, (source,), (result,), states=specs)
 
 

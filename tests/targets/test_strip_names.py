@@ -11,12 +11,14 @@ import pytest
 from edgekit.models import store
 from edgekit.models.files import flatbuffer
 from edgekit.targets import evaluate
-from edgekit.targets.jobs import Files
+from edgekit.targets.jobs import ConvertedFiles
 from edgekit.targets.tflite import convert, rewrites
 
 
 @pytest.fixture(scope="module", params=["fp32", "fp16", "int8", "w8", "dynamic"])
-def both(request: Any, tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Files, bytes, bytes]:
+def both(
+    request: Any, tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[ConvertedFiles, bytes, bytes]:
     """A model as the converters leave it, and shortened."""
     inputs = np.random.default_rng(0).normal(size=(8, 3, 8, 8)).astype(np.float32)
     out = tmp_path_factory.mktemp(request.param)
@@ -27,7 +29,7 @@ def both(request: Any, tiny_folder: Path, tmp_path_factory: pytest.TempPathFacto
     return files, content, rewrites.strip_names(content)
 
 
-def test_outputs_are_the_same_to_the_bit(both: tuple[Files, bytes, bytes], tmp_path: Path) -> None:
+def test_outputs_are_the_same_to_the_bit(both: tuple[ConvertedFiles, bytes, bytes], tmp_path: Path) -> None:
     files, *contents = both
     inputs = np.random.default_rng(1).normal(size=(20, 3, 8, 8)).astype(np.float32)
     outputs = []
@@ -37,14 +39,14 @@ def test_outputs_are_the_same_to_the_bit(both: tuple[Files, bytes, bytes], tmp_p
     assert np.array_equal(*outputs) and len(np.unique(outputs[0])) > 20
 
 
-def test_bytes_go_and_no_more_go_the_second_time(both: tuple[Files, bytes, bytes]) -> None:
+def test_bytes_go_and_no_more_go_the_second_time(both: tuple[ConvertedFiles, bytes, bytes]) -> None:
     _, content, short = both
     assert len(short) < len(content) - 1000
     assert rewrites.strip_names(content) == rewrites.strip_names(short) == short
     assert b"torch" in content and b"torch" not in short
 
 
-def test_the_ends_keep_their_names(both: tuple[Files, bytes, bytes]) -> None:
+def test_the_ends_keep_their_names(both: tuple[ConvertedFiles, bytes, bytes]) -> None:
     from ai_edge_litert.interpreter import Interpreter
 
     files, _, short = both
@@ -53,7 +55,7 @@ def test_the_ends_keep_their_names(both: tuple[Files, bytes, bytes]) -> None:
     assert (source["name"], result["name"]) == (files.input.name, files.outputs[0].name)
 
 
-def test_buffers_stand_where_the_format_wants_them(both: tuple[Files, bytes, bytes]) -> None:
+def test_buffers_stand_where_the_format_wants_them(both: tuple[ConvertedFiles, bytes, bytes]) -> None:
     from ai_edge_litert import schema_py_generated as schema
 
     short = np.frombuffer(both[2], dtype=np.uint8)

@@ -19,7 +19,7 @@ from edgekit.data import Data
 from edgekit.models import store
 from edgekit.stages.convert import ConvertConfig, numerics
 from edgekit.targets import evaluate, launch
-from edgekit.targets.jobs import Files, Job, Step, plain_method
+from edgekit.targets.jobs import ConversionJob, ConversionStep, ConvertedFiles, plain_method
 from tests import requirements
 
 pytestmark = pytest.mark.numerics
@@ -34,7 +34,7 @@ class Converted:
     target: str
     model_folder: Path
     home: Path
-    files: dict[str, Files]
+    files: dict[str, ConvertedFiles]
     inputs: np.ndarray
 
     def agreements(self) -> dict[str, numerics.Agreement]:
@@ -83,9 +83,11 @@ def conversions(networks: Any, tmp_path_factory: pytest.TempPathFactory) -> Call
         folder, calibration, inputs = networks[network]
         home = tmp_path_factory.mktemp(f"{network}-{target}")
         np.save(home / "calibration.npy", calibration)
-        steps = tuple(Step(name, plain_method(name), folder, home / name) for name in precisions(target))
-        made = launch.convert(Job(network, target, home / "calibration.npy", steps), home, 240, threading.Event())
-        files = {one.precision: one.files for one in made if isinstance(one, launch.Converted)}
+        steps = tuple(ConversionStep(name, plain_method(name), folder, home / name) for name in precisions(target))
+        made = launch.convert(
+            ConversionJob(network, target, home / "calibration.npy", steps), home, 240, threading.Event()
+        )
+        files = {one.precision: one.files for one in made if isinstance(one, launch.ConvertedStep)}
         assert len(files) == len(steps), made
         return Converted(target, folder, home, files, inputs)
 

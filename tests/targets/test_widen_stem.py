@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from edgekit.models import store
 from edgekit.runner.backends import interpreters_for, open_backend
 from edgekit.targets import tensors
-from edgekit.targets.jobs import Files
+from edgekit.targets.jobs import ConvertedFiles
 from edgekit.targets.onnx import convert, rewrites
 
 SIDES = 3, 12, 12
@@ -35,7 +35,7 @@ def samples(count: int, seed: int = 0) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Files, bytes, bytes, Path]:
+def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[ConvertedFiles, bytes, bytes, Path]:
     """The file that ships without the step, and with it, and the folder of the latter."""
     home = tmp_path_factory.mktemp("stem")
     spec = network()
@@ -56,7 +56,9 @@ def stems(content: bytes) -> list[list[int]]:
 
 @pytest.mark.parametrize("interpreter", interpreters_for("onnx"))
 @pytest.mark.parametrize("batch", [1, 3])
-def test_answers_are_the_same_to_the_bit(interpreter: str, batch: int, both: tuple[Files, bytes, bytes, Path]) -> None:
+def test_answers_are_the_same_to_the_bit(
+    interpreter: str, batch: int, both: tuple[ConvertedFiles, bytes, bytes, Path]
+) -> None:
     files, plain, wide, _ = both
     assert (stems(plain), stems(wide)) == ([[16, 3, 3, 3]], [[16, 4, 3, 3]])
     onnx.checker.check_model(onnx.load_model_from_string(wide), full_check=True)
@@ -69,7 +71,7 @@ def test_answers_are_the_same_to_the_bit(interpreter: str, batch: int, both: tup
     assert np.array_equal(*found) and len(np.unique(found[0])) > 12
 
 
-def test_the_file_takes_pictures_as_before(both: tuple[Files, bytes, bytes, Path]) -> None:
+def test_the_file_takes_pictures_as_before(both: tuple[ConvertedFiles, bytes, bytes, Path]) -> None:
     files, plain, wide, _ = both
     assert files.input.shape == (1, *SIDES) and files.free_batch
     before, after = (onnx.load_model_from_string(each).graph for each in (plain, wide))
@@ -77,14 +79,14 @@ def test_the_file_takes_pictures_as_before(both: tuple[Files, bytes, bytes, Path
     assert {node.op_type for node in after.node} - {node.op_type for node in before.node} == {"Pad"}
 
 
-def test_inner_tensors_can_still_be_read(both: tuple[Files, bytes, bytes, Path]) -> None:
+def test_inner_tensors_can_still_be_read(both: tuple[ConvertedFiles, bytes, bytes, Path]) -> None:
     files, _, _, folder = both
     found = tensors.read("onnx", folder, files, samples(2))
     assert [each.kind for each in found[:3]] == ["INPUT", "Pad", "DequantizeLinear"]
     assert found[1].values.shape == (2, 4, 12, 12) and not found[1].values[:, 3].any()
 
 
-def test_a_second_time_changes_nothing(both: tuple[Files, bytes, bytes, Path]) -> None:
+def test_a_second_time_changes_nothing(both: tuple[ConvertedFiles, bytes, bytes, Path]) -> None:
     assert rewrites.widen_stem(both[2]) == both[2] != rewrites.widen_stem(both[1])
 
 

@@ -15,7 +15,7 @@ from edgekit.models.autoencoder import autoencoder
 from edgekit.models.conv1d import conv1d
 from edgekit.models.detector import detector
 from edgekit.models.ds_cnn import ds_cnn
-from edgekit.models.eager import joined
+from edgekit.models.eager import join_outputs
 from edgekit.models.memory_layout import strided_pointwise_as_slices
 from edgekit.models.resnet import resnet8
 from edgekit.models.segmenter import segmenter
@@ -101,7 +101,7 @@ def plainly(module: nn.Module, data: Data, steps: list[dict], options: TrainOpti
                     for group in optimiser.param_groups:
                         group["lr"] = options.learning_rate * learning_rate_at(step, total)
                     optimiser.zero_grad()
-                    hard(joined(module(x)), x if reconstructs else torch.from_numpy(labels)).backward()
+                    hard(join_outputs(module(x)), x if reconstructs else torch.from_numpy(labels)).backward()
                     optimiser.step()
                     step += 1
     finally:

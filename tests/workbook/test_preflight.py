@@ -148,7 +148,7 @@ def test_only_what_is_wrong_with_the_steps_is_told_as_theirs(config: Path, monke
     def refuse(*_: object, **__: object) -> None:
         raise BackendError("no interpreter for that")
 
-    monkeypatch.setattr(dry_run, "check", refuse)
+    monkeypatch.setattr(dry_run, "check_network", refuse)
     found = answer(config)
     assert (found["error"], found["exit_code"]) == ("no interpreter for that", 5)
 

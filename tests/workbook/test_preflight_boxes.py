@@ -15,7 +15,7 @@ from edgekit.cli.app import app
 from edgekit.data import load
 from edgekit.models import output_check
 from edgekit.models.detector import detector
-from edgekit.models.eager import joined
+from edgekit.models.eager import join_outputs
 from edgekit.models.spec import ModelSpec
 from edgekit.report.sections import samples
 from edgekit.workbook import preflight_worker
@@ -107,7 +107,7 @@ class Joining(nn.Module):
         self.apart = detector((3, 32, 32), 2, width=4, depth=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        return joined(self.apart(x))
+        return join_outputs(self.apart(x))
 
 
 def test_one_output_is_told_apart_from_two_and_the_network_stays_in_its_mode() -> None:

@@ -80,11 +80,11 @@ def cell(entry: Entry, target: str, home: Path) -> Cell:
 
 def _parted(
     model: Path, target: str, out: Path, files: object, x: np.ndarray, precision: str
-) -> first_divergence.Located:
+) -> first_divergence.LocatedLayer:
     try:
         return first_divergence.find(model, target, out, files, x, precision)  # type: ignore[arg-type]
     except Exception as error:  # as `first_divergence.find_in_process` has it: another fault is being reported
-        return first_divergence.Located(f"the layer was not found ({type(error).__name__})")
+        return first_divergence.LocatedLayer(f"the layer was not found ({type(error).__name__})")
 
 
 def _flat(outputs: np.ndarray) -> np.ndarray:

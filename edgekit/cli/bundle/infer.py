@@ -7,8 +7,8 @@ from typing import Any
 
 from edgekit.cli.bundle.options import Options
 from edgekit.core.errors import ConfigError, ModelError
-from edgekit.models.files.interface import Grid
-from edgekit.models.files.onnx_batch import CHANNELS, spatial
+from edgekit.models.files.interface import QuantizationGrid
+from edgekit.models.files.onnx_batch import CHANNELS, image_axes
 from edgekit.models.files.task_outputs import TWO_SCORES
 from edgekit.runner import input_path
 from edgekit.runner.bundle.manifest import RawSpec, TensorSpec
@@ -38,9 +38,9 @@ class Tensor:
     title: str = ""
 
     @property
-    def grid(self) -> Grid | None:
+    def grid(self) -> QuantizationGrid | None:
         """What integers of 8 bits can hold; None for anything else."""
-        return Grid(self.dtype, self.scale or 1.0, self.zero_point) if self.dtype in INTEGERS else None
+        return QuantizationGrid(self.dtype, self.scale or 1.0, self.zero_point) if self.dtype in INTEGERS else None
 
 
 def input_spec(tensor: Tensor, layout: str | None) -> TensorSpec:
@@ -194,7 +194,7 @@ def check_tensor(what: str, tensor: Tensor, is_only: bool = True) -> None:
     """ModelError unless it is of a shape and a type that a bundle's model has; `is_only`: of its kind."""
     shown = [side if side > 0 else "?" for side in tensor.shape]
     if any(side < 1 for side in tensor.shape):
-        say_so = "say their size with --size HEIGHTxWIDTH, or " if is_only and spatial(tensor.shape) else ""
+        say_so = "say their size with --size HEIGHTxWIDTH, or " if is_only and image_axes(tensor.shape) else ""
         sizes = "[1,3,224,224]" if is_only else f"{tensor.name}{shown}".replace("?", "SIZE").replace(" ", "")
         raise ModelError(
             f"{what} {tensor.name}: its shape {shown} is open; {say_so}export the model with a fixed one "

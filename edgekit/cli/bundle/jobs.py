@@ -16,7 +16,7 @@ from edgekit.cli.bundle import readers
 from edgekit.cli.bundle.readers import TARGETS, Size
 from edgekit.core import subprocesses
 from edgekit.core.errors import ConfigError, EdgekitError, ModelError, ResourceError
-from edgekit.models.files.interface import Grid, range_fault
+from edgekit.models.files.interface import QuantizationGrid, range_fault
 from edgekit.runner import input_vector
 from edgekit.runner.bundle.manifest import Manifest, RawSpec
 from edgekit.runner.errors import BackendError, InputError, RunnerError
@@ -130,7 +130,7 @@ def record(
             raise type(error)(message if message.startswith(path) else f"{path}: {message}") from None
     for place, grid in enumerate(grids):
         if grid is not None:
-            _check_input_range(Grid(**grid), np.stack(samples), model.manifest, place)
+            _check_input_range(QuantizationGrid(**grid), np.stack(samples), model.manifest, place)
     np.save(home / SAMPLES, np.stack(samples))
     np.save(home / OUTPUTS, np.stack(found))
     label = _label(home, name, given, np.stack(found), classes) if has_label else ""
@@ -144,7 +144,7 @@ def _label(
     from edgekit.models.files import onnx_classic
 
     try:
-        return onnx_classic.agreement_on((home / readers.GIVEN).read_bytes(), given, scores, tuple(classes))
+        return onnx_classic.compare_labels((home / readers.GIVEN).read_bytes(), given, scores, tuple(classes))
     except ModelError as error:
         raise ModelError(f"{name}: {error}") from None
 
@@ -179,7 +179,7 @@ def _check_dtype(sample: np.ndarray, raw: RawSpec) -> None:
     raise InputError(f"{message}; --dtype {dtype} fits{saved}")
 
 
-def _check_input_range(grid: Grid, samples: np.ndarray, manifest: Manifest, place: int) -> None:
+def _check_input_range(grid: QuantizationGrid, samples: np.ndarray, manifest: Manifest, place: int) -> None:
     if tensors := manifest.raw.tensors:
         part = input_vector.split(samples, [each["shape"] for each in tensors])[place]
         holds = (

@@ -111,38 +111,38 @@ def _onnx(path: Path, name: str, size: Size, two_classes: bool = False) -> dict[
     model = onnx.load_model_from_string(classic.content)
     if not model.graph.output:
         raise ModelError(f"{name}: not an ONNX model: it has no graph; {type_hint(path)}")
-    if onnx_batch.external(model):
+    if onnx_batch.has_external_weights(model):
         raise ModelError(
             f"{name}: keeps its weights in other files; make one file of it: "
             f"python -c \"import onnx; onnx.save(onnx.load('{name}'), 'one-file.onnx')\""
         )
-    if scores := onnx_batch.before_argmax(model):
-        ends = [[each["name"] for each in onnx_batch.ports(model)["inputs"]], [scores]]
+    if scores := onnx_batch.argmax_input(model):
+        ends = [[each["name"] for each in onnx_batch.describe_ports(model)["inputs"]], [scores]]
         raise ModelError(
             f"{name}: ends in an argmax, which gives a class and no scores; cut that off: python -c "
             f"\"import onnx.utils; onnx.utils.extract_model('{name}', 'scores.onnx', {ends[0]}, {ends[1]})\""
         )
     changes = [*classic.changes, *onnx_batch.set_batch_to_one(model)]
-    changes += onnx_batch.close(model, (size[0], size[1])) if size else []
+    changes += onnx_batch.set_image_size(model, (size[0], size[1])) if size else []
     if classic.changes:
         path.with_name(GIVEN).write_bytes(path.read_bytes())
     if changes:
         path.write_bytes(model.SerializeToString())
     return {
-        **onnx_batch.ports(model),
+        **onnx_batch.describe_ports(model),
         "changes": changes,
         "integers": onnx_batch.is_quantized(model),
         "classes": list(classic.classes),
         "regressor": classic.is_regressor,
-        "instead": onnx_classic.instead(model),
+        "instead": onnx_classic.several_outputs_advice(model),
     }
 
 
 def _openvino(path: Path, size: Size) -> dict[str, Any]:
     import openvino
 
-    from edgekit.models.files.onnx_batch import spatial
-    from edgekit.models.files.openvino import is_quantized
+    from edgekit.models.files.onnx_batch import image_axes
+    from edgekit.models.files.openvino import is_graph_quantized
 
     model = openvino.Core().read_model(path.read_bytes(), path.with_suffix(".bin").read_bytes())
     changes = []
@@ -153,7 +153,7 @@ def _openvino(path: Path, size: Size) -> dict[str, Any]:
             changes = ["its open batch was set to 1"]
     if size and len(shapes) == 1:
         sides = _sides(shapes[0])
-        places = spatial(sides)
+        places = image_axes(sides)
         if any(sides[place] < 0 for place in places):
             for place, side in zip(places, size):
                 shapes[0][place] = openvino.Dimension(side) if sides[place] < 0 else shapes[0][place]
@@ -171,7 +171,7 @@ def _openvino(path: Path, size: Size) -> dict[str, Any]:
         "inputs": [_port(each) for each in model.inputs],
         "outputs": [_port(each) for each in model.outputs],
         "changes": changes,
-        "integers": is_quantized(model),
+        "integers": is_graph_quantized(model),
     }
 
 

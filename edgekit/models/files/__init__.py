@@ -1,12 +1,12 @@
-"""Models that come as files: the format of a file, how it runs unmodified, and what each target is made from.
+"""Models that come as files: their formats, how they run unmodified, and how they are converted for each target.
 
 Each format is one module here. It has
 
-- `open(path, threads) -> Opened`, which runs the file in its own framework;
-- for each target a function of that name, which makes the float model for the target's precisions, or an entry in
-  `NOT`: why there is none, and what to do instead.
+- `open(path, threads) -> OpenedModel`, which runs the file in its own framework;
+- for each target a function with the target's name, which makes the float model for the target's precisions, or an
+  entry in `UNSUPPORTED_TARGETS`, which says why there is none and what to do instead.
 
-The format is detected from the content, not the extension (`detect.find`).
+The format is detected from the content, not the extension (`detect.model_kind`).
 """
 
 from __future__ import annotations
@@ -29,5 +29,5 @@ TITLES = {
 
 
 def module(kind: str) -> Any:
-    """The module of a format. Its functions import the framework, so importing it is cheap."""
+    """Import the module of a format. This is fast, because only its functions import the framework."""
     return importlib.import_module(f"edgekit.models.files.{kind}")

@@ -1,6 +1,6 @@
-"""A model of another framework as PyTorch sees it, so that all that runs a network runs this one too.
+"""A model of another framework as a PyTorch module, so that code that runs networks can run it too.
 
-It has no layers that PyTorch could look into, and nothing to train; what it costs is counted elsewhere and handed in.
+Its layers are not visible to PyTorch and it cannot be trained. Its costs are counted elsewhere and passed in.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from edgekit.runner.native_stderr import quiet_native
 
 NOTHING = OpCount()
 THREADS = 1
-"""As every interpreter here is timed; TensorFlow takes the number once in a process."""
+"""The number of threads with which every interpreter is timed. TensorFlow accepts it only once in a process."""
 
 
 def network(
     path: Path, kind: str, input_shape: tuple[int, ...], needed: TaskOutputs, counted: OpCount, tensors: Tensors = ()
 ) -> nn.Module:
-    """The file as a network whose one layer is called `model`."""
+    """Return the file as a network with one layer, called `model`."""
     return nn.Sequential(OrderedDict(model=FileModule(path, kind, input_shape, needed, counted, tensors))).eval()
 
 
 class FileModule(nn.Module):
-    """The file at `path`: (n, C, H, W) or (n, F) float32 in, its outputs (n, …) as one, in the order of their task.
+    """The file at `path` as a layer: (n, C, H, W) or (n, F) float32 -> its outputs joined, (n, …), in task order.
 
-    `input_shape` is (C, H, W) or (F,). Copied, it is opened anew. Samples go in one by one unless its answers are the
-    same for several at once.
+    `input_shape` is (C, H, W) or (F,). A copy of the layer opens the file again. Samples are passed one by one, unless
+    the file gives the same answers for several at once.
     """
 
     def __init__(
@@ -55,21 +55,23 @@ class FileModule(nn.Module):
             self._opened = module(kind).open(path, THREADS, tensors, needed)
         self._layout = interface.find_layout(self._opened.shape, interface.channels_last(input_shape))
         self._least = max(self._opened.shape[0], 1)
-        self._alone: Run = self._opened.sized((self._least, *self._layout.sides))
+        self._alone: Run = self._opened.for_shape((self._least, *self._layout.sides))
         self._many: tuple[Run, int] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        given = x.detach().cpu().numpy()
-        arranged = self._layout.arrange(given.transpose(0, 2, 3, 1) if given.ndim == 4 else given)
+        samples = x.detach().cpu().numpy()
+        arranged = self._layout.arrange(samples.transpose(0, 2, 3, 1) if samples.ndim == 4 else samples)
         if len(arranged) <= self._least:
-            return torch.from_numpy(task_outputs.ask(self._alone, arranged, self._least, self.needed))
+            return torch.from_numpy(task_outputs.run_batch(self._alone, arranged, self._least, self.needed))
         if self._many is None:
-            self._many = task_outputs.fastest(self._opened, self._layout, arranged[: task_outputs.BATCH], self.needed)
+            self._many = task_outputs.fastest_run(
+                self._opened, self._layout, arranged[: task_outputs.BATCH], self.needed
+            )
         run, size = self._many
         starts = range(0, len(arranged), size)
         return torch.from_numpy(
             np.concatenate(
-                [task_outputs.ask(run, arranged[start : start + size], size, self.needed) for start in starts]
+                [task_outputs.run_batch(run, arranged[start : start + size], size, self.needed) for start in starts]
             )
         )
 

@@ -1,4 +1,4 @@
-"""Whether a run can make of a file what its config asks for, before anything runs."""
+"""Check, before anything runs, that a model file can be converted for the targets of a config."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from edgekit.models.files import TITLES, detect, module
 
 REQUIREMENT = f"onnx2tf=={ONNX2TF}"
 WAIT_S = 600.0
-"""Seconds that an installation may take, here or in another process at the same time."""
+"""Seconds that an installation may take, in this process or in another one at the same time."""
 
 
 def ensure_onnx2tf() -> None:
@@ -38,7 +38,7 @@ def ensure_onnx2tf() -> None:
         return
     folder = _folder()
     if not folder.is_dir():
-        write_to_stderr(f"edgekit: installing {REQUIREMENT}, which makes TFLite of ONNX files, into {folder}")
+        write_to_stderr(f"edgekit: installing {REQUIREMENT}, which converts ONNX files to TFLite, into {folder}")
         try:
             _install(folder)
         except (EdgekitError, OSError, subprocess.SubprocessError) as error:
@@ -51,7 +51,7 @@ def ensure_onnx2tf() -> None:
 
 
 def _is_installed() -> bool:
-    """Whether this environment has onnx2tf already, as an image without a network may."""
+    """Return whether this environment has onnx2tf already, as an image for machines without a network may."""
     try:
         return metadata.version("onnx2tf") == ONNX2TF
     except metadata.PackageNotFoundError:
@@ -64,49 +64,49 @@ def _folder() -> Path:
 
 
 def _install(folder: Path) -> None:
-    """All or nothing: the folder gets its name when it is complete."""
+    """Install into a temporary folder, and rename it when it is complete."""
     with lock.hold(folder.with_name(f"{folder.name}.lock"), "edgekit", WAIT_S, "set XDG_CACHE_HOME"):
         if folder.is_dir():
             return
         with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
-            made = Path(temporary) / folder.name
-            options = ["--quiet", "--no-deps", "--only-binary", ":all:", "--target", str(made), REQUIREMENT]
+            staging = Path(temporary) / folder.name
+            options = ["--quiet", "--no-deps", "--only-binary", ":all:", "--target", str(staging), REQUIREMENT]
             command = [*_installer(), *options]
-            done = subprocess.run(
+            result = subprocess.run(
                 command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=WAIT_S
             )
-            if done.returncode:
-                raise ModelError(last_useful_line(done.stderr) or f"exit code {done.returncode}")
-            made.rename(folder)
+            if result.returncode:
+                raise ModelError(last_useful_line(result.stderr) or f"exit code {result.returncode}")
+            staging.rename(folder)
 
 
 def _installer() -> list[str]:
-    """pip; uv where an environment was made without pip, as uv makes them."""
+    """Return the command of pip, or of uv in an environment without pip, such as those that uv creates."""
     if importlib.util.find_spec("pip"):
         return [sys.executable, "-m", "pip", "install", "--disable-pip-version-check"]
     return ["uv", "pip", "install", "--python", sys.executable]
 
 
-def check(path: Path, targets: Sequence[str], *, alone: bool, named: bool) -> None:
-    """Check that the targets take a model file.
+def check_targets(path: Path, targets: Sequence[str], *, is_only_model: bool, targets_are_named: bool) -> None:
+    """Check that a model file can be converted for the targets.
 
     Parameters
     ----------
-    alone
-        The run converts nothing else. Otherwise a target that refuses the file still has the student.
-    named
-        The config names the targets, so each of them must take the file. Otherwise one of them is enough.
+    is_only_model
+        The run converts nothing else. Otherwise a target that refuses the file can still use the student.
+    targets_are_named
+        The config names the targets, so each of them must accept the file. Otherwise one of them is enough.
 
     Raises
     ------
     ConfigError
-        With what to change.
+        Too few targets accept the file. The message says what to change.
     """
-    kind = detect.find(path)
-    if kind == "exported":  # every target takes it, and its module imports torch, which no check of a config waits for
+    kind = detect.model_kind(path)
+    if kind == "exported":  # every target accepts it, and its module imports torch, which would slow down the check
         return
     refused = {target: reason for target in targets if (reason := _refusal(path, kind, target))}
-    if alone and (len(refused) == len(targets) or (named and refused)):
+    if is_only_model and (len(refused) == len(targets) or (targets_are_named and refused)):
         reasons = "; ".join(f"{target}: {reason}" for target, reason in refused.items())
         raise ConfigError(
             f"model.source and targets disagree: {TITLES[kind]} becomes none of {list(refused)} ({reasons}); name "
@@ -114,45 +114,45 @@ def check(path: Path, targets: Sequence[str], *, alone: bool, named: bool) -> No
         )
 
 
-def install_converters(path: Path, targets: Sequence[str], *, named: bool) -> None:
-    """Install what the targets need for a model file and cannot come with edgekit: onnx2tf.
+def install_converters(path: Path, targets: Sequence[str], *, targets_are_named: bool) -> None:
+    """Install onnx2tf, which cannot come with edgekit, if the targets need it for a model file.
 
     Raises
     ------
     ConfigError
         It cannot be installed, and the config names the target that needs it.
     """
-    kind = detect.find(path)
+    kind = detect.model_kind(path)
     if kind != "onnx" or "tflite" not in targets or _refusal(path, kind, "tflite") or _is_quantized(path):
         return
     try:
         ensure_onnx2tf()
     except ModelError as error:
-        if named:
+        if targets_are_named:
             raise ConfigError(
                 f"targets: {TITLES[kind]} {error}; or leave out tflite, or baseline from convert.models"
             ) from None
 
 
 def file_refusal(path: Path, kind: str, target: str) -> str:
-    """Why nothing can be made of this one file for a target, whatever its format can become; empty where something can.
+    """Return why this file, unlike others of its format, cannot be converted for a target; empty if it can.
 
-    A module of `edgekit.models.files` may have a `refusal(path, target)`.
+    A module of `edgekit.models.files` may have a function `refusal(path, target)` for this.
     """
     own = getattr(module(kind), "refusal", None)
     return str(own(path, target)) if own else ""
 
 
 def _refusal(path: Path, kind: str, target: str) -> str:
-    """Of the format, or of the file; empty also where the file cannot be read."""
+    """Return why the format, or this file, cannot be converted; empty if it can, or if the file cannot be read."""
     try:
-        return module(kind).NOT.get(target, "") or file_refusal(path, kind, target)
+        return module(kind).UNSUPPORTED_TARGETS.get(target, "") or file_refusal(path, kind, target)
     except Exception:  # the error is raised where the file is opened
         return ""
 
 
 def _is_quantized(path: Path) -> bool:
     try:
-        return bool(module("onnx").quantized(path))
+        return bool(module("onnx").is_quantized(path))
     except Exception:  # the error is raised where the file is opened
         return False

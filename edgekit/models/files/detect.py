@@ -1,4 +1,4 @@
-"""What kind of model a file holds, by its content; and what must not be opened, with what to do instead."""
+"""Detect the kind of model in a file from its content, and refuse files that must not be opened."""
 
 from __future__ import annotations
 
@@ -10,35 +10,40 @@ from edgekit.core import file_type
 from edgekit.core.errors import ConfigError, ModelError
 from edgekit.core.hashing import digest, sha256_file
 
-BY_LOOKS = {words: kind for kind, words in file_type.MODELS.items()} | {file_type.HDF5: "keras"}
+KINDS = {words: kind for kind, words in file_type.MODELS.items()} | {file_type.HDF5: "keras"}
 KERAS_MEMBERS = {"config.json", "model.weights.h5"}
-WANTED = "a model file is a .pt2, .keras, .h5, .onnx, OpenVINO .xml or .tflite file"
+MODEL_FILES = "a model file is a .pt2, .keras, .h5, .onnx, OpenVINO .xml or .tflite file"
 HEAD_BYTES = 4096
 ONNX_WEIGHTS = ".data"
-"""What PyTorch's exporter adds to the name of an .onnx file for that of its weights."""
+"""The suffix that PyTorch's exporter adds to the name of an .onnx file to name the file of its weights."""
 OLD_EXPORT = "serialized_exported_program.json"
 
 
-def find(path: Path) -> str:
-    """The kind of the model in `path`; ModelError for a file that holds none, or one that may run code, with the fix.
+def model_kind(path: Path) -> str:
+    """Return the kind of model in the file `path`, a key of `edgekit.models.files.TITLES`.
 
-    OSError where it cannot be read.
+    Raises
+    ------
+    ModelError
+        The file holds no model, or may run code when it is opened. The message says what to do.
+    OSError
+        The file cannot be read.
     """
     if not path.is_file():
-        raise ModelError(f"{path}: {_no_file(path)}; {WANTED}")
+        raise ModelError(f"{path}: {_no_file(path)}; {MODEL_FILES}")
     with open(path, "rb") as stream:
-        words = file_type.describe(stream.read(HEAD_BYTES))
-    if words in BY_LOOKS:
-        return BY_LOOKS[words]
-    if words == file_type.PICKLE:
-        raise ModelError(f"{path}: {words}; {unpickled(path)}")
-    if words == file_type.ZIP:
+        file_kind = file_type.describe(stream.read(HEAD_BYTES))
+    if file_kind in KINDS:
+        return KINDS[file_kind]
+    if file_kind == file_type.PICKLE:
+        raise ModelError(f"{path}: {file_kind}; {pickle_advice(path)}")
+    if file_kind == file_type.ZIP:
         return _in_archive(path)
-    raise ModelError(f"{path}: looks like {words}; {WANTED}")
+    raise ModelError(f"{path}: looks like {file_kind}; {MODEL_FILES}")
 
 
-def unpickled(path: Path) -> str:
-    """What to do with a checkpoint that would have to be unpickled: the one line, and what comes then."""
+def pickle_advice(path: Path) -> str:
+    """Return the advice for a checkpoint that would have to be unpickled: a command that converts it."""
     safe = path.with_suffix(".safetensors").name
     rest = (
         "c = c.get('state_dict', c.get('model_state_dict', c)) if isinstance(c, dict) else c.state_dict(); "
@@ -54,23 +59,26 @@ def unpickled(path: Path) -> str:
 
 
 def check_weights(path: Path) -> None:
-    """ModelError unless `path` begins like safetensors, the only weights that are read; with what to do instead."""
+    """Raise ModelError unless `path` is a safetensors file, the only format of weights that is read."""
     try:
         with open(path, "rb") as stream:
-            words = file_type.describe(stream.read(HEAD_BYTES))
+            file_kind = file_type.describe(stream.read(HEAD_BYTES))
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error.strerror or error}") from None
-    if words == file_type.SAFETENSORS:
+    if file_kind == file_type.SAFETENSORS:
         return
-    if words == file_type.PICKLE:
-        raise ModelError(f"{path}: {words}; {unpickled(path)}")
-    if words in BY_LOOKS or (words == file_type.ZIP and _in_archive(path)):
+    if file_kind == file_type.PICKLE:
+        raise ModelError(f"{path}: {file_kind}; {pickle_advice(path)}")
+    if file_kind in KINDS or (file_kind == file_type.ZIP and _in_archive(path)):
         raise ModelError(f"{path}: looks like a whole model; give it as model.source, without builder and weights")
-    raise ModelError(f"{path}: looks like {words}; weights are a .safetensors file: safetensors.torch.save_file")
+    raise ModelError(f"{path}: looks like {file_kind}; weights are a .safetensors file: safetensors.torch.save_file")
 
 
 def members(path: Path, kind: str) -> list[Path]:
-    """The file and the weights that its format may keep beside it; ModelError where they are missing or elsewhere."""
+    """Return the model file, and the file of its weights if its format has one.
+
+    Raises ModelError if the weights are missing or in another folder.
+    """
     if kind not in ("openvino", "onnx"):
         return [path]
     weights = path.with_suffix(".bin") if kind == "openvino" else path.with_name(path.name + ONNX_WEIGHTS)
@@ -84,24 +92,36 @@ def members(path: Path, kind: str) -> list[Path]:
 
 
 def sha256(path: Path, kind: str) -> str:
-    """Of the file's bytes; where its weights lie in another file, of both together."""
+    """Return the SHA-256 of the file, or one digest of both files if the weights are in another file."""
     first, *others = (sha256_file(each) for each in members(path, kind))
     return digest([first, *others]) if others else first
 
 
-def check(path: Path, wanted: str | None, key: str) -> None:
-    """ModelError unless there is a model in `path`; ConfigError, naming the config's `key`, where it is another one.
+def check_source(path: Path, expected: str | None, key: str) -> None:
+    """Check a model file and its digest.
 
-    `wanted` is its sha256, None for any.
+    Parameters
+    ----------
+    expected
+        The SHA-256 that the file must have; None accepts any.
+    key
+        The config's key that names the file, for the message.
+
+    Raises
+    ------
+    ConfigError
+        The file does not exist, or has another digest.
+    ModelError
+        The file holds no model that can be opened.
     """
     if not path.exists():
         raise ConfigError(f"{key}: no file {path}; in a config, relative paths start at its folder")
     try:
-        found = sha256(path, find(path))
+        actual = sha256(path, model_kind(path))
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error.strerror or error}") from None
-    if wanted not in (None, found):
-        raise ConfigError(f"{key}: {path} has sha256 {found}, {wanted} is wanted; find that file")
+    if expected not in (None, actual):
+        raise ConfigError(f"{key}: {path} has sha256 {actual}, expected {expected}; find that file")
 
 
 def _no_file(path: Path) -> str:
@@ -109,7 +129,7 @@ def _no_file(path: Path) -> str:
         return "no such file"
     if (path / "saved_model.pb").is_file():
         return (
-            'a TensorFlow SavedModel, which is a folder; make a file of it: python -c "import tensorflow as tf; '
+            'a TensorFlow SavedModel, which is a folder; convert it to a file: python -c "import tensorflow as tf; '
             f"made = tf.lite.TFLiteConverter.from_saved_model('{path.name}').convert(); "
             f"open('{path.name}.tflite', 'wb').write(made)\""
         )
@@ -128,7 +148,7 @@ def _in_archive(path: Path) -> str:
         return "exported"
     if OLD_EXPORT in names:
         raise ModelError(
-            f"{path}: a torch.export archive of before PyTorch 2.8; load it there and save it again with a newer one"
+            f"{path}: a torch.export archive from before PyTorch 2.8; load it there and save it again with a newer one"
         )
     if _any(r"constants\.pkl", names):
         raise ModelError(
@@ -136,12 +156,12 @@ def _in_archive(path: Path) -> str:
             "torch.export.save(torch.export.export(model, (example,)), 'model.pt2')"
         )
     if _any(r"data\.pkl", names):
-        raise ModelError(f"{path}: a PyTorch checkpoint, which is a pickle; {unpickled(path)}")
+        raise ModelError(f"{path}: a PyTorch checkpoint, which is a pickle; {pickle_advice(path)}")
     if {"manifest.json"} <= names:
-        raise ModelError(f"{path}: a bundle, which is finished already; give the model that it was made of")
-    raise ModelError(f"{path}: looks like {file_type.ZIP}, and holds none of those; {WANTED}")
+        raise ModelError(f"{path}: a bundle, which is finished already; give the model that it was made from")
+    raise ModelError(f"{path}: looks like {file_type.ZIP}, and holds none of those; {MODEL_FILES}")
 
 
 def _any(member: str, names: set[str]) -> bool:
-    """Whether such a member is there, at the top or in the one folder that PyTorch puts around all."""
+    """Return whether the archive has such a member, at the top or in the folder that PyTorch puts around everything."""
     return any(re.fullmatch(rf"([^/]+/)?{member}", name) for name in names)

@@ -1,4 +1,4 @@
-"""PyTorch programs that torch.export saved, .pt2, and which parts of such an archive may be read."""
+"""PyTorch programs saved by torch.export (.pt2), and the check of which parts of such an archive may be read."""
 
 from __future__ import annotations
 
@@ -15,19 +15,26 @@ import torch
 from torch import Tensor, nn
 
 from edgekit.core.errors import ModelError
-from edgekit.models.files.interface import Opened, Run, Taken, Tensors, check_ends, shape_of
+from edgekit.models.files.interface import (
+    FileInput,
+    OpenedModel,
+    Run,
+    Tensors,
+    check_inputs_and_outputs,
+    joined_input_shape,
+)
 from edgekit.models.files.task_outputs import ANY_OUTPUT, TaskOutputs
 from edgekit.models.several_inputs import SeveralInputs
 from edgekit.runner.errors import bounded_recursion
 
-NOT: dict[str, str] = {}
-"""A PyTorch network like any other: each target converts it by itself."""
+UNSUPPORTED_TARGETS: dict[str, str] = {}
+"""Empty, because each target converts an exported program like any other PyTorch network."""
 
 
 class Exported(nn.Module):
-    """A program as a network: one that was exported for a batch of one takes more, one after another.
+    """A program as a network. If it was exported for a fixed batch, larger batches are split.
 
-    Several outputs come in the order of their task.
+    Several outputs are returned in the order of their task.
     """
 
     def __init__(self, program: torch.export.ExportedProgram, needed: TaskOutputs = ANY_OUTPUT) -> None:
@@ -38,94 +45,98 @@ class Exported(nn.Module):
         self.input_names = program.graph_signature.user_inputs
 
     def train(self, mode: bool = True) -> Exported:
-        """Nothing: an exported program has one mode."""
+        """Do nothing, because an exported program has only one mode."""
         return self
 
-    def forward(self, *given: Tensor) -> Any:
-        if self.batch < 0 or len(given[0]) == self.batch:
-            return self._ordered(self.inner(*given))
-        parts = zip(*(each.split(self.batch) for each in given), strict=True)
-        found = [self._ordered(self.inner(*part)) for part in parts]
-        return torch.cat(found) if isinstance(found[0], Tensor) else tuple(map(torch.cat, zip(*found, strict=True)))
+    def forward(self, *inputs: Tensor) -> Any:
+        if self.batch < 0 or len(inputs[0]) == self.batch:
+            return self._in_task_order(self.inner(*inputs))
+        parts = zip(*(each.split(self.batch) for each in inputs), strict=True)
+        outputs = [self._in_task_order(self.inner(*part)) for part in parts]
+        if isinstance(outputs[0], Tensor):
+            return torch.cat(outputs)
+        return tuple(map(torch.cat, zip(*outputs, strict=True)))
 
-    def _ordered(self, found: Any) -> Any:
-        if isinstance(found, Tensor):
-            return found
-        tensors = list(found.values() if isinstance(found, Mapping) else found)
-        places = self.needed.places([tuple(each.shape[1:]) for each in tensors])
-        return tuple(tensors[place] for place in places) if len(places) > 1 else tensors[places[0]]
+    def _in_task_order(self, outputs: Any) -> Any:
+        if isinstance(outputs, Tensor):
+            return outputs
+        tensors = list(outputs.values() if isinstance(outputs, Mapping) else outputs)
+        order = self.needed.task_order([tuple(each.shape[1:]) for each in tensors])
+        return tuple(tensors[index] for index in order) if len(order) > 1 else tensors[order[0]]
 
 
 def network(path: Path, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPUT) -> nn.Module:
-    """The program at `path`; ModelError for one that holds pickles, or other inputs than the samples' tensors.
+    """Return the program at `path` as a network; with several inputs, it is wrapped to take samples (N, width).
 
-    Of several inputs it is wrapped, so that it takes samples (N, width).
+    Raises ModelError if the file may run code, or its inputs are not the samples' tensors.
     """
-    found = Exported(read(path, tensors, needed), needed)
-    return SeveralInputs(found, tensors) if tensors else found
+    program = Exported(read(path, tensors, needed), needed)
+    return SeveralInputs(program, tensors) if tensors else program
 
 
-def quantized(path: Path) -> bool:
-    """Never: its arithmetic is on floats."""
+def is_quantized(path: Path) -> bool:
+    """Return False, because an exported program computes in floats."""
     return False
 
 
-def open(path: Path, threads: int, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPUT) -> Opened:
-    """The program at `path`, run by PyTorch on the CPU."""
+def open(path: Path, threads: int, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPUT) -> OpenedModel:
+    """Open the program at `path`, to be run by PyTorch on the CPU."""
     if threads:
         torch.set_num_threads(threads)
     module = network(path, tensors, needed)
 
     def run(x: np.ndarray) -> np.ndarray:
         with torch.inference_mode():
-            found = module(torch.from_numpy(np.ascontiguousarray(x)))
-            parts = [found] if isinstance(found, Tensor) else found
+            outputs = module(torch.from_numpy(np.ascontiguousarray(x)))
+            parts = [outputs] if isinstance(outputs, Tensor) else outputs
             return needed.join([each.numpy() for each in parts])
 
-    def sized(shape: tuple[int, ...]) -> Run:
-        return run  # it refuses what it cannot take when it is called
+    def for_shape(shape: tuple[int, ...]) -> Run:
+        return run  # the call itself raises if the shape does not fit
 
     program = read(path, tensors, needed)
-    inputs = [Taken(name, shape, "") for name, shape in input_shapes(program).items()]
-    return Opened(shape_of(inputs, tensors), sized)
+    inputs = [FileInput(name, shape, "") for name, shape in input_shapes(program).items()]
+    return OpenedModel(joined_input_shape(inputs, tensors), for_shape)
 
 
 def read(path: Path, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPUT) -> torch.export.ExportedProgram:
-    """The program, its example inputs left out; ModelError for one that may run code."""
+    """Read the program without its example inputs; raise ModelError if the file may run code."""
     try:
         program = torch.export.load(plain_archive(path))
     except ModelError:
         raise
-    except Exception as error:  # torch's readers raise whatever they meet
+    except Exception as error:  # PyTorch's readers raise any class of error
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise ModelError(f"{path}: cannot be opened: {reason}; export it again with this PyTorch") from None
     signature = program.graph_signature
-    check_ends(signature.user_inputs, len(signature.user_outputs), tensors, needed.most)
+    check_inputs_and_outputs(signature.user_inputs, len(signature.user_outputs), tensors, needed.max_outputs)
     graphs = [each.graph for each in program.graph_module.modules() if isinstance(each, torch.fx.GraphModule)]
     if any(_trains(node) for graph in graphs for node in graph.nodes):
-        raise ModelError(f"{path}: was exported while training, and answers by chance; export it after model.eval()")
+        raise ModelError(
+            f"{path}: was exported in training mode, so its answers are random; export it after model.eval()"
+        )
     return program
 
 
 def _trains(node: torch.fx.Node) -> bool:
-    """Whether it is a dropout that drops, or a norm that takes its statistics from the batch and keeps others."""
+    """Return whether a node is an active dropout, or a norm that takes its statistics from the batch."""
     schema = getattr(node.target, "_schema", None)
-    given = dict(zip([each.name for each in schema.arguments], node.args, strict=False)) if schema else {}
-    given |= node.kwargs
-    training = given.get("train", given.get("training")) is True
-    if "dropout_p" in given:  # attention's
-        return given["dropout_p"] != 0
-    share = given.get("dropout", given.get("p", 1.0))  # of recurrent layers, of dropouts; others have none
-    return training and share != 0 and given.get("running_mean", node) is not None
+    arguments = dict(zip([each.name for each in schema.arguments], node.args, strict=False)) if schema else {}
+    arguments |= node.kwargs
+    training = arguments.get("train", arguments.get("training")) is True
+    if "dropout_p" in arguments:  # of attention
+        return arguments["dropout_p"] != 0
+    share = arguments.get("dropout", arguments.get("p", 1.0))  # of recurrent layers and of dropouts
+    return training and share != 0 and arguments.get("running_mean", node) is not None
 
 
 def input_shape(program: torch.export.ExportedProgram) -> tuple[int, ...]:
-    """Of its one input, or the first, the batch first; an open side is -1."""
+    """Return the shape of the first input, the batch first; an open dimension is -1."""
     return next(iter(input_shapes(program).values()))
 
 
 def input_shapes(program: torch.export.ExportedProgram) -> dict[str, tuple[int, ...]]:
-    """Of every input, by its name, in the program's own order."""
+    """Return the shape of every input, by name, in the program's own order; an open dimension is -1."""
     values = {node.name: node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"}
     return {
         name: tuple(side if isinstance(side, int) else -1 for side in values[name].shape)
@@ -140,12 +151,12 @@ PLAIN = re.compile(
     r"archive_format|archive_version|byteorder|version|\.\w+(/\w+)?|extra/.*"
     rf"|data/(weights/weight|constants/tensor)_\d+|{PAYLOADS.pattern}|{GRAPH.pattern}"
 )
-"""Members: the archive's own marks, notes, tensors, the lists of them, and graphs."""
+"""Members of an archive that may be read: its version files, notes, tensors, lists of tensors, and graphs."""
 TENSOR = re.compile(r"(weight|tensor)_\d+")
 DUNDERS = "__i?(and|or|xor|lshift|rshift)__"
 NUMBERS = "add|sub|mul|truediv|floordiv|mod|pow|neg|pos|eq|ne|lt|le|gt|ge|and_|or_|lshift|rshift|getitem"
 FILES = "from_file|save"
-"""Operators that read or write any file there is: all those of aten in PyTorch 2.13 that take a file's name."""
+"""Operators that can read or write any file: all those of aten in PyTorch 2.13 that take a file's name."""
 OPERATOR = re.compile(
     rf"torch\.ops\.(aten|prims|quantized|quantized_decomposed)\.(?:(?!\w*__|(?:{FILES})(?:\.|$))\w+|{DUNDERS})"
     r"(\.(?!\w*__)\w+)?"
@@ -153,7 +164,7 @@ OPERATOR = re.compile(
 )
 NAME = re.compile(r"[\w.]*")
 PATH = re.compile(r"[\w. /-]*")
-"""Of a weight, in its network: what is no identifier there is quoted in the code."""
+"""The path of a weight in its network. A part that is not an identifier is quoted in the generated code."""
 PATHS = ("parameter_name", "buffer_name", "tensor_constant_name")
 STRUCTURES = (None, "builtins.tuple", "builtins.list", "builtins.dict")
 NAMES = (
@@ -166,22 +177,30 @@ NAMES = (
 SIZE = re.compile(
     rf"(?:(?:[su]\d+|zu?f\d+|{NAMES})(?!\w)|'[a-z]+\d+'|'\d+(?:\.\d*)?'|\d+(?:\.\d*)?(?!\w)|[-+*/%(),<>=!&|~ ])*",
 )
-"""An expression over open sides, as "Mul(Integer(2), Symbol('s0', integer=True))": no other names, no attributes."""
+"""An expression over open dimensions, for example "Mul(Integer(2), Symbol('s0', integer=True))".
+
+Other names and attributes are not allowed.
+"""
 
 
 @bounded_recursion()
 def plain_archive(path: Path) -> io.BytesIO:
-    """The archive without its example inputs; ModelError where it holds what may run code, naming it.
+    """Return the archive without its example inputs and guards.
 
     torch.export.load unpickles example inputs, older weights and custom objects, loads compiled libraries, calls
-    whatever function a graph names in PyTorch's modules, evaluates sizes and guards as Python, imports what the
-    structure of a call is made of, and writes names into code. So example inputs and guards are removed. Accepted are
-    tensors, PyTorch's operators, arithmetic on sizes, plain names, and tuples, lists and dicts of tensors. Everything
-    else is refused. PyTorch's own advice still holds, for the graph becomes Python code in the end. From untrusted
-    sources, accept only ONNX or TFLite.
+    any function that a graph names in PyTorch's modules, evaluates sizes and guards as Python, imports the classes in
+    the structure of a call, and writes names into code. Therefore example inputs and guards are removed, and only
+    tensors, PyTorch's operators, arithmetic on sizes, plain names, and tuples, lists and dicts of tensors are accepted.
+    PyTorch's own advice still holds, because the graph becomes Python code in the end: from untrusted sources, accept
+    only ONNX or TFLite.
+
+    Raises
+    ------
+    ModelError
+        The archive holds something that may run code. The message names it.
     """
-    kept = io.BytesIO()
-    with zipfile.ZipFile(path) as archive, zipfile.ZipFile(kept, "w") as copy:
+    copied = io.BytesIO()
+    with zipfile.ZipFile(path) as archive, zipfile.ZipFile(copied, "w") as copy:
         for name in archive.namelist():
             inside = name.partition("/")[2]
             content = b"" if inside.startswith(EXAMPLES) else archive.read(name)
@@ -190,25 +209,25 @@ def plain_archive(path: Path) -> io.BytesIO:
                     f"{path}: {reason}; such a file may run code when it is opened: export the network again, with "
                     "plain tensors, on the CPU"
                 )
-            copy.writestr(name, _unguarded(content) if GRAPH.fullmatch(inside) else content)
-    kept.seek(0)
-    return kept
+            copy.writestr(name, _without_guards(content) if GRAPH.fullmatch(inside) else content)
+    copied.seek(0)
+    return copied
 
 
 def _fault(inside: str, content: bytes) -> str:
-    """What stands in the way of a member, in words; empty where nothing does."""
+    """Describe why a member may not be read; empty if it may."""
     if not PLAIN.fullmatch(inside):
         return f"holds {inside!r}, which is neither a tensor nor a graph"
     if PAYLOADS.fullmatch(inside):
         pickled = [name for name, stored in json.loads(content)["config"].items() if not _is_tensor(stored)]
         return f"stores {', '.join(pickled[:3])} as a pickle" if pickled else ""
     if GRAPH.fullmatch(inside):
-        return next(_strange(json.loads(content)), "")
+        return next(_graph_faults(json.loads(content)), "")
     return ""
 
 
-def _unguarded(content: bytes) -> bytes:
-    """A graph without what its author's PyTorch would check of an input by running code."""
+def _without_guards(content: bytes) -> bytes:
+    """Return a graph without its guards, which check inputs by running code."""
     return json.dumps({**json.loads(content), "guards_code": []}).encode()
 
 
@@ -216,38 +235,38 @@ def _is_tensor(stored: dict[str, Any]) -> bool:
     return not stored.get("use_pickle") and bool(TENSOR.fullmatch(stored["path_name"]))
 
 
-def _strange(part: Any) -> Iterator[str]:
-    """What of a graph would become code that is none of PyTorch's operators, in words, anywhere in it."""
+def _graph_faults(part: Any) -> Iterator[str]:
+    """Describe everything in a part of a graph that would become code other than PyTorch's operators."""
     if isinstance(part, list):
         for each in part:
-            yield from _strange(each)
+            yield from _graph_faults(each)
     elif isinstance(part, dict):
         for key, value in part.items():
             if key == "forward_arg_names":
-                yield from (_no_name(each) for each in value or () if not str(each).isidentifier())
+                yield from (_name_fault(each) for each in value or () if not str(each).isidentifier())
             elif isinstance(value, str):
-                yield from _strange_words(key, value)
+                yield from _string_faults(key, value)
             else:
-                yield from _strange(value)
+                yield from _graph_faults(value)
 
 
-def _strange_words(key: str, value: str) -> Iterator[str]:
+def _string_faults(key: str, value: str) -> Iterator[str]:
     if key in ("target", "as_operator") and not OPERATOR.fullmatch(value):
-        yield f"calls {value[:80]!r}, which is no operator of PyTorch's"
+        yield f"calls {value[:80]!r}, which is not an operator of PyTorch"
     elif key == "expr_str" and not SIZE.fullmatch(value):
-        yield f"has a size of {value[:80]!r}, which is no arithmetic"
+        yield f"has a size of {value[:80]!r}, which is not arithmetic"
     elif (key == "name" or key.endswith("_name")) and not (PATH if key in PATHS else NAME).fullmatch(value):
-        yield _no_name(value)
+        yield _name_fault(value)
     elif key in ("in_spec", "out_spec") and not _is_plain(json.loads(value)[1]):
         yield f"is called with other things than tensors in tuples, lists and dicts ({key})"
 
 
-def _no_name(value: Any) -> str:
-    return f"has a name of {str(value)[:80]!r}, which is none"
+def _name_fault(value: Any) -> str:
+    return f"has a name of {str(value)[:80]!r}, which is not valid"
 
 
 def _is_plain(structure: dict[str, Any]) -> bool:
-    """Whether it is of tuples, lists and dicts alone, these with plain names for keys."""
+    """Return whether a structure consists of tuples, lists and dicts only, the dicts with plain names for keys."""
     if structure["type"] not in STRUCTURES:
         return False
     names = json.loads(structure["context"] or "null") or ()

@@ -1,4 +1,4 @@
-"""TFLite files as tables that can be changed and written again; and what a reader may miss in them, filled in."""
+"""Read TFLite files as tables that can be changed, write them again, and add names that readers need."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy as np
 
 IDENTIFIER = b"TFL3"
 SIGNATURE = "serving_default"
-BUFFER_ALIGNMENT_BYTES = 16  # what the format's schema asks of a buffer's data; Python's writer forgets it
+BUFFER_ALIGNMENT_BYTES = 16  # the format's schema requires it for the data of a buffer, but Python's writer ignores it
 
 
 class _Sharing(flatbuffers.Builder):
-    """Writes vectors of equal numbers once: tables may point at the same one."""
+    """A builder that writes equal vectors only once, because several tables may refer to the same one."""
 
     def __init__(self) -> None:
         super().__init__(1024)
         self._written: dict[tuple[str, bytes], int] = {}
 
     def CreateNumpyVector(self, x: np.ndarray) -> int:
-        """Where the vector stands; called by every generated `Pack`."""
+        """Write a vector and return its offset; every generated `Pack` calls this."""
         key = (x.dtype.str, x.tobytes())
         if key not in self._written:
             if x.dtype == np.uint8:
@@ -31,7 +31,7 @@ class _Sharing(flatbuffers.Builder):
 
 
 def parse(content: bytes) -> Any:
-    """The file's table, all its buffers in it: one that is too large for a table may lie behind it."""
+    """Parse a file into a table with all its buffers, including large ones that the file stores after the table."""
     from ai_edge_litert import schema_py_generated as schema
 
     model = schema.ModelT.InitFromPackedBuf(content, 0)
@@ -42,47 +42,47 @@ def parse(content: bytes) -> Any:
     return model
 
 
-def write(model: Any) -> bytes:
-    """The table as a file, equal numbers once."""
+def serialize(model: Any) -> bytes:
+    """Return the bytes of a file from its table; equal vectors are stored once."""
     builder = _Sharing()
     builder.Finish(model.Pack(builder), file_identifier=IDENTIFIER)
     return bytes(builder.Output())
 
 
-def completed(content: bytes) -> bytes:
-    """The same model with names and a signature: OpenVINO asks for the ones, the quantizer for the other.
+def with_names_and_signature(content: bytes) -> bytes:
+    """Add missing tensor names and a signature. OpenVINO needs the names, and the quantizer needs the signature.
 
-    The file as it is where it has both.
+    A file that has both is returned unchanged.
     """
     from ai_edge_litert import schema_py_generated as schema
 
     model = parse(content)
-    nameless = [(place, tensor) for graph in model.subgraphs for place, tensor in enumerate(graph.tensors)
+    nameless = [(index, tensor) for graph in model.subgraphs for index, tensor in enumerate(graph.tensors)
                 if not tensor.name]  # fmt: skip
     if model.signatureDefs and not nameless:
         return content
-    for place, tensor in nameless:
-        tensor.name = f"tensor_{place}"
+    for index, tensor in nameless:
+        tensor.name = f"tensor_{index}"
     if not model.signatureDefs:
         signature = schema.SignatureDefT()
         signature.signatureKey, signature.subgraphIndex = SIGNATURE, 0
         graph = model.subgraphs[0]
         signature.inputs, signature.outputs = (
-            [_mapped(schema, f"{end}_{number}", place) for number, place in enumerate(places)]
-            for end, places in (("input", graph.inputs), ("output", graph.outputs))
+            [_tensor_map(schema, f"{side}_{number}", index) for number, index in enumerate(indices)]
+            for side, indices in (("input", graph.inputs), ("output", graph.outputs))
         )
         model.signatureDefs = [signature]
-    return write(model)
+    return serialize(model)
 
 
-def _mapped(schema: Any, name: str, place: int) -> Any:
-    found = schema.TensorMapT()
-    found.name, found.tensorIndex = name, int(place)
-    return found
+def _tensor_map(schema: Any, name: str, index: int) -> Any:
+    entry = schema.TensorMapT()
+    entry.name, entry.tensorIndex = name, int(index)
+    return entry
 
 
-def arguments(content: bytes) -> dict[str, str]:
-    """What its signature calls each input, by the tensor's name."""
+def signature_names(content: bytes) -> dict[str, str]:
+    """Return the signature's name for each input, by the name of its tensor."""
     model = parse(content)
     [signature] = model.signatureDefs
     tensors = model.subgraphs[signature.subgraphIndex].tensors
@@ -90,25 +90,25 @@ def arguments(content: bytes) -> dict[str, str]:
 
 
 def name_inputs(content: bytes, names: Mapping[str, str]) -> bytes:
-    """The same model with other names for its inputs, by what its signature calls each."""
+    """Rename the inputs of a model; `names` gives the new name for each name in its signature."""
     model = parse(content)
     [signature] = model.signatureDefs
     tensors = model.subgraphs[signature.subgraphIndex].tensors
     for each in signature.inputs:
         name = names[each.name.decode()]
         tensors[each.tensorIndex].name = each.name = name
-    return write(model)
+    return serialize(model)
 
 
-def named(content: bytes, names: Sequence[str]) -> bytes:
-    """The same model, its inputs called as its signature calls them, where those are `names` and they are not yet."""
+def with_signature_names(content: bytes, names: Sequence[str]) -> bytes:
+    """Give the inputs of a model the names of its signature, if those are `names` and the tensors have other names."""
     if len(names) < 2:
         return content
     model = parse(content)
     graph = model.subgraphs[0]
     if sorted(graph.tensors[place].name.decode() for place in graph.inputs) == sorted(names):
         return content
-    if len(model.signatureDefs or ()) != 1:  # of several nobody knows which is meant
+    if len(model.signatureDefs or ()) != 1:  # with several signatures it is not known which one is meant
         return content
     own = [each.name.decode() for each in model.signatureDefs[0].inputs]
     return name_inputs(content, dict(zip(own, own, strict=True))) if sorted(own) == sorted(names) else content

@@ -1,4 +1,4 @@
-"""What every kind of file gives, and what the kinds share."""
+"""What the modules of all file formats share: opened models, their inputs, and layouts."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.runner.preprocess.steps import GEOMETRY
 from edgekit.runner.preprocess.transform import to_layout
 
-MOST_LOST = 0.2
-"""Share of the samples' sum of magnitudes. Ranges that were calibrated lose some percent, another unit most of it."""
+MAX_LOST_SHARE = 0.2
+"""How much of the samples' magnitudes an input may lose. Calibrated ranges lose a few percent, another unit most."""
 
 Step = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Grid:
-    """An input of int8 or uint8: the integer q stands for scale · (q - zero_point); plain integers have scale 1."""
+class QuantizationGrid:
+    """The quantization of an int8 or uint8 input: the integer q means scale · (q - zero_point).
+
+    Plain integers have scale 1.
+    """
 
     dtype: str
     scale: float = 1.0
@@ -30,38 +33,38 @@ class Grid:
 
     @property
     def limits(self) -> tuple[float, float]:
-        """The least and the largest number that it holds."""
-        ends = np.iinfo(self.dtype)
-        return self.scale * (int(ends.min) - self.zero_point), self.scale * (int(ends.max) - self.zero_point)
+        """The smallest and the largest value that it can represent."""
+        integers = np.iinfo(self.dtype)
+        return self.scale * (int(integers.min) - self.zero_point), self.scale * (int(integers.max) - self.zero_point)
 
-    def lost(self, x: np.ndarray) -> float:
-        """Share of the magnitudes of `x` that is not in what the input makes of them, 0 to 1 and more."""
-        wanted = x.astype(np.float64)
-        held = np.clip(np.rint(wanted / self.scale) * self.scale, *self.limits)
-        whole = float(np.abs(wanted).sum())
-        return float(np.abs(wanted - held).sum()) / whole if whole else 0.0
+    def lost_share(self, x: np.ndarray) -> float:
+        """Return the quantization error of `x` as a share of its sum of magnitudes; it may exceed 1."""
+        values = x.astype(np.float64)
+        quantized = np.clip(np.rint(values / self.scale) * self.scale, *self.limits)
+        total = float(np.abs(values).sum())
+        return float(np.abs(values - quantized).sum()) / total if total else 0.0
 
-    def through(self, raw_dtype: str) -> Step | None:
-        """The step that hands it a raw sample's integers as they are, or moved by 128 between signed and unsigned.
+    def step_for_raw(self, raw_dtype: str) -> Step | None:
+        """Return the preprocess step with which raw integers reach the input unchanged; None if no step is needed.
 
-        None where no step is needed.
+        Between signed and unsigned integers they are moved by 128.
         """
-        moved = {("uint8", "int8"): -128, ("int8", "uint8"): 128}.get((raw_dtype, self.dtype), 0)
-        zero = self.zero_point - moved
+        offset = {("uint8", "int8"): -128, ("int8", "uint8"): 128}.get((raw_dtype, self.dtype), 0)
+        zero = self.zero_point - offset
         if zero:
             return {"step": "normalize", "mean": [float(zero)], "std": [_short(1 / self.scale)]}
         return None if self.scale == 1 else {"step": "scale", "factor": _short(self.scale)}
 
 
 def range_fault(
-    grid: Grid, x: np.ndarray, raw_dtype: str, steps: Sequence[Step], origin: str = "the preprocess makes"
+    grid: QuantizationGrid, x: np.ndarray, raw_dtype: str, steps: Sequence[Step], origin: str = "the preprocess makes"
 ) -> str:
-    """What is wrong where the input cannot hold `x`, which `steps` made of raw samples; empty where it can.
+    """Describe why a quantized input cannot represent `x`, which `steps` made from raw samples; empty if it can.
 
-    `origin` says in words where `x` comes from.
+    `origin` is a phrase for the message that says where `x` comes from.
     """
-    lost = grid.lost(x)
-    if lost <= MOST_LOST:
+    lost = grid.lost_share(x)
+    if lost <= MAX_LOST_SHARE:
         return ""
     return (
         f"{_describe(grid)}, and {origin} {x.min():.6g} to {x.max():.6g}, of which "
@@ -69,108 +72,126 @@ def range_fault(
     )
 
 
-def range_ambiguity(grid: Grid, raw_dtype: str, steps: Sequence[Step]) -> str:
-    """What is to be said where bytes meet an input of bytes whose scale makes other bytes of them; empty elsewhere.
+def range_ambiguity(grid: QuantizationGrid, raw_dtype: str, steps: Sequence[Step]) -> str:
+    """Describe an ambiguity: raw bytes for an input of bytes that has a scale. Empty if there is none.
 
-    On the device they would reach it as they are, and elsewhere by its scale.
+    On a device, the bytes would reach the input unchanged, and elsewhere by its scale.
     """
-    step = grid.through(raw_dtype)
+    step = grid.step_for_raw(raw_dtype)
     if raw_dtype != grid.dtype or step is None or any(each["step"] not in GEOMETRY for each in steps):
         return ""
     return f"{_describe(grid)}, and the preprocess leaves bytes unchanged; {_advice(grid, raw_dtype, steps)}"
 
 
-def _describe(grid: Grid) -> str:
+def _describe(grid: QuantizationGrid) -> str:
     low, high = grid.limits
     return f"takes {grid.dtype} in steps of {grid.scale:.6g}, from {low:.6g} to {high:.6g}"
 
 
-def _advice(grid: Grid, raw_dtype: str, steps: Sequence[Step]) -> str:
+def _advice(grid: QuantizationGrid, raw_dtype: str, steps: Sequence[Step]) -> str:
     if raw_dtype not in ("uint8", "int8"):
         return "scale the samples as they were when the model was quantized"
-    step = grid.through(raw_dtype)
-    already = any(each["step"] not in GEOMETRY for each in steps)
+    step = grid.step_for_raw(raw_dtype)
+    has_scaling = any(each["step"] not in GEOMETRY for each in steps)
     if step is None:
         return "leave out the steps that scale"
-    written = ", ".join(f"{key}: {value}" for key, value in step.items())
-    said = f"{'in place of the steps that scale' if already else 'add to its preprocess'}: {{{written}}}"
-    return f"give it the numbers of the raw samples unchanged, {said}"
+    step_text = ", ".join(f"{key}: {value}" for key, value in step.items())
+    change = f"{'in place of the steps that scale' if has_scaling else 'add to its preprocess'}: {{{step_text}}}"
+    return f"give it the numbers of the raw samples unchanged, {change}"
 
 
 def _short(value: float) -> float:
-    """The number with the fewest digits that is the same in float32."""
+    """Return the number with the fewest digits that is equal in float32."""
     return float(str(np.float32(value)))
 
 
 Run = Callable[[np.ndarray], np.ndarray]
 Tensors = Sequence[Mapping[str, Any]]
-"""Those of samples of several, as a manifest's `raw` lists them; none where a sample is one array."""
+"""The tensors of a sample, as a manifest's `raw` lists them; empty if a sample is one array."""
 
 
 @dataclass(frozen=True)
-class Opened:
-    """A model with one answer, and one input or several that are joined in a vector (`runner/input_vector.py`).
+class OpenedModel:
+    """A model file that has been opened to be run.
 
-    shape: of its input, the batch first; an open side is -1
-    sized: gives the function from float32 inputs of exactly one shape to outputs, batch first; it raises whatever its
-        library raises where the model cannot take that shape
-    step: between two neighbouring values of a quantized output; 0 for floats
-    grid: what its input can hold, where that has a scale
-    grids: the same of several inputs, in the samples' order
+    Several inputs are joined in one vector (`edgekit.runner.input_vector`), and several outputs in one array.
+
+    Attributes
+    ----------
+    shape
+        Shape of the input, the batch first; an open dimension is -1.
+    for_shape
+        Returns a function from float32 inputs of exactly that shape to outputs, the batch first. It raises whatever
+        the format's library raises if the model does not accept the shape.
+    step
+        Difference between two neighbouring values of a quantized output; 0 for floats.
+    grid
+        Quantization of the input, if it has a scale.
+    grids
+        Quantizations of several inputs, in the order of the samples' tensors.
     """
 
     shape: tuple[int, ...]
-    sized: Callable[[tuple[int, ...]], Run]
+    for_shape: Callable[[tuple[int, ...]], Run]
     step: float = 0.0
-    grid: Grid | None = None
-    grids: tuple[Grid | None, ...] = ()
+    grid: QuantizationGrid | None = None
+    grids: tuple[QuantizationGrid | None, ...] = ()
 
 
-class OnDevice(NamedTuple):
-    """A file as the runner opens it: its bytes by name, its inputs in its own order, its outputs in the task's."""
+class DeviceModel(NamedTuple):
+    """A model as the runner opens it: its files by name, its inputs in its own order, its outputs in task order."""
 
     files: dict[str, bytes]
     inputs: Sequence[TensorSpec]
     outputs: Sequence[TensorSpec]
 
 
-class Taken(NamedTuple):
-    """One of several inputs of a file: its shape has the batch first, an open side is -1."""
+class FileInput(NamedTuple):
+    """One of the inputs of a file; its shape has the batch first, and an open dimension is -1."""
 
     name: str
     shape: Sequence[int]
     dtype: str
 
 
-def check_ends(inputs: Sequence[str], outputs: int, tensors: Tensors = (), most: int = 1) -> None:
-    """ModelError unless there are at most so many outputs, and one input or, by these names, those of the samples."""
-    if not 1 <= outputs <= most:
-        has = f"has {outputs} outputs; a model file"
+def check_inputs_and_outputs(inputs: Sequence[str], outputs: int, tensors: Tensors = (), max_outputs: int = 1) -> None:
+    """Check the inputs, by their names, and the number of outputs of a model file.
+
+    Raises
+    ------
+    ModelError
+        There are more than `max_outputs` outputs or none, or the inputs are not those of the samples.
+    """
+    if not 1 <= outputs <= max_outputs:
+        count = f"has {outputs} outputs; a model file"
         raise ModelError(
-            f"{has} has one: export it with its scores alone"
-            if most == 1
-            else f"{has} of a detection has two: export it with boxes and logits alone"
+            f"{count} has one: export it with its scores alone"
+            if max_outputs == 1
+            else f"{count} of a detection has two: export it with boxes and logits alone"
         )
     if not tensors and len(inputs) != 1:
         raise ModelError(
             f"has {len(inputs)} inputs ({', '.join(inputs)}), and the samples are one array each; give the data's "
             "arrays by these names: x_train.NAME"
         )
-    wanted = [each["name"] for each in tensors]
-    if tensors and sorted(inputs) != sorted(wanted):
+    names = [each["name"] for each in tensors]
+    if tensors and sorted(inputs) != sorted(names):
         raise ModelError(
-            f"takes {', '.join(inputs)}, and the samples have the tensors {', '.join(wanted)}; give both the same names"
+            f"takes {', '.join(inputs)}, and the samples have the tensors {', '.join(names)}; give both the same names"
         )
 
 
-def shape_of(inputs: Sequence[Taken], tensors: Tensors) -> tuple[int, ...]:
-    """Of the one input, or of the vector that several are; ModelError where one is of another shape than its tensor."""
+def joined_input_shape(inputs: Sequence[FileInput], tensors: Tensors) -> tuple[int, ...]:
+    """Return the shape of the input, or of the vector that joins several inputs.
+
+    Raises ModelError if an input has another shape than its tensor.
+    """
     if not tensors:
         return tuple(inputs[0].shape)
     shapes = {each["name"]: tuple(each["shape"]) for each in tensors}
     for each in inputs:
-        own = tuple(each.shape[1:])
-        if len(own) != len(shapes[each.name]) or any(a not in (-1, b) for a, b in zip(own, shapes[each.name])):
+        sides = tuple(each.shape[1:])
+        if len(sides) != len(shapes[each.name]) or any(a not in (-1, b) for a, b in zip(sides, shapes[each.name])):
             raise ModelError(
                 f"takes {each.name} as {list(each.shape)}, and the samples have {list(shapes[each.name])} each; give "
                 "them as it takes them, the batch first"
@@ -178,67 +199,79 @@ def shape_of(inputs: Sequence[Taken], tensors: Tensors) -> tuple[int, ...]:
     return max(each.shape[0] for each in inputs), input_vector.width(list(shapes.values()))
 
 
-def feed(x: np.ndarray, inputs: Sequence[Taken], tensors: Tensors) -> dict[str, np.ndarray]:
-    """What each input takes of samples (n, …), by name, in their order; ModelError where an integer cannot hold it."""
+def input_arrays(x: np.ndarray, inputs: Sequence[FileInput], tensors: Tensors) -> dict[str, np.ndarray]:
+    """Split samples (n, …) into the arrays of the inputs, by name; ModelError if an integer cannot hold a value."""
     if not tensors:
-        return {inputs[0].name: cast(x, inputs[0].dtype)}
+        return {inputs[0].name: cast_input(x, inputs[0].dtype)}
     names = [each["name"] for each in tensors]
     parts = dict(zip(names, input_vector.split(x, [each["shape"] for each in tensors]), strict=True))
-    return {each.name: cast(parts[each.name], each.dtype) for each in inputs}
+    return {each.name: cast_input(parts[each.name], each.dtype) for each in inputs}
 
 
-def cast(x: np.ndarray, dtype: str) -> np.ndarray:
-    """Float32 `x` as an input without a scale wants it; ModelError where an integer cannot hold a value."""
-    wanted = np.dtype(dtype)
-    if wanted.kind not in "fiu":
+def cast_input(x: np.ndarray, dtype: str) -> np.ndarray:
+    """Cast float32 `x` to the dtype of an input without a scale; raise ModelError if an integer cannot hold a value."""
+    target = np.dtype(dtype)
+    if target.kind not in "fiu":
         raise ModelError(f"its input is {dtype}; a model file may take floats or integers")
-    with np.errstate(invalid="ignore"):  # what does not fit is found below
-        found = x.astype(wanted, copy=False)
-    if wanted.kind != "f" and not np.array_equal(found, x):
-        odd = float(x[found != x][0])
+    with np.errstate(invalid="ignore"):  # values that do not fit are detected below
+        converted = x.astype(target, copy=False)
+    if target.kind != "f" and not np.array_equal(converted, x):
+        example = float(x[converted != x][0])
         raise ModelError(
-            f"its input is {dtype}, and its preprocess makes values such as {odd:g}; leave out the steps that scale"
+            f"its input is {dtype}, and its preprocess makes values such as {example:g}; leave out the steps that scale"
         )
-    return found
+    return converted
 
 
 @dataclass(frozen=True)
 class Layout:
-    """`order` is that of the axes, as the runner names it; `sides` are those of one sample in the model."""
+    """The layout of an input: the `order` of its axes as the runner names it, and the shape of one sample, `sides`."""
 
     order: str
     sides: tuple[int, ...]
 
     def arrange(self, x: np.ndarray) -> np.ndarray:
-        """A batch of images (n, height, width, channels), of vectors or windows, contiguous as the model takes it."""
+        """Arrange a batch of images (n, height, width, channels), vectors or windows for the model, contiguous."""
         return to_layout(x, self.order).reshape(len(x), *self.sides)
 
 
 def channels_last(input_shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Of a network's (C, H, W) the sample's (H, W, C); anything else, windows (time, channels) too, as it is."""
+    """Return (H, W, C) for a network's (C, H, W); other shapes, including windows, are returned unchanged."""
     return (*input_shape[1:], input_shape[0]) if len(input_shape) == 3 else input_shape
 
 
 def find_layout(shape: Sequence[int], sample: Sequence[int]) -> Layout:
-    """The layout of an input of `shape` (batch first, -1: open) for samples of another; ModelError unless there is one.
+    """Find the layout in which samples fit an input.
 
-    Grey pictures also fit an input without channels, flat or not: their values stand in the same order.
+    Grey images also fit an input without channels, flat or not, because their values are in the same order.
+
+    Parameters
+    ----------
+    shape
+        Shape of the input, the batch first; an open dimension is -1.
+    sample
+        Shape of one sample, channels last.
+
+    Raises
+    ------
+    ModelError
+        The samples do not fit, or fit in more than one layout.
     """
     fitting = [layout for layout in _layouts(tuple(sample)) if _fits(shape[1:], layout.sides)]
-    shown = f"[{', '.join('?' if side < 0 else str(side) for side in shape)}]"
+    shape_text = f"[{', '.join('?' if side < 0 else str(side) for side in shape)}]"
     if not fitting and len(sample) == 2 and _fits(shape[1:], sample[::-1]):
         raise ModelError(
-            f"takes {shown}, channels before time, the samples are windows {list(sample)}, time before channels; "
+            f"takes {shape_text}, channels before time, the samples are windows {list(sample)}, time before channels; "
             "export it with the transpose inside, its first step, so that it takes (time, channels)"
         )
     if not fitting:
         raise ModelError(
-            f"takes {shown}, the samples are {list(sample)} after its preprocess; "
+            f"takes {shape_text}, the samples are {list(sample)} after its preprocess; "
             "add a resize or channels step to its preprocess, or export it for these samples, the batch first"
         )
     if len(fitting) > 1:
         raise ModelError(
-            f"takes {shown}, in which samples {list(sample)} fit with their channels first and last; "
+            f"takes {shape_text}, in which samples {list(sample)} fit with their channels first and last; "
             "export it with a fixed height, width and number of channels"
         )
     return fitting[0]
@@ -248,11 +281,11 @@ def _layouts(sample: tuple[int, ...]) -> list[Layout]:
     if len(sample) < 3:
         return [Layout("NC" if len(sample) == 1 else "ANY", sample)]
     height, width, channels = sample
-    found = [Layout("NHWC", sample), Layout("NCHW", (channels, height, width))]
+    layouts = [Layout("NHWC", sample), Layout("NCHW", (channels, height, width))]
     if channels == 1:
-        found += [Layout("NHWC", (height, width)), Layout("NHWC", (height * width,))]
-    return found
+        layouts += [Layout("NHWC", (height, width)), Layout("NHWC", (height * width,))]
+    return layouts
 
 
-def _fits(wanted: Sequence[int], sides: Sequence[int]) -> bool:
-    return len(wanted) == len(sides) and all(want in (-1, side) for want, side in zip(wanted, sides, strict=True))
+def _fits(expected: Sequence[int], sides: Sequence[int]) -> bool:
+    return len(expected) == len(sides) and all(own in (-1, side) for own, side in zip(expected, sides, strict=True))

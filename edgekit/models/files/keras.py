@@ -1,4 +1,4 @@
-"""Keras files, .keras and the earlier HDF5, by tensorflow.keras on the CPU; TensorFlow's own converter makes TFLite."""
+"""Keras files, .keras and the earlier HDF5, run by tensorflow.keras on the CPU. TensorFlow converts them to TFLite."""
 
 from __future__ import annotations
 
@@ -16,68 +16,76 @@ from typing import Any
 import numpy as np
 
 from edgekit.core.errors import ConversionError, ModelError
-from edgekit.models.files.interface import Opened, Run, Taken, Tensors, check_ends, feed, shape_of
+from edgekit.models.files.interface import (
+    FileInput,
+    OpenedModel,
+    Run,
+    Tensors,
+    check_inputs_and_outputs,
+    input_arrays,
+    joined_input_shape,
+)
 from edgekit.models.files.task_outputs import ANY_OUTPUT, TaskOutputs
 
-NOT: dict[str, str] = {}
+UNSUPPORTED_TARGETS: dict[str, str] = {}
 TFLITE = ("fp16", "int8", "dynamic")
-"""What TensorFlow's converter makes by itself, besides fp32."""
+"""The precisions that TensorFlow's own converter supports, besides fp32."""
 ONNX_OPSET = 18
-"""The newest that tf2onnx 1.17 writes."""
+"""The newest opset that tf2onnx 1.17 writes."""
 HALVES = ("float16", "bfloat16")
 GROUPS, KERNEL = ("groups",), ("groups", "kernel_initializer", "kernel_regularizer", "kernel_constraint")
 KERAS_2 = {
     **dict.fromkeys(("DepthwiseConv1D", "DepthwiseConv2D", "Conv1DTranspose", "Conv2DTranspose"), GROUPS),
     **dict.fromkeys(("SeparableConv1D", "SeparableConv2D"), KERNEL),
 }
-"""What Keras 2 wrote of a layer without any use of it, and Keras 3 refuses."""
+"""Options of layers that Keras 2 wrote although they had no effect, and that Keras 3 refuses."""
 UNKNOWN = re.compile(r"(?:Could not locate (?:class|function)|Unknown \w+:?) '?(\w+)")
 
 
-def quantized(path: Path) -> bool:
-    """Never: its arithmetic is on floats."""
+def is_quantized(path: Path) -> bool:
+    """Return False, because a Keras model computes in floats."""
     return False
 
 
-def open(path: Path, threads: int, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPUT) -> Opened:
-    """The model at `path`; what would run code from the file is refused.
+def open(path: Path, threads: int, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPUT) -> OpenedModel:
+    """Open the model at `path`; files that would run their own code are refused.
 
-    TensorFlow takes a number of threads before it has done anything, or never; 0 leaves it as it is.
+    TensorFlow accepts a number of threads only before its first operation; 0 does not set it.
     """
     tf = _tensorflow()
     if threads:
         _configure(tf, threads)
     model = _read(path)
-    inputs = [Taken(each.name, [-1 if side is None else int(side) for side in each.shape], each.dtype)
+    inputs = [FileInput(each.name, [-1 if side is None else int(side) for side in each.shape], each.dtype)
               for each in model.inputs]  # fmt: skip
-    check_ends([each.name for each in inputs], len(model.outputs), tensors, needed.most)
+    check_inputs_and_outputs([each.name for each in inputs], len(model.outputs), tensors, needed.max_outputs)
 
-    def sized(shape: tuple[int, ...]) -> Run:
+    def for_shape(shape: tuple[int, ...]) -> Run:
         sides = {each["name"]: (shape[0], *each["shape"]) for each in tensors}
         answer = _graph(tf, model, [sides[each.name] for each in inputs] if tensors else [shape])
 
         def run(x: np.ndarray) -> np.ndarray:
-            found = answer(*map(tf.constant, feed(x, inputs, tensors).values()))
-            return needed.join([each.numpy() for each in tf.nest.flatten(found)])
+            outputs = answer(*map(tf.constant, input_arrays(x, inputs, tensors).values()))
+            return needed.join([each.numpy() for each in tf.nest.flatten(outputs)])
 
         return run
 
-    return Opened(shape_of(inputs, tensors), sized)
+    return OpenedModel(joined_input_shape(inputs, tensors), for_shape)
 
 
 def tflite(
     path: Path, precision: str, samples: Mapping[str, np.ndarray] | None, sample_shape: tuple[int, ...]
 ) -> bytes:
-    """By TensorFlow's converter, for a batch of one; `samples` (n, …), by the input's name, set the ranges of int8.
+    """Convert the model to TFLite for a batch of one, with TensorFlow's converter.
 
-    int8 takes and gives int8 (bytes, where the model takes bytes), and every operator of it is int8, or the converter
-    fails.
+    `samples` (n, …), by the name of the input, set the ranges of int8. An int8 file has int8 inputs and outputs (bytes,
+    if the model takes bytes), and the converter fails unless every operator can be int8.
     """
     tf, model = _tensorflow(), _read(path)
     ones = [tf.keras.Input(shape[1:], batch_size=1, dtype=each.dtype, name=each.name)
             for each, shape in zip(model.inputs, _of_one(model), strict=True)]  # fmt: skip
-    given = ones if len(ones) > 1 else ones[0]
-    converter = tf.lite.TFLiteConverter.from_keras_model(tf.keras.Model(given, model(given)))
+    inputs = ones if len(ones) > 1 else ones[0]
+    converter = tf.lite.TFLiteConverter.from_keras_model(tf.keras.Model(inputs, model(inputs)))
     if precision != "fp32":
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
     if precision == "fp16":
@@ -88,34 +96,34 @@ def tflite(
         converter.representative_dataset = lambda: _one_by_one(samples)
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
         converter.inference_output_type = tf.int8
-        taken = [tf.as_dtype(each.dtype) for each in model.inputs]
-        converter.inference_input_type = tf.int8 if any(each.is_floating for each in taken) else taken[0]
+        dtypes = [tf.as_dtype(each.dtype) for each in model.inputs]
+        converter.inference_input_type = tf.int8 if any(each.is_floating for each in dtypes) else dtypes[0]
     return bytes(converter.convert())
 
 
 def _one_by_one(samples: Mapping[str, np.ndarray]) -> Iterator[Any]:
-    """As the converter asks for samples: of several inputs by name, for it sorts them by their names."""
-    for place in range(len(next(iter(samples.values())))):
-        given = {name: part[place : place + 1] for name, part in samples.items()}
-        yield given if len(given) > 1 else list(given.values())
+    """Yield the samples for the converter; several inputs by name, because it sorts them by name."""
+    for index in range(len(next(iter(samples.values())))):
+        sample = {name: part[index : index + 1] for name, part in samples.items()}
+        yield sample if len(sample) > 1 else list(sample.values())
 
 
 def onnx(path: Path) -> bytes:
-    """By tf2onnx, for a batch of one; images stand channels last, as Keras has them."""
+    """Convert the model to ONNX for a batch of one, with tf2onnx; images stay channels last, as in Keras."""
     tf = _tensorflow()
     import tf2onnx
 
     model = _read(path)
     sources = _specs(tf, model, _of_one(model))
     answer = tf.function(_caller(model), autograph=False, input_signature=sources)
-    made, _ = tf2onnx.convert.from_function(
+    converted, _ = tf2onnx.convert.from_function(
         answer, input_signature=sources, opset=ONNX_OPSET, custom_op_handlers={"Erfc": (_erfc, [])}
     )
-    return bytes(made.SerializeToString(deterministic=True))
+    return bytes(converted.SerializeToString(deterministic=True))
 
 
 def _erfc(graph: Any, node: Any, name: str, arguments: Any) -> None:
-    """Erfc, of which TensorFlow makes GELU, as 1 - Erf: ONNX has no Erfc, and tf2onnx passes it on as it is."""
+    """Replace Erfc, which TensorFlow uses for GELU, by 1 - Erf: ONNX has no Erfc, but tf2onnx would write it."""
     users = graph.find_output_consumers(node.output[0])
     one = graph.make_const(f"{name}/one", np.ones((), np.float32))
     node.type = "Erf"
@@ -124,21 +132,21 @@ def _erfc(graph: Any, node: Any, name: str, arguments: Any) -> None:
 
 
 def openvino(path: Path, names: Sequence[str] = ()) -> Any:
-    """An `openvino.Model` for a batch of one."""
+    """Convert the model to an `openvino.Model` for a batch of one."""
     import openvino as ov
 
     model = _read(path)
     shapes = [list(shape) for shape in _of_one(model)]
-    # by default its weights are those in TensorFlow's memory, which is somebody else's once the Keras model is gone
-    made = ov.convert_model(model, input=shapes if len(shapes) > 1 else shapes[0], share_weights=False)
+    # by default the weights stay in TensorFlow's memory, which is freed together with the Keras model
+    converted = ov.convert_model(model, input=shapes if len(shapes) > 1 else shapes[0], share_weights=False)
     if len(shapes) > 1:
-        for port, source in zip(made.inputs, model.inputs, strict=True):
+        for port, source in zip(converted.inputs, model.inputs, strict=True):
             port.get_tensor().set_names({source.name})
-    return made
+    return converted
 
 
 def _configure(tf: Any, threads: int) -> None:
-    """The CPU alone, and so many threads: TensorFlow takes both before it has done anything, or never."""
+    """Use the CPU only, with a number of threads; TensorFlow accepts both only before its first operation."""
     with contextlib.suppress(RuntimeError):
         tf.config.set_visible_devices([], "GPU")
         tf.config.threading.set_intra_op_parallelism_threads(threads)
@@ -146,29 +154,29 @@ def _configure(tf: Any, threads: int) -> None:
 
 
 def _of_one(model: Any) -> list[tuple[int, ...]]:
-    """The shape of each input for a batch of one."""
+    """Return the shape of each input for a batch of one."""
     return [(1, *(int(side) for side in each.shape[1:])) for each in model.inputs]
 
 
 def _caller(model: Any) -> Any:
-    """The model as a function of its inputs."""
-    return lambda *given: model(list(given) if len(given) > 1 else given[0], training=False)
+    """Return the model as a function of its inputs."""
+    return lambda *inputs: model(list(inputs) if len(inputs) > 1 else inputs[0], training=False)
 
 
 def _specs(tf: Any, model: Any, shapes: Sequence[Sequence[int]]) -> list[Any]:
-    """What its graph takes; a single input is called "input"."""
+    """Return the input signature of the model's graph; a single input is called "input"."""
     names = [each.name for each in model.inputs] if len(shapes) > 1 else ["input"]
     return [tf.TensorSpec(shape, each.dtype, name=name)
             for shape, each, name in zip(shapes, model.inputs, names, strict=True)]  # fmt: skip
 
 
 def _graph(tf: Any, model: Any, shapes: Sequence[Sequence[int]]) -> Any:
-    """The model as a graph for inputs of exactly these shapes: what its `predict` runs, without its callbacks."""
+    """Return the model as a graph for inputs of exactly these shapes: what `predict` runs, without its callbacks."""
     return tf.function(_caller(model), autograph=False).get_concrete_function(*_specs(tf, model, shapes))
 
 
 def _tensorflow() -> Any:
-    """TensorFlow with its own Keras 3, whatever Keras the user has chosen for other work."""
+    """Import TensorFlow with its own Keras 3, whichever Keras the user's environment selects."""
     os.environ["KERAS_BACKEND"] = "tensorflow"
     os.environ.pop("TF_USE_LEGACY_KERAS", None)
     import tensorflow as tf
@@ -192,30 +200,30 @@ def _read(path: Path) -> Any:
 
 
 def _layers(model: Any) -> Iterator[Any]:
-    """Every layer of a model, those of models and wrappers inside it too."""
+    """Yield every layer of a model, including those of models and wrappers inside it."""
     for layer in (*getattr(model, "layers", ()), *filter(None, (getattr(model, "layer", None),))):
         yield layer
         yield from _layers(layer)
 
 
 def _in_float32(tf: Any, model: Any) -> Any:
-    """The same model without `mixed_float16`, a policy for training on GPUs: its weights are float32 as they are."""
+    """Return the model without `mixed_float16`, a policy for training on GPUs; the weights are float32 already."""
     saving = tf.keras.utils
     config = json.dumps(saving.serialize_keras_object(model))
     for name in HALVES:
         config = config.replace(f'"mixed_{name}"', '"float32"').replace(f'"{name}"', '"float32"')
-    made = saving.deserialize_keras_object(json.loads(config))
+    converted = saving.deserialize_keras_object(json.loads(config))
     with tempfile.TemporaryDirectory() as folder:
         weights = str(Path(folder) / "model.weights.h5")
         model.save_weights(weights)
-        made.load_weights(weights)
-    return made
+        converted.load_weights(weights)
+    return converted
 
 
 def _hold_arrays(tf: Any, layer: Any) -> None:
-    """Let a layer hold arrays instead of tensors, in place.
+    """Replace tensors that a layer holds besides its weights by arrays, in place.
 
-    A tensor besides its weights, such as the mean of Normalization, would become an input of an ONNX file.
+    Such a tensor, for example the mean of Normalization, would become an input of an ONNX file.
     """
     for name, value in list(vars(layer).items()):
         if isinstance(value, tf.Tensor) and hasattr(value, "numpy"):
@@ -224,7 +232,7 @@ def _hold_arrays(tf: Any, layer: Any) -> None:
 
 @contextlib.contextmanager
 def _leaving_out(options: Sequence[str], layer: Any) -> Iterator[None]:
-    """A layer is read without some options of its own."""
+    """Ignore some options of a layer while a file is read inside the context."""
     inherited = layer.from_config.__func__
 
     def without(cls: Any, config: dict[str, Any]) -> Any:
@@ -238,7 +246,7 @@ def _leaving_out(options: Sequence[str], layer: Any) -> Iterator[None]:
 
 
 def _load(load_model: Any, path: Path) -> Any:
-    """Keras goes by the file's name, so it gets one that says what the file is."""
+    """Load a file under a name with the right suffix, because Keras decides by the name."""
     name = "model.keras" if zipfile.is_zipfile(path) else "model.h5"
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / name).symlink_to(path.absolute())
@@ -249,15 +257,15 @@ def _load(load_model: Any, path: Path) -> Any:
 
 
 def _load_error(error: Exception) -> Exception:
-    """What to do about the faults that Keras tells at length; of any other, what stands behind the configurations."""
-    said = str(error)
-    if "Python lambda" in said:
+    """Return an error with advice for the known faults; for others, only the end of Keras's long message."""
+    message = str(error)
+    if "Python lambda" in message:
         return ModelError(
             "has a Lambda layer, which is code that would run when the file is opened; put one of Keras's own in its "
             "place, such as Rescaling or Resizing, or export it as .tflite or .onnx"
         )
-    if unknown := UNKNOWN.search(said):
+    if unknown := UNKNOWN.search(message):
         return ModelError(f"is made with {unknown[1]}, which Keras does not have; export it as .tflite or .onnx")
-    if "No model config" in said:
+    if "No model config" in message:
         return ModelError("holds weights and no model; save the whole of it, with model.save")
-    return ValueError(said.rpartition("Exception encountered: ")[2])
+    return ValueError(message.rpartition("Exception encountered: ")[2])

@@ -1,4 +1,4 @@
-"""ONNX files: their inputs, outputs and names, and open sides set to what is known: a batch of 1, a picture's size."""
+"""Inspect ONNX models, and set their open dimensions: the batch to 1, and height and width to those of the images."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import numpy as np
 CHANNELS = (1, 3)
 
 
-def external(model: Any) -> bool:
-    """Whether any tensor lies in another file."""
-    return bool(locations(model))
+def has_external_weights(model: Any) -> bool:
+    """Return whether any tensor is stored in another file."""
+    return bool(external_files(model))
 
 
-def locations(model: Any) -> set[str]:
-    """Names of the other files that tensors lie in."""
+def external_files(model: Any) -> set[str]:
+    """Return the names of the other files in which tensors are stored."""
     import onnx
 
-    tensors = [*_tensors(model.graph), *(each for function in model.functions for each in _of_nodes(function.node))]
-    elsewhere = [each for each in tensors if each.data_location == onnx.TensorProto.EXTERNAL]
-    return {entry.value for each in elsewhere for entry in each.external_data if entry.key == "location"}
+    tensors = [*_tensors(model.graph), *(each for function in model.functions for each in _node_tensors(function.node))]
+    external = [each for each in tensors if each.data_location == onnx.TensorProto.EXTERNAL]
+    return {entry.value for each in external for entry in each.external_data if entry.key == "location"}
 
 
 def set_batch_to_one(model: Any) -> list[str]:
-    """Set an open batch to 1, in place; what was done, in words."""
+    """Set an open batch to 1, in place, and return a description of each change."""
     import onnx
 
     inputs = _inputs(model)
@@ -39,43 +39,43 @@ def set_batch_to_one(model: Any) -> list[str]:
     if not changes and all(side.dim_value for result in results for side in result.dim):
         return []
     inferred = {each.name: each for each in onnx.shape_inference.infer_shapes(model, data_prop=True).graph.output}
-    filled = []
+    completed = []
     for each, result in zip(model.graph.output, results, strict=True):
-        known = inferred[each.name].type.tensor_type.shape
-        if changes and len(result.dim) and not result.dim[0].dim_value and not known.dim[0].dim_value:
-            known.dim[0].dim_value = 1  # shape inference gave up on the way; recording its answers will tell
-        if result != known:
-            result.CopyFrom(known)
-            filled = [f"the shape of its output{'s' if len(results) > 1 else ''} was filled in"]
-    return changes or filled
+        shape = inferred[each.name].type.tensor_type.shape
+        if changes and len(result.dim) and not result.dim[0].dim_value and not shape.dim[0].dim_value:
+            shape.dim[0].dim_value = 1  # shape inference gave up; running the model will show the shape
+        if result != shape:
+            result.CopyFrom(shape)
+            completed = [f"the shape of its output{'s' if len(results) > 1 else ''} was filled in"]
+    return changes or completed
 
 
-def close(model: Any, size: tuple[int, int]) -> list[str]:
-    """Set a picture's open height and width, in place; what was done, in words."""
+def set_image_size(model: Any, size: tuple[int, int]) -> list[str]:
+    """Set the open height and width of an image input, in place, and return a description of each change."""
     import onnx
 
     inputs = _inputs(model)
     sides = inputs[0].type.tensor_type.shape.dim if len(inputs) == 1 else []
-    places = spatial([side.dim_value or -1 for side in sides])
-    if not any(not sides[place].dim_value for place in places):
+    axes = image_axes([side.dim_value or -1 for side in sides])
+    if not any(not sides[axis].dim_value for axis in axes):
         return []
-    for place, side in zip(places, size, strict=True):
-        sides[place].dim_value = sides[place].dim_value or side
+    for axis, side in zip(axes, size, strict=True):
+        sides[axis].dim_value = sides[axis].dim_value or side
     for each in model.graph.output:
-        known = onnx.shape_inference.infer_shapes(model, data_prop=True).graph.output
-        each.type.CopyFrom(next(one.type for one in known if one.name == each.name))
+        inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph.output
+        each.type.CopyFrom(next(one.type for one in inferred if one.name == each.name))
     return [f"its open height and width were set to {size[0]}×{size[1]}"]
 
 
-def spatial(shape: Sequence[int]) -> tuple[int, ...]:
-    """Where height and width stand in an input of pictures, by its channels; empty if that is unknown."""
+def image_axes(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the axes of height and width in an image input, judged by its channels; empty if they are not clear."""
     if len(shape) != 4 or (shape[1] in CHANNELS) == (shape[3] in CHANNELS):
         return ()
     return (2, 3) if shape[1] in CHANNELS else (1, 2)
 
 
-def before_argmax(model: Any) -> str:
-    """The tensor that a graph's only output is the place of the largest value of; empty where it is no such place."""
+def argmax_input(model: Any) -> str:
+    """Return the name of the tensor whose argmax is the graph's only output; empty if the output is not an argmax."""
     makers = {name: node for node in model.graph.node for name in node.output}
     node = makers.get(model.graph.output[0].name) if len(model.graph.output) == 1 else None
     while node is not None and node.op_type in ("Cast", "Squeeze", "Identity", "Reshape", "Flatten"):
@@ -83,13 +83,13 @@ def before_argmax(model: Any) -> str:
     return str(node.input[0]) if node is not None and node.op_type == "ArgMax" else ""
 
 
-def ports(model: Any) -> dict[str, list[dict[str, Any]]]:
-    """{"inputs", "outputs": [{name, shape, dtype}]}; open sides are -1."""
+def describe_ports(model: Any) -> dict[str, list[dict[str, Any]]]:
+    """Return {"inputs": …, "outputs": …}, each a list of {name, shape, dtype}; open dimensions are -1."""
     return {"inputs": [_port(each) for each in _inputs(model)], "outputs": [_port(each) for each in model.graph.output]}
 
 
 def is_quantized(model: Any) -> bool:
-    """Whether some of its arithmetic is on 8-bit integers."""
+    """Return whether some of the model's arithmetic is on 8-bit integers."""
     import onnx
 
     bytes_ = (onnx.TensorProto.INT8, onnx.TensorProto.UINT8)
@@ -99,7 +99,7 @@ def is_quantized(model: Any) -> bool:
 
 
 def _inputs(model: Any) -> list[Any]:
-    """Files of an IR version before 4 list their weights among the inputs."""
+    """Return the inputs without the weights, which files of an IR version before 4 list among them."""
     weights = {each.name for each in model.graph.initializer}
     return [each for each in model.graph.input if each.name not in weights]
 
@@ -116,14 +116,14 @@ def _port(value: Any) -> dict[str, Any]:
 
 
 def _tensors(graph: Any) -> Iterator[Any]:
-    """Every tensor that a graph stores, those of its nodes and of graphs inside them too."""
+    """Yield every tensor that a graph stores, including those of its nodes and of graphs inside them."""
     yield from graph.initializer
     for sparse in graph.sparse_initializer:
         yield from (sparse.values, sparse.indices)
-    yield from _of_nodes(graph.node)
+    yield from _node_tensors(graph.node)
 
 
-def _of_nodes(nodes: Any) -> Iterator[Any]:
+def _node_tensors(nodes: Any) -> Iterator[Any]:
     for node in nodes:
         for attribute in node.attribute:
             yield from (attribute.t, *attribute.tensors)
@@ -131,9 +131,9 @@ def _of_nodes(nodes: Any) -> Iterator[Any]:
                 yield from _tensors(inner)
 
 
-def unused_name(name: str, known: set[str]) -> str:
-    """`name`, or with as many `_` behind it as make it new; it is added to `known`."""
-    while name in known:
+def unused_name(name: str, used: set[str]) -> str:
+    """Append `_` to `name` until it is not in `used`, add it there and return it."""
+    while name in used:
         name += "_"
-    known.add(name)
+    used.add(name)
     return name

@@ -1,11 +1,11 @@
-"""Classic models as ONNX, of scikit-learn, XGBoost and LightGBM: what a converter puts beside the scores is taken off.
+"""Classic models of scikit-learn, XGBoost and LightGBM as ONNX: reduce their outputs to a tensor of scores.
 
-skl2onnx and onnxmltools give two outputs: the label, and the probabilities, often as a ZipMap, which is a list of
-{class: probability}. A model here has one output, a tensor of scores, of which the runner makes the label. So the label
-and the ZipMap leave the graph when a file is read, after the class of the largest score was compared with the label on
-samples: ONNX Runtime negates the scores of support vectors with two classes and no probabilities, and shapes that
-converters declare are not always those that come out. Their operators are those of the domain `ai.onnx.ml`, which ONNX
-Runtime alone runs.
+skl2onnx and onnxmltools write two outputs: the label, and the probabilities, often as a ZipMap, which is a list of
+{class: probability}. edgekit needs one output, a tensor of scores, from which the runner makes the label. The label and
+the ZipMap are therefore removed from the graph when a file is read. Before that, the class of the largest score is
+compared with the label on samples, because ONNX Runtime negates the scores of support vector machines with two classes
+and no probabilities, and because converters do not always declare the shapes that come out. The operators of these
+models belong to the domain `ai.onnx.ml`, which only ONNX Runtime runs.
 """
 
 from __future__ import annotations
@@ -25,25 +25,28 @@ from edgekit.runner.backends.onnxruntime import runtime_errors
 DOMAIN = "ai.onnx.ml"
 CLASS_LABELS = ("classlabels_strings", "classlabels_int64s", "classlabels_ints")
 PASSING = ("Identity", "Cast", "Reshape", "Squeeze", "Unsqueeze", "Flatten")
-"""Operators behind which a value still is what it was."""
+"""Operators that do not change the values."""
 LABELS, FLOATS = (6, 7, 8), (1, 10, 11)
-"""Of ONNX: int32, int64 and string; float32, float16 and float64."""
+"""ONNX's numbers of data types: int32, int64 and string; float32, float16 and float64."""
 SHOWN = 3
 SCALES = (0.1, 1.0, 10.0, 100.0)
 SAMPLES_PER_SCALE = 250
-MOST_TIES = 0.01
-"""Share of samples for which the largest score may be another class than the label: support vectors of several classes
-vote, and scikit-learn breaks ties of votes, and of probabilities, otherwise than by the scores."""
+MAX_TIES = 0.01
+"""For what share of samples the class of the largest score may differ from the label.
+
+They differ at ties: support vector machines of several classes vote, and scikit-learn does not break ties of votes and
+of probabilities by the scores.
+"""
 CLEAR_MARGIN = 1e-5
-"""Of the two largest scores, relative: below it, float32 may order them either way."""
+"""Relative difference of the two largest scores below which float32 may order them either way."""
 
 
 @dataclass(frozen=True)
-class Classic:
-    """A model's bytes with its scores alone; `changes` says what was done, in words.
+class ClassicModel:
+    """A model whose only output is its scores.
 
-    `classes` are the labels that the file names, in the order of its scores; none where it names none. `operators` are
-    those of the domain `ai.onnx.ml` that are left.
+    `changes` describes what was changed. `classes` are the labels that the file names, in the order of its scores, or
+    none. `operators` are its remaining operators of the domain `ai.onnx.ml`.
     """
 
     content: bytes
@@ -53,12 +56,12 @@ class Classic:
 
     @property
     def is_regressor(self) -> bool:
-        """Whether its values come from an operator for regressions."""
+        """Whether its values come from an operator for regression."""
         return not self.classes and any(name.endswith("Regressor") for name in self.operators)
 
     @property
     def refusal(self) -> str:
-        """Why no other interpreter than ONNX Runtime takes it; empty where that is not so."""
+        """Why only ONNX Runtime can run the model; empty if others can too."""
         if not self.operators:
             return ""
         more = f" and {len(self.operators) - SHOWN} more" if len(self.operators) > SHOWN else ""
@@ -66,31 +69,38 @@ class Classic:
 
 
 @lru_cache(maxsize=4)
-def read(content: bytes, two_classes: bool = False) -> Classic:
-    """The model without its label and its ZipMap; the same bytes where nothing has to change.
+def read(content: bytes, two_classes: bool = False) -> ClassicModel:
+    """Read a model and remove its label and its ZipMap; the bytes are the same if nothing has to change.
 
-    With `two_classes`, a single probability becomes the scores of both classes, even if the file names no classes.
-    ModelError where the model predicts several labels at once, or where its scores do not decide its label.
+    Parameters
+    ----------
+    two_classes
+        Convert a single probability to the scores of both classes, even if the file names no classes.
+
+    Raises
+    ------
+    ModelError
+        The model predicts several labels at once, or its scores do not determine its label.
     """
-    model = _parsed(content)
-    changes, classes = _take_off(model)
+    model = _parse(content)
+    changes, classes = _remove_label(model)
     is_corrected = False
     if _is_classic(model.graph) and len(model.graph.output) == 1:
         columns = _columns(model)
         is_corrected = _declare_columns(model, columns)
         if columns == 1 and (two_classes or len(classes) == 2):
-            changes += _both_columns(model, named=bool(classes))
+            changes += _add_second_column(model, has_classes=bool(classes))
     if changes:
         _drop_unused(model.graph)
-        changes += _agreeing_with_label(content, model, classes)
+        changes += _align_with_label(content, model, classes)
     if changes or is_corrected:
         content = bytes(model.SerializeToString(deterministic=True))
     operators = sorted({node.op_type for node in model.graph.node if node.domain == DOMAIN})
-    return Classic(content, tuple(changes), classes, tuple(operators))
+    return ClassicModel(content, tuple(changes), classes, tuple(operators))
 
 
-def _take_off(model: Any) -> tuple[list[str], tuple[str, ...]]:
-    """Take label and ZipMap off, in place; what was done, in words, and the names of the classes."""
+def _remove_label(model: Any) -> tuple[list[str], tuple[str, ...]]:
+    """Remove label and ZipMap, in place; return a description of the changes, and the names of the classes."""
     graph, makers = model.graph, _makers(model.graph)
     if not _is_classic(graph):
         return [], ()
@@ -107,19 +117,18 @@ def _take_off(model: Any) -> tuple[list[str], tuple[str, ...]]:
         sides = [side.dim_value for side in label.type.tensor_type.shape.dim]
         _check_single(label.name, sides[1] if len(sides) == 2 else 1)
     scores = _unzipped(model, makers[zips[0].name], len(classes)) if zips else floats[0]
-    taken = [f"its label ({labels[0].name})"] if labels else []
-    taken += ["its ZipMap"] if zips else []
-    kept = type(scores)()
-    kept.CopyFrom(scores)
+    removed = [f"its label ({labels[0].name})"] if labels else []
+    removed += ["its ZipMap"] if zips else []
+    output = type(scores)()
+    output.CopyFrom(scores)
     del graph.output[:]
-    graph.output.append(kept)
-    verb = "was" if len(taken) == 1 else "were"
-    said = f"{' and '.join(taken)} {verb} taken off; its output is {kept.name}, {_use(classes)}"
-    return [said], classes
+    graph.output.append(output)
+    verb = "was" if len(removed) == 1 else "were"
+    return [f"{' and '.join(removed)} {verb} taken off; its output is {output.name}, {_use(classes)}"], classes
 
 
 def _check_single(name: str, labels: int) -> None:
-    """ModelError where the output `name` holds several labels for each sample."""
+    """Raise ModelError if the output `name` holds several labels for each sample."""
     if labels > 1:
         raise ModelError(
             f"its output {name} holds {labels} labels for each sample, a bundle answers one; convert a model for each "
@@ -128,7 +137,7 @@ def _check_single(name: str, labels: int) -> None:
 
 
 def _use(classes: tuple[str, ...]) -> str:
-    """What the runner does with the scores that are left."""
+    """Describe what the runner does with the remaining scores."""
     return "of which the runner makes the label" if classes else "which stands for itself, without a label"
 
 
@@ -141,7 +150,7 @@ def _is_zip(node: Any) -> bool:
 
 
 def _unzipped(model: Any, zipmap: Any, classes: int) -> Any:
-    """What a ZipMap is made from, as an output (n, classes)."""
+    """Return the input of a ZipMap as an output (n, classes)."""
     from onnx import TensorProto, helper
 
     sides = model.graph.input[0].type.tensor_type.shape.dim
@@ -150,24 +159,24 @@ def _unzipped(model: Any, zipmap: Any, classes: int) -> Any:
 
 
 def _classes(graph: Any, outputs: Iterable[Any], makers: dict[str, Any]) -> tuple[str, ...]:
-    """The classes that the node nearest to the label names; none where no node names any."""
+    """Return the classes named by the node that is nearest to the label; empty if no node names any."""
     constants = {each.name: each for each in graph.initializer}
-    waiting = [each.name for each in outputs]
-    seen = set(waiting)
-    for name in waiting:
+    queue = [each.name for each in outputs]
+    visited = set(queue)
+    for name in queue:
         node = makers.get(name)
         if node is None:
             continue
-        if found := _named_by(node, constants):
-            return found
-        fresh = [each for each in node.input if each not in seen]
-        seen.update(fresh)
-        waiting += fresh
+        if classes := _named_by(node, constants):
+            return classes
+        new = [each for each in node.input if each not in visited]
+        visited.update(new)
+        queue += new
     return ()
 
 
 def _named_by(node: Any, constants: dict[str, Any]) -> tuple[str, ...]:
-    """The class labels in a node's attributes, or those that it picks one of."""
+    """Return the class labels in a node's attributes, or the constant labels among which the node selects."""
     from onnx import numpy_helper
 
     if node.op_type == "ArrayFeatureExtractor" and node.input[0] in constants:
@@ -184,10 +193,10 @@ def _text(value: Any) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-def _both_columns(model: Any, named: bool) -> list[str]:
-    """Make two columns of the single score of two classes, in place, where it is known what that score is; in words.
+def _add_second_column(model: Any, has_classes: bool) -> list[str]:
+    """Convert the single score of two classes to two columns, in place, and return a description of the change.
 
-    A score that is no probability is a margin only where the file itself has named its two classes.
+    A score that is not a probability is treated as a margin only if the file itself names its two classes.
     """
     from onnx import TensorProto, helper, numpy_helper
 
@@ -195,30 +204,33 @@ def _both_columns(model: Any, named: bool) -> list[str]:
     output = graph.output[0]
     if output.type.tensor_type.elem_type != TensorProto.FLOAT:
         return []
-    known = {name for node in graph.node for name in (*node.input, *node.output)}
-    known |= {each.name for each in graph.initializer}
+    used = {name for node in graph.node for name in (*node.input, *node.output)}
+    used |= {each.name for each in graph.initializer}
     is_probability = _is_probability(output.name, _makers(graph))
-    if not (is_probability or named):
+    if not (is_probability or has_classes):
         return []
-    both, other, one = (unused_name(f"{output.name}_{what}", known) for what in ("both", "other", "one"))
+    both, other, one = (unused_name(f"{output.name}_{suffix}", used) for suffix in ("both", "other", "one"))
     if is_probability:
         graph.initializer.append(numpy_helper.from_array(np.ones(1, np.float32), one))
         graph.node.append(helper.make_node("Sub", [one, output.name], [other]))
-        said = "its one probability p became the two of its classes, [1 - p, p]"
+        change = "its one probability p became the two of its classes, [1 - p, p]"
     else:
         graph.node.append(helper.make_node("Sub", [output.name, output.name], [other]))
-        said = "its one margin z became the logits of its two classes, [0, z]"
+        change = "its one margin z became the logits of its two classes, [0, z]"
     graph.node.append(helper.make_node("Concat", [other, output.name], [both], axis=1))
     sides = output.type.tensor_type.shape.dim
     batch = (sides[0].dim_value or sides[0].dim_param or None) if len(sides) else None
-    made = helper.make_tensor_value_info(both, TensorProto.FLOAT, [batch, 2])
+    new_output = helper.make_tensor_value_info(both, TensorProto.FLOAT, [batch, 2])
     del graph.output[:]
-    graph.output.append(made)
-    return [said]
+    graph.output.append(new_output)
+    return [change]
 
 
 def _columns(model: Any) -> int:
-    """How many scores it really gives for a sample of zeros: a converter's word is not always true. 0: not known."""
+    """Return how many scores the model gives for a sample of zeros, which may differ from what the file declares.
+
+    0 if the model does not run.
+    """
     answers = _answers(model.SerializeToString(), np.zeros(1))
     if answers is None:
         return 0
@@ -227,9 +239,9 @@ def _columns(model: Any) -> int:
 
 
 def _answers(content: bytes, scales: np.ndarray) -> list[list[Any]] | None:
-    """All outputs for one random sample of each scale, the same samples for every model; None where it does not run.
+    """Return all outputs for one random sample of each scale; None if the model does not run.
 
-    The samples go in one at a time, because some converters fix the batch at one.
+    The samples are the same for every model, and are run one at a time because some converters fix the batch at one.
     """
     import onnxruntime
 
@@ -245,12 +257,12 @@ def _answers(content: bytes, scales: np.ndarray) -> list[list[Any]] | None:
             return None
         samples = [(scale * random.normal(size=shape)).astype(np.float32) for scale in scales]
         return [session.run(None, {source.name: sample}) for sample in samples]
-    except runtime_errors():  # what is wrong with the model shows again where it is opened
+    except runtime_errors():  # the same error is raised again where the model is opened
         return None
 
 
 def _declare_columns(model: Any, columns: int) -> bool:
-    """Let the one output declare the columns that come out, in place; whether it declared others."""
+    """Correct the number of columns that the output declares, in place; return whether it was wrong."""
     sides = model.graph.output[0].type.tensor_type.shape.dim
     if not columns or len(sides) != 2 or sides[1].dim_value == columns:
         return False
@@ -258,26 +270,26 @@ def _declare_columns(model: Any, columns: int) -> bool:
     return True
 
 
-def _agreeing_with_label(content: bytes, model: Any, classes: tuple[str, ...]) -> list[str]:
+def _align_with_label(content: bytes, model: Any, classes: tuple[str, ...]) -> list[str]:
     """Compare the class of the largest score with the label of the unchanged model, `content`, on random samples.
 
-    Scores of two classes that always say the opposite are negated, in place. Returns what was done or seen, in words.
-    ModelError where they differ for more samples than ties explain.
+    The scores of two classes are negated, in place, if they always give the opposite of the label. Returns a
+    description of what was changed or seen, and raises ModelError if they differ for more samples than ties explain.
     """
     scales = np.repeat(SCALES, SAMPLES_PER_SCALE)
     before, after = _answers(content, scales), _answers(model.SerializeToString(), scales)
-    outputs = _parsed(content).graph.output
-    place = next((at for at, each in enumerate(outputs) if each.type.tensor_type.elem_type in LABELS), None)
-    if place is None:
+    outputs = _parse(content).graph.output
+    position = next((at for at, each in enumerate(outputs) if each.type.tensor_type.elem_type in LABELS), None)
+    if position is None:
         return []
     if before is None or after is None:
         return ["its scores were not compared with its label, because the model does not run on random samples"]
-    labels = np.stack([np.asarray(each[place]).ravel() for each in before])
-    _check_single(outputs[place].name, labels.shape[1])
+    labels = np.stack([np.asarray(each[position]).ravel() for each in before])
+    _check_single(outputs[position].name, labels.shape[1])
     scores = np.stack([np.asarray(each[0], np.float64).ravel() for each in after])
     if len(classes) < 2 or scores.shape[1] != len(classes):
         return []
-    is_clear, differ = _differing(scores, labels[:, 0], classes)
+    is_clear, differ = _compare_classes(scores, labels[:, 0], classes)
     if not differ.any():
         return []
     if len(classes) == 2 and differ[is_clear].all():
@@ -285,17 +297,31 @@ def _agreeing_with_label(content: bytes, model: Any, classes: tuple[str, ...]) -
     return [_ties(differ, "random samples")]
 
 
-def agreement_on(
+def compare_labels(
     content: bytes, samples: Sequence[dict[str, np.ndarray]], scores: np.ndarray, classes: tuple[str, ...]
 ) -> str:
-    """Compare the class of the largest of recorded scores (n, classes) with the label of the unchanged model `content`.
+    """Compare the class of the largest recorded score with the label of the unchanged model, `content`.
 
-    Returns what was seen, in words; nothing where the model has no label, or its scores are not those of its classes.
-    ModelError where they differ for more samples than ties explain.
+    Parameters
+    ----------
+    samples
+        Inputs of the model by name, one sample each.
+    scores
+        The recorded scores (n, classes) for these samples.
+
+    Returns
+    -------
+    str
+        A description of the comparison. Empty if the model has no label, or its scores are not those of its classes.
+
+    Raises
+    ------
+    ModelError
+        They differ for more samples than ties explain.
     """
     import onnxruntime
 
-    label = next((each for each in _parsed(content).graph.output if each.type.tensor_type.elem_type in LABELS), None)
+    label = next((each for each in _parse(content).graph.output if each.type.tensor_type.elem_type in LABELS), None)
     if label is None or len(classes) < 2 or scores.shape[1:] != (len(classes),):
         return ""
     options = onnxruntime.SessionOptions()
@@ -306,14 +332,14 @@ def agreement_on(
         labels = np.array([np.ravel(session.run([label.name], sample)[0])[0] for sample in samples])
     except runtime_errors() as error:
         return f"not compared with its scores, because the unchanged model does not run: {' '.join(str(error).split())}"
-    _, differ = _differing(scores, labels, classes)
+    _, differ = _compare_classes(scores, labels, classes)
     if not differ.any():
         return f"the class of the largest score, for each of the {len(differ)} golden samples"
     return _ties(differ, "golden samples")
 
 
-def _differing(scores: np.ndarray, labels: np.ndarray, classes: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """For which samples the largest of the scores (n, classes) is clear, and for which of these it is no label's."""
+def _compare_classes(scores: np.ndarray, labels: np.ndarray, classes: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Return which samples have a clear largest score (n,), and for which of these its class is not the label (n,)."""
     largest = np.sort(scores, axis=1)[:, -2:]
     is_clear = largest[:, 1] - largest[:, 0] > CLEAR_MARGIN * np.abs(largest).max(axis=1)
     own = np.array([_text(label) for label in labels])
@@ -321,38 +347,41 @@ def _differing(scores: np.ndarray, labels: np.ndarray, classes: tuple[str, ...])
 
 
 def _ties(differ: np.ndarray, what: str) -> str:
-    """What was seen, in words, where ties explain it; else ModelError."""
-    seen = f"the class of its largest score is not its own label for {differ.sum()} of {len(differ)} {what}"
-    if differ.sum() <= math.ceil(MOST_TIES * len(differ)):
-        return f"{seen}, because it breaks ties otherwise; the runner takes the score"
+    """Describe the differences if ties explain them; raise ModelError otherwise."""
+    finding = f"the class of its largest score is not its own label for {differ.sum()} of {len(differ)} {what}"
+    if differ.sum() <= math.ceil(MAX_TIES * len(differ)):
+        return f"{finding}, because it breaks ties otherwise; the runner takes the score"
     raise ModelError(
-        f"{seen}, so the scores do not decide; wrap the classifier in sklearn.calibration.CalibratedClassifierCV, or "
-        "train one that has predict_proba, and convert it again"
+        f"{finding}, so the scores do not decide; wrap the classifier in sklearn.calibration.CalibratedClassifierCV, "
+        "or train one that has predict_proba, and convert it again"
     )
 
 
 def _negate(model: Any) -> str:
-    """Change the sign of the scores, in place; says so in words."""
+    """Negate the scores, in place, and return a description of the change."""
     from onnx import helper
 
     graph = model.graph
-    known = {name for node in graph.node for name in (*node.input, *node.output)}
+    used = {name for node in graph.node for name in (*node.input, *node.output)}
     output = graph.output[0]
-    name = unused_name(f"{output.name}_negated", known)
+    name = unused_name(f"{output.name}_negated", used)
     graph.node.append(helper.make_node("Neg", [output.name], [name]))
-    said = f"its scores ({output.name}) were negated, because their order was the opposite of its label"
+    change = f"its scores ({output.name}) were negated, because their order was the opposite of its label"
     output.name = name
-    return said
+    return change
 
 
-def _parsed(content: bytes) -> Any:
+def _parse(content: bytes) -> Any:
     import onnx
 
     return onnx.load_model_from_string(content)
 
 
 def _is_probability(name: str, makers: dict[str, Any]) -> bool:
-    """Whether a score comes out of a sigmoid; of a regressor with one target, ONNX Runtime ignores LOGISTIC."""
+    """Return whether a score comes from a sigmoid.
+
+    The transformation LOGISTIC of a regressor with one target does not count, because ONNX Runtime ignores it.
+    """
     node = makers.get(name)
     while node is not None and node.op_type in PASSING:
         node = makers.get(node.input[0])
@@ -366,33 +395,33 @@ def _makers(graph: Any) -> dict[str, Any]:
 def _drop_unused(graph: Any) -> None:
     """Remove the nodes and constants that the outputs do not need, in place."""
     needed = {each.name for each in graph.output}
-    for place in reversed(range(len(graph.node))):
-        node = graph.node[place]
+    for index in reversed(range(len(graph.node))):
+        node = graph.node[index]
         if needed.isdisjoint(node.output):
-            del graph.node[place]
+            del graph.node[index]
         else:
-            needed.update(_taken(node))
-    for place in reversed(range(len(graph.initializer))):
-        if graph.initializer[place].name not in needed:
-            del graph.initializer[place]
-    made = {name for node in graph.node for name in node.output}
-    for place in reversed(range(len(graph.value_info))):
-        if graph.value_info[place].name not in made:
-            del graph.value_info[place]
+            needed.update(_inputs(node))
+    for index in reversed(range(len(graph.initializer))):
+        if graph.initializer[index].name not in needed:
+            del graph.initializer[index]
+    produced = {name for node in graph.node for name in node.output}
+    for index in reversed(range(len(graph.value_info))):
+        if graph.value_info[index].name not in produced:
+            del graph.value_info[index]
 
 
-def _taken(node: Any) -> Iterator[str]:
-    """What a node takes, and what the graphs inside it do."""
+def _inputs(node: Any) -> Iterator[str]:
+    """Yield the names of the inputs of a node, and of the graphs inside it."""
     yield from node.input
     for attribute in node.attribute:
         for inner in (attribute.g, *attribute.graphs):
             yield from (each.name for each in inner.output)
             for one in inner.node:
-                yield from _taken(one)
+                yield from _inputs(one)
 
 
-def instead(model: Any) -> str:
-    """What to do about a classic model of several outputs, which is left so; empty elsewhere."""
+def several_outputs_advice(model: Any) -> str:
+    """Return advice for a classic model that still has several outputs; empty for other models."""
     if not _is_classic(model.graph):
         return ""
     if len(model.graph.output) > 1:

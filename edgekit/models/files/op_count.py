@@ -1,4 +1,4 @@
-"""What a model of another framework costs, counted in the graph that OpenVINO reads of it."""
+"""Costs of a model of another framework, counted in the graph that OpenVINO reads from it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ RECURRENT = ("RNNSequence", "RNNCell", "GRUSequence", "GRUCell", "LSTMSequence",
 
 @dataclass(frozen=True)
 class OpCount:
-    """Of one call at batch 1; 0 where nothing could be counted. Weights in the number of bytes that they are stored in.
+    """Costs of one call at batch 1; 0 if they could not be counted.
 
-    Multiply-adds are those of convolutions, of matrix products and of recurrent layers.
+    Multiply-adds are those of convolutions, matrix products and recurrent layers. `weight_bytes` is the stored size.
     """
 
     parameters: int = 0
@@ -25,20 +25,20 @@ class OpCount:
     weight_bytes: int = 0
 
 
-def of_file(path: Path, kind: str) -> OpCount:
-    """Nothing where OpenVINO cannot read the model."""
+def count_file(path: Path, kind: str) -> OpCount:
+    """Count the costs of a model file; they are 0 if OpenVINO cannot read it."""
     try:
         model = module(kind).openvino(path)
-    except Exception:  # readers' errors share no class, and a count is no reason to refuse a model that runs
+    except Exception:  # the readers' errors have no common base class, and a missing count must not stop a run
         return OpCount()
     try:
-        return of_graph(model)
-    except RuntimeError:  # OpenVINO's, where a shape is not fixed
+        return count_graph(model)
+    except RuntimeError:  # OpenVINO raises it if a shape is not fixed
         return OpCount()
 
 
-def of_graph(model: Any) -> OpCount:
-    """Of an `openvino.Model` whose shapes are all fixed."""
+def count_graph(model: Any) -> OpCount:
+    """Count the costs of an `openvino.Model` whose shapes are all fixed."""
     operators = list(_operators(model))
     weights = [op for op, _ in operators if op.get_type_name() == "Constant" and _is_weight(op)]
     return OpCount(
@@ -49,7 +49,7 @@ def of_graph(model: Any) -> OpCount:
 
 
 def _operators(model: Any, times: int = 1) -> Iterator[tuple[Any, int]]:
-    """Each with how often a call runs it: those in the body of a loop, as often as it turns."""
+    """Yield each operator and how often a call runs it, which in the body of a loop is the number of iterations."""
     for op in model.get_ordered_ops():
         yield op, times
         if op.get_type_name() in ("TensorIterator", "Loop"):
@@ -57,7 +57,7 @@ def _operators(model: Any, times: int = 1) -> Iterator[tuple[Any, int]]:
 
 
 def _is_weight(op: Any) -> bool:
-    """Numbers that are multiplied or added, not shapes, axes and borders of ranges."""
+    """Return whether a constant holds numbers that are multiplied or added, not a shape, an axis or a range limit."""
     shape = op.output(0).get_shape()
     return op.get_element_type().to_string() in ("f32", "f16", "i8", "u8") and prod(shape) > 1
 
@@ -66,12 +66,12 @@ def _macs(op: Any) -> int:
     kind = op.get_type_name()
     if kind in ("Convolution", "GroupConvolution"):
         kernel = op.input(1).get_shape()  # (output, input, *window), or in groups (groups, output, input, *window)
-        behind = 2 if kind == "GroupConvolution" else 1
-        return int(prod(op.output(0).get_shape()) * prod(kernel[behind:]))
+        first_axis = 2 if kind == "GroupConvolution" else 1
+        return int(prod(op.output(0).get_shape()) * prod(kernel[first_axis:]))
     if kind in ("ConvolutionBackpropData", "GroupConvolutionBackpropData"):
         kernel = op.input(1).get_shape()
-        behind = 2 if kind.startswith("Group") else 1
-        return int(prod(op.input(0).get_shape()) * prod(kernel[behind:]))
+        first_axis = 2 if kind.startswith("Group") else 1
+        return int(prod(op.input(0).get_shape()) * prod(kernel[first_axis:]))
     if kind == "MatMul":
         inner = op.input(0).get_shape()[-2 if op.get_attributes()["transpose_a"] else -1]
         return int(prod(op.output(0).get_shape()) * inner)

@@ -1,7 +1,7 @@
-"""A model file on its own interpreter with nothing around it: how one that came as a file is timed.
+"""Run a model file in its own interpreter without PyTorch around it, to time a baseline that came as a file.
 
-What ships is timed on the runner's own backend, so the file that it was made of is too. PyTorch's view of a file
-(`as_module.py`) takes 60 to 140 µs of a call, which is more than a small model does.
+Variants are timed on the runner's backends, so the file that they were made from is too. PyTorch's view of a file
+(`as_module.py`) adds 60 to 140 µs to a call, which is more than a small model takes.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from edgekit.runner.native_stderr import quiet_native
 
 @dataclass(frozen=True)
 class StandaloneModel:
-    """A file, opened for one sample at a time: float32 (1, *layout.sides) in, float32 (1, …) out.
+    """A file opened for one sample at a time: `run` maps float32 (1, *layout.sides) to float32 (1, …).
 
-    `backend` is the runner's, where that runs it.
+    `backend` is the runner's backend, or None if the file runs in the library of its format.
     """
 
     run: Run
@@ -33,9 +33,9 @@ class StandaloneModel:
     backend: Backend | None = None
 
     def call(self, x: np.ndarray) -> Callable[[], np.ndarray]:
-        """One inference of a sample (1, …), channels last, as its preprocess leaves it, as variants are timed."""
-        run, given = self.run, np.ascontiguousarray(self.layout.arrange(x))
-        return (lambda: run(given)) if self.backend is None else timed_call(self.backend, given)
+        """Return a function that runs one inference of a preprocessed sample (1, …), channels last, to be timed."""
+        run, arranged = self.run, np.ascontiguousarray(self.layout.arrange(x))
+        return (lambda: run(arranged)) if self.backend is None else timed_call(self.backend, arranged)
 
 
 def open(
@@ -46,18 +46,18 @@ def open(
     tensors: Tensors = (),
     needed: TaskOutputs = ANY_OUTPUT,
 ) -> StandaloneModel:
-    """The file at `path` for samples of that shape, channels last.
+    """Open the file at `path` for samples of shape `sample`, channels last.
 
-    It runs on the runner's backend. Some files run in their own library instead: formats without a runner backend, such
-    as Keras, and files that the backend cannot open unmodified, such as one with an output of unknown shape.
+    The file runs on the runner's backend if possible. Formats without a backend, such as Keras, and files that the
+    backend cannot open unmodified, such as one with an output of unknown shape, run in their own library.
     """
     with quiet_native():
         backend = _backend(path, kind, threads, tensors, needed)
         if backend is not None:
             return StandaloneModel(backend.run, interface.find_layout(backend.shape, sample), backend)
         opened = module(kind).open(path, threads, tensors, needed)
-        placed = interface.find_layout(opened.shape, sample)
-        return StandaloneModel(opened.sized((1, *placed.sides)), placed)
+        layout = interface.find_layout(opened.shape, sample)
+        return StandaloneModel(opened.for_shape((1, *layout.sides)), layout)
 
 
 def _backend(path: Path, kind: str, threads: int, tensors: Tensors, needed: TaskOutputs) -> Backend | None:
@@ -65,9 +65,9 @@ def _backend(path: Path, kind: str, threads: int, tensors: Tensors, needed: Task
     if on_device is None:
         return None
     try:
-        files, found, results = on_device(path, tensors, needed)
-        by_name = {each.name: each for each in found}
-        sources = [by_name[each["name"]] for each in tensors] or found
+        files, inputs, results = on_device(path, tensors, needed)
+        by_name = {each.name: each for each in inputs}
+        sources = [by_name[each["name"]] for each in tensors] or inputs
         return open_backend(kind, files, sources, results, threads, module(kind).INTERPRETER)
     except BackendError:
         return None

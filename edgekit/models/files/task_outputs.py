@@ -1,7 +1,6 @@
-"""What a model file gives for a task: its outputs in the task's order, for many samples, and as logits.
+"""The outputs of a model file for a task: in the task's order, for many samples, and converted to logits.
 
-Such an output is the boxes or the logits of a detection, or the grid of a segmentation. An answer has boxes before
-logits, and channels before rows and columns, whatever order a file has.
+Whatever the order in the file, boxes come before logits, and channels before rows and columns.
 """
 
 from __future__ import annotations
@@ -15,68 +14,95 @@ import numpy as np
 from edgekit.core import tasks
 from edgekit.core.errors import ModelError
 from edgekit.core.tasks import Task
-from edgekit.models.files.interface import Layout, Opened, Run
+from edgekit.models.files.interface import Layout, OpenedModel, Run
 from edgekit.runner import boxes, masks, output_vector
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.runner.errors import BundleError
 
 Shapes = Sequence[Sequence[int]]
-MOST_OUTPUTS = {"detection": 2}
-"""How many outputs a file may have, by task; of any other one."""
+MAX_OUTPUTS = {"detection": 2}
+"""How many outputs a file may have, by task; one for tasks that are not listed."""
 
 
-def box_outputs(shapes: Shapes, classes: int, size: Sequence[int], named: int | None = None) -> list[int]:
-    """Places of a detection's outputs, boxes first, by their shapes without a batch; one place where they are joined.
+def box_outputs(shapes: Shapes, classes: int, size: Sequence[int], boxes_index: int | None = None) -> list[int]:
+    """Return the indices of a detector's outputs, boxes first; one index if they are joined.
 
-    `size` is a sample's height and width. Where there are 4 classes too, `named` is the place of the boxes, else the
-    first. ModelError where the outputs are none, or their points those of no grids.
+    Parameters
+    ----------
+    shapes
+        Shapes of the outputs without the batch.
+    classes
+        Number of classes.
+    size
+        Height and width of a sample.
+    boxes_index
+        Index of the boxes, which decides if there are 4 classes and both outputs have the same shape. By default the
+        first output has the boxes.
+
+    Raises
+    ------
+    ModelError
+        The outputs are not those of a detector, or their points do not belong to grids over the image.
     """
     needed = boxes.BOX_SIDES + classes
-    shown = " and ".join(str(list(each)) for each in shapes)
+    shapes_text = " and ".join(str(list(each)) for each in shapes)
     must = (
-        f"gives {shown} for each sample; a detection of {classes} classes gives boxes [points, {boxes.BOX_SIDES}] and "
-        f"logits [points, {classes}], or [points, {needed}] in one"
+        f"gives {shapes_text} for each sample; a detection of {classes} classes gives boxes "
+        f"[points, {boxes.BOX_SIDES}] and logits [points, {classes}], or [points, {needed}] in one"
     )
-    places = list(range(len(shapes)))
-    if len(places) == 2:
-        first = next((place for place in places if _width(shapes[place]) == boxes.BOX_SIDES), 0)
-        first = first if named is None else named
-        places = [first, 1 - first]
-        if [_width(shapes[place]) for place in places] != [boxes.BOX_SIDES, classes]:
+    order = list(range(len(shapes)))
+    if len(order) == 2:
+        first = next((index for index in order if _width(shapes[index]) == boxes.BOX_SIDES), 0)
+        first = first if boxes_index is None else boxes_index
+        order = [first, 1 - first]
+        if [_width(shapes[index]) for index in order] != [boxes.BOX_SIDES, classes]:
             raise ModelError(must)
-    found = output_vector.shape([shapes[place] for place in places])
-    if len(places) not in (1, 2) or len(found) != 2 or found[1] != needed:
-        turned = len(found) == 2 and found[0] == needed
-        raise ModelError(f"{must}{'; export it with its points before what each has' if turned else ''}")
+    joined = output_vector.shape([shapes[index] for index in order])
+    if len(order) not in (1, 2) or len(joined) != 2 or joined[1] != needed:
+        is_transposed = len(joined) == 2 and joined[0] == needed
+        raise ModelError(f"{must}{'; export it with its points on the first axis' if is_transposed else ''}")
     try:
-        boxes.grid_strides(size, found[0])
+        boxes.grid_strides(size, joined[0])
     except BundleError as error:
         raise ModelError(str(error)) from None
-    return places
+    return order
 
 
 def mask_layout(shape: Sequence[int], classes: int, size: Sequence[int]) -> str:
-    """NCHW or NHWC: how a segmentation's output stands, by its shape without a batch; ModelError where it is none."""
+    """Return the layout of a segmentation's output, NCHW or NHWC.
+
+    Parameters
+    ----------
+    shape
+        Shape of the output without the batch.
+    size
+        Height and width of a sample.
+
+    Raises
+    ------
+    ModelError
+        The output is not a grid over the image with one channel for each class, or could have either layout.
+    """
     fitting = {
         layout: grid
         for layout, grid, channels in (("NCHW", shape[1:], shape[:1]), ("NHWC", shape[:2], shape[2:]))
         if len(shape) == 3 and list(channels) == [classes]
     }
     if not fitting:
-        one = "; of one channel make two: a concatenation of -x and x" if 1 in (*shape[:1], *shape[-1:]) else ""
+        advice = "; of one channel make two: a concatenation of -x and x" if 1 in (*shape[:1], *shape[-1:]) else ""
         raise ModelError(
             f"gives {list(shape)} for each sample; a segmentation of {classes} classes gives logits "
-            f"[{classes}, rows, columns] or [rows, columns, {classes}]{one}"
+            f"[{classes}, rows, columns] or [rows, columns, {classes}]{advice}"
         )
-    said = ""
+    fault = ""
     for layout, grid in list(fitting.items()):
         try:
             masks.cell_size(size, grid)
         except BundleError as error:
-            said = said or str(error)
+            fault = fault or str(error)
             del fitting[layout]
     if not fitting:
-        raise ModelError(f"gives {list(shape)} for each sample: {said}")
+        raise ModelError(f"gives {list(shape)} for each sample: {fault}")
     if len(fitting) == 2:
         raise ModelError(f"gives {list(shape)} for each sample, its classes first or last; export it with another grid")
     return next(iter(fitting))
@@ -86,235 +112,260 @@ def _width(shape: Sequence[int]) -> int:
     return shape[-1] if len(shape) == 2 else 0
 
 
-IN_PICTURES = ("detection", "segmentation")
-"""Tasks with other outputs than a number for each class or value."""
+IMAGE_TASKS = ("detection", "segmentation")
+"""Tasks whose outputs are not one number for each class or value."""
 
 
 @dataclass(frozen=True)
 class TaskOutputs:
-    """Of a file: a number for each of `classes`, boxes and logits, or a grid; `size` is a sample's height and width."""
+    """The outputs that a file needs for a task: numbers for `classes` classes or values, boxes and logits, or a grid.
+
+    `size` is the height and width of a sample.
+    """
 
     classes: int
     task: Task = "classification"
     size: tuple[int, ...] = ()
 
     @property
-    def most(self) -> int:
+    def max_outputs(self) -> int:
         """How many outputs a file may have."""
-        return MOST_OUTPUTS.get(self.task, 1)
+        return MAX_OUTPUTS.get(self.task, 1)
 
     @property
     def is_plain(self) -> bool:
-        """Whether a sample's answer is a number for each class or value."""
-        return self.task not in IN_PICTURES
+        """Whether the answer for a sample is one number for each class or value."""
+        return self.task not in IMAGE_TASKS
 
     def join(self, parts: Sequence[np.ndarray]) -> np.ndarray:
-        """A file's outputs (n, …), in its own order, as one array (n, …); ModelError where they are not the task's."""
+        """Join a file's outputs (n, …), in its own order, in one array (n, …).
+
+        Raises ModelError if they are not the outputs of the task.
+        """
         shapes = [part.shape[1:] for part in parts]
         if self.task == "detection":
-            return output_vector.join([parts[place] for place in self.places(shapes)])
+            return output_vector.join([parts[index] for index in self.task_order(shapes)])
         if self.task == "segmentation":
-            turned = mask_layout(shapes[0], self.classes, self.size) == "NHWC"
-            return parts[0].transpose(0, 3, 1, 2) if turned else parts[0]
+            is_channels_last = mask_layout(shapes[0], self.classes, self.size) == "NHWC"
+            return parts[0].transpose(0, 3, 1, 2) if is_channels_last else parts[0]
         return parts[0]
 
-    def ordered(self, outputs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
-        """The same of a manifest's outputs: in the task's order, a grid with its layout."""
+    def in_task_order(self, outputs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
+        """Return a manifest's outputs in task order; the grid of a segmentation gets its layout."""
         shapes = [each.shape[1:] for each in outputs]
         if self.task == "detection":
-            return tuple(outputs[place] for place in self.places(shapes))
+            return tuple(outputs[index] for index in self.task_order(shapes))
         if self.task == "segmentation":
             layout = mask_layout(shapes[0], self.classes, self.size)
             return (replace(outputs[0], layout=layout),)
         return tuple(outputs)
 
-    def check(self, found: np.ndarray) -> None:
-        """ModelError for what answers (n, …) of a task in pictures show: scores behind a sigmoid."""
+    def check_scores(self, answers: np.ndarray) -> None:
+        """Raise ModelError if the scores in a detector's answers (n, …) are after a sigmoid."""
         if self.task != "detection":
             return
-        scores = found[..., boxes.BOX_SIDES :]
+        scores = answers[..., boxes.BOX_SIDES :]
         if scores.min() >= 0 and scores.max() <= 1:
             raise ModelError(
-                f"the scores of all {len(scores)} answers lie from 0 to 1, as after a sigmoid, which comes behind the "
-                "model anyway: export the logits before it"
+                f"the scores of all {len(scores)} answers lie from 0 to 1, as after a sigmoid, which is applied after "
+                "the model anyway: export the logits before it"
             )
 
-    def places(self, shapes: Sequence[Sequence[int]]) -> list[int]:
-        """Of a file's outputs, by their shapes without a batch, in the task's order."""
+    def task_order(self, shapes: Sequence[Sequence[int]]) -> list[int]:
+        """Return the indices of a file's outputs in the order of the task, by their shapes without the batch."""
         if self.task == "detection":
             return box_outputs(shapes, self.classes, self.size)
         return list(range(len(shapes)))
 
 
 ANY_OUTPUT = TaskOutputs(0)
-"""A file with one output, taken as it is."""
+"""For a file with one output, which is used unchanged."""
 
 
 def for_task(task: Task, classes: int, sample: Sequence[int]) -> TaskOutputs:
-    """For samples after their preprocess: (height, width, channels) of pictures."""
+    """Return the outputs that a task needs; `sample` is the shape of a preprocessed sample, channels last."""
     return TaskOutputs(classes, task, tuple(sample[:2]) if len(sample) == 3 else ())
 
 
 BATCH, PROBES = 32, 4
-"""Samples at a time, and how many of the first batch are also asked alone."""
-SAME = 1e-3
-"""How far a score in a batch may be from that of its sample alone, as a share of the largest."""
-SUM, SUM_MOST = 1e-3, 0.25
-"""How far the sum of probabilities may be from 1: for floats, and however coarse the integers."""
-LEAST = 1e-7
-"""The least probability of floats that a logarithm is taken of, and how far from 1 the largest is taken to be."""
+"""Samples in a batch, and how many of the first batch are also run alone, to compare."""
+BATCH_TOLERANCE = 1e-3
+"""How far the score of a sample in a batch may be from its score alone, as a share of the largest."""
+SUM_TOLERANCE, MAX_SUM_TOLERANCE = 1e-3, 0.25
+"""How far the sum of probabilities may be from 1: for floats, and at most for coarse integers."""
+MIN_PROBABILITY = 1e-7
+"""Floating-point probabilities are limited to this distance from 0 and from 1 before a logarithm is computed."""
 
-Ends = Literal["logits", "probabilities", "sigmoids"]
-"""What a model of classes ends with: probabilities that sum to 1, or for each class one of its own."""
+OutputKind = Literal["logits", "probabilities", "sigmoids"]
+"""What the outputs of a classifier are: logits, probabilities that sum to 1, or a separate sigmoid for each class."""
 
 Prepare = Callable[[np.ndarray], np.ndarray]
 Done = Callable[[int], None]
 
 
 def outputs(
-    model: Opened, layout: Layout, x: np.ndarray, prepare: Prepare, needed: TaskOutputs, done: Done
+    model: OpenedModel, layout: Layout, x: np.ndarray, prepare: Prepare, needed: TaskOutputs, done: Done
 ) -> np.ndarray:
-    """Answers (n, …) float32 of raw samples (n, *sample); `prepare` makes the model's input of some of them.
+    """Return the answers (n, …), float32, of a model file for raw samples (n, *sample).
 
-    ModelError for another number of scores, for no scores at all, and for NaN or infinity among them.
+    Parameters
+    ----------
+    prepare
+        Makes the model's input from a batch of raw samples.
+    done
+        Is called with the number of samples that have been answered so far.
+
+    Raises
+    ------
+    ModelError
+        The outputs are not those of the task, or there is NaN or infinity among them.
     """
-    run, size = fastest(model, layout, prepare(x[:BATCH]), needed)
-    found = np.empty((0,), dtype=np.float32)
+    run, size = fastest_run(model, layout, prepare(x[:BATCH]), needed)
+    answers = np.empty((0,), dtype=np.float32)
     for start in range(0, len(x), size):
-        some = ask(run, prepare(x[start : start + size]), size, needed)
+        batch = run_batch(run, prepare(x[start : start + size]), size, needed)
         if not start:
-            found = np.empty((len(x), *some.shape[1:]), dtype=np.float32)
-        if not np.isfinite(some).all():
-            bad = int(np.argmin(np.isfinite(some).reshape(len(some), -1).all(axis=1)))
+            answers = np.empty((len(x), *batch.shape[1:]), dtype=np.float32)
+        if not np.isfinite(batch).all():
+            bad = int(np.argmin(np.isfinite(batch).reshape(len(batch), -1).all(axis=1)))
             raise ModelError(
-                f"gave {some[bad][~np.isfinite(some[bad])][0]} for sample {start + bad}; "
+                f"gave {batch[bad][~np.isfinite(batch[bad])][0]} for sample {start + bad}; "
                 "check its preprocess, or export it again"
             )
-        found[start : start + size] = some
-        done(start + len(some))
-    return found
+        answers[start : start + size] = batch
+        done(start + len(batch))
+    return answers
 
 
-def logits(found: np.ndarray, step: float) -> np.ndarray:
-    """Logits (n, classes) of outputs (n, classes), be they logits or what a softmax or sigmoids made of them.
+def to_logits(outputs: np.ndarray, step: float) -> np.ndarray:
+    """Convert outputs (n, classes), which are logits or come from a softmax or sigmoids, to logits (n, classes).
 
-    The logarithm of probabilities is the logits but for a constant in each row, which softmax, and so every loss of a
-    distillation, takes away. Of sigmoids p it is log(p / (1 - p)). Softmax turns these into the probability of each
-    class where exactly one holds, as in a classification. What was rounded to 0 or 1 counts as half a step from there,
-    or LEAST, and as less where another value is nearer: a file whose likeliest class is unlikely keeps its answer.
+    The logarithm of probabilities equals the logits up to a constant in each row, which softmax, and therefore every
+    distillation loss, cancels. For sigmoids p, the logit is log(p / (1 - p)); softmax turns these into the probability
+    of each class given that exactly one of them holds, as in a classification.
+
+    Values that were rounded to 0 or 1 are moved inwards by half a step, or by MIN_PROBABILITY for floats. They are
+    moved by less if another value is closer, so that the order of the classes stays the same. `step` is the difference
+    between two neighbouring values of integer outputs, and 0 for floats.
     """
-    kind, least = ends(found, step), step / 2 or LEAST
+    kind, margin = output_kind(outputs, step), step / 2 or MIN_PROBABILITY
     if kind == "probabilities":
-        return np.log(np.maximum(found, np.float32(least)))
+        return np.log(np.maximum(outputs, np.float32(margin)))
     if kind == "sigmoids":
-        shares = found.astype(np.float64)  # in which 1 - p is exact
-        inside = np.clip(shares, _for_nought(shares, least), 1 - _for_nought(1 - shares, least))
+        shares = outputs.astype(np.float64)  # in which 1 - p is exact
+        inside = np.clip(shares, _value_for_zero(shares, margin), 1 - _value_for_zero(1 - shares, margin))
         return (np.log(inside) - np.log1p(-inside)).astype(np.float32)
-    return found
+    return outputs
 
 
-def _for_nought(shares: np.ndarray, least: float) -> float:
-    """What a 0 counts as: `least`, or half of the smallest share that is there."""
-    return min(least, float(shares[shares > 0].min()) / 2)
+def _value_for_zero(shares: np.ndarray, margin: float) -> float:
+    """Return the value that replaces 0: `margin`, or half of the smallest positive share if that is less."""
+    return min(margin, float(shares[shares > 0].min()) / 2)
 
 
-def ends(found: np.ndarray, step: float) -> Ends:
-    """What outputs (n, classes) are; `step` is between two neighbouring values of integers, 0 for floats.
+def output_kind(outputs: np.ndarray, step: float) -> OutputKind:
+    """Detect what outputs (n, classes) are.
 
-    Logits of many samples do not all lie from 0 to 1, so what does and is no distribution is a sigmoid for each class.
+    The logits of many samples do not all lie between 0 and 1, so outputs that do, and are no distribution, are
+    sigmoids. `step` is the difference between two neighbouring values of integer outputs, and 0 for floats.
     """
-    if are_probabilities(found, step):
+    if are_probabilities(outputs, step):
         return "probabilities"
-    inside = (found >= 0).all() and (found <= 1).all() and ((found > 0) & (found < 1)).any()
+    inside = (outputs >= 0).all() and (outputs <= 1).all() and ((outputs > 0) & (outputs < 1)).any()
     return "sigmoids" if inside else "logits"
 
 
-def are_probabilities(found: np.ndarray, step: float) -> bool:
-    """Whether outputs (n, classes) are after a softmax: none is negative and every row's sum is 1.
+def are_probabilities(outputs: np.ndarray, step: float) -> bool:
+    """Return whether outputs (n, classes) are after a softmax: none is negative, and every row sums to 1.
 
-    Within SUM, and integers, `step` apart, miss each of them by up to a step more: their kernels do not round to the
-    nearest.
+    The sum may differ by SUM_TOLERANCE, and for integers by one `step` more for each class, because their kernels do
+    not round to the nearest.
     """
-    slack = min(SUM + found.shape[1] * step, SUM_MOST)
-    sums = found.sum(axis=1, dtype=np.float64)
-    return bool((found >= 0).all() and (np.abs(sums - 1) <= slack).all())
+    slack = min(SUM_TOLERANCE + outputs.shape[1] * step, MAX_SUM_TOLERANCE)
+    sums = outputs.sum(axis=1, dtype=np.float64)
+    return bool((outputs >= 0).all() and (np.abs(sums - 1) <= slack).all())
 
 
 def check_answers(
     name: str,
-    found: np.ndarray,
+    answers: np.ndarray,
     labels: np.ndarray,
     classes: Sequence[str],
     preprocess: Sequence[dict[str, Any]],
     task: tasks.Task = "classification",
 ) -> None:
-    """ModelError for a model that is right no more often than one that always says the same."""
-    if why := tasks.why_no_better_than_guessing(task, found, labels):
-        said = "values" if task == "regression" else "classes"
+    """Raise ModelError if a model is not better than one that always gives the same answer."""
+    if why := tasks.why_no_better_than_guessing(task, answers, labels):
+        output_names = "values" if task == "regression" else "classes"
         raise ModelError(
-            f"{name}: {why}; check its preprocess ({preprocess or 'none'}) and that its {said} are in "
+            f"{name}: {why}; check its preprocess ({preprocess or 'none'}) and that its {output_names} are in "
             f"this order: {', '.join(classes)}"
         )
 
 
-def fastest(model: Opened, layout: Layout, first: np.ndarray, needed: TaskOutputs) -> tuple[Run, int]:
-    """BATCH samples at a time if the model takes them and answers as it does alone, else as many as it was made for.
+def fastest_run(model: OpenedModel, layout: Layout, first: np.ndarray, needed: TaskOutputs) -> tuple[Run, int]:
+    """Return the function that runs the model fastest, and its batch size.
 
-    A graph made for one sample may take more and mix them up, or share a scale among all that are asked at once.
+    The batch size is BATCH if the model accepts it and gives the same answers as alone, and otherwise the batch that
+    the model was exported for. A graph that was exported for one sample may accept more and mix them up, or share one
+    scale among all samples of a batch. `first` are the first samples, prepared.
     """
-    least = max(model.shape[0], 1)
-    alone = model.sized((least, *layout.sides))
-    probes = range(0, min(PROBES, len(first)), least)
-    expected = np.concatenate([ask(alone, first[start : start + least], least, needed) for start in probes])
+    smallest = max(model.shape[0], 1)
+    alone = model.for_shape((smallest, *layout.sides))
+    probes = range(0, min(PROBES, len(first)), smallest)
+    expected = np.concatenate([run_batch(alone, first[start : start + smallest], smallest, needed) for start in probes])
     size = min(BATCH, len(first))
-    if size <= least:
-        return alone, least
+    if size <= smallest:
+        return alone, smallest
     try:
-        many = model.sized((size, *layout.sides))
-        seen = ask(many, first, size, needed)[: len(expected)]
-    except Exception:  # the libraries' errors share no base class; alone it has just worked
-        return alone, least
-    same = np.allclose(seen, expected, rtol=0, atol=SAME * float(np.abs(expected).max()))
-    return (many, size) if same else (alone, least)
+        batched = model.for_shape((size, *layout.sides))
+        answers = run_batch(batched, first, size, needed)[: len(expected)]
+    except Exception:  # the libraries' errors have no common base class; the smallest batch has just worked
+        return alone, smallest
+    same = np.allclose(answers, expected, rtol=0, atol=BATCH_TOLERANCE * float(np.abs(expected).max()))
+    return (batched, size) if same else (alone, smallest)
 
 
 TWO_SCORES = "torch.cat([1 - p, p], dim=1), or keras.layers.Concatenate()([1 - p, p])"
-"""What makes of a probability the scores of two classes."""
+"""Code that converts a probability to the scores of two classes."""
 
 
-def _instead(found: np.ndarray, classes: int) -> str:
-    """What to do about outputs (n, …) that are no scores of classes, where that is known."""
-    if found.dtype.kind in "iu" and found.size == len(found):
+def _advice(outputs: np.ndarray, classes: int) -> str:
+    """Return advice for outputs (n, …) that are not scores of classes; empty if there is none."""
+    if outputs.dtype.kind in "iu" and outputs.size == len(outputs):
         return "; these are numbers of classes: export it without its argmax"
-    if classes == 2 and found.size == len(found):
+    if classes == 2 and outputs.size == len(outputs):
         return f"; where that is the probability of the second, let it end in both: {TWO_SCORES}"
     return ""
 
 
-def ask(run: Run, batch: np.ndarray, size: int, needed: TaskOutputs) -> np.ndarray:
-    """Answers to up to `size` samples; where there are fewer, the last one is repeated."""
+def run_batch(run: Run, batch: np.ndarray, size: int, needed: TaskOutputs) -> np.ndarray:
+    """Return the answers for up to `size` samples; a smaller batch is filled up with its last sample.
+
+    Raises ModelError if the outputs are not those of the task.
+    """
     count = len(batch)
     if count < size:
         batch = np.concatenate([batch, np.repeat(batch[-1:], size - count, axis=0)])
-    found = np.asarray(run(batch))
+    outputs = np.asarray(run(batch))
     if not needed.is_plain:
-        return _of_all(found, size)[:count].astype(np.float32)
+        return _check_image_outputs(outputs, size)[:count].astype(np.float32)
     classes = needed.classes
-    sides, expected = ([side for side in shape if side != 1] for shape in (found.shape[1:], (classes,)))
-    if found.shape[:1] != (size,) or sides != expected:
+    sides, expected = ([side for side in shape if side != 1] for shape in (outputs.shape[1:], (classes,)))
+    if outputs.shape[:1] != (size,) or sides != expected:
         raise ModelError(
-            f"gives {list(found.shape[1:])} for each sample; the data have {classes} classes, and a model file one "
-            f"score for each{_instead(found, classes)}"
+            f"gives {list(outputs.shape[1:])} for each sample; the data have {classes} classes, and a model file one "
+            f"score for each{_advice(outputs, classes)}"
         )
-    if found.dtype.kind != "f":
-        raise ModelError(f"gives {found.dtype}, which are no scores; export it with the output before that")
-    return found.reshape(size, classes)[:count].astype(np.float32)
+    if outputs.dtype.kind != "f":
+        raise ModelError(f"gives {outputs.dtype}, which are no scores; export it with the output before that")
+    return outputs.reshape(size, classes)[:count].astype(np.float32)
 
 
-def _of_all(found: np.ndarray, size: int) -> np.ndarray:
-    """An answer to each of so many samples, real numbers; ModelError for another number of them."""
-    if found.shape[:1] != (size,):
-        raise ModelError(f"gives {list(found.shape)} for {size} samples; export it with the batch first")
-    if found.dtype.kind != "f":
-        raise ModelError(f"gives {found.dtype}, which are no logits; export it with the output before that")
-    return found
+def _check_image_outputs(outputs: np.ndarray, size: int) -> np.ndarray:
+    """Return the outputs; raise ModelError unless they are floats for `size` samples."""
+    if outputs.shape[:1] != (size,):
+        raise ModelError(f"gives {list(outputs.shape)} for {size} samples; export it with the batch first")
+    if outputs.dtype.kind != "f":
+        raise ModelError(f"gives {outputs.dtype}, which are no logits; export it with the output before that")
+    return outputs

@@ -1,4 +1,4 @@
-"""TFLite files by LiteRT. Integer inputs and outputs go by their own scale and zero point, as on a device."""
+"""TFLite files, run by LiteRT. Integer inputs and outputs use their own scale and zero point, as on a device."""
 
 from __future__ import annotations
 
@@ -10,77 +10,90 @@ from typing import Any
 import numpy as np
 
 from edgekit.models.files import flatbuffer
-from edgekit.models.files.interface import Grid, OnDevice, Opened, Run, Taken, Tensors, cast, check_ends, shape_of
+from edgekit.models.files.interface import (
+    DeviceModel,
+    FileInput,
+    OpenedModel,
+    QuantizationGrid,
+    Run,
+    Tensors,
+    cast_input,
+    check_inputs_and_outputs,
+    joined_input_shape,
+)
 from edgekit.models.files.openvino import batch_of_one
 from edgekit.models.files.task_outputs import ANY_OUTPUT, TaskOutputs
 from edgekit.runner.backends.tflite import TfliteBackend
 from edgekit.runner.bundle.manifest import TensorSpec
 
 INTERPRETER = "litert"
-NOT = {"onnx": "no maintained converter turns a TFLite model into ONNX; give the model that it was converted from"}
+UNSUPPORTED_TARGETS = {
+    "onnx": "no maintained converter turns a TFLite model into ONNX; give the model that it was converted from"
+}
 
 
-def open(path: Path, threads: int, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPUT) -> Opened:
-    """The model at `path`; each size gets an interpreter of its own."""
+def open(path: Path, threads: int, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPUT) -> OpenedModel:
+    """Open the model at `path`; each input shape gets its own interpreter."""
     from ai_edge_litert.interpreter import Interpreter
 
-    data = _named(path, tensors)
+    data = _read(path, tensors)
     first = Interpreter(model_content=data, num_threads=threads)
     inputs, outputs = first.get_input_details(), first.get_output_details()
-    check_ends([each["name"] for each in inputs], len(outputs), tensors, needed.most)
+    check_inputs_and_outputs([each["name"] for each in inputs], len(outputs), tensors, needed.max_outputs)
     if tensors:
-        return _of_several(data, first, threads, tensors, needed)
+        return _open_several_inputs(data, first, threads, tensors, needed)
 
-    def sized(shape: tuple[int, ...]) -> Run:
+    def for_shape(shape: tuple[int, ...]) -> Run:
         interpreter = Interpreter(model_content=data, num_threads=threads)
         interpreter.resize_tensor_input(inputs[0]["index"], shape)
         interpreter.allocate_tensors()
         [source] = interpreter.get_input_details()
-        results = needed.ordered([_spec(each) for each in interpreter.get_output_details()])
+        results = needed.in_task_order([_spec(each) for each in interpreter.get_output_details()])
         run = TfliteBackend("litert", interpreter, (_spec(source),), results).run
         plain = not len(source["quantization_parameters"]["scales"])
-        return (lambda x: run(cast(x, source["dtype"]).astype(np.float32))) if plain else run
+        return (lambda x: run(cast_input(x, source["dtype"]).astype(np.float32))) if plain else run
 
-    return Opened(tuple(_signature(inputs[0])), sized, _step(outputs[0]), _grid(inputs[0]))
-
-
-def _named(path: Path, tensors: Tensors) -> bytes:
-    """The file, its several inputs called as its signature calls them, if those are the tensors' names."""
-    return flatbuffer.named(path.read_bytes(), [each["name"] for each in tensors])
+    return OpenedModel(tuple(_signature(inputs[0])), for_shape, _step(outputs[0]), _grid(inputs[0]))
 
 
-def _of_several(data: bytes, first: Any, threads: int, tensors: Tensors, needed: TaskOutputs) -> Opened:
-    """Each size gets an interpreter of its own, which takes every input as the runner does."""
+def _read(path: Path, tensors: Tensors) -> bytes:
+    """Read the file, and name its inputs after its signature if that has the names of the tensors."""
+    return flatbuffer.with_signature_names(path.read_bytes(), [each["name"] for each in tensors])
+
+
+def _open_several_inputs(data: bytes, first: Any, threads: int, tensors: Tensors, needed: TaskOutputs) -> OpenedModel:
+    """Open a model of several inputs; each batch size gets its own interpreter."""
     from ai_edge_litert.interpreter import Interpreter
 
     details = {each["name"]: each for each in first.get_input_details()}
-    taken = [Taken(name, _signature(each), np.dtype(each["dtype"]).name) for name, each in details.items()]
+    inputs = [FileInput(name, _signature(each), np.dtype(each["dtype"]).name) for name, each in details.items()]
     specs = [_spec(details[each["name"]]) for each in tensors]
-    results = needed.ordered([_spec(each) for each in first.get_output_details()])
+    results = needed.in_task_order([_spec(each) for each in first.get_output_details()])
 
-    def sized(shape: tuple[int, ...]) -> Run:
+    def for_shape(shape: tuple[int, ...]) -> Run:
         interpreter = Interpreter(model_content=data, num_threads=threads)
         size = shape[0]
         return TfliteBackend("litert", interpreter, specs, results, size).run
 
     grids = tuple(_grid(details[each["name"]]) for each in tensors)
-    return Opened(shape_of(taken, tensors), sized, _step(first.get_output_details()[0]), grids=grids)
+    shape, step = joined_input_shape(inputs, tensors), _step(first.get_output_details()[0])
+    return OpenedModel(shape, for_shape, step, grids=grids)
 
 
-def on_device(path: Path, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPUT) -> OnDevice:
-    """The file as the runner opens it; an open batch is one there by itself."""
+def on_device(path: Path, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPUT) -> DeviceModel:
+    """Return the file as the runner opens it. LiteRT treats an open batch as one."""
     from ai_edge_litert.interpreter import Interpreter
 
-    data = _named(path, tensors)
+    data = _read(path, tensors)
     first = Interpreter(model_content=data, num_threads=1)
     inputs, outputs = first.get_input_details(), first.get_output_details()
-    check_ends([each["name"] for each in inputs], len(outputs), tensors, needed.most)
-    results = needed.ordered([_spec(each) for each in outputs])
-    return OnDevice({path.name: data}, [_spec(each) for each in inputs], results)
+    check_inputs_and_outputs([each["name"] for each in inputs], len(outputs), tensors, needed.max_outputs)
+    results = needed.in_task_order([_spec(each) for each in outputs])
+    return DeviceModel({path.name: data}, [_spec(each) for each in inputs], results)
 
 
 def _signature(detail: Any) -> list[int]:
-    """`shape` has 1 for every open side; `shape_signature` tells them, where the file has one."""
+    """Return the shape with -1 for open dimensions, which only `shape_signature` has; in `shape` they are 1."""
     shape, signature = ([int(side) for side in detail[key]] for key in ("shape", "shape_signature"))
     return signature if len(signature) == len(shape) else shape
 
@@ -96,14 +109,14 @@ def _step(detail: Any) -> float:
     return float(scales[0]) if len(scales) == 1 and np.dtype(detail["dtype"]).kind in "iu" else 0.0
 
 
-def _grid(detail: Any) -> Grid | None:
+def _grid(detail: Any) -> QuantizationGrid | None:
     scale, dtype = _step(detail), np.dtype(detail["dtype"])
     points = detail["quantization_parameters"]["zero_points"]
-    return Grid(dtype.name, scale, int(points[0])) if scale and dtype.itemsize == 1 else None
+    return QuantizationGrid(dtype.name, scale, int(points[0])) if scale and dtype.itemsize == 1 else None
 
 
-def quantized(path: Path) -> bool:
-    """Whether a tensor holds 8-bit integers with a scale, weights or others, whatever the file takes and gives."""
+def is_quantized(path: Path) -> bool:
+    """Return whether any tensor, weight or not, holds 8-bit integers with a scale."""
     from ai_edge_litert.interpreter import Interpreter
 
     details = Interpreter(model_content=path.read_bytes(), num_threads=1).get_tensor_details()
@@ -115,18 +128,20 @@ def quantized(path: Path) -> bool:
 def tflite(
     path: Path, precision: str, samples: Mapping[str, np.ndarray] | None, sample_shape: tuple[int, ...]
 ) -> bytes:
-    """The file itself, with the names and the signature that a quantizer asks for."""
-    return flatbuffer.completed(path.read_bytes())
+    """Return the file itself, with the names and the signature that the quantizer needs."""
+    return flatbuffer.with_names_and_signature(path.read_bytes())
 
 
 def openvino(path: Path, names: Sequence[str] = ()) -> Any:
-    """An `openvino.Model` for a batch of one, its several inputs called as in `names` where the file knows them so.
+    """Return an `openvino.Model` for a batch of one, with its inputs called as in `names` if its signature has them.
 
-    OpenVINO reads TFLite from a path alone, and wants every tensor named.
+    OpenVINO reads TFLite only from a path, and needs a name for every tensor.
     """
     import openvino as ov
 
     with tempfile.TemporaryDirectory() as folder:
-        whole = Path(folder) / "model.tflite"
-        whole.write_bytes(flatbuffer.named(flatbuffer.completed(path.read_bytes()), names))
-        return batch_of_one(ov.Core().read_model(whole))
+        copied = Path(folder) / "model.tflite"
+        copied.write_bytes(
+            flatbuffer.with_signature_names(flatbuffer.with_names_and_signature(path.read_bytes()), names)
+        )
+        return batch_of_one(ov.Core().read_model(copied))

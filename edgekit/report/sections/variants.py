@@ -44,7 +44,7 @@ from edgekit.report.formatting import (
 )
 from edgekit.report.tables import Column, Grid, Table, build_table, grid_from_columns
 from edgekit.stages.benchmark.winners import FEWEST_BYTES, winner_of
-from edgekit.targets import FEW_BITS
+from edgekit.targets import LOW_BIT_PRECISIONS
 
 Standing = Literal["baseline", "ships", "inside", "out"]
 STANDINGS: tuple[Standing, ...] = ("baseline", "ships", "inside", "out")
@@ -313,7 +313,7 @@ def pareto_figure(rows: Sequence[BaselineRow | VariantRow], budget: BudgetLimits
         axes.set_title("Every variant: accuracy against measured latency")
         shown = {row["precision"] for row in rows}
         _pareto_legend(
-            axes, budget, limit_ms, [one for one in PRECISION_MARKERS if one in shown or one not in FEW_BITS]
+            axes, budget, limit_ms, [one for one in PRECISION_MARKERS if one in shown or one not in LOW_BIT_PRECISIONS]
         )
     return close_figure(figure)
 

@@ -17,9 +17,9 @@ from edgekit.core.schema.variants import LeftOutVariant
 from edgekit.stages.convert import numerics, plan
 from edgekit.stages.convert.config import ConvertConfig
 from edgekit.stages.convert.plan import NetworkToConvert
-from edgekit.targets import CARRY_RANGES, FEW_BITS, FURTHER, evaluate, launch, layers, model_file
-from edgekit.targets.error_causes import NUMERICS, OTHERWISE, Failure
-from edgekit.targets.jobs import FLOAT, Files, Job, Step
+from edgekit.targets import CARRY_RANGES, LOW_BIT_PRECISIONS, OPTIONAL_PRECISIONS, evaluate, launch, layers, model_file
+from edgekit.targets.error_causes import FALLBACK_ADVICE, NUMERICS, ConversionFailure
+from edgekit.targets.jobs import FLOAT, ConversionJob, ConversionStep, ConvertedFiles
 from edgekit.targets.locate import first_divergence
 
 AMPLIFIES_ROUNDING = (
@@ -33,7 +33,7 @@ RAISE_LAYER_LIMIT = "raise convert.int8_max_layer_loss_db"
 class _Rejected(Exception):
     """A file that is outside its tolerance or could not be made."""
 
-    def __init__(self, failure: Failure) -> None:
+    def __init__(self, failure: ConversionFailure) -> None:
         super().__init__(failure.describe())
         self.failure = failure
 
@@ -49,7 +49,7 @@ class BoundaryChecker:
     network: NetworkToConvert
     inputs: np.ndarray
     config: ConvertConfig
-    locate: Callable[[Path, str, Path, Files, np.ndarray, str], first_divergence.Located] = (
+    locate: Callable[[Path, str, Path, ConvertedFiles, np.ndarray, str], first_divergence.LocatedLayer] = (
         first_divergence.find_in_process
     )
     task: str = "classification"
@@ -64,7 +64,7 @@ class BoundaryChecker:
         """The outputs of PyTorch with the weights after QAT."""
         return evaluate.torch_outputs(self.network.tuned or self.network.folder, self.inputs)
 
-    def records(self, job: Job, outcomes: list[launch.Outcome]) -> Iterator[ConvertedVariant | LeftOutVariant]:
+    def records(self, job: ConversionJob, outcomes: list[launch.Outcome]) -> Iterator[ConvertedVariant | LeftOutVariant]:
         """Check all files of a job; yield a record for each variant, with a `reason` for those that are left out.
 
         Variants made from a wrong float file are left out with it, because their looser tolerances would hide the
@@ -72,10 +72,10 @@ class BoundaryChecker:
         """
         float_model: tuple[str, np.ndarray] | None = None
         before: list[BoundaryAgreement] = []
-        left_out: Step | None = None
+        left_out: ConversionStep | None = None
         for step, outcome in zip(job.steps, outcomes, strict=True):
             try:
-                if isinstance(outcome, launch.LeftOut):
+                if isinstance(outcome, launch.LeftOutStep):
                     raise _Rejected(outcome.failure)
                 if left_out and step.depends_on(left_out):
                     raise _Rejected(launch.source_left_out(job.model, job.target))
@@ -91,15 +91,20 @@ class BoundaryChecker:
                 float_model, before = (last["to"], outputs), boundaries
             yield _record(job, step, outcome.files, boundaries)
 
-    def _outputs(self, job: Job, step: Step, files: Files, batch: int = 1) -> np.ndarray:
+    def _outputs(self, job: ConversionJob, step: ConversionStep, files: ConvertedFiles, batch: int = 1) -> np.ndarray:
         what = f"{job.model}, {job.target}, {step.precision}"
         try:
             return evaluate.file_outputs(what, job.target, step.out, files, self.inputs, batch)
         except ConversionError as error:
-            raise _Rejected(Failure.of("other", str(error), OTHERWISE)) from None
+            raise _Rejected(ConversionFailure.from_cause("other", str(error), FALLBACK_ADVICE)) from None
 
     def _boundary(
-        self, job: Job, step: Step, files: Files, outputs: np.ndarray, float_model: tuple[str, np.ndarray] | None
+        self,
+        job: ConversionJob,
+        step: ConversionStep,
+        files: ConvertedFiles,
+        outputs: np.ndarray,
+        float_model: tuple[str, np.ndarray] | None,
     ) -> BoundaryAgreement:
         if step.method == "qat":
             source, reference = "torch-fp32 (tuned)", self.tuned_reference
@@ -121,7 +126,13 @@ class BoundaryChecker:
         return row
 
     def _agreement(
-        self, job: Job, step: Step, files: Files, outputs: np.ndarray, names: tuple[str, str], reference: np.ndarray
+        self,
+        job: ConversionJob,
+        step: ConversionStep,
+        files: ConvertedFiles,
+        outputs: np.ndarray,
+        names: tuple[str, str],
+        reference: np.ndarray,
     ) -> numerics.Agreement:
         """Compare outputs with the reference, and reject a file outside its tolerance.
 
@@ -132,7 +143,9 @@ class BoundaryChecker:
             message = (
                 f"{self.network.name}: {result} gives outputs of shape {outputs.shape}, {source} {reference.shape}"
             )
-            raise _Rejected(Failure.of(NUMERICS, message, f"{CONVERTER_FAULT}: drop this target, or report it"))
+            raise _Rejected(
+                ConversionFailure.from_cause(NUMERICS, message, f"{CONVERTER_FAULT}: drop this target, or report it")
+            )
         agreement = numerics.compare(reference, outputs, self.task, self.inputs)
         faults = numerics.tolerance_faults(agreement, self.config.tolerance(step.precision), self.task)
         is_float = step.precision == FLOAT
@@ -144,7 +157,7 @@ class BoundaryChecker:
                 f"{self._own_rounding() if is_float else ''}{divergence.message}"
             )
             raise _Rejected(
-                Failure.of(
+                ConversionFailure.from_cause(
                     NUMERICS, message, self._advice(step, outputs, reference, divergence.layer), divergence.layer
                 )
             )
@@ -177,14 +190,14 @@ class BoundaryChecker:
         conditioning = self._conditioning
         return f"the network differs from itself by {conditioning.describe()}; " if conditioning else ""
 
-    def _advice(self, step: Step, outputs: np.ndarray, reference: np.ndarray, layer: str) -> str:
+    def _advice(self, step: ConversionStep, outputs: np.ndarray, reference: np.ndarray, layer: str) -> str:
         conditioning = self._conditioning if step.precision == FLOAT else None
         if conditioning is not None and not conditioning.is_measure:
             return AMPLIFIES_ROUNDING
         is_tuned = step.method == "qat"
         return advise(Divergence(step.model_folder, step.precision, reference, outputs, layer, is_tuned))
 
-    def _no_steep_layer(self, job: Job, step: Step, files: Files, what: str) -> str:
+    def _no_steep_layer(self, job: ConversionJob, step: ConversionStep, files: ConvertedFiles, what: str) -> str:
         """Reject an int8 file in which a single layer loses more than `int8_max_layer_loss_db`.
 
         With min-max ranges every layer should lose little, so a large loss means a fault of the converter. Returns why
@@ -192,7 +205,7 @@ class BoundaryChecker:
         """
         limit_db = self.config.int8_max_layer_loss_db
         try:
-            divergence = first_divergence.divergence(
+            divergence = first_divergence.find_divergence(
                 step.model_folder, job.target, step.out, files, self.inputs, step.precision, limit_db
             )
         except Exception as error:  # interpreters raise all kinds of exceptions, and the file itself is valid
@@ -206,16 +219,20 @@ class BoundaryChecker:
                 f"{layer_advice(step.model_folder, divergence.layer)}, or, if that loss is intended, "
                 f"{RAISE_LAYER_LIMIT}"
             )
-            raise _Rejected(Failure.of(NUMERICS, message, advice, divergence.layer))
+            raise _Rejected(ConversionFailure.from_cause(NUMERICS, message, advice, divergence.layer))
         return ""
 
-    def _located(self, job: Job, step: Step, files: Files) -> first_divergence.Located:
-        if step.precision in FURTHER:
-            return first_divergence.Located("a candidate, whose layers were not examined")
+    def _located(
+        self, job: ConversionJob, step: ConversionStep, files: ConvertedFiles
+    ) -> first_divergence.LocatedLayer:
+        if step.precision in OPTIONAL_PRECISIONS:
+            return first_divergence.LocatedLayer("a candidate, whose layers were not examined")
         return self.locate(step.model_folder, job.target, step.out, files, self.inputs, step.precision)
 
 
-def _record(job: Job, step: Step, files: Files, boundaries: list[BoundaryAgreement]) -> ConvertedVariant:
+def _record(
+    job: ConversionJob, step: ConversionStep, files: ConvertedFiles, boundaries: list[BoundaryAgreement]
+) -> ConvertedVariant:
     paths = [step.out / name for name in files.names]
     record: ConvertedVariant = {
         "name": step.out.name,
@@ -240,7 +257,7 @@ def _record(job: Job, step: Step, files: Files, boundaries: list[BoundaryAgreeme
     return record
 
 
-def _set_by_target(job: Job, step: Step) -> bool:
+def _set_by_target(job: ConversionJob, step: ConversionStep) -> bool:
     """Return whether the target itself determines the int8 ranges, by the step's quantization."""
     return step.precision == "int8" and not (step.method == "qat" and job.target in CARRY_RANGES)
 
@@ -285,7 +302,7 @@ def advise(divergence: Divergence) -> str:
     if divergence.precision != "int8":
         options = (
             "further_min_…"
-            if divergence.precision in FURTHER and divergence.precision not in FEW_BITS
+            if divergence.precision in OPTIONAL_PRECISIONS and divergence.precision not in LOW_BIT_PRECISIONS
             else "int8_min_…"
         )
         return f"leave {divergence.precision} out of convert.precisions, or loosen convert.{options}"

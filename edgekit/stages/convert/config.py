@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_serializer
 from edgekit.core.cache_key import top_module
 from edgekit.core.config import BUILDER_PATTERN, TARGETS, StageConfig, Target
 from edgekit.core.errors import ConfigError
-from edgekit.targets import FEW_BITS, FURTHER
+from edgekit.targets import LOW_BIT_PRECISIONS, OPTIONAL_PRECISIONS
 
 if TYPE_CHECKING:
     from edgekit.stages.convert.numerics import Tolerance
@@ -152,7 +152,7 @@ class ConvertConfig(StageConfig):
                     f"convert: precisions {self.precisions} and targets disagree: {target} offers "
                     f"{', '.join(offered)}; add one of them to convert.precisions or take {target} out of targets"
                 )
-        for precision in (each for each in self.precisions if each in FEW_BITS):
+        for precision in (each for each in self.precisions if each in LOW_BIT_PRECISIONS):
             supporting = [target for target in TARGETS if precision in precisions(target)]
             if not set(supporting) & set(self.targets):
                 raise ConfigError(
@@ -168,6 +168,6 @@ class ConvertConfig(StageConfig):
             return Tolerance(self.fp32_min_top1_agreement, self.fp32_min_snr_db, self.fp32_max_abs)
         if precision == "fp16":
             return Tolerance(self.fp16_min_top1_agreement, self.fp16_min_snr_db)
-        if precision in FURTHER and precision not in FEW_BITS:
+        if precision in OPTIONAL_PRECISIONS and precision not in LOW_BIT_PRECISIONS:
             return Tolerance(self.further_min_top1_agreement, self.further_min_snr_db)
         return Tolerance(self.int8_min_top1_agreement, self.int8_min_snr_db)

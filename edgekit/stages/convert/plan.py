@@ -14,8 +14,8 @@ from edgekit.core.schema.variants import LeftOutVariant
 from edgekit.models import store
 from edgekit.stages.convert.config import ConvertConfig
 from edgekit.targets import FOLD_PREPROCESS, SPARSE_WEIGHTS, model_file, precisions
-from edgekit.targets.error_causes import Failure
-from edgekit.targets.jobs import MINMAX, Job, Method, Quantization, Step, plain_method
+from edgekit.targets.error_causes import ConversionFailure
+from edgekit.targets.jobs import MINMAX, ConversionJob, ConversionStep, Method, Quantization, plain_method
 
 if TYPE_CHECKING:
     from edgekit.core.artifacts import Artifact
@@ -56,27 +56,27 @@ class NetworkToConvert:
     tuned: Path | None = None
     nncf: Path | None = None
 
-    def step(self, precision: str, out: Path) -> Step:
+    def step(self, precision: str, out: Path) -> ConversionStep:
         """Return the step that makes the variant of this precision."""
         if precision == "int8":
             if self.tuned:
-                return Step(precision, "qat", self.tuned, out, self.nncf, self.quantization)
+                return ConversionStep(precision, "qat", self.tuned, out, self.nncf, self.quantization)
             method: Method = "mixed" if self.quantization.keep_float else "ptq"
-            return Step(precision, method, self.folder, out, quantization=self.quantization)
-        return Step(precision, plain_method(precision), self.folder, out)
+            return ConversionStep(precision, method, self.folder, out, quantization=self.quantization)
+        return ConversionStep(precision, plain_method(precision), self.folder, out)
 
-    def jobs(self, config: ConvertConfig, calibration: Path, out: Path) -> list[Job]:
+    def jobs(self, config: ConvertConfig, calibration: Path, out: Path) -> list[ConversionJob]:
         """Return a job for each target. Its first step is the float file, with which the others are compared."""
         jobs = []
         for target in config.targets:
-            offered = model_file.offered(target, precisions(target), self.folder)
+            offered = model_file.offered_precisions(target, precisions(target), self.folder)
             requested = [precision for precision in offered if precision in config.precisions]
             steps = tuple(self.step(each, out / variant_name(self.name, each, target)) for each in requested)
             if config.fold_preprocess and target in FOLD_PREPROCESS:
                 steps = tuple(replace(step, fold=True) for step in steps)
             if config.sparse_weights and target in SPARSE_WEIGHTS:
                 steps = tuple(replace(step, sparse=True) for step in steps)
-            jobs += [Job(self.name, target, calibration, steps)] if steps else []
+            jobs += [ConversionJob(self.name, target, calibration, steps)] if steps else []
         return jobs
 
     @property
@@ -99,7 +99,7 @@ class NetworkToConvert:
             and described.float_only
         ):
             return described.float_only
-        if precision not in model_file.offered(target, precisions(target), self.folder):
+        if precision not in model_file.offered_precisions(target, precisions(target), self.folder):
             return f"{self.source_name} is quantized already and taken as it is"
         return ""
 
@@ -161,7 +161,7 @@ def _verified_folder(artifact: Artifact, folder: str) -> Path:
     return artifact.path / folder
 
 
-def left_out_row(model: str, target: str, precision: str, failure: Failure) -> LeftOutVariant:
+def left_out_row(model: str, target: str, precision: str, failure: ConversionFailure) -> LeftOutVariant:
     """Return the record of a variant that failed, with the parts of the failure and all of them in `reason`."""
     return cast("LeftOutVariant", {**_names(model, target, precision), **failure.row()})
 

@@ -20,7 +20,7 @@ from edgekit.stages.convert.checker import BoundaryChecker
 from edgekit.stages.convert.config import LIBRARIES, ConvertConfig
 from edgekit.stages.convert.plan import SPEC, distinct_networks
 from edgekit.targets import evaluate, launch
-from edgekit.targets.jobs import Job
+from edgekit.targets.jobs import ConversionJob
 
 if TYPE_CHECKING:
     from edgekit.core.artifacts import Artifact
@@ -35,7 +35,7 @@ def convert(source: Artifact, data: Data, config: ConvertConfig, out: Path) -> A
     to_convert, notes = distinct_networks(source, config.models)
     steps = json.loads((to_convert[0].folder / SPEC).read_text(encoding="utf-8"))["preprocess"]
     data = calibration_check.without_clipped_anomalies(data, steps)
-    check_inputs = evaluate.network_inputs(evaluate.spread(data.validation, config.check_samples), steps)
+    check_inputs = evaluate.network_inputs(evaluate.spread_samples(data.validation, config.check_samples), steps)
     checkers = {network.name: BoundaryChecker(network, check_inputs, config, task=data.task) for network in to_convert}
     boundary_rows = [
         *plan.merged_rows(source, to_convert),
@@ -44,7 +44,7 @@ def convert(source: Artifact, data: Data, config: ConvertConfig, out: Path) -> A
     with tempfile.TemporaryDirectory(prefix="edgekit-convert-") as folder:
         scratch = Path(folder)
         calibration = scratch / "calibration.npy"
-        samples = evaluate.spread(data.calibration, config.calibration_samples)
+        samples = evaluate.spread_samples(data.calibration, config.calibration_samples)
         np.save(calibration, evaluate.network_inputs(samples, steps), allow_pickle=False)
         jobs = [job for network in to_convert for job in network.jobs(config, calibration, out)]
         records, seconds = _convert_all(jobs, checkers, scratch, config)
@@ -95,7 +95,7 @@ def check_inputs_and_answers(checker: BoundaryChecker, data: Data) -> Iterator[d
     spec = json.loads((folder / SPEC).read_text(encoding="utf-8"))
     steps, name = spec["preprocess"], {"model": checker.network.name}
     splits.check_disjoint({"calibration": data.calibration.x, "validation": data.validation.x})
-    raw = evaluate.spread(data.validation, config.check_samples)
+    raw = evaluate.spread_samples(data.validation, config.check_samples)
     preparer, trained = boundary_checks.training_inputs(raw, steps, config.reference_preprocess)
     tolerance = numerics.Tolerance(0.0, config.input_min_snr_db)
     yield {
@@ -104,8 +104,8 @@ def check_inputs_and_answers(checker: BoundaryChecker, data: Data) -> Iterator[d
             preparer, trained, boundary_checks.runner_inputs(raw, steps, spec["raw"]), tolerance
         ),
     }
-    labels = data.validation.y[evaluate.places(data.validation, config.check_samples)]
-    calibration_indices = evaluate.places(data.calibration, config.calibration_samples)
+    labels = data.validation.y[evaluate.spread_indices(data.validation, config.check_samples)]
+    calibration_indices = evaluate.spread_indices(data.calibration, config.calibration_samples)
     yield {
         **name,
         **calibration_check.check_calibration(
@@ -129,22 +129,22 @@ def _calibration_strata(data: Data, indices: np.ndarray) -> tuple[np.ndarray, in
 
 
 def _convert_all(
-    jobs: list[Job], checkers: dict[str, BoundaryChecker], scratch: Path, config: ConvertConfig
+    jobs: list[ConversionJob], checkers: dict[str, BoundaryChecker], scratch: Path, config: ConvertConfig
 ) -> tuple[list[ConvertedVariant | LeftOutVariant], dict[str, float]]:
     """Run all jobs; return the records of their steps in order, and the seconds that each variant took.
 
     If the config is strict, the first variant that is left out stops the rest.
     """
-    records: dict[Job, list[ConvertedVariant | LeftOutVariant]] = {}
+    records: dict[ConversionJob, list[ConvertedVariant | LeftOutVariant]] = {}
     seconds: dict[str, float] = {}
 
-    def on_outcomes(job: Job, outcomes: list[launch.Outcome]) -> None:
+    def on_outcomes(job: ConversionJob, outcomes: list[launch.Outcome]) -> None:
         records[job] = list(checkers[job.model].records(job, outcomes))
         left_out = [record for record in records[job] if plan.is_left_out(record)]
         if config.strict:
             plan.fail_if_left_out(left_out)
         for step, outcome in zip(job.steps, outcomes, strict=True):
-            if isinstance(outcome, launch.Converted):
+            if isinstance(outcome, launch.ConvertedStep):
                 seconds[step.out.name] = outcome.seconds
 
     launch.convert_all(jobs, scratch, config.timeout_s, on_outcomes)

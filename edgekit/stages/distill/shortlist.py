@@ -28,7 +28,7 @@ from edgekit.measure.latency import CONFIDENCE, FailedFile, TimedFile, TimingRes
 from edgekit.models import store
 from edgekit.models.cost import cost
 from edgekit.models.from_artifact import spec_for
-from edgekit.models.reparameterize import merge
+from edgekit.models.reparameterize import merge_and_compare
 from edgekit.stages.distill.config import DistillConfig
 from edgekit.targets import evaluate
 from edgekit.training.resume import ResumeFolder
@@ -332,7 +332,7 @@ def _measure_candidates(
 ) -> dict[str, TimingResult]:
     """Time all files of all candidates. Returns them by title, and the reference models as `REFERENCES_KEY`."""
     steps = entries[0].spec.preprocess
-    samples = evaluate.network_inputs(evaluate.spread(data.calibration, CALIBRATION_SAMPLES), steps)
+    samples = evaluate.network_inputs(evaluate.spread_samples(data.calibration, CALIBRATION_SAMPLES), steps)
     names = {_file_name(entry.title, number): entry for number, entry in enumerate(entries, 1)}
     reference_models = references.references_for(config.budget, config.targets, data, baseline)
     with tempfile.TemporaryDirectory(prefix="edgekit-candidates-") as folder:
@@ -360,7 +360,7 @@ def _measure_candidates(
 
 def _untrained_network(spec: store.ModelSpec, seed: int) -> tuple[nn.Module, store.ModelSpec]:
     """Return the network with merged branches, as it would be deployed."""
-    return merge(store.build(spec, seed=seed), spec, store.zeros(spec))[:2]
+    return merge_and_compare(store.build(spec, seed=seed), spec, store.zero_sample(spec))[:2]
 
 
 def _file_name(title: str, number: int) -> str:

@@ -74,8 +74,8 @@ def distill(source: Artifact, data: Data, config: DistillConfig, out: Path) -> A
         *(_student_named(options.loss, [*distilled, *stopped.values()]) for options in loss_options),
     ]
 
-    check_inputs = eager_input(data.validation.x[: reparameterize.SAMPLES], steps)
-    module, spec, merge_result = reparameterize.merge(selected.module.cpu(), spec, check_inputs)
+    check_inputs = eager_input(data.validation.x[: reparameterize.COMPARED_SAMPLES], steps)
+    module, spec, merge_result = reparameterize.merge_and_compare(selected.module.cpu(), spec, check_inputs)
     store.save(out / "model", module, spec)
     decision = {
         "kept": selected.name,

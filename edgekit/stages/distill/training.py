@@ -18,7 +18,7 @@ from edgekit.core.schema.training import Epoch
 from edgekit.core.tasks import SampleResults
 from edgekit.data import Data
 from edgekit.models import dry_run, store
-from edgekit.models.user_errors import running
+from edgekit.models.user_errors import reporting_failures
 from edgekit.stages.distill.config import DistillConfig
 from edgekit.stages.distill.teacher import Teacher
 from edgekit.training.checkpoint import Checkpoint
@@ -120,11 +120,11 @@ class StudentTrainer:
         teacher: Teacher | None,
         stop_epoch: int | None = None,
     ) -> TrainedStudent:
-        module = dry_run.build(self.spec, self.config.seed, self.data)
+        module = dry_run.build_and_check(self.spec, self.config.seed, self.data)
         distillation = self._distillation(options, teacher)
         try:
             training = progress.step(f"training the {self.title} with {_supervision(name)}")
-            with training, running(self.spec.called, "in training", module):
+            with training, reporting_failures(self.spec.called, "in training", module):
                 history = fit(
                     module,
                     self.data,

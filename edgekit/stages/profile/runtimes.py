@@ -105,7 +105,7 @@ def _openers(
         except (ConversionError, ResourceError) as error:
             return _first_line(error)
 
-    with ThreadPoolExecutor(launch.parallel()) as pool:
+    with ThreadPoolExecutor(launch.parallel_conversions()) as pool:
         converting = {target: pool.submit(convert, target) for target in TARGETS if runtimes}
         for name, make in ((COMPILED, _compiled), (SCRIPTED, _scripted)):  # while the targets are converted
             if not spec.is_torch:

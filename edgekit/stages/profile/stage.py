@@ -17,7 +17,7 @@ from edgekit.models.cost import cost
 from edgekit.models.eager import eager_input
 from edgekit.models.files import TITLES, task_outputs
 from edgekit.models.from_artifact import spec_for
-from edgekit.models.user_errors import running
+from edgekit.models.user_errors import reporting_failures
 from edgekit.stages.profile.config import LIBRARIES, ProfileConfig
 from edgekit.stages.profile.measure import measure
 from edgekit.training import resume
@@ -75,12 +75,12 @@ def profile(source: Artifact, data: Data, config: ProfileConfig, out: Path) -> A
         spec = spec_for(data, origin["model"]["builder"], origin["model"]["kwargs"], origin["preprocess"])
         place = resume.folder_for(out, "profile", source, data.digest, config.model_dump(), LIBRARIES)
         module, history = _train_or_load(source, data, config, spec, place, origin["weights"] is not None)
-        looked_at = eager_input(data.validation.x[: reparameterize.SAMPLES], spec.preprocess)
-        module, spec, merged = reparameterize.merge(module.cpu(), spec, looked_at)
+        looked_at = eager_input(data.validation.x[: reparameterize.COMPARED_SAMPLES], spec.preprocess)
+        module, spec, merged = reparameterize.merge_and_compare(module.cpu(), spec, looked_at)
         store.save(out / "model", module, spec)
     module = module.cpu().eval()
 
-    with running(spec.called, "on the validation split", module):
+    with reporting_failures(spec.called, "on the validation split", module):
         network_cost = cost(module, spec.input_shape, spec.takes_ids)
         accuracy = evaluate(module, data.validation, spec.preprocess, data.task)
     quality = {
@@ -89,7 +89,7 @@ def profile(source: Artifact, data: Data, config: ProfileConfig, out: Path) -> A
         "file_bytes": store.weight_bytes(out / "model"),
         "trained_here": history is not None,
     }
-    with running(spec.called, "while it is measured", module):
+    with reporting_failures(spec.called, "while it is measured", module):
         evidence = {**measure(module, out / "model", spec, network_cost, data, config), "history": history or []}
 
     artifacts.write_json(out / "profile.json", quality)
@@ -116,12 +116,12 @@ def _train_or_load(
     module = store.build(spec, seed=config.seed)
     if has_weights:
         store.load_weights(module, source.file("weights.safetensors"))
-    dry_run.check(
+    dry_run.check_network(
         module, spec, eager_input(data.validation.x[: dry_run.SAMPLES], spec.preprocess), trains=not has_weights
     )
     if has_weights:
         return module, None
-    with progress.step("training the baseline"), running(spec.called, "in training", module):
+    with progress.step("training the baseline"), reporting_failures(spec.called, "in training", module):
         history = fit(
             module,
             data,

@@ -56,7 +56,7 @@ def measure(
     watch: conditions.ConditionsRecorder | None = None,
 ) -> TimingResult:
     """Convert `steps` (step 0 is the student) and the sparse network, and time all of them in the same rounds."""
-    raw = evaluate.spread(data.calibration, CALIBRATION_SAMPLES)
+    raw = evaluate.spread_samples(data.calibration, CALIBRATION_SAMPLES)
     with tempfile.TemporaryDirectory(prefix="edgekit-prune-") as folder:
         models = {_step_name(number): module for number, module in enumerate(steps)} | {SPARSE: sparse}
         for name, module in models.items():
@@ -253,7 +253,7 @@ class CutTimer:
         config, names = self.config, {f"cut{number}": cut for number, cut in enumerate(cuts)}
         uncut = {STUDENT: student} if _shapes(current) == _shapes(student) else {STUDENT: student, CURRENT: current}
         models = uncut | {name: cuts[cut] for name, cut in names.items()}
-        raw = evaluate.spread(self.data.calibration, CALIBRATION_SAMPLES)
+        raw = evaluate.spread_samples(self.data.calibration, CALIBRATION_SAMPLES)
         inputs = evaluate.network_inputs(raw, self.spec.preprocess)
         with tempfile.TemporaryDirectory(prefix="edgekit-cuts-") as folder:
             for name, module in models.items():

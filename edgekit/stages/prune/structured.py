@@ -27,7 +27,7 @@ from edgekit.core.errors import ModelError
 from edgekit.core.tasks import Task
 from edgekit.data import Split
 from edgekit.models import store
-from edgekit.models.eager import eager_input, joined, single_thread
+from edgekit.models.eager import eager_input, join_outputs, single_thread
 from edgekit.models.memory_layout import strided_pointwise_as_slices
 from edgekit.models.store import ModelSpec
 from edgekit.models.text_transformer import SelfAttention
@@ -97,7 +97,7 @@ def accumulate_gradients(
         for start in range(0, len(chosen), GRADIENT_BATCH):
             x = eager_input(chosen.x[start : start + GRADIENT_BATCH], preprocess)
             target = x if reconstructs else torch.tensor(chosen.y[start : start + GRADIENT_BATCH])
-            (loss(joined(module(x)), target) * (len(x) / len(chosen))).backward()
+            (loss(join_outputs(module(x)), target) * (len(x) / len(chosen))).backward()
 
 
 def _root_channels(pruner: Any) -> dict[nn.Module, int]:
@@ -191,21 +191,21 @@ def steps(
 
 def check_pruned_network(module: nn.Module, spec: ModelSpec) -> None:
     """Raise ModelError if a pruned network cannot predict a batch of two, or differs after saving and loading."""
-    x = torch.cat([store.noise(spec)] * 2)
+    x = torch.cat([store.random_sample(spec)] * 2)
     module.eval()
     with torch.no_grad():
-        expected = joined(module(x))
+        expected = join_outputs(module(x))
     with tempfile.TemporaryDirectory(prefix="edgekit-cut-") as folder:
         store.save(Path(folder), module, spec)
         loaded, _ = store.load(Path(folder))
     with torch.no_grad():
-        reloaded = joined(loaded(x))
+        reloaded = join_outputs(loaded(x))
     if reloaded.shape != expected.shape or not torch.allclose(reloaded, expected, rtol=1e-3, atol=1e-4, equal_nan=True):
         raise ModelError(f"{spec.called}: a cut copy answers otherwise when it is built again")
 
 
 def _pruner(module: nn.Module, spec: ModelSpec, config: PruneConfig, pinned: Sequence[str]) -> Any:
-    example = store.zeros(spec)
+    example = store.zero_sample(spec)
     pruner = torch_pruning.pruner.BasePruner(
         module,
         example,
@@ -266,7 +266,7 @@ def _prunable_layers(
 
 def _widths_of(module: nn.Module, spec: ModelSpec) -> list[str]:
     """Return the names of the layers whose width may change, in order."""
-    fixed = {part for layer in fixed_layers(module, store.zeros(spec)) for part in layer.modules()}
+    fixed = {part for layer in fixed_layers(module, store.zero_sample(spec)) for part in layer.modules()}
     return [name for name, layer in module.named_modules() if isinstance(layer, PRUNABLE_TYPES) and layer not in fixed]
 
 
@@ -299,7 +299,7 @@ def output_layers(module: nn.Module, example: torch.Tensor) -> list[nn.Module]:
     ]
     try:
         with torch.enable_grad():
-            pending = [joined(module(example)).grad_fn]
+            pending = [join_outputs(module(example)).grad_fn]
     finally:
         for hook in hooks:
             hook.remove()
@@ -380,7 +380,7 @@ def cut_group(
 def _group_pruner(
     module: nn.Module, spec: ModelSpec, importance: str, shares: dict[nn.Module, float], pinned: Sequence[str]
 ) -> Any:
-    example = store.zeros(spec)
+    example = store.zero_sample(spec)
     return torch_pruning.pruner.BasePruner(
         module,
         example,

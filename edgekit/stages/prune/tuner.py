@@ -114,7 +114,7 @@ def untrained_pruned_network(spec: store.ModelSpec, pruned: nn.Module, seed: int
     shapes = {name: tuple(value.shape) for name, value in pruned.state_dict().items()}
     resize(module, shapes)
     module.load_state_dict({name: _first_part(full_size[name], shape) for name, shape in shapes.items()})
-    store.dry_forward(module, spec)
+    store.check_forward(module, spec)
     return module
 
 

@@ -1,6 +1,6 @@
 """Redundant operators in an ONNX file.
 
-QuantizeLinear with its DequantizeLinear is a notation; one *behind* the other is work.
+A QuantizeLinear with its DequantizeLinear only marks quantized values, but one pair after another is executed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,15 @@ from typing import Any
 import numpy as np
 
 from edgekit.targets.float_ops import ONNX_WEIGHTED
-from edgekit.targets.redundant_ops import Finding, Graph, Operator, Role, Tensor, find, moves
+from edgekit.targets.redundant_ops import (
+    GraphOperator,
+    GraphTensor,
+    OperatorGraph,
+    RedundantOperator,
+    Role,
+    changes_memory_order,
+    find_redundant,
+)
 
 ROLES: dict[str, Role] = {
     "Transpose": "transpose", "Reshape": "reshape", "Squeeze": "reshape", "Unsqueeze": "reshape", "Flatten": "reshape",
@@ -19,15 +27,15 @@ ROLES: dict[str, Role] = {
     "Dropout": "identity", "Pad": "pad", "Expand": "broadcast", "Tile": "broadcast", "Shape": "shape", "Size": "shape",
 }  # fmt: skip
 NEUTRAL = {"Add": 0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0}
-KEEPING = ("Slice", "Pad", "Expand", "Tile")  # one that gives the shape it takes has changed nothing
+SHAPE_CHANGING = ("Slice", "Pad", "Expand", "Tile")  # redundant if the output has the shape of the input
 
 
-def read(content: bytes) -> tuple[Finding, ...]:
-    """Of the file alone: ONNX Runtime clears some of it away when it opens the model."""
-    return find(_graph(content))
+def read(content: bytes) -> tuple[RedundantOperator, ...]:
+    """Find the redundant operators of a file; ONNX Runtime may remove some of them when it opens the model."""
+    return find_redundant(_graph(content))
 
 
-def _graph(content: bytes) -> Graph:
+def _graph(content: bytes) -> OperatorGraph:
     import onnx
     from onnx import numpy_helper
 
@@ -38,40 +46,40 @@ def _graph(content: bytes) -> Graph:
         if node.op_type == "Constant" and node.attribute[0].name == "value":
             constants[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
     for name, value in constants.items():
-        tensors[name] = Tensor(value.shape, value.nbytes, value.dtype.name, value, name)
+        tensors[name] = GraphTensor(value.shape, value.nbytes, value.dtype.name, value, name)
     takers: dict[str, list[Any]] = {}
     for node in graph.node:
         for name in node.input:
             takers.setdefault(name, []).append(node)
     operators = [_operator(node, tensors, takers) for node in graph.node if node.op_type != "Constant"]
     inputs = tuple(one.name for one in graph.input if one.name not in constants)
-    return Graph(operators, tensors, inputs, tuple(one.name for one in graph.output), simulated=True)
+    return OperatorGraph(operators, tensors, inputs, tuple(one.name for one in graph.output), simulated=True)
 
 
-def _tensor(kind: Any) -> Tensor:
+def _tensor(kind: Any) -> GraphTensor:
     from onnx import helper
 
     shape = tuple(int(side.dim_value) for side in kind.shape.dim)
     dtype = np.dtype(helper.tensor_dtype_to_np_dtype(kind.elem_type)) if kind.elem_type else None
-    return Tensor(shape, int(np.prod(shape)) * (dtype.itemsize if dtype else 0), dtype.name if dtype else "")
+    return GraphTensor(shape, int(np.prod(shape)) * (dtype.itemsize if dtype else 0), dtype.name if dtype else "")
 
 
-def _operator(node: Any, tensors: dict[Any, Tensor], takers: dict[str, list[Any]]) -> Operator:
+def _operator(node: Any, tensors: dict[Any, GraphTensor], takers: dict[str, list[Any]]) -> GraphOperator:
     kind = node.op_type
     role = ROLES.get(kind, "compute")
     inputs, outputs = tuple(name for name in node.input if name), tuple(name for name in node.output if name)
     attributes = {one.name: one for one in node.attribute}
-    shapes = [tensors.get(name, Tensor()).shape for name in (*inputs[:1], *outputs[:1])]
-    if (kind == "Concat" and len(inputs) == 1) or (kind in KEEPING and shapes[0] and shapes[0] == shapes[-1]):
+    shapes = [tensors.get(name, GraphTensor()).shape for name in (*inputs[:1], *outputs[:1])]
+    if (kind == "Concat" and len(inputs) == 1) or (kind in SHAPE_CHANGING and shapes[0] and shapes[0] == shapes[-1]):
         role = "identity"
     order = tuple(attributes["perm"].ints) if "perm" in attributes else tuple(reversed(range(len(shapes[0]))))
-    return Operator(
+    return GraphOperator(
         role,
         kind,
         _layer(node),
         inputs,
         outputs,
-        role == "transpose" and moves(sorted(order), order, shapes[0]),
+        role == "transpose" and changes_memory_order(sorted(order), order, shapes[0]),
         role == "pad" and _absorbable(node, attributes, tensors, takers),
         kind in NEUTRAL,
         NEUTRAL.get(kind),
@@ -79,18 +87,18 @@ def _operator(node: Any, tensors: dict[Any, Tensor], takers: dict[str, list[Any]
 
 
 def _layer(node: Any) -> str:
-    """The module whose weights it has, else its own name."""
+    """Return the module whose weights a node has, or else the node's own name."""
     weights = next((name for name in node.input[1:2] if ".weight" in name), "")
     if node.op_type in ONNX_WEIGHTED and weights:
         return str(weights.partition(".weight")[0])
     return str(node.name or node.output[0])
 
 
-def _absorbable(node: Any, attributes: dict[str, Any], tensors: dict[Any, Tensor], takers: dict[str, Any]) -> bool:
-    """Zeros around height and width, before convolutions alone: each of them has pads of its own."""
+def _absorbable(node: Any, attributes: dict[str, Any], tensors: dict[Any, GraphTensor], takers: dict[str, Any]) -> bool:
+    """Return whether a pad adds zeros to height and width only, and only before convolutions, which can pad too."""
     mode = attributes["mode"].s if "mode" in attributes else b"constant"
-    amounts = tensors.get(node.input[1], Tensor()).value if len(node.input) > 1 else None
-    filled = tensors.get(node.input[2], Tensor()).value if len(node.input) > 2 and node.input[2] else np.zeros(1)
+    amounts = tensors.get(node.input[1], GraphTensor()).value if len(node.input) > 1 else None
+    filled = tensors.get(node.input[2], GraphTensor()).value if len(node.input) > 2 and node.input[2] else np.zeros(1)
     behind = takers.get(node.output[0], [])
     if mode != b"constant" or amounts is None or filled is None or np.any(filled) or len(node.input) > 3:
         return False
@@ -99,7 +107,7 @@ def _absorbable(node: Any, attributes: dict[str, Any], tensors: dict[Any, Tensor
 
 
 def graphs_of(graph: Any) -> Iterator[Any]:
-    """The graph and those inside its operators, each before its own."""
+    """Yield a graph and those inside its operators, each before the ones inside it."""
     yield graph
     for node in graph.node:
         for attribute in node.attribute:
@@ -107,8 +115,8 @@ def graphs_of(graph: Any) -> Iterator[Any]:
                 yield from graphs_of(inner)
 
 
-def taken(graph: Any) -> list[str]:
-    """What operators take and graphs give, each as often as it is: those inside take of the outer ones too."""
+def used_names(graph: Any) -> list[str]:
+    """Return the names that operators read and graphs return, with repetitions; inner graphs may read outer tensors."""
     return [
         name
         for each in graphs_of(graph)
@@ -118,8 +126,8 @@ def taken(graph: Any) -> list[str]:
 
 
 def drop_unused(graph: Any) -> None:
-    """Remove the constants of a graph that nothing takes, there or inside its operators."""
-    left = {*taken(graph), *(one.name for one in graph.input)}
-    for place in reversed(range(len(graph.initializer))):
-        if graph.initializer[place].name not in left:
-            del graph.initializer[place]
+    """Remove the constants of a graph that nothing reads, in the graph or inside its operators."""
+    used = {*used_names(graph), *(one.name for one in graph.input)}
+    for index in reversed(range(len(graph.initializer))):
+        if graph.initializer[index].name not in used:
+            del graph.initializer[index]

@@ -1,4 +1,4 @@
-"""The inputs of an ONNX file: a free batch, the user's names, and samples that enter as bytes."""
+"""Change the inputs of an ONNX file: free its batch, give it the user's names, and let it take bytes."""
 
 from __future__ import annotations
 
@@ -19,37 +19,38 @@ from edgekit.targets.fold_preprocess import Affine
 from edgekit.targets.onnx.graph import graphs_of
 
 MIXING = {"DynamicQuantizeLinear"}
-"""Their result for a sample depends on the samples beside it."""
-SMALL = 64
-"""A constant with more values is no shape; its values are left out where only shapes are looked at."""
+"""Operators whose result for a sample depends on the other samples in the batch."""
+MAX_SHAPE_VALUES = 64
+"""Constants with more values are not shapes, and are left out for shape inference."""
 PAIRS = 4
 FEWEST_IDS = 4
-EXACT = 1e-3
-"""An output in float may be off by this share of what parts it from its neighbour's; it is off by 1e-6 of its size."""
-NEAR = 0.25
-"""The same after quantization, where the last bit may decide on a step."""
+FLOAT_TOLERANCE = 1e-3
+"""How far a float output may differ in a batch, as a share of its difference to the next sample's output."""
+QUANTIZED_TOLERANCE = 0.25
+"""The same for quantized models, where the last bit may decide about a step."""
 
 
 def free_batch(content: bytes, exported: bytes) -> bytes:
-    """The model for any number of samples, or unchanged where it cannot be, or is not proven.
+    """Let a model accept any number of samples; it is returned unchanged if that is impossible or changes its answers.
 
-    `exported` is the float model that it was made from, perhaps itself: what that does not allow is not tried.
+    Models are exported and quantized for one sample, and their batch is freed afterwards, so that this does not change
+    what they compute. A model keeps its batch of one if it joins its samples with a constant for one sample, or if an
+    answer would depend on the other samples, for example by ranges that are computed in each call.
 
-    The file is exported, and quantized, for one sample. Only then is its batch freed, so what it computes is what it
-    was. A file keeps its batch where that is not proven: the network joins its samples with a constant for one of them,
-    or a sample's answer would depend on its neighbours, as ranges that are taken anew in each call do.
+    `exported` is the float model from which `content` was made, or the same; if its batch cannot be freed, that of
+    `content` is not tried.
     """
     if content == exported:
-        return _freed_export(exported)
-    return content if _freed_export(exported) == exported else _freed(content, NEAR)
+        return _free_export(exported)
+    return content if _free_export(exported) == exported else _free(content, QUANTIZED_TOLERANCE)
 
 
 @lru_cache(maxsize=2)  # all precisions of one model share it
-def _freed_export(content: bytes) -> bytes:
-    return _freed(content, EXACT)
+def _free_export(content: bytes) -> bytes:
+    return _free(content, FLOAT_TOLERANCE)
 
 
-def _freed(content: bytes, near: float) -> bytes:
+def _free(content: bytes, tolerance: float) -> bytes:
     import onnx
 
     model = onnx.load_model_from_string(content)
@@ -59,15 +60,15 @@ def _freed(content: bytes, near: float) -> bytes:
     for port in (*model.graph.input, *model.graph.output):
         port.type.tensor_type.shape.dim[0].dim_param = BATCH
     freed = bytes(model.SerializeToString(deterministic=True))
-    return freed if _same(content, freed, near) else content
+    return freed if _answers_agree(content, freed, tolerance) else content
 
 
 def _free_reshapes(model: Any) -> bool:
-    """Write -1 where a reshape's constant holds the batch, in place; False where the batch cannot be followed."""
+    """Replace the batch by -1 in the constants of reshapes, in place; return False if the batch cannot be followed."""
     from onnx import numpy_helper
 
     one, constants, replaced = _shapes(model, 1), _constants(model.graph), set()
-    known = constants | {name for node in model.graph.node for name in node.output}
+    used = constants | {name for node in model.graph.node for name in node.output}
     for node in model.graph.node:
         if node.op_type != "Reshape" or node.input[1] not in constants:
             continue
@@ -77,28 +78,29 @@ def _free_reshapes(model: Any) -> bool:
             return False
         if before == two:
             continue
-        places = _places(before, two, after)
-        if not places:
+        axes = _batch_axes(before, two, after)
+        if not axes:
             return False
         replaced.add(node.input[1])
-        node.input[1] = unused_name(f"{node.output[0]}_sizes", known)
+        node.input[1] = unused_name(f"{node.output[0]}_sizes", used)
         model.graph.initializer.add().name = node.input[1]
         sizes = model.graph.initializer[-1]
 
-        def write(place: int, sizes: Any = sizes, after: tuple[int, ...] = after) -> None:
-            freed = np.array([*after[:place], -1, *after[place + 1 :]], dtype=np.int64)
+        def write(axis: int, sizes: Any = sizes, after: tuple[int, ...] = after) -> None:
+            freed = np.array([*after[:axis], -1, *after[axis + 1 :]], dtype=np.int64)
             sizes.CopyFrom(numpy_helper.from_array(freed, sizes.name))
 
-        write(_best(model, places, write))
+        write(_best_axis(model, axes, write))
     _drop_unused(model.graph, replaced)
     doubled = _shapes(model, 2)
     return all(doubled.get(port.name, ())[:1] == (2,) for port in model.graph.output)
 
 
-def _places(one: Sequence[int], two: Sequence[int], after: Sequence[int]) -> list[int]:
-    """Where the batch may stand behind a reshape, which keeps the distance in memory from sample to sample.
+def _batch_axes(one: Sequence[int], two: Sequence[int], after: Sequence[int]) -> list[int]:
+    """Return the axes that may have the batch after a reshape, which keeps the distance in memory between samples.
 
-    An axis of 1 at that distance is the batch's own. Else it has become part of a neighbour, of either.
+    `one` and `two` are the shapes before the reshape for one and two samples, and `after` is the shape after it. An
+    axis of size 1 at that distance is the batch itself. Otherwise it has become part of one of the adjacent axes.
     """
     changed = [axis for axis in range(len(one)) if one[axis] != two[axis]]
     if len(changed) != 1 or two[changed[0]] != 2 * one[changed[0]]:
@@ -110,26 +112,26 @@ def _places(one: Sequence[int], two: Sequence[int], after: Sequence[int]) -> lis
     return own or outermost + innermost
 
 
-def _best(model: Any, places: Sequence[int], write: Callable[[int], None]) -> int:
-    """The place with which most shapes of the graph for two samples follow; of equals the first."""
-    if len(places) == 1:
-        return places[0]
-    follow = []
-    for place in places:
-        write(place)
-        follow.append(len(_shapes(model, 2)))
-    return places[follow.index(max(follow))]
+def _best_axis(model: Any, axes: Sequence[int], write: Callable[[int], None]) -> int:
+    """Return the axis with which the most shapes can be inferred for two samples; the first of equal ones."""
+    if len(axes) == 1:
+        return axes[0]
+    inferred = []
+    for axis in axes:
+        write(axis)
+        inferred.append(len(_shapes(model, 2)))
+    return axes[inferred.index(max(inferred))]
 
 
 def _shapes(model: Any, batch: int) -> dict[str, tuple[int, ...]]:
-    """The shape of every tensor that is known for so many samples."""
+    """Infer the shapes of the tensors for a batch; tensors of unknown shape are left out."""
     import onnx
 
     skeleton = onnx.ModelProto()
     skeleton.CopyFrom(_without_weights(model))
     graph = skeleton.graph
     del graph.value_info[:]
-    for port in graph.input[: len(model.graph.input)]:  # weights stand behind
+    for port in graph.input[: len(model.graph.input)]:  # the weights come after them
         port.type.tensor_type.shape.dim[0].dim_value = batch
     for port in graph.output:
         port.type.tensor_type.ClearField("shape")
@@ -137,16 +139,16 @@ def _shapes(model: Any, batch: int) -> dict[str, tuple[int, ...]]:
         inferred = onnx.shape_inference.infer_shapes(skeleton, data_prop=True).graph
     except onnx.shape_inference.InferenceError:
         return {}
-    found = {}
+    shapes = {}
     for value in (*inferred.input, *inferred.value_info, *inferred.output):
         sides = value.type.tensor_type.shape.dim
         if value.type.tensor_type.HasField("shape") and all(side.HasField("dim_value") for side in sides):
-            found[value.name] = tuple(side.dim_value for side in sides)
-    return found
+            shapes[value.name] = tuple(side.dim_value for side in sides)
+    return shapes
 
 
 def _without_weights(model: Any) -> Any:
-    """The model with its large constants as further inputs, of which only the shapes are known."""
+    """Return the model with its large constants as additional inputs, of which only the shapes are known."""
     import onnx
 
     bare = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions)
@@ -154,7 +156,7 @@ def _without_weights(model: Any) -> Any:
     for part in ("node", "input", "output"):
         getattr(bare.graph, part).extend(getattr(model.graph, part))
     for each in model.graph.initializer:
-        if math.prod(each.dims) > SMALL:
+        if math.prod(each.dims) > MAX_SHAPE_VALUES:
             bare.graph.input.append(onnx.helper.make_tensor_value_info(each.name, each.data_type, list(each.dims)))
         else:
             bare.graph.initializer.append(each)
@@ -162,27 +164,27 @@ def _without_weights(model: Any) -> Any:
 
 
 def _constants(graph: Any) -> set[str]:
-    """Names of tensors that are written into the file."""
+    """Return the names of tensors that are stored in the file."""
     return {each.name for each in graph.initializer} | {
         node.output[0] for node in graph.node if node.op_type == "Constant"
     }
 
 
 def _drop_unused(graph: Any, replaced: set[str]) -> None:
-    """Remove those of the replaced sizes that nothing takes any longer."""
+    """Remove those of the replaced sizes that nothing reads any more."""
     unused = replaced - {name for node in graph.node for name in node.input}
-    for place in reversed(range(len(graph.initializer))):
-        if graph.initializer[place].name in unused:
-            del graph.initializer[place]
-    for place in reversed(range(len(graph.node))):
-        if graph.node[place].output[0] in unused:
-            del graph.node[place]
+    for index in reversed(range(len(graph.initializer))):
+        if graph.initializer[index].name in unused:
+            del graph.initializer[index]
+    for index in reversed(range(len(graph.node))):
+        if graph.node[index].output[0] in unused:
+            del graph.node[index]
 
 
-def _same(content: bytes, freed: bytes, near: float) -> bool:
-    """Whether both give the same alone, and the freed one gives two samples at once what each gets alone.
+def _answers_agree(content: bytes, freed: bytes, tolerance: float) -> bool:
+    """Return whether both models give the same answers for single samples, and the freed one also for pairs.
 
-    Without ONNX Runtime's own changes to the graph: on every processor the verdict is the same.
+    ONNX Runtime's own graph optimisations are off, so that the result is the same on every processor.
     """
     try:
         before, after = _session(content), _session(freed)
@@ -191,20 +193,20 @@ def _same(content: bytes, freed: bytes, near: float) -> bool:
             for each in before.get_inputs()
         }
         alone, again, pairs = (
-            np.concatenate([join(one.run(None, {name: x[place : place + size] for name, x in samples.items()}))
-                            for place in range(0, 2 * PAIRS, size)])
+            np.concatenate([join(one.run(None, {name: x[start : start + size] for name, x in samples.items()}))
+                            for start in range(0, 2 * PAIRS, size)])
             for one, size in ((before, 1), (after, 1), (after, 2))
         )  # fmt: skip
-    except runtime_errors():  # it does not run for two samples, or gives no row for each
+    except runtime_errors():  # it does not run for two samples, or does not return a row for each
         return False
     if pairs.shape != alone.shape:
         return False
-    limit = near * np.abs(alone[::2] - alone[1::2]).max()
+    limit = tolerance * np.abs(alone[::2] - alone[1::2]).max()
     return bool(np.abs(pairs - alone).max() <= limit and np.abs(again - alone).max() <= limit)  # a NaN is no match
 
 
 def _samples(shape: tuple[int, ...], ids: bool) -> np.ndarray:
-    """Random numbers float32, or token ids int32 that every vocabulary has."""
+    """Return random float32 numbers, or token ids (int32) that every vocabulary has."""
     random = np.random.default_rng(0)
     if ids:
         return random.integers(0, FEWEST_IDS, shape).astype(np.int32)
@@ -223,89 +225,95 @@ def _session(content: bytes) -> Any:
     return runner.session(content, options)
 
 
-Folded = tuple[bytes, tuple[TensorSpec, ...], str]
+FoldResult = tuple[bytes, tuple[TensorSpec, ...], str]
 
 
-def take_raw_bytes(content: bytes, found: Affine | str, sources: tuple[TensorSpec, ...]) -> Folded:
-    """The file that takes bytes, or as it is, with its inputs, and what became of the steps, in words.
+def take_raw_bytes(content: bytes, affine: Affine | str, sources: tuple[TensorSpec, ...]) -> FoldResult:
+    """Add the preprocess steps to a file, so that it takes bytes.
+
+    ONNX Runtime takes less time for them than the runner needs to look up the bytes of an image channel by channel. The
+    file's metadata state what it computes from a byte (`byte_inputs`).
 
     Parameters
     ----------
     content
         The file.
-    found
-        The steps, or why they cannot be folded, from `fold_preprocess.by_channel`.
+    affine
+        The steps, or why they cannot be folded, from `fold_preprocess.channel_affine`.
     sources
         Its inputs.
 
-    They cost ONNX Runtime less time than the runner needs to look a picture's bytes up channel by channel. The file
-    says of itself what it makes of a byte (`byte_inputs`).
+    Returns
+    -------
+    tuple
+        The file, its inputs, and a text that says whether the steps were folded. The file is the same if they were not.
     """
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
-    if isinstance(found, str):
-        return content, sources, f"not folded: {found}"
+    if isinstance(affine, str):
+        return content, sources, f"not folded: {affine}"
     if len(sources) != 1 or sources[0].dtype != "float32":
         return content, sources, f"not folded: the file has {len(sources)} inputs, or one that is not float32"
-    [source], channels = sources, len(found.scale)
+    [source], channels = sources, len(affine.scale)
     if channels > 1 and source.layout not in ("NCHW", "NHWC"):
         return content, sources, f"not folded: the input's layout is {source.layout}"
     model = onnx.load_model_from_string(content)
     graph = model.graph
     stored = {one.name for one in graph.initializer}
-    known = {*stored, source.name}
+    used = {*stored, source.name}
     for node in (node for each in graphs_of(graph) for node in each.node):
-        known |= {*node.input, *node.output}
-    real, scale, scaled, shift, made = (
-        unused_name(each, known) for each in ("real", "scale", "scaled", "shift", "made")
+        used |= {*node.input, *node.output}
+    real, scale, scaled, shift, shifted = (
+        unused_name(each, used) for each in ("real", "scale", "scaled", "shift", "made")
     )
     for node in (node for each in graphs_of(graph) for node in each.node):
-        for place, name in enumerate(node.input):
-            node.input[place] = made if name == source.name else name
+        for index, name in enumerate(node.input):
+            node.input[index] = shifted if name == source.name else name
     sides = (1, channels, 1, 1) if channels > 1 and source.layout == "NCHW" else (channels,) if channels > 1 else ()
-    for name, values in ((scale, found.scale), (shift, found.shift)):
+    for name, values in ((scale, affine.scale), (shift, affine.shift)):
         graph.initializer.append(numpy_helper.from_array(values.astype(np.float32).reshape(sides), name))
     front = [
         helper.make_node("Cast", [source.name], [real], name=real, to=TensorProto.FLOAT),
         helper.make_node("Mul", [real, scale], [scaled], name=scaled),
-        helper.make_node("Add", [scaled, shift], [made], name=made),
+        helper.make_node("Add", [scaled, shift], [shifted], name=shifted),
     ]
-    for place, node in enumerate(front):
-        graph.node.insert(place, node)
+    for index, node in enumerate(front):
+        graph.node.insert(index, node)
     [port] = [one for one in graph.input if one.name == source.name]
     port.type.tensor_type.elem_type = TensorProto.UINT8
     helper.set_model_props(
-        model, {byte_inputs.METADATA_KEY: byte_inputs.format_remark(found.scale.tolist(), found.shift.tolist())}
+        model, {byte_inputs.METADATA_KEY: byte_inputs.format_remark(affine.scale.tolist(), affine.shift.tolist())}
     )
-    said = "one scale for all" if channels == 1 else f"a scale for each of {channels} channels"
-    takes = (replace(source, dtype="uint8"),)
-    return bytes(model.SerializeToString(deterministic=True)), takes, f"folded: the input takes bytes, {said}"
+    scales = "one scale for all" if channels == 1 else f"a scale for each of {channels} channels"
+    byte_sources = (replace(source, dtype="uint8"),)
+    return bytes(model.SerializeToString(deterministic=True)), byte_sources, f"folded: the input takes bytes, {scales}"
 
 
 def input_placeholders(names: Sequence[str]) -> list[str]:
-    """What the exporter calls the inputs, in their order, until `give`."""
-    return [f"edgekit::input_{place}" for place in range(len(names))]
+    """Return temporary names for the inputs during the export, until `give_input_names` replaces them."""
+    return [f"edgekit::input_{index}" for index in range(len(names))]
 
 
 def give_input_names(model: Any, names: Sequence[str]) -> None:
-    """Call the inputs of an exported model so, in place.
+    """Rename the inputs of an exported model, in place.
 
-    Otherwise an input `output`, `linear` or `head.weight` would be a second definition of that name.
+    They are renamed after the export because an input called `output`, `linear` or `head.weight` could be a second
+    definition of an existing name. Such an existing tensor gets another name.
     """
     graphs = list(graphs_of(model.graph))
-    known = {name for graph in graphs for name in _names(graph)}
-    called = dict(zip(input_placeholders(names), names, strict=True))
+    used = {name for graph in graphs for name in _names(graph)}
+    new_names = dict(zip(input_placeholders(names), names, strict=True))
     for name in names:
-        if name in known:
-            called[name] = unused_name(name, known | set(names))
-            known.add(called[name])
+        if name in used:
+            new_names[name] = unused_name(name, used | set(names))
+            used.add(new_names[name])
     for graph in graphs:
-        _rename(graph, called)
+        _rename(graph, new_names)
 
 
 def _ports(graph: Any) -> Iterator[Any]:
-    """All that has a name which is a tensor's."""
+    """Yield everything in a graph that has the name of a tensor, other than nodes."""
     for part in (graph.input, graph.output, graph.initializer, graph.value_info):
         yield from part
 
@@ -315,10 +323,10 @@ def _names(graph: Any) -> Iterator[str]:
     yield from (name for node in graph.node for name in node.output)
 
 
-def _rename(graph: Any, called: Mapping[str, str]) -> None:
+def _rename(graph: Any, new_names: Mapping[str, str]) -> None:
     for each in _ports(graph):
-        each.name = called.get(each.name, each.name)
+        each.name = new_names.get(each.name, each.name)
     for node in graph.node:
         for names in (node.input, node.output):
-            for place, name in enumerate(names):
-                names[place] = called.get(name, name)
+            for index, name in enumerate(names):
+                names[index] = new_names.get(name, name)

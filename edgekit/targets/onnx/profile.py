@@ -1,4 +1,4 @@
-"""ONNX Runtime's own trace."""
+"""Time the operators of an ONNX file by ONNX Runtime's own trace."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from edgekit.runner.backends import onnxruntime as runner
-from edgekit.targets.jobs import Files, input_parts
+from edgekit.targets.jobs import ConvertedFiles, input_parts
 
 if TYPE_CHECKING:
     from edgekit.core.schema.profile import OperatorTime
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 WARM_UP = 3
 
 
-def rows(folder: Path, files: Files, x: np.ndarray, calls: int) -> list[OperatorTime]:
-    """Operators of the graph as the runtime optimised it, in their order."""
+def rows(folder: Path, files: ConvertedFiles, x: np.ndarray, calls: int) -> list[OperatorTime]:
+    """Return the time of each operator in the graph that ONNX Runtime optimised, in order."""
     import onnxruntime
 
     path = folder / files.names[0]
@@ -31,12 +31,12 @@ def rows(folder: Path, files: Files, x: np.ndarray, calls: int) -> list[Operator
         options.enable_profiling = True
         options.profile_file_prefix = str(Path(scratch) / "trace")
         session = runner.session(str(path), options)
-        given = {
+        feeds = {
             each.name: part
             for each, part in zip(files.inputs, input_parts(x, files.inputs, path.read_bytes()), strict=True)
         }
         for _ in range(WARM_UP + calls):
-            session.run(None, given)
+            session.run(None, feeds)
         events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
     kernels = [event for event in events if event.get("cat") == "Node" and event["name"].endswith("_kernel_time")]
     spent: dict[str, list[float]] = {}

@@ -1,4 +1,4 @@
-"""Changes of an ONNX graph that ONNX Runtime's quantizer or its int8 kernels need."""
+"""Rewrites of an ONNX graph that ONNX Runtime's quantizer or its int8 kernels need."""
 
 from __future__ import annotations
 
@@ -10,49 +10,49 @@ import numpy as np
 
 from edgekit.core.errors import ConversionError
 from edgekit.models.files.onnx_batch import unused_name
-from edgekit.targets.onnx.graph import drop_unused, taken
+from edgekit.targets.onnx.graph import drop_unused, used_names
 from edgekit.targets.ranges import LOWEST_SCORE, mask_value
 
 PICTURE, MULTIPLE = 3, 4
 FEWEST_OUTPUTS = 16
 PAD = 11
-"""The operator set since which `Pad` takes its widths as a tensor."""
+"""The first operator set in which `Pad` takes its widths as a tensor."""
 
 
 def widen_stem(content: bytes) -> bytes:
-    """The model with a `Pad` in front of the quantized input, or unchanged where there is no such convolution.
+    """Pad the three channels of a quantized image to four before the first convolution.
 
-    ONNX Runtime has a fast kernel for 8-bit convolutions whose input channels are a multiple of four, and whose outputs
-    are sixteen at least (MLAS, `MlasConvSymPackWSize`). Pictures have three. The weights of the fourth are zero, so the
-    answers are the same to the bit.
+    ONNX Runtime has a fast kernel for 8-bit convolutions with a multiple of four input channels and at least sixteen
+    outputs (MLAS, `MlasConvSymPackWSize`). The weights of the fourth channel are zero, so the answers are the same bit
+    for bit. The model is returned unchanged if it has no such convolution.
     """
     import onnx
     from onnx import helper, numpy_helper
 
     model = onnx.load_model_from_string(content)
     graph = model.graph
-    found = _stem(graph) if any(each.domain == "" and each.version >= PAD for each in model.opset_import) else None
-    if found is None:
+    stem = _stem(graph) if any(each.domain == "" and each.version >= PAD for each in model.opset_import) else None
+    if stem is None:
         return content
-    quantize, weights = found
+    quantize, weights = stem
     array = numpy_helper.to_array(weights)
     sides = [[0, 0]] * array.ndim
     sides[1] = [0, MULTIPLE - PICTURE]
     weights.CopyFrom(numpy_helper.from_array(np.pad(array, sides), weights.name))
-    known = {name for node in graph.node for name in (*node.input, *node.output)}
-    widths, wide = (unused_name(f"{quantize.input[0]}_{what}", known) for what in ("widths", "wide"))
+    used = {name for node in graph.node for name in (*node.input, *node.output)}
+    widths, wide = (unused_name(f"{quantize.input[0]}_{suffix}", used) for suffix in ("widths", "wide"))
     amounts = np.array([side[end] for end in (0, 1) for side in sides], dtype=np.int64)
     graph.initializer.append(numpy_helper.from_array(amounts, widths))
-    place = list(graph.node).index(quantize)
-    pad = helper.make_node("Pad", [quantize.input[0], widths], [wide], name=unused_name("widen", known))
+    index = list(graph.node).index(quantize)
+    pad = helper.make_node("Pad", [quantize.input[0], widths], [wide], name=unused_name("widen", used))
     quantize.input[0] = wide
-    graph.node.insert(place, pad)
+    graph.node.insert(index, pad)
     graph.ClearField("value_info")  # shapes of three channels
     return bytes(model.SerializeToString(deterministic=True))
 
 
 def _stem(graph: Any) -> tuple[Any, Any] | None:
-    """What quantizes the only picture, and the int8 weights of the only convolution that takes it."""
+    """Return the node that quantizes the only image, and the int8 weights of the only convolution that takes it."""
     constants = {one.name: one for one in graph.initializer}
     sources = [one.name for one in graph.input if one.name not in constants]
     takers: dict[str, list[Any]] = {}
@@ -63,16 +63,16 @@ def _stem(graph: Any) -> tuple[Any, Any] | None:
     chain: list[Any] = []
     name = sources[0] if len(sources) == 1 else ""
     for kind in ("QuantizeLinear", "DequantizeLinear", "Conv"):
-        behind = takers.get(name, [])
-        if len(behind) != 1 or behind[0].op_type != kind or behind[0].input[0] != name:
+        users = takers.get(name, [])
+        if len(users) != 1 or users[0].op_type != kind or users[0].input[0] != name:
             return None
-        chain += behind
-        name = behind[0].output[0]
+        chain += users
+        name = users[0].output[0]
     dequantize = makers.get(chain[-1].input[1])
     if dequantize is None or dequantize.op_type != "DequantizeLinear" or len(takers[chain[-1].input[1]]) != 1:
         return None
     if any(one.name == "group" and one.i != 1 for one in chain[-1].attribute):
-        return None  # two groups of three channels are six
+        return None  # with groups, the input has more than three channels
     weights = constants.get(dequantize.input[0])
     if weights is None or len(takers[weights.name]) != 1 or not _fits(weights, dequantize, constants):
         return None
@@ -80,7 +80,11 @@ def _stem(graph: Any) -> tuple[Any, Any] | None:
 
 
 def _fits(weights: Any, dequantize: Any, constants: dict[str, Any]) -> bool:
-    """Signed weights around zero, of enough outputs, which see more than one point; a scale for each output."""
+    """Return whether the fast kernel takes these weights.
+
+    They must be signed with zero point 0, have one scale or one for each output, enough outputs, and a kernel larger
+    than 1x1.
+    """
     from onnx import TensorProto, numpy_helper
 
     outputs, inputs, *kernel = weights.dims
@@ -100,68 +104,68 @@ def _fits(weights: Any, dequantize: Any, constants: dict[str, Any]) -> bool:
 
 
 LAYER = "Gemm"
-"""Other layers have no such kernel: before a float output they would compute in float."""
+"""Other layers have no such kernel, and would compute in float before a float output."""
 CHAIN = ("DequantizeLinear", "QuantizeLinear", LAYER)
 
 
 def keep_float_answers(content: bytes) -> bytes:
-    """The model without the last QuantizeLinear and DequantizeLinear of such outputs, or unchanged.
+    """Remove QuantizeLinear and DequantizeLinear after a dense layer that is an output; else the model is unchanged.
 
-    ONNX Runtime's kernel for a dense layer between scales, `QGemm`, gives floats as readily as levels. Two operators
-    and their numbers go, 270 bytes, and the answers are nearer to those of the float network.
+    ONNX Runtime's kernel for a quantized dense layer, `QGemm`, can return floats instead of integers. Without the two
+    operators the file is 270 bytes smaller, and the answers are closer to those of the float network.
     """
     import onnx
 
     model = onnx.load_model_from_string(content)
     graph = model.graph
     makers = {name: node for node in graph.node for name in node.output}
-    used = taken(graph)
-    gone = []
+    used = used_names(graph)
+    removed = []
     for output in graph.output:
         chain = _chain(output.name, makers)
-        if chain and all(used.count(node.output[0]) == 1 for node in chain) and _takes_levels(chain[-1], makers):
+        if chain and all(used.count(node.output[0]) == 1 for node in chain) and _has_integer_inputs(chain[-1], makers):
             dequantize, quantize, layer = chain
             layer.output[0] = output.name
-            gone += [dequantize, quantize]
-    if not gone:
+            removed += [dequantize, quantize]
+    if not removed:
         return content
-    for node in gone:
+    for node in removed:
         graph.node.remove(node)
     drop_unused(graph)
     return bytes(model.SerializeToString(deterministic=True))
 
 
 def _chain(name: str, makers: dict[str, Any]) -> list[Any]:
-    """The operators behind which an output stands, the last first; none where they are others."""
-    found = []
+    """Return the operators of CHAIN that lead to an output, the last first; empty if others lead to it."""
+    chain = []
     for kind in CHAIN:
         node = makers.get(name)
         if node is None or node.op_type != kind:
             return []
-        found.append(node)
+        chain.append(node)
         name = node.input[0]
-    return found
+    return chain
 
 
-def _takes_levels(layer: Any, makers: dict[str, Any]) -> bool:
-    """Whether what it multiplies is quantized, so that ONNX Runtime computes it in integers."""
+def _has_integer_inputs(layer: Any, makers: dict[str, Any]) -> bool:
+    """Return whether both factors are quantized, so that ONNX Runtime computes the layer in integers."""
     sides = [makers.get(name) for name in layer.input[:2]]
     return all(side is not None and side.op_type == "DequantizeLinear" for side in sides)
 
 
 SIDES = ([2, 3], [-2, -1])
-"""Height and width, in the order that a file may count them from either end."""
+"""The axes of height and width, counted from the start or from the end."""
 RANK = 4
 SHAPES = {"Reshape", "Squeeze"}
-"""ONNX Runtime moves a QuantizeLinear from behind these to before them."""
+"""ONNX Runtime moves a QuantizeLinear from after these to before them."""
 
 
 def rename_global_pools(content: bytes) -> bytes:
-    """The model with the pool in place of such means, or unchanged where there is none.
+    """Replace quantized means over height and width by `GlobalAveragePool`; else the model is unchanged.
 
-    The exporter writes `ReduceMean`. ONNX Runtime computes that in float and with the channels in front: a transpose, a
-    DequantizeLinear and a QuantizeLinear for it alone. Of the pool between the same scales it has an integer kernel
-    that takes the channels behind, as the convolutions leave them. It rounds once instead of twice.
+    The exporter writes `ReduceMean`, which ONNX Runtime computes in float and channels first, so that it needs a
+    transpose, a DequantizeLinear and a QuantizeLinear. For the pool, it has an integer kernel that takes channels last,
+    as the convolutions return them, and rounds once instead of twice.
     """
     import onnx
     from onnx import helper, shape_inference
@@ -192,14 +196,14 @@ def rename_global_pools(content: bytes) -> bytes:
 
 
 def _is_quantized(name: str, takers: dict[str, list[Any]]) -> bool:
-    """Whether all that becomes of a tensor are levels, perhaps in another shape."""
+    """Return whether the only use of a tensor is to be quantized, perhaps after a change of its shape."""
     while len(takers.get(name, ())) == 1 and takers[name][0].op_type in SHAPES:
         name = takers[name][0].output[0]
     return [each.op_type for each in takers.get(name, ())] == ["QuantizeLinear"]
 
 
 def _over_sides(node: Any, constants: dict[str, Any]) -> bool:
-    """Whether the mean is over height and width, which stay as sides of one."""
+    """Return whether a mean is over height and width, and keeps them with size 1."""
     from onnx import numpy_helper
 
     attributes = {one.name: one for one in node.attribute}
@@ -219,33 +223,33 @@ BIASED = {"Conv", "ConvTranspose", "Gemm", "InstanceNormalization", "LayerNormal
 
 
 def unshare_biases(model: Any) -> None:
-    """Change the model in place; its outputs stay the same.
+    """Give each operator its own copy of a shared bias, in place; the outputs stay the same.
 
-    It copies a shared bias itself, for its scale is that of the operator's input and weights. The copy's name is the
-    bias's name and a number: the seventh of `val_11` is `val_117`, which may be what another operator gives. Then it
-    ends with "Quantization parameter shared mode is not supported for weight". Group norms, exported, share their
-    biases.
+    ONNX Runtime's quantizer copies shared biases itself, because the scale of a bias depends on the operator's input
+    and weights. It names a copy by appending a number: the seventh copy of `val_11` is `val_117`, which may already be
+    the output of another operator, and then it fails with "Quantization parameter shared mode is not supported for
+    weight". Exported group norms share their biases.
     """
     constants = {one.name: one for one in model.graph.initializer}
-    known = {name for node in model.graph.node for name in (*node.input, *node.output)} | set(constants)
-    taken: set[str] = set()
+    used = {name for node in model.graph.node for name in (*node.input, *node.output)} | set(constants)
+    biases: set[str] = set()
     for node in model.graph.node:
         name = node.input[BIAS] if node.op_type in BIASED and len(node.input) > BIAS else ""
         if name not in constants:
             continue
-        if name in taken:
+        if name in biases:
             copied = model.graph.initializer.add()
             copied.CopyFrom(constants[name])
-            copied.name = node.input[BIAS] = unused_name(f"{name}_of_{node.name}", known)
-        taken.add(name)
+            copied.name = node.input[BIAS] = unused_name(f"{name}_of_{node.name}", used)
+        biases.add(name)
 
 
 MASKING = ("Add", "Where")
-"""Operators that put a mask's values in."""
+"""Operators that apply a mask."""
 
 
 def make_masks_finite(model: Any, samples: Iterable[Mapping[str, np.ndarray]]) -> None:
-    """In place; the samples show what scores the network computes."""
+    """Replace -inf in masks by finite values, in place; the scores that the samples give determine the values."""
     masks = [(tensor, array) for tensor, array in _constants(model) if (array < LOWEST_SCORE).any()]
     if masks:
         _fill(masks, 0.0)
@@ -253,15 +257,15 @@ def make_masks_finite(model: Any, samples: Iterable[Mapping[str, np.ndarray]]) -
 
 
 def _constants(model: Any) -> Iterator[tuple[Any, np.ndarray]]:
-    """Floats that a masking operator takes."""
+    """Yield the float constants that masking operators take."""
     from onnx import numpy_helper
 
     tensors = {one.name: one for one in model.graph.initializer}
     for node in model.graph.node:
         if node.op_type == "Constant" and node.attribute[0].name == "value":
             tensors[node.output[0]] = node.attribute[0].t
-    taken = {name for node in model.graph.node if node.op_type in MASKING for name in node.input}
-    for tensor in (tensors[name] for name in sorted(taken & tensors.keys())):
+    mask_inputs = {name for node in model.graph.node if node.op_type in MASKING for name in node.input}
+    for tensor in (tensors[name] for name in sorted(mask_inputs & tensors.keys())):
         array = numpy_helper.to_array(tensor)
         if array.dtype == np.float32:
             yield tensor, array
@@ -275,7 +279,7 @@ def _fill(masks: Iterable[tuple[Any, np.ndarray]], mask: float) -> None:
 
 
 def _spreads(model: Any, samples: Iterable[Mapping[str, np.ndarray]]) -> list[float]:
-    """Maximum - minimum of each tensor that softmax takes, over all samples."""
+    """Return maximum - minimum of each input of a softmax, over all samples."""
     import onnx
 
     from edgekit.runner.backends.onnxruntime import session
@@ -283,13 +287,13 @@ def _spreads(model: Any, samples: Iterable[Mapping[str, np.ndarray]]) -> list[fl
     names = sorted({node.input[0] for node in model.graph.node if node.op_type == "Softmax"})
     if not names:
         return []
-    shown = onnx.ModelProto()
-    shown.CopyFrom(model)
-    del shown.graph.output[:]
-    shown.graph.output.extend(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in names)
-    opened = session(shown.SerializeToString(), None)
-    seen = [[(found.min(), found.max()) for found in opened.run(None, dict(sample))] for sample in samples]
-    lows, highs = np.moveaxis(np.array(seen), -1, 0)
+    probe = onnx.ModelProto()
+    probe.CopyFrom(model)
+    del probe.graph.output[:]
+    probe.graph.output.extend(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in names)
+    opened = session(probe.SerializeToString(), None)
+    limits = [[(scores.min(), scores.max()) for scores in opened.run(None, dict(sample))] for sample in samples]
+    lows, highs = np.moveaxis(np.array(limits), -1, 0)
     return [float(spread) for spread in highs.max(0) - lows.min(0)]
 
 
@@ -299,24 +303,24 @@ COMPUTE_IN_INT8 = 4
 DENSE = ("Gemm", "MatMul")
 
 
-def dense_names(model: Any) -> list[str]:
-    """Nodes of an onnx.ModelProto that are dense layers with constant weights; ConversionError if there are none."""
+def dense_layer_names(model: Any) -> list[str]:
+    """Return the names of dense layers with constant weights in an onnx.ModelProto; ConversionError if it has none."""
     constants = {one.name for one in model.graph.initializer}
-    found = [node.name for node in model.graph.node if node.op_type in DENSE and node.input[1] in constants]
-    if not found:
+    names = [node.name for node in model.graph.node if node.op_type in DENSE and node.input[1] in constants]
+    if not names:
         raise ConversionError(
             "onnx int4_dense: the network has no dense layer, and no other weights can be 4 bits here; leave "
             "int4_dense out of convert.precisions"
         )
-    return found
+    return names
 
 
 def store_in_4_bits(content: bytes) -> bytes:
-    """The model with the weights of its float dense layers in 4 bits.
+    """Store the weights of the float dense layers in 4 bits.
 
-    Weights are symmetric in blocks of 32 along the inputs, each with a scale in float32. Activations stay float32
-    outside; inside, the kernel rounds them to int8 by blocks. ONNX Runtime has no kernel for convolutions with 4-bit
-    weights: it unpacks them to float at load.
+    Weights are symmetric, in blocks of 32 along the inputs, each with a scale in float32. The layers take and return
+    float32 activations, which the kernel rounds to int8 by blocks. Convolutions are left out, because ONNX Runtime has
+    no kernel with 4-bit weights for them and would unpack the weights to float when it loads the model.
     """
     import onnx
     from onnxruntime.quantization.onnx_model import ONNXModel
@@ -325,14 +329,14 @@ def store_in_4_bits(content: bytes) -> bytes:
     model.replace_gemm_with_matmul()
     maker = _quantizer()(model.model, bits=4, block_size=BLOCK, is_symmetric=True, accuracy_level=COMPUTE_IN_INT8)
     maker.process()
-    made: bytes = maker.model.model.SerializeToString(deterministic=True)
-    return made
+    quantized: bytes = maker.model.model.SerializeToString(deterministic=True)
+    return quantized
 
 
 def _quantizer() -> Any:
-    """ONNX Runtime's. Its import would turn on the log of the whole process: two lines for each operator."""
+    """Import ONNX Runtime's quantizer without letting it enable logging for the whole process."""
     root, handler = logging.getLogger(), logging.NullHandler()
-    root.addHandler(handler)  # `basicConfig` does nothing where there is one
+    root.addHandler(handler)  # with a handler, the module's `basicConfig` does nothing
     try:
         from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
     finally:

@@ -1,8 +1,8 @@
-"""OpenVINO IR: converted from PyTorch; int8 by NNCF on the converted graph, or from the QAT network itself.
+"""Convert PyTorch networks to OpenVINO IR; int8 by NNCF on the converted graph, or from the QAT network itself.
 
-For `w8` NNCF compresses the weights of every convolution and dense layer; arithmetic stays float.
-Images enter as NCHW. Layers with generated names are renamed, for their counters differ from process to process. What
-ships is shortened (`slim_xml`): its inner layers have numbers for names.
+For `w8`, NNCF compresses the weights of every convolution and dense layer, and the arithmetic stays in float. Images
+are NCHW. Layers with generated names are renamed, because the counters in these names differ between processes. The
+names of inner layers are finally replaced by numbers (`slim_xml`).
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgekit.core.errors import ConversionError
-from edgekit.models.files.openvino import called
+from edgekit.models.files.openvino import port_name
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.targets import float_ops, fold_preprocess, jobs, layers, model_file
-from edgekit.targets.jobs import MINMAX, Files, Quantization, input_layout, output_layout
+from edgekit.targets.jobs import MINMAX, ConvertedFiles, Quantization, input_layout, output_layout
 from edgekit.targets.openvino import graph as operator_graph
 from edgekit.targets.openvino import rewrites, slim_xml
 from edgekit.targets.ranges import OUTSIDE
 
 if TYPE_CHECKING:
-    from edgekit.targets.step import Step
+    from edgekit.targets.step import NetworkStep
 
 PRECISIONS = ("fp32", "fp16", "int8", "w8", "int4_dense")
 FILES = ("model.xml", "model.bin")
@@ -38,11 +38,11 @@ def convert(
     nncf_folder: Path | None = None,
     quantization: Quantization = MINMAX,
     fold: bool = False,
-) -> Files:
-    """Write `model.xml` and `model.bin` into `out`; `calibration` is (n, C, H, W) or (n, F) float32.
+) -> ConvertedFiles:
+    """Write `model.xml` and `model.bin` into `out`; `calibration` is (n, C, H, W) or (n, F), float32.
 
-    With `nncf_folder` the int8 model carries the ranges that QAT learnt, and `calibration` is not used. With `fold` the
-    file takes a sample's bytes, where its steps are affine.
+    With `nncf_folder`, the int8 model keeps the ranges that QAT learned, and `calibration` is not used. With `fold`,
+    the file takes the bytes of a raw sample if the preprocess steps are affine.
     """
     import openvino
 
@@ -50,22 +50,22 @@ def convert(
     source_file = model_file.read(model_folder)
     names = model_file.tensor_names(model_folder)
     if source_file is None:
-        model, input_shape, taken = _from_torch(model_folder, nncf_folder if qat else None)
+        model, input_shape, input_names = _from_torch(model_folder, nncf_folder if qat else None)
         layout = input_layout(input_shape, "NCHW")
     else:
-        model = source_file.make("openvino", names)
-        taken = tuple(called(port, names) for port in model.inputs) if names else ("input",)
+        model = source_file.convert("openvino", names)
+        input_names = tuple(port_name(port, names) for port in model.inputs) if names else ("input",)
         layout = ""
         if not names:
             shape = tuple(model.input(0).get_shape())
             layout = source_file.layout(shape)
             calibration = None if calibration is None else source_file.arrange(calibration, shape)
-    _name_ends(model, taken)
+    _name_ports(model, input_names)
     sources = jobs.inputs_in_order([_spec(port) for port in model.inputs], names)
     finished = source_file is not None and source_file.is_quantized
     if precision == "int8" and not qat and not finished:
-        kept = layers.read_layers(model_folder, quantization.keep_float)
-        model = _quantize(model, sources, calibration, quantization, kept)
+        float_layers = layers.read_layers(model_folder, quantization.keep_float)
+        model = _quantize(model, sources, calibration, quantization, float_layers)
     elif precision == "w8":
         import nncf
 
@@ -75,38 +75,38 @@ def convert(
     if precision == "int8" and not finished:
         rewrites.drop_relus(model)
     if precision == "int8":
-        rewrites.part_scales(model)
+        rewrites.separate_scales(model)
     folding = ""
     if fold:
-        model, folding = rewrites.take_raw_bytes(model, fold_preprocess.of_folder(model_folder), layout, precision)
+        model, folding = rewrites.take_raw_bytes(model, fold_preprocess.model_affine(model_folder), layout, precision)
     name_layers(model)
-    _name_ends(model, taken)
+    _name_ports(model, input_names)
     out.mkdir(parents=True, exist_ok=True)
     openvino.save_model(model, str(out / FILES[0]), compress_to_fp16=precision == "fp16")
     sources, results = (
         jobs.inputs_in_order([_spec(port) for port in model.inputs], names),
         tuple(map(_spec, model.outputs)),
     )
-    results = results if source_file is None else source_file.needed.ordered(results)
+    results = results if source_file is None else source_file.needed.in_task_order(results)
     if not names:
         sources = (replace(sources[0], layout=layout),)
     still_float = float_ops.openvino(out / FILES[0], finished) if precision == "int8" else ()
     debris = layers.rows_or_none("openvino: redundant operators", lambda: operator_graph.read(out / FILES[0]))
-    slim_xml.shorten_file(out / FILES[0])  # last: the lists above name layers
-    return Files(FILES, sources, results, still_float, debris=debris, folding=folding)
+    slim_xml.shorten_file(out / FILES[0])  # last, because the lists above contain names of layers
+    return ConvertedFiles(FILES, sources, results, still_float, debris=debris, folding=folding)
 
 
 def _from_torch(model_folder: Path, nncf_folder: Path | None) -> tuple[Any, tuple[int, ...], tuple[str, ...]]:
-    """The converted network, the shape of its samples, and its inputs' names in its own order."""
+    """Return the converted network, the shape of its samples, and the names of its inputs in its own order."""
     import openvino
 
     from edgekit.models import store
-    from edgekit.models.reparameterize import deployed
-    from edgekit.models.several_inputs import apart
+    from edgekit.models.reparameterize import deployment_network
+    from edgekit.models.several_inputs import export_inputs
     from edgekit.targets.torch_graph import fold_batchnorms, plain_attention
 
     module, spec = store.load(model_folder)
-    network, arguments, names = apart(deployed(module, spec), store.zeros(spec))
+    network, arguments, names = export_inputs(deployment_network(module, spec), store.zero_sample(spec))
     if nncf_folder is None:
         network = fold_batchnorms(network)
     else:
@@ -124,12 +124,12 @@ def _quantize(
     sources: Sequence[TensorSpec],
     calibration: np.ndarray | None,
     quantization: Quantization,
-    kept: Sequence[layers.Layer],
+    float_layers: Sequence[layers.WeightedLayer],
 ) -> Any:
-    """By default ranges from the samples' extremes, biases as they are.
+    """Quantize with NNCF, by default with ranges from the samples' extremes and without bias correction.
 
-    nncf's defaults average the extremes and correct biases; on digits they cost the reference networks 6 to 13 dB
-    (ResNet-8: top-1 agreement 0.81 against 0.92). Its overflow fix stays: older x86 processors need it.
+    NNCF's own defaults average the extremes and correct biases, which costs the reference networks 6 to 13 dB on digits
+    (ResNet-8: top-1 agreement 0.81 instead of 0.92). Its overflow fix stays on, because older x86 processors need it.
     """
     import nncf
 
@@ -137,10 +137,10 @@ def _quantize(
         raise ConversionError("openvino int8: no calibration samples")
     parts = dict(zip([each.name for each in sources], jobs.input_parts(calibration, sources), strict=True))
     samples = nncf.Dataset(
-        range(len(calibration)), lambda place: {name: part[place : place + 1] for name, part in parts.items()}
+        range(len(calibration)), lambda index: {name: part[index : index + 1] for name, part in parts.items()}
     )
-    float_names = layers.operators(kept, _constants(model), "openvino")
-    # the preset of the quantize stage's simulation; nncf's own default makes every activation symmetric
+    float_names = layers.matching_operators(float_layers, _constants(model), "openvino")
+    # the preset of the simulation in the quantize stage; NNCF's own default makes every activation symmetric
     preset = nncf.QuantizationPreset.MIXED
     advanced = nncf.AdvancedQuantizationParameters(
         disable_bias_correction=not quantization.bias_correction,
@@ -158,9 +158,9 @@ def _quantize(
 
 
 def _dense_in_4_bits(model: Any) -> Any:
-    """Dense layers with 4-bit weights, one scale a channel, other weights int8, and float arithmetic.
+    """Store the weights of dense layers in 4 bits with a scale for each channel, and all others in int8.
 
-    OpenVINO unpacks 4-bit weights in the kernel of a dense layer alone.
+    The arithmetic stays in float. Only OpenVINO's kernels of dense layers unpack 4-bit weights.
     """
     import nncf
 
@@ -174,9 +174,10 @@ def _dense_in_4_bits(model: Any) -> Any:
 
 
 def _ranges(kind: str) -> Any:
-    """nncf knows no percentile over all samples: it takes each sample's own, and of these the outermost.
+    """Return NNCF's parameters for a kind of ranges.
 
-    Its average over samples (MEAN_QUANTILE) clips half of them: 15 dB against 27 on a depthwise network on digits.
+    NNCF has no percentiles over all samples. The outermost of the samples' percentiles is used, because their average
+    (MEAN_QUANTILE) clips half of the samples: 15 dB instead of 27 for a depthwise network on digits.
     """
     from nncf.quantization import range_estimator as nncf
 
@@ -191,8 +192,8 @@ def _ranges(kind: str) -> Any:
 
 
 def _constants(model: Any) -> dict[str, np.ndarray]:
-    """Weights of each operator by its name, (output channels, weights of one channel)."""
-    found = {}
+    """Return the weights of each operator by its name, (output channels, weights of one channel)."""
+    weights = {}
     for op in model.get_ordered_ops():
         kind = op.get_type_name()
         source = op.input_value(1).get_node() if kind in float_ops.OPENVINO_WEIGHTED else None
@@ -200,18 +201,18 @@ def _constants(model: Any) -> dict[str, np.ndarray]:
             source = source.input_value(0).get_node()
         if source is not None and source.get_type_name() == "Constant":
             array = source.get_data().reshape(op.input_value(1).get_shape())
-            groups = int(kind.startswith("Group"))  # in groups: (groups, channels of one, …)
+            groups = int(kind.startswith("Group"))  # with groups: (groups, channels of a group, …)
             if "Backprop" in kind or (kind == "MatMul" and not op.get_attributes()["transpose_b"]):
-                array = array.swapaxes(groups, groups + 1)  # input channels first
+                array = array.swapaxes(groups, groups + 1)  # the file has the input channels first
             channels = array.shape[0] * (array.shape[1] if groups else 1)
-            found[op.get_friendly_name()] = array.reshape(channels, -1)
-    return found
+            weights[op.get_friendly_name()] = array.reshape(channels, -1)
+    return weights
 
 
 def name_layers(model: Any) -> None:
-    """Names that depend on the network alone: `__module.…` come from it, all others are given by position.
+    """Give layers names that depend on the network only: `__module.…` come from it, and all others get their position.
 
-    The model's own name counts the models that this process has made so far.
+    The model gets a fixed name, because its own counts the models that the process has created.
     """
     model.set_friendly_name("Model0")
     for position, op in enumerate(model.get_ordered_ops()):
@@ -219,10 +220,10 @@ def name_layers(model: Any) -> None:
             op.set_friendly_name(f"{op.get_type_name()}_{position}")
 
 
-def _name_ends(model: Any, names: Sequence[str]) -> None:
-    """Of its inputs, in its own order."""
+def _name_ports(model: Any, names: Sequence[str]) -> None:
+    """Name the inputs, in the model's own order, and the outputs, in place."""
     several = len(model.outputs) > 1
-    outputs = ((port, f"output_{place}" if several else "output") for place, port in enumerate(model.outputs))
+    outputs = ((port, f"output_{index}" if several else "output") for index, port in enumerate(model.outputs))
     for port, name in (*zip(model.inputs, names, strict=True), *outputs):
         port.get_node().set_friendly_name(name)
         port.get_tensor().set_names({name})
@@ -233,8 +234,8 @@ def _spec(port: Any) -> TensorSpec:
     return TensorSpec(port.get_any_name(), tuple(port.get_shape()), dtype, output_layout(port.get_shape()))
 
 
-def write_step(step: Step, out: Path) -> list[Path]:
-    """`model.xml` and `model.bin`, its inputs and outputs named as the step names them."""
+def write_step(step: NetworkStep, out: Path) -> list[Path]:
+    """Write `model.xml` and `model.bin` for a network's step, with the step's names; return their paths."""
     import openvino
 
     example = step.example

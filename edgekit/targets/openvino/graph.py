@@ -1,7 +1,7 @@
 """Redundant operators in OpenVINO's IR, and in the CPU plug-in's compiled form.
 
-FakeQuantize is a notation, one behind another is work. In the compiled form reorders of a tensor are transposes. It
-depends on the processor.
+A FakeQuantize only marks quantized values, but one after another is executed. In the compiled form, which depends on
+the processor, reorders of a tensor count as transposes.
 """
 
 from __future__ import annotations
@@ -12,8 +12,16 @@ from typing import Any
 import numpy as np
 
 from edgekit.runner.backends.openvino import compile_model
-from edgekit.targets.float_ops import path_of
-from edgekit.targets.redundant_ops import Finding, Graph, Operator, Role, Tensor, find, moves
+from edgekit.targets.float_ops import layer_name
+from edgekit.targets.redundant_ops import (
+    GraphOperator,
+    GraphTensor,
+    OperatorGraph,
+    RedundantOperator,
+    Role,
+    changes_memory_order,
+    find_redundant,
+)
 
 ROLES: dict[str, Role] = {
     "Transpose": "transpose", "Reshape": "reshape", "Squeeze": "reshape", "Unsqueeze": "reshape",
@@ -23,25 +31,26 @@ ROLES: dict[str, Role] = {
 COMPILED: dict[str, Role] = {**ROLES, "Reorder": "transpose"}
 CONVOLUTIONS = ("Convolution", "GroupConvolution")
 NEUTRAL = {"Add": 0.0, "Subtract": 0.0, "Multiply": 1.0, "Divide": 1.0}
-KEEPING = ("Slice", "StridedSlice", "Pad", "Broadcast", "Tile")  # one that gives the shape it takes changes nothing
+SHAPE_CHANGING = ("Slice", "StridedSlice", "Pad", "Broadcast", "Tile")
+"""Redundant if the output has the shape of the input."""
 
 
-def read(path: Path) -> tuple[Finding, ...]:
-    """Both: first what the file has, then what is `compiled`; `path` is the .xml, its .bin beside it."""
+def read(path: Path) -> tuple[RedundantOperator, ...]:
+    """Find the redundant operators of a file (.xml with its .bin beside it), then those of its compiled form."""
     import openvino
 
     core = openvino.Core()
     model = core.read_model(str(path))
     compiled = compile_model(core, model, threads=1).get_runtime_model()
-    return (*find(_graph(model)), *find(_compiled(compiled, model), compiled=True))
+    return (*find_redundant(_graph(model)), *find_redundant(_compiled(compiled, model), compiled=True))
 
 
 def _key(port: Any) -> tuple[str, int]:
     return port.get_node().get_friendly_name(), port.get_index()
 
 
-def _tensors(model: Any) -> dict[Any, Tensor]:
-    found: dict[Any, Tensor] = {}
+def _tensors(model: Any) -> dict[Any, GraphTensor]:
+    tensors: dict[Any, GraphTensor] = {}
     for op in model.get_ordered_ops():
         for port in op.outputs():
             shape = tuple(port.get_shape()) if port.get_partial_shape().is_static else ()
@@ -49,16 +58,16 @@ def _tensors(model: Any) -> dict[Any, Tensor]:
             value = op.data if op.get_type_name() == "Constant" else None
             stored = value.__array_interface__["data"][0] if value is not None else None
             size = value.nbytes if value is not None else int(np.prod(shape)) * kind.bitwidth // 8
-            found[_key(port)] = Tensor(shape, size, kind.get_type_name(), value, stored)
-    return found
+            tensors[_key(port)] = GraphTensor(shape, size, kind.get_type_name(), value, stored)
+    return tensors
 
 
-def _ends(model: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def _ports(model: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     inputs = tuple(_key(port) for port in model.inputs)
     return inputs, tuple(_key(port.get_node().input_value(0)) for port in model.outputs)
 
 
-def _graph(model: Any) -> Graph:
+def _graph(model: Any) -> OperatorGraph:
     tensors = _tensors(model)
     operators = []
     for op in model.get_ordered_ops():
@@ -68,28 +77,31 @@ def _graph(model: Any) -> Graph:
         inputs, outputs = tuple(_key(port) for port in op.input_values()), tuple(_key(port) for port in op.outputs())
         role = ROLES.get(kind, "compute")
         shapes = [tensors[key].shape for key in (*inputs[:1], *outputs[:1])]
-        if (kind == "Concat" and len(inputs) == 1) or (kind in KEEPING and shapes[0] and shapes[0] == shapes[-1]):
+        if (kind == "Concat" and len(inputs) == 1) or (
+            kind in SHAPE_CHANGING and shapes[0] and shapes[0] == shapes[-1]
+        ):
             role = "identity"
         order = tensors[inputs[1]].value if role == "transpose" else None
         operators.append(
-            Operator(
+            GraphOperator(
                 role,
                 kind,
-                path_of(op),
+                layer_name(op),
                 inputs,
                 outputs,
-                role == "transpose" and (order is None or moves(range(len(order)), order.tolist(), shapes[0])),
+                role == "transpose"
+                and (order is None or changes_memory_order(range(len(order)), order.tolist(), shapes[0])),
                 role == "pad" and _absorbable(op, tensors),
                 kind in NEUTRAL,
                 NEUTRAL.get(kind),
             )
         )
-    return Graph(operators, tensors, *_ends(model), simulated=True)
+    return OperatorGraph(operators, tensors, *_ports(model), simulated=True)
 
 
-def _absorbable(pad: Any, tensors: dict[Any, Tensor]) -> bool:
-    """Zeros around height and width, before convolutions alone: each of them has pads of its own."""
-    begin, end = (tensors[_key(pad.input_value(place))].value for place in (1, 2))
+def _absorbable(pad: Any, tensors: dict[Any, GraphTensor]) -> bool:
+    """Return whether a pad adds zeros to height and width only, and only before convolutions, which can pad too."""
+    begin, end = (tensors[_key(pad.input_value(index))].value for index in (1, 2))
     filled = tensors[_key(pad.input_value(3))].value if pad.get_input_size() > 3 else np.zeros(1)
     behind = [port.get_node().get_type_name() for port in pad.output(0).get_target_inputs()]
     if (
@@ -104,18 +116,23 @@ def _absorbable(pad: Any, tensors: dict[Any, Tensor]) -> bool:
     return bool(spatial and behind and all(kind in CONVOLUTIONS for kind in behind))
 
 
-def _compiled(runtime: Any, model: Any) -> Graph:
-    """Its nodes name what they were made of; a reorder that keeps the order of axes only changes the type."""
-    layers = {op.get_friendly_name(): path_of(op) for op in model.get_ordered_ops()}
+def _compiled(runtime: Any, model: Any) -> OperatorGraph:
+    """Return the compiled graph. Its nodes name the layers from which they were made.
+
+    A reorder that keeps the order of the axes only changes the type.
+    """
+    layers = {op.get_friendly_name(): layer_name(op) for op in model.get_ordered_ops()}
     kinds = {op.get_friendly_name(): op.get_type_name() for op in model.get_ordered_ops()}
-    tensors: dict[Any, Tensor] = {}
+    tensors: dict[Any, GraphTensor] = {}
     operators = []
     for op in runtime.get_ordered_ops():
         kind = _runtime_info(op, "layerType")
         for port in op.outputs():
             size = int(np.prod(port.get_shape())) * port.get_element_type().bitwidth // 8
-            value = np.zeros(0) if kind == "Const" else None  # it does not tell the numbers
-            tensors[_key(port)] = Tensor(tuple(port.get_shape()), size, port.get_element_type().get_type_name(), value)
+            value = np.zeros(0) if kind == "Const" else None  # the compiled model does not expose the numbers
+            tensors[_key(port)] = GraphTensor(
+                tuple(port.get_shape()), size, port.get_element_type().get_type_name(), value
+            )
         if kind in ("Input", "Output", "Const"):
             continue
         inputs, outputs = tuple(_key(port) for port in op.input_values()), tuple(_key(port) for port in op.outputs())
@@ -129,26 +146,29 @@ def _compiled(runtime: Any, model: Any) -> Graph:
             before, behind = _layout(source.get_node(), source.get_index()), _layout(op)
             role, moved = ("cast" if before == behind else "transpose"), _reordered(before, behind, tensors[inputs[0]])
         layer = next((layers[name] for name in names if name in layers), names[0] if names else kind)
-        operators.append(Operator(role, kind, layer, inputs, outputs, moved))
-    return Graph(operators, tensors, *_ends(runtime), simulated=True)
+        operators.append(GraphOperator(role, kind, layer, inputs, outputs, moved))
+    return OperatorGraph(operators, tensors, *_ports(runtime), simulated=True)
 
 
 def _runtime_info(op: Any, what: str) -> str:
-    """Of a node's own account of itself; empty where it says nothing."""
+    """Return an entry of a node's runtime information; empty if it has none."""
     info = op.get_rt_info()
     return str(info[what].astype(str)) if what in info else ""
 
 
 def _layout(op: Any, output: int = 0) -> str:
-    """Of one output; a node of several names them all, with commas between."""
+    """Return the layout of one output; a node with several outputs lists all layouts, separated by commas."""
     layouts = _runtime_info(op, "outputLayouts").split(",")
     return layouts[min(output, len(layouts) - 1)]
 
 
-def _reordered(before: str, behind: str, tensor: Tensor) -> bool:
-    """Layouts name axes from the outermost: `acdb` is NHWC, `aBcd16b` has its channels in blocks of 16."""
+def _reordered(before: str, behind: str, tensor: GraphTensor) -> bool:
+    """Return whether the order in memory changes between two layouts.
+
+    Layouts name axes from the outermost: `acdb` is NHWC, and `aBcd16b` has its channels in blocks of 16.
+    """
     blocked = any(char.isdigit() for char in before + behind)
     if blocked:
         return before != behind and sum(side != 1 for side in tensor.shape) > 1
     axes = [[ord(axis) - ord("a") for axis in layout] for layout in (before, behind)]
-    return moves(axes[0], axes[1], tensor.shape)
+    return changes_memory_order(axes[0], axes[1], tensor.shape)

@@ -1,7 +1,7 @@
-"""OpenVINO's performance counters.
+"""Time the operators of an OpenVINO file by OpenVINO's performance counters.
 
-A counter is the *average* over all executions since the model was compiled, in whole µs; the total behind it adds up
-whole µs of each execution (PerfCount in the CPU plugin). So the average is read before and after the calls that count.
+A counter is the *average* over all executions since the model was compiled, in whole µs, of a total that adds up whole
+µs of each execution (PerfCount in the CPU plugin). The average is therefore read before and after the measured calls.
 An operator that takes less than one µs shows as zero.
 """
 
@@ -14,33 +14,33 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgekit.runner.backends.openvino import compile_model
-from edgekit.targets.jobs import Files, input_parts
+from edgekit.targets.jobs import ConvertedFiles, input_parts
 
 if TYPE_CHECKING:
     from edgekit.core.schema.profile import OperatorTime
 
 WARM_UP = 3
-LEAST_S = 0.1
-"""A small network is called for so long, however few calls are asked for: only many make up for whole µs."""
+MIN_S = 0.1
+"""The shortest measurement in seconds. Small networks need many calls, because the counters have whole µs."""
 
 
-def rows(folder: Path, files: Files, x: np.ndarray, calls: int) -> list[OperatorTime]:
-    """Operators as the CPU plugin fused them, in their order; what it optimised away has no row."""
+def rows(folder: Path, files: ConvertedFiles, x: np.ndarray, calls: int) -> list[OperatorTime]:
+    """Return the time of each operator in the graph that the CPU plugin fused, in order."""
     import openvino
 
     model = next(name for name in files.names if name.endswith(".xml"))
     compiled = compile_model(openvino.Core(), folder / model, threads=1, PERF_COUNT=True)
     request = compiled.create_infer_request()
-    given = {
+    feeds = {
         each.name: part
         for each, part in zip(files.inputs, input_parts(x, files.inputs, (folder / model).read_bytes()), strict=True)
     }
     for _ in range(WARM_UP):
-        request.infer(given)
+        request.infer(feeds)
     kinds, cold_ms = _averages(request)
-    done, until = 0, time.perf_counter() + LEAST_S
+    done, until = 0, time.perf_counter() + MIN_S
     while done < calls or time.perf_counter() < until:
-        request.infer(given)
+        request.infer(feeds)
         done += 1
     more, all_ms = _averages(request)
     return [
@@ -50,12 +50,12 @@ def rows(folder: Path, files: Files, x: np.ndarray, calls: int) -> list[Operator
 
 
 def _later(cold_ms: float, all_ms: float, calls: int) -> float:
-    """The average of the last `calls`, from that of the warm-up and that of all."""
+    """Return the average of the last `calls`, from the averages of the warm-up and of all calls."""
     return max(0.0, all_ms * (WARM_UP + calls) - cold_ms * WARM_UP) / calls
 
 
 def _averages(request: Any) -> tuple[dict[str, str], dict[str, float]]:
-    """By name, kind and ms a call since the model was compiled, of what took a µs or more."""
+    """Return the kinds of the executed operators by name, and their average ms since the model was compiled."""
     import openvino
 
     ran = [info for info in request.get_profiling_info() if info.status == openvino.ProfilingInfo.Status.EXECUTED]

@@ -1,8 +1,8 @@
-"""An IR's .xml without what no reader needs: indentation, shapes that follow from others, names and remarks.
+"""Shorten the .xml of an IR by what no reader needs: indentation, inferable shapes, names and remarks.
 
-A device keeps and parses the text at every start. OpenVINO writes the shape and type of every port at both ends of
-every edge, long names of layers, and how the model was made. Its reader infers the shapes anew. It asks for the type of
-an output port alone (`xml_deserialize_util.cpp`), so that stays. Constants of the same bytes become one layer.
+A device stores the text and parses it at every start. OpenVINO writes the shape and type of every port at both ends of
+every edge, long names of layers, and how the model was made. Its reader infers the shapes again and needs the types of
+output ports only (`xml_deserialize_util.cpp`), so these stay. Constants with the same bytes become one layer.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 DECLARATION = b'<?xml version="1.0"?>'
-ENDS = ("Parameter", "Result")
+PORTS = ("Parameter", "Result")
 SIDES = ("from-layer", "to-layer")
 OPSET = "opset"
-"""Where other layers come from, nothing but the file may know the shapes of their outputs."""
+"""The prefix of OpenVINO's own operator sets. For other layers, the shapes may not be inferable, so they stay."""
 REMARKS = {"OpenVINO Runtime", "Runtime_version", "conversion_parameters", "legacy_frontend", "nncf", "optimization"}
-"""Of the model: how it was made. Others may be asked for when it is compiled, such as `runtime_options`."""
+"""Remarks about how the model was made. Others, such as `runtime_options`, may be needed to compile the model."""
 ARITHMETIC = {"Add", "Subtract", "Multiply", "Divide", "Maximum", "Minimum", "FakeQuantize"}
 CONVOLUTIONS = {"Convolution", "GroupConvolution"}
 ONES, ZEROS = re.compile("1(,1)*"), re.compile("0(,0)*")
@@ -32,21 +32,21 @@ DEFAULTS = {
     "pads_begin": (ZEROS, CONVOLUTIONS),
     "pads_end": (ZEROS, CONVOLUTIONS),
 }
-"""What an attribute is where it is not written, and for which layers that was looked at."""
+"""The default of an attribute, and the layers for which it was checked in OpenVINO's source."""
 NUMBERS = re.compile(r"-?[0-9]+(, -?[0-9]+)+")
 MADE_OF = "fused_names"
-"""Of a layer: the names of those that it was made of. Others have a meaning, such as `decompression`."""
+"""The remark that lists the layers from which a layer was made. Others have a meaning, such as `decompression`."""
 
 
 def shorten(content: bytes) -> bytes:
-    """The same model in fewer bytes: the same layers, edges, numbers; its inputs and outputs keep their names.
+    """Return the same model in fewer bytes, with the same layers, edges, numbers and names of inputs and outputs.
 
-    Inner layers are called by their place. The .bin beside it stays as it is. Equal files give equal bytes.
+    Inner layers get numbers as names. The .bin beside the file does not change, and equal files give equal bytes.
     """
     net = ElementTree.fromstring(content)
     for graph in _graphs(net):
         _merge_constants(graph)
-        _name_by_place(graph)
+        _name_by_index(graph)
         _shorten_ports(graph)
         for layer in _layers(graph):
             _shorten_attributes(layer)
@@ -55,17 +55,17 @@ def shorten(content: bytes) -> bytes:
     for each in net.iter():
         each.text = (each.text or "").strip() or None
         each.tail = None
-    written = ElementTree.tostring(net, encoding="utf-8").removeprefix(b"<?xml version='1.0' encoding='utf-8'?>\n")
-    return DECLARATION + written.replace(b" />", b"/>")  # a ">" of a value is written as "&gt;"
+    text = ElementTree.tostring(net, encoding="utf-8").removeprefix(b"<?xml version='1.0' encoding='utf-8'?>\n")
+    return DECLARATION + text.replace(b" />", b"/>")  # in values, ">" is written as "&gt;"
 
 
 def shorten_file(path: Path) -> None:
-    """The same of an .xml where it lies."""
+    """Shorten an .xml file in place."""
     path.write_bytes(shorten(path.read_bytes()))
 
 
 def _graphs(net: Element) -> Iterator[Element]:
-    """The model and the bodies of If, Loop and TensorIterator."""
+    """Yield the model and the bodies of If, Loop and TensorIterator."""
     return (each for each in net.iter() if each.find("layers") is not None)
 
 
@@ -78,26 +78,26 @@ def _edges(graph: Element) -> list[Element]:
 
 
 def _merge_constants(graph: Element) -> None:
-    """Of those that read the same bytes with the same shape, type and remarks the first stays."""
+    """Merge constants that have the same bytes, shape, type and remarks into the first of them."""
     layers, [holder] = _layers(graph), graph.iterfind("layers")
     first: dict[bytes, str] = {}
-    kept: dict[str, str] = {}
-    named = _of_results(graph)
+    replacements: dict[str, str] = {}
+    named = _result_sources(graph)
     for layer in layers:
         if layer.get("type") != "Const" or (layer.get("id", ""), _out(layer)) in named:
             continue
-        key = _but_for_names(layer)
+        key = _without_names(layer)
         if key in first:
-            kept[layer.get("id", "")] = first[key]
+            replacements[layer.get("id", "")] = first[key]
             holder.remove(layer)
         first.setdefault(key, layer.get("id", ""))
     for edge in _edges(graph):
         source = edge.get("from-layer", "")
-        edge.set("from-layer", kept.get(source, source))
+        edge.set("from-layer", replacements.get(source, source))
 
 
-def _but_for_names(layer: Element) -> bytes:
-    """What a constant is. Its only port is numbered alike in all."""
+def _without_names(layer: Element) -> bytes:
+    """Return a constant's text without its names, to compare constants, whose only ports have the same number."""
     copied = ElementTree.fromstring(ElementTree.tostring(layer))
     del copied.attrib["id"], copied.attrib["name"]
     for port in copied.iterfind("output/port"):
@@ -113,8 +113,8 @@ def _out(layer: Element) -> str:
     return "" if port is None else port.get("id", "")
 
 
-def _of_results(graph: Element) -> set[tuple[str, str]]:
-    """Layer and port of what the results take: there the outputs' names stand."""
+def _result_sources(graph: Element) -> set[tuple[str, str]]:
+    """Return layer and port of the inputs of the results, which have the names of the outputs."""
     results = {layer.get("id") for layer in _layers(graph) if layer.get("type") == "Result"}
     return {
         (edge.get("from-layer", ""), edge.get("from-port", ""))
@@ -123,27 +123,27 @@ def _of_results(graph: Element) -> set[tuple[str, str]]:
     }
 
 
-def _name_by_place(graph: Element) -> None:
-    taken = {layer.get("name") for layer in _layers(graph) if layer.get("type") in ENDS}
-    for place, layer in enumerate(_layers(graph)):
-        if layer.get("type") not in ENDS:
-            name = str(place)
-            while name in taken:  # an input may be called "3"
+def _name_by_index(graph: Element) -> None:
+    port_names = {layer.get("name") for layer in _layers(graph) if layer.get("type") in PORTS}
+    for index, layer in enumerate(_layers(graph)):
+        if layer.get("type") not in PORTS:
+            name = str(index)
+            while name in port_names:  # an input may be called "3"
                 name += "_"
             layer.set("name", name)
 
 
 def _number_by_use(net: Element) -> None:
-    """Shorter numbers for layers at which more edges end. Those inside bodies stay: port maps speak of them."""
+    """Give shorter numbers to layers with more edges. Layers inside bodies stay, because port maps refer to them."""
     used = Counter(edge.get(side, "") for edge in _edges(net) for side in SIDES)
-    wanted = sorted((layer.get("id", "") for layer in _layers(net)), key=lambda number: -used[number])
-    numbers = {number: str(place) for place, number in enumerate(wanted)}
+    by_use = sorted((layer.get("id", "") for layer in _layers(net)), key=lambda number: -used[number])
+    numbers = {number: str(index) for index, number in enumerate(by_use)}
     for owner, name in (*((each, "id") for each in _layers(net)), *((e, side) for e in _edges(net) for side in SIDES)):
         owner.set(name, numbers[owner.get(name, "")])
 
 
 def _shorten_ports(graph: Element) -> None:
-    named = _of_results(graph)
+    named = _result_sources(graph)
     for layer in _layers(graph):
         _drop_made_of(layer)
         for port in layer.iterfind("input/port"):

@@ -1,7 +1,7 @@
-"""Operations that litert-torch 0.10 cannot lower, computed by others that it can, with the same values.
+"""Replace operations that litert-torch 0.10 cannot lower by others with the same values.
 
-A transposed convolution with `output_padding`: without padding, and cropped behind. An adaptive maximum: over the whole
-map, by a plain pooling where the sizes divide, and cell by cell elsewhere.
+A transposed convolution with `output_padding` is computed without padding, and cropped. An adaptive maximum is computed
+as a maximum over the whole map, as a plain pooling if the sizes divide, and otherwise cell by cell.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 AXES = {"adaptive_max_pool1d": 1, "adaptive_max_pool2d": 2, "conv_transpose1d": 1, "conv_transpose2d": 2}
-"""Of the maps that each of these functions takes."""
+"""The functions, and the number of spatial axes of the maps that they take."""
 
 
-class Rewritten(nn.Module):
-    """A network whose operations of these kinds are computed otherwise, wherever it calls them."""
+class LoweredNetwork(nn.Module):
+    """A wrapper that replaces these operations wherever the network calls them."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = network
 
     @staticmethod
-    def concerns(network: nn.Module, arguments: Sequence[Tensor]) -> bool:
-        """Whether a call of the network meets such an operation; others are converted as they are."""
+    def applies_to(network: nn.Module, arguments: Sequence[Tensor]) -> bool:
+        """Return whether a call of the network reaches such an operation."""
         with torch.no_grad(), _Rewriting() as rewriting:
             network(*arguments)
         return rewriting.count > 0
 
-    def forward(self, *given: Tensor) -> Any:
+    def forward(self, *inputs: Tensor) -> Any:
         with _Rewriting():
-            return self.network(*given)
+            return self.network(*inputs)
 
 
 class _Rewriting(TorchFunctionMode):
@@ -43,18 +43,18 @@ class _Rewriting(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        named = kwargs or {}
+        options = kwargs or {}
         kind = getattr(func, "__name__", "").removeprefix("_")
         if kind in AXES:
-            instead = _transposed if kind.startswith("conv") else _maximum
-            made = instead(AXES[kind], *args, **named)
-            if made is not None:
+            replacement = _transposed_convolution if kind.startswith("conv") else _adaptive_maximum
+            result = replacement(AXES[kind], *args, **options)
+            if result is not None:
                 self.count += 1
-                return made
-        return func(*args, **named)
+                return result
+        return func(*args, **options)
 
 
-def _transposed(
+def _transposed_convolution(
     axes: int,
     x: Tensor,
     weight: Tensor,
@@ -65,21 +65,21 @@ def _transposed(
     groups: int = 1,
     dilation: Any = 1,
 ) -> Tensor | None:
-    """None where nothing is to be rewritten."""
-    sides, behind = _each(padding, axes), _each(output_padding, axes)
-    if not any(behind):
+    """Compute a transposed convolution with `output_padding`; return None without it, as nothing must be replaced."""
+    sides, extra = _each(padding, axes), _each(output_padding, axes)
+    if not any(extra):
         return None
     convolve = functional.conv_transpose1d if axes == 1 else functional.conv_transpose2d
-    whole = convolve(x, weight, None, stride, 0, 0, groups, dilation)
-    margins = [margin for side, more in zip(sides, behind, strict=True) for margin in (more - side, -side)]
-    found = functional.pad(whole, margins[::-1])  # the last axis first; what is negative is cropped
-    return found if bias is None else found + bias.reshape(-1, *[1] * axes)
+    unpadded = convolve(x, weight, None, stride, 0, 0, groups, dilation)
+    margins = [margin for side, more in zip(sides, extra, strict=True) for margin in (more - side, -side)]
+    output = functional.pad(unpadded, margins[::-1])  # the last axis first; negative margins crop
+    return output if bias is None else output + bias.reshape(-1, *[1] * axes)
 
 
-def _maximum(axes: int, x: Tensor, output_size: Any, return_indices: bool = False) -> Tensor | None:
+def _adaptive_maximum(axes: int, x: Tensor, output_size: Any, return_indices: bool = False) -> Tensor | None:
     if return_indices:
         return None
-    sizes = [size if wanted is None else wanted for wanted, size in zip(_each(output_size, axes), x.shape[-axes:])]
+    sizes = [side if size is None else size for size, side in zip(_each(output_size, axes), x.shape[-axes:])]
     if all(size == 1 for size in sizes):
         return x.amax(tuple(range(-axes, 0)), keepdim=True)
     if all(side % size == 0 for side, size in zip(x.shape[-axes:], sizes, strict=True)):

@@ -1,6 +1,7 @@
-"""LiteRT's profiler, which the Python interpreter does not offer: by the C interface of the library in its wheel.
+"""Time the operators of a TFLite file by LiteRT's profiler, through the C interface of the library in its wheel.
 
-The declarations are those of litert/c/litert_profiler.h, litert_profiler_event.h and litert_layout.h of LiteRT 2.3.
+LiteRT's Python interface does not offer the profiler. The declarations are those of litert/c/litert_profiler.h,
+litert_profiler_event.h and litert_layout.h of LiteRT 2.3.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgekit.core.schema.profile import OperatorTime
-from edgekit.targets.jobs import Files, input_parts
+from edgekit.targets.jobs import ConvertedFiles, input_parts
 
 if TYPE_CHECKING:
     from edgekit.core.schema.profile import OperatorTime
@@ -48,8 +49,8 @@ class _Event(c.Structure):
     )
 
 
-def rows(folder: Path, files: Files, x: np.ndarray, calls: int) -> list[OperatorTime]:
-    """Operators in their order; where XNNPACK took them over, its own, as it fused them."""
+def rows(folder: Path, files: ConvertedFiles, x: np.ndarray, calls: int) -> list[OperatorTime]:
+    """Return the time of each operator in order; for those that XNNPACK runs, its own operators as it fused them."""
     path = folder / files.names[0]
     by_name = dict(zip([each.name for each in files.inputs], input_parts(x, files.inputs), strict=True))
     tensors = [x.astype(files.input.dtype)] if len(by_name) == 1 else [by_name[name] for name in _names(path)]
@@ -60,11 +61,11 @@ def rows(folder: Path, files: Files, x: np.ndarray, calls: int) -> list[Operator
     for _ in range(calls):
         model.run()
     spent: dict[tuple[int, str], float] = {}
-    for place, name, elapsed_us in model.events():
-        spent[place, name] = spent.get((place, name), 0.0) + elapsed_us / 1e3
+    for index, name, elapsed_us in model.events():
+        spent[index, name] = spent.get((index, name), 0.0) + elapsed_us / 1e3
     return [
-        {"operator": _kind(name), "name": f"{place} {name}", "self_ms": time / calls}
-        for (place, name), time in spent.items()
+        {"operator": _kind(name), "name": f"{index} {name}", "self_ms": time / calls}
+        for (index, name), time in spent.items()
     ]
 
 
@@ -82,14 +83,16 @@ class _Model:
         self._do("LiteRtCreateOptions", c.byref(options))
         self._do("LiteRtSetOptionsHardwareAccelerators", options, CPU)
         self._text = c.create_string_buffer(PROFILING)
-        self._keep = c.CFUNCTYPE(None, c.c_void_p)(lambda _: None)  # the text is ours, for as long as this object is
+        self._keep = c.CFUNCTYPE(None, c.c_void_p)(
+            lambda _: None
+        )  # the text belongs to this object, so nothing to free
         self._do("LiteRtCreateOpaqueOptions", b"runtime_options_string", self._text, self._keep, c.byref(opaque))
         self._do("LiteRtAddOpaqueOptions", options, opaque)
         self._do("LiteRtCreateCompiledModel", environment, model, options, c.byref(self._compiled))
         self._do("LiteRtCompiledModelGetProfiler", self._compiled, c.byref(self._profiler))
         self._do("LiteRtStartProfiler", self._profiler)
-        self._memory: list[np.ndarray] = []  # what the buffers stand on
-        self._inputs = [self._filled(place, x) for place, x in enumerate(tensors)]
+        self._memory: list[np.ndarray] = []  # the memory of the buffers
+        self._inputs = [self._input_buffer(index, x) for index, x in enumerate(tensors)]
         count = len(output_dtypes)
         outputs = (_Layout * count)()
         self._do(
@@ -97,28 +100,29 @@ class _Model:
             self._compiled, c.c_size_t(0), c.c_size_t(count), outputs, c.c_bool(False),
         )  # fmt: skip
         self._outputs = [
-            self._buffer("Output", place, dtype, outputs[place], None) for place, dtype in enumerate(output_dtypes)
+            self._buffer("Output", index, dtype, outputs[index], None) for index, dtype in enumerate(output_dtypes)
         ]
 
     def run(self) -> None:
-        """One inference."""
-        ends = []
+        """Run one inference."""
+        arguments = []
         for buffers in (self._inputs, self._outputs):
-            ends += [c.c_size_t(len(buffers)), (c.c_void_p * len(buffers))(*buffers)]
-        self._do("LiteRtRunCompiledModel", self._compiled, c.c_size_t(0), *ends)
+            arguments += [c.c_size_t(len(buffers)), (c.c_void_p * len(buffers))(*buffers)]
+        self._do("LiteRtRunCompiledModel", self._compiled, c.c_size_t(0), *arguments)
 
     def forget(self) -> None:
-        """Drop what was recorded; that stops the profiler too."""
+        """Drop the recorded events and start the profiler again, because resetting stops it."""
         self._do("LiteRtResetProfiler", self._profiler)
         self._do("LiteRtStartProfiler", self._profiler)
 
     def events(self) -> Iterator[tuple[int, str, int]]:
-        """(place in the graph, name, µs) of every operator of every call; a delegate's as a whole gives way to its own.
+        """Yield (index in the graph, name, µs) of every operator of every call.
 
-        A delegate that tells of its operators would be counted twice with the node that stands for it.
+        If a delegate reports its own operators, the node of the delegate is left out, or its time would count twice.
         """
         count = c.c_int()
-        self._do("LiteRtGetNumProfilerEvents", self._profiler, c.byref(count))  # it doubles its room: none is lost
+        # the profiler's buffer grows, so that no event is lost
+        self._do("LiteRtGetNumProfilerEvents", self._profiler, c.byref(count))
         events = (_Event * count.value)()
         self._do("LiteRtGetProfilerEvents", self._profiler, count, events)
         inside = any(event.kind & INSIDE_DELEGATE for event in events)
@@ -128,12 +132,12 @@ class _Model:
             if own or (event.kind & OPERATOR and not (inside and "delegate" in name.lower())):
                 yield event.metadata[0], name, event.elapsed_us
 
-    def _filled(self, place: int, x: np.ndarray) -> c.c_void_p:
+    def _input_buffer(self, index: int, x: np.ndarray) -> c.c_void_p:
         layout = _Layout()
         self._do(
-            "LiteRtGetCompiledModelInputTensorLayout", self._compiled, c.c_size_t(0), c.c_size_t(place), c.byref(layout)
+            "LiteRtGetCompiledModelInputTensorLayout", self._compiled, c.c_size_t(0), c.c_size_t(index), c.byref(layout)
         )
-        return self._buffer("Input", place, x.dtype.name, layout, x.tobytes())
+        return self._buffer("Input", index, x.dtype.name, layout, x.tobytes())
 
     def _buffer(self, which: str, number: int, dtype: str, layout: _Layout, content: bytes | None) -> c.c_void_p:
         requirements, size, buffer = c.c_void_p(), c.c_size_t(), c.c_void_p()
@@ -143,12 +147,12 @@ class _Model:
         )  # fmt: skip
         self._do("LiteRtGetTensorBufferRequirementsBufferSize", requirements, c.byref(size))
         memory = np.zeros(size.value + ALIGNMENT, np.uint8)
-        place = -memory.ctypes.data % ALIGNMENT
+        offset = -memory.ctypes.data % ALIGNMENT
         if content is not None:
-            memory[place : place + len(content)] = np.frombuffer(content, np.uint8)
+            memory[offset : offset + len(content)] = np.frombuffer(content, np.uint8)
         self._memory.append(memory)
         kind = _TensorType(ELEMENT[dtype], layout)
-        address = c.c_void_p(memory.ctypes.data + place)
+        address = c.c_void_p(memory.ctypes.data + offset)
         self._do("LiteRtCreateTensorBufferFromHostMemory", c.byref(kind), address, size, self._keep, c.byref(buffer))
         return buffer
 
@@ -159,12 +163,12 @@ class _Model:
 
 
 def _names(path: Path) -> list[str]:
-    """Of the file's inputs, in the order in which LiteRT counts them."""
+    """Return the names of the file's inputs, in LiteRT's order."""
     from ai_edge_litert.interpreter import Interpreter
 
     return [detail["name"] for detail in Interpreter(model_path=str(path)).get_input_details()]
 
 
 def _kind(name: str) -> str:
-    """`Convolution (NHWC, QC8)` of a node's name, whatever number it carries."""
+    """Return the kind in a node's name without its number, for example `Convolution (NHWC, QC8)`."""
     return name.partition(":")[0].strip() or "unnamed"

@@ -1,4 +1,4 @@
-"""Changes of a TFLite file, before and after it is quantized."""
+"""Rewrites of a TFLite file, before and after it is quantized."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ SMALLEST_RANGE = 1e-6
 
 
 def keep_biases(content: bytes, ranges: Mapping[str, Mapping[str, Any]]) -> bytes:
-    """The float model with its dead channels' biases made representable; `ranges` are min and max by tensor name.
+    """Make the biases of channels without weights representable; `ranges` are min and max by tensor name.
 
     A bias is stored as int32 in steps of (input scale × weight scale). ai-edge-quantizer gives a channel of zeros a
-    weight scale near 1e-11. Its bias, which after folding a batch norm is the channel's whole output, then overflows
-    and is clipped. Pruning single weights makes such channels: a depthwise network lost 23 dB to four of them. One
-    weight of the channel is set to the smallest value for which the bias fits. That changes the output by less than a
-    ten-thousandth of the bias.
+    weight scale near 1e-11. The bias of such a channel, which is its whole output after a batch norm was folded, then
+    overflows and is clipped. Unstructured pruning creates such channels: a depthwise network lost 23 dB because of four
+    of them. One weight of the channel is therefore set to the smallest value for which the bias fits, which changes the
+    output by less than a ten-thousandth of the bias.
     """
     from ai_edge_litert import schema_py_generated as schema
 
@@ -50,30 +50,30 @@ def keep_biases(content: bytes, ranges: Mapping[str, Mapping[str, Any]]) -> byte
 
 def _weighted(schema: Any, model: Any) -> Iterator[tuple[Any, Any, int]]:
     axes = {getattr(schema.BuiltinOperator, name): axis for name, axis in CHANNEL_AXIS.items()}
-    for graph in (model.Subgraphs(place) for place in range(model.SubgraphsLength())):
-        for op in (graph.Operators(place) for place in range(graph.OperatorsLength())):
+    for graph in (model.Subgraphs(index) for index in range(model.SubgraphsLength())):
+        for op in (graph.Operators(index) for index in range(graph.OperatorsLength())):
             code = model.OperatorCodes(op.OpcodeIndex())
             axis = axes.get(max(code.BuiltinCode(), code.DeprecatedBuiltinCode()))
             if axis is not None and op.InputsLength() > BIAS:
                 yield graph, op, axis
 
 
-def _values(model: Any, graph: Any, op: Any, place: int) -> np.ndarray | None:
-    """A writable float32 view of a constant input, or None where it is absent or not constant."""
-    if op.Inputs(place) < 0:
+def _values(model: Any, graph: Any, op: Any, index: int) -> np.ndarray | None:
+    """Return a writable float32 view of a constant input, or None if it is absent or not constant."""
+    if op.Inputs(index) < 0:
         return None
-    tensor = graph.Tensors(op.Inputs(place))
+    tensor = graph.Tensors(op.Inputs(index))
     data = model.Buffers(tensor.Buffer()).DataAsNumpy()
     if isinstance(data, int) or len(data) == 0:
         return None
     return data.view(np.float32).reshape(tensor.ShapeAsNumpy())
 
 
-def flat_biases(content: bytes) -> bytes:
-    """The float model with biases of one axis; the file as it is where it has no others.
+def flatten_biases(content: bytes) -> bytes:
+    """Flatten biases of several axes to one axis; a file without such biases is returned unchanged.
 
-    A converter makes such a bias, (1, 1, 1, channels), where it folds a scale of four axes into a dense layer, as the
-    layer scale of a ConvNeXt is.
+    A converter makes a bias of shape (1, 1, 1, channels) when it folds a scale of four axes into a dense layer, for
+    example the layer scale of a ConvNeXt.
     """
     from ai_edge_litert import schema_py_generated as schema
 
@@ -89,39 +89,40 @@ def flat_biases(content: bytes) -> bytes:
     several = [bias for bias in biases if bias.shape is not None and len(bias.shape) > 1]
     for bias in several:
         bias.shape, bias.shapeSignature = np.array([np.prod(bias.shape)], np.int32), None
-    return flatbuffer.write(model) if several else content
+    return flatbuffer.serialize(model) if several else content
 
 
 MASKING = ("ADD", "SELECT", "SELECT_V2", "WHERE")
-"""Operators that put a mask's values in; as an end of a range -inf has another meaning."""
-BEHIND = "SOFTMAX"
+"""Operators that apply a mask. In other operators, such as a limit of a range, -inf has another meaning."""
+SOFTMAX = "SOFTMAX"
 
 
-def finite_masks(content: bytes, ranges: Callable[[bytes], Mapping[str, Any]]) -> bytes:
-    """The model with finite masks, as it is where it has none; `ranges` are min and max of a model's tensors."""
-    unmasked = _replaced(content, 0.0)
+def make_masks_finite(content: bytes, ranges: Callable[[bytes], Mapping[str, Any]]) -> bytes:
+    """Replace -inf in masks by finite values; a model without masks is returned unchanged.
+
+    `ranges` calibrates a model and returns min and max of its tensors by name.
+    """
+    unmasked = _replace_masks(content, 0.0)
     if unmasked is content:
         return content
-    seen = ranges(unmasked)
-    ends = [seen[name] for name in _masked(content) if name in seen]
-    return _replaced(content, mask_value(float(np.max(each["max"]) - np.min(each["min"])) for each in ends))
+    calibrated = ranges(unmasked)
+    scores = [calibrated[name] for name in _score_tensors(content) if name in calibrated]
+    return _replace_masks(content, mask_value(float(np.max(each["max"]) - np.min(each["min"])) for each in scores))
 
 
-def _replaced(content: bytes, mask: float) -> bytes:
-    from edgekit.models.files import flatbuffer
-
-    places: dict[int, np.ndarray] = {}
+def _replace_masks(content: bytes, mask: float) -> bytes:
+    masks: dict[int, np.ndarray] = {}
     model = None
     for model, graph, op, kind in float_ops.tflite_operators(content):
-        for tensor in (graph.tensors[place] for place in op.inputs if place >= 0 and kind in MASKING):
+        for tensor in (graph.tensors[index] for index in op.inputs if index >= 0 and kind in MASKING):
             data = _floats(model, tensor)
             if data is not None and (data < LOWEST_SCORE).any():
-                places[tensor.buffer] = data
-    if model is None or not places:
+                masks[tensor.buffer] = data
+    if model is None or not masks:
         return content
-    for place, data in places.items():
-        model.buffers[place].data = np.where(data < LOWEST_SCORE, np.float32(mask), data).view(np.uint8)
-    return flatbuffer.write(model)
+    for buffer, data in masks.items():
+        model.buffers[buffer].data = np.where(data < LOWEST_SCORE, np.float32(mask), data).view(np.uint8)
+    return flatbuffer.serialize(model)
 
 
 def _floats(model: Any, tensor: Any) -> np.ndarray | None:
@@ -132,34 +133,38 @@ def _floats(model: Any, tensor: Any) -> np.ndarray | None:
     return data.view(np.float32) if is_float else None
 
 
-def _masked(content: bytes) -> list[str]:
-    """Tensors that a mask is in: what softmax takes, and what the masking operators give."""
-    found = []
+def _score_tensors(content: bytes) -> list[str]:
+    """Return the tensors that contain a mask: the inputs of softmax, and the outputs of masking operators."""
+    names = []
     for _, graph, op, kind in float_ops.tflite_operators(content):
-        places = op.inputs if kind == BEHIND else op.outputs if kind in MASKING else ()
-        found += [graph.tensors[place].name.decode() for place in places]
-    return found
+        indices = op.inputs if kind == SOFTMAX else op.outputs if kind in MASKING else ()
+        names += [graph.tensors[index].name.decode() for index in indices]
+    return names
 
 
-def raw_ends(values: np.ndarray | str | None) -> tuple[float, float] | None:
-    """The range of an int8 input whose levels are the bytes; None where nothing is to be folded."""
+def byte_range(values: np.ndarray | str | None) -> tuple[float, float] | None:
+    """Return the range of an int8 input whose integers are the bytes; None if nothing is folded."""
     return (float(values[0]), float(values[-1])) if isinstance(values, np.ndarray) else None
 
 
 def take_raw_bytes(content: bytes, values: np.ndarray | str) -> tuple[bytes, str]:
-    """The file that takes bytes, or as it is, and what became of the steps, in words.
+    """Fold the preprocess steps into a file, so that it takes bytes.
+
+    A float file gets one operator at its input, DEQUANTIZE, which computes the same bits as the runner. An int8 file
+    needs no operator: its input has the range of `byte_range`, so that each byte is one of its integers. The runner
+    knows from the scale that bytes are passed unchanged, or minus 128 (`edgekit.runner.input_encoding`).
 
     Parameters
     ----------
     content
         The file.
     values
-        Its input for each byte, (256,) float32; or why there are none, from `fold_preprocess.of_bytes`.
+        The input for each byte, (256,) float32; or why there are none, from `fold_preprocess.byte_values`.
 
-    A float file gets one operator in front, DEQUANTIZE, which multiplies as the runner does: the same bits. An int8
-    file needs none: `ends` are given to its input's range, and each byte is a level of its own. The runner sees from
-    the scale that bytes go in as they are, or less 128 (`runner/input_encoding.py`), and so does one that never heard
-    of this.
+    Returns
+    -------
+    tuple
+        The file, and a text that says whether the steps were folded. The file is the same if they were not.
     """
     if isinstance(values, str):
         return content, f"not folded: {values}"
@@ -169,12 +174,14 @@ def take_raw_bytes(content: bytes, values: np.ndarray | str) -> tuple[bytes, str
         return content, f"not folded: the file has {len(graph.inputs)} inputs"
     tensor = graph.tensors[graph.inputs[0]]
     if _is_float(tensor):
-        found = fold_preprocess.grid(values)
-        if isinstance(found, str):
-            return content, f"not folded: {found}"
-        _dequantize(model, *found)
-        return flatbuffer.write(model), f"folded: the input takes bytes, scale {found[0]:.8g}, zero point {found[1]}"
-    return content, _levels(tensor, values)
+        quantization = fold_preprocess.find_scale(values)
+        if isinstance(quantization, str):
+            return content, f"not folded: {quantization}"
+        scale, zero = quantization
+        _insert_dequantize(model, scale, zero)
+        summary = f"folded: the input takes bytes, scale {scale:.8g}, zero point {zero}"
+        return flatbuffer.serialize(model), summary
+    return content, _compare_levels(tensor, values)
 
 
 def _is_float(tensor: Any) -> bool:
@@ -183,8 +190,8 @@ def _is_float(tensor: Any) -> bool:
     return bool(tensor.type == schema.TensorType.FLOAT32)
 
 
-def _levels(tensor: Any, values: np.ndarray) -> str:
-    """Whether each byte is the level of a quantized input that the runner takes it for."""
+def _compare_levels(tensor: Any, values: np.ndarray) -> str:
+    """Say whether each byte is the integer of a quantized input that the runner would use for it."""
     from ai_edge_litert import schema_py_generated as schema
 
     lowest = {schema.TensorType.INT8: -128, schema.TensorType.UINT8: 0}.get(tensor.type)
@@ -199,55 +206,56 @@ def _levels(tensor: Any, values: np.ndarray) -> str:
     return f"not folded: by the input's scale {scale:.8g} and zero point {zero}, {shared} of 256 bytes share a level"
 
 
-def _dequantize(model: Any, scale: float, zero: int) -> None:
-    """Put the operator in front of the main graph, and its input in place of the graph's."""
+def _insert_dequantize(model: Any, scale: float, zero: int) -> None:
+    """Insert DEQUANTIZE at the start of the main graph, with its input as the graph's input."""
     from ai_edge_litert import schema_py_generated as schema
 
     graph, code = model.subgraphs[0], schema.OperatorCodeT()
     code.builtinCode = code.deprecatedBuiltinCode = schema.BuiltinOperator.DEQUANTIZE
-    code.version = 1  # of uint8
+    code.version = 1  # the version for uint8
     model.operatorCodes.append(code)
-    place, [before] = len(graph.tensors), graph.inputs
-    real, taken = graph.tensors[before], schema.TensorT()
-    taken.name, real.name = real.name, b""
-    taken.shape, taken.shapeSignature, taken.hasRank = real.shape, real.shapeSignature, real.hasRank
-    taken.type, taken.buffer = schema.TensorType.UINT8, 0  # the first buffer is the empty one
-    taken.quantization = schema.QuantizationParametersT()
-    taken.quantization.scale, taken.quantization.zeroPoint = [scale], [zero]
-    graph.tensors.append(taken)
+    new_index, [old_index] = len(graph.tensors), graph.inputs
+    real, byte_input = graph.tensors[old_index], schema.TensorT()
+    byte_input.name, real.name = real.name, b""
+    byte_input.shape, byte_input.shapeSignature, byte_input.hasRank = real.shape, real.shapeSignature, real.hasRank
+    byte_input.type, byte_input.buffer = schema.TensorType.UINT8, 0  # the first buffer is the empty one
+    byte_input.quantization = schema.QuantizationParametersT()
+    byte_input.quantization.scale, byte_input.quantization.zeroPoint = [scale], [zero]
+    graph.tensors.append(byte_input)
     operator = schema.OperatorT()
-    operator.opcodeIndex, operator.inputs, operator.outputs = len(model.operatorCodes) - 1, [place], [int(before)]
+    operator.opcodeIndex = len(model.operatorCodes) - 1
+    operator.inputs, operator.outputs = [new_index], [int(old_index)]
     graph.operators.insert(0, operator)
-    graph.inputs = [place]
+    graph.inputs = [new_index]
     for signature in model.signatureDefs or ():
-        for end in signature.inputs:
-            end.tensorIndex = place if end.tensorIndex == before else end.tensorIndex
+        for port in signature.inputs:
+            port.tensorIndex = new_index if port.tensorIndex == old_index else port.tensorIndex
 
 
 def strip_names(content: bytes) -> bytes:
-    """The same model in fewer bytes: the same operators, numbers and outputs, input and output tensors still named.
+    """Return the same model in fewer bytes, with the same operators, numbers and names of inputs and outputs.
 
-    Gone are the inner tensors' names, signatures (the runner sets tensors by index), metadata and remarks.
-
-    litert-torch names a tensor by the paths of all modules that were fused into it, up to a thousand bytes each. The
-    quantizer writes a vector of zero points (eight bytes a channel, all zero) for every weight and again for its bias.
+    The names of inner tensors, signatures, metadata and remarks are removed; the runner sets tensors by index.
+    litert-torch names a tensor after the paths of all modules that were fused into it, with up to a thousand bytes. The
+    quantizer writes a vector of zero points (eight bytes for each channel, all zero) for every weight and for its bias,
+    and equal vectors are now stored once.
     """
     model = flatbuffer.parse(content)
     model.description = model.metadata = model.metadataBuffer = model.signatureDefs = None
     for graph in model.subgraphs:
         graph.name = None
-        named = {*(int(place) for place in graph.inputs), *(int(place) for place in graph.outputs)}
-        for place, tensor in enumerate(graph.tensors):
-            if place not in named:
+        ports = {*(int(index) for index in graph.inputs), *(int(index) for index in graph.outputs)}
+        for index, tensor in enumerate(graph.tensors):
+            if index not in ports:
                 tensor.name = None
     _drop_unused_buffers(model)
-    return flatbuffer.write(model)
+    return flatbuffer.serialize(model)
 
 
 def _drop_unused_buffers(model: Any) -> None:
-    """Buffer 0 stays: the format keeps it empty, for tensors without data."""
+    """Remove buffers that no tensor uses, except buffer 0, which is always empty, for tensors without data."""
     tensors = [tensor for graph in model.subgraphs for tensor in graph.tensors]
     used = sorted({0, *(tensor.buffer for tensor in tensors)})
-    model.buffers = [model.buffers[place] for place in used]
+    model.buffers = [model.buffers[index] for index in used]
     for tensor in tensors:
         tensor.buffer = used.index(tensor.buffer)

@@ -1,10 +1,10 @@
-"""A TFLite file that stores the zeros of its weights as such: the values that are not zero, and where they stand.
+"""Store weights of a TFLite file as sparse tensors: the values that are not zero, and their indices.
 
-The format knows sparse tensors (`SparsityParameters`). All axes of a weight but one are dense, and the last of them
-lists places: as many bytes for each as that axis needs, alone or in blocks. The operator DENSIFY stands between such a
-tensor and what takes it in. XNNPACK reads both while it loads the file; on processors for which it has sparse kernels
-(Elsen et al. 2020) it then keeps the zeros of float 1x1 convolutions out of the arithmetic. They add in another order,
-so that last bits may differ there. Everywhere else weights are dense in memory: only the file is smaller.
+The format has sparse tensors (`SparsityParameters`). All axes of a weight but one are dense, and the other one lists
+indices, of single values or of blocks, in as few bytes as that axis needs. The operator DENSIFY converts such a tensor
+for the operator that uses it. XNNPACK reads both while it loads the file. On processors for which it has sparse kernels
+(Elsen et al. 2020), it skips the zeros of float 1x1 convolutions. These kernels add in another order, so that the last
+bits may differ there. Everywhere else, weights are dense in memory, and only the file is smaller.
 """
 
 from __future__ import annotations
@@ -18,26 +18,39 @@ import numpy as np
 from edgekit.models.files import flatbuffer
 
 BLOCKS = (1, 4)
-"""Neighbours that share a place, along the listed axis."""
+"""Numbers of neighbours along the listed axis that share an index."""
 TABLES_BYTES = 300
-"""About what the format needs for one sparse tensor besides its numbers: tables, an operator, its output."""
-MOST_SAMPLES = 16
+"""About how many bytes one sparse tensor needs besides its numbers: tables, an operator, and its output."""
+MAX_SAMPLES = 16
 WEIGHT = 1
 FLOATS: dict[str, type] = {"FLOAT32": np.float32, "FLOAT16": np.float16}
 DTYPES: dict[str, dict[str, type]] = {
     "CONV_2D": {**FLOATS, "INT8": np.int8},
     "DEPTHWISE_CONV_2D": {**FLOATS, "INT8": np.int8},
-    "FULLY_CONNECTED": FLOATS,  # LiteRT 2.3 does not open a file in which an int8 one stands behind DENSIFY
+    "FULLY_CONNECTED": FLOATS,  # LiteRT 2.3 does not open files with DENSIFY before an int8 dense layer
     "TRANSPOSE_CONV": FLOATS,
 }
-"""Of the weights that are encoded, by operator."""
+"""The types of the weights that are encoded, by operator."""
 
 
 @dataclass(frozen=True)
-class Encoded:
-    """One weight: its values (n,) where not zero, or (n, block), and their places along `axis`.
+class SparseWeight:
+    """A weight as a sparse tensor.
 
-    `segments` says where the places of each row begin, all other axes taken together; they end with `places`.
+    Attributes
+    ----------
+    axis
+        The axis along which indices are listed.
+    block
+        Number of neighbours that share an index.
+    shape
+        Shape of the weight.
+    values
+        The values that are not zero, (n,), or blocks with such values, (n, block).
+    segments
+        The start of each row in `places`, and the end of the last one; all other axes together form the rows.
+    places
+        Indices of the values along `axis`.
     """
 
     axis: int
@@ -49,107 +62,116 @@ class Encoded:
 
     @property
     def nbytes(self) -> int:
-        """In the file, about."""
+        """The approximate size in the file."""
         return int(self.values.nbytes + self.segments.nbytes + self.places.nbytes + TABLES_BYTES)
 
 
 Samples = np.ndarray | Mapping[str, np.ndarray]
-"""(n, …) float32 in the layout of a file's one input, or of each by its name."""
+"""Samples (n, …), float32, in the layout of the file's input, or of each input by its name."""
 
 
 def encode(content: bytes, inputs: Samples | None) -> tuple[bytes, str]:
-    """The file with sparse weights, or as it is, and what became of them, in words.
+    """Store weights as sparse tensors if the file is then smaller and gives the same answers.
 
     Parameters
     ----------
     content
         The file.
     inputs
-        Samples; None where there are none. Both files answer some of them. If a bit of an answer differs, the file
-        stays as it is.
+        Samples on which the answers of both files are compared, bit by bit; None if there are none.
+
+    Returns
+    -------
+    tuple
+        The file, and a text that says whether weights are sparse. The file is the same if they are not.
     """
-    made, what = rewrite(content)
-    if made is None:
-        return content, f"kept dense: {what}"
-    given = inputs if isinstance(inputs, Mapping) or inputs is None else {"": inputs}
-    count = min(MOST_SAMPLES, *(len(each) for each in given.values())) if given else 0
-    if not given or not count:
+    encoded, summary = encode_weights(content)
+    if encoded is None:
+        return content, f"kept dense: {summary}"
+    by_name = inputs if isinstance(inputs, Mapping) or inputs is None else {"": inputs}
+    count = min(MAX_SAMPLES, *(len(each) for each in by_name.values())) if by_name else 0
+    if not by_name or not count:
         return content, "kept dense: there is no sample to compare the answers by"
-    chosen = {name: each[:count] for name, each in given.items()}
-    before = answers(content, chosen)
+    samples = {name: each[:count] for name, each in by_name.items()}
+    before = run_samples(content, samples)
     try:
-        after = answers(made, chosen)
-    except (RuntimeError, ValueError) as error:  # what LiteRT raises for operators that it cannot prepare
-        return content, f"kept dense: {what}, and LiteRT does not open it ({str(error).partition(';')[0][:120]})"
+        after = run_samples(encoded, samples)
+    except (RuntimeError, ValueError) as error:  # LiteRT raises them for operators that it cannot prepare
+        return content, f"kept dense: {summary}, and LiteRT does not open it ({str(error).partition(';')[0][:120]})"
     if len(before) != len(after) or any(
         one.tobytes() != other.tobytes() for one, other in zip(before, after, strict=True)
     ):
-        return content, f"kept dense: {what}, and LiteRT's answers to {count} samples differ"
-    return made, f"sparse: {what}"
+        return content, f"kept dense: {summary}, and LiteRT's answers to {count} samples differ"
+    return encoded, f"sparse: {summary}"
 
 
-def rewrite(content: bytes) -> tuple[bytes | None, str]:
-    """The file with every weight sparse that is smaller so, unproven, and how much smaller; None where none is."""
+def encode_weights(content: bytes) -> tuple[bytes | None, str]:
+    """Make every weight sparse that is then smaller, without comparing answers.
+
+    Returns the file and a description of the change, or None and the reason why it would not be smaller.
+    """
     model = flatbuffer.parse(content)
     count, zeros, weights = 0, 0, 0
     for graph in model.subgraphs:
-        for place, kind in _weights(model, graph).items():
-            array = _array(model, graph.tensors[place], DTYPES[kind])
+        for index, kind in _weights(model, graph).items():
+            array = _array(model, graph.tensors[index], DTYPES[kind])
             if array is None:
                 continue
-            found = smallest(array)
-            if found.nbytes < array.nbytes:
-                _replace(model, graph, place, found)
+            weight = smallest_encoding(array)
+            if weight.nbytes < array.nbytes:
+                _replace(model, graph, index, weight)
                 count, zeros, weights = count + 1, zeros + int((array == 0).sum()), weights + array.size
     if not count:
         return None, "no weight has zeros enough to be smaller"
-    made = flatbuffer.write(model)
-    if len(made) >= len(content):
-        return None, f"{len(made):,} bytes instead of {len(content):,}"
+    encoded = flatbuffer.serialize(model)
+    if len(encoded) >= len(content):
+        return None, f"{len(encoded):,} bytes instead of {len(content):,}"
     return (
-        made,
-        f"{count} weights, {zeros / weights:.0%} of them zeros; {len(made):,} bytes instead of {len(content):,}",
+        encoded,
+        f"{count} weights, {zeros / weights:.0%} of them zeros; {len(encoded):,} bytes instead of {len(content):,}",
     )
 
 
-def smallest(array: np.ndarray) -> Encoded:
-    """Of all axes and blocks the encoding that takes fewest bytes."""
+def smallest_encoding(array: np.ndarray) -> SparseWeight:
+    """Return the smallest encoding of an array over all axes and block sizes."""
     kinds = [
         (axis, block) for axis, size in enumerate(array.shape) for block in BLOCKS if size > 1 and size % block == 0
     ]
-    return min((encoded(array, *kind) for kind in kinds or [(0, 1)]), key=lambda found: found.nbytes)
+    return min((encode_array(array, *kind) for kind in kinds or [(0, 1)]), key=lambda weight: weight.nbytes)
 
 
-def encoded(array: np.ndarray, axis: int, block: int = 1) -> Encoded:
-    """The array with that axis listed, in blocks of so many neighbours; -0.0 is a zero."""
+def encode_array(array: np.ndarray, axis: int, block: int = 1) -> SparseWeight:
+    """Encode an array with indices along `axis`, in blocks of `block` neighbours; -0.0 counts as zero."""
     rows = np.moveaxis(array, axis, -1).reshape(-1, array.shape[axis] // block, block)
-    kept = (rows != 0).any(axis=-1)
-    segments = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
-    return Encoded(axis, block, array.shape, rows[kept], _narrow(segments), _narrow(np.nonzero(kept)[1]))
+    nonzero = (rows != 0).any(axis=-1)
+    segments = np.concatenate([[0], np.cumsum(nonzero.sum(axis=1))])
+    return SparseWeight(axis, block, array.shape, rows[nonzero], _narrow(segments), _narrow(np.nonzero(nonzero)[1]))
 
 
-def answers(content: bytes, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-    """Every output of LiteRT, sample by sample; integers are given values by their input's scale.
+def run_samples(content: bytes, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """Return every output of LiteRT, sample by sample; quantized inputs are converted by their scale.
 
-    A single input's name may be left empty.
+    The name of a single input may be empty.
     """
     from ai_edge_litert.interpreter import Interpreter
 
     interpreter = Interpreter(model_content=content, num_threads=1)
     interpreter.allocate_tensors()
     sources = interpreter.get_input_details()
-    rows = [_given(source, inputs[source["name"] if len(sources) > 1 else next(iter(inputs))]) for source in sources]
-    ends = [detail["index"] for detail in interpreter.get_output_details()]
-    found = []
+    rows = [
+        _encode_input(source, inputs[source["name"] if len(sources) > 1 else next(iter(inputs))]) for source in sources
+    ]
+    results = [detail["index"] for detail in interpreter.get_output_details()]
+    outputs = []
     for sample in zip(*rows, strict=True):
         for source, row in zip(sources, sample, strict=True):
             interpreter.set_tensor(source["index"], row.reshape(source["shape"]))
         interpreter.invoke()
-        found += [interpreter.get_tensor(place) for place in ends]
-    return found
+        outputs += [interpreter.get_tensor(index) for index in results]
+    return outputs
 
 
-def _given(source: Any, inputs: np.ndarray) -> np.ndarray:
+def _encode_input(source: Any, inputs: np.ndarray) -> np.ndarray:
     dtype = np.dtype(source["dtype"])
     if dtype.kind not in "iu" or not source["quantization"][0]:
         return inputs.astype(dtype)
@@ -159,25 +181,25 @@ def _given(source: Any, inputs: np.ndarray) -> np.ndarray:
 
 
 def _narrow(numbers: np.ndarray) -> np.ndarray:
-    """In the narrowest type that the format offers."""
-    most = int(numbers.max(initial=0))
-    return numbers.astype(np.uint8 if most < 2**8 else np.uint16 if most < 2**16 else np.int32)
+    """Convert numbers to the narrowest type of the format."""
+    largest = int(numbers.max(initial=0))
+    return numbers.astype(np.uint8 if largest < 2**8 else np.uint16 if largest < 2**16 else np.int32)
 
 
 def _weights(model: Any, graph: Any) -> dict[int, str]:
-    """Places of weights, and what takes each in; where they are cast before, places of what is cast."""
+    """Return the indices of weights, and the operator that uses each; for weights that are cast, the stored tensor."""
     from ai_edge_litert import schema_py_generated as schema
 
     names = {value: name for name, value in vars(schema.BuiltinOperator).items() if not name.startswith("_")}
     codes = [names[max(code.builtinCode, code.deprecatedBuiltinCode)] for code in model.operatorCodes]
     kinds = [(codes[op.opcodeIndex], op) for op in graph.operators]
     cast = {int(op.outputs[0]): int(op.inputs[0]) for kind, op in kinds if kind == "DEQUANTIZE"}
-    places = [(int(op.inputs[WEIGHT]), kind) for kind, op in kinds if kind in DTYPES]
-    return {cast.get(place, place): kind for place, kind in places}
+    weights = [(int(op.inputs[WEIGHT]), kind) for kind, op in kinds if kind in DTYPES]
+    return {cast.get(index, index): kind for index, kind in weights}
 
 
 def _array(model: Any, tensor: Any, dtypes: Mapping[str, type]) -> np.ndarray | None:
-    """A weight's numbers; None where it is computed, sparse already, or of another type."""
+    """Return the numbers of a weight; None if it is computed, already sparse, or of another type."""
     from ai_edge_litert import schema_py_generated as schema
 
     types = {getattr(schema.TensorType, name): dtype for name, dtype in dtypes.items()}
@@ -187,30 +209,30 @@ def _array(model: Any, tensor: Any, dtypes: Mapping[str, type]) -> np.ndarray | 
     return np.asarray(data, np.uint8).view(types[tensor.type]).reshape(tensor.shape)
 
 
-def _replace(model: Any, graph: Any, place: int, found: Encoded) -> None:
-    """Make the tensor sparse, and give whoever took it what DENSIFY makes of it."""
+def _replace(model: Any, graph: Any, index: int, weight: SparseWeight) -> None:
+    """Make a tensor sparse, and connect its users to the output of DENSIFY."""
     from ai_edge_litert import schema_py_generated as schema
 
-    tensor, dense = graph.tensors[place], schema.TensorT()
+    tensor, dense = graph.tensors[index], schema.TensorT()
     dense.shape, dense.type, dense.quantization, dense.hasRank = tensor.shape, tensor.type, tensor.quantization, True
     dense.buffer = 0  # the first one is the empty one
     graph.tensors.append(dense)
-    behind = len(graph.tensors) - 1
+    dense_index = len(graph.tensors) - 1
     for op in graph.operators:
-        op.inputs = [behind if taken == place else int(taken) for taken in op.inputs]
+        op.inputs = [dense_index if source == index else int(source) for source in op.inputs]
     operator = schema.OperatorT()
-    operator.opcodeIndex, operator.inputs, operator.outputs = _code(schema, model), [place], [behind]
+    operator.opcodeIndex, operator.inputs, operator.outputs = _code(schema, model), [index], [dense_index]
     graph.operators.insert(0, operator)
-    data = np.frombuffer(found.values.tobytes(), np.uint8)
+    data = np.frombuffer(weight.values.tobytes(), np.uint8)
     if sum(each.buffer == tensor.buffer for one in model.subgraphs for each in one.tensors) > 1:
         model.buffers.append(schema.BufferT())
         tensor.buffer = len(model.buffers) - 1
     model.buffers[tensor.buffer].data = data
-    tensor.sparsity = _parameters(schema, found)
+    tensor.sparsity = _parameters(schema, weight)
 
 
 def _code(schema: Any, model: Any) -> int:
-    """Where DENSIFY stands in the file's list of operators; added where it is not there."""
+    """Return the index of DENSIFY in the file's list of operators, and add it if it is not there."""
     for number, code in enumerate(model.operatorCodes):
         if code.builtinCode == schema.BuiltinOperator.DENSIFY:
             return number
@@ -221,30 +243,30 @@ def _code(schema: Any, model: Any) -> int:
     return len(model.operatorCodes) - 1
 
 
-def _parameters(schema: Any, found: Encoded) -> Any:
-    """Axes in the order in which they are walked: dense ones, the listed one, and its blocks."""
-    parameters, rank = schema.SparsityParametersT(), len(found.shape)
-    others = [axis for axis in range(rank) if axis != found.axis]
-    parameters.traversalOrder = [*others, found.axis, *([rank] if found.block > 1 else [])]
-    if found.block > 1:
-        parameters.blockMap = [found.axis]
+def _parameters(schema: Any, weight: SparseWeight) -> Any:
+    """Return the sparsity parameters, with the axes in storage order: dense ones, the listed one, its blocks."""
+    parameters, rank = schema.SparsityParametersT(), len(weight.shape)
+    others = [axis for axis in range(rank) if axis != weight.axis]
+    parameters.traversalOrder = [*others, weight.axis, *([rank] if weight.block > 1 else [])]
+    if weight.block > 1:
+        parameters.blockMap = [weight.axis]
     listed = schema.DimensionMetadataT()
     listed.format = schema.DimensionType.SPARSE_CSR
-    listed.arraySegmentsType, listed.arraySegments = _vector(schema, found.segments)
-    listed.arrayIndicesType, listed.arrayIndices = _vector(schema, found.places)
-    blocks = [_dense(schema, found.block)] if found.block > 1 else []
-    parameters.dimMetadata = [*(_dense(schema, found.shape[axis]) for axis in others), listed, *blocks]
+    listed.arraySegmentsType, listed.arraySegments = _vector(schema, weight.segments)
+    listed.arrayIndicesType, listed.arrayIndices = _vector(schema, weight.places)
+    blocks = [_dense(schema, weight.block)] if weight.block > 1 else []
+    parameters.dimMetadata = [*(_dense(schema, weight.shape[axis]) for axis in others), listed, *blocks]
     return parameters
 
 
 def _dense(schema: Any, size: int) -> Any:
-    found = schema.DimensionMetadataT()
-    found.format, found.denseSize = schema.DimensionType.DENSE, int(size)
-    return found
+    metadata = schema.DimensionMetadataT()
+    metadata.format, metadata.denseSize = schema.DimensionType.DENSE, int(size)
+    return metadata
 
 
 def _vector(schema: Any, numbers: np.ndarray) -> tuple[int, Any]:
-    """The format's number for a list's type, and the list."""
+    """Return the format's number for the type of a list, and the list."""
     name = f"{numbers.dtype.name.capitalize()}Vector"
     vector = getattr(schema, f"{name}T")()
     vector.values = numbers

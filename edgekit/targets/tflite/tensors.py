@@ -1,4 +1,4 @@
-"""Inner tensors of a TFLite file, by LiteRT without its XNNPACK delegate, which keeps none."""
+"""Read the inner tensors of a TFLite file, with LiteRT but without its XNNPACK delegate, which does not store them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 
 from edgekit.runner.input_vector import split
 from edgekit.targets import float_ops
-from edgekit.targets.jobs import Files
-from edgekit.targets.tensors import INPUT, Operator, span, stacked
+from edgekit.targets.jobs import ConvertedFiles
+from edgekit.targets.tensors import INPUT, FileTensor, integer_range, stack_samples
 
 
-def read(folder: Path, files: Files, inputs: np.ndarray) -> list[Operator]:
-    """See the package; `inputs` in the file's own layout."""
+def read(folder: Path, files: ConvertedFiles, inputs: np.ndarray) -> list[FileTensor]:
+    """Read the inner tensors, as described in `edgekit.targets.tensors`; `inputs` are in the file's own layout."""
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     [name] = files.names
@@ -30,31 +30,31 @@ def read(folder: Path, files: Files, inputs: np.ndarray) -> list[Operator]:
     details = {detail["index"]: detail for detail in interpreter.get_tensor_details()}
     indices = {detail["name"]: detail["index"] for detail in interpreter.get_input_details()}
     sources = [indices[each.name] for each in files.inputs]
-    places, ops = {source: place for place, source in enumerate(sources)}, []
-    for _, _, op, kind in float_ops.in_main(float_ops.tflite_operators(content)):
-        taken = tuple(places[place] for place in op.inputs if place in places)
-        if taken:
-            places[op.outputs[0]] = len(places)
-            ops.append((kind, taken, op))
-    wanted = list(places)
+    positions, ops = {source: position for position, source in enumerate(sources)}, []
+    for _, _, op, kind in float_ops.main_graph_operators(float_ops.tflite_operators(content)):
+        op_inputs = tuple(positions[index] for index in op.inputs if index in positions)
+        if op_inputs:
+            positions[op.outputs[0]] = len(positions)
+            ops.append((kind, op_inputs, op))
+    recorded = list(positions)
     rows = []
     tensors = [inputs] if len(sources) == 1 else split(inputs, [each.shape[1:] for each in files.inputs])
-    given = [_encoder(details[source])(x) for source, x in zip(sources, tensors, strict=True)]
+    encoded = [_encoder(details[source])(x) for source, x in zip(sources, tensors, strict=True)]
     for number in range(len(inputs)):
-        for source, x in zip(sources, given, strict=True):
+        for source, x in zip(sources, encoded, strict=True):
             interpreter.set_tensor(source, x[number : number + 1])
         interpreter.invoke()
-        rows.append([_real(details[place], interpreter.get_tensor(place)) for place in wanted])
-    values = stacked(rows)
-    found = [
-        Operator("input" if len(sources) == 1 else each.name, INPUT, (), values[place], _span(details[source]))
-        for place, (each, source) in enumerate(zip(files.inputs, sources, strict=True))
+        rows.append([_dequantized(details[index], interpreter.get_tensor(index)) for index in recorded])
+    values = stack_samples(rows)
+    inner_tensors = [
+        FileTensor("input" if len(sources) == 1 else each.name, INPUT, (), values[position], _span(details[source]))
+        for position, (each, source) in enumerate(zip(files.inputs, sources, strict=True))
     ]
-    for (kind, taken, op), own in zip(ops, values[len(sources) :], strict=True):
-        place = op.outputs[0]
-        named = details[place]["name"] or f"tensor {place}"
-        found.append(Operator(named, kind, taken, own, _span(details[place]), _activation(op)))
-    return found
+    for (kind, op_inputs, op), own in zip(ops, values[len(sources) :], strict=True):
+        index = op.outputs[0]
+        tensor_name = details[index]["name"] or f"tensor {index}"
+        inner_tensors.append(FileTensor(tensor_name, kind, op_inputs, own, _span(details[index]), _activation(op)))
+    return inner_tensors
 
 
 def _scale(detail: Any) -> tuple[float, int] | None:
@@ -64,7 +64,7 @@ def _scale(detail: Any) -> tuple[float, int] | None:
     return float(quantized["scales"][0]), int(quantized["zero_points"][0])
 
 
-def _real(detail: Any, values: np.ndarray) -> np.ndarray:
+def _dequantized(detail: Any, values: np.ndarray) -> np.ndarray:
     scale = _scale(detail)
     real = values.astype(np.float32)
     return real if scale is None else (real - scale[1]) * np.float32(scale[0])
@@ -72,7 +72,7 @@ def _real(detail: Any, values: np.ndarray) -> np.ndarray:
 
 def _span(detail: Any) -> tuple[float, float] | None:
     scale = _scale(detail)
-    return None if scale is None else span(*scale, np.dtype(detail["dtype"]))
+    return None if scale is None else integer_range(*scale, np.dtype(detail["dtype"]))
 
 
 def _encoder(detail: Any) -> Callable[[np.ndarray], np.ndarray]:

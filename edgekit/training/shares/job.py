@@ -59,7 +59,7 @@ class Job:
     def read(cls, content: bytes) -> Job:
         """Read the job that process 0 wrote."""
         found, trains = torch.load(io.BytesIO(content), weights_only=False)
-        module = found.module if isinstance(found.module, nn.Module) else found.module.joined()
+        module = found.module if isinstance(found.module, nn.Module) else found.module.rebuild()
         for name, each in module.named_parameters():
             each.requires_grad_(name in trains)
         job: Job = replace(found, module=module)
@@ -69,7 +69,9 @@ class Job:
 def _parts(module: nn.Module) -> Any:
     """Return the parts of a quantized network, or the module itself. This does not import nncf, which is large."""
     quantized = sys.modules.get("edgekit.models.quantized")
-    return quantized.Parts.of(module) if quantized and isinstance(module, quantized.Quantizable) else module
+    if quantized and isinstance(module, quantized.Quantizable):
+        return quantized.QuantizedParts.from_network(module)
+    return module
 
 
 @contextmanager
@@ -84,7 +86,7 @@ def learning(job: Job, rank: int) -> Iterator[ShardLearner]:
         computing_in(job.precision, job.module, device),
     ):
         for network in networks:
-            memory_layout.apply(network.to(device), memory_layout.of(network))
+            memory_layout.apply_layout(network.to(device), memory_layout.layout_of(network))
         with _objective(job, torch.from_numpy(np.array(to_input(job.example)))) as aim:
             if aim.beside is not None:
                 aim.beside.to(device)

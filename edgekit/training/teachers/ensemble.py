@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from edgekit.core.hashing import write_json
 from edgekit.core.tasks import Task
 from edgekit.models import store
-from edgekit.models.eager import joined
+from edgekit.models.eager import join_outputs
 from edgekit.models.spec import ModelSpec
 
 RECORD = "ensemble.json"
@@ -38,7 +38,7 @@ class Ensemble(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The mean answer to inputs (N, …), as logits."""
-        answers = torch.stack([joined(member(x)) for member in self.members])
+        answers = torch.stack([join_outputs(member(x)) for member in self.members])
         if self.mean == "logits":
             return answers.mean(dim=0)
         if self.task == "multi_label":

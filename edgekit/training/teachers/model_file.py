@@ -63,7 +63,7 @@ def open_file(path: Path, preprocess: Sequence[dict[str, Any]] = ()) -> TeacherF
     except InputError as error:
         raise ConfigError(f"{path}: {error}") from None
     try:
-        kind = detect.find(path)
+        kind = detect.model_kind(path)
         return TeacherFile(path, kind, [dict(step) for step in preprocess], detect.sha256(path, kind))
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error.strerror or error}") from None

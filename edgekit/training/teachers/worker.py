@@ -11,7 +11,7 @@ import numpy as np
 from edgekit.core import tasks
 from edgekit.core.errors import RESOURCE_ERRNOS, EdgekitError, ModelError, ResourceError
 from edgekit.models.files import interface, module, op_count, task_outputs
-from edgekit.models.files.interface import Opened, Run
+from edgekit.models.files.interface import OpenedModel, Run
 from edgekit.runner import input_vector
 from edgekit.runner.preprocess.transform import pipeline
 from edgekit.training.teachers.model_file import JOURNAL, LOGITS, SAMPLES
@@ -44,14 +44,14 @@ def leave_logits(
             model = module(kind).open(Path(path), threads, tensors, needed)
         except Exception as error:
             raise _model_error("cannot be opened", error) from None
-        sized = model.sized
+        run_for_shape = model.for_shape
         placed = interface.find_layout(model.shape, sample)
         _check_input_range(model, x, preprocess, counted)
         _check_ranges(model, x, tensors)
         if counted:
             _check_input_shape(model.shape, placed, sample)
             if needed.is_plain:
-                model = replace(model, sized=lambda shape: _check_outputs(sized(shape), classes))
+                model = replace(model, for_shape=lambda shape: _check_outputs(run_for_shape(shape), classes))
         try:
             found = task_outputs.outputs(
                 model,
@@ -61,21 +61,21 @@ def leave_logits(
                 needed,
                 lambda count: print(count, file=journal),
             )
-            needed.check(found)
+            needed.check_scores(found)
         except Exception as error:
             raise _model_error("cannot be run", error) from None
     of_classes = task == "classification"
-    quantized = bool(model.step) or module(kind).quantized(Path(path))
+    quantized = bool(model.step) or module(kind).is_quantized(Path(path))
     step = model.step
     if quantized and not step and not task_outputs.are_probabilities(found, 0.0):
         step = INSIDE  # its softmax may be rounded, though what it gives are floats
-    np.save(folder / LOGITS, task_outputs.logits(found, step) if of_classes else found)
-    costs = asdict(op_count.of_file(Path(path), kind)) if counted else {}
-    ends = task_outputs.ends(found, step) if of_classes else None
+    np.save(folder / LOGITS, task_outputs.to_logits(found, step) if of_classes else found)
+    costs = asdict(op_count.count_file(Path(path), kind)) if counted else {}
+    ends = task_outputs.output_kind(found, step) if of_classes else None
     return {"probabilities": ends == "probabilities", "sigmoids": ends == "sigmoids", "integers": quantized, **costs}
 
 
-def _check_input_range(model: Opened, x: np.ndarray, preprocess: list[dict[str, Any]], shipped: bool) -> None:
+def _check_input_range(model: OpenedModel, x: np.ndarray, preprocess: list[dict[str, Any]], shipped: bool) -> None:
     """ModelError for an input of integers that cannot hold what the samples become, or means other bytes by them."""
     if model.grid is None:
         return
@@ -86,7 +86,7 @@ def _check_input_range(model: Opened, x: np.ndarray, preprocess: list[dict[str, 
         raise ModelError(problem)
 
 
-def _check_ranges(model: Opened, x: np.ndarray, tensors: list[dict[str, Any]]) -> None:
+def _check_ranges(model: OpenedModel, x: np.ndarray, tensors: list[dict[str, Any]]) -> None:
     """ModelError for one of several inputs of integers that cannot hold its tensor."""
     parts = input_vector.split(x[:: max(1, len(x) // LOOKED_AT)], [each["shape"] for each in tensors])
     for tensor, part, grid in zip(tensors, parts, model.grids, strict=False):  # most kinds of files have none

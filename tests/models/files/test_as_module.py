@@ -25,7 +25,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def opened(path: Path, kind: str) -> torch.nn.Module:
-    return as_module.network(path, kind, files.SHAPE, TaskOutputs(10), op_count.of_file(path, kind))
+    return as_module.network(path, kind, files.SHAPE, TaskOutputs(10), op_count.count_file(path, kind))
 
 
 @pytest.mark.parametrize("kind", NOT_TORCH)

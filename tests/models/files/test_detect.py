@@ -113,7 +113,7 @@ def test_a_keras_model(tf: Any, tmp_path: Path) -> None:
     x = np.random.default_rng(6).integers(0, 256, (40, 5, 7, 3)).astype(np.float32)
     opened = keras.open(tmp_path / "model.keras", ANY_THREADS)
     assert opened.shape == (-1, 5, 7, 3)
-    assert np.allclose(opened.sized(x.shape)(x), model(x, training=False), atol=1e-5)
+    assert np.allclose(opened.for_shape(x.shape)(x), model(x, training=False), atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["model.keras", "model.h5"])
@@ -159,7 +159,7 @@ def test_convolutions_of_keras_2(tf: Any, tmp_path: Path, name: str, layer: str)
     more = '"kernel_initializer": null, "kernel_constraint": null, ' if layer.startswith("Separable") else ""
     _in_config(tmp_path / name, '"kernel_size"', f'"groups": 1, {more}"kernel_size"')
     x = np.random.default_rng(6).random((2, *shape), dtype=np.float32)
-    found = keras.open(tmp_path / name, ANY_THREADS).sized(x.shape)(x)
+    found = keras.open(tmp_path / name, ANY_THREADS).for_shape(x.shape)(x)
     assert np.allclose(found, model(x), atol=1e-6)
     with pytest.raises((TypeError, ValueError), match="groups"):  # nobody else's reading has changed
         getattr(layers, layer).from_config({**made.get_config(), "groups": 1})

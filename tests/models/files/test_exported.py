@@ -38,7 +38,7 @@ def test_it_answers_as_its_network(program: Path) -> None:
         assert torch.allclose(module.eval()(x), files.network()(x), atol=1e-5)
     opened = exported.open(program, 0)
     assert opened.shape == (1, *files.SHAPE)
-    assert torch.allclose(torch.from_numpy(opened.sized(x.shape)(x.numpy())), files.network()(x), atol=1e-5)
+    assert torch.allclose(torch.from_numpy(opened.for_shape(x.shape)(x.numpy())), files.network()(x), atol=1e-5)
 
 
 def test_an_open_batch_stays_open(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_graph_that_calls_no_operator_is_refused(called: str, program: Path) -
     def other(stored: dict[str, Any]) -> None:
         stored["graph_module"]["graph"]["nodes"][0]["target"] = called
 
-    assert f"calls {called!r}, which is no operator" in refused(changed(program, GRAPH, other))
+    assert f"calls {called!r}, which is not an operator" in refused(changed(program, GRAPH, other))
 
 
 def test_an_operator_that_another_is_given_is_looked_at_too(program: Path) -> None:
@@ -128,7 +128,7 @@ def test_an_operator_that_another_is_given_is_looked_at_too(program: Path) -> No
         node = stored["graph_module"]["graph"]["nodes"][0]
         node["inputs"].append({"name": "op", "arg": {"as_operator": "torch.os.system"}, "kind": 1})
 
-    assert "calls 'torch.os.system', which is no operator" in refused(changed(program, GRAPH, other))
+    assert "calls 'torch.os.system', which is not an operator" in refused(changed(program, GRAPH, other))
 
 
 @pytest.mark.parametrize("called", ["s", "metadata", "name", "target"])
@@ -236,7 +236,7 @@ def test_a_norm_that_keeps_no_statistics_is_no_training(tmp_path: Path) -> None:
 def test_a_program_that_still_trains_is_refused(layer: torch.nn.Module, tmp_path: Path) -> None:
     net = torch.nn.Sequential(torch.nn.Linear(6, 4), layer)
     torch.export.save(torch.export.export(net.train(), (torch.zeros(3, 6),)), str(tmp_path / "net.pt2"))
-    with pytest.raises(ModelError, match="was exported while training, .* export it after model.eval()"):
+    with pytest.raises(ModelError, match="was exported in training mode, .* export it after model.eval()"):
         exported.network(tmp_path / "net.pt2")
     torch.export.save(torch.export.export(net.eval(), (torch.zeros(3, 6),)), str(tmp_path / "net.pt2"))
     assert exported.network(tmp_path / "net.pt2")(torch.zeros(3, 6)).shape == (3, 4)

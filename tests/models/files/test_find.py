@@ -23,7 +23,7 @@ from tests.models.files import files
 
 def refused(path: Path) -> str:
     with pytest.raises(ModelError) as caught:
-        detect.find(path)
+        detect.model_kind(path)
     said = str(caught.value)
     assert said.startswith(f"{path}: ") and "\n" not in said
     return said
@@ -41,7 +41,7 @@ def test_a_file_is_what_its_content_says_whatever_it_is_called(kind: str, tmp_pa
     path = files.make(kind, tmp_path / "made")
     other = path.with_name("model.bin2")
     other.write_bytes(path.read_bytes())
-    assert detect.find(path) == detect.find(other) == kind
+    assert detect.model_kind(path) == detect.model_kind(other) == kind
 
 
 @pytest.mark.parametrize("new", [True, False], ids=["a zip, as torch.save writes it now", "a bare pickle"])
@@ -95,7 +95,7 @@ def test_weights_alone_are_no_model(tmp_path: Path) -> None:
 def test_other_archives(tmp_path: Path) -> None:
     assert "a bundle, which is finished already" in refused(archive(tmp_path / "a.zip", **{"manifest.json": "{}"}))
     old = archive(tmp_path / "old.pt2", **{"version": "1", "serialized_exported_program.json": "{}"})
-    assert "of before PyTorch 2.8" in refused(old)
+    assert "from before PyTorch 2.8" in refused(old)
     assert "holds none of those" in refused(archive(tmp_path / "photos.zip", **{"a.jpg": ""}))
     whole = archive(tmp_path / "cut.keras", **{"config.json": "{}", "model.weights.h5": "w" * 100}).read_bytes()
     (tmp_path / "cut.keras").write_bytes(whole[: len(whole) // 2])
@@ -124,7 +124,7 @@ def test_what_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "saved").mkdir()
     assert "a folder; " in refused(tmp_path / "saved")
     (tmp_path / "saved/saved_model.pb").touch()
-    assert "a TensorFlow SavedModel, which is a folder; make a file of it" in refused(tmp_path / "saved")
+    assert "a TensorFlow SavedModel, which is a folder; convert it to a file" in refused(tmp_path / "saved")
 
 
 def test_weights_of_an_ir_are_beside_it(tmp_path: Path) -> None:
@@ -149,18 +149,18 @@ def test_weights_that_lead_out_of_the_folder_are_refused(tmp_path: Path) -> None
 
 def test_the_config_wants_another_file(tmp_path: Path) -> None:
     path = files.make("onnx", tmp_path)
-    detect.check(path, None, "model.source")
-    detect.check(path, detect.sha256(path, "onnx"), "model.source")
-    with pytest.raises(ConfigError, match="model.source: .* has sha256 .*, 00 is wanted; find that file"):
-        detect.check(path, "00", "model.source")
+    detect.check_source(path, None, "model.source")
+    detect.check_source(path, detect.sha256(path, "onnx"), "model.source")
+    with pytest.raises(ConfigError, match="model.source: .* has sha256 .*, expected 00; find that file"):
+        detect.check_source(path, "00", "model.source")
     with pytest.raises(ConfigError, match="model.source: no file "):
-        detect.check(tmp_path / "gone.onnx", None, "model.source")
+        detect.check_source(tmp_path / "gone.onnx", None, "model.source")
 
 
 def test_finding_out_loads_no_framework(tmp_path: Path) -> None:
     path = files.make("onnx", tmp_path)
     imports = "import sys; from pathlib import Path; from edgekit.models.files import detect"
-    code = f"{imports}; detect.find(Path({str(path)!r}))"
+    code = f"{imports}; detect.model_kind(Path({str(path)!r}))"
     done = subprocess.run(
         [sys.executable, "-c", f"{code}; print(*sys.modules)"], capture_output=True, text=True, check=True
     )

@@ -11,7 +11,7 @@ import yaml
 
 from edgekit.core.errors import ModelError
 from edgekit.models.files import tflite
-from edgekit.models.files.interface import Grid, range_ambiguity, range_fault
+from edgekit.models.files.interface import QuantizationGrid, range_ambiguity, range_fault
 from edgekit.runner.preprocess.transform import apply
 from edgekit.training.teachers.model_file import logits_and_facts, open_file
 from tests.runner import integers
@@ -24,15 +24,15 @@ STEP = re.compile(r"\{step: [^}]*\}")
 @pytest.mark.parametrize(
     "grid",
     [
-        Grid("uint8", 1 / 255, 0),
-        Grid("int8", 1 / 255, -128),
-        Grid("int8", 0.0078125, 0),
-        Grid("uint8", 0.0078125, 128),
-        Grid("uint8", 2 / 255, 127),
-        Grid("int8", 0.0186584, -14),
+        QuantizationGrid("uint8", 1 / 255, 0),
+        QuantizationGrid("int8", 1 / 255, -128),
+        QuantizationGrid("int8", 0.0078125, 0),
+        QuantizationGrid("uint8", 0.0078125, 128),
+        QuantizationGrid("uint8", 2 / 255, 127),
+        QuantizationGrid("int8", 0.0186584, -14),
     ],
 )
-def test_the_step_that_is_named_hands_the_bytes_through(grid: Grid, tmp_path: Path) -> None:
+def test_the_step_that_is_named_hands_the_bytes_through(grid: QuantizationGrid, tmp_path: Path) -> None:
     """By the interpreter's own quantization: every byte arrives as itself, or less 128."""
     told = range_fault(grid, BYTES.astype(np.float32), "uint8", [])
     step = yaml.safe_load(STEP.findall(told)[0])
@@ -40,7 +40,7 @@ def test_the_step_that_is_named_hands_the_bytes_through(grid: Grid, tmp_path: Pa
     path.write_bytes(integers.tflite(SHAPE, grid.dtype, grid.scale, grid.zero_point))
     every = np.resize(np.arange(256, dtype=np.uint8), (16, *SHAPE))
     wanted = every if grid.dtype == "uint8" else (every.astype(np.int16) - 128).astype(np.int8)
-    run = tflite.open(path, 1).sized((1, *SHAPE))
+    run = tflite.open(path, 1).for_shape((1, *SHAPE))
     found = np.concatenate([run(apply([step], sample[None])) for sample in every])
     assert np.array_equal(found, integers.bare(path.read_bytes(), wanted))
     assert not range_fault(grid, apply([step], BYTES), "uint8", [step])
@@ -49,28 +49,30 @@ def test_the_step_that_is_named_hands_the_bytes_through(grid: Grid, tmp_path: Pa
 def test_ranges_that_were_calibrated_are_no_fault() -> None:
     values = np.random.default_rng(2).normal(0, 1, 20_000).astype(np.float32)
     for most in (3.0, 6.0, 40.0):  # some values are clipped; all are held; outliers have widened the range
-        assert not range_fault(Grid("int8", 2 * most / 255, 0), values, "float32", [])
-    assert "the samples as they were" in range_fault(Grid("int8", 1 / 255, -128), 100 + values, "float32", [])
+        assert not range_fault(QuantizationGrid("int8", 2 * most / 255, 0), values, "float32", [])
+    assert "the samples as they were" in range_fault(
+        QuantizationGrid("int8", 1 / 255, -128), 100 + values, "float32", []
+    )
     silence = np.zeros(10, np.float32)
-    assert not range_fault(Grid("int8", 0.1, 3), silence, "float32", [])
+    assert not range_fault(QuantizationGrid("int8", 0.1, 3), silence, "float32", [])
 
 
 def test_bytes_that_were_scaled_for_a_file_that_takes_bytes() -> None:
     steps = [{"step": "scale", "factor": 1 / 255}]
-    told = range_fault(Grid("uint8"), apply(steps, BYTES), "uint8", steps)
+    told = range_fault(QuantizationGrid("uint8"), apply(steps, BYTES), "uint8", steps)
     assert told.endswith("leave out the steps that scale")
-    told = range_fault(Grid("int8", 0.0078125, 0), apply(steps, BYTES) * 1000, "uint8", steps)
+    told = range_fault(QuantizationGrid("int8", 0.0078125, 0), apply(steps, BYTES) * 1000, "uint8", steps)
     assert "in place of the steps that scale: {step: normalize, mean: [128.0], std: [128.0]}" in told
 
 
 def test_bytes_that_mean_other_bytes_are_unclear() -> None:
     """255 is 254 by the scale 1.004 of a file, and 255 where bytes go in as they are."""
-    assert "{step: scale, factor: 1.004}" in range_ambiguity(Grid("uint8", 1.004, 0), "uint8", [])
-    assert range_ambiguity(Grid("uint8", 1.004, 0), "uint8", [{"step": "resize", "height": 4, "width": 4}])
+    assert "{step: scale, factor: 1.004}" in range_ambiguity(QuantizationGrid("uint8", 1.004, 0), "uint8", [])
+    assert range_ambiguity(QuantizationGrid("uint8", 1.004, 0), "uint8", [{"step": "resize", "height": 4, "width": 4}])
     for grid, steps in (
-        (Grid("uint8"), []),
-        (Grid("int8", 1.004, -128), []),
-        (Grid("uint8", 1.004), [{"step": "scale", "factor": 1.0}]),
+        (QuantizationGrid("uint8"), []),
+        (QuantizationGrid("int8", 1.004, -128), []),
+        (QuantizationGrid("uint8", 1.004), [{"step": "scale", "factor": 1.0}]),
     ):
         assert not range_ambiguity(grid, "uint8", steps)
 

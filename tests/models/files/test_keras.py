@@ -49,7 +49,7 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         tf.keras.mixed_precision.set_global_policy("float32")
     path = tmp_path_factory.mktemp("keras") / "net.keras"
     model.save(path)
-    return path, keras.open(path, 0).sized((4, *SHAPE))(pictures(4))
+    return path, keras.open(path, 0).for_shape((4, *SHAPE))(pictures(4))
 
 
 def by_onnx(path: Path, x: np.ndarray) -> np.ndarray:
@@ -100,5 +100,5 @@ def test_weights_of_mixed_precision_compute_in_float32(tmp_path: Path) -> None:
             model.save(tmp_path / f"{policy}.keras")
         finally:
             tf.keras.mixed_precision.set_global_policy("float32")
-        made.append(keras.open(tmp_path / f"{policy}.keras", 0).sized((2, 6))(np.ones((2, 6), np.float32)))
+        made.append(keras.open(tmp_path / f"{policy}.keras", 0).for_shape((2, 6))(np.ones((2, 6), np.float32)))
     assert made[1].dtype == np.float32 and np.array_equal(*made)

@@ -70,10 +70,10 @@ def test_what_cannot_be_installed_is_reported_before_anything_runs(surroundings:
     assert re.search(r"an ONNX model needs onnx2tf .*No matching .* pip install --no-deps", done.stderr, re.DOTALL)
     assert not list((tmp_path / "runs").rglob("artifact.json"))
     targets = "tflite", "openvino", "onnx"
-    compatibility.install_converters(path, targets[1:], named=True)
-    compatibility.install_converters(path, targets, named=False)
+    compatibility.install_converters(path, targets[1:], targets_are_named=True)
+    compatibility.install_converters(path, targets, targets_are_named=False)
     add_wheel(surroundings)
-    compatibility.install_converters(path, targets, named=True)
+    compatibility.install_converters(path, targets, targets_are_named=True)
 
 
 def test_a_key_is_the_same_before_and_after_it_is_installed(surroundings: Path) -> None:

@@ -272,4 +272,4 @@ def test_other_models_keep_their_bytes() -> None:
 
     content = onnx_model()
     found = onnx_classic.read(content, True)
-    assert found.content is content and found == onnx_classic.Classic(content)
+    assert found.content is content and found == onnx_classic.ClassicModel(content)

@@ -23,7 +23,7 @@ BY_HAND = {gates: TIME * gates * HIDDEN * (FEATURES + HIDDEN) for gates in GATES
 def test_a_recurrent_layer_of_onnx(layer: str, tmp_path: Path) -> None:
     path = tmp_path / "recurrent.onnx"
     onnx.save(_recurrent(layer, GATES[layer]), path)
-    found = op_count.of_file(path, "onnx")
+    found = op_count.count_file(path, "onnx")
     assert found.macs == BY_HAND[GATES[layer]]
     assert found.parameters >= GATES[layer] * HIDDEN * (FEATURES + HIDDEN)
 
@@ -38,7 +38,7 @@ def test_what_a_loop_does_counts_as_often_as_it_turns_and_its_weights_once() -> 
     loop.set_body(body)
     loop.set_sliced_input(step, whole.output(0), 0, 1, 1, -1, 1)
     joined = loop.get_concatenated_slices(body.results[0].output(0), 0, 1, 1, -1, 1)
-    found = op_count.of_graph(ov.Model([ops.result(joined)], [whole], "loop"))
+    found = op_count.count_graph(ov.Model([ops.result(joined)], [whole], "loop"))
     assert found == op_count.OpCount(FEATURES * HIDDEN, TIME * FEATURES * HIDDEN, 4 * FEATURES * HIDDEN)
 
 

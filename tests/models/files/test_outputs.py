@@ -20,24 +20,27 @@ def probabilities() -> np.ndarray:
 
 
 def test_probabilities_become_their_logarithm() -> None:
-    found = task_outputs.logits(probabilities(), 0.0)
+    found = task_outputs.to_logits(probabilities(), 0.0)
     assert found.dtype == np.float32
     assert np.ptp(found - LOGITS, axis=1).max() < 1e-4
 
 
 def test_the_least_probability_is_finite() -> None:
     sure = np.eye(3, dtype=np.float32)
-    assert np.allclose(task_outputs.logits(sure, 0.0), np.where(sure == 1, 0, np.log(1e-7)))
-    assert np.allclose(task_outputs.logits(sure, STEP), np.where(sure == 1, 0, np.log(STEP / 2)))
+    assert np.allclose(task_outputs.to_logits(sure, 0.0), np.where(sure == 1, 0, np.log(1e-7)))
+    assert np.allclose(task_outputs.to_logits(sure, STEP), np.where(sure == 1, 0, np.log(STEP / 2)))
 
 
 def test_probabilities_in_steps_may_miss_the_sum() -> None:
     """An int8 softmax: what is below half a step is 0, and 1 itself cannot be told."""
     coarse = np.minimum(np.rint(probabilities() / STEP), 255).astype(np.float32) * np.float32(STEP)
-    assert np.abs(coarse.sum(axis=1) - 1).max() > task_outputs.SUM
-    found = task_outputs.logits(coarse, STEP)
+    assert np.abs(coarse.sum(axis=1) - 1).max() > task_outputs.SUM_TOLERANCE
+    found = task_outputs.to_logits(coarse, STEP)
     assert found.max() < 0 and found.min() == pytest.approx(np.log(STEP / 2))
-    assert task_outputs.ends(coarse, STEP) == "probabilities" and task_outputs.ends(coarse, 0.0) == "sigmoids"
+    assert (
+        task_outputs.output_kind(coarse, STEP) == "probabilities"
+        and task_outputs.output_kind(coarse, 0.0) == "sigmoids"
+    )
 
 
 @pytest.mark.parametrize(
@@ -46,19 +49,19 @@ def test_probabilities_in_steps_may_miss_the_sum() -> None:
 )
 def test_one_row_that_is_none_decides(odd: list[float], ends: str) -> None:
     found = np.full((4, 3), 1 / 3, np.float32)
-    assert task_outputs.ends(found, 0.0) == "probabilities"
+    assert task_outputs.output_kind(found, 0.0) == "probabilities"
     found[2] = odd
-    assert task_outputs.ends(found, 0.0) == ends
-    assert (task_outputs.logits(found, 0.0) is found) == (ends == "logits")
+    assert task_outputs.output_kind(found, 0.0) == ends
+    assert (task_outputs.to_logits(found, 0.0) is found) == (ends == "logits")
 
 
 def test_outputs_that_say_nothing_are_no_sigmoids() -> None:
-    assert task_outputs.ends(np.zeros((5, 3), np.float32), 0.0) == "logits"
+    assert task_outputs.output_kind(np.zeros((5, 3), np.float32), 0.0) == "logits"
 
 
 def test_sigmoids_become_the_logits_before_them_and_keep_the_order() -> None:
     given = np.clip(LOGITS, -8, 8)
-    found = task_outputs.logits((1 / (1 + np.exp(-given))).astype(np.float32), 0.0)
+    found = task_outputs.to_logits((1 / (1 + np.exp(-given))).astype(np.float32), 0.0)
     assert found.dtype == np.float32
     assert np.abs(found - given).max() < 2e-3
     assert np.array_equal(found.argmax(axis=1), LOGITS.argmax(axis=1))
@@ -66,7 +69,7 @@ def test_sigmoids_become_the_logits_before_them_and_keep_the_order() -> None:
 
 def test_sigmoids_that_are_0_or_1_are_finite() -> None:
     sure = np.array([[0, 1, 1], [0, 0, 0.5]], np.float32)
-    floats, integers = task_outputs.logits(sure, 0.0), task_outputs.logits(sure, STEP)
+    floats, integers = task_outputs.to_logits(sure, 0.0), task_outputs.to_logits(sure, STEP)
     assert np.allclose(floats[0], [-16.118, 16.118, 16.118], atol=1e-2) and floats[1, 2] == 0
     assert np.allclose(integers[0], [np.log(1 / 511), np.log(511), np.log(511)], atol=1e-3)
 
@@ -75,16 +78,16 @@ def test_sigmoids_that_are_0_or_1_are_finite() -> None:
 def test_sigmoids_that_are_not_sure_keep_their_order(step: float) -> None:
     """Floats are below half a step too where only what stands before them was rounded, or nothing was."""
     low = np.array([[3e-9, 2e-8, 0], [1e-4, 5e-4, 2e-4], [0.5, 0, 1e-12]], np.float32)
-    found = task_outputs.logits(low, step)
+    found = task_outputs.to_logits(low, step)
     assert np.isfinite(found).all() and (np.diff(np.take_along_axis(found, low.argsort(axis=1), 1), axis=1) > 0).all()
     assert np.allclose(found[1], np.log(low[1] / (1 - low[1])), rtol=1e-4)
     high = np.array([[1, 1 - 2**-24, 1 - 2**-23]], np.float32)
-    assert (np.diff(task_outputs.logits(high, 0.0)) < 0).all()
+    assert (np.diff(task_outputs.to_logits(high, 0.0)) < 0).all()
 
 
 @pytest.mark.parametrize("sides", [(), (1,), (1, 1)])
 def test_a_file_may_say_one_value(sides: tuple[int, ...]) -> None:
     """Of a regression: (n,) and (n, 1) are the same answer."""
     batch = np.arange(6, dtype=np.float32).reshape(3, 2)
-    found = task_outputs.ask(lambda x: x[:, :1].reshape(len(x), *sides), batch, 3, TaskOutputs(1))
+    found = task_outputs.run_batch(lambda x: x[:, :1].reshape(len(x), *sides), batch, 3, TaskOutputs(1))
     assert found.tolist() == [[0.0], [2.0], [4.0]]

@@ -138,7 +138,7 @@ def test_it_is_made_into_each_target(
     made = set()
     for target in ("onnx", "openvino", "tflite"):
         convert = importlib.import_module(f"edgekit.targets.{target}.convert").convert
-        for precision in model_file.offered(target, precisions(target), folder):
+        for precision in model_file.offered_precisions(target, precisions(target), folder):
             out = tmp_path / f"{target}-{precision}"
             files = convert(folder, precision, np.array(found.calibration.x[:30]), out)
             assert [each.name for each in files.inputs] == list(joint_data.NAMES)

@@ -75,7 +75,7 @@ EXPLAINING = (
     Seed(
         "first-loss-in-place-of-the-steepest",
         "targets/locate/bisect.py",
-        "enough_db = max(STEEP * max(losses_db), least_loss_db)",
+        "enough_db = max(STEEP * max(losses_db), min_loss_db)",
         "enough_db = 0.0",
         "the first layer is blamed for whatever goes wrong",
         ("tests/targets/test_bisect.py",),

@@ -72,8 +72,8 @@ TRAINING = (
     Seed(
         "worse-student-kept",
         "stages/distill/stage.py",
-        "reparameterize.merge(selected.module.cpu(), spec",
-        "reparameterize.merge(by_labels.module.cpu(), spec",
+        "reparameterize.merge_and_compare(selected.module.cpu(), spec",
+        "reparameterize.merge_and_compare(by_labels.module.cpu(), spec",
         "the student that ships is not the one that the decision names",
         ("tests/stages/distill/test_stage.py::test_the_best_on_validation_is_kept",),
     ),
@@ -261,8 +261,8 @@ CONVERTING = (
     Seed(
         "converters-calibrate-on-validation",
         "stages/convert/stage.py",
-        "evaluate.spread(data.calibration, config.calibration_samples)",
-        "evaluate.spread(data.validation, config.calibration_samples)",
+        "evaluate.spread_samples(data.calibration, config.calibration_samples)",
+        "evaluate.spread_samples(data.validation, config.calibration_samples)",
         "the shipped int8 models are judged on the samples that set their ranges",
         ("tests/stages/convert/test_stage.py::test_int8_ranges_are_those_of_the_calibration_split",),
     ),

@@ -18,7 +18,7 @@ from edgekit.models.spec import Source
 from edgekit.stages.convert import ConvertConfig, checker, numerics
 from edgekit.stages.convert.plan import NetworkToConvert
 from edgekit.targets import evaluate, launch
-from edgekit.targets.jobs import Job
+from edgekit.targets.jobs import ConversionJob
 from edgekit.targets.openvino.convert import convert
 
 pytestmark = pytest.mark.numerics
@@ -73,8 +73,8 @@ def test_a_file_that_amplifies_rounding_ships_and_a_wrong_one_made_of_it_does_no
     network = NetworkToConvert("baseline", folder)
     step = network.step("fp32", tmp_path / "baseline-fp32-openvino")
     files = convert(saved(amplifying, Shifted) if is_wrong else folder, "fp32", None, step.out)
-    made = launch.Converted("fp32", files, 1.0)
-    job = Job("baseline", "openvino", tmp_path / "none.npy", (step,))
+    made = launch.ConvertedStep("fp32", files, 1.0)
+    job = ConversionJob("baseline", "openvino", tmp_path / "none.npy", (step,))
     [row] = checker.BoundaryChecker(network, INPUTS, ConvertConfig(targets=["openvino"])).records(job, [made])
     if is_wrong:
         assert "drop this target" in row["advice"] and numerics.MOVED_INPUTS in row["cause"]

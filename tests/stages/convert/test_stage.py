@@ -23,7 +23,7 @@ from edgekit.report.sections import conversion
 from edgekit.stages import convert
 from edgekit.stages.convert import ConvertConfig, numerics
 from edgekit.targets import evaluate
-from edgekit.targets.jobs import Files, Quantization
+from edgekit.targets.jobs import ConvertedFiles, Quantization
 from edgekit.targets.onnx import convert as onnx
 
 pytestmark = pytest.mark.numerics
@@ -141,7 +141,7 @@ def test_qat_reaches_both_targets(finished: Any, data: Data, quantized_network: 
     for target in ("openvino", "onnx"):
         variant = variants[f"pruned-int8-{target}"]
         assert (variant["method"], variants[f"baseline-int8-{target}"]["method"]) == ("qat", "ptq")
-        files = Files.from_json(
+        files = ConvertedFiles.from_json(
             {**variant, "names": [Path(name).name for name in variant["files"]], "float_ops": variant["float_ops"]}
         )
         outputs = evaluate.file_outputs("x", target, artifact.path / variant["name"], files, inputs)
@@ -431,8 +431,8 @@ def test_no_network_at_all(data: Data, tmp_path: Path) -> None:
 
 
 def test_samples_are_spread_over_the_split(data: Data) -> None:
-    assert len(evaluate.spread(data.validation, 1000)) == 60
-    chosen = evaluate.spread(data.validation, 7)
+    assert len(evaluate.spread_samples(data.validation, 1000)) == 60
+    chosen = evaluate.spread_samples(data.validation, 7)
     assert np.array_equal(chosen[0], data.validation.x[0]) and np.array_equal(chosen[-1], data.validation.x[-1])
 
 

@@ -15,7 +15,7 @@ from edgekit.data import Data
 from edgekit.stages import convert
 from edgekit.stages.convert import ConvertConfig, plan
 from edgekit.targets import SPARSE_WEIGHTS
-from edgekit.targets.jobs import Job
+from edgekit.targets.jobs import ConversionJob
 
 
 @pytest.mark.numerics
@@ -53,4 +53,4 @@ def test_other_targets_and_other_runs_are_not_asked(trained: Any, data: Data, tm
         assert {job.target for job in jobs} == {"tflite", "openvino", "onnx"}
         for job in jobs:
             assert all(step.sparse == (wanted and job.target in SPARSE_WEIGHTS) for step in job.steps)
-            assert Job.from_json(json.loads(json.dumps(job.to_json()))) == job
+            assert ConversionJob.from_json(json.loads(json.dumps(job.to_json()))) == job

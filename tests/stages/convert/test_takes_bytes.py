@@ -17,7 +17,7 @@ from edgekit.runner.preprocess import transform
 from edgekit.stages import convert
 from edgekit.stages.convert import ConvertConfig, plan
 from edgekit.targets import FOLD_PREPROCESS
-from edgekit.targets.jobs import Job
+from edgekit.targets.jobs import ConversionJob
 
 pytestmark = pytest.mark.numerics
 SCALE = [{"step": "scale", "factor": 1 / 255}]
@@ -76,4 +76,4 @@ def test_other_targets_and_other_runs_are_not_asked(trained: Any, data: Data, tm
         assert {job.target for job in jobs} == {"tflite", "openvino", "onnx"}
         for job in jobs:
             assert all(step.fold == (wanted and job.target in FOLD_PREPROCESS) for step in job.steps)
-            assert Job.from_json(json.loads(json.dumps(job.to_json()))) == job
+            assert ConversionJob.from_json(json.loads(json.dumps(job.to_json()))) == job

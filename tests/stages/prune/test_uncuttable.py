@@ -71,7 +71,7 @@ def test_the_stage_ends_well_whatever_can_be_cut(
     assert sparse["kept_step"] == 1
     for folder in ("model", "sparse"):
         module, spec = open_model(found, folder)
-        assert module(store.noise(spec)).shape == (1, 3)
+        assert module(store.random_sample(spec)).shape == (1, 3)
     said = capsys.readouterr().out
     assert set(found.metrics["notes"]) <= set(said.splitlines())
     if network in UNCUT:
@@ -105,7 +105,7 @@ def test_by_time_too_no_cut_breaks_the_network(network: str, tmp_path: Path) -> 
     found = structured.probe(module, spec, config)
     walk = NetAdaptPruner(spec, given, config, Counter(spec.input_shape), lambda *_: None, None, found)
     for _ in walk.steps(module):
-        assert module(store.noise(spec)).shape == (1, 3)
+        assert module(store.random_sample(spec)).shape == (1, 3)
     assert bool(walk.cuts) == (network == "lenet")
     assert not {row["group"] for row in walk.rows} & {"conv2"}
 

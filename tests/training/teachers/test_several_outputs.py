@@ -107,7 +107,7 @@ def test_a_grid_has_its_classes_in_front(kind: str, tmp_path: Path) -> None:
             {"end": "Sigmoid"},
             "detection",
             3,
-            "lie from 0 to 1, as after a sigmoid, which comes behind the model anyway",
+            "lie from 0 to 1, as after a sigmoid, which is applied after the model anyway",
         ),
         ({}, "detection", 2, "a detection of 2 classes gives boxes [points, 4] and logits [points, 2]"),
         (

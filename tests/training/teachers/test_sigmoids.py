@@ -70,7 +70,7 @@ def test_every_kind_of_file_teaches_by_the_logits_before_its_sigmoids(kind: str,
 def test_doubtful_answers_stay_those_of_the_file(name: str, made: dict[str, Path]) -> None:
     """Also of one whose weights have eight bits, for its sigmoids are floats."""
     kind = INT8.get(name, name)
-    said = module(kind).open(made[name], 1).sized((1, FEATURES))
+    said = module(kind).open(made[name], 1).for_shape((1, FEATURES))
     own = np.concatenate([np.asarray(said(sample[None])).reshape(1, CLASSES) for sample in DOUBTFUL])
     found, facts = ask(made[name], DOUBTFUL)
     assert facts["sigmoids"] and facts["integers"] == (name in INT8)
