@@ -47,7 +47,7 @@ def show(plan: Plan, out: Path, verbose: bool = False) -> None:
         "Task": f"{run_.task}: {tasks.named(run_.task).SAID}",
         "Targets": ", ".join(run_.targets),
         "Budget": ", ".join(limits),
-        **({"Decides": decides} if (decides := preflight.check_deciding(plan)) else {}),
+        **({"Decides": decides} if (decides := preflight.check_benchmark_hosts(plan)) else {}),
         "Seed": str(run_.seed),
         "Writes": str(out / run_.name),
     }

@@ -20,10 +20,10 @@ from edgekit.training.shares import environment
 from edgekit.workbook.plan import Plan
 
 if TYPE_CHECKING:
-    from edgekit.workbook.run import Ended
+    from edgekit.workbook.run import RunOutcome
 
 
-def show_result(ended: Ended, folder: Path, verbose: bool = False) -> None:
+def show_result(ended: RunOutcome, folder: Path, verbose: bool = False) -> None:
     """Print the summary of a run; with `verbose` all tables and notes before it."""
     from rich.console import Console
 
@@ -33,9 +33,9 @@ def show_result(ended: Ended, folder: Path, verbose: bool = False) -> None:
     if verbose:
         from edgekit.report import console as report
 
-        report.show(ended.result, folder, console, drawn=ended.drawn)
+        report.show(ended.result, folder, console, drawn=ended.page_is_current)
         console.print()
-    summary.show(ended.result, folder, console, drawn=ended.drawn)
+    summary.show(ended.result, folder, console, drawn=ended.page_is_current)
 
 
 @contextmanager
@@ -112,7 +112,9 @@ def run(
         several = len(config) > 1 or workers is not None or on is not None
         if several:
             _alone_only(processes, parallel)
-        plans = load_plans(config, set_ or [], known=not dry_run)  # `run_plan` checks the rest if anything runs
+        plans = load_plans(
+            config, set_ or [], checked_before=not dry_run
+        )  # `run_plan` checks the rest if anything runs
         if mlflow is not None:
             from edgekit.report import mlflow as tracking
 
@@ -123,9 +125,9 @@ def run(
             for plan in plans:
                 show(plan, out, verbose)
         elif several:
-            from edgekit.workbook.shared_cache.in_run import urls
+            from edgekit.workbook.shared_cache.run_caches import cache_urls
 
-            run_all(plans, out, forced, workers, on, mlflow, urls(cache or []))
+            run_all(plans, out, forced, workers, on, mlflow, cache_urls(cache or []))
         else:
             _run_one(plans[0], out, forced, mlflow, cache or [], processes, parallel, verbose)
 
@@ -142,7 +144,7 @@ def _run_one(
 ) -> None:
     """One run, and how it ended; leaves with code 3 where the budget is missed."""
     from edgekit.workbook.run import run as run_plan
-    from edgekit.workbook.shared_cache.in_run import urls
+    from edgekit.workbook.shared_cache.run_caches import cache_urls
 
     if parallel > 1:  # for the kernels; the result is the same
         from edgekit.training.side_by_side import PARALLEL
@@ -151,7 +153,7 @@ def _run_one(
     with training_processes(processes, plan.run.training.shares) as is_first:
         if not is_first:
             return
-        ended = run_plan(plan, out, force=force, caches=urls(cache))
+        ended = run_plan(plan, out, force=force, caches=cache_urls(cache))
     folder = out / plan.run.name
     show_result(ended, folder, verbose)
     met = ended.result["verdict"]["met"]

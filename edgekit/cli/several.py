@@ -15,21 +15,21 @@ from edgekit.core.progress_state import duration
 from edgekit.workbook.plan import Plan, load_plan
 
 if TYPE_CHECKING:
-    from edgekit.workbook.several import Summary
+    from edgekit.workbook.parallel_runs import RunSummary
 
 
-def load_plans(configs: Sequence[Path], settings: Sequence[str], known: bool) -> list[Plan]:
+def load_plans(configs: Sequence[Path], settings: Sequence[str], checked_before: bool) -> list[Plan]:
     """The plan of each config; the error of one of several names its file."""
     plans = []
     for config in configs:
         try:
-            plans.append(load_plan(config, settings, known=known))
+            plans.append(load_plan(config, settings, checked_before=checked_before))
         except EdgekitError as error:
             if len(configs) > 1 and not str(error).startswith(f"{config}: "):
                 error.args = (f"{config}: {error}",)
             raise
     if len(plans) > 1:
-        from edgekit.workbook.several import check_names
+        from edgekit.workbook.parallel_runs import check_names
 
         check_names(plans)
     return plans
@@ -45,12 +45,12 @@ def run_all(
     caches: Sequence[str] = (),
 ) -> None:
     """Run all, print a row for each and leave with the worst exit code; finished runs go to `mlflow`, if given."""
-    from edgekit.workbook.several import run_several, worst
-    from edgekit.workbook.workers import with_cores
+    from edgekit.workbook.parallel_runs import combined_exit_code, run_several
+    from edgekit.workbook.workers import limit_to_cores
 
     if workers is not None and on is not None:
         raise ConfigError("--workers and --on: got both; choose one, because --on uses the workers of its scheduler")
-    count, fewer = with_cores(1 if workers is None else workers, [plan.run.threads for plan in plans])
+    count, fewer = limit_to_cores(1 if workers is None else workers, [plan.run.threads for plan in plans])
     if fewer:
         to_stderr(f"edgekit: {fewer}")
     summaries = run_several(
@@ -66,11 +66,11 @@ def run_all(
     _show(summaries, out)
     if mlflow is not None:
         _log(summaries, out, mlflow)
-    if code := worst(summaries):
+    if code := combined_exit_code(summaries):
         raise typer.Exit(code)
 
 
-def _tell(summary: Summary) -> None:
+def _tell(summary: RunSummary) -> None:
     """The end of one run, as a line of progress; an error in all its lines."""
     if summary.exit_code in (0, BudgetMissed.exit_code):
         named_to_stderr(summary.name, f"done in {duration(summary.seconds)}, exit code {summary.exit_code}")
@@ -78,7 +78,7 @@ def _tell(summary: Summary) -> None:
         to_stderr(f"edgekit: {summary.name}: {summary.words}")
 
 
-def _show(summaries: Sequence[Summary], out: Path) -> None:
+def _show(summaries: Sequence[RunSummary], out: Path) -> None:
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -95,7 +95,7 @@ def _show(summaries: Sequence[Summary], out: Path) -> None:
     console.print(table)
 
 
-def _log(summaries: Sequence[Summary], out: Path, mlflow: str) -> None:
+def _log(summaries: Sequence[RunSummary], out: Path, mlflow: str) -> None:
     from edgekit.core.terminal_progress import watching
     from edgekit.report import mlflow as tracking
 

@@ -18,7 +18,7 @@ from edgekit.core.schema.result import Result
 from edgekit.report.result import RESULT, is_current
 from edgekit.workbook import attempts, state
 from edgekit.workbook.plan import Plan, load_plan, make_importable
-from edgekit.workbook.run import PLAN
+from edgekit.workbook.run import PLAN_FILE
 from edgekit.workbook.state import StageState
 
 STYLE = {
@@ -41,8 +41,8 @@ def show(folder: Path, everything: bool = False) -> None:
     table = Table(title=f"Run {plan.run.name} in {folder}", title_justify="left", title_style="bold")
     for heading in ("stage", "state", "key", "finished", "seconds", "why"):
         table.add_column(heading, no_wrap=heading != "why", justify="right" if heading == "seconds" else "left")
-    at_work, who = attempts.running(folder), attempts.holder(folder)
-    for stage in state.examine(plan, folder, state.data_digest(plan, folder)):
+    at_work, who = attempts.running_stage(folder), attempts.run_holder(folder)
+    for stage in state.examine_stages(plan, folder, state.data_digest(plan, folder)):
         table.add_row(*_row(stage, *_seen(stage, folder, at_work, bool(who))))
     console.print(table)
     if who and not at_work:
@@ -69,7 +69,7 @@ def show(folder: Path, everything: bool = False) -> None:
 def _plan(folder: Path) -> Plan:
     """The plan of the last `edgekit run` in this folder, with its config as it is now."""
     try:
-        last = json.loads((folder / PLAN).read_text(encoding="utf-8"))
+        last = json.loads((folder / PLAN_FILE).read_text(encoding="utf-8"))
         return load_plan(Path(last["config"]), last["settings"])
     except (OSError, ValueError, KeyError, TypeError):
         raise ConfigError(f"{folder}: not the folder of a run; give one, such as artifacts/digits") from None
@@ -81,7 +81,7 @@ def _seen(found: StageState, folder: Path, at_work: tuple[str, str] | None, busy
         return "running", at_work[1]
     if busy and found.state == "not run":
         return "waits", "; ".join(found.reasons) or "its turn comes"
-    failed = attempts.failure(folder, found.stage) if found.state != "done" and not busy else None
+    failed = attempts.last_failure(folder, found.stage) if found.state != "done" and not busy else None
     if failed:
         return "failed", "; ".join([failed, *(found.reasons if found.state != "not run" else ())])
     return found.state, "; ".join(found.reasons)

@@ -15,7 +15,7 @@ from edgekit.search.files import Content
 from edgekit.search.measurement import Protocol
 from edgekit.workbook.config_file import split_settings
 from edgekit.workbook.plan import Plan
-from edgekit.workbook.workers import Pool, Work
+from edgekit.workbook.workers import Job, Pool
 
 BASELINE, FILE = "baseline", "anchors.json"
 
@@ -50,7 +50,7 @@ def prepare(plan: Plan, folder: Path, targets: Sequence[str], caches: Sequence[s
             "targets": list(targets),
             "caches": list(caches),
         }
-        known = pool.run([Work("baseline", "edgekit.search.work:baseline", arguments)])[0]
+        known = pool.run([Job("baseline", "edgekit.search.work:baseline", arguments)])[0]
         make_folder(place)
         write_json(place / FILE, known)
     contents = {target: Content.from_json(each) for target, each in known["anchors"].items()}

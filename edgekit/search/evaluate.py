@@ -28,8 +28,8 @@ from edgekit.search.running_trial import Kept, RunningTrial, candidates, choose,
 from edgekit.search.trial import Context, Outcome, Trial
 from edgekit.workbook.config_file import split_settings
 from edgekit.workbook.plan import Plan
-from edgekit.workbook.workers import Pool, Work
-from edgekit.workbook.workers.work import WorkLost
+from edgekit.workbook.workers import Job, Pool
+from edgekit.workbook.workers.jobs import JobLost
 
 TRIALS, BATCHES, CACHE, TEACHERS, BASELINE, KEPT = "trials", "batches", "cache", "teachers", "baseline", "kept.json"
 WORK = "edgekit.search.work"
@@ -170,7 +170,7 @@ class Evaluator:
         for trial, _ in going:
             trial.rung = "few_epochs"
         works = {
-            trial.number: Work(f"trial {trial.number}, {epochs} epochs", f"{WORK}:few_epochs",
+            trial.number: Job(f"trial {trial.number}, {epochs} epochs", f"{WORK}:few_epochs",
                                {"config": str(self.plan.path), "settings": trial.settings,
                                 "out": str(trial.place / "few"), "epochs": epochs, **self._shared})
             for trial, epochs in going
@@ -193,7 +193,7 @@ class Evaluator:
         for trial in trials:
             trial.rung = "all"
         works = {
-            trial.number: Work(f"trial {trial.number}", f"{WORK}:everything",
+            trial.number: Job(f"trial {trial.number}", f"{WORK}:everything",
                                {"config": str(self.plan.path), "settings": trial.settings, "out": str(trial.place),
                                 "targets": self.targets, **self._shared})
             for trial in trials
@@ -227,18 +227,18 @@ class Evaluator:
     def _one(self, name: str, function: str, trials: list[RunningTrial], **arguments: Any) -> dict[int, Any]:
         """One work for the whole batch: what it does of a trial is short beside the start of a process."""
         settings, began = {str(trial.number): trial.settings for trial in trials}, time.monotonic()
-        found = self.pool.run([Work(name, f"{WORK}:{function}", {**arguments, "trials": settings})])[0]
+        found = self.pool.run([Job(name, f"{WORK}:{function}", {**arguments, "trials": settings})])[0]
         took_s = {"each": (time.monotonic() - began) / len(trials)}
         return {int(number): {**result, "took_s": took_s} for number, result in found.items()}
 
-    def _each(self, works: Mapping[int, Work], name: str) -> dict[int, Any]:
+    def _each(self, works: Mapping[int, Job], name: str) -> dict[int, Any]:
         """Results of works, one a trial. Where the process of one dies each time, that is the failure of its trial."""
         ended = itertools.count(1)
         with progress.step(name, "trial", len(works)) as shown:
-            results = self.pool.run(list(works.values()), lambda *_: shown.at(next(ended)), go_on=True)
+            results = self.pool.run(list(works.values()), lambda *_: shown.at(next(ended)), keep_going=True)
         found: dict[int, Any] = {}
         for number, result in zip(works, results, strict=True):
-            if isinstance(result, EdgekitError) and not isinstance(result, WorkLost):
+            if isinstance(result, EdgekitError) and not isinstance(result, JobLost):
                 raise result
             found[number] = {"failed": str(result)} if isinstance(result, EdgekitError) else result
         return found

@@ -28,7 +28,7 @@ from edgekit.measure.references import RivalFile
 from edgekit.runner.backends import open_backend
 from edgekit.runner.native_stderr import quiet_native
 from edgekit.search.files import Content
-from edgekit.workbook.workers import Pool, Work
+from edgekit.workbook.workers import Job, Pool
 
 FILE, FORMAT = "measured.json", 2
 TRIES = 3
@@ -196,7 +196,7 @@ def measure(
         "protocol": vars(protocol),
         **({"beside": dict(beside)} if beside else {}),
     }
-    work = Work(f"measuring {len(unknown)} files", "edgekit.search.measurement:time_files", arguments, "measure")
+    work = Job(f"measuring {len(unknown)} files", "edgekit.search.measurement:time_files", arguments, "measure")
     rounds: list[tuple[list[str], Any]] = []
     for number in range(1, TRIES + 1):
         found = pool.run([work])[0]

@@ -19,7 +19,7 @@ from edgekit.report.search.studies import Study, read, shown
 from edgekit.runner.files import make_folder, remove_quietly, sync_folder, temporary_path
 from edgekit.search.study import as_json, differing
 from edgekit.workbook import config_file
-from edgekit.workbook.config_file import RunConfig, beside
+from edgekit.workbook.config_file import RunConfig, resolve_paths
 from edgekit.workbook.plan import Plan, load_plan
 
 CACHE = "cache"
@@ -58,7 +58,7 @@ def take(study: Study, number: int, out: Path | None = None) -> Path:
         raise ConfigError(THERE.format(out))
     values = copy.deepcopy(study.row["config"])
     for setting in trial["settings"]:
-        config_file.override(values, setting)
+        config_file.apply_setting(values, setting)
     if out.resolve().parent != origin.resolve().parent:
         values = _placed(origin, values)
     _create(out, f"{_comments(study, trial, out)}\n{_dumped(values)}".encode(), f"trial {number}")
@@ -121,7 +121,7 @@ def _named(numbers: list[int]) -> str:
 
 def _placed(origin: Path, values: dict[str, Any]) -> dict[str, Any]:
     """Relative paths as absolute ones, as a plan takes them: from the folder of the config that was searched from."""
-    found = {key: beside(origin, each) if isinstance(each, dict) else each for key, each in values.items()}
+    found = {key: resolve_paths(origin, each) if isinstance(each, dict) else each for key, each in values.items()}
     model = found.get("model")
     if isinstance(model, dict):
         for key in PATHS:

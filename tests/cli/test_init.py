@@ -548,7 +548,7 @@ def test_a_folder_may_be_moved_with_its_data(folder: str, tmp_path: Path, monkey
         named = os.path.relpath(config, cwd)
         plan = load_plan(Path(named))
         assert load(plan.data).digest == before
-        sealed = origin.make(plan, before, tmp_path / "sealed")
+        sealed = origin.make_origin(plan, before, tmp_path / "sealed")
         assert not [path for path in sealed.path.rglob("*.json") if str(tmp_path) in path.read_text()]
     done = edgekit("run", named, "--dry-run", "--out", tmp_path / "runs")
     assert done.exit_code == 0, done.output

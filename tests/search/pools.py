@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from edgekit.core.errors import EdgekitError
-from edgekit.workbook.workers import Work
+from edgekit.workbook.workers import Job
 
 
 class HerePool:
@@ -21,7 +21,7 @@ class HerePool:
 
     def run(
         self,
-        works: Sequence[Work],
+        works: Sequence[Job],
         on_done: Callable[[int, Any], None] | None = None,
         check: Any = None,
         *,
@@ -40,7 +40,7 @@ class HerePool:
                 on_done(number, results[-1])
         return results
 
-    def do(self, work: Work, arguments: dict[str, Any]) -> Any:
+    def do(self, work: Job, arguments: dict[str, Any]) -> Any:
         module, _, name = work.function.partition(":")
         return getattr(importlib.import_module(module), name)(**arguments)
 
@@ -52,5 +52,5 @@ class ScriptedPool(HerePool):
         super().__init__()
         self.script = script
 
-    def do(self, work: Work, arguments: dict[str, Any]) -> Any:
+    def do(self, work: Job, arguments: dict[str, Any]) -> Any:
         return self.script[work.function.rpartition(":")[2]](**arguments)

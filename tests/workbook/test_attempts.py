@@ -38,21 +38,21 @@ def at_work(folder: Path, stage: str) -> None:
 
 
 def test_nobody_at_work_is_told_so_even_where_a_killed_process_left_its_name(tmp_path: Path) -> None:
-    assert attempts.running(tmp_path) is None
+    assert attempts.running_stage(tmp_path) is None
     with lock.hold(tmp_path / RUN_LOCK, "edgekit run tiny.yaml"):
         left = (tmp_path / f"{RUN_LOCK}.holder").read_bytes()
         assert lock.holder(tmp_path / RUN_LOCK)
     (tmp_path / f"{RUN_LOCK}.holder").write_bytes(left)
     at_work(tmp_path, "convert")
-    assert attempts.running(tmp_path) is None
-    found = attempts.failure(tmp_path, "convert")
+    assert attempts.running_stage(tmp_path) is None
+    found = attempts.last_failure(tmp_path, "convert")
     assert found == "cell 3; its process was killed; run it again"
 
 
 def test_a_stage_at_work_is_shown_with_the_section_of_its_notebook_and_its_process(tmp_path: Path) -> None:
     at_work(tmp_path, "convert")
     with lock.hold(tmp_path / RUN_LOCK, "edgekit run tiny.yaml"):
-        found = attempts.running(tmp_path)
+        found = attempts.running_stage(tmp_path)
     assert found is not None and found[0] == "convert"
     assert found[1].startswith("Convert, run, compare; process ")
 
@@ -60,14 +60,14 @@ def test_a_stage_at_work_is_shown_with_the_section_of_its_notebook_and_its_proce
 def test_before_its_first_section_a_notebook_opens_data_and_models(tmp_path: Path) -> None:
     title = cell("markdown", source="# 05 · Convert")
     write(run_folder.working_notebook(tmp_path, "convert"), title, cell("code", True))
-    assert attempts.section(tmp_path, "convert") == "opening data and models"
-    assert attempts.section(tmp_path, "prune") == ""
+    assert attempts.current_section(tmp_path, "convert") == "opening data and models"
+    assert attempts.current_section(tmp_path, "prune") == ""
 
 
 def test_a_stage_of_a_notebook_in_jupyterlab_is_told_too(tmp_path: Path) -> None:
     who = "a notebook that runs stage prune"
     with lock.hold(tmp_path / RUN_LOCK, who), lock.hold(tmp_path / STAGE_LOCK, who):
-        found = attempts.running(tmp_path)
+        found = attempts.running_stage(tmp_path)
     assert found is not None and found[0] == "prune"
 
 
@@ -75,12 +75,12 @@ def test_a_failure_is_told_with_its_cell_and_its_error(tmp_path: Path) -> None:
     error = {"output_type": "error", "ename": "ConversionError", "evalue": "no such operator " + "x" * 300}
     papermills = cell("markdown", False, None, attempts.ERROR_CELL)
     write(run_folder.failed_notebook(tmp_path, "convert"), papermills, cell("code", True), cell("code", True, [error]))
-    found = attempts.failure(tmp_path, "convert")
+    found = attempts.last_failure(tmp_path, "convert")
     assert found is not None and found.startswith("cell 2: ConversionError: no such operator xxx")
     assert "…" in found and "05_convert.failed.ipynb" in found
-    assert attempts.failure(tmp_path, "prune") is None
+    assert attempts.last_failure(tmp_path, "prune") is None
     write(run_folder.failed_notebook(tmp_path, "prune"), cell("code", True), cell("code"))
-    found = attempts.failure(tmp_path, "prune")
+    found = attempts.last_failure(tmp_path, "prune")
     assert found is not None and found.startswith("cell 1: its kernel ended there")
 
 
@@ -88,7 +88,7 @@ def test_a_half_written_copy_says_no_cell(tmp_path: Path) -> None:
     at_work(tmp_path, "convert")
     path = run_folder.working_notebook(tmp_path, "convert")
     path.write_text(path.read_text()[:-20])
-    assert attempts.failure(tmp_path, "convert") == "its process was killed; run it again"
+    assert attempts.last_failure(tmp_path, "convert") == "its process was killed; run it again"
 
 
 def test_the_next_command_can_be_typed_as_it_stands(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from edgekit.runner import bundle as bundles
 from edgekit.runner.bundle import Bundle
-from edgekit.workbook.reproduce import Report, compare_members
+from edgekit.workbook.reproduce import ReproductionReport, compare_members
 from tests.runner.conftest import NCHW, SCORES, Made, manifest_for, members_for, reference, samples
 
 MEMBERS = 4
@@ -23,9 +23,9 @@ def made(folder: Path, model: bytes = b"weights", **changes: Any) -> Bundle:
     return bundles.read(path)
 
 
-def report(before: Bundle, now: Bundle) -> Report:
+def report(before: Bundle, now: Bundle) -> ReproductionReport:
     same = len(set(before.members.items()) & set(now.members.items()))
-    return Report(Path("before"), Path("now"), [], compare_members(before, now), same, [])
+    return ReproductionReport(Path("before"), Path("now"), [], compare_members(before, now), same, [])
 
 
 def test_the_same_bytes_are_reproduced(tmp_path: Path) -> None:

@@ -19,14 +19,14 @@ def test_what_was_read_is_remembered_with_the_fingerprint_from_before(tmp_path: 
     (tmp_path / origin.STAGE / RECORD).touch()
     assert state.remembered_digest(plan, tmp_path).digest is None
     found = state.read_digest(plan, tmp_path)
-    assert found.digest == load(plan.data).digest and found.sign
-    state.remember_data(plan, tmp_path, found.digest, found.sign)
+    assert found.digest == load(plan.data).digest and found.fingerprint
+    state.remember_data(plan, tmp_path, found.digest, found.fingerprint)
     assert state.remembered_digest(plan, tmp_path) == found
 
-    kept = json.loads((tmp_path / state.DATA).read_text())
-    (tmp_path / state.DATA).write_text(json.dumps({**kept, "digest": "remembered"}))
+    kept = json.loads((tmp_path / state.DATA_DIGEST_FILE).read_text())
+    (tmp_path / state.DATA_DIGEST_FILE).write_text(json.dumps({**kept, "digest": "remembered"}))
     assert state.read_digest(plan, tmp_path).digest == "remembered"
-    given = state.DataDigest("handed on", found.sign)
+    given = state.DataDigest("handed on", found.fingerprint)
     assert state.read_digest(plan, tmp_path, given) is given, "not read again"
-    (tmp_path / state.DATA).write_text(json.dumps({**kept, "fingerprint": "another"}))
+    (tmp_path / state.DATA_DIGEST_FILE).write_text(json.dumps({**kept, "fingerprint": "another"}))
     assert state.remembered_digest(plan, tmp_path).digest is None

@@ -41,7 +41,7 @@ def execute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> Path:
     folder = tmp_path / "run"
     folder.mkdir()
     execution.execute(
-        execution.Step(step.number, step.stage, {"config": str(TINY)}, cell_limit_s=4),
+        execution.NotebookStep(step.number, step.stage, {"config": str(TINY)}, cell_limit_s=4),
         folder,
         nothing_sealed,
     )
@@ -95,7 +95,7 @@ def test_status_says_of_a_cell_that_took_too_long_what_the_run_said(
 ) -> None:
     with pytest.raises(StageError):
         execute(tmp_path, monkeypatch, "import time\ntime.sleep(60)")
-    said = attempts.failure(tmp_path / "run", "profile") or ""
+    said = attempts.last_failure(tmp_path / "run", "profile") or ""
     assert said.startswith("cell 2: not finished after 4 s, so its kernel was stopped (")
 
 

@@ -51,7 +51,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def answer(config: Path, *settings: str) -> dict[str, Any]:
     """As the child has it, in this process: `found`, or the error's fields."""
     try:
-        return {"found": preflight_worker.checked(load_plan(config, list(settings)), config.parent)}
+        return {"found": preflight_worker.check_plan(load_plan(config, list(settings)), config.parent)}
     except (EdgekitError, RunnerError) as error:
         return to_json(error)
 

@@ -87,7 +87,7 @@ def test_the_plan_tells_what_is_skipped_in_the_data_and_that_int8_has_one_scale_
 
 def test_outputs_apart_are_told_nothing_about_scales(config: Path) -> None:
     plan = load_plan(config, ["model.builder=edgekit.models.detector:detector"])
-    found = preflight_worker.checked(plan, config.parent)
+    found = preflight_worker.check_plan(plan, config.parent)
     assert found["Network"].endswith("to be trained; answers these samples")
 
 

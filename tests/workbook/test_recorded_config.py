@@ -27,7 +27,7 @@ from edgekit.stages.bundle.stage import origin_of
 from edgekit.workbook import origin
 from edgekit.workbook.config_file import check_sample_counts
 from edgekit.workbook.plan import Plan, load_plan
-from edgekit.workbook.reproduce import PATHS, compare_inputs, is_reference_network, reproduce
+from edgekit.workbook.reproduce import UNRECORDED_PATHS, compare_inputs, is_reference_network, reproduce
 from tests.conftest import TINY, FinishedRun, run_edgekit
 from tests.core.tasks import made
 
@@ -45,7 +45,7 @@ def planned(folder: Path, config: dict[str, Any]) -> Plan:
 
 def chain(plan: Plan, run: Path) -> Artifact:
     """The artifact that the bundle stage of this plan would read, and all before it, sealed in the folder of a run."""
-    found = origin.make(plan, OTHER, run)
+    found = origin.make_origin(plan, OTHER, run)
     for stage in plan.pipeline[:-1]:
         out = artifacts.begin(run / stage)
         artifacts.write_json(out / "decision.json", {})
@@ -100,7 +100,7 @@ def test_the_record_of_every_source_is_a_config_again(source: str, tmp_path: Pat
     path = bundle(plan, tmp_path)
     same(plan, read_back(plan, path, tmp_path))
     recorded = json.dumps(bundles.read(path).manifest.provenance["config"])
-    assert str(tmp_path) not in recorded and PATHS[0].split(".")[1] not in json.loads(recorded)["data"]
+    assert str(tmp_path) not in recorded and UNRECORDED_PATHS[0].split(".")[1] not in json.loads(recorded)["data"]
 
 
 def classes() -> made.Arrays:

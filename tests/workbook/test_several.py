@@ -15,8 +15,8 @@ from edgekit.core import lock
 from edgekit.core.errors import ConfigError
 from edgekit.core.hashing import sha256_file
 from edgekit.measure import lane
+from edgekit.workbook.parallel_runs import RunSummary, check_names, combined_exit_code
 from edgekit.workbook.plan import load_plan
-from edgekit.workbook.several import Summary, check_names, worst
 from tests.conftest import ROOT, TINY, run_edgekit
 from tests.workbook.workers.cluster import cluster
 
@@ -107,7 +107,7 @@ def test_configs_that_fail_do_not_stop_one_another_and_the_worst_code_is_told(tm
 
 @pytest.mark.parametrize(("codes", "expected"), [([0, 0], 0), ([0, 3], 3), ([3, 2, 0], 2), ([7, 3, 2], 7)])
 def test_the_worst_exit_code_is_an_errors_before_a_missed_budget(codes: list[int], expected: int) -> None:
-    assert worst([Summary("a", code, "", 0.0, {}) for code in codes]) == expected
+    assert combined_exit_code([RunSummary("a", code, "", 0.0, {}) for code in codes]) == expected
 
 
 def bundles(folder: Path) -> dict[str, str]:

@@ -142,7 +142,7 @@ def config(folder: Path, task: str, data: Section, **more: Any) -> Path:
 def check(path: Path, count: int) -> None:
     """Everything passes; or the one line says that the data are too few, where they are very few."""
     try:
-        preflight_worker.checked(load_plan(path), path.parent)
+        preflight_worker.check_plan(load_plan(path), path.parent)
     except DataError as error:
         said = str(error)
         assert count < ENOUGH, said
@@ -175,7 +175,7 @@ def test_what_init_writes_fits(count: int, tmp_path: Path) -> None:
     if found.exit_code:
         assert found.exit_code == 4 and count < ENOUGH and "more samples" in found.output
         return
-    assert "Network" in preflight_worker.checked(load_plan(tmp_path / "mine.yaml"), tmp_path)
+    assert "Network" in preflight_worker.check_plan(load_plan(tmp_path / "mine.yaml"), tmp_path)
 
 
 def test_400_pictures_need_no_number(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_400_pictures_need_no_number(tmp_path: Path) -> None:
 def test_a_number_that_is_written_is_a_demand(section: Section, said: str, tmp_path: Path) -> None:
     path = config(tmp_path, "classification", pictures(tmp_path, 400), **section)
     with pytest.raises(ConfigError, match=f"^{re.escape(said)}.*leave it out"):
-        preflight_worker.checked(load_plan(path), tmp_path)
+        preflight_worker.check_plan(load_plan(path), tmp_path)
 
 
 def test_so_is_one_in_a_notebooks_cell(tmp_path: Path) -> None:
@@ -224,5 +224,5 @@ def test_a_budget_that_so_few_samples_cannot_show_is_told_before_the_training(
 ) -> None:
     budget = {"accuracy_drop_pp": drop}
     path = config(tmp_path, "classification", pictures(tmp_path, 400), budget=budget)
-    found = preflight_worker.checked(load_plan(path), tmp_path)
+    found = preflight_worker.check_plan(load_plan(path), tmp_path)
     assert ("80 samples, each answered as by the baseline" in found.get("Accuracy", "")) == told

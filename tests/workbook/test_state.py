@@ -12,7 +12,7 @@ from edgekit.core.errors import StageError
 from edgekit.workbook import state
 from edgekit.workbook.plan import load_plan
 from edgekit.workbook.stage import open_stage
-from edgekit.workbook.state import StageState, examine
+from edgekit.workbook.state import StageState, examine_stages
 from tests.conftest import TINY, FinishedRun
 
 
@@ -24,7 +24,7 @@ def copy(tiny_run: FinishedRun, tmp_path: Path) -> Path:
 
 def look(folder: Path, *settings: str) -> dict[str, StageState]:
     plan = load_plan(TINY, settings)
-    return {found.stage: found for found in examine(plan, folder, state.data_digest(plan, folder))}
+    return {found.stage: found for found in examine_stages(plan, folder, state.data_digest(plan, folder))}
 
 
 def states(folder: Path, *settings: str) -> list[str]:
@@ -92,7 +92,7 @@ def test_the_receipt_of_another_artifact_is_no_proof(copy: Path) -> None:
 def test_the_remembered_digest_of_the_data_is_only_used_for_the_same_source(tiny_run: FinishedRun) -> None:
     plan = load_plan(TINY)
     remembered = state.data_digest(plan, tiny_run.folder)
-    assert remembered == look(tiny_run.folder)["profile"].wanted.data  # type: ignore[union-attr]
+    assert remembered == look(tiny_run.folder)["profile"].expected_inputs.data  # type: ignore[union-attr]
     assert state.data_digest(load_plan(TINY, ["data.limit=400"]), tiny_run.folder) != remembered
 
 

@@ -68,7 +68,7 @@ def report(
         if out.suffix != ".ipynb":
             raise ConfigError(f"--out {out}: name a file that ends in .ipynb")
         found = history.of(read_folder(folder))  # first, because a notebook's traceback tells a reader less
-        notebook.execute_side_notebook(notebook.FIELD, {"reports": str(folder.resolve())}, out)
+        notebook.execute_side_notebook(notebook.FIELD_NOTEBOOK, {"reports": str(folder.resolve())}, out)
         print(f"reports     {len(found.reports)}; then: {found.then.name}, now: {found.now.name}")
         print(f"wrote       {out}")
         for step in advice.steps(found.now, found.comparison):

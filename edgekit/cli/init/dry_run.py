@@ -70,7 +70,7 @@ def _read(name: str, task: str, section: dict[str, Any]) -> Data:
         f"data: {scalar(section)}",
         f"model: {{builder: {sizes.ANY}}}",
     ]
-    return load_data(_plan("\n".join(lines), [], known=True).data, _progress)
+    return load_data(_plan("\n".join(lines), [], checked_before=True).data, _progress)
 
 
 def _shapes(data: Data) -> str:
@@ -82,11 +82,11 @@ def _shapes(data: Data) -> str:
     return f"{called.get(data.kind, data.kind)} {shape}{' numbers' if data.kind == 'vector' else ''}"
 
 
-def _plan(text: str, settings: list[str], known: bool = False) -> Plan:
+def _plan(text: str, settings: list[str], checked_before: bool = False) -> Plan:
     with tempfile.TemporaryDirectory(prefix="edgekit-init-") as folder:
         path = Path(folder) / "config.yaml"
         path.write_text(text, encoding="utf-8")
-        return load_plan(path, settings, known=known)
+        return load_plan(path, settings, checked_before=checked_before)
 
 
 def _progress(done: int, total: int) -> None:

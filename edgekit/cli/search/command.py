@@ -72,7 +72,7 @@ def search(
             from edgekit.search import take as taking
             from edgekit.workbook.plan import load_plan
 
-            plan = load_plan(config, set_ or (), known=True)
+            plan = load_plan(config, set_ or (), checked_before=True)
             taking.command(out / f"{plan.run.name}-search", take, to, print, plan)
             return
         from edgekit.cli.search.run import Request, run

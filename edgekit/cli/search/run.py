@@ -30,11 +30,11 @@ from edgekit.search.measurement import check_replay
 from edgekit.search.space import Space
 from edgekit.search.study import Study, Subject, search
 from edgekit.workbook.plan import Plan, load_plan, make_importable
-from edgekit.workbook.run import lack_of_resources, sigterm_as_interrupt
+from edgekit.workbook.run import as_resource_error, sigterm_as_interrupt
 from edgekit.workbook.shared_cache import open_cache
-from edgekit.workbook.shared_cache.in_run import urls
-from edgekit.workbook.workers import open_pool, with_cores
-from edgekit.workbook.workers.scheduler import parse
+from edgekit.workbook.shared_cache.run_caches import cache_urls
+from edgekit.workbook.workers import limit_to_cores, open_pool
+from edgekit.workbook.workers.scheduler import parse_address
 
 
 def batch_line(row: StudyRow) -> Iterator[str]:
@@ -99,11 +99,11 @@ def run(request: Request, say: Say) -> bool:
     space, text = _space(request, plan)
     if request.replay:
         check_replay(request.replay)
-    caches = urls(request.caches)
+    caches = cache_urls(request.caches)
     for url in caches:
         open_cache(url)  # a fault in there is better told before any work
     if request.on is not None:
-        parse(request.on)
+        parse_address(request.on)
     folder = request.out / f"{plan.run.name}-search"
     try:
         make_folder(folder)
@@ -111,7 +111,7 @@ def run(request: Request, say: Say) -> bool:
         raise ResourceError(
             f"{folder}: cannot write here ({error.strerror}); choose another folder with --out"
         ) from None
-    with lack_of_resources(folder), sigterm_as_interrupt(), Watch(folder) as watch:
+    with as_resource_error(folder), sigterm_as_interrupt(), Watch(folder) as watch:
         study = _search(request, plan, space, text, folder, caches, watch, say)
     page.draw(folder / FILE, say)
     console, shown = Console(width=None if sys.stdout.isatty() else 120), read(folder)
@@ -126,7 +126,7 @@ def _search(
     request: Request, plan: Plan, space: Space, text: str, folder: Path, caches: list[str], watch: Watch, say: Say
 ) -> Study:
     trials = TRIALS if request.trials is None and request.minutes is None else request.trials
-    workers, fewer = with_cores(request.workers, [plan.run.threads])
+    workers, fewer = limit_to_cores(request.workers, [plan.run.threads])
     if fewer:
         to_stderr(f"edgekit: {fewer}")
     with (
@@ -178,7 +178,7 @@ def _space(request: Request, plan: Plan) -> tuple[Space, str]:
         space = Space.load(path, plan.values)
 
     def load(settings: Sequence[str]) -> Plan:
-        return load_plan(plan.path, [*request.settings, *settings], known=True)
+        return load_plan(plan.path, [*request.settings, *settings], checked_before=True)
 
     space.check(load)
     return space, text

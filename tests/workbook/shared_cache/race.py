@@ -14,7 +14,7 @@ from tests.workbook.shared_cache.stages import seal
 
 def main(url: str, home: Path, writers: int) -> None:
     """Fork, let all begin at the same moment, and collect."""
-    entry.facts("bits")
+    entry.machine_facts("bits")
     began, begin = os.pipe()
     results = []
     for number in range(writers):
@@ -27,7 +27,7 @@ def main(url: str, home: Path, writers: int) -> None:
             os.read(began, 1)  # until all are there
             try:
                 cache.push(made, home / str(number))
-                how = "given" if cache.given and not lines else f"not given: {lines}"
+                how = "given" if cache.pushed and not lines else f"not given: {lines}"
             except TrustError:
                 how = "alarm"
             os.write(write, json.dumps({"digest": made.digest, "key": made.key, "how": how}).encode())

@@ -35,7 +35,7 @@ def test_a_second_run_gets_the_artifact_and_its_executed_notebook(tmp_path: Path
     receipt = state.find_receipt(tmp_path / "b" / "notebooks", taken, source)
     assert receipt is not None
     assert (tmp_path / "b" / "notebooks" / executed.name).read_text() == "executed"
-    assert (lines, cache.taken) == ([], ["prune"])
+    assert (lines, cache.pulled) == ([], ["prune"])
 
 
 def test_bundles_lie_where_a_run_has_them(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_another_digest_under_the_same_key_is_an_alarm_that_names_both(tmp_path:
     said = str(raised.value)
     assert first.digest[:12] in said
     assert second.digest[:12] in said
-    assert said.count(entry.describe(entry.facts("bits"))) == 2
+    assert said.count(entry.describe_machine(entry.machine_facts("bits"))) == 2
     assert raised.value.exit_code == 8
     assert files(tmp_path / "cache") == before
     assert artifacts.load(tmp_path / "b" / "prune").digest == second.digest
@@ -142,13 +142,13 @@ def test_a_machine_takes_only_what_it_would_have_made_or_measured_itself(
     made = seal(tmp_path / "a", stage, measured=measured)
     cache, _ = opened(tmp_path / "cache")
     cache.push(made, tmp_path / "a")
-    own = entry.facts
+    own = entry.machine_facts
 
     def elsewhere(scope: entry.Scope) -> dict[str, object]:
         here = own(scope)
         return {**here, fact: "another"} if fact in here else here
 
-    monkeypatch.setattr(entry, "facts", elsewhere)
+    monkeypatch.setattr(entry, "machine_facts", elsewhere)
     assert cache.pull(made.key, tmp_path / "b", stage) is taken
 
 
@@ -175,7 +175,7 @@ def test_bytes_that_are_not_what_their_name_says_are_not_taken(tmp_path: Path, h
     assert not (tmp_path / "b" / "prune").exists()
     assert list((tmp_path / "b").iterdir()) == []
     assert len(lines) == 1
-    assert "prune is not taken from it" in lines[0]
+    assert "prune is not read from it" in lines[0]
 
 
 @pytest.mark.usefixtures("no_recursion_limit")

@@ -47,7 +47,7 @@ def test_a_full_disk_takes_nothing_more_and_leaves_no_part(disk: Path, tmp_path:
     cache.push(large, tmp_path / "a")
     cache.push(seal(tmp_path / "o", seed=2), tmp_path / "o")
     assert lines == [
-        f"cache {disk}: quantize is not shared through it: no space left on device; the run goes on and puts nothing "
+        f"cache {disk}: quantize is not written to it: no space left on device; the run goes on and puts nothing "
         "into it"
     ]
     assert list(disk.rglob(".tmp-*")) == []
@@ -91,14 +91,14 @@ def test_a_read_only_folder_is_read(disk: Path, tmp_path: Path) -> None:
     cache.push(other, tmp_path / "o")
     assert cache.pull(made.key, tmp_path / "b", "prune")
     assert lines == [
-        f"cache {disk}: prune is not shared through it: read-only file system; the run goes on and puts nothing into it"
+        f"cache {disk}: prune is not written to it: read-only file system; the run goes on and puts nothing into it"
     ]
 
 
 def test_a_folder_that_hangs_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody ever writes to a pipe that stands where an object should."""
-    monkeypatch.setattr(transfer, "ANSWER_S", 1.0)
-    monkeypatch.setattr(transfer, "ANSWER_S", 1.0)
+    monkeypatch.setattr(transfer, "ANSWER_LIMIT_S", 1.0)
+    monkeypatch.setattr(transfer, "ANSWER_LIMIT_S", 1.0)
     made = seal(tmp_path / "a")
     cache, lines = opened(tmp_path / "cache")
     cache.push(made, tmp_path / "a")
@@ -108,7 +108,7 @@ def test_a_folder_that_hangs_holds_nobody_up(tmp_path: Path, monkeypatch: pytest
     assert not cache.pull(made.key, tmp_path / "b", "prune")
     assert not cache.pull(made.key, tmp_path / "b", "prune")
     assert lines == [
-        f"cache {tmp_path / 'cache'}: prune is not taken from it: no answer within 1 s; the run goes on without this "
+        f"cache {tmp_path / 'cache'}: prune is not read from it: no answer within 1 s; the run goes on without this "
         "cache"
     ]
 

@@ -36,8 +36,8 @@ def connect(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits for answers end after a second or two."""
-    monkeypatch.setattr(transfer, "ANSWER_S", 2.0)
-    monkeypatch.setattr(transfer, "ANSWER_S", 2.0)
+    monkeypatch.setattr(transfer, "ANSWER_LIMIT_S", 2.0)
+    monkeypatch.setattr(transfer, "ANSWER_LIMIT_S", 2.0)
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def test_a_store_that_is_not_there_is_asked_once(
     assert not cache.pull(made.key, tmp_path / "b", "prune")
     assert not cache.pull(made.key, tmp_path / "b", "prune")
     cache.push(made, tmp_path / "a")
-    assert lines == [f"cache {URL}: prune is not taken from it: connection refused; the run goes on without this cache"]
+    assert lines == [f"cache {URL}: prune is not read from it: connection refused; the run goes on without this cache"]
 
 
 @pytest.mark.processes

@@ -58,9 +58,9 @@ def test_a_second_machine_finishes_a_finished_run_without_a_notebook(finished: P
 def test_another_result_under_a_key_ends_the_run_with_8_and_spoils_nothing(finished: Path, tmp_path: Path) -> None:
     artifact = artifacts.load(stage_folder(finished / "tiny", "prune"))
     before = files(finished / "tiny")
-    elsewhere = dataclasses.replace(Entry.of(artifact), digest="ab" * 32, host="elsewhere")
+    elsewhere = dataclasses.replace(Entry.from_artifact(artifact), digest="ab" * 32, host="elsewhere")
     cache = tmp_path / "cache"
-    path = cache / entry.path_of(artifact.key, entry.scope_of(artifact))
+    path = cache / entry.entry_path(artifact.key, entry.scope_of(artifact))
     path.parent.mkdir(parents=True)
     path.write_bytes(entry.dump(elsewhere))
     done = run_edgekit("run", str(TINY), "--out", str(finished), "--cache", str(cache))

@@ -15,22 +15,22 @@ import pytest
 
 from edgekit.core.errors import ConfigError, ResourceError, TrustError
 from edgekit.measure import lane
-from edgekit.workbook.workers import Work, open_pool
+from edgekit.workbook.workers import Job, open_pool
 from tests.conftest import ROOT
 from tests.workbook.workers.cluster import Cluster, cluster
 
 pytestmark = pytest.mark.processes
 DEEDS = "tests.workbook.workers.deeds"
 LIAR = """
-from edgekit.workbook.workers import carrier
-from edgekit.workbook.workers.carry import carry
+from edgekit.workbook.workers import dask_job
+from edgekit.workbook.workers.job_process import run_in_process
 def lie(*arguments):
-    answer = carry(*arguments)
+    answer = run_in_process(*arguments)
     return answer._replace(text=answer.text.replace("3", "4"))
-carrier.carry = lie
+dask_job.run_in_process = lie
 """
 SILENT = """
-from edgekit.workbook.workers import carrier
+from edgekit.workbook.workers import dask_job
 class Unreadable(Exception):
     def __reduce__(self):
         return _raise, ()
@@ -38,7 +38,7 @@ def _raise():
     raise ValueError
 def fail(*_):
     raise Unreadable
-carrier.carry = fail
+dask_job.run_in_process = fail
 """
 
 
@@ -48,8 +48,8 @@ cpu.name = lambda: "another processor"
 """
 
 
-def work(function: str, called: str = "", **arguments: Any) -> Work:
-    return Work(called or function, f"{DEEDS}:{function}", arguments)
+def work(function: str, called: str = "", **arguments: Any) -> Job:
+    return Job(called or function, f"{DEEDS}:{function}", arguments)
 
 
 @pytest.fixture
@@ -87,8 +87,8 @@ def test_a_killed_worker_costs_one_work_and_no_result(two: Cluster, tmp_path: Pa
         victim.join()
         assert pool.count == 1
     assert results == [two.process("w1").pid] * 3  # each is done on the other
-    again = [(name, line) for name, line in lines if "begins again" in line]
-    assert len(again) == 1 and "has gone; it begins again (2 of 3)" in again[0][1]
+    again = [(name, line) for name, line in lines if "is started again" in line]
+    assert len(again) == 1 and "has disconnected; it is started again (2 of 3)" in again[0][1]
 
 
 def kill_when_at_work(made: Cluster, name: str, folder: Path) -> None:
@@ -101,9 +101,9 @@ def kill_when_at_work(made: Cluster, name: str, folder: Path) -> None:
 
 def test_what_a_killed_worker_did_ends_with_it(two: Cluster, tmp_path: Path) -> None:
     code = (
-        "import sys; from edgekit.workbook.workers import Work, open_pool\n"
+        "import sys; from edgekit.workbook.workers import Job, open_pool\n"
         "with open_pool(on=sys.argv[1]) as pool:\n"
-        "    pool.run([Work(n, 'tests.workbook.workers.deeds:note', {'folder': sys.argv[2], 'name': n, 'seconds': 600})"
+        "    pool.run([Job(n, 'tests.workbook.workers.deeds:note', {'folder': sys.argv[2], 'name': n, 'seconds': 600})"
         " for n in 'ab'])"
     )
     (tmp_path / "notes").mkdir()
@@ -151,7 +151,7 @@ def test_a_worker_whose_failure_nobody_can_read_costs_one_work(tmp_path: Path) -
         made.worker("silent", preload=tmp_path / "silent.py")
         with open_pool(on=made.address, say=lambda *line: lines.append(line)) as pool:
             assert pool.run([work("where", folder=str(tmp_path), name=f"n{n}", seconds=1) for n in range(2)])
-    assert any("begins again (2 of 3)" in line for _, line in lines)
+    assert any("is started again (2 of 3)" in line for _, line in lines)
 
 
 def test_a_foreign_worker_is_told_in_a_line_and_not_used(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_a_foreign_worker_is_told_in_a_line_and_not_used(tmp_path: Path) -> None
         made.worker("other", path=other)
         made.worker("empty", path=empty)
         with (
-            pytest.raises(ConfigError, match=r"--on dask://.*: no worker is as this machine is") as raised,
+            pytest.raises(ConfigError, match=r"--on dask://.*: no worker matches this machine") as raised,
             open_pool(on=made.address, say=lambda *line: lines.append(line)),
         ):
             pass
@@ -200,12 +200,12 @@ def test_a_worker_with_another_processor_computes_and_never_measures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(lane.FOLDER, str(tmp_path / "lane"))
-    monkeypatch.setattr("edgekit.workbook.workers.dask.ALONE_S", 2.0)
+    monkeypatch.setattr("edgekit.workbook.workers.dask.NO_WORKER_LIMIT_S", 2.0)
     (tmp_path / "other.py").write_text(OTHER_PROCESSOR)
     arguments = {"folder": str(tmp_path)}
 
-    def works(name: str, count: int, resources: Literal["compute", "measure"]) -> list[Work]:
-        return [Work(name, f"{DEEDS}:where", {**arguments, "name": f"{name}{n}"}, resources) for n in range(count)]
+    def works(name: str, count: int, resources: Literal["compute", "measure"]) -> list[Job]:
+        return [Job(name, f"{DEEDS}:where", {**arguments, "name": f"{name}{n}"}, resources) for n in range(count)]
 
     with cluster(tmp_path / "dask") as made:
         made.worker("other", preload=tmp_path / "other.py")

@@ -15,13 +15,13 @@ import pytest
 
 from edgekit.core.errors import BudgetMissed, ConfigError, EdgekitError, ResourceError, StageError, TrustError
 from edgekit.measure import lane
-from edgekit.workbook.workers import Work, open_pool, with_cores
+from edgekit.workbook.workers import Job, limit_to_cores, open_pool
 
 DEEDS = "tests.workbook.workers.deeds"
 
 
-def work(function: str, called: str = "", resources: Any = "compute", **arguments: Any) -> Work:
-    return Work(called or function, f"{DEEDS}:{function}", arguments, resources)
+def work(function: str, called: str = "", resources: Any = "compute", **arguments: Any) -> Job:
+    return Job(called or function, f"{DEEDS}:{function}", arguments, resources)
 
 
 @pytest.fixture(autouse=True)
@@ -69,9 +69,9 @@ def test_as_many_work_as_find_cores_for_their_threads(
     workers: int, threads: list[int], count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
-    found, why = with_cores(workers, threads)
+    found, why = limit_to_cores(workers, threads)
     assert found == count and bool(why) == (count != workers)
-    assert not why or why.startswith(f"--workers {workers}: {count} at a time, for each trains on ")
+    assert not why or why.startswith(f"--workers {workers}: only {count} at a time, because each trains on ")
 
 
 def test_one_worker_does_one_work_at_a_time(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_killed_process_costs_one_work_and_no_result(tmp_path: Path) -> None:
     works = [work("die_at_first", "dies", folder=str(tmp_path), name="dies", times=2), work("add", a=1, b=2)]
     with open_pool(2, say=lambda *line: lines.append(line)) as pool:
         assert pool.run(works) == [3, 3]
-    again = [line for name, line in lines if "begins again" in line]
+    again = [line for name, line in lines if "is started again" in line]
     assert len(again) == 2 and "(SIGKILL)" in again[0] and "it last said: about to die" in again[0]
 
 
@@ -145,7 +145,7 @@ def test_a_wrong_result_is_made_again(tmp_path: Path) -> None:
     with open_pool(say=lambda _, line: lines.append(line)) as pool:
         check = lambda _, result: "" if result == "right" else f"got {result!r}"  # noqa: E731
         assert pool.run([work("wrong_at_first", folder=str(tmp_path))], check=check) == ["right"]
-        assert "gave a wrong answer: got 'wrong'; it begins again (2 of 3)" in lines[0]
+        assert "gave a wrong answer: got 'wrong'; it is started again (2 of 3)" in lines[0]
         with pytest.raises(TrustError, match=r"gave a wrong answer: never.*tries: 3"):
             pool.run([work("add", a=1, b=1)], check=lambda *_: "never")
 
@@ -185,9 +185,9 @@ def test_a_pool_names_a_lane_for_its_time_only(monkeypatch: pytest.MonkeyPatch) 
 
 CODE = """
 import sys
-from edgekit.workbook.workers import Work, open_pool
+from edgekit.workbook.workers import Job, open_pool
 with open_pool(2) as pool:
-    pool.run([Work(n, "tests.workbook.workers.deeds:note", {"folder": sys.argv[1], "name": n, "seconds": 600})
+    pool.run([Job(n, "tests.workbook.workers.deeds:note", {"folder": sys.argv[1], "name": n, "seconds": 600})
               for n in ("a", "b")])
 """
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from edgekit.workbook.workers import Work, open_pool
+from edgekit.workbook.workers import Job, open_pool
 from tests.conftest import ROOT
 
 TEMPLATES = ROOT / "docs/how-to/templates"
@@ -90,7 +90,7 @@ def test_the_script_of_slurm_starts_workers_that_do_a_work(tmp_path: Path) -> No
         while True:
             try:
                 with open_pool(on=on, folder=tmp_path / "out") as pool:
-                    assert pool.run([Work("adds", "tests.workbook.workers.deeds:add", {"a": 1, "b": 2})]) == [3]
+                    assert pool.run([Job("adds", "tests.workbook.workers.deeds:add", {"a": 1, "b": 2})]) == [3]
                 break
             except Exception:
                 assert time.monotonic() < deadline
