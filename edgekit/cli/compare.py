@@ -1,4 +1,4 @@
-"""`edgekit compare`, as a command: two finished runs, or two field reports."""
+"""The command `edgekit compare` for two finished runs or two field reports."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ def compare(
                 "--json: is for two field reports, named *.json; the figures of a run are in its result.json"
             )
         from edgekit.report import compare as comparing
-        from edgekit.report import run as finished
+        from edgekit.report import run as runs
 
-        compared = comparing.compare(finished.find(run_a, out), finished.find(run_b, out))
-        comparing.show(compared, console, everything=all_)
+        comparison = comparing.compare(runs.find(run_a, out), runs.find(run_b, out))
+        comparing.show(comparison, console, everything=all_)
 
 
-def _compare_reports(a: Path, b: Path, as_json: bool, everything: bool, console: Console) -> None:
+def _compare_reports(earlier: Path, later: Path, as_json: bool, everything: bool, console: Console) -> None:
     """Print the comparison of two field reports, the earlier one first."""
     from edgekit.report.field import show
     from edgekit.report.field.compare import compare
     from edgekit.report.field.reports import read
 
-    found = compare(read(a), read(b))
+    comparison = compare(read(earlier), read(later))
     if as_json:
-        print(json.dumps(show.to_dict(found), sort_keys=True, allow_nan=False))
+        print(json.dumps(show.to_dict(comparison), sort_keys=True, allow_nan=False))
     else:
-        show.show(found, console, everything=everything)
+        show.show(comparison, console, everything=everything)

@@ -604,11 +604,11 @@ def test_a_zip_of_recordings_or_junk_beside_the_samples_changes_nothing(tmp_path
     ],
 )
 def test_text_is_read_back_as_it_was(value: str) -> None:
-    assert yaml.safe_load(f"key: {config.scalar({'path': value})} # and more") == {"key": {"path": value}}
+    assert yaml.safe_load(f"key: {config.to_yaml({'path': value})} # and more") == {"key": {"path": value}}
 
 
 def test_sizes_grow_with_the_data_and_stay_within_them() -> None:
-    found = [sizes.Sizes(train, 1, max(1, train // 4), 1) for train in (2, 6, 30, 900, 5000, 45_000, 1_000_000)]
+    found = [sizes.SplitSizes(train, 1, max(1, train // 4), 1) for train in (2, 6, 30, 900, 5000, 45_000, 1_000_000)]
     assert [one.batch for one in found] == [2, 4, 8, 32, 128, 128, 128]
     assert [one.epochs for one in found] == [60, 60, 60, 21, 15, 8, 8]
     assert all(accuracy_drop.bounded(one.lost, 0, one.validation, 0.95).bound_pp <= one.drop_pp + 1e-6 for one in found)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from edgekit.cli.init.inspect_annotations import MOST_PIXELS, sample_size
+from edgekit.cli.init.annotation_inspection import MAX_PIXELS, sample_size
 from edgekit.core.tasks import detection
 from edgekit.data import load
 from edgekit.models import store
@@ -79,7 +79,7 @@ def test_a_sample_of_any_picture_is_a_multiple_of_sixteen_and_mostly_picture() -
     random = np.random.default_rng(0)
     for width, height in random.integers(48, 4000, (40, 2)).tolist():
         wide, high = sample_size((width, height))
-        assert wide % 16 == high % 16 == 0 and wide * high <= MOST_PIXELS
+        assert wide % 16 == high % 16 == 0 and wide * high <= MAX_PIXELS
         if 1 / 3 < width / height < 3:
             scale = min(wide / width, high / height)
             assert scale**2 * width * height > 0.75 * wide * high, (width, height, wide, high)

@@ -1,4 +1,4 @@
-"""A study from its config to its front: the space, the pool, the batches, and what is said of them."""
+"""Run a study: load the space, open the pool, search batch by batch and print the front."""
 
 from __future__ import annotations
 
@@ -37,32 +37,32 @@ from edgekit.workbook.workers import limit_to_cores, open_pool
 from edgekit.workbook.workers.scheduler import parse_address
 
 
-def batch_line(row: StudyRow) -> Iterator[str]:
-    """The last batch: how its trials ended, and the front."""
-    last = row["batches"][-1]
-    trials = [trial for trial in row["trials"] if trial["batch"] == last["number"]]
-    found = Counter(trial["state"] for trial in trials)
-    ended = ", ".join(f"{number} {STATES[state]}" for state, number in found.items())
+def batch_lines(row: StudyRow) -> Iterator[str]:
+    """Yield lines about the last batch: how its trials ended, and the size of the front."""
+    batch = row["batches"][-1]
+    trials = [trial for trial in row["trials"] if trial["batch"] == batch["number"]]
+    counts = Counter(trial["state"] for trial in trials)
+    outcomes = ", ".join(f"{number} {STATES[state]}" for state, number in counts.items())
     points = f"{len(row['front'])} {'point' if len(row['front']) == 1 else 'points'} on the front"
-    yield f"batch {last['number'] + 1}: {ended}; {points}"
+    yield f"batch {batch['number'] + 1}: {outcomes}; {points}"
     for trial in trials:
         if trial["state"] == "failed":
             yield f"  trial {trial['number']} failed: {trial['reason']}"
-    if last["disturbed"]:
+    if batch["disturbed"]:
         yield "  its latencies are noisy although they were measured again: trust their intervals less"
 
 
-TRIALS = 32
-"""Where neither trials nor minutes are given."""
+DEFAULT_TRIALS = 32
+"""Number of trials if neither trials nor minutes are given."""
 SPACE, LOG = "space.yaml", "search.log"
-HEAD = "# The space of this study, with what `edgekit search` added. Edit a copy and give it with --space.\n"
+SPACE_HEADER = "# The space of this study, with what `edgekit search` added. Edit a copy and give it with --space.\n"
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Request:
-    """The options of one command."""
+class SearchRequest:
+    """The options of the command."""
 
     config: Path
     space: Path | None = None
@@ -79,13 +79,13 @@ class Request:
     verbose: bool = False
 
 
-def run(request: Request, say: Say) -> bool:
-    """Search and print the front; False where no trial met the budget.
+def run(request: SearchRequest, say: Say) -> bool:
+    """Search and print the front. Returns False if no trial met the budget.
 
     Raises
     ------
     ConfigError
-        An option, the config or the space is wrong; nothing is written then.
+        An option, the config or the space is invalid. Nothing is written then.
     """
     if importlib.util.find_spec("optuna") is None:
         raise ConfigError("search needs Optuna, which is not installed: pip install optuna")
@@ -96,12 +96,12 @@ def run(request: Request, say: Say) -> bool:
             f"{plan.path.name} has no distill section, so there is no student to search for; "
             "name distill.student, or give it by --set distill.student.builder=package.module:function"
         )
-    space, text = _space(request, plan)
+    space, text = _load_space(request, plan)
     if request.replay:
         check_replay(request.replay)
     caches = cache_urls(request.caches)
     for url in caches:
-        open_cache(url)  # a fault in there is better told before any work
+        open_cache(url)  # reports a malformed URL before any work is done
     if request.on is not None:
         parse_address(request.on)
     folder = request.out / f"{plan.run.name}-search"
@@ -114,29 +114,29 @@ def run(request: Request, say: Say) -> bool:
     with as_resource_error(folder), sigterm_as_interrupt(), Watch(folder) as watch:
         study = _search(request, plan, space, text, folder, caches, watch, say)
     page.draw(folder / FILE, say)
-    console, shown = Console(width=None if sys.stdout.isatty() else 120), read(folder)
+    console, study_page = Console(width=None if sys.stdout.isatty() else 120), read(folder)
     if request.verbose:
-        show.show(shown, console)
+        show.show(study_page, console)
         console.print()
-    show.summary(shown, console, study.digest)
+    show.summary(study_page, console, study.digest)
     return bool(study.row["front"])
 
 
 def _search(
-    request: Request, plan: Plan, space: Space, text: str, folder: Path, caches: list[str], watch: Watch, say: Say
+    request: SearchRequest, plan: Plan, space: Space, text: str, folder: Path, caches: list[str], watch: Watch, say: Say
 ) -> Study:
-    trials = TRIALS if request.trials is None and request.minutes is None else request.trials
-    workers, fewer = limit_to_cores(request.workers, [plan.run.threads])
-    if fewer:
-        to_stderr(f"edgekit: {fewer}")
+    trials = DEFAULT_TRIALS if request.trials is None and request.minutes is None else request.trials
+    workers, warning = limit_to_cores(request.workers, [plan.run.threads])
+    if warning:
+        to_stderr(f"edgekit: {warning}")
     with (
         open(folder / LOG, "a", encoding="utf-8") as log,
         watch.during("search", quietly=True),
-        progress.shown(trials, request.minutes) as told,
-        open_pool(workers, request.on, folder, say=partial(_note, log)) as pool,
+        progress.shown(trials, request.minutes) as reporter,
+        open_pool(workers, request.on, folder, say=partial(_write_log, log)) as pool,
     ):
         evaluator = Evaluator(plan, folder, space.objectives, pool, caches, request.replay)
-        own = space.point(plan.values)
+        start_point = space.point(plan.values)
         return search(
             space,
             space.objectives,
@@ -147,31 +147,37 @@ def _search(
             batch=request.batch,
             trials=trials,
             minutes=request.minutes,
-            first=[own] if own else [],
-            on_batch=partial(_on_batch, folder, text, told, partial(watch.say, say=say)),
+            first=[start_point] if start_point else [],
+            on_batch=partial(_on_batch, folder, text, reporter, partial(watch.say, say=say)),
         )
 
 
-def _on_batch(folder: Path, text: str, told: progress.Reporter, say: Say, row: StudyRow) -> None:
+def _on_batch(folder: Path, text: str, reporter: progress.Reporter, say: Say, row: StudyRow) -> None:
     if not (folder / SPACE).is_file():
-        write_atomically(folder / SPACE, (HEAD + text).encode())
-    told(row)
-    for line in batch_line(row):
+        write_atomically(folder / SPACE, (SPACE_HEADER + text).encode())
+    reporter(row)
+    for line in batch_lines(row):
         say(line)
     page.draw(folder / FILE, say)
 
 
-def _note(log: Any, name: str, line: str) -> None:
-    """What a work says goes into the study's log."""
+def _write_log(log: Any, name: str, line: str) -> None:
+    """Write a line of a job to the log of the study."""
     log.write(f"{name} · {line}\n")
     log.flush()
 
 
-def _space(request: Request, plan: Plan) -> tuple[Space, str]:
-    """The space with what a trial needs beside it, and its text; ConfigError for a space that the config refuses."""
-    given = yaml_file.read(request.space) if request.space else builtin_spaces.for_config(plan)
+def _load_space(request: SearchRequest, plan: Plan) -> tuple[Space, str]:
+    """Return the space, completed with what a trial needs, and its text.
+
+    Raises
+    ------
+    ConfigError
+        The space does not fit the config.
+    """
+    values = yaml_file.read(request.space) if request.space else builtin_spaces.for_config(plan)
     name = request.space.name if request.space else SPACE
-    text = yaml.safe_dump(builtin_spaces.completed(given, plan), sort_keys=False, width=120)
+    text = yaml.safe_dump(builtin_spaces.completed(values, plan), sort_keys=False, width=120)
     with tempfile.TemporaryDirectory(prefix="edgekit-space-") as folder:
         path = Path(folder) / name
         path.write_text(text, encoding="utf-8")

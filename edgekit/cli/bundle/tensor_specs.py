@@ -1,11 +1,11 @@
-"""Infer the specs of a bundle from the model's own tensors and the user's options."""
+"""Specs of a bundle with one input, from the tensors of the model and the user's options."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from edgekit.cli.bundle.options import Options
+from edgekit.cli.bundle.options import BundleOptions
 from edgekit.core.errors import ConfigError, ModelError
 from edgekit.models.files.interface import Grid
 from edgekit.models.files.onnx_batch import CHANNELS, spatial
@@ -18,16 +18,17 @@ from edgekit.runner.preprocess import steps
 from edgekit.runner.rules import is_integer
 
 INTEGERS = ("int8", "uint8")
-TAKEN = tuple(dtype for dtype in TENSOR_DTYPES if dtype != "int16")
-"""Of a ready-made file: nobody has looked at what int16 inputs of other tools hold."""
+SUPPORTED_DTYPES = tuple(dtype for dtype in TENSOR_DTYPES if dtype != "int16")
+"""The dtypes of a ready-made file. int16 is excluded, because inputs of that type from other tools are untested."""
 ONNX_FIX = "python -m onnxruntime.tools.make_dynamic_shape_fixed --dim_param NAME --dim_value SIZE MODEL FIXED"
 
 
 @dataclass(frozen=True)
-class Tensor:
-    """A model's input or output: an open side of its shape is -1; integers have a scale, floats and plain ones 0.
+class ModelTensor:
+    """An input or output of a model.
 
-    `title` is what a sample's file calls it, where that is not its name.
+    An open dimension of `shape` is -1. Quantized integers have a `scale`; for floats and plain integers it is 0.
+    `title` is the name that files of samples use, if it differs from `name`.
     """
 
     name: str
@@ -39,12 +40,20 @@ class Tensor:
 
     @property
     def grid(self) -> Grid | None:
-        """What integers of 8 bits can hold; None for anything else."""
+        """The values that 8-bit integers can represent, or None for other types."""
         return Grid(self.dtype, self.scale or 1.0, self.zero_point) if self.dtype in INTEGERS else None
 
 
-def input_spec(tensor: Tensor, layout: str | None) -> TensorSpec:
-    """The model's input: one image, channels last or first, [1, features] or [1, time, channels]."""
+def input_spec(tensor: ModelTensor, layout: str | None) -> TensorSpec:
+    """Return the spec of the model's input: an image with channels last or first, [1, features] or [1, time, channels].
+
+    Raises
+    ------
+    ConfigError
+        `layout` is missing or does not fit the shape.
+    ModelError
+        No bundle can have such an input.
+    """
     check_tensor("input", tensor)
     shape = tensor.shape
     if tensor.dtype in TOKEN_ID_DTYPES:
@@ -62,18 +71,24 @@ def input_spec(tensor: Tensor, layout: str | None) -> TensorSpec:
             f"input {tensor.name}: takes {list(shape)}; a bundle holds [1, features], [1, time, channels] or a batch "
             "of 1 image"
         )
-    fitting = [name for name, place in (("NHWC", 3), ("NCHW", 1)) if shape[place] in CHANNELS]
-    if not fitting:
+    possible = [name for name, axis in (("NHWC", 3), ("NCHW", 1)) if shape[axis] in CHANNELS]
+    if not possible:
         raise ModelError(f"input {tensor.name}: takes {list(shape)}; images have 1 or 3 channels, first or last")
-    if layout is None and len(fitting) == 2:
+    if layout is None and len(possible) == 2:
         raise ConfigError(f"input {tensor.name}: takes {list(shape)}: say which it is with --layout NHWC or NCHW")
-    if layout is not None and layout not in fitting:
-        raise ConfigError(f"--layout {layout}: the model takes {list(shape)}, which is {fitting[0]}; leave it out")
-    return TensorSpec(tensor.name, shape, tensor.dtype, layout or fitting[0])
+    if layout is not None and layout not in possible:
+        raise ConfigError(f"--layout {layout}: the model takes {list(shape)}, which is {possible[0]}; leave it out")
+    return TensorSpec(tensor.name, shape, tensor.dtype, layout or possible[0])
 
 
-def output_spec(tensor: Tensor, options: Options) -> TensorSpec:
-    """The model's output; ConfigError where task and labels do not fit it."""
+def output_spec(tensor: ModelTensor, options: BundleOptions) -> TensorSpec:
+    """Return the spec of the model's output.
+
+    Raises
+    ------
+    ConfigError
+        The task or the labels do not fit it.
+    """
     check_tensor("output", tensor)
     shape = tensor.shape
     if options.task == "raw" or (options.task == "embedding" and len(shape) == 2):
@@ -98,43 +113,51 @@ def output_spec(tensor: Tensor, options: Options) -> TensorSpec:
     return TensorSpec(tensor.name, shape, tensor.dtype, "NC")
 
 
-def raw_spec(options: Options, source: TensorSpec, seen: str | None = None, is_stream: bool = False) -> RawSpec:
-    """The raw sample; ConfigError unless the preprocess steps turn it into the model's input.
+def raw_spec(
+    options: BundleOptions, source: TensorSpec, array_dtype: str | None = None, is_stream: bool = False
+) -> RawSpec:
+    """Return the spec of the raw sample.
 
-    `seen` is the dtype of the first array among the inputs, which decides where the model takes the same integers.
-    `is_stream`: the model has states, so a recording is taken window by window, no moment or spectrum of it twice.
+    `array_dtype` is the dtype of the first array among the inputs; it decides if the model takes the same integers.
+    `is_stream` means that the model has states, so a recording is read window by window without overlap.
+
+    Raises
+    ------
+    ConfigError
+        The preprocessing steps do not turn raw samples into the model's input, or an option does not fit.
     """
-    wanted, mel = _hwc(source), _log_mel(options)
-    clear = "audio" if mel else {3: "image", 2: "window"}.get(len(wanted))
-    kind = options.kind or clear or ("audio" if options.sample_rate_hz else "vector")
-    if len(wanted) != (3 if mel and kind == "audio" else KINDS[kind]):
+    model_shape, mel = _channels_last_shape(source), _first_log_mel(options)
+    implied_kind = "audio" if mel else {3: "image", 2: "window"}.get(len(model_shape))
+    kind = options.kind or implied_kind or ("audio" if options.sample_rate_hz else "vector")
+    if len(model_shape) != (3 if mel and kind == "audio" else KINDS[kind]):
         raise ConfigError(f"--kind {kind}: the model takes {list(source.shape)}, which does not fit that kind")
     if kind == "audio" and options.sample_rate_hz is None:
         raise ConfigError("--sample-rate: is missing; audio needs it, in samples a second")
     if kind != "audio" and options.sample_rate_hz is not None:
         raise ConfigError(f"--sample-rate: applies only to audio, and the samples are of kind {kind}; leave it out")
     if kind == "image":
-        shape = _raw_image(options, wanted)
+        shape = _raw_image_shape(options, model_shape)
     elif options.size is not None:
         raise ConfigError(f"--size: applies only to images, and the samples are of kind {kind}; leave it out")
     elif mel:
-        shape = (mel["window_samples"] + (wanted[0] - 1) * mel["hop_samples"],)
+        shape = (mel["window_samples"] + (model_shape[0] - 1) * mel["hop_samples"],)
     else:
-        shape = wanted
-    floats = kind != "image" or options.range is not None
-    own = kind != "audio" and not options.range and source.dtype in INTEGERS
-    usual = "float32" if floats else "uint8"
-    dtype = options.dtype or (source.dtype if own and seen == source.dtype else usual)
+        shape = model_shape
+    is_float = kind != "image" or options.range is not None
+    can_be_integers = kind != "audio" and not options.range and source.dtype in INTEGERS
+    default_dtype = "float32" if is_float else "uint8"
+    dtype = options.dtype or (source.dtype if can_be_integers and array_dtype == source.dtype else default_dtype)
     if dtype != "float32" and (options.range or kind == "audio" or (kind == "window" and dtype != source.dtype)):
-        also = f", and the model's are {source.dtype}" if kind == "window" else ""
-        raise ConfigError(f"--dtype {dtype}: audio, windows and samples with a --range are float32{also}; leave it out")
+        hint = f", and the model's are {source.dtype}" if kind == "window" else ""
+        raise ConfigError(f"--dtype {dtype}: audio, windows and samples with a --range are float32{hint}; leave it out")
     try:
-        made = steps.check(options.preprocess, shape, dtype)
+        output_shape = steps.check(options.preprocess, shape, dtype)
     except InputError as error:
         raise ConfigError(f"--{error}") from None
-    if made != wanted:
+    if output_shape != model_shape:
         raise ConfigError(
-            f"--preprocess: makes {list(made)} of raw samples {list(shape)}, the model takes {list(wanted)}; "
+            f"--preprocess: makes {list(output_shape)} of raw samples {list(shape)}, the model takes "
+            f"{list(model_shape)}; "
             "add a resize or channels step, or say what comes in with --size"
         )
     if options.columns and (kind not in ("vector", "window") or dtype != "float32"):
@@ -143,20 +166,20 @@ def raw_spec(options: Options, source: TensorSpec, seen: str | None = None, is_s
         raise ConfigError(f"--columns: {len(options.columns)} are named, the model takes {shape[-1]}; name each once")
     if options.fit and (kind != "image" or dtype != "uint8"):
         raise ConfigError(f"--fit {options.fit}: pictures in files are uint8, this is {kind} {dtype}; leave it out")
-    limits = (-1.0, 1.0) if kind == "audio" and options.range is None else options.range
+    value_range = (-1.0, 1.0) if kind == "audio" and options.range is None else options.range
     columns = options.columns or None
-    path = (
+    path_steps = (
         input_path.picture_steps(shape, options.fit)
         if options.fit
         else input_path.default_steps(kind, shape, dtype, columns)
     )
-    if is_stream and kind in ("audio", "window") and path:
-        path.append(input_path.windows_step(shape[0], wanted[0] * mel["hop_samples"] if mel else shape[0]))
-    return RawSpec(kind, shape, dtype, limits, options.sample_rate_hz, columns, tuple(path))
+    if is_stream and kind in ("audio", "window") and path_steps:
+        path_steps.append(input_path.windows_step(shape[0], model_shape[0] * mel["hop_samples"] if mel else shape[0]))
+    return RawSpec(kind, shape, dtype, value_range, options.sample_rate_hz, columns, tuple(path_steps))
 
 
-def _log_mel(options: Options) -> dict[str, Any] | None:
-    """The step that makes a spectrogram of a sound, where it comes first and its window and hop are numbers."""
+def _first_log_mel(options: BundleOptions) -> dict[str, Any] | None:
+    """Return the log_mel step if it comes first and its window and hop are numbers."""
     first = next(iter(options.preprocess), None)
     if first is None or first["step"] != "log_mel":
         return None
@@ -164,8 +187,8 @@ def _log_mel(options: Options) -> dict[str, Any] | None:
     return first if all(is_integer(each) and each > 0 for each in counts) else None
 
 
-def size_inside(options: Options) -> tuple[int, ...] | None:
-    """Height and width of the pictures that reach the model, where options say so."""
+def model_picture_size(options: BundleOptions) -> tuple[int, ...] | None:
+    """Return the height and width of the pictures that reach the model, if the options give them."""
     for step in reversed(options.preprocess):
         if step["step"] == "resize":
             sides = step["height"], step["width"]
@@ -173,37 +196,45 @@ def size_inside(options: Options) -> tuple[int, ...] | None:
     return options.size[:2] if options.size else None
 
 
-def _raw_image(options: Options, wanted: tuple[int, ...]) -> tuple[int, ...]:
+def _raw_image_shape(options: BundleOptions, model_shape: tuple[int, ...]) -> tuple[int, ...]:
     names = [step["step"] for step in options.preprocess]
     if options.size is None and "resize" in names:
         raise ConfigError("--size: preprocess resizes; say what size raw pictures have, as HEIGHTxWIDTH")
-    sides = options.size or wanted[:2]
+    sides = options.size or model_shape[:2]
     if len(sides) == 3:
         return sides
-    other = {1: 3, 3: 1}
-    return (*sides, other[wanted[2]] if "channels" in names else wanted[2])
+    other_channels = {1: 3, 3: 1}
+    return (*sides, other_channels[model_shape[2]] if "channels" in names else model_shape[2])
 
 
-def _hwc(source: TensorSpec) -> tuple[int, ...]:
-    """One sample of the input, channels last."""
-    sides = source.shape[1:]
-    return (*sides[1:], sides[0]) if source.layout == "NCHW" else sides
+def _channels_last_shape(source: TensorSpec) -> tuple[int, ...]:
+    """Return the shape of one sample of the input with the channels last."""
+    shape = source.shape[1:]
+    return (*shape[1:], shape[0]) if source.layout == "NCHW" else shape
 
 
-def check_tensor(what: str, tensor: Tensor, is_only: bool = True) -> None:
-    """ModelError unless it is of a shape and a type that a bundle's model has; `is_only`: of its kind."""
-    shown = [side if side > 0 else "?" for side in tensor.shape]
+def check_tensor(role: str, tensor: ModelTensor, is_only: bool = True) -> None:
+    """Check the shape and dtype of a tensor. `is_only` says that it is the model's only one of its role.
+
+    Raises
+    ------
+    ModelError
+        No bundle can have such a tensor.
+    """
+    shape_text = [side if side > 0 else "?" for side in tensor.shape]
     if any(side < 1 for side in tensor.shape):
-        say_so = "say their size with --size HEIGHTxWIDTH, or " if is_only and spatial(tensor.shape) else ""
-        sizes = "[1,3,224,224]" if is_only else f"{tensor.name}{shown}".replace("?", "SIZE").replace(" ", "")
+        size_hint = "say their size with --size HEIGHTxWIDTH, or " if is_only and spatial(tensor.shape) else ""
+        example = "[1,3,224,224]" if is_only else f"{tensor.name}{shape_text}".replace("?", "SIZE").replace(" ", "")
         raise ModelError(
-            f"{what} {tensor.name}: its shape {shown} is open; {say_so}export the model with a fixed one "
-            f"(ONNX: {ONNX_FIX}; OpenVINO: ovc MODEL --input {sizes})".replace("'", "")
+            f"{role} {tensor.name}: its shape {shape_text} is open; {size_hint}export the model with a fixed one "
+            f"(ONNX: {ONNX_FIX}; OpenVINO: ovc MODEL --input {example})".replace("'", "")
         )
     if not tensor.shape or tensor.shape[0] != 1:
-        raise ModelError(f"{what} {tensor.name}: its shape is {shown}; export the model with a batch of 1")
-    if tensor.dtype not in TAKEN:
-        cut = "; where it is the number of a class, export the model without its argmax" if what == "output" else ""
+        raise ModelError(f"{role} {tensor.name}: its shape is {shape_text}; export the model with a batch of 1")
+    if tensor.dtype not in SUPPORTED_DTYPES:
+        advice = "; where it is the number of a class, export the model without its argmax" if role == "output" else ""
         if tensor.dtype == "float64":
-            cut = "; convert the model again for float32: to_onnx(model, X[:1].astype(numpy.float32)) of skl2onnx"
-        raise ModelError(f"{what} {tensor.name}: {tensor.dtype}; a bundle's models use {', '.join(TAKEN)}{cut}")
+            advice = "; convert the model again for float32: to_onnx(model, X[:1].astype(numpy.float32)) of skl2onnx"
+        raise ModelError(
+            f"{role} {tensor.name}: {tensor.dtype}; a bundle's models use {', '.join(SUPPORTED_DTYPES)}{advice}"
+        )
