@@ -25,7 +25,7 @@ from edgekit.workbook.plan import Plan, load_plan
 CACHE = "cache"
 """Beside study.json: where the trials' stages lie by their keys, so that a run of a taken config computes none anew."""
 PATHS = ("weights", "source")
-"""Of the section `model`; those of other sections are the ones that `beside` knows."""
+"""Of the section `model`; those of other sections are the ones that `resolve_paths` knows."""
 MOST_NAMED = 8
 THERE = "{}: is there already and stays; name another file, or move it away"
 

@@ -123,6 +123,8 @@ def load_plan(path: Path, settings: str | Iterable[str] = (), *, checked_before:
 
     Examples
     --------
+    >>> from pathlib import Path
+    >>> from edgekit.workbook.plan import load_plan
     >>> plan = load_plan(Path("configs/digits.yaml"), ["prune.ratio=0.4"])
     >>> plan.pipeline
     ('profile', 'distill', 'prune', 'quantize', 'convert', 'benchmark', 'bundle')

@@ -197,11 +197,6 @@ class OpenStage:
         The artifact that the stage reads.
     data : Data
         The samples and labels. Only the benchmark stage sees the test split.
-
-    Examples
-    --------
-    >>> stage = open_stage("profile", {"config": "configs/digits.yaml"})  # doctest: +SKIP
-    >>> artifact = stage.run()  # doctest: +SKIP
     """
 
     name: str
@@ -345,9 +340,12 @@ def open_stage(stage: str, parameters: Mapping[str, Any]) -> OpenStage:
 
     Examples
     --------
-    >>> stage = open_stage("prune", {"config": "configs/digits.yaml", "ratio": 0.4})  # doctest: +SKIP
-    >>> artifact = stage.run()  # doctest: +SKIP
-    >>> artifact.metrics["structured_steps"][-1]  # doctest: +SKIP
+    >>> from edgekit.workbook.stage import open_stage
+    >>> stage = open_stage("profile", {"config": "configs/digits.yaml"})
+    >>> stage
+    <profile of run digits, reads origin>
+    >>> stage.config.batch_size
+    32
     """
     scalars = read_parameters(stage, parameters)
     config_path, out = find_config(str(scalars.pop("config"))), Path(str(scalars.pop("out")))

@@ -17,20 +17,20 @@ def test_each_round_begins_with_another() -> None:
 
 def test_intervals_take_ten_rounds() -> None:
     values = [100.0 + number for number in range(11)]
-    found = harness.median(values)
-    assert found.is_interval and found.middle == 105 and 100 <= found.low < 105 < found.high <= 110
+    interval = harness.median(values)
+    assert interval.is_interval and interval.middle == 105 and 100 <= interval.low < 105 < interval.high <= 110
     few = harness.median(values[:3])
     assert not few.is_interval and (few.low, few.middle, few.high) == (100, 101, 102)
-    assert "least and most" in few.text() and "least" not in found.text()
+    assert "least and most" in few.text() and "least" not in interval.text()
 
 
 def test_a_quotient_is_of_values_of_the_same_round() -> None:
     """Whatever slows a whole round cancels."""
     pace = [1.0, 3.0, 0.5, 2.0, 1.5, 0.7, 1.1, 4.0, 0.9, 1.3]
-    mine, theirs = [200 * each for each in pace], [100 * each for each in pace]
-    found = harness.median_ratio(mine, theirs)
-    assert (found.low, found.middle, found.high) == pytest.approx((2, 2, 2))
-    few = harness.median_ratio(mine[:2], theirs[:2])
+    mine, other = [200 * each for each in pace], [100 * each for each in pace]
+    interval = harness.median_ratio(mine, other)
+    assert (interval.low, interval.middle, interval.high) == pytest.approx((2, 2, 2))
+    few = harness.median_ratio(mine[:2], other[:2])
     assert (few.low, few.middle, few.high) == pytest.approx((2, 2, 2))
 
 

@@ -118,9 +118,9 @@ def test_a_worker_that_ends_badly_is_told_with_its_log(tmp_path: Path) -> None:
 
 
 def test_an_environment_that_cannot_be_made_is_told_in_a_line(tmp_path: Path) -> None:
-    with pytest.raises(NotRun, match=r"ours: .*nothing\.whl ended with exit code 1") as told:
+    with pytest.raises(NotRun, match=r"ours: .*nothing\.whl ended with exit code 1") as raised:
         environment_python(tmp_path / "ours", (), without_dependencies=(str(tmp_path / "nothing.whl"),))
-    assert "--no-deps" in str(told.value) and len(str(told.value).splitlines()) == 1
+    assert "--no-deps" in str(raised.value) and len(str(raised.value).splitlines()) == 1
 
 
 def test_a_file_that_no_interpreter_runs_is_a_failure_and_no_rival(tmp_path: Path) -> None:
@@ -131,8 +131,8 @@ def test_a_file_that_no_interpreter_runs_is_a_failure_and_no_rival(tmp_path: Pat
             raise ModelError(f"{path}: no kernel for ConvInteger")
         return {"accuracy_validation": 0.8, "sha256": "1" * 64}
 
-    made = PeerOutput([runs, dies], [{"file": "not.onnx", "how": "static", "why": "no"}], 3.0, 2)
-    row = record_row(PEERS[RELEASE], made, tmp_path, judged)
+    peer_output = PeerOutput([runs, dies], [{"file": "not.onnx", "how": "static", "why": "no"}], 3.0, 2)
+    row = record_row(PEERS[RELEASE], peer_output, tmp_path, judged)
     assert [one["file"] for one in row["files"]] == ["runs.onnx"]
     assert [(one["file"], one["why"]) for one in row["failures"]] == [
         ("not.onnx", "no"),
@@ -141,8 +141,8 @@ def test_a_file_that_no_interpreter_runs_is_a_failure_and_no_rival(tmp_path: Pat
 
 
 def test_what_was_made_of_another_baseline_is_forgotten(tmp_path: Path) -> None:
-    told = PeersRecord(tmp_path, "a" * 64, {RELEASE: failed_row(PEERS[RELEASE], "onnxruntime: no disk")})
-    told.write()
+    record = PeersRecord(tmp_path, "a" * 64, {RELEASE: failed_row(PEERS[RELEASE], "onnxruntime: no disk")})
+    record.write()
     assert read_record(tmp_path, "a" * 64).peers[RELEASE]["failures"][0]["why"] == "no disk"
     assert read_record(tmp_path, "b" * 64).peers == {}
 
@@ -171,8 +171,8 @@ def finished_run(folder: Path, accuracy: float) -> None:
     path = folder / "convert" / "baseline-fp32-onnx" / "model.onnx"
     path.parent.mkdir(parents=True)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), path)
-    said = inputs(data.validation.x) @ weights[:-1] + weights[-1]
-    right = float(np.mean(said.argmax(1) == data.validation.y)) if accuracy < 0 else accuracy
+    logits = inputs(data.validation.x) @ weights[:-1] + weights[-1]
+    right = float(np.mean(logits.argmax(1) == data.validation.y)) if accuracy < 0 else accuracy
     out, metrics = artifacts.begin(folder / "profile"), {"validation_accuracy": right}
     artifacts.seal(out, stage="profile", source=None, data_digest="digits", config={}, metrics=metrics)
 
@@ -189,8 +189,8 @@ def test_a_peer_that_fails_is_told_in_a_line_and_the_others_go_on(tmp_path: Path
     assert failed.startswith("peers: nncf: ended with exit code 1")
     assert all(line.startswith(f"peers: {RELEASE}: {RELEASE}-") for line in unmade)
 
-    told = json.loads((out / "peers.json").read_text())["peers"]
-    files = {row["file"]: row for row in told[RELEASE]["files"]}
+    record = json.loads((out / "peers.json").read_text())["peers"]
+    files = {row["file"]: row for row in record[RELEASE]["files"]}
     static = files["onnxruntime-static.onnx"]
     assert static["accuracy_validation"] > 0.5 and static["seconds"] > 0
     assert static["bytes"] == (out / static["path"]).stat().st_size

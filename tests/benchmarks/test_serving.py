@@ -19,9 +19,9 @@ from benchmarks.serving.load import PostRequest
 
 def test_the_help_names_every_experiment() -> None:
     words = [sys.executable, "-m", "benchmarks.serving", "--help"]
-    said = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert "--rounds" in said
-    assert all(name in said for name in EXPERIMENTS)
+    output = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert "--rounds" in output
+    assert all(name in output for name in EXPERIMENTS)
 
 
 @pytest.mark.parametrize("words", [("--rounds", "0"), ("--scale", "x"), ("--only", "nothing")])
@@ -62,8 +62,8 @@ def test_cpu_of_a_tree_has_that_of_its_children() -> None:
 
 def test_peers_are_compared_by_answers_a_cpu_second() -> None:
     finding = ExperimentResult("peers", "")
-    ours, theirs = [[0.1, 1000.0, 1, 1, 1]] * 10, [[0.6, 500.0, 1, 1, 1]] * 10
-    finding.rounds = {peers.OURS: ours, "LitServe 0.2.19, tuned": theirs}
+    local, other = [[0.1, 1000.0, 1, 1, 1]] * 10, [[0.6, 500.0, 1, 1, 1]] * 10
+    finding.rounds = {peers.OURS: local, "LitServe 0.2.19, tuned": other}
     peers.fill_result(finding)
     [verdict] = finding.verdicts
     assert verdict["found"]["middle"] == pytest.approx(12)
@@ -80,11 +80,11 @@ def test_what_the_open_loop_client_counts() -> None:
         (500, False, 1),
     ]
     client.lags, client.blocked = [0.0, 0.001], 3
-    found = open_loop.outcome(client, [0.0] * 6, 2.0, 20.0)
-    assert found["goodput"] == 0.5  # one answer in time, in two seconds
-    assert (found["accepted"], found["refused"], found["expired"]) == (2, 2, 1)
-    assert found["other"] == 1 and found["unanswered"] == 1 and found["blocked"] == 3
-    assert found["accepted_p99_ms"] == pytest.approx(29.8) and found["refused_most_ms"] == 21
+    result = open_loop.outcome(client, [0.0] * 6, 2.0, 20.0)
+    assert result["goodput"] == 0.5  # one answer in time, in two seconds
+    assert (result["accepted"], result["refused"], result["expired"]) == (2, 2, 1)
+    assert result["other"] == 1 and result["unanswered"] == 1 and result["blocked"] == 3
+    assert result["accepted_p99_ms"] == pytest.approx(29.8) and result["refused_most_ms"] == 21
 
 
 def test_arrivals_are_as_many_as_asked_for_and_the_same_each_time() -> None:
@@ -103,10 +103,10 @@ def test_the_open_loop_client_does_not_wait_for_answers(tmp_path: Path) -> None:
             *listening.getsockname()[:2], open_loop.request_bytes(PostRequest("/x", b"abc"), 20)
         )
         try:
-            begun = time.monotonic()
+            started = time.monotonic()
             client.run([0.0, 0.01, 0.02], 0.05)
             assert len(client.lags) == 3 and not client.answers
-            assert time.monotonic() - begun < 30
+            assert time.monotonic() - started < 30
         finally:
             for each in client.sockets.values():
                 each.close()

@@ -32,11 +32,11 @@ def own_lane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_results_come_in_the_order_of_the_works(workers: int) -> None:
-    told: dict[int, Any] = {}
+    reported: dict[int, Any] = {}
     with open_pool(workers) as pool:
         assert pool.count == workers
-        results = pool.run([work("add", a=number, b=1) for number in range(4)], told.__setitem__)
-    assert results == [1, 2, 3, 4] and told == dict(enumerate(results))
+        results = pool.run([work("add", a=number, b=1) for number in range(4)], reported.__setitem__)
+    assert results == [1, 2, 3, 4] and reported == dict(enumerate(results))
 
 
 def test_nothing_to_do_is_done() -> None:
@@ -69,8 +69,8 @@ def test_as_many_work_as_find_cores_for_their_threads(
     workers: int, threads: list[int], count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
-    found, why = limit_to_cores(workers, threads)
-    assert found == count and bool(why) == (count != workers)
+    result, why = limit_to_cores(workers, threads)
+    assert result == count and bool(why) == (count != workers)
     assert not why or why.startswith(f"--workers {workers}: only {count} at a time, because each trains on ")
 
 
@@ -178,8 +178,8 @@ def test_what_a_measuring_work_starts_does_not_wait_for_its_end() -> None:
 def test_a_pool_names_a_lane_for_its_time_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(lane.FOLDER)
     with open_pool() as pool:
-        named = os.environ[lane.FOLDER]
-        assert pool.run([work("environment", name=lane.FOLDER)]) == [named] == [str(lane.machine_folder())]
+        names = os.environ[lane.FOLDER]
+        assert pool.run([work("environment", name=lane.FOLDER)]) == [names] == [str(lane.machine_folder())]
     assert lane.FOLDER not in os.environ
 
 

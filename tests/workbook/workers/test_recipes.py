@@ -28,13 +28,13 @@ def parsed(words: list[str]) -> dict[str, Any]:
 
 
 def test_the_manifest_starts_a_scheduler_and_one_worker_a_node() -> None:
-    found = {
+    result = {
         (each["kind"], each["metadata"]["name"]): each["spec"]
         for each in yaml.safe_load_all((TEMPLATES / "dask-workers.yaml").read_text())
     }
-    service = found["Service", "edgekit-scheduler"]
-    scheduler = found["Deployment", "edgekit-scheduler"]["template"]
-    workers = found["Deployment", "edgekit-workers"]["template"]
+    service = result["Service", "edgekit-scheduler"]
+    scheduler = result["Deployment", "edgekit-scheduler"]["template"]
+    workers = result["Deployment", "edgekit-workers"]["template"]
     (port,) = service["ports"]
     assert service["selector"].items() <= scheduler["metadata"]["labels"].items()
     (container,) = scheduler["spec"]["containers"]
@@ -49,7 +49,7 @@ def test_the_manifest_starts_a_scheduler_and_one_worker_a_node() -> None:
     (term,) = workers["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     assert term["labelSelector"]["matchLabels"].items() <= workers["metadata"]["labels"].items()
     for each in ("edgekit-scheduler", "edgekit-workers"):
-        spec = found["Deployment", each]
+        spec = result["Deployment", each]
         assert spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"]
     (mount,) = container["volumeMounts"]
     assert mount["name"] in {volume["name"] for volume in workers["spec"]["volumes"]}

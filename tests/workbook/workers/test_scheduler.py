@@ -83,31 +83,31 @@ def test_a_machine_does_not_differ_from_itself() -> None:
 
 
 def test_each_difference_is_named_with_both_values() -> None:
-    ours = {**machine_facts.local_facts(), "instructions": "avx avx2 fma"}
-    theirs = deepcopy(ours)
-    theirs |= {"python": "3.10.0", "machine": "aarch64", "instructions": "avx avx512f", "code": "abc"}
-    theirs["libraries"] |= {"torch": "1.0", "openvino": None}
-    found = machine_facts.differences(theirs, ours)
-    assert found == [
-        f"edgekit's code abc, here {ours['code']}",
-        f"Python 3.10.0, here {ours['python']}",
-        f"the architecture aarch64, here {ours['machine']}",
+    local = {**machine_facts.local_facts(), "instructions": "avx avx2 fma"}
+    other = deepcopy(local)
+    other |= {"python": "3.10.0", "machine": "aarch64", "instructions": "avx avx512f", "code": "abc"}
+    other["libraries"] |= {"torch": "1.0", "openvino": None}
+    result = machine_facts.differences(other, local)
+    assert result == [
+        f"edgekit's code abc, here {local['code']}",
+        f"Python 3.10.0, here {local['python']}",
+        f"the architecture aarch64, here {local['machine']}",
         "instruction sets without avx2 fma, with avx512f in addition",
-        f"openvino missing, here {ours['libraries']['openvino']}",
-        f"torch 1.0, here {ours['libraries']['torch']}",
+        f"openvino missing, here {local['libraries']['openvino']}",
+        f"torch 1.0, here {local['libraries']['torch']}",
     ]
-    assert machine_facts.summarize(found).endswith("; 3 more")
+    assert machine_facts.summarize(result).endswith("; 3 more")
 
 
 def test_a_folder_that_a_worker_does_not_see_is_a_difference(tmp_path: Path) -> None:
     (tmp_path / "probe").write_text("1")
-    ours = machine_facts.local_facts(str(tmp_path / "probe"))
-    assert machine_facts.differences({**ours, "probe": None}, ours) == [
+    local = machine_facts.local_facts(str(tmp_path / "probe"))
+    assert machine_facts.differences({**local, "probe": None}, local) == [
         "it cannot read the folder that the jobs write to"
     ]
 
 
 def test_every_library_of_a_stages_key_is_compared() -> None:
     for stage in STAGES:
-        named = getattr(import_module(f"edgekit.stages.{stage}.config"), "LIBRARIES")  # noqa: B009
-        assert set(named) <= set(machine_facts.LIBRARIES), stage
+        names = getattr(import_module(f"edgekit.stages.{stage}.config"), "LIBRARIES")  # noqa: B009
+        assert set(names) <= set(machine_facts.LIBRARIES), stage
