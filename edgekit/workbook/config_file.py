@@ -227,7 +227,9 @@ def parse_stage(stage: str, section: dict[str, Any], shared: dict[str, Any]) -> 
     config, faults = stage_config(stage), Faults()
     for key in section:
         if key in SHARED_FIELDS:
-            faults.add(f"{stage}.{key}: stands at the top level of the config, for all stages; move it there")
+            faults.add(
+                f"{stage}.{key}: belongs at the top level of the config, because all stages share it; move it there"
+            )
         elif key not in config.model_fields:
             faults.add(f"{stage}.{key}: unknown key, {suggest(str(key), own_fields(config))}")
     own = {name: value for name, value in section.items() if name in own_fields(config)}

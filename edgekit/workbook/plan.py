@@ -239,5 +239,6 @@ def _check_ensemble(plan: Plan) -> None:
     if plan.source and distill and distill.ensemble != "none" and any(each.baseline for each in distill.teachers):
         raise ConfigError(
             f"distill.ensemble and model.source disagree: got {distill.ensemble}, and the baseline is a file; only "
-            "PyTorch networks teach together: leave baseline: true out of distill.teachers, or write ensemble: none"
+            "PyTorch networks can form an ensemble: leave baseline: true out of distill.teachers, or write ensemble: "
+            "none"
         )

@@ -183,8 +183,8 @@ def _recorded_plan(record: dict[str, Any], settings: Sequence[str], working_fold
             raise ConfigError(f"--set {setting}: write it as key=value, for example data.path=pictures.zip")
         if setting.partition("=")[0] not in UNRECORDED_PATHS:
             raise ConfigError(
-                f"--set {setting.partition('=')[0]}: reproducing keeps every recorded option; "
-                f"only the places of files may be given: {', '.join(UNRECORDED_PATHS)}"
+                f"--set {setting.partition('=')[0]}: a reproduction keeps every recorded option; "
+                f"only the paths of files may be given: {', '.join(UNRECORDED_PATHS)}"
             )
     make_folder(working_folder)
     config = working_folder / "config.yaml"

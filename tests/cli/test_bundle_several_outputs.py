@@ -190,8 +190,8 @@ REFUSED = [
     ("detection", {"order": ("boxes", "scores", "joined")}, (), 4, "a detection of 3 classes gives boxes"),
     ("detection", {}, ("--activation", "none"), 2, "--activation none: a detection gives logits; leave it out"),
     ("detection", {}, ("--threshold", "1.5"), 2, "--threshold: got 1.5; use a probability between 0 and 1"),
-    ("raw", {}, ("--threshold", "0.5"), 2, "--threshold: a detection has it, the task is raw"),
-    ("raw", {}, ("--boxes", "boxes"), 2, "--boxes: a detection has it, the task is raw"),
+    ("raw", {}, ("--threshold", "0.5"), 2, "--threshold: applies only to detection, and the task is raw"),
+    ("raw", {}, ("--boxes", "boxes"), 2, "--boxes: applies only to detection, and the task is raw"),
     ("raw", {}, ("--labels", "a,b"), 2, "--labels: a raw output has no labels"),
     ("detection", {}, ("--range", "0,1", "--fit", "crop"), 2, "--fit crop: pictures in files are uint8"),
 ]

@@ -512,7 +512,7 @@ def test_a_budget_that_refuses_next_to_nothing_is_told(count: int, little: bool,
     assert done.exit_code == 0, done.output
     for text in (done.output, (tmp_path / "mine.yaml").read_text()):
         plain = " ".join(text.replace("#", "").split())
-        result = re.findall(r"so the budget refuses next to nothing; (\d+) would show 5 pp: give more data", plain)
+        result = re.findall(r"so the budget excludes hardly anything; (\d+) would show 5 pp: give more data", plain)
         assert len(result) == little
         assert all(accuracy_drop.bounded(1, 0, int(enough), 0.95).bound_pp <= 5 for enough in result)
 

@@ -192,7 +192,7 @@ def test_sounds_are_not_sent_to_an_npz_for_boxes(tmp_path: Path) -> None:
     data = sounds(tmp_path / "sounds", 8)
     done = edgekit("init", "mine", "--task", "detection", "--data", data, "--out", tmp_path / "out")
     output = " ".join(done.output.split())
-    assert done.exit_code == 2 and "reads boxes beside pictures alone" in output and ".npz" not in output, output
+    assert done.exit_code == 2 and "reads boxes only beside pictures" in output and ".npz" not in output, output
 
 
 def test_files_of_other_tools_beside_the_pictures_of_classes_change_nothing(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_settings_as_one_text_mean_the_same() -> None:
         ("preprocess=[{step: normalize, mean: [0, 0, 0], std: [1, 1, 1]}]", "mean: got [0, 0, 0]; use a list of 1"),
         ("convert.fp32_max_abs=.inf", "convert.fp32_max_abs: got inf; input should be a finite number"),
         ("prune.ratio=2020-01-01", "not a YAML value"),
-        ("prune.budget={}", "prune.budget: stands at the top level"),
+        ("prune.budget={}", "prune.budget: belongs at the top level"),
         ("model.weights=nothing.safetensors", "model.weights: no file 'nothing.safetensors'"),
         ("model={}", "model: names nothing; give builder: package.module:function, or source: a model file"),
         ("model.source=net.onnx", "model: names both builder and source"),

@@ -120,7 +120,7 @@ def test_other_data_stops_before_anything_is_trained(original: Path, tmp_path: P
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["--set", "prune.ratio=0.4"], 2, "reproducing keeps every recorded option"),
+        (["--set", "prune.ratio=0.4"], 2, "a reproduction keeps every recorded option"),
         (["--set", "data.path=somewhere"], 2, "data.path"),
         (["--set", "model.weights"], 2, "write it as key=value"),
         (["--set", "model.weights=OTHER"], 2, "is not the file that was recorded"),

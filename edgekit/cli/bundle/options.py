@@ -70,7 +70,9 @@ class BundleOptions:
             raise ConfigError(f"--labels: a {self.task} output has no labels; leave them out, or use --task regression")
         for option in ("boxes", "threshold"):
             if self.task != "detection" and getattr(self, option) is not None:
-                raise ConfigError(f"--{option}: a detection has it, the task is {self.task}; give --task detection")
+                raise ConfigError(
+                    f"--{option}: applies only to detection, and the task is {self.task}; use --task detection"
+                )
         if self.threshold is not None and not 0 < self.threshold < 1:
             raise ConfigError(f"--threshold: got {self.threshold:g}; use a probability between 0 and 1, such as 0.3")
         for machine in self.architectures:
@@ -232,7 +234,7 @@ def _state_spec(
         raise ModelError(
             f"{path}: the state {input_name} is {dtype}{shape}, and {output_name} "
             f"{output_facts['dtype']}{output_facts['shape']}; "
-            "what is fed back must be what is taken"
+            "an output that is fed back must match its input"
         )
     if not shape or min(shape) < 1:
         raise ModelError(
@@ -240,6 +242,6 @@ def _state_spec(
         )
     if dtype not in STATE_DTYPES:
         raise ModelError(
-            f"{path}: the state {input_name} is {dtype}; states are {', '.join(STATE_DTYPES)}: leave them in float"
+            f"{path}: the state {input_name} is {dtype}; states are {', '.join(STATE_DTYPES)}: keep them in float"
         )
     return StateSpec(input_name, tuple(shape), dtype, input_name, output_name)

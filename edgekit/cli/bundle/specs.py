@@ -157,7 +157,7 @@ def _check_boxes(draft: Manifest, outputs: np.ndarray, say: Say) -> None:
     if not len(sides):
         say(
             f"boxes       none in the {len(outputs)} recorded inputs with a probability of "
-            f"{options.least_probability:g} or more; where there should be some, look at --preprocess and --threshold"
+            f"{options.least_probability:g} or more; if there should be some, check --preprocess and --threshold"
         )
         return
     wide, high = (np.median(sides[:, end] - sides[:, start]) for start, end in ((0, 2), (1, 3)))

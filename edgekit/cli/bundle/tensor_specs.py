@@ -75,7 +75,7 @@ def input_spec(tensor: ModelTensor, layout: str | None) -> TensorSpec:
     if not possible:
         raise ModelError(f"input {tensor.name}: takes {list(shape)}; images have 1 or 3 channels, first or last")
     if layout is None and len(possible) == 2:
-        raise ConfigError(f"input {tensor.name}: takes {list(shape)}: say which it is with --layout NHWC or NCHW")
+        raise ConfigError(f"input {tensor.name}: takes {list(shape)}: choose one with --layout NHWC or NCHW")
     if layout is not None and layout not in possible:
         raise ConfigError(f"--layout {layout}: the model takes {list(shape)}, which is {possible[0]}; leave it out")
     return TensorSpec(tensor.name, shape, tensor.dtype, layout or possible[0])
@@ -132,7 +132,7 @@ def raw_spec(
     if len(model_shape) != (3 if mel and kind == "audio" else KINDS[kind]):
         raise ConfigError(f"--kind {kind}: the model takes {list(source.shape)}, which does not fit that kind")
     if kind == "audio" and options.sample_rate_hz is None:
-        raise ConfigError("--sample-rate: is missing; audio needs it, in samples a second")
+        raise ConfigError("--sample-rate: is missing; audio needs it, in samples per second")
     if kind != "audio" and options.sample_rate_hz is not None:
         raise ConfigError(f"--sample-rate: applies only to audio, and the samples are of kind {kind}; leave it out")
     if kind == "image":
@@ -158,7 +158,7 @@ def raw_spec(
         raise ConfigError(
             f"--preprocess: makes {list(output_shape)} of raw samples {list(shape)}, the model takes "
             f"{list(model_shape)}; "
-            "add a resize or channels step, or say what comes in with --size"
+            "add a resize or channels step, or give the size of raw samples with --size"
         )
     if options.columns and (kind not in ("vector", "window") or dtype != "float32"):
         raise ConfigError(f"--columns: a table holds float32 vectors and windows, this is {kind} {dtype}; leave it out")

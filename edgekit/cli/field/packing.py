@@ -89,7 +89,7 @@ def _print_packed(
         excluded = f"; {packed.unlabelled:,} without one are left out" if packed.unlabelled else ""
         say(f"labels      {packed.labelled:,} from {request.labels}{excluded}")
         return
-    say("labels      the model's own answers: nobody has checked them")
+    say("labels      the model's own answers, which no one has checked")
     say(f"next        fill in the column label of {table}, then: edgekit field pack {request.folder} {request.out}")
     say(f"            --labels {table} --force")
 

@@ -112,7 +112,7 @@ def _data_path(data: str | None, out: Path) -> Path | None:
         ) from None
     if path.is_dir() and out.resolve().is_relative_to(path.resolve()):
         raise ConfigError(
-            f"--out {out}: lies inside the data, {path}, and what a run writes must not; name a folder outside, such "
+            f"--out {out}: lies inside the data, {path}, but a run must not write there; name a folder outside, such "
             f"as --out {os.path.relpath(path.parent)}"
         )
     return path

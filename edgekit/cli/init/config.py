@@ -71,7 +71,7 @@ class ConfigDraft:
             *_entries({"task": self.task}, {"task": tasks.named(self.task).SAID}, indent=0),
             "version: 1.0.0",
             "seed: 0",
-            "threads: 2 # training: the same number everywhere, for the number decides the last bits",
+            "threads: 2 # training: use the same number everywhere, because it affects the last bits",
             "",
             "data:",
             *_entries(self.section, self._comments()),
@@ -83,7 +83,8 @@ class ConfigDraft:
             "",
             *self._budget(),
             "",
-            "# targets: [tflite] # a target named here must be made; by default all that can: tflite, openvino, onnx",
+            "# targets: [tflite] # a target named here is required; by default all that are possible: tflite, "
+            "openvino, onnx",
             "",
             "profile:",
             *_entries({**training, "compiling": False}, {
@@ -98,7 +99,7 @@ class ConfigDraft:
             "",
             "prune:",
             *_entries({"ratio": 0.5, "steps": 2, **fine_tuning, "learning_rate": learning_rate / 5, **augment}, {
-                "ratio": "of the channels, by the last step; a step beyond the budget is measured and not kept",
+                "ratio": "of the channels, in the last step; a step that exceeds the budget is measured and dropped",
             }),
             "",
             "quantize:",
@@ -124,7 +125,8 @@ class ConfigDraft:
         if not candidates:
             return ["  student: # the same network, half as wide", *_entries(student, indent=4)]
         return [
-            "  candidates: # all are timed untrained; the fastest learn a little, and the best of those is the student",
+            "  candidates: # all are timed untrained; the fastest are trained briefly, and the best of those is the "
+            "student",
             f"    - {to_yaml(student)} # as the model, half as wide",
             *(f"    - {to_yaml(candidate)}" for candidate in candidates),
             *_entries(
@@ -137,7 +139,7 @@ class ConfigDraft:
         """Return options for streams, which reduce false alarms."""
         if self.section["source"] != "wav_track" or self.task not in streams.TASKS:
             return []
-        comment = "of answers to a stream, chosen on validation; without this line each window speaks for itself"
+        comment = "of the answers to a stream, chosen on validation; without this line each window is answered alone"
         return ["", "bundle:", *_entries({"smoothing": "auto"}, {"smoothing": comment})]
 
     def _learning_rate(self) -> float:
@@ -152,10 +154,10 @@ class ConfigDraft:
     def _comments(self) -> dict[str, str]:
         return {
             **self.findings.comments,
-            "validation_fraction": "of the train split, for the data have no validation split",
+            "validation_fraction": "of the train split, because the data have no validation split",
             "test_fraction": "the same for the test split",
-            "calibration_samples": "taken out of train: what int8 ranges are set by",
-            "overlap": "the same samples stand in two splits; they are taken out of the earlier one",
+            "calibration_samples": "taken from train, to set the ranges of int8",
+            "overlap": "some samples are in two splits; they are removed from the earlier one",
         }
 
     def _budget(self) -> list[str]:
@@ -165,7 +167,7 @@ class ConfigDraft:
             "  # size_bytes: 100000 # of the model's files",
         ]
         if not tasks.named(self.task).AT_MOST_ONE:
-            note = f"of {tasks.named(self.task).METRIC}; the bootstrap says of each network how sure its drop is"
+            note = f"of {tasks.named(self.task).METRIC}; the bootstrap gives the uncertainty of each drop"
             return ["budget:", f"  accuracy_drop_pp: {DEFAULT_DROP_PP} # {note}", *device_limits]
         samples, lost = self.sizes.validation, self.sizes.lost
         bound_without_loss, bound_with_loss = (

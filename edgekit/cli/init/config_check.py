@@ -97,12 +97,12 @@ def _progress(done: int, total: int) -> None:
 
 
 EXPECTED_LABELS = {
-    "classification": "whole numbers, one a sample: the class, from 0",
-    "regression": "floating-point numbers, one a sample or (n, values)",
-    "multi_label": "0 or 1 in whole numbers, (n, labels)",
+    "classification": "integers, one per sample: the class, from 0",
+    "regression": "floating-point numbers, one per sample or (n, values)",
+    "multi_label": "0 or 1 as integers, (n, labels)",
     "segmentation": "masks, (n, height, width): the class of each pixel, 255 for none",
-    "anomaly": "whole numbers, one a sample: 0 normal, 1 anomaly",
-    "embedding": "whole numbers, one a sample: its class or identity, from 0",
+    "anomaly": "integers, one per sample: 0 normal, 1 anomaly",
+    "embedding": "integers, one per sample: its class or identity, from 0",
 }
 CLASS_TASKS = ("classification", "embedding", "anomaly")
 ANNOTATION_SOURCES = {"detection": "boxes", "segmentation": "masks"}
@@ -132,7 +132,7 @@ def check_task(task: str, findings: Findings) -> None:
     if task == "detection":
         hint = "; for boxes in arrays, write the config by hand" if findings.section["source"] == "npz" else ""
         raise ConfigError(
-            f"--task detection: {findings.words}, and edgekit init reads boxes beside pictures alone: of Pascal VOC "
+            f"--task detection: {findings.words}, and edgekit init reads boxes only beside pictures, as Pascal VOC "
             f"(Annotations/*.xml), COCO (a .json for each split) or YOLO (labels/split/*.txt); give it such a "
             f"folder or zip{hint}"
         )
@@ -146,7 +146,7 @@ def check_task(task: str, findings: Findings) -> None:
         _check_rows(task, findings)
     elif findings.section["source"] != "npz" and task not in (CLASS_TASKS if findings.classes else CLASS_TASKS[:2]):
         raise ConfigError(
-            f"--task {task}: {findings.words} has one class a sample, and {task} wants {EXPECTED_LABELS[task]}; use "
+            f"--task {task}: {findings.words} has one class per sample, but {task} needs {EXPECTED_LABELS[task]}; use "
             "--task "
             "classification, or give an .npz with such a y_train"
         )
@@ -171,7 +171,7 @@ def check_task(task: str, findings: Findings) -> None:
         y = findings.labels
         hint_of_tasks = f"; they look like --task {possible_tasks[0]}" if possible_tasks else ""
         raise ConfigError(
-            f"--task {task}: y_train is {y.dtype} of shape {y.shape}, and {task} wants "
+            f"--task {task}: y_train is {y.dtype} of shape {y.shape}, but {task} needs "
             f"{EXPECTED_LABELS[task]}{hint_of_tasks}"
         )
 

@@ -82,7 +82,7 @@ def inspect_pictures(path: Path, where: str, plan: Layout, source: Source) -> Fi
     sizes = f"{width}×{height}" + (" and other sizes" if len(sides) > 1 else "")
     section = {"source": "image_folder", "path": str(path), "size": size, "channels": 3 if coloured else 1}
     colour = "in colour" if coloured else "grey"
-    comments = {"size": f"the pictures are {sizes}; more pixels see more and take longer"}
+    comments = {"size": f"the pictures are {sizes}; more pixels show more detail and take longer"}
     words = f"{where} of pictures, {sizes}, {colour}, seen as {size}×{size}"
     return Findings(section, words, frozenset(plan.names), comments, classes=plan.classes)
 
@@ -113,7 +113,7 @@ def inspect_sounds(path: Path, where: str, plan: Layout, source: Source) -> Find
     samples, explanation = _typical_length([round(seconds * rate_hz) for seconds in lengths])
     used_samples = min(samples, round(MAX_SECONDS * rate_hz))
     seconds = used_samples / rate_hz
-    comments = {"seconds": f"{explanation}; a shorter sound is filled up with silence, of a longer one the rest is cut"}
+    comments = {"seconds": f"{explanation}; a shorter sound is padded with silence, and a longer one is cut"}
     if len(rates) > 1:
         others = ", ".join(f"{count} at {rate} Hz" for rate, count in rates.most_common())
         comments["rate_hz"] = f"the rate of most ({others}); the others are resampled"
@@ -130,7 +130,7 @@ def _typical_length(lengths: list[int]) -> tuple[int, str]:
         return length, "the length of all"
     if count > max(1, COMMON_LENGTH_SHARE * len(nonzero)):
         return length, f"the length of most ({count} of {len(lengths)} examined)"
-    return nonzero[len(nonzero) // 2], "they differ in length, and this is the middle one"
+    return nonzero[len(nonzero) // 2], "lengths vary, and this is the median"
 
 
 def table_header(start: bytes) -> list[str]:

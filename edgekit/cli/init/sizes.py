@@ -68,8 +68,8 @@ def small_validation_warning(sizes: SplitSizes) -> str:
     sufficient = next(n for n in range(10, 10_000, 10) if SplitSizes(1, 1, n, 1).drop_pp <= USUAL_BUDGET_PP)
     noun = "sample shows" if sizes.validation == 1 else "samples show"
     return (
-        f"{sizes.validation} validation {noun} no drop below {sizes.drop_pp:g} pp, so the budget refuses next to "
-        f"nothing; {sufficient} would show {USUAL_BUDGET_PP:g} pp: give more data, or a larger validation split"
+        f"{sizes.validation} validation {noun} no drop below {sizes.drop_pp:g} pp, so the budget excludes hardly "
+        f"anything; {sufficient} would show {USUAL_BUDGET_PP:g} pp: give more data, or a larger validation split"
     )
 
 

@@ -65,7 +65,7 @@ def _parse_table(path: Path) -> Table:
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}); check its permissions") from None
     if not parsed.rows:
-        raise DataError(f"{path}: no row behind its header; export it again")
+        raise DataError(f"{path}: no row after its header; export it again")
     return parsed
 
 
@@ -134,7 +134,7 @@ def inspect_texts(path: Path, where: str, plan: folder_layout.Layout, source: fo
     if not lengths:
         raise DataError(f"{path}: none of its texts can be opened; check that they are not damaged")
     section = {"source": "text_folder", "path": str(path), **_token_option(lengths)}
-    words = f"{where} of texts, {_median(lengths)} words in the middle one"
+    words = f"{where} of texts, {_median(lengths)} words in the median one"
     return Findings(section, words, frozenset(plan.names), _comments(lengths), classes=plan.classes)
 
 
@@ -172,10 +172,10 @@ def inspect_text_table(path: Path) -> Findings | None:
     classes = tuple(sorted({row[label].strip() for row in body} - {""}))
     comments = {
         **_comments(lengths),
-        "text": "the column of the texts" if header else "the column of the texts, counted from 1",
-        "label": "the column of the classes" if header else "the column of the classes, counted from 1",
+        "text": "the column with the texts" if header else "the column with the texts, counted from 1",
+        "label": "the column with the classes" if header else "the column with the classes, counted from 1",
     }
-    words = f"a table of {len(body):,} texts, {_median(lengths)} words in the middle one"
+    words = f"a table of {len(body):,} texts, {_median(lengths)} words in the median one"
     return Findings(section, words, frozenset({"train"}), comments, classes=classes)
 
 
@@ -221,4 +221,4 @@ def _token_option(lengths: list[int]) -> dict[str, int]:
 
 def _comments(lengths: list[int]) -> dict[str, str]:
     longest = max(lengths)
-    return {"tokens": f"pieces of words; of longer texts the end is cut: the longest has {longest:,} words"}
+    return {"tokens": f"pieces of words; longer texts are truncated, and the longest has {longest:,} words"}

@@ -13,7 +13,7 @@ from edgekit.core.errors import BudgetMissed, ConfigError
 MAX_TRIALS = 1_000_000
 MAX_MINUTES = 1_000_000
 """About two years."""
-RETAINED = "study.json holds all whole batches, finished stages are kept"
+RETAINED = "study.json has all complete batches, finished stages are kept"
 
 
 def search(

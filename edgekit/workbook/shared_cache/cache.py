@@ -41,7 +41,7 @@ def pull_page(store: Store, folder: Path) -> None:
     page = entries.parse_page(data, path)
     files = _page_files(folder)
     if page.key != key or set(page.files) != set(files):
-        raise StoreError("damaged", f"{path} is that of another page")
+        raise StoreError("damaged", f"{path} belongs to another page")
     downloads = {name: temporary_path(file) for name, file in files.items()}
     try:
         transfer.fetch_all(store, {downloads[name]: (sha, size) for name, (sha, size) in page.files.items()})
@@ -185,7 +185,7 @@ class SharedCache:
             return None
         cached = entries.parse(data, path)
         if (cached.key, cached.stage) != (key, stage):
-            raise StoreError("damaged", f"{path} is the entry of another key")
+            raise StoreError("damaged", f"{path} belongs to another key")
         return cached
 
     def _restore(self, cached: Entry, folder: Path, working: Path) -> None:
@@ -193,9 +193,9 @@ class SharedCache:
         transfer.fetch_all(self.store, {working / RECORD: (cached.record, cached.sizes_bytes.get(RECORD, 0))})
         record = artifacts.load(working)
         if (record.key, record.stage, record.digest) != (cached.key, cached.stage, cached.digest):
-            raise StoreError("damaged", f"the record of {cached.stage} is that of another artifact")
+            raise StoreError("damaged", f"the record of {cached.stage} belongs to another artifact")
         if set(record.files) != set(cached.sizes_bytes) - {RECORD} or not all(map(_is_inside, record.files)):
-            raise StoreError("damaged", f"the entry of {cached.stage} names other files than its record")
+            raise StoreError("damaged", f"the entry of {cached.stage} lists other files than its record")
         downloads = {working / name: (sha, cached.sizes_bytes[name]) for name, sha in record.files.items()}
         transfer.fetch_all(self.store, downloads)
         artifacts.sync(working, [*record.files, RECORD])
@@ -216,7 +216,7 @@ class SharedCache:
                 cached.key,
                 cached.digest,
             ) or notebook.receipt.executed not in names:
-                raise StoreError("damaged", f"{path} is that of another artifact")
+                raise StoreError("damaged", f"{path} belongs to another artifact")
             executed = working_notebook(folder, cached.stage)
             try:
                 transfer.fetch_all(self.store, {executed: (notebook.receipt.executed_sha256, notebook.size_bytes)})
@@ -242,7 +242,8 @@ class SharedCache:
     def _report_conflict(self, new: Entry, existing: Entry) -> None:
         if new.measured != existing.measured:
             self._say(
-                f"cache {self.url}: {new.stage} of {existing.made_by} rests on other latencies; this run keeps its own"
+                f"cache {self.url}: {new.stage} of {existing.made_by} was decided by other latencies; this run keeps "
+                "its own"
             )
             return
         raise TrustError(

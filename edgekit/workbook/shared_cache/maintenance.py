@@ -71,7 +71,7 @@ def _check(store: Store, remove: bool) -> CacheReport:
     digests = run_all([partial(object_sha256, store, path) for path in blobs], LISTING_LIMIT_S + limit_s(report.bytes))
     for path, blob in zip(blobs, digests):
         if blob is None or path != blob_path(blob):
-            report.damaged[path] = "holds other bytes than its name says"
+            report.damaged[path] = "does not match its digest"
     needed: set[str] = set()
     for entry in _list(store, "keys/"):
         report.entries += 1
@@ -149,7 +149,7 @@ def _read_entry(store: Store, path: str) -> Entry | NotebookEntry | PageEntry:
     else:
         entry = entries.parse(data, path) if len(parts) == 3 else entries.parse_notebook(data, path)
     if parts[0] != entry.key:
-        raise StoreError("damaged", "is the entry of another key")
+        raise StoreError("damaged", "belongs to another key")
     return entry
 
 

@@ -85,7 +85,7 @@ def _fetch(store: Store, destination: Path, sha: str, size_bytes: int) -> None:
                 break
             stream.write(chunk)
     if length != size_bytes or digest.hexdigest() != sha:
-        raise StoreError("damaged", f"{path} holds other bytes than its name says")
+        raise StoreError("damaged", f"{path} does not match its digest")
 
 
 T = TypeVar("T")

@@ -94,7 +94,7 @@ def test_what_the_model_answered_is_packed_and_marked_as_such(samples_folder: Pa
     out = tmp_path / "d.npz"
     done = edgekit("field", "pack", samples_folder, out)
     assert done.exit_code == 0, done.output
-    assert "60 samples of tiny 1.2.0" in done.output and "nobody has checked them" in done.output
+    assert "60 samples of tiny 1.2.0" in done.output and "which no one has checked" in done.output
     with np.load(out) as arrays:
         assert arrays["x_train"].shape == (60, 8, 8, 1) and arrays["x_train"].dtype == np.uint8
         assert arrays["classes"].tolist() == LABELS and int(arrays["labels_by_model"]) == 60

@@ -258,7 +258,7 @@ def test_a_stage_goes_nowhere_but_to_its_place(tmp_path: Path, name: str) -> Non
     assert list((tmp_path / "b").iterdir()) == []
     assert not list(tmp_path.rglob("*stolen*"))
     assert len(lines) == 1
-    assert "names other files than its record" in lines[0]
+    assert "lists other files than its record" in lines[0]
 
 
 def test_a_damaged_notebook_costs_the_notebook_only(tmp_path: Path) -> None:

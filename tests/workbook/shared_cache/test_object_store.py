@@ -83,7 +83,7 @@ def test_another_digest_under_a_key_is_an_alarm(
         (proxy.cut_after(9_000), "cache s3://"),
         (proxy.silent, "no answer within 2 s; the run goes on without this cache"),
         (proxy.trickle, "the run goes on without this cache"),
-        (proxy.replace(b"weightsweights", b"WEIGHTSWEIGHTS"), "holds other bytes than its name says"),
+        (proxy.replace(b"weightsweights", b"WEIGHTSWEIGHTS"), "does not match its digest"),
         (
             proxy.replace(b'"stage":"prune"', b'"stage":"bench"'),
             "not an entry as edgekit writes it (its own digest)",
