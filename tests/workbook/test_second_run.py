@@ -129,7 +129,7 @@ def test_force_makes_one_stage_again_and_what_follows_only_if_it_differs(copy: P
     done = run_edgekit("run", str(TINY), "--out", str(copy.parent), "--force", "quantize")
     assert done.returncode == 0, done.stderr
     assert "quantize: runs again, because --force or --from names it" in done.stdout
-    assert "convert: reused, because its inputs did not change after all" in done.stdout
+    assert "convert: reused, because its inputs are unchanged after all" in done.stdout
     assert artifacts.load(copy / "quantize").took != artifact
     assert digests(copy) == before
 

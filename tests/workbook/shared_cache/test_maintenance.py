@@ -108,7 +108,7 @@ def test_the_command_names_damage_and_ends_with_8(filled: tuple[Path, Artifact, 
     (folder / "cas" / first.files["model/weights"]).write_bytes(b"other")
     done = run_edgekit("cache", "check", str(folder))
     assert done.returncode == 8
-    assert f"damaged    cas/{first.files['model/weights']}: holds other bytes" in done.stdout
+    assert f"damaged    cas/{first.files['model/weights']}: does not match" in done.stdout
     assert "3 damaged; remove them with" in done.stderr
     assert run_edgekit("cache", "check", str(folder), "--remove").returncode == 0
     done = run_edgekit("cache", "prune", str(folder), "--older-than", "1")
