@@ -44,7 +44,7 @@ def main(config: str, request: dict[str, Any]) -> None:
 
     def epoch_ended(result: Any) -> None:
         nonlocal started
-        elapsed = [after - before for after, before in zip(_clocks(), started, strict=True)]
+        elapsed = [now - then for now, then in zip(_clocks(), started, strict=True)]
         print_row({"wall_s": elapsed[0], "user_s": elapsed[1], "system_s": elapsed[2], **asdict(result)})
         if result.epoch < request["epochs"]:
             started = _wait_for_start()

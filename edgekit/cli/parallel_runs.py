@@ -78,7 +78,7 @@ def _print_end(summary: RunSummary) -> None:
     if summary.exit_code in (0, BudgetMissed.exit_code):
         named_to_stderr(summary.name, f"done in {duration(summary.seconds)}, exit code {summary.exit_code}")
     else:
-        to_stderr(f"edgekit: {summary.name}: {summary.words}")
+        to_stderr(f"edgekit: {summary.name}: {summary.message}")
 
 
 def _print_table(summaries: Sequence[RunSummary], out: Path) -> None:
@@ -93,7 +93,7 @@ def _print_table(summaries: Sequence[RunSummary], out: Path) -> None:
     table.add_column("time", no_wrap=True)
     table.add_column("result")
     for summary in summaries:
-        first_line = summary.words.partition("\n")[0]
+        first_line = summary.message.partition("\n")[0]
         table.add_row(escape(summary.name), str(summary.exit_code), duration(summary.seconds), escape(first_line))
     console.print(table)
 

@@ -91,8 +91,8 @@ def _describe_process(holder: dict[str, Any]) -> str:
 
 def _relative_path(path: Path) -> str:
     """Return the path relative to the current folder if it lies below it."""
-    here = Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+    current_folder = Path.cwd()
+    return str(path.relative_to(current_folder) if path.is_relative_to(current_folder) else path)
 
 
 def _cell_prefix(path: Path) -> str:

@@ -232,9 +232,9 @@ def parse_stage(stage: str, section: dict[str, Any], shared: dict[str, Any]) -> 
             )
         elif key not in config.model_fields:
             faults.add(f"{stage}.{key}: unknown key, {suggest(str(key), own_fields(config))}")
-    own = {name: value for name, value in section.items() if name in own_fields(config)}
+    stage_options = {name: value for name, value in section.items() if name in own_fields(config)}
     requested = {name: value for name, value in shared.items() if name in config.model_fields}
-    checked: StageConfig | None = faults.of(lambda: check(config, {**own, **requested}, stage))
+    checked: StageConfig | None = faults.of(lambda: check(config, {**stage_options, **requested}, stage))
     if isinstance(checked, TrainingStage):
         faults.of(lambda: augmentations.parse_all(checked.augmentations, f"{stage}.{augmentations.FIELD}"))
     faults.raise_all()

@@ -26,13 +26,13 @@ BUNDLES = "bundles"
 class RunSummary:
     """How one config ended.
 
-    `exit_code` is that of `edgekit run` for this config alone, and `words` is a sentence or an error message. `seconds`
-    is the time on its worker. `bundles` maps file names to sha256 digests.
+    `exit_code` is that of `edgekit run` for this config alone, and `message` is a sentence or the text of an error.
+    `seconds` is the time on its worker. `bundles` maps file names to sha256 digests.
     """
 
     name: str
     exit_code: int
-    words: str
+    message: str
     seconds: float
     bundles: dict[str, str]
 
@@ -135,8 +135,8 @@ def run_one(
     return _row(0 if met else BudgetMissed.exit_code, summary.outcome(outcome.result), started, _bundles(folder))
 
 
-def _row(exit_code: int, words: str, started: float, bundles: dict[str, str]) -> dict[str, Any]:
-    return {"exit_code": exit_code, "words": words, "seconds": time.monotonic() - started, "bundles": bundles}
+def _row(exit_code: int, message: str, started: float, bundles: dict[str, str]) -> dict[str, Any]:
+    return {"exit_code": exit_code, "message": message, "seconds": time.monotonic() - started, "bundles": bundles}
 
 
 def _summary(plan: Plan, result: Any) -> RunSummary:

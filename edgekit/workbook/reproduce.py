@@ -124,13 +124,13 @@ def compare_inputs(record: dict[str, Any], plan: Plan) -> list[str]:
     from edgekit.stages.bundle.provenance import machine
 
     this_machine = machine()
-    for name, before in record["machine"].items():
-        if before != this_machine.get(name):
-            changes.append(f"machine, {name}: {_as_text(before)} → {_as_text(this_machine.get(name))}")
+    for name, recorded in record["machine"].items():
+        if recorded != this_machine.get(name):
+            changes.append(f"machine, {name}: {_as_text(recorded)} → {_as_text(this_machine.get(name))}")
     installed = cache_key.installed_versions(record["libraries"])
-    for name, before in record["libraries"].items():
-        if before != installed[name]:
-            changes.append(f"library {name}: {before} → {installed[name] or 'not installed'}")
+    for name, recorded in record["libraries"].items():
+        if recorded != installed[name]:
+            changes.append(f"library {name}: {recorded} → {installed[name] or 'not installed'}")
     for stage, sha in record["code"].items():
         if stage not in STAGES or sha != digest(cache_key.code_digests(stage)):
             changes.append(f"code of edgekit's stage {stage}")
@@ -140,22 +140,22 @@ def compare_inputs(record: dict[str, Any], plan: Plan) -> list[str]:
     return changes
 
 
-def compare_members(before: Bundle, now: Bundle) -> list[str]:
+def compare_members(original: Bundle, rebuilt: Bundle) -> list[str]:
     """Return a line for each member whose sha256 differs, and for the manifest which of its keys differ."""
     changes = []
-    for name in sorted({*before.members, *now.members}):
-        old, new = (bundle.manifest.members.get(name, {}).get("sha256") for bundle in (before, now))
+    for name in sorted({*original.members, *rebuilt.members}):
+        old, new = (bundle.manifest.members.get(name, {}).get("sha256") for bundle in (original, rebuilt))
         if old != new:
             changes.append(f"{name}: {_short_digest(old)} → {_short_digest(new)}")
-    if before.sha256 != now.sha256:
-        old_values, new_values = ({**vars(each.manifest), "members": None} for each in (before, now))
-        other = sorted(key for key, value in old_values.items() if value != new_values[key])
-        inner = sorted(
+    if original.sha256 != rebuilt.sha256:
+        old_values, new_values = ({**vars(each.manifest), "members": None} for each in (original, rebuilt))
+        changed_keys = sorted(key for key, value in old_values.items() if value != new_values[key])
+        changed_provenance = sorted(
             f"provenance.{key}"
-            for key in {*before.manifest.provenance, *now.manifest.provenance}
-            if before.manifest.provenance.get(key) != now.manifest.provenance.get(key)
+            for key in {*original.manifest.provenance, *rebuilt.manifest.provenance}
+            if original.manifest.provenance.get(key) != rebuilt.manifest.provenance.get(key)
         )
-        keys = [key for key in other if key != "provenance"] + inner
+        keys = [key for key in changed_keys if key != "provenance"] + changed_provenance
         changes.append(f"{MANIFEST}: {', '.join(keys) or 'digests of the members'}")
     return changes
 

@@ -352,10 +352,10 @@ def open_stage(stage: str, parameters: Mapping[str, Any]) -> OpenStage:
     plan = load_plan(config_path, str(scalars.pop("settings")))
     make_importable(plan)
     if stage not in plan.pipeline:
-        after = next(name for name in STAGES[STAGES.index(stage) :] if name in plan.pipeline)
+        next_stage = next(name for name in STAGES[STAGES.index(stage) :] if name in plan.pipeline)
         raise ConfigError(
             f"{plan.path.name} has no distill section, so this run trains, prunes and tunes nothing: continue with "
-            f"{notebook_name(after)}, or name distill.student"
+            f"{notebook_name(next_stage)}, or name distill.student"
         )
     explicit = winning_parameters(stage, scalars, plan, injected_parameters(parameters.get("In")))
     section = {**plan.section(stage), **resolve_paths(plan.path, explicit)}

@@ -72,8 +72,8 @@ def fill_result(result: ExperimentResult, figures: dict[float, list[dict[str, fl
     goodput = {share: [row["goodput"] for row in rows] for share, rows in figures.items()}
     peak = max((share for share in LOADS if share != OVERLOAD), key=lambda share: median(goodput[share]).middle)
     overload_rows = figures[OVERLOAD]
-    what = f"goodput at {OVERLOAD:g} times the capacity over the peak's (at {peak:g})"
-    result.evaluate(Target(what, 0.95), median_ratio(goodput[OVERLOAD], goodput[peak]), "{:.3f}")
+    target_title = f"goodput at {OVERLOAD:g} times the capacity over the peak's (at {peak:g})"
+    result.evaluate(Target(target_title, 0.95), median_ratio(goodput[OVERLOAD], goodput[peak]), "{:.3f}")
     if all(row["refused"] for row in overload_rows):
         target = Target("p99 of refusals, ms", 10.0, at_least=False)
         result.evaluate(target, median([row["refused_p99_ms"] for row in overload_rows]), "{:.2f}")

@@ -59,7 +59,7 @@ def create_project(
     draft = config_check.draft_config(name, task, findings, _path_in_config(data, data_path, out))
     text = draft.text()
     config_check.check_config(text, findings.section, draft.data)
-    say(f"found  {draft.findings.words}")
+    say(f"found  {draft.findings.description}")
     say(f"       {describe_sizes(draft.sizes)}; {_describe_labels(draft.data)}")
     for note in draft.data.notes:
         say(f"       {note}")
@@ -68,7 +68,7 @@ def create_project(
     make_folder(out.absolute())
     if not force:
         _refuse_to_overwrite(config, notebook_path)
-    notebook_text = notebook.notebook_text(name, config.absolute(), draft.findings.words, draft.data.kind)
+    notebook_text = notebook.notebook_text(name, config.absolute(), draft.findings.description, draft.data.kind)
     _write_both({config: text.encode(), notebook_path: notebook_text.encode()})
     say(f"wrote  {config} and {notebook_path}")
     say(f"next   edgekit run {config} --dry-run, then edgekit run {config}; or open {notebook_path.name} in JupyterLab")

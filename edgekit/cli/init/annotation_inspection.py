@@ -76,7 +76,7 @@ def annotation_formats(source: Archive) -> list[str]:
     return formats
 
 
-def inspect_boxes(path: Path, where: str, source: Archive, formats: Sequence[str]) -> Findings:
+def inspect_boxes(path: Path, container: str, source: Archive, formats: Sequence[str]) -> Findings:
     """Find the size and colour of most pictures and the splits that the annotations name."""
     if len(formats) > 1:
         titles = " and ".join(BOX_FORMAT_TITLES[name] for name in formats)
@@ -102,13 +102,14 @@ def inspect_boxes(path: Path, where: str, source: Archive, formats: Sequence[str
     object_size = _median_box(annotations, size, section)
     comments = {"height": f"the pictures are {sizes}; sides are multiples of {STRIDE}. {object_size}"}
     colour = "in colour" if survey.coloured else "grey"
-    words = (
-        f"{where} of {len(annotations.pictures):,} pictures with {total:,} boxes ({BOX_FORMAT_TITLES[formats[0]]}), "
+    description = (
+        f"{container} of {len(annotations.pictures):,} pictures with {total:,} boxes "
+        f"({BOX_FORMAT_TITLES[formats[0]]}), "
         f"{sizes}, "
         f"{colour}, seen as {width}×{height}"
     )
     splits = frozenset(picture.split for picture in annotations.pictures)
-    return Findings(section, words, splits, comments, classes=annotations.classes, task="detection")
+    return Findings(section, description, splits, comments, classes=annotations.classes, task="detection")
 
 
 def sample_size(size: tuple[int, int]) -> tuple[int, int]:
@@ -199,7 +200,7 @@ def mask_layout(source: Archive) -> str | None:
     return "folders" if {mask_layouts.IMAGES, mask_layouts.MASKS} <= folder_names else None
 
 
-def inspect_masks(path: Path, where: str, source: Archive, name: str) -> Findings:
+def inspect_masks(path: Path, container: str, source: Archive, name: str) -> Findings:
     """Find the size and colour of most pictures and the splits that lists or folders name."""
     layout = mask_layouts.read(name, source)
     survey = survey_pictures(source, [pair.name for pair in layout.pairs])
@@ -219,13 +220,13 @@ def inspect_masks(path: Path, where: str, source: Archive, name: str) -> Finding
     size_text = f"{size[0]}×{size[1]}" + (" and other sizes" if len(sizes) > 1 else "")
     comments = {"height": f"the pictures are {size_text}; sides are multiples of {STRIDE}"}
     colour = "in colour" if coloured else "grey"
-    words = (
-        f"{where} of {len(layout.pairs):,} pictures with masks, {MASK_LAYOUT_TITLES[name]}, {size_text}, {colour}, "
+    description = (
+        f"{container} of {len(layout.pairs):,} pictures with masks, {MASK_LAYOUT_TITLES[name]}, {size_text}, {colour}, "
         "seen as "
         f"{width}×{height}"
     )
     splits = frozenset(pair.split for pair in layout.pairs)
-    return Findings(section, words, splits, comments, classes=layout.classes, task="segmentation")
+    return Findings(section, description, splits, comments, classes=layout.classes, task="segmentation")
 
 
 def refuse_unnamed_masks(path: Path, source: Archive) -> None:
@@ -248,9 +249,10 @@ def refuse_unnamed_masks(path: Path, source: Archive) -> None:
                 picture_colours = _max_colours(source, [folders[picture_folder][stem] for stem in examples])
                 is_named_like_masks = mask_folder.lower() in MASK_NAMES and mask_colours <= MASK_COLOURS
                 if mask_colours <= MAX_COLOURS and (picture_colours > MAX_COLOURS or is_named_like_masks):
-                    where = "" if parent == "." else f"{parent}/"
+                    parent_prefix = "" if parent == "." else f"{parent}/"
                     raise DataError(
-                        f"{path}: {where}{mask_folder} looks like masks of the pictures in {where}{picture_folder}; "
+                        f"{path}: {parent_prefix}{mask_folder} looks like masks of the pictures in "
+                        f"{parent_prefix}{picture_folder}; "
                         "rename the two "
                         f"to {mask_layouts.MASKS} and {mask_layouts.IMAGES}, or say --task classification"
                     )

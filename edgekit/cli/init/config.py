@@ -65,7 +65,7 @@ class ConfigDraft:
         training |= augment
         fine_tuning = {"epochs": max(1, sizes.epochs // 6), "batch_size": sizes.batch}
         lines = [
-            *_comment(f"Written by `edgekit init`: {self.findings.words}."),
+            *_comment(f"Written by `edgekit init`: {self.findings.description}."),
             *_comment(f"{describe_sizes(sizes)}. Check it with: edgekit run {self.name}.yaml --dry-run"),
             f"name: {to_yaml(self.name)}",
             *_entries({"task": self.task}, {"task": tasks.named(self.task).SAID}, indent=0),

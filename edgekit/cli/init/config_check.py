@@ -45,7 +45,7 @@ def draft_config(name: str, task: str, findings: Findings, path_in_config: str |
     del data
     data = _read_data(name, task, section)
     if section["source"] == "npz":
-        findings = replace(findings, words=f"{findings.words} of {_describe_shapes(data)}")
+        findings = replace(findings, description=f"{findings.description} of {_describe_shapes(data)}")
     if len(data.train) < MIN_TRAIN:
         remaining = f"{len(data.train)} sample{'' if len(data.train) == 1 else 's'}"
         hint = "more normal samples" if task == "anomaly" else "more samples"
@@ -119,26 +119,29 @@ def check_task(task: str, findings: Findings) -> None:
     """
     if findings.task in ANNOTATION_SOURCES and task != findings.task:
         raise ConfigError(
-            f"--task {task}: {findings.words}, and no classes; use --task {findings.task}, or leave --task out"
+            f"--task {task}: {findings.description}, and no classes; use --task {findings.task}, or leave --task out"
         )
     if findings.section["source"] in ANNOTATION_SOURCES.values():
         return
     if task == "detection" and findings.section["source"] == "image_folder":
         raise ConfigError(
-            f"--task detection: {findings.words} has no boxes; put annotations beside the pictures, of Pascal VOC, "
+            f"--task detection: {findings.description} has no boxes; put annotations beside the pictures, of Pascal "
+            "VOC, "
             "COCO "
             "or YOLO"
         )
     if task == "detection":
         hint = "; for boxes in arrays, write the config by hand" if findings.section["source"] == "npz" else ""
         raise ConfigError(
-            f"--task detection: {findings.words}, and edgekit init reads boxes only beside pictures, as Pascal VOC "
+            f"--task detection: {findings.description}, and edgekit init reads boxes only beside pictures, as Pascal "
+            "VOC "
             f"(Annotations/*.xml), COCO (a .json for each split) or YOLO (labels/split/*.txt); give it such a "
             f"folder or zip{hint}"
         )
     if task == "segmentation" and findings.section["source"] == "image_folder":
         raise ConfigError(
-            f"--task segmentation: {findings.words} has no masks; put them beside the pictures, images/SPLIT/NAME.jpg "
+            f"--task segmentation: {findings.description} has no masks; put them beside the pictures, "
+            "images/SPLIT/NAME.jpg "
             "and "
             "masks/SPLIT/NAME.png"
         )
@@ -146,14 +149,16 @@ def check_task(task: str, findings: Findings) -> None:
         _check_rows(task, findings)
     elif findings.section["source"] != "npz" and task not in (CLASS_TASKS if findings.classes else CLASS_TASKS[:2]):
         raise ConfigError(
-            f"--task {task}: {findings.words} has one class per sample, but {task} needs {EXPECTED_LABELS[task]}; use "
+            f"--task {task}: {findings.description} has one class per sample, but {task} needs "
+            f"{EXPECTED_LABELS[task]}; use "
             "--task "
             "classification, or give an .npz with such a y_train"
         )
     supported = tasks_served(findings.section["source"])
     if task not in supported:
         raise ConfigError(
-            f"--task {task}: {findings.words}, which can serve {_join_with_or(supported)}; use one of these, or give "
+            f"--task {task}: {findings.description}, which can serve {_join_with_or(supported)}; use one of these, or "
+            "give "
             "other data"
         )
     if task == "anomaly" and findings.classes:

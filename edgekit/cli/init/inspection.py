@@ -64,7 +64,7 @@ def inspect_arrays(path: Path) -> Findings:
     return Findings({"source": "npz", "path": str(path)}, "an .npz file", frozenset(splits), {}, labels, classes)
 
 
-def inspect_pictures(path: Path, where: str, plan: Layout, source: Source) -> Findings:
+def inspect_pictures(path: Path, container: str, plan: Layout, source: Source) -> Findings:
     """Find the size and colour of most pictures."""
     sides: Counter[tuple[int, int]] = Counter()
     coloured = False
@@ -83,8 +83,8 @@ def inspect_pictures(path: Path, where: str, plan: Layout, source: Source) -> Fi
     section = {"source": "image_folder", "path": str(path), "size": size, "channels": 3 if coloured else 1}
     colour = "in colour" if coloured else "grey"
     comments = {"size": f"the pictures are {sizes}; more pixels show more detail and take longer"}
-    words = f"{where} of pictures, {sizes}, {colour}, seen as {size}×{size}"
-    return Findings(section, words, frozenset(plan.names), comments, classes=plan.classes)
+    description = f"{container} of pictures, {sizes}, {colour}, seen as {size}×{size}"
+    return Findings(section, description, frozenset(plan.names), comments, classes=plan.classes)
 
 
 def is_grey(picture: Image.Image) -> bool:
@@ -95,7 +95,7 @@ def is_grey(picture: Image.Image) -> bool:
     return bool((pixels == pixels[..., :1]).all())
 
 
-def inspect_sounds(path: Path, where: str, plan: Layout, source: Source) -> Findings:
+def inspect_sounds(path: Path, container: str, plan: Layout, source: Source) -> Findings:
     """Find the rate and length of most sounds from their headers."""
     rates: Counter[int] = Counter()
     lengths: list[float] = []
@@ -118,8 +118,8 @@ def inspect_sounds(path: Path, where: str, plan: Layout, source: Source) -> Find
         others = ", ".join(f"{count} at {rate} Hz" for rate, count in rates.most_common())
         comments["rate_hz"] = f"the rate of most ({others}); the others are resampled"
     section = {"source": "wav_folder", "path": str(path), "rate_hz": rate_hz, "seconds": seconds}
-    words = f"{where} of sounds at {rate_hz:,} Hz, heard for {seconds:.4g} s"
-    return Findings(section, words, frozenset(plan.names), comments, classes=plan.classes)
+    description = f"{container} of sounds at {rate_hz:,} Hz, heard for {seconds:.4g} s"
+    return Findings(section, description, frozenset(plan.names), comments, classes=plan.classes)
 
 
 def _typical_length(lengths: list[int]) -> tuple[int, str]:
@@ -146,7 +146,7 @@ def is_table(start: bytes, columns: int = 2) -> bool:
     return len(rows) > 1 and len(rows[0]) >= columns and any(map(_is_number, itertools.chain(*rows[1:SNIFFED_ROWS])))
 
 
-def inspect_recordings(path: Path, where: str, plan: Layout, source: Source) -> Findings:
+def inspect_recordings(path: Path, container: str, plan: Layout, source: Source) -> Findings:
     """Find the columns of numbers and the length of the recordings."""
     columns: list[str] = []
     skipped: list[str] = []
@@ -179,10 +179,12 @@ def inspect_recordings(path: Path, where: str, plan: Layout, source: Source) -> 
         "stride": "rows from the beginning of one window to that of the next",
     }
     section = {"source": "csv_windows", "path": str(path), "columns": columns, "window": window, "stride": stride}
-    words = f"{where} of recordings, {len(columns)} columns ({', '.join(columns)}), in windows of {window} rows"
+    description = (
+        f"{container} of recordings, {len(columns)} columns ({', '.join(columns)}), in windows of {window} rows"
+    )
     if skipped:
-        words += f"; left out, because they hold no numbers or are clocks: {', '.join(skipped)}"
-    return Findings(section, words, frozenset(plan.names), comments, classes=plan.classes)
+        description += f"; left out, because they hold no numbers or are clocks: {', '.join(skipped)}"
+    return Findings(section, description, frozenset(plan.names), comments, classes=plan.classes)
 
 
 def _numeric_columns(rows: list[list[str]]) -> list[str]:
@@ -238,7 +240,7 @@ class Findings:
     """
 
     section: dict[str, Any]
-    words: str
+    description: str
     splits: frozenset[str] = frozenset({"train"})
     comments: dict[str, str] = field(default_factory=dict)
     labels: np.ndarray | None = None

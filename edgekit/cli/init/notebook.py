@@ -77,11 +77,11 @@ print(f"edgekit run {stage.plan.path.name} --dry-run    # the plan, checked")
 print(f"edgekit run {stage.plan.path.name}              # everything, to a report.html in {stage.folder}")"""
 
 
-def notebook_text(name: str, config: Path, words: str, kind: str) -> str:
+def notebook_text(name: str, config: Path, description: str, kind: str) -> str:
     """Return the notebook as JSON without outputs; the result depends on the arguments only."""
     first_look = "samples.table(stage.data)" if kind == "vector" else "samples.figure(stage.data)"
     cells: list[Cell] = [
-        ("title", "markdown", TITLE.format(name=name, words=words)),
+        ("title", "markdown", TITLE.format(name=name, words=description)),
         ("parameters", "code", PARAMETERS.format(config=json.dumps(str(config), ensure_ascii=False))),
         ("open-text", "markdown", OPEN_TEXT),
         ("open", "code", OPEN),

@@ -106,16 +106,16 @@ def _inspect_file(path: Path, task: str | None) -> Findings | None:
     return None
 
 
-def _inspect_tree(path: Path, where: str, task: str | None = None) -> Findings:
+def _inspect_tree(path: Path, container: str, task: str | None = None) -> Findings:
     with folder_layout.open_source(path) as source:
         listing = source.listing()
         if not isinstance(source, folder_layout.Listed):
             mask_layout = annotation_inspection.mask_layout(source)
             formats = [] if mask_layout and task == "segmentation" else annotation_inspection.annotation_formats(source)
             if formats:
-                return annotation_inspection.inspect_boxes(path, where, source, formats)
+                return annotation_inspection.inspect_boxes(path, container, source, formats)
             if mask_layout:
-                return annotation_inspection.inspect_masks(path, where, source, mask_layout)
+                return annotation_inspection.inspect_masks(path, container, source, mask_layout)
             if task in (None, "segmentation"):
                 annotation_inspection.refuse_unnamed_masks(path, source)
         kind, names = _most_common_kind(path, source, listing.files)
@@ -134,7 +134,7 @@ def _inspect_tree(path: Path, where: str, task: str | None = None) -> Findings:
                 f"rename the files, or convert them to what their names say; {kind_layout.expected}"
             )
         plan = folder_layout.layout_of(source, path.name, kind_layout)
-        return INSPECTORS[kind](path, where, plan, source)
+        return INSPECTORS[kind](path, container, plan, source)
 
 
 def _has_classes(names: tuple[str, ...]) -> bool:

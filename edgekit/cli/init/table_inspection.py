@@ -43,11 +43,13 @@ def inspect_row_table(path: Path) -> Findings:
     section = {"source": "csv_rows", "path": str(path), "label": label, "columns": columns}
     comments = {"label": "the column with the class or the value of each row", "columns": "the features, in this order"}
     listed = ", ".join(columns[:MAX_LISTED]) + (", …" if len(columns) > MAX_LISTED else "")
-    words = f"a table of {len(table_of_train.rows):,} rows, {len(columns)} features ({listed}), labels in {label!r}"
+    description = (
+        f"a table of {len(table_of_train.rows):,} rows, {len(columns)} features ({listed}), labels in {label!r}"
+    )
     if unused := [name for name in table_of_train.header if name and name != label and name not in columns]:
-        words += f"; left out, because they hold no numbers or count the rows: {', '.join(unused)}"
+        description += f"; left out, because they hold no numbers or count the rows: {', '.join(unused)}"
     splits = frozenset(FILES[name] for name in tables)
-    return Findings(section, words, splits, comments, _as_numbers(cells), tuple(sorted(set(cells) - {""})))
+    return Findings(section, description, splits, comments, _as_numbers(cells), tuple(sorted(set(cells) - {""})))
 
 
 def _split_tables(folder: Path) -> dict[str, Path]:
@@ -124,7 +126,7 @@ def is_text(start: bytes) -> bool:
     return bool(start.strip()) and b"\0" not in start
 
 
-def inspect_texts(path: Path, where: str, plan: folder_layout.Layout, source: folder_layout.Source) -> Findings:
+def inspect_texts(path: Path, container: str, plan: folder_layout.Layout, source: folder_layout.Source) -> Findings:
     """Find how many tokens most texts have."""
     from edgekit.cli.init.inspection import sample_contents
 
@@ -134,8 +136,8 @@ def inspect_texts(path: Path, where: str, plan: folder_layout.Layout, source: fo
     if not lengths:
         raise DataError(f"{path}: none of its texts can be opened; check that they are not damaged")
     section = {"source": "text_folder", "path": str(path), **_token_option(lengths)}
-    words = f"{where} of texts, {_median(lengths)} words in the median one"
-    return Findings(section, words, frozenset(plan.names), _comments(lengths), classes=plan.classes)
+    description = f"{container} of texts, {_median(lengths)} words in the median one"
+    return Findings(section, description, frozenset(plan.names), _comments(lengths), classes=plan.classes)
 
 
 def inspect_text_table(path: Path) -> Findings | None:
@@ -175,8 +177,8 @@ def inspect_text_table(path: Path) -> Findings | None:
         "text": "the column with the texts" if header else "the column with the texts, counted from 1",
         "label": "the column with the classes" if header else "the column with the classes, counted from 1",
     }
-    words = f"a table of {len(body):,} texts, {_median(lengths)} words in the median one"
-    return Findings(section, words, frozenset({"train"}), comments, classes=classes)
+    description = f"a table of {len(body):,} texts, {_median(lengths)} words in the median one"
+    return Findings(section, description, frozenset({"train"}), comments, classes=classes)
 
 
 def _delimiter(path: Path, content: bytes) -> str:

@@ -67,11 +67,11 @@ def inspect_tracks(path: Path, task: str | None = None) -> Findings:
         section["background"] = BACKGROUND
         classes.add(BACKGROUND)
     noun = "a recording" if len(rates) == 1 else f"{len(rates)} recordings"
-    words = (
+    description = (
         f"{noun} of {total_s:,.0f} s at {rate_hz:,} Hz with {len(stretches)} labelled stretches, "
         f"in windows of {seconds:.4g} s"
     )
-    return Findings(section, words, comments=comments, classes=tuple(sorted(classes)))
+    return Findings(section, description, comments=comments, classes=tuple(sorted(classes)))
 
 
 def _gaps_s(stretches: Sequence[Stretch], length_s: float) -> list[float]:

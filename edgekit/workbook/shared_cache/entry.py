@@ -83,13 +83,13 @@ def machine_class(scope: Scope) -> str:
 def describe_machine(machine: dict[str, Any]) -> str:
     """Describe a machine in a few words: `x86_64 avx2, Python 3.11, Intel Xeon, 2 cores`."""
     instructions = machine.get("instructions") or []
-    words = [
+    parts = [
         " ".join([str(machine.get("architecture")), *([str(instructions[-1])] if instructions else [])]),
         f"Python {machine.get('python')}",
     ]
     if "processor" in machine:
-        words += [str(machine["processor"]), f"{machine.get('cores')} cores"]
-    return ", ".join(words)
+        parts += [str(machine["processor"]), f"{machine.get('cores')} cores"]
+    return ", ".join(parts)
 
 
 FORMAT = 1
