@@ -80,9 +80,9 @@ def run(
     result, data_digest = finished_result(plan, folder) if not force else (None, None)
     if result is not None:
         say("Nothing has changed since this run finished, so every stage is reused.")
-        drawn = _draw_outdated_page(folder, say)
+        page_is_current = _draw_outdated_page(folder, say)
         shared.push_finished(plan, folder, data_digest.digest if data_digest else None)
-        return RunOutcome(result, False, drawn)
+        return RunOutcome(result, False, page_is_current)
     check_consistency(plan)
     require_writable(folder)
     with (
@@ -106,11 +106,13 @@ def _complete_run(
     shared: RunCaches,
     watch: Watch,
     say: Say,
-    data: DataDigest | None,
+    data_digest: DataDigest | None,
 ) -> RunOutcome:
     """Run the stages, then write the result and its page."""
     try:
-        moved = earlier_bundles.recover(folder, met=_run_stages(plan, out, folder, force, shared, watch, say, data))
+        moved = earlier_bundles.recover(
+            folder, met=_run_stages(plan, out, folder, force, shared, watch, say, data_digest)
+        )
     except BudgetUnreachable:  # exit code 3 too, so no bundle may stay where it could be shipped
         earlier_bundles.recover(folder, met=False)
         raise
@@ -119,10 +121,10 @@ def _complete_run(
     with watch.during(f"{RESULT} and {html.PAGE}", quietly=True):
         result = write_result(plan, folder)
         shared.pull_page(folder)
-        drawn = html.draw(folder, say)
+        page_is_current = html.draw(folder, say)
     shared.push_page(folder)
     shared.report_counts()
-    return RunOutcome(result, True, drawn)
+    return RunOutcome(result, True, page_is_current)
 
 
 def finished_result(plan: Plan, folder: Path) -> tuple[Result | None, DataDigest | None]:
@@ -142,12 +144,12 @@ def finished_result(plan: Plan, folder: Path) -> tuple[Result | None, DataDigest
     stage_count = _stage_count(plan, result)
     remembered_digest = state.remembered_digest(plan, folder)
     with nullcontext() if remembered_digest.digest else watching("starting"):
-        data = state.read_digest(plan, folder, remembered_digest)
+        data_digest = state.read_digest(plan, folder, remembered_digest)
     done = all(
         stage_state.state == "done"
-        for stage_state in islice(state.examine_stages(plan, folder, data.digest), stage_count)
+        for stage_state in islice(state.examine_stages(plan, folder, data_digest.digest), stage_count)
     )
-    return result if done else None, data
+    return result if done else None, data_digest
 
 
 def _draw_outdated_page(folder: Path, say: Say) -> bool:
@@ -174,20 +176,20 @@ def _run_stages(
     shared: RunCaches,
     watch: Watch,
     say: Say,
-    data: DataDigest | None,
+    data_digest: DataDigest | None,
 ) -> bool:
     """Run or reuse each stage. Return True if a variant met the budget, so that there are bundles.
 
-    `data` is the digest of the data if it has just been computed.
+    `data_digest` is known if it has just been computed.
     """
     from edgekit.workbook import notebook
 
     config_bytes = _read_bytes(plan.path)
     with watch.during("checking data and networks", quietly=True):
-        data = shared.read_data(plan, folder, data or state.read_digest(plan, folder))
-        if data.digest:
-            state.remember_data(plan, folder, data.digest, data.fingerprint)
-        states = StageStates(plan, folder, data.digest)
+        data_digest = shared.read_data(plan, folder, data_digest or state.read_digest(plan, folder))
+        if data_digest.digest:
+            state.remember_data(plan, folder, data_digest.digest, data_digest.fingerprint)
+        states = StageStates(plan, folder, data_digest.digest)
         states.recover_origin()
     shared.pull_all(states, force, watch)
     with watch.during("checking data and networks", quietly=True):

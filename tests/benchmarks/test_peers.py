@@ -36,7 +36,7 @@ def environment(home: Path, peer: Peer, python: str = sys.executable) -> None:
     path.parent.mkdir(parents=True)
     path.write_text(f'#!/bin/sh\nexec {python} "$@"\n')
     path.chmod(0o755)
-    (home / peer.name / ".made").write_text("\n".join([*peer.first, *peer.packages, *peer.alone]))
+    (home / peer.name / ".made").write_text("\n".join([*peer.first, *peer.packages, *peer.without_dependencies]))
 
 
 def file(folder: Path, name: str, accuracy: float, p50_ms: float, size: int) -> OutputFile:

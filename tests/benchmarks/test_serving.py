@@ -127,4 +127,4 @@ def test_a_signal_that_wrk_forgets_is_sent_again(tmp_path: Path, monkeypatch: py
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stdout.readline() == "up\n"
-        assert load.Wrk("it", "http://localhost", PostRequest("/x", b""))._end(process, 0.01) == "down\n"
+        assert load.Wrk("it", "http://localhost", PostRequest("/x", b""))._output_of(process, 0.01) == "down\n"
