@@ -48,7 +48,7 @@ cpu.name = lambda: "another processor"
 """
 
 
-def work(function: str, called: str = "", **arguments: Any) -> Job:
+def job(function: str, called: str = "", **arguments: Any) -> Job:
     return Job(called or function, f"{DEEDS}:{function}", arguments)
 
 
@@ -65,25 +65,25 @@ def test_works_run_side_by_side_on_two_workers_with_their_lines_and_errors(two: 
     with open_pool(on=two.address, folder=tmp_path / "out", say=lambda *line: lines.append(line)) as pool:
         assert pool.count == 2
         reported: dict[int, Any] = {}
-        results = pool.run([work("wait_for", path=str(tmp_path / "here"), count=2)] * 2, reported.__setitem__)
+        results = pool.run([job("wait_for", path=str(tmp_path / "here"), count=2)] * 2, reported.__setitem__)
         assert results == [2, 2] and reported == {0: 2, 1: 2}
-        assert pool.run([work("add", a=n, b=1) for n in range(5)]) == [1, 2, 3, 4, 5]
-        assert len(set(pool.run([work("where", folder=str(tmp_path), name=f"n{n}") for n in range(6)]))) == 2
-        pool.run([work("note", "digits", folder=str(tmp_path), name="x")])
+        assert pool.run([job("add", a=n, b=1) for n in range(5)]) == [1, 2, 3, 4, 5]
+        assert len(set(pool.run([job("where", folder=str(tmp_path), name=f"n{n}") for n in range(6)]))) == 2
+        pool.run([job("note", "digits", folder=str(tmp_path), name="x")])
         with pytest.raises(ConfigError, match=r"^data\.path: no"):
-            pool.run([work("refuse", words="data.path: no")])
-        assert pool.run([work("environment", name=lane.FOLDER)]) == [str(tmp_path / "lane")]
+            pool.run([job("refuse", words="data.path: no")])
+        assert pool.run([job("environment", name=lane.FOLDER)]) == [str(tmp_path / "lane")]
     assert ("digits", "x begins") in lines and ("digits", "x ends") in lines
     assert not list((tmp_path / "out").iterdir())  # the probe has gone
 
 
 def test_a_killed_worker_costs_one_work_and_no_result(two: Cluster, tmp_path: Path) -> None:
     lines: list[tuple[str, str]] = []
-    works = [work("where", f"n{number}", folder=str(tmp_path), name=f"n{number}", seconds=2) for number in range(3)]
+    jobs = [job("where", f"n{number}", folder=str(tmp_path), name=f"n{number}", seconds=2) for number in range(3)]
     with open_pool(on=two.address, say=lambda *line: lines.append(line)) as pool:
         victim = threading.Thread(target=kill_when_at_work, args=(two, "w0", tmp_path))
         victim.start()
-        results = pool.run(works)
+        results = pool.run(jobs)
         victim.join()
         assert pool.count == 1
     assert results == [two.process("w1").pid] * 3  # each is done on the other
@@ -123,7 +123,7 @@ def test_what_a_killed_worker_did_ends_with_it(two: Cluster, tmp_path: Path) -> 
         assert time.monotonic() < deadline
         time.sleep(0.05)
     with open_pool(on=two.address) as pool:  # and the worker is free for others
-        assert pool.run([work("add", a=1, b=1)]) == [2]
+        assert pool.run([job("add", a=1, b=1)]) == [2]
 
 
 def test_a_worker_that_lies_is_told_and_its_work_made_again_elsewhere(tmp_path: Path) -> None:
@@ -135,11 +135,11 @@ def test_a_worker_that_lies_is_told_and_its_work_made_again_elsewhere(tmp_path: 
             open_pool(on=dask_cluster.address, say=lambda *line: lines.append(line)) as pool,
             pytest.raises(TrustError, match="does not have the digest .* no other worker is left"),
         ):
-            pool.run([work("add", a=1, b=2)])
+            pool.run([job("add", a=1, b=2)])
         dask_cluster.worker("honest")
         with open_pool(on=dask_cluster.address, say=lambda *line: lines.append(line)) as pool:
             assert pool.count == 2
-            assert pool.run([work("add", a=1, b=2) for _ in range(3)]) == [3, 3, 3]
+            assert pool.run([job("add", a=1, b=2) for _ in range(3)]) == [3, 3, 3]
             assert pool.count == 1
     assert any(line.endswith("does not have the digest that its process took") for _, line in lines)
 
@@ -150,7 +150,7 @@ def test_a_worker_whose_failure_nobody_can_read_costs_one_work(tmp_path: Path) -
     with cluster(tmp_path / "dask", 1) as dask_cluster:
         dask_cluster.worker("silent", preload=tmp_path / "silent.py")
         with open_pool(on=dask_cluster.address, say=lambda *line: lines.append(line)) as pool:
-            assert pool.run([work("where", folder=str(tmp_path), name=f"n{n}", seconds=1) for n in range(2)])
+            assert pool.run([job("where", folder=str(tmp_path), name=f"n{n}", seconds=1) for n in range(2)])
     assert any("is started again (2 of 3)" in line for _, line in lines)
 
 
@@ -176,7 +176,7 @@ def test_a_foreign_worker_is_told_in_a_line_and_not_used(tmp_path: Path) -> None
         dask_cluster.worker("same")
         with open_pool(on=dask_cluster.address, say=lambda *_: None) as pool:
             assert pool.count == 1
-            assert pool.run([work("where", folder=str(tmp_path), name="n")]) == [dask_cluster.process("same").pid]
+            assert pool.run([job("where", folder=str(tmp_path), name="n")]) == [dask_cluster.process("same").pid]
 
 
 def test_a_scheduler_that_goes_is_told_in_a_line(two: Cluster, tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_a_scheduler_that_goes_is_told_in_a_line(two: Cluster, tmp_path: Path) -
         killer = threading.Thread(target=kill_when_started, args=(two, tmp_path))
         killer.start()
         with pytest.raises(ResourceError, match=r"--on dask://.*the scheduler no longer answers") as raised:
-            pool.run([work("where", folder=str(tmp_path), name="n", seconds=600)])
+            pool.run([job("where", folder=str(tmp_path), name="n", seconds=600)])
         killer.join()
     assert "\n" not in str(raised.value)
 
@@ -204,15 +204,15 @@ def test_a_worker_with_another_processor_computes_and_never_measures(
     (tmp_path / "other.py").write_text(OTHER_PROCESSOR)
     arguments = {"folder": str(tmp_path)}
 
-    def works(name: str, count: int, resources: Literal["compute", "measure"]) -> list[Job]:
+    def jobs(name: str, count: int, resources: Literal["compute", "measure"]) -> list[Job]:
         return [Job(name, f"{DEEDS}:where", {**arguments, "name": f"{name}{n}"}, resources) for n in range(count)]
 
     with cluster(tmp_path / "dask") as dask_cluster:
         dask_cluster.worker("other", preload=tmp_path / "other.py")
         with open_pool(on=dask_cluster.address) as pool:
-            assert pool.run(works("a", 1, "compute")) == [dask_cluster.process("other").pid]
+            assert pool.run(jobs("a", 1, "compute")) == [dask_cluster.process("other").pid]
             with pytest.raises(ResourceError, match=r"no worker has the processor of this machine .*start one"):
-                pool.run(works("b", 1, "measure"))
+                pool.run(jobs("b", 1, "measure"))
             dask_cluster.worker("ours")
-            assert pool.run(works("c", 3, "measure")) == [dask_cluster.process("ours").pid] * 3
-            assert len(set(pool.run(works("d", 6, "compute")))) == 2
+            assert pool.run(jobs("c", 3, "measure")) == [dask_cluster.process("ours").pid] * 3
+            assert len(set(pool.run(jobs("d", 6, "compute")))) == 2
