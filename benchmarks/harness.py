@@ -1,8 +1,8 @@
-"""What every benchmark shares: rounds in turns, intervals, targets, the report, and environments of other programs.
+"""Shared parts of all benchmarks: rotating rounds, intervals, targets, reports and environments of other programs.
 
 A benchmark runs its subjects in rounds. Each round runs every subject once, in an order that rotates, so that whatever
 slows the machine slows all of them. A figure is the median over rounds, and two subjects are compared within a round.
-Intervals are those of `edgekit.device.measure.intervals`, which the pipeline's own benchmark uses too.
+The intervals are those of `edgekit.device.measure.intervals`, which the pipeline's own benchmark also uses.
 """
 
 from __future__ import annotations
@@ -32,24 +32,27 @@ Item = TypeVar("Item")
 
 
 class NotRun(Exception):
-    """Something could not be measured; the message says why, and goes into the report."""
+    """Something could not be measured. The message says why and is part of the report."""
 
 
 def parser(text: str | None, program: str | None = None) -> argparse.ArgumentParser:
-    """An argument parser whose description is the first line of a module's docstring."""
+    """Return an argument parser whose description is the first line of a module's docstring."""
     return argparse.ArgumentParser(prog=program, description=(text or "").splitlines()[0])
 
 
-def turns(items: Sequence[Item], rounds: int) -> Iterator[list[Item]]:
-    """The order of each round. It rotates, because the first in a round pays for what ran before it."""
+def rotated_orders(items: Sequence[Item], rounds: int) -> Iterator[list[Item]]:
+    """Yield the order of each round. It rotates, because the first subject of a round pays for what ran before it."""
     for number in range(rounds):
-        first = number % len(items) if items else 0
-        yield [*items[first:], *items[:first]]
+        start = number % len(items) if items else 0
+        yield [*items[start:], *items[:start]]
 
 
 @dataclass(frozen=True)
 class Interval:
-    """The median over rounds with its interval; with fewer than ten rounds, the smallest and the largest value."""
+    """The median over rounds with its interval.
+
+    With fewer than ten rounds, the bounds are the smallest and the largest value.
+    """
 
     middle: float
     low: float
@@ -62,63 +65,63 @@ class Interval:
         return self.rounds >= intervals.MIN_ROUNDS
 
     def text(self, form: str = "{:.3g}") -> str:
-        """For a table: `112 (107 to 125)`."""
+        """Return text for a table: `112 (107 to 125)`."""
         low, high = form.format(self.low), form.format(self.high)
         return f"{form.format(self.middle)} ({low} to {high}{'' if self.is_interval else ', least and most'})"
 
 
 def median(values: Sequence[float]) -> Interval:
-    """The median of one value a round."""
+    """Return the median of one value per round."""
     if len(values) < intervals.MIN_ROUNDS:
         return Interval(float(np.median(values)), float(min(values)), float(max(values)), len(values))
-    found = intervals.p50_interval(np.asarray(values, float), len(values), CONFIDENCE)
-    return Interval(found.p50_ms, found.low_ms, found.high_ms, len(values))
+    interval = intervals.p50_interval(np.asarray(values, float), len(values), CONFIDENCE)
+    return Interval(interval.p50_ms, interval.low_ms, interval.high_ms, len(values))
 
 
-def quotient(values: Sequence[float], by: Sequence[float]) -> Interval:
-    """The median over rounds of one value divided by the other of the same round."""
+def median_ratio(values: Sequence[float], divisors: Sequence[float]) -> Interval:
+    """Return the median over rounds of one value divided by the other of the same round."""
     if len(values) < intervals.MIN_ROUNDS:
-        return median([value / other if other else math.inf for value, other in zip(values, by, strict=True)])
-    found = intervals.ratio_interval(np.asarray(values, float), np.asarray(by, float), len(values), CONFIDENCE)
-    return Interval(found.ratio, found.low, found.high, len(values))
+        return median([value / other if other else math.inf for value, other in zip(values, divisors, strict=True)])
+    interval = intervals.ratio_interval(np.asarray(values, float), np.asarray(divisors, float), len(values), CONFIDENCE)
+    return Interval(interval.ratio, interval.low, interval.high, len(values))
 
 
-def share(count: int, of: int) -> tuple[float, float]:
-    """Wilson's interval of a share, such as that of right answers."""
+def share_interval(count: int, total: int) -> tuple[float, float]:
+    """Return Wilson's interval of a share, for example of correct answers."""
     from edgekit.search.model_files import accuracy_interval
 
-    low, high = accuracy_interval(np.arange(of) < count, CONFIDENCE)
+    low, high = accuracy_interval(np.arange(total) < count, CONFIDENCE)
     return low, high
 
 
 @dataclass(frozen=True)
 class Target:
-    """A bound that a figure should reach: at least that much, or at most."""
+    """A bound that a figure should reach, as a minimum or a maximum."""
 
     what: str
     bound: float
     at_least: bool = True
 
-    def verdict(self, found: Interval) -> str:
-        """`reached`, `not reached`, or `undecided` where the bound lies within the interval."""
-        low, high = (found.low, found.high) if self.at_least else (-found.high, -found.low)
+    def verdict(self, interval: Interval) -> str:
+        """Return `reached`, `not reached`, or `undecided` if the bound lies within the interval."""
+        low, high = (interval.low, interval.high) if self.at_least else (-interval.high, -interval.low)
         bound = self.bound if self.at_least else -self.bound
         return "reached" if low >= bound else "not reached" if high < bound else "undecided"
 
-    def line(self, found: Interval, form: str = "{:.3g}") -> str:
-        """The target, the figure and the verdict."""
+    def line(self, interval: Interval, form: str = "{:.3g}") -> str:
+        """Return the target, the figure and the verdict as text."""
         sign = ">=" if self.at_least else "<="
-        return f"{self.what}: {found.text(form)}, target {sign} {self.bound:g}: {self.verdict(found)}"
+        return f"{self.what}: {interval.text(form)}, target {sign} {self.bound:g}: {self.verdict(interval)}"
 
 
-def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[int] = (0,)) -> str:
-    """A Markdown table. The columns numbered in `words` are aligned left, all others right."""
-    rule = ["---" if place in words else "--:" for place in range(len(header))]
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], text_columns: Sequence[int] = (0,)) -> str:
+    """Return a Markdown table. The columns numbered in `text_columns` are aligned left, the others right."""
+    rule = ["---" if column in text_columns else "--:" for column in range(len(header))]
     return "\n".join(f"| {' | '.join(row)} |" for row in (header, rule, *rows))
 
 
 @dataclass
-class Finding:
+class ExperimentResult:
     """The result of one experiment: its table, verdicts on targets, what was not run, and the values of each round."""
 
     name: str
@@ -132,82 +135,98 @@ class Finding:
     seconds: float = 0.0
     load_before: float = 0.0
 
-    def evaluate(self, target: Target, found: Interval, form: str = "{:.3g}") -> None:
-        """Hold a figure against its target."""
-        line = target.line(found, form)
+    def evaluate(self, target: Target, interval: Interval, form: str = "{:.3g}") -> None:
+        """Compare a figure with its target and record the verdict."""
+        line = target.line(interval, form)
         self.verdicts.append(
-            {"target": asdict(target), "found": asdict(found), "verdict": target.verdict(found), "line": line}
+            {"target": asdict(target), "found": asdict(interval), "verdict": target.verdict(interval), "line": line}
         )
 
     def text(self) -> str:
-        """This experiment's part of the report, in Markdown."""
-        took = f"It took {self.seconds:.0f} s; the machine's load before it was {self.load_before:.1f}."
-        parts = [f"## {self.name}: {self.title}\n\n{took}"]
+        """Return this experiment's part of the report in Markdown."""
+        duration = f"It took {self.seconds:.0f} s; the machine's load before it was {self.load_before:.1f}."
+        parts = [f"## {self.name}: {self.title}\n\n{duration}"]
         if self.rows:
             parts.append(markdown(self.header, self.rows))
-        lines = [f"TARGET {each['line']}" for each in self.verdicts] + self.notes
-        lines += [f"NOT RUN {each}" for each in self.missing]
+        lines = [f"TARGET {item['line']}" for item in self.verdicts] + self.notes
+        lines += [f"NOT RUN {item}" for item in self.missing]
         parts += ["\n".join(f"- {line}" for line in lines)] if lines else []
         return "\n\n".join(parts) + "\n"
 
 
-def conditions() -> dict[str, Any]:
-    """The machine that figures were taken on, and its load now."""
+def machine_conditions() -> dict[str, Any]:
+    """Return facts about the machine and its current load."""
     return {**bench.machine_facts(), "load_before": os.getloadavg()[0]}
 
 
-def write(folder: Path, facts: dict[str, Any], findings: Sequence[Finding]) -> str:
-    """Write report.md and report.json into `folder`, and return the text."""
-    head = ", ".join(f"{key} {value}" for key, value in facts.items())
-    text = "\n".join([f"# {folder.name}\n\n{head}\n", *(each.text() for each in findings)])
+def write_report(folder: Path, facts: dict[str, Any], results: Sequence[ExperimentResult]) -> str:
+    """Write report.md and report.json into `folder` and return the text."""
+    facts_line = ", ".join(f"{key} {value}" for key, value in facts.items())
+    text = "\n".join([f"# {folder.name}\n\n{facts_line}\n", *(result.text() for result in results)])
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "report.md").write_text(text)
-    document = {"machine": facts, "experiments": [asdict(each) for each in findings]}
+    document = {"machine": facts, "experiments": [asdict(result) for result in results]}
     (folder / "report.json").write_text(json.dumps(document, indent=1))
     return text
 
 
-def timed(command: Sequence[str], cwd: Path = ROOT, **environment: str) -> float:
-    """Run a command and return its seconds; SystemExit with its output if it fails."""
+def run_timed(command: Sequence[str], cwd: Path = ROOT, **environment: str) -> float:
+    """Run a command and return its seconds.
+
+    Raises
+    ------
+    SystemExit
+        The command failed. The message contains its output.
+    """
     started = time.perf_counter()
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, env={**os.environ, **environment})
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    process = subprocess.run(command, cwd=cwd, capture_output=True, text=True, env={**os.environ, **environment})
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with {process.returncode}:\n{process.stdout}{process.stderr}")
     return time.perf_counter() - started
 
 
-def python_of(folder: Path, packages: Sequence[str], *, first: Sequence[str] = (), alone: Sequence[str] = ()) -> Path:
-    """The Python of a virtual environment that holds exactly these packages and their requirements, made on demand.
+def environment_python(
+    folder: Path, packages: Sequence[str], *, first: Sequence[str] = (), without_dependencies: Sequence[str] = ()
+) -> Path:
+    """Return the Python of a virtual environment with exactly these packages and their requirements, created on demand.
 
     Parameters
     ----------
     folder
-        Where the environment is. One with the same packages is used again.
+        Folder of the environment. One with the same packages is used again.
     packages
         Requirements for pip.
     first
         Requirements that are installed before `packages`, so that pip does not choose other builds of them.
-    alone
+    without_dependencies
         Requirements that are installed last and without their own, because those are pinned to other versions.
 
     Raises
     ------
     NotRun
-        The environment could not be made.
+        The environment could not be created.
     """
-    python, made = folder / "bin" / "python", folder / ".made"
-    requirements = "\n".join([*first, *packages, *alone])
-    if made.is_file() and made.read_text() == requirements:
+    python, marker = folder / "bin" / "python", folder / ".made"
+    requirements = "\n".join([*first, *packages, *without_dependencies])
+    if marker.is_file() and marker.read_text() == requirements:
         return python
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
-    steps = [[*pip, *some] for some in (first, packages, ["--no-deps", *alone] if alone else []) if some]
+    steps = [
+        [*pip, *requirements_of_step]
+        for requirements_of_step in (
+            first,
+            packages,
+            ["--no-deps", *without_dependencies] if without_dependencies else [],
+        )
+        if requirements_of_step
+    ]
     for command in [[sys.executable, "-m", "venv", str(folder)], *steps]:
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_LIMIT_S)
+            process = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_LIMIT_S)
         except subprocess.TimeoutExpired:
             raise NotRun(f"{folder.name}: {' '.join(command)} took longer than {INSTALL_LIMIT_S} s") from None
-        if done.returncode:
-            reason = " ".join((done.stderr.strip() or done.stdout.strip()).splitlines()[-1:])
-            raise NotRun(f"{folder.name}: {' '.join(command)} ended with exit code {done.returncode}: {reason}")
-    made.write_text(requirements)
+        if process.returncode:
+            reason = " ".join((process.stderr.strip() or process.stdout.strip()).splitlines()[-1:])
+            raise NotRun(f"{folder.name}: {' '.join(command)} ended with exit code {process.returncode}: {reason}")
+    marker.write_text(requirements)
     return python

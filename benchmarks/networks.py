@@ -1,7 +1,7 @@
-"""The reference networks as bundles, untrained: what a call costs does not depend on what was learnt.
+"""The reference networks as untrained bundles, because the cost of a call does not depend on what was learned.
 
-They are kept in build/bench. Golden vectors are what the target's usual
-interpreter gives, with room for other interpreters' rounding.
+They are kept in build/bench. The golden answers are computed by the target's usual interpreter, with a tolerance for
+the rounding of other interpreters.
 """
 
 from __future__ import annotations
@@ -31,31 +31,33 @@ SHAPE = (32, 32, 3)
 STEPS = [{"step": "scale", "factor": 1 / 255}]
 
 
-def lived_in(module: Any) -> Any:
-    """Norms and biases as after a training. Zeros would be left out, or stored once for all layers."""
+def randomize_norms_and_biases(module: Any) -> Any:
+    """Set norms and biases to values as after a training, because converters would drop or share zeros."""
     import torch
     from torch.nn.modules.batchnorm import _BatchNorm
 
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
-        for part in module.modules():
-            if isinstance(part, _BatchNorm):
-                part.running_mean.normal_(0, 0.1, generator=generator)
-                part.running_var.uniform_(0.5, 1.5, generator=generator)
-                part.weight.uniform_(0.8, 1.2, generator=generator)
-            if getattr(part, "bias", None) is not None:
-                part.bias.normal_(0, 0.1, generator=generator)
+        for layer in module.modules():
+            if isinstance(layer, _BatchNorm):
+                layer.running_mean.normal_(0, 0.1, generator=generator)
+                layer.running_var.uniform_(0.5, 1.5, generator=generator)
+                layer.weight.uniform_(0.8, 1.2, generator=generator)
+            if getattr(layer, "bias", None) is not None:
+                layer.bias.normal_(0, 0.1, generator=generator)
     return module
 
 
-def make(network: str, precision: str, target: str) -> Path:
-    """The path of a reference network's bundle, made if it is not there."""
+def network_bundle(network: str, precision: str, target: str) -> Path:
+    """Return the path of a reference network's bundle, which is created if it does not exist."""
     builder, kwargs = NETWORKS[network]
     samples = np.random.default_rng(0).integers(0, 256, (64, *SHAPE)).astype(np.uint8)
-    return bundled(network, builder, kwargs, precision, target, RawSpec("image", SHAPE, "uint8"), STEPS, samples, 10)
+    return untrained_bundle(
+        network, builder, kwargs, precision, target, RawSpec("image", SHAPE, "uint8"), STEPS, samples, 10
+    )
 
 
-def bundled(
+def untrained_bundle(
     name: str,
     builder: str,
     kwargs: dict[str, Any],
@@ -66,12 +68,12 @@ def bundled(
     samples: np.ndarray,
     classes: int,
 ) -> Path:
-    """The path of an untrained network's bundle, made if it is not there.
+    """Return the path of an untrained network's bundle, which is created if it does not exist.
 
     `samples` (n, *raw.shape) calibrate it, and the first eight are its golden inputs.
     """
     variant = f"{name}-{precision}-{target}"
-    path, work = HOME / f"{variant}.edge.zip", HOME / variant
+    path, working_folder = HOME / f"{variant}.edge.zip", HOME / variant
     if path.is_file():
         return path
     from edgekit.models import store
@@ -86,36 +88,36 @@ def bundled(
         classes=tuple(labels),
         raw={"kind": raw.kind, "shape": list(raw.shape), "dtype": raw.dtype},
     )
-    shutil.rmtree(work, ignore_errors=True)
-    model = HOME / "models" / name  # all precisions share it, and so the float model that they are made from
-    store.save(model, lived_in(store.build(spec)), spec)
-    made = importlib.import_module(f"edgekit.targets.{target}.convert").convert(
-        model, precision, calibration, work / "out"
+    shutil.rmtree(working_folder, ignore_errors=True)
+    model = HOME / "models" / name  # all precisions share it, and so the same float model
+    store.save(model, randomize_norms_and_biases(store.build(spec)), spec)
+    converted = importlib.import_module(f"edgekit.targets.{target}.convert").convert(
+        model, precision, calibration, working_folder / "out"
     )
-    files = {member: (work / "out" / member).read_bytes() for member in made.names}
+    files = {member: (working_folder / "out" / member).read_bytes() for member in converted.names}
     manifest = Manifest(
         name=name,
         version="0",
         target=target,
         variant=variant,
         raw=raw,
-        inputs=made.inputs,
-        outputs=made.outputs,
+        inputs=converted.inputs,
+        outputs=converted.outputs,
         preprocess=steps,
         labels=labels,
         model_files=sorted(files),
         golden={"inputs": golden.INPUTS, "outputs": golden.OUTPUTS, "atol": 0.0, "top1": False},
     )
-    backend = open_backend(target, files, made.inputs, made.outputs)
+    backend = open_backend(target, files, converted.inputs, converted.outputs)
     encode = encoder(manifest, backend)
-    outputs = np.concatenate([decoded(backend, encode(sample)) for sample in samples[:8]])
+    outputs = np.concatenate([float_outputs(backend, encode(sample)) for sample in samples[:8]])
     manifest.golden["atol"] = golden.tolerance(outputs, 0.1)
     bundle.write(path, manifest, {**files, **golden.golden_files(samples[:8], outputs)})
-    shutil.rmtree(work)
+    shutil.rmtree(working_folder)
     return path
 
 
-def decoded(backend: Any, x: np.ndarray) -> np.ndarray:
-    """Float32 outputs (1, classes)."""
+def float_outputs(backend: Any, x: np.ndarray) -> np.ndarray:
+    """Return the outputs (1, classes) in float32."""
     y = backend.invoke(x)
     return np.asarray(y if backend.decode is None else backend.decode(y))

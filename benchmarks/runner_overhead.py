@@ -1,10 +1,10 @@
-"""What the runner costs beside a bare script that only calls the interpreter: set, invoke, get.
+"""What the runner costs beside a bare script that only calls the interpreter: set input, invoke, get output.
 
     python -m benchmarks.runner_overhead [--rounds 40]
 
-One call: both in one process, in rounds that take turns; `execute` does what the bare calls do (the model's tensor in,
-float32 scores out), `predict` is a whole answer from the raw picture (preprocess, softmax, top five, timings).
-One start: whole processes that take turns, from exec to the printed answer, and their largest resident memory.
+One call: both run in one process, in alternating rounds. `execute` does what the bare calls do (the model's tensor in,
+float32 scores out), and `predict` is a complete answer from the raw picture (preprocessing, softmax, top five,
+timings). One start: whole processes alternate, from exec to the printed answer, with their peak resident memory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import harness
-from benchmarks.networks import make
+from benchmarks.networks import network_bundle
 from edgekit.device import pyz
 from edgekit.device.measure.bench import time_interleaved
 from edgekit.device.measure.intervals import ratio_interval
@@ -47,17 +47,17 @@ CALLS = 200
 
 
 def main() -> None:
-    """Both tables."""
+    """Measure and print both tables."""
     parser = harness.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--starts", type=int, default=20)
     options = parser.parse_args()
-    print(harness.conditions())
+    print(harness.machine_conditions())
     print("one call, µs: p50 of each, and the runner's share with a 99 % interval over rounds")
     for network, precision in (("ds_cnn", "int8"), ("ds_cnn", "fp32"), ("tiny", "fp32"), ("tiny", "int8")):
-        one_call(make(network, precision, "tflite"), options.rounds)
+        print_call_times(network_bundle(network, precision, "tflite"), options.rounds)
     print()
-    one_start(make("ds_cnn", "int8", "tflite"), options.starts)
+    print_start_times(network_bundle("ds_cnn", "int8", "tflite"), options.starts)
 
 
 def bare_call(content: bytes, x: np.ndarray) -> Callable[[], Any]:
@@ -76,29 +76,29 @@ def bare_call(content: bytes, x: np.ndarray) -> Callable[[], Any]:
     return call
 
 
-def one_call(path: Path, rounds: int) -> None:
-    found = bundle.read(path)
-    model = open_model(found)
+def print_call_times(path: Path, rounds: int) -> None:
+    opened = bundle.read(path)
+    model = open_model(opened)
     raw = model.golden()[0][0]
     x = model.prepare(raw)
-    [content] = found.model_files().values()
+    [content] = opened.model_files().values()
     calls = {"bare": bare_call(content, x), "execute": lambda: model.execute(x), "predict": lambda: model.predict(raw)}
-    taken = time_interleaved(calls, rounds, CALLS, 40)
-    p50 = {name: float(np.median(values)) * 1e3 for name, values in taken.items()}
+    samples_ms = time_interleaved(calls, rounds, CALLS, 40)
+    p50 = {name: float(np.median(values)) * 1e3 for name, values in samples_ms.items()}
     cells = [f"{path.name.split('.')[0]:<22} bare {p50['bare']:7.2f}"]
     for name in ("execute", "predict"):
-        share = ratio_interval(taken[name], taken["bare"], rounds, 0.99)
-        cells.append(f"{name} {p50[name]:7.2f} = {share.ratio:.3f}x ({share.low:.3f}-{share.high:.3f})")
+        ratio = ratio_interval(samples_ms[name], samples_ms["bare"], rounds, 0.99)
+        cells.append(f"{name} {p50[name]:7.2f} = {ratio.ratio:.3f}x ({ratio.low:.3f}-{ratio.high:.3f})")
     print("   ".join(cells))
 
 
-def one_start(path: Path, starts: int) -> None:
-    found = bundle.read(path)
-    model = open_model(found)
+def print_start_times(path: Path, starts: int) -> None:
+    opened = bundle.read(path)
+    model = open_model(opened)
     raw = model.golden()[0][0]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        [content] = found.model_files().values()
+        [content] = opened.model_files().values()
         (folder / "model.tflite").write_bytes(content)
         np.save(folder / "raw.npy", raw)
         np.save(folder / "x.npy", model.prepare(raw))
@@ -116,19 +116,19 @@ def one_start(path: Path, starts: int) -> None:
         }
         environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
         environment["XDG_CACHE_HOME"] = str(folder / "cache")
-        first_ms, _ = start(runner, environment)
-        for command, more in commands.values():  # fills the disk's cache
-            start(command, {**environment, **more})
-        figures: dict[str, list[tuple[float, float]]] = {what: [] for what in commands}
-        for order in harness.turns(list(commands), starts):
-            for what in order:
-                command, more = commands[what]
-                figures[what].append(start(command, {**environment, **more}))
-    report(figures, first_ms)
+        first_ms, _ = run_process(runner, environment)
+        for command, extra_variables in commands.values():  # fills the disk's cache
+            run_process(command, {**environment, **extra_variables})
+        figures: dict[str, list[tuple[float, float]]] = {name_of_command: [] for name_of_command in commands}
+        for order in harness.rotated_orders(list(commands), starts):
+            for name_of_command in order:
+                command, extra_variables = commands[name_of_command]
+                figures[name_of_command].append(run_process(command, {**environment, **extra_variables}))
+    print_table(figures, first_ms)
 
 
-def start(command: list[str], environment: dict[str, str]) -> tuple[float, float]:
-    """(milliseconds until the answer was printed and the process was gone, its largest resident memory in MB)."""
+def run_process(command: list[str], environment: dict[str, str]) -> tuple[float, float]:
+    """Return the milliseconds until the process has printed its answer and ended, and its peak memory in MB."""
     code = (
         "import json, resource, subprocess, sys, time\n"
         "before = time.perf_counter()\n"
@@ -136,29 +136,29 @@ def start(command: list[str], environment: dict[str, str]) -> tuple[float, float
         "took = (time.perf_counter() - before) * 1e3\n"
         "print(json.dumps([took, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024]))\n"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-S", "-c", code, *command], capture_output=True, text=True, check=True, env=environment
     )
-    took_ms, resident_mb = json.loads(done.stdout)
-    return took_ms, resident_mb
+    wall_ms, resident_mb = json.loads(process.stdout)
+    return wall_ms, resident_mb
 
 
-def report(figures: dict[str, list[tuple[float, float]]], first_ms: float) -> None:
-    """The table of starts."""
+def print_table(figures: dict[str, list[tuple[float, float]]], first_ms: float) -> None:
+    """Print the table of starts."""
     bare_ms = [ms for ms, _ in figures["bare script"]]
     rows = []
-    for what, values in figures.items():
+    for name_of_command, values in figures.items():
         started_ms, resident_mb = zip(*values, strict=True)
         rows.append(
             [
-                what,
+                name_of_command,
                 harness.median(started_ms).text("{:.1f}"),
-                harness.quotient(started_ms, bare_ms).text("{:.3f}"),
+                harness.median_ratio(started_ms, bare_ms).text("{:.3f}"),
                 f"{np.median(resident_mb):.1f}",
             ]
         )
     print(harness.markdown(("", "one start, ms", "times the bare script's", "resident memory, MB"), rows))
-    print(f"edgerun.pyz, the very first time with a bundle, which measures and proves: {first_ms:.0f} ms")
+    print(f"edgerun.pyz, the first start with a bundle, including autotuning and self-test: {first_ms:.0f} ms")
 
 
 if __name__ == "__main__":

@@ -20,9 +20,9 @@ from edgekit.workbook.stage import COMMON_PARAMETERS
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = [ROOT / "notebooks" / f"{number:02d}_{stage}.ipynb" for number, stage in enumerate(STAGES, 1)]
-FIELD = ROOT / "notebooks" / notebook.FIELD
+FIELD = ROOT / "notebooks" / notebook.FIELD_NOTEBOOK
 """No stage: it reads reports from devices, and takes no option of a config."""
-SEARCH = ROOT / "notebooks" / notebook.SEARCH
+SEARCH = ROOT / "notebooks" / notebook.SEARCH_NOTEBOOK
 """No stage: it reads a study."""
 MOST_CELLS, MOST_LINES, MOST_PARAMETERS = 12, 15, 12
 

@@ -1,4 +1,4 @@
-"""The baseline of a finished run, compressed by other toolkits as they do it by themselves.
+"""The baseline of a finished run, compressed by other toolkits with their own methods.
 
-`toolkits.py` says what each peer needs, and `workers/NAME.py` runs in its environment.
+`toolkits.py` says what each toolkit needs, and `workers/NAME.py` runs in its environment.
 """

@@ -1,8 +1,10 @@
-"""Files that peers make of a run's baseline: `python -m benchmarks.peers CONFIG --run RUN [--only NAME] [--minutes M]`.
+"""Files that other toolkits create from a run's baseline.
 
-They are written as rivals: `edgekit run CONFIG --set benchmark.rivals=…` measures them beside the run's own files.
-`python -m benchmarks.peers.page RUN` then writes the page with all figures. A peer that cannot be installed or fails is
-told in a line, and the others go on; then the exit code is 1.
+    python -m benchmarks.peers CONFIG --run RUN [--only NAME] [--minutes M]
+
+The files are written as reference models: `edgekit run CONFIG --set benchmark.rivals=…` measures them beside the run's
+own files. `python -m benchmarks.peers.page RUN` then writes the page with all figures. If a toolkit cannot be installed
+or fails, a line says so, the others continue, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -23,30 +25,32 @@ HOME = BUILD / "peers"
 
 
 def main() -> int:
-    """Each peer in turn, its files and what became of them, and the setting that measures them."""
+    """Run each toolkit, print its files and failures, and print the setting that measures the files."""
     options = _options()
     folder = (options.out or HOME / options.run.resolve().name).resolve()
     try:
-        given = subject.write(options.config, options.run, folder / "subject")
+        measured_subject = subject.write_subject(options.config, options.run, folder / "subject")
     except (NotRun, EdgekitError) as error:
-        return _told(str(error))
-    told = read_record(folder, given.sha256)
-    failed = 0
+        return _report_failure(str(error))
+    record = read_record(folder, measured_subject.sha256)
+    exit_code = 0
     for name in options.only or PEERS:
         peer = PEERS[name]
         try:
-            made = peer.files(given.folder, folder / name, options.environments, round(60 * options.minutes))
-            told.peers[name] = record_row(peer, made, folder, given.judged)
+            output = peer.files(
+                measured_subject.folder, folder / name, options.environments, round(60 * options.minutes)
+            )
+            record.peers[name] = record_row(peer, output, folder, measured_subject.evaluate)
         except NotRun as error:
-            told.peers[name] = failed_row(peer, str(error))
-        told.write()
-        failed |= _show(name, told.peers[name])
-    if not told.files:
-        return failed
-    setting = f"benchmark.rivals={json.dumps(given.rivals(told.files))}"
+            record.peers[name] = failed_row(peer, str(error))
+        record.write()
+        exit_code |= _print_peer(name, record.peers[name])
+    if not record.files:
+        return exit_code
+    setting = f"benchmark.rivals={json.dumps(measured_subject.rivals_option(record.files))}"
     (folder / "rivals.txt").write_text(setting + "\n")
     print(f'edgekit run {options.config} --out {options.run.parent} --set "$(cat {folder / "rivals.txt"})"')
-    return failed
+    return exit_code
 
 
 def _options() -> argparse.Namespace:
@@ -65,19 +69,21 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def _show(name: str, told: dict[str, Any]) -> int:
-    """Print what a peer made; 1 where a file could not be made or run."""
-    print(f"{name}: kept {len(told['files'])} of {told['tried']} files, {told['seconds']:.0f} s", flush=True)
-    for row in told["files"]:
+def _print_peer(name: str, peer_row: dict[str, Any]) -> int:
+    """Print what a toolkit made. Returns 1 if a file could not be made or run."""
+    print(
+        f"{name}: kept {len(peer_row['files'])} of {peer_row['tried']} files, {peer_row['seconds']:.0f} s", flush=True
+    )
+    for row in peer_row["files"]:
         options = f", {row['options']}" if row["options"] else ""
         accuracy = 100 * row["accuracy_validation"]
         print(f"  {row['file']}: {row['how']}, {accuracy:.2f} % of validation, {row['bytes']:,} B{options}", flush=True)
-    lines = [": ".join(word for word in (name, row["file"], row["why"]) if word) for row in told["failures"]]
-    return max(map(_told, lines), default=0)
+    lines = [": ".join(word for word in (name, row["file"], row["why"]) if word) for row in peer_row["failures"]]
+    return max(map(_report_failure, lines), default=0)
 
 
-def _told(words: str) -> int:
-    print(f"peers: {words}", file=sys.stderr, flush=True)
+def _report_failure(message: str) -> int:
+    print(f"peers: {message}", file=sys.stderr, flush=True)
     return 1
 
 

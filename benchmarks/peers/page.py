@@ -31,41 +31,44 @@ OPENINGS = re.compile(r"each opened anew (?:\d+ to )?(\d+) times")
 
 
 @dataclass(frozen=True)
-class Ours:
-    """One of the run's own files: the winner of its target, or the baseline post-training quantized."""
+class RunFile:
+    """One of the run's own files: the winner of its target, or the baseline after post-training quantization."""
 
     name: str
     accuracy_validation: float
     accuracy_test: float
     bytes: int
     p50: MedianInterval
-    wins: bool
+    is_winner: bool
 
 
 @dataclass(frozen=True)
-class Beside:
-    """Another toolkit's file compared with one of ours: `slower` is its p50 divided by ours."""
+class Comparison:
+    """Another toolkit's file compared with one of the run.
 
-    ours: Ours
+    `p50_ratio` is the p50 of the former over that of the latter.
+    """
+
+    run_file: RunFile
     gain_pp: float
     bytes_ratio: float
-    slower: RatioInterval
+    p50_ratio: RatioInterval
 
     @property
-    def ahead(self) -> tuple[str, ...]:
-        """The figures in which the other toolkit's file is ahead; in time, if significantly so."""
-        better = {"accuracy": self.gain_pp > 0, "bytes": self.bytes_ratio < 1, "time": self.slower.high < 1}
-        return tuple(name for name, holds in better.items() if holds)
+    def better_in(self) -> tuple[str, ...]:
+        """The figures in which the other toolkit's file is better; for time, if it is significantly faster."""
+        conditions = {"accuracy": self.gain_pp > 0, "bytes": self.bytes_ratio < 1, "time": self.p50_ratio.high < 1}
+        return tuple(name for name, is_met in conditions.items() if is_met)
 
     @property
-    def beats(self) -> bool:
+    def is_better(self) -> bool:
         """Whether the other file is at least as accurate on test, and smaller or significantly faster."""
-        return self.gain_pp >= 0 and bool({"bytes", "time"} & set(self.ahead))
+        return self.gain_pp >= 0 and bool({"bytes", "time"} & set(self.better_in))
 
 
 @dataclass(frozen=True)
-class Theirs:
-    """Another toolkit's file as the run measured it, and its comparison with our files of the same target."""
+class PeerFile:
+    """Another toolkit's file as the run measured it, compared with the run's files of the same target."""
 
     peer: str
     name: str
@@ -76,114 +79,125 @@ class Theirs:
     bytes: int
     p50: MedianInterval
     seconds: float
-    beside: tuple[Beside, ...]
+    comparisons: tuple[Comparison, ...]
 
 
 @dataclass(frozen=True)
-class Table:
+class PeerResults:
     """All rows by target, the records of the toolkits, and the conditions of the measurement."""
 
-    ours: dict[str, list[Ours]]
-    theirs: dict[str, list[Theirs]]
+    run_files: dict[str, list[RunFile]]
+    peer_files: dict[str, list[PeerFile]]
     peers: dict[str, dict[str, Any]]
     conditions: dict[str, Any]
     confidence: float
 
 
-def read(run: Path, peers: Path) -> Table:
+def read_results(run: Path, peers: Path) -> PeerResults:
     """Read the figures of a finished run that measured the files named by peers.json in the folder `peers`.
 
-    Raises NotRun if one of the two is missing, or if the run measured other files.
+    Raises
+    ------
+    NotRun
+        One of the two is missing, or the run measured other files.
     """
     path = peers / RECORD
     if not path.is_file():
         raise NotRun(f"{path} is not there; run python -m benchmarks.peers CONFIG --run {run}")
     if not (run / "benchmark" / "artifact.json").is_file():
         raise NotRun(f"{run} has no finished benchmark; give the folder of a finished run, as artifacts/cifar10")
-    told, artifact = json.loads(path.read_text())["peers"], artifacts.load(run / "benchmark")
-    rivals = {row["sha256"]: row for row in artifact.metrics["rivals"]}
-    files = [(name, row) for name in sorted(told) for row in told[name]["files"]]
-    if missing := [row["file"] for _, row in files if row["sha256"] not in rivals]:
+    peer_rows, artifact = json.loads(path.read_text())["peers"], artifacts.load(run / "benchmark")
+    measured = {row["sha256"]: row for row in artifact.metrics["rivals"]}
+    files = [(name, row) for name in sorted(peer_rows) for row in peer_rows[name]["files"]]
+    if missing := [row["file"] for _, row in files if row["sha256"] not in measured]:
         raise NotRun(
             f"{run} did not measure {', '.join(missing)}; run it again with the setting in {peers / 'rivals.txt'}"
         )
     timings = _timings(artifact)
-    ours = {target: _ours(artifact, target, timings) for target in TARGETS}
-    rows = [_theirs(name, row, rivals[row["sha256"]], ours, timings) for name, row in files]
-    theirs = {target: [row for row in rows if row.target == target] for target in TARGETS}
-    return Table(ours, theirs, told, artifact.metrics["conditions"], timings.confidence)
+    run_files = {target: _run_files(artifact, target, timings) for target in TARGETS}
+    rows = [_peer_file(name, row, measured[row["sha256"]], run_files, timings) for name, row in files]
+    peer_files = {target: [row for row in rows if row.target == target] for target in TARGETS}
+    return PeerResults(run_files, peer_files, peer_rows, artifact.metrics["conditions"], timings.confidence)
 
 
 def _timings(artifact: artifacts.Artifact) -> Timings:
-    found = OPENINGS.search(artifact.metrics["conditions"]["protocol"])
+    match = OPENINGS.search(artifact.metrics["conditions"]["protocol"])
     with np.load(artifact.path / artifacts.EVIDENCE / "samples_ms.npz", allow_pickle=False) as file:
         samples_ms = {name: file[name] for name in file.files}
     config = artifact.config
-    return Timings(samples_ms, int(found[1]) if found else config["rounds"], config["confidence"], config["tie_margin"])
+    return Timings(samples_ms, int(match[1]) if match else config["rounds"], config["confidence"], config["tie_margin"])
 
 
-def _ours(artifact: artifacts.Artifact, target: str, timings: Timings) -> list[Ours]:
-    """The target's winner, if it has one, then the baseline in int8: the network that other toolkits got."""
+def _run_files(artifact: artifacts.Artifact, target: str, timings: Timings) -> list[RunFile]:
+    """Return the target's winner, if any, and the baseline in int8, which other toolkits received."""
     winner, rows = artifact.metrics["winners"].get(target), {}
     for row in artifact.metrics["rows"]:
-        plain = (row["model"], row["precision"], row["target"]) == ("baseline", "int8", target)
-        if row["name"] == winner or plain:
-            rows[row["name"]] = Ours(
+        is_plain_int8 = (row["model"], row["precision"], row["target"]) == ("baseline", "int8", target)
+        if row["name"] == winner or is_plain_int8:
+            rows[row["name"]] = RunFile(
                 row["name"], row["accuracy_validation"], row["accuracy_test"], row["bytes"],
                 timings.median(row["name"]), row["name"] == winner,
             )  # fmt: skip
-    return sorted(rows.values(), key=lambda row: not row.wins)
+    return sorted(rows.values(), key=lambda row: not row.is_winner)
 
 
-def _theirs(
-    peer: str, told: dict[str, Any], rival: dict[str, Any], ours: dict[str, list[Ours]], timings: Timings
-) -> Theirs:
-    target, name = SUFFIXES[Path(told["file"]).suffix], rival["name"]
-    beside = tuple(
-        Beside(
-            each,
-            100 * (rival["accuracy_test"] - each.accuracy_test),
-            rival["bytes"] / each.bytes,
-            timings.ratio(name, each.name),
+def _peer_file(
+    peer: str, peer_row: dict[str, Any], measured: dict[str, Any], run_files: dict[str, list[RunFile]], timings: Timings
+) -> PeerFile:
+    target, name = SUFFIXES[Path(peer_row["file"]).suffix], measured["name"]
+    comparisons = tuple(
+        Comparison(
+            run_file,
+            100 * (measured["accuracy_test"] - run_file.accuracy_test),
+            measured["bytes"] / run_file.bytes,
+            timings.ratio(name, run_file.name),
         )
-        for each in ours[target]
+        for run_file in run_files[target]
     )
-    return Theirs(
-        peer, name, told["how"], target, told["accuracy_validation"], rival["accuracy_test"], rival["bytes"],
-        timings.median(name), told["seconds"], beside,
-    )  # fmt: skip
+    return PeerFile(
+        peer,
+        name,
+        peer_row["how"],
+        target,
+        peer_row["accuracy_validation"],
+        measured["accuracy_test"],
+        measured["bytes"],
+        timings.median(name),
+        peer_row["seconds"],
+        comparisons,
+    )
 
 
 def main() -> int:
-    """Write the page, or print why there is nothing to write it from and return 1."""
+    """Write the page, or print why it cannot be written and return 1."""
     arguments = parser(__doc__, "python -m benchmarks.peers.page")
     arguments.add_argument("run", type=Path, help="folder of the finished run, as artifacts/cifar10")
     arguments.add_argument("--peers", type=Path, help="folder of its peers.json (default: build/peers/NAME of the run)")
     arguments.add_argument("--page", type=Path, default=PAGE, help="file to write (default: docs/results/peers.md)")
     options = arguments.parse_args()
     try:
-        found = read(options.run, options.peers or HOME / options.run.resolve().name)
+        results = read_results(options.run, options.peers or HOME / options.run.resolve().name)
     except (NotRun, EdgekitError) as error:
         print(f"peers: {error}", file=sys.stderr)
         return 1
-    options.page.write_text(text(found, options.run.resolve().name), encoding="utf-8")
+    options.page.write_text(page_text(results, options.run.resolve().name), encoding="utf-8")
     return 0
 
 
-def text(found: Table, run: str) -> str:
-    """The whole page."""
+def page_text(results: PeerResults, run: str) -> str:
+    """Return the complete page."""
     parts = [
-        _head(run),
-        _short(found),
-        *(_target(found, each) for each in TARGETS),
-        _failures(found),
-        _how(found),
-        _conditions(found),
+        _introduction(run),
+        _summary(results),
+        *(_target_table(results, each) for each in TARGETS),
+        _failures(results),
+        _methods(results),
+        _conditions(results),
     ]
     return "\n\n".join(part.strip() for part in parts if part) + "\n"
 
 
-def _head(run: str) -> str:
+def _introduction(run: str) -> str:
     return f"""
 # Compared with other toolkits
 
@@ -196,8 +210,8 @@ So each file is compared with two of ours: the winner of its target, and the sam
 """
 
 
-def _conditions(found: Table) -> str:
-    seen = found.conditions
+def _conditions(results: PeerResults) -> str:
+    conditions = results.conditions
     return f"""
 ## Conditions, and how to run it again
 
@@ -205,80 +219,95 @@ def _conditions(found: Table) -> str:
 
 | condition | |
 |---|---|
-| processor | {seen["cpu"]} |
-| threads | {seen["threads"]} |
-| protocol | {seen["protocol"]} |
-| intervals | {100 * found.confidence:g} % |
-| noise | {"; ".join(seen["disturbed"]) or "none observed"} |
+| processor | {conditions["cpu"]} |
+| threads | {conditions["threads"]} |
+| protocol | {conditions["protocol"]} |
+| intervals | {100 * results.confidence:g} % |
+| noise | {"; ".join(conditions["disturbed"]) or "none observed"} |
 """
 
 
-def _short(found: Table) -> str:
+def _summary(results: PeerResults) -> str:
     rows = []
-    for target, said in TARGETS.items():
-        count = len(found.theirs[target])
-        for ours in found.ours[target] if count else []:
-            better = [row for row in found.theirs[target] if _to(row, ours).beats]
-            what = "the winner" if ours.wins else "the same network"
-            names = ", ".join(f"`{row.name}`" for row in better) or "none"
-            rows.append([said, f"{what}, `{ours.name}`", str(count), names, _span([_to(row, ours) for row in better])])
-        if not count or not any(ours.wins for ours in found.ours[target]):
-            why = "–" if count == 0 else "none of our files is within the budget"
-            rows.append([said, "the winner", str(count), why, "–"])
+    for target, title in TARGETS.items():
+        count = len(results.peer_files[target])
+        for run_file in results.run_files[target] if count else []:
+            better_files = [row for row in results.peer_files[target] if _comparison_with(row, run_file).is_better]
+            opponent = "the winner" if run_file.is_winner else "the same network"
+            names = ", ".join(f"`{row.name}`" for row in better_files) or "none"
+            rows.append(
+                [
+                    title,
+                    f"{opponent}, `{run_file.name}`",
+                    str(count),
+                    names,
+                    _ratio_range([_comparison_with(row, run_file) for row in better_files]),
+                ]
+            )
+        if not count or not any(run_file.is_winner for run_file in results.run_files[target]):
+            reason = "–" if count == 0 else "none of our files is within the budget"
+            rows.append([title, "the winner", str(count), reason, "–"])
     header = ("target", "compared with", "files", "better ones", "their p50 / ours")
     return f"""
 A file is better if it is no less accurate on test, and smaller or significantly faster.
 
-{markdown(header, rows, words=(0, 1, 3))}
+{markdown(header, rows, text_columns=(0, 1, 3))}
 """
 
 
-def _target(found: Table, target: str) -> str:
-    ours, theirs = found.ours[target], found.theirs[target]
-    if not theirs:
+def _target_table(results: PeerResults, target: str) -> str:
+    run_files, peer_files = results.run_files[target], results.peer_files[target]
+    if not peer_files:
         return ""
-    rows = [_our_row(row) for row in ours]
-    rows += [_their_row(row) for row in sorted(theirs, key=lambda row: (-row.accuracy_test, row.p50.p50_ms))]
-    return f"## {TARGETS[target]}\n\n{markdown(HEADER, rows, words=(0, 1))}"
+    rows = [_run_file_row(row) for row in run_files]
+    rows += [_peer_file_row(row) for row in sorted(peer_files, key=lambda row: (-row.accuracy_test, row.p50.p50_ms))]
+    return f"## {TARGETS[target]}\n\n{markdown(HEADER, rows, text_columns=(0, 1))}"
 
 
-def _our_row(row: Ours) -> list[str]:
-    how = "edgekit's winner" if row.wins else "edgekit's post-training int8 of the same network"
+def _run_file_row(row: RunFile) -> list[str]:
+    how = "edgekit's winner" if row.is_winner else "edgekit's post-training int8 of the same network"
     return [f"**`{row.name}`**", how, *_figures(row), "", ""]
 
 
-def _their_row(row: Theirs) -> list[str]:
-    winner = next((each for each in row.beside if each.ours.wins), None)
-    same = next((each for each in row.beside if each.ours.name.startswith("baseline-")), None)
+def _peer_file_row(row: PeerFile) -> list[str]:
+    winner = next((comparison for comparison in row.comparisons if comparison.run_file.is_winner), None)
+    same_network = next(
+        (comparison for comparison in row.comparisons if comparison.run_file.name.startswith("baseline-")), None
+    )
     return [
         f"`{row.name}`",
         row.how,
         *_figures(row),
-        "" if winner is None else f"{winner.slower.ratio:.2f}",
-        _slower(same),
+        "" if winner is None else f"{winner.p50_ratio.ratio:.2f}",
+        _ratio_text(same_network),
     ]
 
 
-def _figures(row: Ours | Theirs) -> list[str]:
-    return [f"{100 * row.accuracy_test:.2f} %", f"{row.bytes:,}", f"{_three(1000 * row.p50.p50_ms)} µs"]
+def _figures(row: RunFile | PeerFile) -> list[str]:
+    return [f"{100 * row.accuracy_test:.2f} %", f"{row.bytes:,}", f"{_three_digits(1000 * row.p50.p50_ms)} µs"]
 
 
-def _failures(found: Table) -> str:
+def _failures(results: PeerResults) -> str:
     rows = [
-        [name, f"`{one['file']}`" if one["file"] else "–", one["how"], one["why"].replace("|", "/")]
-        for name, told in sorted(found.peers.items())
-        for one in told["failures"]
+        [name, f"`{failure['file']}`" if failure["file"] else "–", failure["how"], failure["why"].replace("|", "/")]
+        for name, peer_row in sorted(results.peers.items())
+        for failure in peer_row["failures"]
     ]
     if not rows:
         return ""
     header = ("toolkit", "file", "how", "why")
-    return f"## What could not be made or run\n\n{markdown(header, rows, words=range(4))}"
+    return f"## What could not be made or run\n\n{markdown(header, rows, text_columns=range(4))}"
 
 
-def _how(found: Table) -> str:
+def _methods(results: PeerResults) -> str:
     rows = [
-        [name, told["what"], ", ".join(f"`{each}`" for each in told["packages"]), f"{told['seconds']:,.0f} s"]
-        for name, told in sorted(found.peers.items())
+        [
+            name,
+            peer_row["what"],
+            ", ".join(f"`{each}`" for each in peer_row["packages"]),
+            f"{peer_row['seconds']:,.0f} s",
+        ]
+        for name, peer_row in sorted(results.peers.items())
     ]
     header = ("toolkit", "what", "installed", "time")
     return f"""
@@ -286,29 +315,29 @@ def _how(found: Table) -> str:
 
 The time is of all calls together, with the imports.
 
-{markdown(header, rows, words=(0, 1, 2))}
+{markdown(header, rows, text_columns=(0, 1, 2))}
 """
 
 
-def _to(row: Theirs, ours: Ours) -> Beside:
-    return next(each for each in row.beside if each.ours == ours)
+def _comparison_with(row: PeerFile, run_file: RunFile) -> Comparison:
+    return next(comparison for comparison in row.comparisons if comparison.run_file == run_file)
 
 
-def _span(compared: list[Beside]) -> str:
-    """The lowest and the highest ratio of p50."""
-    ratios = [each.slower.ratio for each in compared]
+def _ratio_range(comparisons: list[Comparison]) -> str:
+    """Return the lowest and the highest ratio of p50."""
+    ratios = [comparison.p50_ratio.ratio for comparison in comparisons]
     return f"{min(ratios):.2f} to {max(ratios):.2f}" if ratios else "–"
 
 
-def _slower(beside: Beside | None) -> str:
-    if beside is None:
+def _ratio_text(comparison: Comparison | None) -> str:
+    if comparison is None:
         return ""
-    found = beside.slower
-    return f"{found.ratio:.2f} ({found.low:.2f}–{found.high:.2f})"
+    ratio = comparison.p50_ratio
+    return f"{ratio.ratio:.2f} ({ratio.low:.2f}–{ratio.high:.2f})"
 
 
-def _three(value: float) -> str:
-    """Three significant digits, never by exponent."""
+def _three_digits(value: float) -> str:
+    """Format with three significant digits and without an exponent."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 

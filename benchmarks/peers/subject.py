@@ -1,4 +1,4 @@
-"""What every peer gets: the baseline of a finished run in float, and the samples of its config."""
+"""What every toolkit receives: the float baseline of a finished run and the samples of its config."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.harness import NotRun
-from benchmarks.peers.given import MODEL, SAMPLES, TFLITE
+from benchmarks.peers.worker_protocol import MODEL, SAMPLES, TFLITE
 from edgekit import data as all_data
 from edgekit.core import artifacts, tasks
 from edgekit.core.hashing import sha256_file
@@ -25,13 +25,16 @@ if TYPE_CHECKING:
     from edgekit.workbook.plan import Plan
 
 ANSWERS_LIMIT_S = 3600.0
-NEAR_PP = 0.5
-"""How far a float file's accuracy may be from the network's; more means another config, or another preprocess."""
+MAX_DIFFERENCE_PP = 0.5
+"""Allowed difference between the accuracies of a float file and the network; more means another config."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """The folder that peers read, and what their files are judged by. `sha256` is of the float ONNX file."""
+    """The folder that toolkits read, and what their files are evaluated with.
+
+    `sha256` is that of the float ONNX file.
+    """
 
     folder: Path
     plan: Plan
@@ -40,13 +43,18 @@ class Subject:
 
     @property
     def preprocess(self) -> list[dict[str, Any]]:
-        """Steps from a raw sample to the input of every file that a peer makes."""
+        """The steps from a raw sample to the input of every file that a toolkit makes."""
         return list(self.plan.run.preprocess)
 
-    def judged(self, path: Path) -> dict[str, Any]:
-        """A file's accuracy on validation, a fraction, by the workbook's interpreters; ModelError if it does not run.
+    def evaluate(self, path: Path) -> dict[str, Any]:
+        """Return a file's accuracy on validation, as a fraction, and its digest.
 
-        With its digest, by which a finished benchmark tells that this is the file that it measured.
+        A finished benchmark recognizes the file by its digest.
+
+        Raises
+        ------
+        ModelError
+            The workbook's interpreters cannot run the file.
         """
         model, split = model_file.open_file(path, self.preprocess), self.data.validation
         scores = model_file.logits(
@@ -61,19 +69,23 @@ class Subject:
         accuracy = tasks.accuracy(score_samples(scores, split, model.preprocess, self.data.task))
         return {"accuracy_validation": accuracy, "sha256": model.sha256}
 
-    def rivals(self, paths: list[Path]) -> list[dict[str, Any]]:
-        """`benchmark.rivals`: those of the config, and the files at `paths`."""
-        own = self.plan.values.get("benchmark", {}).get("rivals", [])
-        return [*own, *({"path": str(path), "preprocess": self.preprocess} for path in paths)]
+    def rivals_option(self, paths: list[Path]) -> list[dict[str, Any]]:
+        """Return the value of `benchmark.rivals`: the files of the config and those at `paths`."""
+        configured = self.plan.values.get("benchmark", {}).get("rivals", [])
+        return [*configured, *({"path": str(path), "preprocess": self.preprocess} for path in paths)]
 
 
-def write(config: Path, run: Path, folder: Path) -> Subject:
-    """Write the float baseline at an open batch and `samples.npz` to `folder`, which is emptied first.
+def write_subject(config: Path, run: Path, folder: Path) -> Subject:
+    """Write the float baseline with an open batch and `samples.npz` to `folder`, which is emptied first.
 
-    `model.tflite` is there where the run has that target, with the names and the signature that it shipped without.
-    `samples.npz` holds what the files take, images channels first: `calibration` (n, …), the samples that convert
-    calibrates with, `x` (n, …) and `y` (n,) of validation. NotRun where the run has no such file, or the file does not
-    answer as the run's network did.
+    `model.tflite` is included if the run has that target, with the names and signature that the shipped file lacks.
+    `samples.npz` holds what the files take, images with channels first: `calibration` (n, …), the samples that convert
+    calibrates with, and `x` (n, …) and `y` (n,) of validation.
+
+    Raises
+    ------
+    NotRun
+        The run has no such file, or its accuracy differs from that of the run's network.
     """
     baseline = run / "convert" / "baseline-fp32-onnx" / "model.onnx"
     if not baseline.is_file():
@@ -90,25 +102,32 @@ def write(config: Path, run: Path, folder: Path) -> Subject:
     if tflite.is_file():
         (folder / TFLITE).write_bytes(flatbuffer.with_names_and_signature(tflite.read_bytes()))
 
-    steps, count = plan.run.preprocess, plan.section("convert")["calibration_samples"]
+    steps, sample_count = plan.run.preprocess, plan.section("convert")["calibration_samples"]
     np.savez(
         folder / SAMPLES,
-        calibration=network_inputs(spread_samples(data.calibration, count), steps),
+        calibration=network_inputs(spread_samples(data.calibration, sample_count), steps),
         x=network_inputs(data.validation.x, steps),
         y=np.asarray(data.validation.y, np.int64),
     )
     subject = Subject(folder, plan, data, sha256_file(folder / MODEL))
-    _check(subject, run)
+    _check_accuracy(subject, run)
     return subject
 
 
-def _check(subject: Subject, run: Path) -> None:
-    """NotRun where a float file and the run's network are not right equally often."""
-    before = artifacts.load(run / "profile").metrics["validation_accuracy"]
+def _check_accuracy(subject: Subject, run: Path) -> None:
+    """Check that the float files are as accurate as the run's network.
+
+    Raises
+    ------
+    NotRun
+        They are not.
+    """
+    network_accuracy = artifacts.load(run / "profile").metrics["validation_accuracy"]
     for path in sorted(subject.folder.glob("model.*")):
-        found = subject.judged(path)["accuracy_validation"]
-        if abs(found - before) > NEAR_PP / 100:
+        file_accuracy = subject.evaluate(path)["accuracy_validation"]
+        if abs(file_accuracy - network_accuracy) > MAX_DIFFERENCE_PP / 100:
             raise NotRun(
-                f"{run}: the float {path.name} is right on {found:.2%} of validation and the network on {before:.2%}; "
+                f"{run}: the float {path.name} is right on {file_accuracy:.2%} of validation and the network on "
+                f"{network_accuracy:.2%}; "
                 "give the config that the run was made with"
             )

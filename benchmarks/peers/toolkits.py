@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from benchmarks.peers.peer import File, Peer
+from benchmarks.peers.peer import OutputFile, Peer
 
 
-def front(files: list[File]) -> list[File]:
-    """The files that no other is at least as good as in accuracy, p50 and bytes; the most accurate first."""
-    return sorted((one for one in files if not any(_beats(other, one) for other in files)), key=_figures)
+def pareto_front(files: list[OutputFile]) -> list[OutputFile]:
+    """Return the files that no other file beats in accuracy, p50 and bytes, the most accurate first."""
+    return sorted((file for file in files if not any(_dominates(other, file) for other in files)), key=_figures)
 
 
-def _beats(one: File, other: File) -> bool:
-    mine, theirs = _figures(one), _figures(other)
-    return mine != theirs and all(a <= b for a, b in zip(mine, theirs, strict=True))
+def _dominates(file: OutputFile, other: OutputFile) -> bool:
+    figures, other_figures = _figures(file), _figures(other)
+    return figures != other_figures and all(a <= b for a, b in zip(figures, other_figures, strict=True))
 
 
-def _figures(file: File) -> tuple[float, float, int]:
-    """Less is better in each."""
+def _figures(file: OutputFile) -> tuple[float, float, int]:
+    """Return figures of which less is better."""
     if file.accuracy is None or file.p50_ms is None:
         raise ValueError(f"{file.path.name}: Olive measured no accuracy or no p50; search again")
     return -file.accuracy, file.p50_ms, file.bytes
@@ -40,7 +40,7 @@ PEERS = {
             what="Olive's search over every option of its quantization, its front by accuracy, p50 and bytes",
             packages=("olive-ai==0.13.0", "onnxruntime==1.32.0", "onnx", "requests", "pandas"),
             first=("torch==2.13.0",),
-            kept=front,
+            select=pareto_front,
         ),
         Peer(
             name="onnxruntime",
@@ -54,7 +54,12 @@ PEERS = {
                 *("tensorflow==2.21.0", "ai-edge-litert==2.3.0", "onnx==1.23.2", "onnxruntime==1.31.1"),
                 *("psutil", "requests"),
             ),
-            alone=("onnx2tf==1.29.24", "onnx-graphsurgeon==0.6.1", "sng4onnx==2.0.1", "tf-keras==2.21.0"),
+            without_dependencies=(
+                "onnx2tf==1.29.24",
+                "onnx-graphsurgeon==0.6.1",
+                "sng4onnx==2.0.1",
+                "tf-keras==2.21.0",
+            ),
         ),
     )
 }

@@ -1,1 +1,1 @@
-"""What serving costs, against other servers and against no server at all: `python -m benchmarks.serving`."""
+"""The cost of serving, compared with other servers and with calls without a server: `python -m benchmarks.serving`."""

@@ -1,7 +1,9 @@
-"""Measure what serving costs: `python -m benchmarks.serving [BUNDLES] [--only NAME] [--rounds N]`.
+"""Measure what serving costs.
 
-The server has one core and the load another. Writes build/serving/report.md and report.json. The defaults take about
-15 minutes.
+    python -m benchmarks.serving [BUNDLES] [--only NAME] [--rounds N]
+
+The server has one core and the load another. Writes build/serving/report.md and report.json. The defaults take about 15
+minutes.
 """
 
 from __future__ import annotations
@@ -14,14 +16,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.harness import ROOT, Finding, NotRun, conditions, parser, write
+from benchmarks.harness import ROOT, ExperimentResult, NotRun, machine_conditions, parser, write_report
 from benchmarks.serving.experiments import overload, peers, rest
 from benchmarks.serving.machine import HOME
-from benchmarks.serving.subjects import Plan
+from benchmarks.serving.plan import ServingPlan
 from edgekit.runner.errors import RunnerError
 
 DIGITS = ROOT / "artifacts" / "digits" / "bundles"
-EXPERIMENTS: dict[str, tuple[str, Callable[[Plan], Finding]]] = {
+EXPERIMENTS: dict[str, tuple[str, Callable[[ServingPlan], ExperimentResult]]] = {
     "peers": (peers.TITLE, peers.measure),
     "rest": (rest.TITLE, rest.measure),
     "overload": (overload.TITLE, overload.measure),
@@ -29,7 +31,7 @@ EXPERIMENTS: dict[str, tuple[str, Callable[[Plan], Finding]]] = {
 
 
 def main() -> int:
-    """Run all experiments, one after the other; what cannot be run is reported."""
+    """Run all experiments one after the other. What cannot be run is reported."""
     arguments = parser(__doc__, "python -m benchmarks.serving")
     arguments.add_argument("bundles", nargs="?", type=Path, default=DIGITS, help="folder of the digits' bundles")
     arguments.add_argument("--only", action="append", choices=EXPERIMENTS, help="this experiment; repeat for more")
@@ -40,29 +42,29 @@ def main() -> int:
         arguments.error(f"--rounds: got {options.rounds}; use a whole number from 1")
     if not 0 < options.scale <= 100:
         arguments.error(f"--scale: got {options.scale:g}; use a number above 0, up to 100")
-    plan = Plan(options.bundles.absolute(), options.rounds, options.scale)
+    plan = ServingPlan(options.bundles.absolute(), options.rounds, options.scale)
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
-    shutil.rmtree(HOME / "cache", ignore_errors=True)  # choices and curves of this run alone
+    shutil.rmtree(HOME / "cache", ignore_errors=True)  # so that interpreters are chosen in this run
     (HOME / "cache").mkdir(parents=True)
-    facts, findings = {**conditions(), "rounds": plan.rounds, "scale": plan.scale}, []
+    conditions, results = {**machine_conditions(), "rounds": plan.rounds, "scale": plan.scale}, []
     for name in options.only or EXPERIMENTS:
-        findings.append(run(name, plan))
-        print(findings[-1].text(), flush=True)
-        write(HOME, facts, findings)
+        results.append(run(name, plan))
+        print(results[-1].text(), flush=True)
+        write_report(HOME, conditions, results)
     print(f"written: {HOME / 'report.md'} and report.json", file=sys.stderr)
     return 0
 
 
-def run(name: str, plan: Plan) -> Finding:
-    """The result of an experiment, or the reason why there is none."""
+def run(name: str, plan: ServingPlan) -> ExperimentResult:
+    """Return the result of an experiment, or the reason why there is none."""
     title, measure = EXPERIMENTS[name]
-    begun, load = time.monotonic(), os.getloadavg()[0]
+    started, load_before = time.monotonic(), os.getloadavg()[0]
     try:
-        finding = measure(plan)
+        result = measure(plan)
     except (NotRun, RunnerError, OSError, subprocess.SubprocessError) as reason:
-        finding = Finding(name, title, missing=[f"all of it: {reason}"])
-    finding.seconds, finding.load_before = time.monotonic() - begun, load
-    return finding
+        result = ExperimentResult(name, title, missing=[f"all of it: {reason}"])
+    result.seconds, result.load_before = time.monotonic() - started, load_before
+    return result
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Closed-loop load by `wrk`, a C program that costs far less than the servers; on the second core."""
+"""Closed-loop load on the second core by `wrk`, a C program that costs far less than the servers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from benchmarks.harness import NotRun
-from benchmarks.serving.machine import HOME, cores, pinned, tool
+from benchmarks.serving.machine import HOME, pinned_command, server_and_load_cores, tool_path
 
-LONGEST_S = 600
-TRIES, AGAIN_S = 30, 1.0
+MAX_SECONDS = 600
+MAX_SIGNALS, SIGNAL_INTERVAL_S = 30, 1.0
 SCRIPT = """
 wrk.method = "POST"
 local file = io.open({path}, "rb")
@@ -29,8 +29,8 @@ end
 
 
 @dataclass(frozen=True)
-class Post:
-    """A request: where to, its body and its headers."""
+class PostRequest:
+    """A request: its path, body and headers."""
 
     path: str
     body: bytes
@@ -38,8 +38,8 @@ class Post:
 
 
 @dataclass(frozen=True)
-class Load:
-    """What a run of wrk gave; `bad` counts answers above 399 and errors of the socket."""
+class LoadResult:
+    """The result of a run of wrk. `bad` counts answers above 399 and errors of sockets."""
 
     answered: int
     seconds: float
@@ -49,47 +49,69 @@ class Load:
 
     @property
     def per_s(self) -> float:
-        """Answers a second."""
+        """Answers per second."""
         return self.answered / self.seconds
 
 
 class Wrk:
-    """One request, sent again and again."""
+    """One request that is sent again and again."""
 
-    def __init__(self, name: str, address: str, post: Post) -> None:
+    def __init__(self, name: str, address: str, post: PostRequest) -> None:
         folder = HOME / "load"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{name}.body").write_bytes(post.body)
-        lines = "\n".join(f"wrk.headers[{json.dumps(key)}] = {json.dumps(each)}" for key, each in post.headers.items())
+        lines = "\n".join(
+            f"wrk.headers[{json.dumps(key)}] = {json.dumps(value)}" for key, value in post.headers.items()
+        )
         self._script = folder / f"{name}.lua"
         self._script.write_text(SCRIPT.format(path=json.dumps(str(folder / f"{name}.body")), headers=lines))
         self._url = address + post.path
         self.name = name
 
-    def run(self, seconds: float, connections: int = 8) -> Load:
-        """NotRun where any answer was not 2xx."""
-        words = [tool("wrk", "wrk"), "-t1", f"-c{connections}", f"-d{LONGEST_S}s", "-s", str(self._script), self._url]
+    def run(self, seconds: float, connections: int = 8) -> LoadResult:
+        """Send the request for that many seconds.
+
+        Raises
+        ------
+        NotRun
+            Any answer was not 2xx.
+        """
+        command = [
+            tool_path("wrk", "wrk"),
+            "-t1",
+            f"-c{connections}",
+            f"-d{MAX_SECONDS}s",
+            "-s",
+            str(self._script),
+            self._url,
+        ]
         process = subprocess.Popen(
-            pinned(cores()[1], words), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            pinned_command(server_and_load_cores()[1], command),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
         with process:
-            said = self._end(process, seconds)
-        found = [line[7:] for line in said.splitlines() if line.startswith("RESULT ")]
-        if not found:
-            raise NotRun(f"{self.name}: wrk said: {said.strip()[-300:]}")
-        load = Load(**json.loads(found[-1]))
+            output = self._output_of(process, seconds)
+        results = [line[7:] for line in output.splitlines() if line.startswith("RESULT ")]
+        if not results:
+            raise NotRun(f"{self.name}: wrk reported:  {output.strip()[-300:]}")
+        load = LoadResult(**json.loads(results[-1]))
         if load.bad or not load.answered:
             raise NotRun(f"{self.name}: {load.bad} of {load.answered} answers were not 2xx, or were lost")
         return load
 
-    def _end(self, process: subprocess.Popen[str], seconds: float) -> str:
-        """What wrk said. It ends in order at a SIGINT, which it forgets if it came before its sleep: so again."""
+    def _output_of(self, process: subprocess.Popen[str], seconds: float) -> str:
+        """Stop wrk with SIGINT and return its output.
+
+        wrk ignores a signal that arrives before its sleep, so the signal is repeated.
+        """
         wait_s = seconds
-        for _ in range(TRIES):
+        for _ in range(MAX_SIGNALS):
             try:
                 return process.communicate(timeout=wait_s)[0]
             except subprocess.TimeoutExpired:
                 process.send_signal(signal.SIGINT)
-                wait_s = AGAIN_S
+                wait_s = SIGNAL_INTERVAL_S
         process.kill()
-        raise NotRun(f"{self.name}: wrk did not end at {TRIES} signals")
+        raise NotRun(f"{self.name}: wrk did not end at {MAX_SIGNALS} signals")

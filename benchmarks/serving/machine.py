@@ -1,4 +1,4 @@
-"""Servers as processes on a core of their own, and the CPU time of a whole tree of processes."""
+"""Servers as processes on a core of their own, and the CPU time of a tree of processes."""
 
 from __future__ import annotations
 
@@ -23,61 +23,67 @@ HOME = BUILD / "serving"
 READY_S = 120.0
 
 
-def cores() -> tuple[int, int]:
-    """One for the server, one for the load."""
-    found = sorted(os.sched_getaffinity(0))
-    if len(found) < 2:
+def server_and_load_cores() -> tuple[int, int]:
+    """Return one core for the server and one for the load."""
+    available = sorted(os.sched_getaffinity(0))
+    if len(available) < 2:
         raise NotRun("this process may use one core alone; the server and its load need one each")
-    return found[0], found[1]
+    return available[0], available[1]
 
 
-def tool(name: str, package: str) -> str:
-    """The path of a program; NotRun names Debian's package."""
+def tool_path(name: str, package: str) -> str:
+    """Return the path of a program.
+
+    Raises
+    ------
+    NotRun
+        It is not installed. The message names Debian's package.
+    """
     path = shutil.which(name)
     if path is None:
         raise NotRun(f"{name} is not installed; run: apt-get install {package}")
     return path
 
 
-def pinned(core: int, command: Sequence[str]) -> list[str]:
-    """The command, held on a core with all that it starts."""
-    return [tool("taskset", "util-linux"), "-c", str(core), *command]
+def pinned_command(core: int, command: Sequence[str]) -> list[str]:
+    """Return the command, pinned to a core together with all that it starts."""
+    return [tool_path("taskset", "util-linux"), "-c", str(core), *command]
 
 
-def tree(pid: int) -> list[psutil.Process]:
-    """A process and all below it that live."""
+def process_tree(pid: int) -> list[psutil.Process]:
+    """Return a process and its living descendants."""
     root = psutil.Process(pid)
     return [root, *root.children(recursive=True)]
 
 
 def cpu_s(pid: int) -> float:
-    """User and system time of the tree, with that of children that have ended and were waited for."""
+    """Return the user and system time of the tree, including children that have ended and were waited for."""
     seconds = 0.0
-    for each in tree(pid):
+    for process in process_tree(pid):
         with suppress(psutil.NoSuchProcess):
-            seconds += sum(each.cpu_times()[:4])
+            seconds += sum(process.cpu_times()[:4])
     return seconds
 
 
-def ran_s(pid: int) -> float:
-    """Time on a core of all living threads of the tree, to the nanosecond; `cpu_s` counts hundredths of a second."""
+def thread_time_s(pid: int) -> float:
+    """Return the time on a core of all living threads of the tree, in nanosecond resolution; `cpu_s` resolves 10 ms."""
     nanoseconds = 0
-    for each in tree(pid):
-        for task in Path(f"/proc/{each.pid}/task").glob("*/schedstat"):
+    for process in process_tree(pid):
+        for task in Path(f"/proc/{process.pid}/task").glob("*/schedstat"):
             with suppress(OSError):
                 nanoseconds += int(task.read_text().split()[0])
     return nanoseconds / 1e9
 
 
 class Server:
-    """A process that serves, on the first core. `with` starts it and waits until it is ready; its end is certain."""
+    """A server process on the first core. `with` starts it, waits until it is ready and always ends it."""
 
     def __init__(
         self, name: str, command: Sequence[str], environment: dict[str, str], ready: str, may_pause: bool = True
     ) -> None:
         """`ready` is a URL that answers 200, or the text in the log before the address."""
         self.name, self.ready, self.address, self.may_pause = name, ready, "", may_pause
-        self.command, self.environment = pinned(cores()[0], command), environment
+        self.command, self.environment = pinned_command(server_and_load_cores()[0], command), environment
         self.log = HOME / "logs" / f"{name}.log"
 
     def __enter__(self) -> Server:
@@ -101,7 +107,7 @@ class Server:
         deadline = time.monotonic() + READY_S
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
-                raise NotRun(f"{self.name} ended with exit code {self.process.returncode}: {self.said()}")
+                raise NotRun(f"{self.name} ended with exit code {self.process.returncode}: {self.log_tail()}")
             if self.ready.startswith("http"):
                 with suppress(OSError, urllib.error.URLError), urllib.request.urlopen(self.ready, timeout=2):
                     self.address = "/".join(self.ready.split("/")[:3])
@@ -112,10 +118,10 @@ class Server:
                         self.address = line.split(self.ready, 1)[1].split(": ")[0].strip()
                         return
             time.sleep(0.05)
-        raise NotRun(f"{self.name} was not ready within {READY_S:g} s: {self.said()}")
+        raise NotRun(f"{self.name} was not ready within {READY_S:g} s: {self.log_tail()}")
 
-    def said(self) -> str:
-        """The end of its log, on one line."""
+    def log_tail(self) -> str:
+        """Return the end of its log on one line."""
         return " / ".join(self.log.read_text(errors="replace").splitlines()[-4:])[-500:]
 
     @property
@@ -123,37 +129,37 @@ class Server:
         return self.process.pid
 
     def pause(self) -> None:
-        """Stop all of it, where that does no harm, so that it takes nothing while another is measured."""
+        """Stop all its processes, if that is harmless, so that they use no CPU while another server is measured."""
         if self.may_pause:
             self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Go on."""
+        """Continue its processes."""
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> None:
-        for each in tree(self.pid):
+        for process in process_tree(self.pid):
             with suppress(psutil.NoSuchProcess):
-                each.send_signal(number)
+                process.send_signal(number)
 
     def _end(self) -> None:
         self.resume()
-        started = tree(self.pid)
+        processes_of_server = process_tree(self.pid)
         self.process.terminate()
         processes.has_ended(self.process, 10)
         processes.end_process(self.process)
-        for each in started:  # workers lead sessions of their own
+        for process in processes_of_server:  # workers have sessions of their own
             with suppress(psutil.NoSuchProcess):
-                each.kill()
+                process.kill()
 
 
-def environment(**more: str) -> dict[str, str]:
-    """For servers of this tree: one thread of BLAS, and choices and curves measured in this run alone."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-    own = {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1", "XDG_CACHE_HOME": str(HOME / "cache")}
-    return {**kept, **own, **more}
+def server_environment(**extra: str) -> dict[str, str]:
+    """Return the environment for edgekit's servers: one BLAS thread, and interpreters chosen in this run."""
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    fixed = {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1", "XDG_CACHE_HOME": str(HOME / "cache")}
+    return {**inherited, **fixed, **extra}
 
 
-def python(*words: str) -> list[str]:
-    """A command of this Python."""
-    return [sys.executable, "-P", *words]
+def python_command(*arguments: str) -> list[str]:
+    """Return a command of this Python."""
+    return [sys.executable, "-P", *arguments]

@@ -1,7 +1,7 @@
-"""tritonserver 2.51.0 out of the wheel nvidia-pytriton 0.7.0: its files, its command and its variables.
+"""tritonserver 2.51.0 from the wheel nvidia-pytriton 0.7.0: its files, command and environment.
 
-The wheel keeps the stubs of the Python backend apart from it and lacks Python's own library, which must be a shared
-one: Debian's `libpython3.11`, or a Python that was built with `--enable-shared`. The tests start it too.
+The wheel keeps the stubs of the Python backend in another place and lacks Python's shared library: Debian's
+`libpython3.11`, or that of a Python built with `--enable-shared`. The tests use this module too.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SHARED_MEMORY_BYTES = 1 << 20
-"""Of each model at the start: containers give /dev/shm 64 MB in all."""
+"""Size for each model at the start, because containers have only 64 MB in /dev/shm."""
 
 
 @dataclass(frozen=True)
-class Installed:
-    """The wheel in an environment of Python 3.11; `python` is that environment's own."""
+class TritonInstallation:
+    """The wheel in an environment of Python 3.11. `python` is the Python of that environment."""
 
     python: Path
 
     @property
     def packages(self) -> Path:
-        """What models on the Python backend can import."""
+        """The folder from which models on the Python backend can import."""
         return self.python.parents[1] / "lib" / "python3.11" / "site-packages"
 
     @property
@@ -35,11 +35,14 @@ class Installed:
 
     @property
     def program(self) -> Path:
-        """The server."""
+        """Path of the server."""
         return self.home / "bin" / "tritonserver"
 
     def command(self, repository: Path, backends: Path, ports: Sequence[int], prefix: str) -> list[str]:
-        """On loopback; `ports` of HTTP, gRPC and metrics. `prefix` begins the names of its shared memory."""
+        """Return the command on loopback.
+
+        `ports` are those of HTTP, gRPC and metrics. `prefix` starts the names of its shared memory.
+        """
         http, grpc, metrics = ports
         return [
             str(self.program),
@@ -52,7 +55,7 @@ class Installed:
         ]  # fmt: skip
 
     def backends(self, folder: Path) -> Path:
-        """`folder` as a backend folder with the stub of Python 3.11 beside the backend; what is there is kept."""
+        """Create `folder` as a backend folder with the stub of Python 3.11; an existing folder is used again."""
         if not folder.is_dir():
             shutil.copytree(self.home / "backends", folder)
             stub = folder / "python" / "triton_python_backend_stub"
@@ -61,12 +64,14 @@ class Installed:
         return folder
 
     def environment(self) -> dict[str, str]:
-        """Variables for the server and the Python of its models, which finds this environment's packages."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+        """Return environment variables for the server and its models, with which they find these packages."""
+        inherited = {
+            name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))
+        }
         libraries = [str(self.packages / "nvidia_pytriton.libs"), str(sysconfig.get_config_var("LIBDIR"))]
         return {
-            **kept,
-            "LD_LIBRARY_PATH": os.pathsep.join([*libraries, *filter(None, [kept.get("LD_LIBRARY_PATH")])]),
-            "PATH": f"{self.python.parent}{os.pathsep}{kept['PATH']}",
+            **inherited,
+            "LD_LIBRARY_PATH": os.pathsep.join([*libraries, *filter(None, [inherited.get("LD_LIBRARY_PATH")])]),
+            "PATH": f"{self.python.parent}{os.pathsep}{inherited['PATH']}",
             "PYTHONPATH": str(self.packages),
         }

@@ -1,1 +1,1 @@
-"""How fast trainings are; see `benchmarks/training/__main__.py`."""
+"""The speed of training, see `benchmarks/training/__main__.py`."""

@@ -1,7 +1,7 @@
-"""One training that waits for a line before each of its epochs: `python -P worker.py CONFIG JSON`.
+"""One training that waits for a line before each epoch: `python -P worker.py CONFIG JSON`.
 
-Run with PYTHONPATH at the edgekit whose loop is measured, so it uses only what older ones have too. JSON: `settings`
-of the config, and `epochs`.
+It runs with PYTHONPATH at the edgekit that is measured, so it uses only what older versions have too. JSON contains the
+`settings` of the config and the number of `epochs`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 
-def main(config: str, wanted: dict[str, Any]) -> None:
-    """A line of JSON for each epoch, and one at the end."""
+def main(config: str, request: dict[str, Any]) -> None:
+    """Train, and print a line of JSON for each epoch and one at the end."""
     import numpy as np
 
     from edgekit import data as all_data
@@ -29,50 +29,60 @@ def main(config: str, wanted: dict[str, Any]) -> None:
     from edgekit.training.predict import sample_scores
     from edgekit.workbook.plan import load_plan, make_importable
 
-    plan = load_plan(Path(config), wanted["settings"])
+    plan = load_plan(Path(config), request["settings"])
     make_importable(plan)
     steps, run = plan.run.preprocess, plan.run
     data = all_data.load(plan.data).withhold_test()
     spec = spec_for(data, run.model.builder, run.model.kwargs, steps)
     module = store.build(spec, seed=run.seed)
-    options = plan.stages["profile"].model_copy(update={"epochs": wanted["epochs"]})
-    more: dict[str, Any] = {}
+    options = plan.stages["profile"].model_copy(update={"epochs": request["epochs"]})
+    extra_arguments: dict[str, Any] = {}
     if "training" in inspect.signature(fit).parameters:
-        more["training"] = run.training
-    say({"samples": len(data.train.y)})
-    began = _go()
+        extra_arguments["training"] = run.training
+    print_row({"samples": len(data.train.y)})
+    started = _wait_for_start()
 
     def epoch_ended(result: Any) -> None:
-        nonlocal began
-        taken = [after - before for after, before in zip(_clocks(), began, strict=True)]
-        say({"wall_s": taken[0], "user_s": taken[1], "system_s": taken[2], **asdict(result)})
-        if result.epoch < wanted["epochs"]:
-            began = _go()
+        nonlocal started
+        elapsed = [now - then for now, then in zip(_clocks(), started, strict=True)]
+        print_row({"wall_s": elapsed[0], "user_s": elapsed[1], "system_s": elapsed[2], **asdict(result)})
+        if result.epoch < request["epochs"]:
+            started = _wait_for_start()
 
-    fit(module, data, steps, options, seed=run.seed, device="cpu", threads=run.threads, on_epoch=epoch_ended, **more)
+    fit(
+        module,
+        data,
+        steps,
+        options,
+        seed=run.seed,
+        device="cpu",
+        threads=run.threads,
+        on_epoch=epoch_ended,
+        **extra_arguments,
+    )
     state = hashlib.sha256(b"".join(value.numpy().tobytes() for value in module.state_dict().values())).hexdigest()
-    found = sample_scores(module, data.validation, steps, data.task)
-    right = found.tolist() if isinstance(found, np.ndarray) else None
+    scores = sample_scores(module, data.validation, steps, data.task)
+    is_right = scores.tolist() if isinstance(scores, np.ndarray) else None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    say({"sha256": state, "accuracy": tasks.accuracy(found), "right": right, "peak_kb": peak})
+    print_row({"sha256": state, "accuracy": tasks.accuracy(scores), "right": is_right, "peak_kb": peak})
 
 
-def say(row: dict[str, Any]) -> None:
-    """One line to whoever started this."""
+def print_row(row: dict[str, Any]) -> None:
+    """Print one line for the process that started this one."""
     print("::" + json.dumps(row), flush=True)
 
 
-def _go() -> tuple[float, float, float]:
-    """Wait for a line; the clocks after it."""
+def _wait_for_start() -> tuple[float, float, float]:
+    """Wait for a line and return the clocks after it."""
     if not sys.stdin.readline():
         raise SystemExit(1)
     return _clocks()
 
 
 def _clocks() -> tuple[float, float, float]:
-    """Seconds: of the wall, of this process in user mode and in the kernel."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return time.perf_counter(), used.ru_utime, used.ru_stime
+    """Return seconds of wall time, and of this process in user mode and in the kernel."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return time.perf_counter(), usage.ru_utime, usage.ru_stime
 
 
 if __name__ == "__main__":

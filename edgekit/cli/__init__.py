@@ -1,1 +1,1 @@
-"""The `edgekit` command, a file for each group of its subcommands."""
+"""The command `edgekit`, with a module for each command or group of commands."""

@@ -1,4 +1,4 @@
-"""The `edgekit` command."""
+"""The command `edgekit` and its options."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgekit.cli.exit_codes import errors_as_exit_codes
 from edgekit.cli.export import export
 from edgekit.cli.field.commands import app as field
 from edgekit.cli.fleet import app as fleet
-from edgekit.cli.help import bare_switches
+from edgekit.cli.help import hide_switch_types
 from edgekit.cli.init.command import init
 from edgekit.cli.reproduce import reproduce
 from edgekit.cli.run import run
@@ -23,9 +23,9 @@ from edgekit.cli.search.command import search
 from edgekit.core import telemetry
 from edgekit.core.terminal_progress import show_progress
 
-telemetry.disable()  # here, and in whatever is started from here
+telemetry.disable()  # for this process and its children
 
-Kind = Literal["image", "vector", "audio", "window", "tensors"]
+SampleKind = Literal["image", "vector", "audio", "window", "tensors"]
 
 app = typer.Typer(
     add_completion=False,
@@ -35,8 +35,8 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         print(f"edgekit {__version__}")
         raise typer.Exit
 
@@ -44,7 +44,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def main(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Options shared by all commands."""
@@ -66,12 +66,12 @@ def report(
     """
     with errors_as_exit_codes():
         from edgekit.core import lock
-        from edgekit.report import finished_run as finished
+        from edgekit.report import finished_run
         from edgekit.report import html
         from edgekit.workbook.stage import RUN_LOCK
 
-        folder = finished.find_run(run_, out)
-        finished.verify_artifacts(folder, finished.read_result(folder))
+        folder = finished_run.find_run(run_, out)
+        finished_run.verify_artifacts(folder, finished_run.read_result(folder))
         if mlflow is not None:
             from edgekit.report import mlflow as tracking
 
@@ -80,8 +80,8 @@ def report(
             print(html.write_page(folder))
         if mlflow is not None:
             with show_progress("MLflow"):
-                where = tracking.log_run(folder, mlflow)
-            print(f"MLflow     {where}")
+                run_url = tracking.log_run(folder, mlflow)
+            print(f"MLflow     {run_url}")
 
 
 app.command()(search)
@@ -125,7 +125,7 @@ def bundle(
         Literal["auto", "softmax", "none"],
         typer.Option(help="What turns outputs into probabilities; auto inspects the outputs."),
     ] = "auto",
-    kind: Annotated[Kind | None, typer.Option(help="Kind of raw sample, if unclear.")] = None,
+    kind: Annotated[SampleKind | None, typer.Option(help="Kind of raw sample, if unclear.")] = None,
     dtype: Annotated[
         Literal["uint8", "int8", "float32"] | None,
         typer.Option(
@@ -168,14 +168,14 @@ def bundle(
 ) -> None:
     """Make a bundle from a ready-made model. Its self-test checks outputs recorded from real inputs."""
     with errors_as_exit_codes():
-        from edgekit.cli.bundle import make, options
+        from edgekit.cli.bundle import builder, options
         from edgekit.report.summary import copy_command
 
-        request = options.Options(
+        request = options.BundleOptions(
             model=model,
             golden=tuple(golden),
-            labels=options.labels(labels),
-            preprocess=options.preprocess(preprocess),
+            labels=options.parse_labels(labels),
+            preprocess=options.parse_preprocess(preprocess),
             samples=golden_samples,
             name=name,
             version=version,
@@ -183,22 +183,22 @@ def bundle(
             activation=activation,
             kind=kind,
             dtype=dtype,
-            size=options.size(size),
+            size=options.parse_size(size),
             layout=layout,
             sample_rate_hz=sample_rate,
-            range=options.value_range(range_),
-            input_ranges=options.input_ranges(input_range or ()),
+            range=options.parse_range(range_),
+            input_ranges=options.parse_input_ranges(input_range or ()),
             fit=fit,
             boxes=boxes,
             threshold=threshold,
             architectures=tuple(architecture or ()),
             tolerance=tolerance,
             states=options.parse_states(state or ()),
-            columns=options.labels(columns, "--columns", "column"),
+            columns=options.parse_labels(columns, "--columns", "column"),
         )
-        made = make.make(request, out, print)
-        print(f"wrote       {made} ({made.stat().st_size:,} bytes) and {made.parent / 'edgerun.pyz'}")
-        print(f"next        {copy_command(made.parent, made.name)}")
+        path = builder.build_bundle(request, out, print)
+        print(f"wrote       {path} ({path.stat().st_size:,} bytes) and {path.parent / 'edgerun.pyz'}")
+        print(f"next        {copy_command(path.parent, path.name)}")
 
 
 @app.command()
@@ -224,18 +224,18 @@ def load(
     with errors_as_exit_codes():
         from edgekit.cli import load as command
 
-        request = command.Request(bundle, tuple(scenario or ()), rate, seconds, p99_ms, max_rate, threads)
+        request = command.LoadRequest(bundle, tuple(scenario or ()), rate, seconds, p99_ms, max_rate, threads)
         command.run(request, json_, print)
 
 
-FORWARDED: dict[str, Any] = {
+UNPARSED: dict[str, Any] = {
     "context_settings": {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},
     "add_help_option": False,
 }
-"""How a command is registered that parses nothing itself."""
+"""How to register a command that passes its arguments on without parsing them."""
 
 
-@app.command(**FORWARDED)
+@app.command(**UNPARSED)
 def serve(context: typer.Context) -> None:
     """Serve bundles over HTTP, by the Open Inference Protocol v2. The same as `edgerun serve`."""
     from edgekit.runner.cli import main as run_on_device
@@ -250,4 +250,4 @@ app.add_typer(fleet, name="fleet")
 app.add_typer(field, name="field")
 app.add_typer(cache_app, name="cache")
 
-bare_switches(app)
+hide_switch_types(app)

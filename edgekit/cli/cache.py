@@ -1,4 +1,4 @@
-"""`edgekit cache`: check a shared cache of stages, and free space in it."""
+"""The commands `edgekit cache check` and `edgekit cache prune` for shared caches of stages."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from edgekit.core.errors import TrustError
 
 app = typer.Typer(no_args_is_help=True, help="Check a shared cache of stages, and free space in it.")
 Url = Annotated[str, typer.Argument(metavar="URL", help="A folder, s3://, gs:// or az://.")]
-SHOWN = 20
-"""Most lines about damage."""
+MAX_DAMAGE_LINES = 20
+"""The largest number of damaged objects that are listed."""
 
 
 @app.command()
@@ -29,15 +29,15 @@ def check(
     with errors_as_exit_codes():
         from edgekit.workbook.shared_cache import maintenance, open_cache
 
-        found = maintenance.check(open_cache(url), remove)
-        for path, why in sorted(found.damaged.items())[:SHOWN]:
-            print(f"damaged    {path}: {why.removeprefix(f'{path} ')}")
-        print(f"entries    {found.entries:,}")
-        print(f"objects    {found.blobs:,}, {found.bytes:,} bytes; {len(found.unused):,} needed by no entry")
-        if found.removed:
-            print(f"removed    {len(found.removed):,} damaged")
-        elif found.damaged:
-            raise TrustError(f"{len(found.damaged):,} damaged; remove them with `edgekit cache check {url} --remove`")
+        report = maintenance.check(open_cache(url), remove)
+        for path, fault in sorted(report.damaged.items())[:MAX_DAMAGE_LINES]:
+            print(f"damaged    {path}: {fault.removeprefix(f'{path} ')}")
+        print(f"entries    {report.entries:,}")
+        print(f"objects    {report.blobs:,}, {report.bytes:,} bytes; {len(report.unused):,} needed by no entry")
+        if report.removed:
+            print(f"removed    {len(report.removed):,} damaged")
+        elif report.damaged:
+            raise TrustError(f"{len(report.damaged):,} damaged; remove them with `edgekit cache check {url} --remove`")
 
 
 @app.command()
@@ -54,6 +54,6 @@ def prune(
     with errors_as_exit_codes():
         from edgekit.workbook.shared_cache import maintenance, open_cache
 
-        found = maintenance.prune(open_cache(url), older_than)
-        print(f"removed    {len(found.removed):,} objects, {found.bytes:,} bytes")
-        print(f"kept       {found.entries:,} entries, {found.blobs:,} objects")
+        report = maintenance.prune(open_cache(url), older_than)
+        print(f"removed    {len(report.removed):,} objects, {report.bytes:,} bytes")
+        print(f"kept       {report.entries:,} entries, {report.blobs:,} objects")

@@ -1,4 +1,4 @@
-"""`edgekit compare`, as a command: two finished runs, or two field reports."""
+"""The command `edgekit compare` for two finished runs or two field reports."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ def compare(
                 "--json: is for two field reports, named *.json; the figures of a run are in its result.json"
             )
         from edgekit.report import comparison as comparing
-        from edgekit.report import finished_run as finished
+        from edgekit.report import finished_run as runs
 
-        compared = comparing.compare_runs(finished.find_run(run_a, out), finished.find_run(run_b, out))
-        comparing.print_comparison(compared, console, show_all=all_)
+        comparison = comparing.compare_runs(runs.find_run(run_a, out), runs.find_run(run_b, out))
+        comparing.print_comparison(comparison, console, show_all=all_)
 
 
-def _compare_reports(a: Path, b: Path, as_json: bool, everything: bool, console: Console) -> None:
+def _compare_reports(earlier: Path, later: Path, as_json: bool, everything: bool, console: Console) -> None:
     """Print the comparison of two field reports, the earlier one first."""
     from edgekit.report.field import terminal
     from edgekit.report.field.comparison import compare_reports
     from edgekit.report.field.reports import read_report
 
-    found = compare_reports(read_report(a), read_report(b))
+    comparison = compare_reports(read_report(earlier), read_report(later))
     if as_json:
-        print(json.dumps(terminal.comparison_to_json(found), sort_keys=True, allow_nan=False))
+        print(json.dumps(terminal.comparison_to_json(comparison), sort_keys=True, allow_nan=False))
     else:
-        terminal.print_comparison(found, console, show_all=everything)
+        terminal.print_comparison(comparison, console, show_all=everything)

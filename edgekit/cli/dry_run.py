@@ -1,4 +1,4 @@
-"""`edgekit run --dry-run`: print the plan without running it."""
+"""`edgekit run --dry-run`: check the data and networks and print the plan without running it."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ from edgekit.workbook.plan import Plan
 
 
 def show(plan: Plan, out: Path, verbose: bool = False) -> None:
-    """Print the options that differ from their defaults, with `verbose` all, and what the run reads.
+    """Print the options that differ from their defaults (with `verbose` all of them) and what the run reads and writes.
 
     Raises
     ------
     EdgekitError
-        Data or networks have a fault.
+        The data or a network has a fault.
     """
     console = Console(width=None if sys.stdout.isatty() else 120)
-    run_ = plan.run
-    table = Table(title=f"Plan of run {run_.name} {run_.version}", title_justify="left", title_style="bold")
+    run_config = plan.run
+    table = Table(title=f"Plan of run {run_config.name} {run_config.version}", title_justify="left", title_style="bold")
     for heading in ("notebook", "options"):
         table.add_column(heading, no_wrap=heading == "notebook")
     for number, stage in enumerate(STAGES, 1):
         if stage not in plan.pipeline:
             table.add_row(f"{number:02d}_{stage}", "left out: without a distill section nothing is trained")
             continue
-        options = "  ".join(_options(plan.stages[stage], verbose))
+        options = "  ".join(_shown_options(plan.stages[stage], verbose))
         table.add_row(f"{number:02d}_{stage}", escape(options) if options else "[dim]defaults[/dim]")
-    sure = f"{100 * run_.budget.accuracy_confidence:g} % confidence"
-    limits = [f"accuracy drop ≤ {run_.budget.accuracy_drop_pp:g} pp at {sure}"]
-    limits += run_.budget.describe_limits(run_.targets, "p50 ≤ {}", "size ≤ {}")
+    confidence = f"{100 * run_config.budget.accuracy_confidence:g} % confidence"
+    limits = [f"accuracy drop ≤ {run_config.budget.accuracy_drop_pp:g} pp at {confidence}"]
+    limits += run_config.budget.describe_limits(run_config.targets, "p50 ≤ {}", "size ≤ {}")
     lines = {
-        "Model": _brief(run_.model) + (f", {TITLES[detect.model_kind(plan.source)]}" if plan.source else ""),
+        "Model": _format_value(run_config.model) + (f", {TITLES[detect.model_kind(plan.source)]}" if plan.source else ""),
         "Data": "  ".join(f"{name}={value}" for name, value in plan.data.model_dump(exclude_none=True).items()),
-        "Task": f"{run_.task}: {tasks.load_task(run_.task).METRIC_TEXT}",
-        "Targets": ", ".join(run_.targets),
+        "Task": f"{run_config.task}: {tasks.load_task(run_config.task).METRIC_TEXT}",
+        "Targets": ", ".join(run_config.targets),
         "Budget": ", ".join(limits),
-        **({"Decides": decides} if (decides := preflight.check_deciding(plan)) else {}),
-        "Seed": str(run_.seed),
-        "Writes": str(out / run_.name),
+        **({"Decides": decides} if (decides := preflight.check_benchmark_hosts(plan)) else {}),
+        "Seed": str(run_config.seed),
+        "Writes": str(out / run_config.name),
     }
     with show_progress("checking data and networks"):
         lines |= preflight.check(plan)
@@ -61,20 +61,20 @@ def show(plan: Plan, out: Path, verbose: bool = False) -> None:
         console.print(f"{name + ':':<9} {indented}", highlight=False, soft_wrap=True, markup=False)
 
 
-def _options(config: StageConfig, everything: bool) -> Iterator[str]:
-    """`name=value` of each option of a stage, or of those alone that differ from their defaults."""
+def _shown_options(config: StageConfig, everything: bool) -> Iterator[str]:
+    """Yield `name=value` for the options that differ from their defaults; with `everything`, for all."""
     for name in own_fields(type(config)):
         value, default = getattr(config, name), type(config).model_fields[name].get_default(call_default_factory=True)
         if everything or value != default:
-            yield f"{name}={_brief(value)}"
+            yield f"{name}={_format_value(value)}"
 
 
-def _brief(value: object) -> str:
-    """A value as the plan shows it; a network as its builder with its keyword arguments."""
+def _format_value(value: object) -> str:
+    """Format a value for the plan; a network is shown as its builder with keyword arguments."""
     if isinstance(value, ModelConfig) and value.source:
         return PurePath(value.source).name
     if isinstance(value, NetworkConfig | ModelConfig):
         return f"{value.builder}({', '.join(f'{name}={kwarg}' for name, kwarg in value.kwargs.items())})"
     if isinstance(value, dict):
-        return f"({' '.join(f'{name}={given}' for name, given in value.items())})"
-    return ",".join(map(_brief, value)) if isinstance(value, list) else str(value)
+        return f"({' '.join(f'{name}={item}' for name, item in value.items())})"
+    return ",".join(map(_format_value, value)) if isinstance(value, list) else str(value)

@@ -1,4 +1,4 @@
-"""How a command ends where something is wrong: one message on stderr, and the code of the table of exit codes."""
+"""How a command ends after an error: one message on stderr, and an exit code from the table of exit codes."""
 
 from __future__ import annotations
 
@@ -18,24 +18,26 @@ BROKEN_PIPE = 141
 
 
 @contextmanager
-def errors_as_exit_codes(kept: str = "finished stages are kept") -> Iterator[None]:
-    """One message on stderr and the exit code of the error; no traceback for a fault of the user's.
+def errors_as_exit_codes(retained: str = "finished stages are kept") -> Iterator[None]:
+    """Turn an error into one message on stderr and its exit code, without a traceback.
 
-    `kept` says what an interruption leaves.
+    `retained` says what is kept after an interruption.
     """
     try:
         yield
     except (EdgekitError, RunnerError) as error:
         print(f"edgekit: {error}", file=sys.stderr)
         raise typer.Exit(error.exit_code) from None
-    except BrokenPipeError:  # the reader of our output has left, as `head` does
+    except BrokenPipeError:  # the reader of the output has exited, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(BROKEN_PIPE) from None
     except OSError as error:
         print(f"edgekit: {error.strerror or error}: {error.filename or 'a file of the run'}", file=sys.stderr)
         raise typer.Exit(ResourceError.exit_code) from None
-    except KeyboardInterrupt as end:
+    except KeyboardInterrupt as interrupt:
         keep_exit_code_after_interrupt()
-        word, code = ("terminated", TERMINATED) if type(end).__name__ == "Terminated" else ("interrupted", INTERRUPTED)
-        print(f"edgekit: {word}; {kept}, run the same command again to continue", file=sys.stderr)
+        word, code = (
+            ("terminated", TERMINATED) if type(interrupt).__name__ == "Terminated" else ("interrupted", INTERRUPTED)
+        )
+        print(f"edgekit: {word}; {retained}, run the same command again to continue", file=sys.stderr)
         raise typer.Exit(code) from None

@@ -1,4 +1,4 @@
-"""`edgekit export`: bundles for other servers, and files for Prometheus and Grafana that watch ours."""
+"""The command `edgekit export`: bundles for other servers, and files with which Prometheus and Grafana monitor ours."""
 
 from __future__ import annotations
 
@@ -63,25 +63,25 @@ def export(
         if server not in servers.server_names():
             raise ConfigError(f"{server}: no such server, {suggest(server, servers.server_names())}")
         bundle, folder = _paths(server, bundle, out, servers.takes_bundles(server))
-        asked = servers.ExportRequest(
+        request = servers.ExportRequest(
             backend, storage_uri, image, slo_p99, availability, tuple(scrape) if scrape else None, docs
         )
-        for line in servers.export(server, bundle, folder, asked):
+        for line in servers.export(server, bundle, folder, request):
             print(line)
         print(f"wrote {folder}")
 
 
-def _paths(server: str, given: Path | None, out: Path | None, takes_bundles: bool) -> tuple[Path | None, Path]:
-    """The bundles, if the server takes any, and the folder to make."""
+def _paths(server: str, argument: Path | None, out: Path | None, takes_bundles: bool) -> tuple[Path | None, Path]:
+    """Return the bundles, if the server takes any, and the folder to create."""
     if takes_bundles:
-        if given is None:
+        if argument is None:
             raise ConfigError(f"BUNDLE: is missing; {server} takes a bundle, or a folder of bundles")
         if out is None:
             raise ConfigError(f"--out: is missing; name the folder to make, for example --out for-{server}")
-        return given, out
-    if given is not None and out is not None:
-        raise ConfigError(f"{given}: {server} takes no bundle; name the folder alone: edgekit export {server} {out}")
-    folder = given or out
+        return argument, out
+    if argument is not None and out is not None:
+        raise ConfigError(f"{argument}: {server} takes no bundle; name the folder alone: edgekit export {server} {out}")
+    folder = argument or out
     if folder is None:
         raise ConfigError(f"OUT: is missing; name the folder to make, for example edgekit export {server} monitoring")
     return None, folder

@@ -1,4 +1,4 @@
-"""The group `edgekit fleet`: options, and the work handed on."""
+"""The commands `edgekit fleet …`: parse their options and call `edgekit.fleet.rollout`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgekit.cli.exit_codes import errors_as_exit_codes
-from edgekit.cli.help import bare_switches
+from edgekit.cli.help import hide_switch_types
 
 if TYPE_CHECKING:
     from edgekit.fleet.rollout.selection import FleetSelection
 
-KEPT = "devices keep what they have"
+RETAINED = "devices keep what they have"
 Bundle = Annotated[Path, typer.Argument(metavar="BUNDLE", help="A NAME-TARGET-VERSION.edge.zip.")]
 To = Annotated[Path, typer.Option(metavar="HOSTS", help="The inventory, hosts.yaml.")]
 Only = Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this device. Repeat for more.")]
@@ -57,13 +57,13 @@ def push(
 
     Exit codes, of the worst device: 2 hosts.yaml, 4 bundle, 5 fails there, 6 died, 7 unreachable or full, 8 trust.
     """
-    with errors_as_exit_codes(KEPT):
+    with errors_as_exit_codes(RETAINED):
         from edgekit.fleet.rollout import push as command
 
-        chosen = _chosen(to, only, class_, parallel)
+        chosen = _selection(to, only, class_, parallel)
         options = (canary, share, confirm, wait, wheels, trust, latency_ms, send_only)
         request = command.PushRequest(bundle, chosen, *options)
-        _end(command.run(request, json_))
+        _exit_with(command.run(request, json_))
 
 
 @app.command()
@@ -78,10 +78,10 @@ def status(
     ] = False,
 ) -> None:
     """Show which release is current on each device, and why others failed."""
-    with errors_as_exit_codes(KEPT):
+    with errors_as_exit_codes(RETAINED):
         from edgekit.fleet.rollout import status as command
 
-        _end(command.run(_chosen(to, only, class_, parallel), json_, all_))
+        _exit_with(command.run(_selection(to, only, class_, parallel), json_, all_))
 
 
 @app.command()
@@ -89,10 +89,10 @@ def confirm(
     bundle: Bundle, to: To, only: Only = None, class_: Class = None, parallel: Parallel = 32, json_: Json = False
 ) -> None:
     """Confirm a bundle on the devices where it is on probation."""
-    with errors_as_exit_codes(KEPT):
+    with errors_as_exit_codes(RETAINED):
         from edgekit.fleet.rollout import change
 
-        _end(change.confirm(bundle, _chosen(to, only, class_, parallel), json_))
+        _exit_with(change.confirm(bundle, _selection(to, only, class_, parallel), json_))
 
 
 @app.command()
@@ -108,10 +108,10 @@ def rollback(
     json_: Json = False,
 ) -> None:
     """Roll a bundle back where it is current: devices return to the release before it."""
-    with errors_as_exit_codes(KEPT):
+    with errors_as_exit_codes(RETAINED):
         from edgekit.fleet.rollout import change
 
-        _end(change.roll_back(bundle, _chosen(to, only, class_, parallel), why, json_))
+        _exit_with(change.roll_back(bundle, _selection(to, only, class_, parallel), why, json_))
 
 
 @app.command()
@@ -126,10 +126,10 @@ def bench(
     json_: Json = False,
 ) -> None:
     """Time a bundle on each device; nothing is installed."""
-    with errors_as_exit_codes(KEPT):
+    with errors_as_exit_codes(RETAINED):
         from edgekit.fleet.rollout import bench as command
 
-        _end(command.run(bundle, _chosen(to, only, class_, parallel), calls, wheels, json_))
+        _exit_with(command.run(bundle, _selection(to, only, class_, parallel), calls, wheels, json_))
 
 
 @app.command()
@@ -137,21 +137,21 @@ def doctor(
     bundle: Bundle, to: To, only: Only = None, class_: Class = None, parallel: Parallel = 32, json_: Json = False
 ) -> None:
     """Report what would keep a bundle from running on each device."""
-    with errors_as_exit_codes(KEPT):
+    with errors_as_exit_codes(RETAINED):
         from edgekit.fleet.rollout import doctor as command
 
-        _end(command.run(bundle, _chosen(to, only, class_, parallel), json_))
+        _exit_with(command.run(bundle, _selection(to, only, class_, parallel), json_))
 
 
-bare_switches(app)
+hide_switch_types(app)
 
 
-def _chosen(to: Path, only: list[str] | None, class_: str | None, parallel: int) -> FleetSelection:
+def _selection(to: Path, only: list[str] | None, class_: str | None, parallel: int) -> FleetSelection:
     from edgekit.fleet.rollout.selection import FleetSelection
 
     return FleetSelection.read(to, tuple(only or ()), class_, parallel)
 
 
-def _end(code: int) -> None:
+def _exit_with(code: int) -> None:
     if code:
         raise typer.Exit(code)

@@ -1,4 +1,4 @@
-"""How `--help` shows options: a switch takes no value, so no type stands beside it."""
+"""How `--help` shows options: a switch takes no value, so no type is shown beside it."""
 
 from __future__ import annotations
 
@@ -8,30 +8,33 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 
-class Command(TyperCommand):
-    """One command."""
+class PlainSwitchCommand(TyperCommand):
+    """A command whose help shows switches without `<bool>`."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """As the base class, the switches without `<bool>`."""
-        return _bare(super().get_params(ctx))
+        """Return the parameters of the base class, with switches that show no type."""
+        return _without_switch_types(super().get_params(ctx))
 
 
-class Group(TyperGroup):
-    """The commands together."""
+class PlainSwitchGroup(TyperGroup):
+    """A group of commands whose help shows switches without `<bool>`."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """As the base class, the switches without `<bool>`."""
-        return _bare(super().get_params(ctx))
+        """Return the parameters of the base class, with switches that show no type."""
+        return _without_switch_types(super().get_params(ctx))
 
 
-def bare_switches(app: typer.Typer) -> None:
-    """Let every command of `app` show its switches so; call it when all are registered."""
-    app.info.cls = Group
+def hide_switch_types(app: typer.Typer) -> None:
+    """Let the help of every command of `app` show switches without a type.
+
+    Call it after all commands are registered.
+    """
+    app.info.cls = PlainSwitchGroup
     for command in app.registered_commands:
-        command.cls = Command
+        command.cls = PlainSwitchCommand
 
 
-def _bare(options: list[Any]) -> list[Any]:
+def _without_switch_types(options: list[Any]) -> list[Any]:
     for option in options:
         if getattr(option, "is_flag", False):
             option.metavar = ""

@@ -1,4 +1,4 @@
-"""`edgekit load`: measure one bundle under load and print a short report."""
+"""The command `edgekit load`: measure one bundle under load and print a short report."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from edgekit.runner.backends import installed_interpreters
 from edgekit.runner.errors import SelftestError
 
 TRIAL_S = 10.0
-"""Of one run in the search for the highest rate."""
+"""Duration of one trial in the search for the highest rate, in seconds."""
 
 
 @dataclass(frozen=True)
-class Request:
-    """The options of one command; ConfigError for options that exclude one another."""
+class LoadRequest:
+    """The options of the command. `job` raises ConfigError for options that exclude each other."""
 
     bundle: Path
     scenarios: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class Request:
     threads: int = 1
 
     def job(self) -> LoadJob:
-        """The loads to run; without `seconds`, the minimum of MLPerf."""
+        """Return the loads to run. Without `seconds`, each lasts as long as MLPerf requires."""
         bound_ms = P99_BOUND_MS if self.p99_ms is None else self.p99_ms
         names = self.scenarios or (("server",) if self.max_rate else SCENARIOS)
         self._check(names)
@@ -64,20 +64,20 @@ class Request:
 
     def _load(self, name: str, bound_ms: float) -> Load:
         scenario = cast("Scenario", name)
-        least = MLPERF_MINIMUMS[scenario]
+        minimum = MLPERF_MINIMUMS[scenario]
         rate_per_s = self.rate_per_s if scenario == "server" else None
         if self.seconds is None:
-            return Load(scenario, least.seconds, least.queries, rate_per_s, bound_ms)
+            return Load(scenario, minimum.seconds, minimum.queries, rate_per_s, bound_ms)
         return Load(scenario, self.seconds, 1, rate_per_s, bound_ms)
 
 
-def run(request: Request, as_json: bool, say: Callable[[str], object]) -> None:
-    """Measure and print.
+def run(request: LoadRequest, as_json: bool, say: Callable[[str], object]) -> None:
+    """Measure the bundle and print the report.
 
     Raises
     ------
     ConfigError
-        The options exclude one another, or LoadGen is not installed.
+        The options exclude each other, or LoadGen is not installed.
     SelftestError
         The bundle gives wrong answers.
     StageError
@@ -86,12 +86,12 @@ def run(request: Request, as_json: bool, say: Callable[[str], object]) -> None:
     if reason := why_unavailable():
         raise ConfigError(f"edgekit load: {reason}")
     job = request.job()
-    bundle = bundles.read(request.bundle)  # so that a damaged bundle is reported as such, not as a process that died
-    _prove(request, bundle)
+    bundle = bundles.read(request.bundle)  # so that damage is not reported as a process that died
+    _check_selftest(request, bundle)
     with show_progress(f"{request.bundle.name} under load"):
         outcome = run_loads(job)
     if as_json:
-        say(json.dumps(_record(request, bundle.sha256, outcome), indent=2))
+        say(json.dumps(_json_record(request, bundle.sha256, outcome), indent=2))
     else:
         for line in _report_lines(request, outcome):
             say(line)
@@ -99,18 +99,18 @@ def run(request: Request, as_json: bool, say: Callable[[str], object]) -> None:
         raise StageError(f"{request.bundle.name}: {outcome.failed}")
 
 
-def _prove(request: Request, bundle: bundles.Bundle) -> None:
-    """Check the golden vectors first, on the interpreter under load: the speed of wrong answers is worthless."""
+def _check_selftest(request: LoadRequest, bundle: bundles.Bundle) -> None:
+    """Run the self-test first, on the interpreter that is measured, because the speed of wrong answers is worthless."""
     interpreter = installed_interpreters(bundle.manifest.target)[0]
     report = run_selftest(request.bundle, bundle, request.threads, interpreter)
     if not report.ok:
         raise SelftestError(
-            f"{request.bundle}: the golden vectors did not come out as recorded on {report.interpreter} "
+            f"{request.bundle}: the outputs differ from the golden answers on {report.interpreter} "
             f"{report.version}, so it is not measured; `edgerun selftest` shows by how much"
         )
 
 
-def _record(request: Request, sha256: str, outcome: LoadOutcome) -> dict[str, Any]:
+def _json_record(request: LoadRequest, sha256: str, outcome: LoadOutcome) -> dict[str, Any]:
     return {
         "bundle": str(request.bundle),
         "sha256": sha256,
@@ -122,7 +122,7 @@ def _record(request: Request, sha256: str, outcome: LoadOutcome) -> dict[str, An
     }
 
 
-def _report_lines(request: Request, outcome: LoadOutcome) -> Iterator[str]:
+def _report_lines(request: LoadRequest, outcome: LoadOutcome) -> Iterator[str]:
     machine = bench.machine_facts()
     yield f"{request.bundle.name}, threads: {request.threads}, one worker, raw sample to answer, driven by LoadGen"
     yield f"on {machine['host']} ({machine['cpu']}, {machine['cores']} cores), Python {machine['python']}"
@@ -133,30 +133,33 @@ def _report_lines(request: Request, outcome: LoadOutcome) -> Iterator[str]:
 
 
 def _result_lines(result: LoadResult) -> Iterator[str]:
-    asked = "" if result.rate_per_s is None else f" at {result.rate_per_s:,.1f} arrivals per s"
-    yield f"{result.scenario}{asked}: {count(result.queries)} queries in {result.seconds:.1f} s"
+    rate = "" if result.rate_per_s is None else f" at {result.rate_per_s:,.1f} arrivals per s"
+    yield f"{result.scenario}{rate}: {count(result.queries)} queries in {result.seconds:.1f} s"
     yield f"  answered    {result.throughput_per_s:,.1f} per s, {percent(result.error_rate)} with an error"
     if result.first_error:
         yield f"  first error {result.first_error}"
     if result.scenario != "offline":
-        for name, found in result.latency.items():
-            span = "" if found.low_ms is None else f" ({milliseconds(found.low_ms)}–{milliseconds(found.high_ms)})"
-            yield f"  {name}         {milliseconds(found.value_ms)} ms{span}"
+        for name, latency in result.latency.items():
+            interval = (
+                "" if latency.low_ms is None else f" ({milliseconds(latency.low_ms)}–{milliseconds(latency.high_ms)})"
+            )
+            yield f"  {name}         {milliseconds(latency.value_ms)} ms{interval}"
     service = f"p50 {milliseconds(result.service_p50_ms)} ms, p99 {milliseconds(result.service_p99_ms)} ms"
     yield f"  service     {service}"
     peak = "unknown" if result.peak_bytes is None else f"{result.peak_bytes / 2**20:,.0f} MiB"
-    own = "" if not result.loadgen_bytes else f", of which LoadGen {result.loadgen_bytes / 2**20:,.0f} MiB"
-    yield f"  process     {result.cpu_cores:.2f} cores busy, at most {peak} resident{own}"
+    loadgen = "" if not result.loadgen_bytes else f", of which LoadGen {result.loadgen_bytes / 2**20:,.0f} MiB"
+    yield f"  process     {result.cpu_cores:.2f} cores busy, at most {peak} resident{loadgen}"
     if result.p99_bound_ms is not None:
-        sure = ", 99 % sure" if result.sure else ""
-        yield f"  p99 bound   {result.p99_bound_ms:g} ms: {'met' + sure if result.meets else 'NOT met'}"
+        confidence = ", 99 % sure" if result.sure else ""
+        yield f"  p99 bound   {result.p99_bound_ms:g} ms: {'met' + confidence if result.meets else 'NOT met'}"
     yield from _warnings(result)
 
 
 def _search_lines(search: RateSearch) -> Iterator[str]:
     for trial in search.trials:
-        word = ("met" if trial.meets else "over") + (", disturbed" if trial.disturbed else "")
-        yield f"  {trial.reason:<8} {trial.rate_per_s:>10,.1f} per s   p99 {milliseconds(trial.p99_ms):>8} ms   {word}"
+        outcome = ("met" if trial.meets else "over") + (", disturbed" if trial.disturbed else "")
+        p99 = f"p99 {milliseconds(trial.p99_ms):>8} ms"
+        yield f"  {trial.reason:<8} {trial.rate_per_s:>10,.1f} per s   {p99}   {outcome}"
     if search.rate_per_s is None:
         yield f"no rate with a p99 within {search.p99_bound_ms:g} ms: {search.why}"
     else:
@@ -165,7 +168,7 @@ def _search_lines(search: RateSearch) -> Iterator[str]:
 
 
 def _warnings(result: LoadResult | RateSearch) -> Iterator[str]:
-    """Why the result is not reliable."""
+    """Return why the result is not reliable."""
     if result.short:
         yield f"  SHORT       of what MLPerf asks for: {result.why_short}"
     if result.disturbed:

@@ -1,4 +1,4 @@
-"""`edgekit reproduce`: a bundle, made again from its own record."""
+"""The command `edgekit reproduce`: rebuild a bundle from its own record."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def reproduce(
             return
         for line in report.members:
             print(f"differs: {line}")
-        cause = "; ".join(report.changed_inputs) or "nothing that the record knows of: report this"
+        cause = "; ".join(report.changed_inputs) or "unknown, as every recorded input is the same; please report this"
         raise TrustError(
             f"NOT reproduced: {len(report.members)} parts differ, {report.same} are the same. Cause: {cause}"
         )

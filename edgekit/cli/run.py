@@ -1,4 +1,4 @@
-"""`edgekit run`: one config to its bundles, or several, each in a process of its own."""
+"""The command `edgekit run`: one config, or several configs in processes of their own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgekit.cli.exit_codes import errors_as_exit_codes
-from edgekit.cli.several import load_plans, run_all
+from edgekit.cli.parallel_runs import load_plans, run_all
 from edgekit.core.config import STAGES, suggest
 from edgekit.core.errors import BudgetMissed, ConfigError
 from edgekit.core.terminal_progress import show_progress
@@ -20,11 +20,11 @@ from edgekit.training.shares import environment
 from edgekit.workbook.plan import Plan
 
 if TYPE_CHECKING:
-    from edgekit.workbook.run import Ended
+    from edgekit.workbook.run import RunOutcome
 
 
-def show_result(ended: Ended, folder: Path, verbose: bool = False) -> None:
-    """Print the summary of a run; with `verbose` all tables and notes before it."""
+def show_result(outcome: RunOutcome, folder: Path, verbose: bool = False) -> None:
+    """Print the summary of a run; with `verbose`, all tables and notes before it."""
     from rich.console import Console
 
     from edgekit.report import summary
@@ -33,27 +33,33 @@ def show_result(ended: Ended, folder: Path, verbose: bool = False) -> None:
     if verbose:
         from edgekit.report import console as report
 
-        report.print_run(ended.result, folder, console, has_report=ended.drawn)
+        report.print_run(outcome.result, folder, console, has_report=outcome.page_is_current)
         console.print()
-    summary.print_summary(ended.result, folder, console, has_report=ended.drawn)
+    summary.print_summary(outcome.result, folder, console, has_report=outcome.page_is_current)
 
 
 @contextmanager
-def training_processes(asked: int | None, shares: int) -> Iterator[bool]:
-    """Inside, trainings have so many processes; None: as the environment says.
+def training_processes(requested: int | None, shares: int) -> Iterator[bool]:
+    """Set the number of training processes for the `with` block; None leaves it to the environment.
 
-    Gives False in a process of torchrun that has waited for the first one's trainings, and has nothing left to do.
-    ConfigError where a process would have no share.
+    Yields False in a process of torchrun that is not the first: it has followed the first one's trainings and has
+    nothing left to do.
+
+    Raises
+    ------
+    ConfigError
+        There are more processes than shards.
     """
-    started = environment.of_torchrun()
-    with environment.asking(None if started else asked):
-        there = environment.processes()
-        if there > shares:
+    is_torchrun = environment.of_torchrun()
+    with environment.asking(None if is_torchrun else requested):
+        count = environment.processes()
+        if count > shares:
             raise ConfigError(
-                f"{'torchrun' if started else '--processes'} and training.shares disagree: got {there} processes and "
-                f"{shares} shares, and each process needs one; set training.shares={there}, or start at most {shares}"
+                f"{'torchrun' if is_torchrun else '--processes'} and training.shares disagree: got {count} processes "
+                "and "
+                f"{shares} shares, and each process needs one; set training.shares={count}, or start at most {shares}"
             )
-        if not started:
+        if not is_torchrun:
             yield True
             return
         from edgekit.training.shares import torchrun
@@ -108,11 +114,11 @@ def run(
     Exit codes: 0 done, 2 config, 3 budget missed, 4 data or model, 5 conversion, 6 a stage died, 7 resources, 8 trust.
     """
     with errors_as_exit_codes():
-        forced = _forced(force or [], from_)
-        several = len(config) > 1 or workers is not None or on is not None
-        if several:
-            _alone_only(processes, parallel)
-        plans = load_plans(config, set_ or [], known=not dry_run)  # `run_plan` checks the rest if anything runs
+        stages_to_force = _stages_to_force(force or [], from_)
+        is_parallel = len(config) > 1 or workers is not None or on is not None
+        if is_parallel:
+            _refuse_single_run_options(processes, parallel)
+        plans = load_plans(config, set_ or [], checked_before=not dry_run)  # `run_plan` makes the other checks
         if mlflow is not None:
             from edgekit.report import mlflow as tracking
 
@@ -122,12 +128,12 @@ def run(
 
             for plan in plans:
                 show(plan, out, verbose)
-        elif several:
-            from edgekit.workbook.shared_cache.in_run import urls
+        elif is_parallel:
+            from edgekit.workbook.shared_cache.run_caches import cache_urls
 
-            run_all(plans, out, forced, workers, on, mlflow, urls(cache or []))
+            run_all(plans, out, stages_to_force, workers, on, mlflow, cache_urls(cache or []))
         else:
-            _run_one(plans[0], out, forced, mlflow, cache or [], processes, parallel, verbose)
+            _run_one(plans[0], out, stages_to_force, mlflow, cache or [], processes, parallel, verbose)
 
 
 def _run_one(
@@ -140,39 +146,45 @@ def _run_one(
     parallel: int,
     verbose: bool,
 ) -> None:
-    """One run, and how it ended; leaves with code 3 where the budget is missed."""
-    from edgekit.workbook.run import run as run_plan
-    from edgekit.workbook.shared_cache.in_run import urls
+    """Run one config and print its result.
 
-    if parallel > 1:  # for the kernels; the result is the same
+    Raises
+    ------
+    typer.Exit
+        The budget was missed (exit code 3).
+    """
+    from edgekit.workbook.run import run as run_plan
+    from edgekit.workbook.shared_cache.run_caches import cache_urls
+
+    if parallel > 1:  # for the kernels; it does not affect the result
         from edgekit.training.side_by_side import PARALLEL
 
         os.environ[PARALLEL] = str(parallel)
     with training_processes(processes, plan.run.training.shares) as is_first:
         if not is_first:
             return
-        ended = run_plan(plan, out, force=force, caches=urls(cache))
+        outcome = run_plan(plan, out, force=force, caches=cache_urls(cache))
     folder = out / plan.run.name
-    show_result(ended, folder, verbose)
-    met = ended.result["verdict"]["met"]
-    if mlflow is not None:  # a store that has gone away since must not hide that the budget was missed
+    show_result(outcome, folder, verbose)
+    met = outcome.result["verdict"]["met"]
+    if mlflow is not None:  # a failing store must not hide a missed budget
         from edgekit.report import mlflow as tracking
 
         log = tracking.log_run if met else tracking.log_or_reason
         with show_progress("MLflow"):
-            where = log(folder, mlflow)
-        print(f"MLflow     {where}")
+            run_url = log(folder, mlflow)
+        print(f"MLflow     {run_url}")
     if not met:
         raise typer.Exit(BudgetMissed.exit_code)
 
 
-def _alone_only(processes: int | None, parallel: int) -> None:
-    for option, given in (("--processes", processes), ("--parallel", None if parallel == 1 else parallel)):
-        if given is not None:
-            raise ConfigError(f"{option} {given}: applies only to a run of one config; leave out --workers and --on")
+def _refuse_single_run_options(processes: int | None, parallel: int) -> None:
+    for option, value in (("--processes", processes), ("--parallel", None if parallel == 1 else parallel)):
+        if value is not None:
+            raise ConfigError(f"{option} {value}: applies only to a run of one config; leave out --workers and --on")
 
 
-def _forced(force: list[str], from_: str | None) -> set[str]:
+def _stages_to_force(force: list[str], from_: str | None) -> set[str]:
     for stage in [*force, *([from_] if from_ else [])]:
         if stage not in STAGES:
             option = "--from" if stage == from_ else "--force"

@@ -1,4 +1,4 @@
-"""`edgekit status`: a table of the stages of a run, read from its files."""
+"""The command `edgekit status`: a table of the stages of a run, read from its files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from edgekit.core.schema.result import Result
 from edgekit.report.result import RESULT, is_current
 from edgekit.workbook import attempts, state
 from edgekit.workbook.plan import Plan, load_plan, make_importable
-from edgekit.workbook.run import PLAN
+from edgekit.workbook.run import PLAN_FILE
 from edgekit.workbook.state import StageState
 
 STYLE = {
@@ -28,30 +28,32 @@ STYLE = {
 
 
 def show(folder: Path, everything: bool = False) -> None:
-    """Print the table of stages and the result in one line; with `everything` all variants, notes and the summary.
+    """Print the table of stages and the result in one line; with `everything`, all variants and notes and the summary.
 
     Raises
     ------
     ConfigError
         There is no run in `folder`.
     """
-    plan = _plan(folder)
+    plan = _last_plan(folder)
     make_importable(plan)
     console = Console(width=None if sys.stdout.isatty() else 140)
     table = Table(title=f"Run {plan.run.name} in {folder}", title_justify="left", title_style="bold")
     for heading in ("stage", "state", "key", "finished", "seconds", "why"):
         table.add_column(heading, no_wrap=heading != "why", justify="right" if heading == "seconds" else "left")
-    at_work, who = attempts.running(folder), attempts.holder(folder)
-    for stage in state.examine(plan, folder, state.data_digest(plan, folder)):
-        table.add_row(*_row(stage, *_seen(stage, folder, at_work, bool(who))))
+    running, process = attempts.running_stage(folder), attempts.run_holder(folder)
+    for stage in state.examine_stages(plan, folder, state.data_digest(plan, folder)):
+        table.add_row(*_row(stage, *_displayed_state(stage, folder, running, bool(process))))
     console.print(table)
-    if who and not at_work:
+    if process and not running:
         console.print(
-            f"Running: {who}; it is checking data and networks, or between two stages.", highlight=False, soft_wrap=True
+            f"Running: {process}; it is checking data and networks, or between two stages.",
+            highlight=False,
+            soft_wrap=True,
         )
-    now = progress.read_state(folder / watch.FILE) if who else None
-    if now and now.steps:
-        console.print(f"Now: {now}", highlight=False, markup=False, soft_wrap=True)
+    current = progress.read_state(folder / watch.FILE) if process else None
+    if current and current.steps:
+        console.print(f"Now: {current}", highlight=False, markup=False, soft_wrap=True)
     result = _current_result(folder)
     if result is not None and everything:
         from edgekit.report import console as report
@@ -63,45 +65,47 @@ def show(folder: Path, everything: bool = False) -> None:
         console.print()
         summary.print_summary(result, folder, console, has_report=drawn)
         return
-    console.print(_result(result, folder), highlight=False, soft_wrap=True)
+    console.print(_result_line(result, folder), highlight=False, soft_wrap=True)
 
 
-def _plan(folder: Path) -> Plan:
-    """The plan of the last `edgekit run` in this folder, with its config as it is now."""
+def _last_plan(folder: Path) -> Plan:
+    """Return the plan of the last `edgekit run` in this folder, with the current content of its config."""
     try:
-        last = json.loads((folder / PLAN).read_text(encoding="utf-8"))
-        return load_plan(Path(last["config"]), last["settings"])
+        record = json.loads((folder / PLAN_FILE).read_text(encoding="utf-8"))
+        return load_plan(Path(record["config"]), record["settings"])
     except (OSError, ValueError, KeyError, TypeError):
         raise ConfigError(f"{folder}: not the folder of a run; give one, such as artifacts/digits") from None
 
 
-def _seen(found: StageState, folder: Path, at_work: tuple[str, str] | None, busy: bool) -> tuple[str, str]:
-    """The state and the reason, also of a stage that is running now, waits its turn, or failed at its last attempt."""
-    if at_work and found.stage == at_work[0]:
-        return "running", at_work[1]
-    if busy and found.state == "not run":
-        return "waits", "; ".join(found.reasons) or "its turn comes"
-    failed = attempts.failure(folder, found.stage) if found.state != "done" and not busy else None
-    if failed:
-        return "failed", "; ".join([failed, *(found.reasons if found.state != "not run" else ())])
-    return found.state, "; ".join(found.reasons)
+def _displayed_state(
+    stage: StageState, folder: Path, running: tuple[str, str] | None, is_busy: bool
+) -> tuple[str, str]:
+    """Return the state to display and its reason, including "running", "waits" and "failed"."""
+    if running and stage.stage == running[0]:
+        return "running", running[1]
+    if is_busy and stage.state == "not run":
+        return "waits", "; ".join(stage.reasons) or "an earlier stage is running"
+    failure = attempts.last_failure(folder, stage.stage) if stage.state != "done" and not is_busy else None
+    if failure:
+        return "failed", "; ".join([failure, *(stage.reasons if stage.state != "not run" else ())])
+    return stage.state, "; ".join(stage.reasons)
 
 
-def _row(found: StageState, seen: str, why: str) -> tuple[str, ...]:
-    made = found.artifact
-    colour = STYLE[seen]
+def _row(stage: StageState, displayed_state: str, reason: str) -> tuple[str, ...]:
+    artifact = stage.artifact
+    colour = STYLE[displayed_state]
     return (
-        found.stage,
-        f"[{colour}]{seen}[/{colour}]",
-        made.key[:12] if made else "",
-        f"{datetime.fromisoformat(made.took['finished']).astimezone():%Y-%m-%d %H:%M:%S}" if made else "",
-        f"{made.took['seconds']:.1f}" if made else "",
-        escape(why),
+        stage.stage,
+        f"[{colour}]{displayed_state}[/{colour}]",
+        artifact.key[:12] if artifact else "",
+        f"{datetime.fromisoformat(artifact.took['finished']).astimezone():%Y-%m-%d %H:%M:%S}" if artifact else "",
+        f"{artifact.took['seconds']:.1f}" if artifact else "",
+        escape(reason),
     )
 
 
 def _current_result(folder: Path) -> Result | None:
-    """result.json, if it is there and says what the artifacts say now."""
+    """Return result.json if it exists and matches the artifacts."""
     try:
         result: Result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -109,8 +113,8 @@ def _current_result(folder: Path) -> Result | None:
     return result if is_current(result, folder) else None
 
 
-def _result(result: Result | None, folder: Path) -> str:
-    """The result in one line, and where the rest is."""
+def _result_line(result: Result | None, folder: Path) -> str:
+    """Return the result in one line, with the command that shows the rest."""
     if result is None and (folder / RESULT).is_file():
         return f"{folder / RESULT} and the bundles beside it are of an earlier run."
     if result is None:

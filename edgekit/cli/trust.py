@@ -1,4 +1,4 @@
-"""`edgekit sign`, `edgekit verify` and the group `edgekit trust`: options, and the work handed on."""
+"""The commands `edgekit sign`, `edgekit verify` and `edgekit trust …`, which call `edgekit.fleet.signing`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgekit.cli.exit_codes import errors_as_exit_codes
-from edgekit.cli.help import bare_switches
+from edgekit.cli.help import hide_switch_types
 
 if TYPE_CHECKING:
     from edgekit.device.trust.policy import Policy
@@ -85,7 +85,7 @@ def init(
     with errors_as_exit_codes():
         from edgekit.fleet.signing import policy_change
 
-        _show(folder, policy_change.init(folder, root, threshold, days))
+        _print_policy(folder, policy_change.init(folder, root, threshold, days))
 
 
 @app.command()
@@ -103,7 +103,7 @@ def add(
     with errors_as_exit_codes():
         from edgekit.fleet.signing import options, policy_change
 
-        _show(folder, policy_change.add(folder, root, name, key, options.parse_date(until)))
+        _print_policy(folder, policy_change.add(folder, root, name, key, options.parse_date(until)))
 
 
 @app.command()
@@ -120,7 +120,7 @@ def revoke(
     with errors_as_exit_codes():
         from edgekit.fleet.signing import options, policy_change
 
-        _show(folder, policy_change.revoke(folder, root, *options.parse_revocations(name or [], below or [])))
+        _print_policy(folder, policy_change.revoke(folder, root, *options.parse_revocations(name or [], below or [])))
 
 
 @app.command()
@@ -139,7 +139,7 @@ def rotate(
     with errors_as_exit_codes():
         from edgekit.fleet.signing import options, policy_change
 
-        _show(folder, policy_change.rotate(folder, root, options.parse_keys(key or []), threshold, days))
+        _print_policy(folder, policy_change.rotate(folder, root, options.parse_keys(key or []), threshold, days))
 
 
 @app.command()
@@ -148,17 +148,19 @@ def renew(folder: Folder, root: Root, days: Days = 365) -> None:
     with errors_as_exit_codes():
         from edgekit.fleet.signing import policy_change
 
-        _show(folder, policy_change.renew(folder, root, days))
+        _print_policy(folder, policy_change.renew(folder, root, days))
 
 
-bare_switches(app)
+hide_switch_types(app)
 
 
-def _show(folder: Path, made: Policy) -> None:
+def _print_policy(folder: Path, policy: Policy) -> None:
     from edgekit.device.trust.signed_json import format_time
 
-    names = ", ".join(sorted(made.signers)) or "nobody yet"
-    print(f"policy      {folder}, version {made.version}, epoch {made.epoch}, until {format_time(made.expires_s)}")
-    print(f"signers     {names}; {made.threshold} must sign")
-    if len(made.signers) < made.threshold:
+    names = ", ".join(sorted(policy.signers)) or "nobody yet"
+    print(
+        f"policy      {folder}, version {policy.version}, epoch {policy.epoch}, until {format_time(policy.expires_s)}"
+    )
+    print(f"signers     {names}; {policy.threshold} must sign")
+    if len(policy.signers) < policy.threshold:
         print(f"NOTE        too few signers to trust any bundle; `edgekit trust add {folder} NAME KEY.pub` adds one")

@@ -15,7 +15,7 @@ from edgekit.search.measurement import TimingProtocol
 from edgekit.search.model_files import ModelFiles
 from edgekit.workbook.config_file import split_settings
 from edgekit.workbook.plan import Plan
-from edgekit.workbook.workers import Pool, Work
+from edgekit.workbook.workers import Job, Pool
 
 BASELINE_FOLDER, FILE = "baseline", "anchors.json"
 
@@ -53,7 +53,7 @@ def prepare_baseline(
             "targets": list(targets),
             "caches": list(caches),
         }
-        stored = pool.run([Work("baseline", "edgekit.search.jobs:prepare_baseline", arguments)])[0]
+        stored = pool.run([Job("baseline", "edgekit.search.jobs:prepare_baseline", arguments)])[0]
         make_folder(baseline_folder)
         write_json(baseline_folder / FILE, stored)
     files = {target: ModelFiles.from_json(each) for target, each in stored["anchors"].items()}

@@ -29,8 +29,8 @@ from edgekit.search.running_trial import RetainedTrial, RunningTrial, candidate_
 from edgekit.search.trial import BatchContext, Trial, TrialOutcome
 from edgekit.workbook.config_file import split_settings
 from edgekit.workbook.plan import Plan
-from edgekit.workbook.workers import Pool, Work
-from edgekit.workbook.workers.work import WorkLost
+from edgekit.workbook.workers import Job, Pool
+from edgekit.workbook.workers.jobs import JobLost
 
 TRIALS, BATCHES, CACHE, TEACHERS, BASELINE, RETAINED_FILE = (
     "trials",
@@ -187,7 +187,7 @@ class Evaluator:
         for trial, _ in shortened:
             trial.fidelity = "few_epochs"
         works = {
-            trial.number: Work(f"trial {trial.number}, {epochs} epochs", f"{JOBS}:train_briefly",
+            trial.number: Job(f"trial {trial.number}, {epochs} epochs", f"{JOBS}:train_briefly",
                                {"config": str(self.plan.path), "settings": trial.settings,
                                 "out": str(trial.folder / "few"), "epochs": epochs, **self._shared})
             for trial, epochs in shortened
@@ -210,7 +210,7 @@ class Evaluator:
         for trial in trials:
             trial.fidelity = "all"
         works = {
-            trial.number: Work(f"trial {trial.number}", f"{JOBS}:train_fully",
+            trial.number: Job(f"trial {trial.number}", f"{JOBS}:train_fully",
                                {"config": str(self.plan.path), "settings": trial.settings, "out": str(trial.folder),
                                 "targets": self.targets, **self._shared})
             for trial in trials
@@ -245,18 +245,18 @@ class Evaluator:
     def _run_batch_job(self, name: str, function: str, trials: list[RunningTrial], **arguments: Any) -> dict[int, Any]:
         """Run one job for the whole batch, because each trial takes little time compared with starting a process."""
         settings, started = {str(trial.number): trial.settings for trial in trials}, time.monotonic()
-        results = self.pool.run([Work(name, f"{JOBS}:{function}", {**arguments, "trials": settings})])[0]
+        results = self.pool.run([Job(name, f"{JOBS}:{function}", {**arguments, "trials": settings})])[0]
         took_s = {"each": (time.monotonic() - started) / len(trials)}
         return {int(number): {**result, "took_s": took_s} for number, result in results.items()}
 
-    def _run_trial_jobs(self, works: Mapping[int, Work], name: str) -> dict[int, Any]:
+    def _run_trial_jobs(self, works: Mapping[int, Job], name: str) -> dict[int, Any]:
         """Run one job for each trial. A trial whose process keeps dying counts as failed."""
         count = itertools.count(1)
         with progress.step(name, "trial", len(works)) as shown:
-            results = self.pool.run(list(works.values()), lambda *_: shown.update(next(count)), go_on=True)
+            results = self.pool.run(list(works.values()), lambda *_: shown.update(next(count)), keep_going=True)
         by_number: dict[int, Any] = {}
         for number, result in zip(works, results, strict=True):
-            if isinstance(result, EdgekitError) and not isinstance(result, WorkLost):
+            if isinstance(result, EdgekitError) and not isinstance(result, JobLost):
                 raise result
             by_number[number] = {"failed": str(result)} if isinstance(result, EdgekitError) else result
         return by_number

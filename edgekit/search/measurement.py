@@ -28,7 +28,7 @@ from edgekit.measure.references import ReferenceFile
 from edgekit.runner.backends import open_backend
 from edgekit.runner.native_stderr import quiet_native
 from edgekit.search.model_files import ModelFiles
-from edgekit.workbook.workers import Pool, Work
+from edgekit.workbook.workers import Job, Pool
 
 FILE, FORMAT = "measured.json", 2
 MAX_ROUNDS = 3
@@ -228,7 +228,7 @@ def measure_files(
         "protocol": vars(protocol),
         **({"beside": dict(reference_inputs)} if reference_inputs else {}),
     }
-    job = Work(f"measuring {len(missing)} files", "edgekit.search.measurement:time_files", arguments, "measure")
+    job = Job(f"measuring {len(missing)} files", "edgekit.search.measurement:time_files", arguments, "measure")
     rounds: list[tuple[list[str], Any]] = []
     for number in range(1, MAX_ROUNDS + 1):
         result = pool.run([job])[0]

@@ -19,7 +19,7 @@ from edgekit.report.search.studies import Study, read, value_text
 from edgekit.runner.files import make_folder, remove_quietly, sync_folder, temporary_path
 from edgekit.search.study import differing_names, normalize_json
 from edgekit.workbook import config_file
-from edgekit.workbook.config_file import RunConfig, beside
+from edgekit.workbook.config_file import RunConfig, resolve_paths
 from edgekit.workbook.plan import Plan, load_plan
 
 CACHE_FOLDER = "cache"
@@ -28,7 +28,7 @@ CACHE_FOLDER = "cache"
 A run of a trial's config computes none again.
 """
 MODEL_PATHS = ("weights", "source")
-"""Paths in the section `model`; `beside` knows those of other sections."""
+"""Paths in the section `model`; `resolve_paths` knows those of other sections."""
 MAX_LISTED = 8
 EXISTS_MESSAGE = "{}: exists already and is not overwritten; name another file, or move it away"
 
@@ -63,7 +63,7 @@ def write_trial_config(study: Study, number: int, out: Path | None = None) -> Pa
         raise ConfigError(EXISTS_MESSAGE.format(out))
     values = copy.deepcopy(study.row["config"])
     for setting in trial["settings"]:
-        config_file.override(values, setting)
+        config_file.apply_setting(values, setting)
     if out.resolve().parent != origin.resolve().parent:
         values = _with_absolute_paths(origin, values)
     _write_new(out, f"{_header_comments(study, trial, out)}\n{_dump_yaml(values)}".encode(), f"trial {number}")
@@ -131,7 +131,7 @@ def _list_numbers(numbers: list[int]) -> str:
 
 def _with_absolute_paths(origin: Path, values: dict[str, Any]) -> dict[str, Any]:
     """Make relative paths absolute, starting from the folder of the searched config."""
-    absolute = {key: beside(origin, each) if isinstance(each, dict) else each for key, each in values.items()}
+    absolute = {key: resolve_paths(origin, each) if isinstance(each, dict) else each for key, each in values.items()}
     model = absolute.get("model")
     if isinstance(model, dict):
         for key in MODEL_PATHS:

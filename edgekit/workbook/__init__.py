@@ -1,1 +1,1 @@
-"""From a config to a finished run: the plan, papermill, what is finished already, and the run again from its record."""
+"""The workbook: config, plan, the execution of notebooks, reuse of finished stages, and reproduction of bundles."""

@@ -1,4 +1,4 @@
-"""What runs in a run's folder now, and how the last attempt at a stage ended, from locks and executed notebooks."""
+"""What is running in a run's folder and how the last attempt at a stage ended, from locks and executed notebooks."""
 
 from __future__ import annotations
 
@@ -17,120 +17,124 @@ from edgekit.workbook.plan import Plan
 from edgekit.workbook.stage import RUN_LOCK, STAGE_LOCK
 
 ERROR_CELL = "papermill-error-cell-tag"
-"""On the cells that papermill adds to a notebook that failed; they are not counted."""
-LETTERS = 200
-"""Of an error's message in a table."""
+"""Tag of the cells that papermill adds to a failed notebook. They are not counted."""
+MAX_MESSAGE_LENGTH = 200
+"""Longer error messages are truncated in tables."""
 
 HEADING = "## "
-OPENING = "opening data and models"
-"""What a notebook does before its first section."""
-ENDED = "edgekit_ended"
-"""In the metadata of a failed copy: how the run ended it, where the run did that and no cell."""
+FIRST_SECTION = "opening data and models"
+"""What a notebook is doing before its first heading."""
+END_REASON_KEY = "edgekit_ended"
+"""Key in the metadata of a failed copy: why the run stopped the notebook, if no cell failed."""
 
 
-def running(folder: Path) -> tuple[str, str] | None:
-    """The stage that runs now, and its process as text; None if nothing runs."""
-    run, stage_holder = (lock.current_holder(folder / name) for name in (RUN_LOCK, STAGE_LOCK))
-    if run is None:
+def running_stage(folder: Path) -> tuple[str, str] | None:
+    """Return the stage that is running now and a description of its process, or None if nothing is running."""
+    run_lock, stage_lock = (lock.current_holder(folder / name) for name in (RUN_LOCK, STAGE_LOCK))
+    if run_lock is None:
         return None
-    whose = stage_holder["who"].rpartition(" ")[2] if stage_holder else ""
-    begun = [stage for stage in STAGES if working_notebook(folder, stage).is_file()] or [whose]
-    if begun[0] not in STAGES:
+    lock_stage = stage_lock["who"].rpartition(" ")[2] if stage_lock else ""
+    started = [stage for stage in STAGES if working_notebook(folder, stage).is_file()] or [lock_stage]
+    if started[0] not in STAGES:
         return None
-    where = _section(working_notebook(folder, begun[0]))
-    return begun[0], "; ".join(filter(None, [where, _process(run)]))
+    position = _section_of_notebook(working_notebook(folder, started[0]))
+    return started[0], "; ".join(filter(None, [position, _describe_process(run_lock)]))
 
 
-def section(folder: Path, stage: str) -> str:
-    """What the notebook that is being executed is doing: its section's heading. Empty where that cannot be read."""
-    return _section(working_notebook(folder, stage))
+def current_section(folder: Path, stage: str) -> str:
+    """Return the heading of the section that the executing notebook has reached; empty if it cannot be read."""
+    return _section_of_notebook(working_notebook(folder, stage))
 
 
-def holder(folder: Path) -> str | None:
-    """The process that holds the run in `folder`, at a stage or before the first; None if there is none."""
+def run_holder(folder: Path) -> str | None:
+    """Return a description of the process that is running in `folder`, at any stage or before the first, or None."""
     run = lock.current_holder(folder / RUN_LOCK)
-    return _process(run) if run else None
+    return _describe_process(run) if run else None
 
 
-def failure(folder: Path, stage: str) -> str | None:
-    """Where and of what the last attempt at `stage` ended; None where none failed. Ask only where nothing is running.
+def last_failure(folder: Path, stage: str) -> str | None:
+    """Return where and why the last attempt at `stage` ended, or None if it did not fail.
 
-    One that was killed leaves the copy that it worked on.
+    Call this only while nothing is running: a notebook's working copy then means that its process was killed.
     """
     if working_notebook(folder, stage).is_file():
-        return f"{_place(working_notebook(folder, stage))}its process was killed; run it again"
-    kept = failed_notebook(folder, stage)
-    if not kept.is_file():
+        return f"{_cell_prefix(working_notebook(folder, stage))}its process was killed; run it again"
+    failed = failed_notebook(folder, stage)
+    if not failed.is_file():
         return None
-    begun = last_begun(kept)
-    if words := _ended(kept):
-        return f"cell {begun}: {words} ({kept})"
-    for number, cell in _code(kept):
+    last_cell = last_started_cell(failed)
+    if reason := _end_reason(failed):
+        return f"cell {last_cell}: {reason} ({failed})"
+    for number, cell in _code_cells(failed):
         for output in cell.get("outputs", []):
             if output.get("output_type") == "error":
-                said = f"{output.get('ename')}: {output.get('evalue')}"
-                return f"cell {number}: {said if len(said) <= LETTERS else said[: LETTERS - 1] + '…'} ({kept})"
-    return f"cell {begun}: its kernel ended there ({kept})" if begun else str(kept)
+                message = f"{output.get('ename')}: {output.get('evalue')}"
+                if len(message) > MAX_MESSAGE_LENGTH:
+                    message = message[: MAX_MESSAGE_LENGTH - 1] + "…"
+                return f"cell {number}: {message} ({failed})"
+    return f"cell {last_cell}: its kernel ended there ({failed})" if last_cell else str(failed)
 
 
 def next_command(plan: Plan, out: Path) -> str:
-    """The command to continue with: finished stages are reused, and the failed one resumes where it stopped."""
-    words = ["edgekit", "run", _short(plan.path)]
-    words += [word for setting in split_settings(plan.settings) for word in ("--set", setting)]
-    words += ["--out", str(out)] if out != Path("artifacts") else []
+    """Return the command that continues a run. It reuses finished stages and resumes the failed one."""
+    command = ["edgekit", "run", _relative_path(plan.path)]
+    command += [word for setting in split_settings(plan.settings) for word in ("--set", setting)]
+    command += ["--out", str(out)] if out != Path("artifacts") else []
     if plan.run.training.shares > 1 and not environment.of_torchrun() and environment.processes() > 1:
-        words += ["--processes", str(environment.processes())]
-    return shlex.join(words)
+        command += ["--processes", str(environment.processes())]
+    return shlex.join(command)
 
 
-def _process(holder: dict[str, Any]) -> str:
+def _describe_process(holder: dict[str, Any]) -> str:
     return f"process {holder['process']} on {holder['host']}, since {holder['since'].replace('T', ' ')}"
 
 
-def _short(path: Path) -> str:
-    """From the folder that one is in, where it lies below that."""
-    here = Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+def _relative_path(path: Path) -> str:
+    """Return the path relative to the current folder if it lies below it."""
+    current_folder = Path.cwd()
+    return str(path.relative_to(current_folder) if path.is_relative_to(current_folder) else path)
 
 
-def _place(path: Path) -> str:
-    """`cell 7; `, where a notebook ended that has nobody at work any more."""
-    begun = last_begun(path)
-    return f"cell {begun}; " if begun else ""
+def _cell_prefix(path: Path) -> str:
+    """Return text such as `cell 7; ` for the cell at which a killed notebook stopped."""
+    cell = last_started_cell(path)
+    return f"cell {cell}; " if cell else ""
 
 
-def _section(path: Path) -> str:
-    """The heading above the last cell that was begun: `Checks`."""
-    begun = last_begun(path)
-    if not begun:
+def _section_of_notebook(path: Path) -> str:
+    """Return the heading above the last cell that was started, for example `Checks`."""
+    started = last_started_cell(path)
+    if not started:
         return ""
     heading = ""
-    for cell in _cells(path)[: begun - 1]:
+    for cell in _cells(path)[: started - 1]:
         lines = "".join(cell["source"]).splitlines() if cell["cell_type"] == "markdown" else []
         heading = next((line[len(HEADING) :] for line in lines if line.startswith(HEADING)), heading)
-    return heading or OPENING
+    return heading or FIRST_SECTION
 
 
-def last_begun(path: Path) -> int:
-    """The number of the last cell that was begun; 0 where that cannot be read."""
-    begun = [number for number, cell in _code(path) if cell.get("metadata", {}).get("papermill", {}).get("start_time")]
-    return begun[-1] if begun else 0
+def last_started_cell(path: Path) -> int:
+    """Return the number of the last cell that was started, counted from 1, or 0 if the notebook cannot be read."""
+    started = [
+        number for number, cell in _code_cells(path) if cell.get("metadata", {}).get("papermill", {}).get("start_time")
+    ]
+    return started[-1] if started else 0
 
 
-def _ended(path: Path) -> str:
+def _end_reason(path: Path) -> str:
     try:
-        return str(json.loads(path.read_text(encoding="utf-8"))["metadata"][ENDED])
+        return str(json.loads(path.read_text(encoding="utf-8"))["metadata"][END_REASON_KEY])
     except (OSError, ValueError, KeyError):
         return ""
 
 
-def _code(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Code cells with their numbers, counted from 1 among all cells; nothing while the file is half written."""
+def _code_cells(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the code cells with their numbers, counted from 1 among all cells; nothing while the file is incomplete."""
     yield from ((number, cell) for number, cell in enumerate(_cells(path), 1) if cell["cell_type"] == "code")
 
 
 def _cells(path: Path) -> list[dict[str, Any]]:
-    """All cells but those that papermill added; none while the file is half written."""
+    """Return all cells except those that papermill added; none while the file is incomplete."""
     try:
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     except (OSError, ValueError, KeyError):

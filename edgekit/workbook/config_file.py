@@ -1,4 +1,4 @@
-"""A config file: its top level, the sections of its stages, and the references that its budget names."""
+"""The config file: its top level, the sections of its stages, and the reference models that its budget names."""
 
 from __future__ import annotations
 
@@ -44,20 +44,29 @@ if TYPE_CHECKING:
 
 
 def split_settings(text: str) -> list[str]:
-    """`'seed=1 data.limit=2000'` → its parts; a space inside a value is kept, a part begins with `key=`."""
+    """Split text such as `seed=1 data.limit=2000` into its settings.
+
+    Each setting starts with `key=`, so a value may contain spaces. Text that starts with `[` is read as a JSON list.
+    """
     if text.startswith("["):
         return [str(part) for part in json.loads(text)]
     return [part.strip() for part in re.split(r"\s+(?=[A-Za-z_][\w.]*=)", text.strip()) if part.strip()]
 
 
 def join_settings(parts: list[str]) -> str:
-    """The opposite of `split_settings`; as JSON where a value would be torn apart."""
+    """Join settings so that `split_settings` returns them again, as JSON if a value could not be split otherwise."""
     text = " ".join(parts)
     return text if split_settings(text) == parts else json.dumps(parts)
 
 
-def override(given: dict[str, Any], setting: str) -> None:
-    """Put one `key.key=value` into the values of a file; ConfigError for what is none."""
+def apply_setting(values: dict[str, Any], setting: str) -> None:
+    """Apply one `key.key=value` setting to the values of a config.
+
+    Raises
+    ------
+    ConfigError
+        The setting is malformed, its value is not YAML, or the key leads through something that is not a section.
+    """
     key, separator, text = setting.partition("=")
     if not separator or not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", key):
         raise ConfigError(f"--set {setting!r}: write it as key=value, for example prune.ratio=0.4")
@@ -68,12 +77,12 @@ def override(given: dict[str, Any], setting: str) -> None:
             f"--set {key}: {shortened_repr(text)} is not a YAML value; quote it if it is text ({error})"
         ) from None
     *parents, last = key.split(".")
-    section = given
+    section = values
     for part in parents:
-        inner = section.setdefault(part, {})
-        if not isinstance(inner, dict):
-            raise ConfigError(f"--set {key}: {part} holds {inner!r}, not a section")
-        section = inner
+        child = section.setdefault(part, {})
+        if not isinstance(child, dict):
+            raise ConfigError(f"--set {key}: {part} holds {child!r}, not a section")
+        section = child
     section[last] = value
 
 
@@ -81,7 +90,7 @@ Device = Literal["auto", "cpu", "cuda", "mps"]
 
 
 class RunConfig(StrictModel):
-    """The top level of a config file; the sections of the stages are checked by the stages themselves."""
+    """The top level of a config file. Each stage checks its own section."""
 
     name: str = Field(pattern=NAME_PATTERN, description="name of the run and of its bundles")
     version: str = Field("1.0.0", pattern=VERSION_PATTERN, description="version of the bundles")
@@ -121,7 +130,10 @@ class RunConfig(StrictModel):
 
     @property
     def targets_named(self) -> bool:
-        """Whether the user wrote `targets`: then each of them is a demand, and otherwise a wish."""
+        """Whether the user wrote `targets`.
+
+        If so, each is required; otherwise those that cannot be made are skipped.
+        """
         return self._targets_named
 
     @field_validator("prune", mode="before")
@@ -137,14 +149,14 @@ class RunConfig(StrictModel):
         return targets
 
 
-SAMPLES_OF = {
+SAMPLE_COUNT_SPLITS = {
     "calibration_samples": "calibration",
     "check_samples": "validation",
     "golden_samples": "validation",
     "sensitivity_samples": "validation",
     "taylor_samples": "train",
 }
-"""Options of stages that say how many samples of which split are used."""
+"""Options that set a number of samples, with the split that the samples come from."""
 
 
 def stage_config(stage: str) -> type[StageConfig]:
@@ -155,29 +167,35 @@ def stage_config(stage: str) -> type[StageConfig]:
 
 
 def own_fields(config: type[StageConfig]) -> list[str]:
-    """Names of the options that stand under the stage's own name, without those shared by all stages."""
+    """Return the names of the options in the stage's own section, without those shared by all stages."""
     return [name for name in config.model_fields if name not in SHARED_FIELDS]
 
 
 def is_scalar(value: object) -> bool:
-    """True for what a notebook's `parameters` cell may hold."""
+    """Whether a notebook's parameters cell can hold the value."""
     return isinstance(value, bool | int | float | str)
 
 
 def shared_options(run: RunConfig) -> dict[str, Any]:
-    """Options shared by all stages; `threads: 0` and each `auto` become this machine's, which affects last bits."""
-    shared, where = {name: getattr(run, name) for name in SHARED_FIELDS}, device(run.device)
+    """Return the options shared by all stages.
+
+    `threads: 0` and `auto` are replaced by this machine's values, because these can change the last bits of a result.
+    """
+    shared, resolved_device = {name: getattr(run, name) for name in SHARED_FIELDS}, resolve_device(run.device)
     return {
         **shared,
         "threads": run.threads or available_cores(),
-        "device": where,
-        "training": precision.resolve_precision(run.training, where),
+        "device": resolved_device,
+        "training": precision.resolve_precision(run.training, resolved_device),
     }
 
 
 @functools.cache
-def device(name: str) -> str:
-    """What `auto` is here; any other name stays. A torch built for the CPU alone is not imported to find out."""
+def resolve_device(name: str) -> str:
+    """Return the device that `auto` selects here; any other name is returned unchanged.
+
+    PyTorch is not imported if it was built for the CPU only.
+    """
     if name != "auto":
         return name
     if metadata.version("torch").endswith("+cpu"):
@@ -187,24 +205,36 @@ def device(name: str) -> str:
     return pick_device(name).type
 
 
-def for_stage(stage: str, run: RunConfig, shared: dict[str, Any]) -> dict[str, Any]:
-    """Those options for one stage: a limit that devices are held to says nothing about candidates timed here."""
+def stage_shared_options(stage: str, run: RunConfig, shared: dict[str, Any]) -> dict[str, Any]:
+    """Return the shared options for one stage.
+
+    If other devices decide on latency, the budget that `distill` receives has no latency limit, because the candidates
+    are timed on this machine.
+    """
     if stage == "distill" and run.benchmark.get("where"):
         return {**shared, "budget": run.budget.without_latency()}
     return shared
 
 
 def parse_stage(stage: str, section: dict[str, Any], shared: dict[str, Any]) -> StageConfig:
-    """Check one stage's section, with the shared options it asks for filled in; ConfigError lists all faults."""
+    """Check the section of a stage and add the shared options that the stage uses.
+
+    Raises
+    ------
+    ConfigError
+        With one line for each fault.
+    """
     config, faults = stage_config(stage), FaultCollector()
     for key in section:
         if key in SHARED_FIELDS:
-            faults.add(f"{stage}.{key}: stands at the top level of the config, for all stages; move it there")
+            faults.add(
+                f"{stage}.{key}: belongs at the top level of the config, because all stages share it; move it there"
+            )
         elif key not in config.model_fields:
             faults.add(f"{stage}.{key}: unknown key, {suggest(str(key), own_fields(config))}")
-    own = {name: value for name, value in section.items() if name in own_fields(config)}
-    wanted = {name: value for name, value in shared.items() if name in config.model_fields}
-    checked: StageConfig | None = faults.collect(lambda: validate(config, {**own, **wanted}, stage))
+    stage_options = {name: value for name, value in section.items() if name in own_fields(config)}
+    requested = {name: value for name, value in shared.items() if name in config.model_fields}
+    checked: StageConfig | None = faults.collect(lambda: validate(config, {**stage_options, **requested}, stage))
     if isinstance(checked, TrainingStageConfig):
         faults.collect(lambda: augmentations.parse_all(checked.augmentations, f"{stage}.{augmentations.FIELD}"))
     faults.raise_all()
@@ -222,7 +252,7 @@ def check_sample_counts(data: Data, sections: Mapping[str, Mapping[str, Any]]) -
     """
     faults = FaultCollector()
     for stage, section in sections.items():
-        for option, split in SAMPLES_OF.items():
+        for option, split in SAMPLE_COUNT_SPLITS.items():
             count, available = section.get(option), len(getattr(data, split))
             if count is not None and count > available:
                 faults.add(
@@ -232,19 +262,19 @@ def check_sample_counts(data: Data, sections: Mapping[str, Mapping[str, Any]]) -
     faults.raise_all()
 
 
-def section_of(config: Path, run: RunConfig, stage: str) -> dict[str, Any]:
-    """The options that are given for a stage, with paths as `beside` makes them."""
-    given = getattr(run, stage)
-    default = {"hosts": "hosts.yaml"} if stage == "benchmark" and given.get("where") else {}
-    return beside(config, {**default, **given})
+def stage_section(config: Path, run: RunConfig, stage: str) -> dict[str, Any]:
+    """Return the options that the user set for a stage, with paths resolved by `resolve_paths`."""
+    section = getattr(run, stage)
+    default = {"hosts": "hosts.yaml"} if stage == "benchmark" and section.get("where") else {}
+    return resolve_paths(config, {**default, **section})
 
 
-def beside(config: Path, section: dict[str, Any]) -> dict[str, Any]:
-    """The section with relative paths taken from the config's folder, whatever folder a kernel runs in."""
+def resolve_paths(config: Path, section: dict[str, Any]) -> dict[str, Any]:
+    """Resolve relative paths of a section against the folder of the config, so that a kernel can run in any folder."""
 
-    def placed(key: str, value: Any) -> Any:
+    def resolved(key: str, value: Any) -> Any:
         if isinstance(value, list):
-            return [beside(config, each) if isinstance(each, dict) else each for each in value]
+            return [resolve_paths(config, item) if isinstance(item, dict) else item for item in value]
         if (
             key in ("path", "cache", "tokenizer", "hosts")
             and isinstance(value, str)
@@ -254,64 +284,78 @@ def beside(config: Path, section: dict[str, Any]) -> dict[str, Any]:
             return str(config.resolve().parent / value)
         return value
 
-    return {key: placed(key, value) for key, value in section.items()}
+    return {key: resolved(key, value) for key, value in section.items()}
 
 
-def referenced(path: Path, run: RunConfig) -> RunConfig:
-    """The run with what its budget needs to know of rivals; ConfigError for one that benchmark.rivals does not name."""
+def with_reference_models(path: Path, run: RunConfig) -> RunConfig:
+    """Add the sizes and digests of the reference models that the budget names.
+
+    Raises
+    ------
+    ConfigError
+        The budget names a file that is not in `benchmark.rivals`, or a target that the run does not have.
+    """
     if run.budget.is_plain:
         return run
-    named = _named(section_of(path, run, "benchmark").get("rivals"))
+    files = _files_by_name(stage_section(path, run, "benchmark").get("rivals"))
     faults = FaultCollector()
-    for place, limit in run.budget.relative_limits():
-        if limit.of != BASELINE and limit.of not in named:
-            known = f"it names {', '.join(sorted(named))}" if named else "it names none"
+    for field, limit in run.budget.relative_limits():
+        if limit.of != BASELINE and limit.of not in files:
+            available = f"it names {', '.join(sorted(files))}" if files else "it names none"
             faults.add(
-                f"{place}.of: got {limit.of!r}, which is no file of benchmark.rivals ({known}); "
+                f"{field}.of: got {limit.of!r}, which is no file of benchmark.rivals ({available}); "
                 f"name a file of it, or {BASELINE}"
             )
     for target in run.budget.targets:
         if target not in run.targets:
             faults.add(f"budget.targets.{target}: this run has the targets {', '.join(run.targets)}; leave it out")
     faults.raise_all()
-    found = {name: rival for name, rival in ((name, _rival(file)) for name, file in named.items()) if rival}
+    references = {
+        name: rival for name, rival in ((name, _reference_model(file)) for name, file in files.items()) if rival
+    }
     try:
-        return run.model_copy(update={"budget": run.budget.with_reference_models(found)})
+        return run.model_copy(update={"budget": run.budget.with_reference_models(references)})
     except ValueError as error:
         raise ConfigError(f"budget.{error}") from None
 
 
-def agree_with_references(budget: Budget, stages: Mapping[str, Any]) -> None:
-    """ConfigError for a reference that this run does not make, or does not time where latencies decide."""
+def check_budget_references(budget: Budget, stages: Mapping[str, Any]) -> None:
+    """Check that the run makes each reference of the budget and times it where latencies are decided.
+
+    Raises
+    ------
+    ConfigError
+        A reference is not converted, or is not timed on the devices that decide.
+    """
     converted = stages["convert"]
-    makes = "baseline" in converted.models and "fp32" in converted.precisions
-    where = stages["benchmark"].where
+    converts_baseline = "baseline" in converted.models and "fp32" in converted.precisions
+    device_class = stages["benchmark"].where
     faults = FaultCollector()
-    for place, limit in budget.relative_limits():
-        if limit.of == BASELINE and not makes:
+    for field, limit in budget.relative_limits():
+        if limit.of == BASELINE and not converts_baseline:
             faults.add(
-                f"{place}.of and convert disagree: {BASELINE} is its float file on each target, and convert makes "
+                f"{field}.of and convert disagree: {BASELINE} is its float file on each target, and convert makes "
                 f"{', '.join(converted.models)} in {', '.join(converted.precisions)}; add baseline and fp32 there"
             )
-        elif limit.of != BASELINE and where and place.endswith("latency_p50"):
+        elif limit.of != BASELINE and device_class and field.endswith("latency_p50"):
             faults.add(
-                f"{place}.of and benchmark.where disagree: {limit.of} is timed on this machine, and devices of class "
-                f"{where} decide; write of: {BASELINE}, or latency_p50_ms"
+                f"{field}.of and benchmark.where disagree: {limit.of} is timed on this machine, and devices of class "
+                f"{device_class} decide; write of: {BASELINE}, or latency_p50_ms"
             )
     faults.raise_all()
 
 
-def _named(rivals: Any) -> dict[str, dict[str, Any]]:
-    """By file name; what is no list of files is a fault that the stage itself reports."""
-    listed = [each for each in rivals if isinstance(each, dict)] if isinstance(rivals, list) else []
-    return {PurePath(each["path"]).name: each for each in listed if isinstance(each.get("path"), str)}
+def _files_by_name(section: Any) -> dict[str, dict[str, Any]]:
+    """Index the files by name. Anything malformed is skipped here and reported by the stage itself."""
+    entries = [each for each in section if isinstance(each, dict)] if isinstance(section, list) else []
+    return {PurePath(each["path"]).name: each for each in entries if isinstance(each.get("path"), str)}
 
 
-def _rival(file: dict[str, Any]) -> ReferenceModel | None:
-    """None for a file that cannot be read: the stage's own check of its rivals says why."""
+def _reference_model(file: dict[str, Any]) -> ReferenceModel | None:
+    """Return None if the file cannot be read; the check of the stage reports why."""
     try:
-        found = model_file.open_file(expand_path(file["path"], "benchmark.rivals"))
-        members = detect.members(found.path, found.kind)
-        return ReferenceModel(file, found.sha256, sum(each.stat().st_size for each in members))
+        opened = model_file.open_file(expand_path(file["path"], "benchmark.rivals"))
+        members = detect.members(opened.path, opened.kind)
+        return ReferenceModel(file, opened.sha256, sum(each.stat().st_size for each in members))
     except (EdgekitError, OSError):
         return None

@@ -1,4 +1,4 @@
-"""A kernel that ends with all processes that it started: nothing outlives its notebook."""
+"""A Jupyter kernel manager that also ends the processes that the kernel started."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from contextlib import suppress
 from jupyter_client.manager import AsyncKernelManager
 
 
-class Kernel(AsyncKernelManager):
-    """Jupyter's own manager ends its kernel only; this one ends the kernel's whole process group."""
+class ProcessGroupKernelManager(AsyncKernelManager):
+    """End the whole process group of a kernel. Jupyter's own manager ends only the kernel itself."""
 
     async def _async_cleanup_resources(self, restart: bool = False) -> None:
         group = getattr(self.provisioner, "pgid", None)
@@ -19,7 +19,7 @@ class Kernel(AsyncKernelManager):
         if sys.platform == "win32" or restart or not group:
             return
         if group != os.getpgrp():
-            with suppress(ProcessLookupError, PermissionError):  # nothing was left
+            with suppress(ProcessLookupError, PermissionError):  # the group has ended already
                 os.killpg(group, signal.SIGKILL)
 
     cleanup_resources = _async_cleanup_resources

@@ -1,6 +1,6 @@
-"""Execute one notebook through papermill: where its executed copy goes, and which error its failure becomes.
+"""Execute one notebook with papermill, put its executed copy in place and raise the error of a failing cell.
 
-Nothing here trusts what papermill reports: a notebook is finished when every cell has run and its artifact is sealed.
+A notebook counts as finished only if every cell has run and its artifact is sealed, whatever papermill reports.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from edgekit.core.run_folder import failed_notebook, notebook_name, working_note
 from edgekit.runner.files import make_folder, move_durably, remove_quietly, write_atomically
 from edgekit.runner.native_stderr import quiet_native
 from edgekit.workbook import state
-from edgekit.workbook.attempts import ENDED, last_begun
+from edgekit.workbook.attempts import END_REASON_KEY, last_started_cell
 from edgekit.workbook.plan import Plan, workbook_folder
-from edgekit.workbook.stage import COMMAND, FORCE, declared_parameters
+from edgekit.workbook.stage import FORCE_VARIABLE, RUN_PROCESS_VARIABLE, declared_parameters
 
 
 @dataclass(frozen=True)
-class Step:
-    """One notebook of the pipeline, with its parameters."""
+class NotebookStep:
+    """One notebook of the pipeline and its parameters."""
 
     number: int
     stage: str
     parameters: dict[str, Any]
     cell_limit_s: int = 43_200
-    of: int = len(STAGES)
+    total: int = len(STAGES)
 
     @property
     def notebook(self) -> str:
@@ -46,41 +46,48 @@ class Step:
 
     @property
     def label(self) -> str:
-        """What progress calls it: `[2/7] distill`."""
-        return f"[{self.number}/{self.of}] {self.stage}"
+        """The name that progress lines show: `[2/7] distill`."""
+        return f"[{self.number}/{self.total}] {self.stage}"
 
     @property
     def source(self) -> Path:
-        """The unmodified notebook."""
+        """Path of the unmodified notebook."""
         return workbook_folder("notebooks") / self.notebook
 
 
-def steps(plan: Plan, out: Path) -> list[Step]:
-    """The notebooks of a plan, in order.
+def steps(plan: Plan, out: Path) -> list[NotebookStep]:
+    """Return the notebooks of a plan in order.
 
-    Every parameter of a notebook's parameters cell is passed explicitly, so that an executed copy shows what it ran
+    Every parameter in a notebook's parameters cell is passed explicitly, so that the executed copy shows what it ran
     with. The other options reach the stage through `config` and `settings`.
     """
-    common = {"config": str(plan.path), "out": str(out.resolve()), "settings": plan.settings}
-    listed = []
+    common_parameters = {"config": str(plan.path), "out": str(out.resolve()), "settings": plan.settings}
+    notebook_steps = []
     for number, stage in enumerate(plan.pipeline, 1):
-        declared = declared_parameters(workbook_folder("notebooks") / notebook_name(stage))
-        values = {name: value for name, value in plan.scalars(stage).items() if name in declared}
-        listed.append(Step(number, stage, {**common, **values}, plan.run.cell_limit_s, len(plan.pipeline)))
-    return listed
+        declared_names = declared_parameters(workbook_folder("notebooks") / notebook_name(stage))
+        values = {name: value for name, value in plan.scalars(stage).items() if name in declared_names}
+        notebook_steps.append(
+            NotebookStep(number, stage, {**common_parameters, **values}, plan.run.cell_limit_s, len(plan.pipeline))
+        )
+    return notebook_steps
 
 
 def execute(
-    step: Step,
+    step: NotebookStep,
     folder: Path,
     sealed: Callable[[], Artifact],
     *,
     forced: bool = False,
 ) -> None:
-    """Execute one notebook into `folder`/notebooks and leave its receipt; `sealed` gives the artifact or raises.
+    """Execute one notebook into `folder`/notebooks and write its receipt.
 
-    The executed copy appears under its name only when every cell has run; a failed one is kept as
-    NN_stage.failed.ipynb. Raises the error of the failing cell as the class that the cell raised.
+    `sealed` returns the stage's artifact or raises. The executed copy gets its final name only when every cell has run;
+    a failed one is kept as NN_stage.failed.ipynb.
+
+    Raises
+    ------
+    EdgekitError
+        The error of the failing cell, with the class that the cell raised.
     """
     notebooks = folder / "notebooks"
     target = notebooks / step.notebook
@@ -91,9 +98,9 @@ def execute(
         state.remove_receipt(notebooks, step.stage)
         failed.unlink(missing_ok=True)
         try:
-            _papermill(step, working, failed, notebooks / f"{step.stage}.log", forced)
+            _execute_cells(step, working, failed, notebooks / f"{step.stage}.log", forced)
         except BudgetMissed as error:
-            _receive(step, notebooks, sealed(), failed, error.exit_code, started)
+            _write_receipt(step, notebooks, sealed(), failed, error.exit_code, started)
             raise
         try:
             artifact = sealed()
@@ -101,24 +108,26 @@ def execute(
             move_durably(working, failed)
             raise StageError(f"{step.notebook}: {error}; executed copy: {failed}") from None
         move_durably(working, target)
-        _receive(step, notebooks, artifact, target, 0, started)
+        _write_receipt(step, notebooks, artifact, target, 0, started)
     except OSError as error:
         raise ResourceError(f"{step.notebook}: {error.strerror or error}: {error.filename or folder}") from None
     finally:
         remove_quietly(working)
 
 
-def _receive(step: Step, notebooks: Path, artifact: Artifact, executed: Path, exit_code: int, started: float) -> None:
+def _write_receipt(
+    step: NotebookStep, notebooks: Path, artifact: Artifact, executed: Path, exit_code: int, started: float
+) -> None:
     state.write_receipt(notebooks, artifact, step.source, executed, exit_code, time.monotonic() - started)
 
 
-def _papermill(step: Step, working: Path, failed: Path, log: Path, forced: bool) -> None:
-    """Leave the executed notebook in `working`; where a cell did not come through, keep it as `failed` and raise."""
+def _execute_cells(step: NotebookStep, working: Path, failed: Path, log: Path, forced: bool) -> None:
+    """Write the executed notebook to `working`. If a cell fails, keep the copy as `failed` and raise."""
     import nbclient.exceptions
     import papermill
     from papermill.exceptions import PapermillExecutionError
 
-    from edgekit.workbook.kernel import Kernel
+    from edgekit.workbook.kernel import ProcessGroupKernelManager
 
     logging.getLogger("papermill").setLevel(logging.ERROR)
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # a task that Ctrl-C or SIGTERM left behind
@@ -126,34 +135,36 @@ def _papermill(step: Step, working: Path, failed: Path, log: Path, forced: bool)
         with (
             _kernel_environment(step.stage if forced else ""),
             quiet_native(log),
-        ):  # they would write over what is shown
+        ):  # native libraries would write over the progress line
             papermill.execute_notebook(
                 step.source,
                 working,
                 parameters=step.parameters,
                 kernel_name="python3",
-                kernel_manager_class=Kernel,
+                kernel_manager_class=ProcessGroupKernelManager,
                 cwd=Path.cwd(),
                 execution_timeout=step.cell_limit_s,
-                progress_bar=False,  # `watch` shows what goes on, within a cell too
+                progress_bar=False,  # `watch` shows progress, also within a cell
             )
     except PapermillExecutionError as error:
-        _keep(working, failed)
-        raise _as_raised(step, error, failed) from None
+        _keep_failed_copy(working, failed)
+        raise _error_of_cell(step, error, failed) from None
     except nbclient.exceptions.CellTimeoutError:
-        where, why = _where(step, working), f"not finished after {step.cell_limit_s} s, so its kernel was stopped"
-        _keep(working, failed, why)
-        raise StageError(f"{where}: {why}; raise cell_limit_s if it needs longer. Executed copy: {failed}") from None
-    except (nbclient.exceptions.DeadKernelError, RuntimeError) as error:  # the latter where it never answered
-        silent = "didn't respond" in str(error)
-        how = "did not answer in time" if silent else "died (killed, out of memory, or a crash in native code)"
-        where = _where(step, working)
-        _keep(working, failed)
+        cell, reason = _last_cell(step, working), f"not finished after {step.cell_limit_s} s, so its kernel was stopped"
+        _keep_failed_copy(working, failed, reason)
+        raise StageError(f"{cell}: {reason}; raise cell_limit_s if it needs longer. Executed copy: {failed}") from None
+    except (nbclient.exceptions.DeadKernelError, RuntimeError) as error:  # RuntimeError: the kernel never answered
+        did_not_respond = "didn't respond" in str(error)
+        what_happened = (
+            "did not answer in time" if did_not_respond else "died (killed, out of memory, or a crash in native code)"
+        )
+        cell = _last_cell(step, working)
+        _keep_failed_copy(working, failed)
         raise StageError(
-            f"{where}: the kernel {how}; what it had done is in {failed}, its last output in {log}"
+            f"{cell}: the kernel {what_happened}; its executed cells are in {failed}, its last output in {log}"
         ) from None
-    if unfinished := _unfinished(working):
-        _keep(working, failed)
+    if unfinished := _unfinished_cell(working):
+        _keep_failed_copy(working, failed)
         raise StageError(f"{step.notebook}, {unfinished}; executed copy: {failed}")
 
 
@@ -164,14 +175,17 @@ def _cells(working: Path) -> list[dict[str, Any]]:
         return []
 
 
-def _where(step: Step, working: Path) -> str:
-    """Which cell was running when its kernel went, counted from 1 in the executed copy: the last that was begun."""
-    begun = last_begun(working)
-    return f"{step.notebook}, cell {begun}" if begun else step.notebook
+def _last_cell(step: NotebookStep, working: Path) -> str:
+    """Return the notebook and the cell that was running when its kernel ended, counted from 1."""
+    cell = last_started_cell(working)
+    return f"{step.notebook}, cell {cell}" if cell else step.notebook
 
 
-def _unfinished(working: Path) -> str:
-    """Which cell ended the notebook early without an error: papermill calls `sys.exit()` a success."""
+def _unfinished_cell(working: Path) -> str:
+    """Return which cell ended the notebook early without an error, or empty text.
+
+    Papermill treats `sys.exit()` as success.
+    """
     for number, cell in enumerate(_cells(working), 1):
         if cell["cell_type"] != "code":
             continue
@@ -182,58 +196,70 @@ def _unfinished(working: Path) -> str:
     return ""
 
 
-def _as_raised(step: Step, error: Any, failed: Path) -> EdgekitError:
-    """The failing cell's own error: its class decides the exit code, its message is the message."""
-    where = f"{step.notebook}, cell {error.cell_index + 1}"
-    if raised := errors.error_from_name(error.ename, f"{where}: {error.evalue}\nexecuted copy: {failed}"):
+def _error_of_cell(step: NotebookStep, error: Any, failed: Path) -> EdgekitError:
+    """Return the error of the failing cell. Its class decides the exit code."""
+    cell = f"{step.notebook}, cell {error.cell_index + 1}"
+    if raised := errors.error_from_name(error.ename, f"{cell}: {error.evalue}\nexecuted copy: {failed}"):
         return raised
     if error.ename == "MemoryError" or any(f"[Errno {number}]" in error.evalue for number in RESOURCE_ERRNOS):
-        return ResourceError(f"{where}: {error.evalue or 'out of memory'}\nexecuted copy: {failed}")
-    return StageError(f"{where}: {error.ename}: {error.evalue}\nfull traceback in {failed}")
+        return ResourceError(f"{cell}: {error.evalue or 'out of memory'}\nexecuted copy: {failed}")
+    return StageError(f"{cell}: {error.ename}: {error.evalue}\nfull traceback in {failed}")
 
 
-def _keep(working: Path, kept: Path, ended: str = "") -> None:
-    """As `kept`; with how the run ended it, for the cell says only that it was interrupted."""
+def _keep_failed_copy(working: Path, failed: Path, end_reason: str = "") -> None:
+    """Keep the executed copy as `failed`.
+
+    `end_reason` says why the run stopped the notebook, because the cell itself records only that it was interrupted.
+    """
     if not working.is_file():
         return
-    if ended:
-        with suppress(ValueError, KeyError):  # half written
+    if end_reason:
+        with suppress(ValueError, KeyError):  # the file is incomplete
             notebook = json.loads(working.read_text(encoding="utf-8"))
-            notebook["metadata"][ENDED] = ended
+            notebook["metadata"][END_REASON_KEY] = end_reason
             write_atomically(working, json.dumps(notebook, indent=1).encode())
-    move_durably(working, kept)
+    move_durably(working, failed)
 
 
 @contextmanager
 def _kernel_environment(forced: str) -> Iterator[None]:
-    """Kernels find this environment's own commands and know who started them; TensorFlow keeps quiet, and OpenMP's
-    threads sleep while they wait."""
-    before = dict(os.environ)
+    """Set the environment of the kernels.
+
+    They find the commands of this Python environment and the process that started them. TensorFlow logs less, and
+    OpenMP threads sleep while they wait.
+    """
+    previous = dict(os.environ)
     os.environ.update(subprocesses.openmp_wait())
-    os.environ[COMMAND] = str(os.getpid())
-    os.environ[FORCE] = forced
+    os.environ[RUN_PROCESS_VARIABLE] = str(os.getpid())
+    os.environ[FORCE_VARIABLE] = forced
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), before.get("PATH", "")])
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), previous.get("PATH", "")])
     try:
         yield
     finally:
         os.environ.clear()
-        os.environ.update(before)
+        os.environ.update(previous)
 
 
-FIELD = "08_field.ipynb"
-"""Reads field reports; parameter `reports`, a folder."""
-SEARCH = "00_search.ipynb"
-"""Reads a study; parameter `study`, its file or folder."""
-CELL_LIMIT_S = 600
+FIELD_NOTEBOOK = "08_field.ipynb"
+"""Reads field reports. Its parameter `reports` is a folder."""
+SEARCH_NOTEBOOK = "00_search.ipynb"
+"""Reads a study. Its parameter `study` is the study's file or folder."""
+SIDE_CELL_LIMIT_S = 600
 
 
 def execute_side_notebook(notebook: str, parameters: Mapping[str, str], out: Path) -> None:
-    """Write the executed copy to `out`; StageError where a cell fails, and then `out` is not touched."""
+    """Execute a notebook that is not a stage and write the executed copy to `out`.
+
+    Raises
+    ------
+    StageError
+        A cell failed. `out` is not changed.
+    """
     import papermill
     from papermill.exceptions import PapermillExecutionError
 
-    from edgekit.workbook.kernel import Kernel
+    from edgekit.workbook.kernel import ProcessGroupKernelManager
 
     logging.getLogger("papermill").setLevel(logging.ERROR)
     make_folder(out.parent)
@@ -245,8 +271,8 @@ def execute_side_notebook(notebook: str, parameters: Mapping[str, str], out: Pat
                 working,
                 parameters=dict(parameters),
                 kernel_name="python3",
-                kernel_manager_class=Kernel,
-                execution_timeout=CELL_LIMIT_S,
+                kernel_manager_class=ProcessGroupKernelManager,
+                execution_timeout=SIDE_CELL_LIMIT_S,
                 progress_bar=False,
             )
     except PapermillExecutionError as error:

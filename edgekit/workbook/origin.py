@@ -1,4 +1,4 @@
-"""What a run starts from, sealed as its first artifact: the network's description, the user's weights, the steps."""
+"""The first artifact of a run: the model or its builder, the user's weights and the preprocessing steps."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ WEIGHTS = "weights.safetensors"
 
 
 def cache_inputs(plan: Plan, data_digest: str) -> cache_key.CacheInputs:
-    """What the origin of this plan is made of."""
+    """Return everything that decides the content of this plan's origin."""
     return cache_key.collect_inputs(STAGE, _describe(plan), None, data_digest, ())
 
 
-def make(plan: Plan, data_digest: str, folder: Path) -> Artifact:
-    """The sealed origin in the run's `folder`, made if it is not there as the plan wants it."""
+def make_origin(plan: Plan, data_digest: str, folder: Path) -> Artifact:
+    """Return the sealed origin in the run's `folder`; make it if it is missing or was made from another plan."""
     working, final = folder / f".{STAGE}.partial", folder / STAGE
     key = cache_inputs(plan, data_digest).key
     artifacts.recover(working, final, key)
-    if artifacts.is_intact(final) and (found := artifacts.load(final)).key == key:
-        return found
+    if artifacts.is_intact(final) and (origin := artifacts.load(final)).key == key:
+        return origin
     description = _describe(plan)
     artifacts.begin(working)
     write_json(working / "origin.json", description)
@@ -42,14 +42,14 @@ def make(plan: Plan, data_digest: str, folder: Path) -> Artifact:
     return artifacts.publish(working, final)
 
 
-def with_user_paths(said: str, plan: Plan, folder: Path) -> str:
-    """A message that names the user's own file, where it named the copy that the run keeps of it."""
+def with_user_paths(message: str, plan: Plan, folder: Path) -> str:
+    """Replace the path of the run's copy of a file with the path of the user's own file."""
     copies = {plan.source.name: plan.source} if plan.source else {}
     copies |= {WEIGHTS: plan.weights} if plan.weights else {}
-    for name, given in copies.items():
-        for home in (folder, folder.resolve()):
-            said = said.replace(str(home / STAGE / name), str(given))
-    return said
+    for name, user_path in copies.items():
+        for parent in (folder, folder.resolve()):
+            message = message.replace(str(parent / STAGE / name), str(user_path))
+    return message
 
 
 def _describe(plan: Plan) -> dict[str, Any]:
@@ -62,12 +62,12 @@ def _describe(plan: Plan) -> dict[str, Any]:
         "data": plan.data.model_dump(exclude={"path", "cache", "tokenizer"})
         | {
             "calibration_samples": plan.data.calibration_samples or DEFAULT_CALIBRATION_SAMPLES
-        },  # as when that was the default
+        },  # keeps the cache keys of earlier versions
         "preprocess": run.preprocess,
         "weights": sha256_file(plan.weights) if plan.weights else None,
     }
 
 
 def _model_file(source: Path) -> dict[str, str]:
-    """A model file by its name: where it lay is the user's own affair."""
+    """Describe a model file by name and digest. Its folder has no influence on the result."""
     return {"source": source.name, "sha256": detect.sha256(source, detect.model_kind(source))}

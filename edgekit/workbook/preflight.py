@@ -1,6 +1,6 @@
-"""Preflight checks: faults of the data and the networks, found before a kernel starts.
+"""Checks of the data and the networks before a kernel starts.
 
-They run in a child process, for the frameworks take seconds to import and a network may take its process with it.
+They run in a child process, because the frameworks take seconds to import and a network may crash its process.
 """
 
 from __future__ import annotations
@@ -13,60 +13,74 @@ from edgekit.core import replay, subprocesses
 from edgekit.core.errors import DataError, ModelError, ResourceError
 from edgekit.workbook.plan import Plan
 
-LIMIT_S = 90.0
-"""Longer than a sound set-up of ordinary size needs on a busy machine; after it the notebooks report the fault."""
-AT = "at"
+TIME_LIMIT_S = 90.0
+"""Longer than the checks of an ordinary run need on a busy machine. After it, the notebooks report any fault."""
+CURRENT_CHECK = "at"
 """File in the folder of the checks that names what is being checked."""
 NOT_CHECKED, ACCURACY = "Not checked", "Accuracy"
 
 
-def check(plan: Plan, limit_s: float = LIMIT_S) -> dict[str, str]:
-    """What the checks found, as text by heading.
+def check(plan: Plan, limit_s: float = TIME_LIMIT_S) -> dict[str, str]:
+    """Run the checks and return their results as text by heading.
 
     `Not checked` says why they did not finish, `Accuracy` why no variant may meet the budget.
 
-    Raises what the first notebooks would: DataError, ModelError, ConfigError.
+    Raises
+    ------
+    DataError, ModelError, ConfigError
+        What the first notebooks would raise.
     """
     with tempfile.TemporaryDirectory(prefix="edgekit-early-") as folder:
         job = {"config": str(plan.path), "settings": plan.settings, "folder": folder}
         try:
-            found: dict[str, str] = subprocesses.call(
+            results: dict[str, str] = subprocesses.call(
                 "edgekit.workbook.preflight_worker:check", job, Path(folder), limit_s, subprocesses.QUIET_ENVIRONMENT
             )
-            return found
-        except subprocesses.ChildDied as died:
-            at = Path(folder) / AT
-            return _not_checked(died.ended, at.read_text(encoding="utf-8") if at.is_file() else "", limit_s)
+            return results
+        except subprocesses.ChildDied as death:
+            current = Path(folder) / CURRENT_CHECK
+            return _explain_death(
+                death.ended, current.read_text(encoding="utf-8") if current.is_file() else "", limit_s
+            )
 
 
-def _not_checked(ended: subprocesses.ChildExit, at: str, limit_s: float) -> dict[str, str]:
-    """What the end of the process says: an error where data or network ended it, else that nothing was checked."""
-    kind = DataError if at == "data" else ModelError
-    if ended.timed_out:
-        return {NOT_CHECKED: f"{at or 'data and network'} took over {limit_s:g} s; notebook 01 checks it again"}
-    if ended.was_killed:
-        raise ResourceError(f"{at}: the process that checks it was killed (SIGKILL), probably because memory ran out")
-    if ended.signal:
-        raise kind(f"{at}: crashes Python ({ended.signal}); run it alone with python -X faulthandler")
-    if not ended.code:
-        raise kind(f"{at}: ends Python with exit code 0, as os._exit does; remove that call")
-    return {NOT_CHECKED: ended.describe("the preflight process")}
+def _explain_death(end: subprocesses.ChildExit, current: str, limit_s: float) -> dict[str, str]:
+    """Raise if the data or a network crashed the process; otherwise report what was not checked."""
+    error_class = DataError if current == "data" else ModelError
+    if end.timed_out:
+        return {NOT_CHECKED: f"{current or 'data and network'} took over {limit_s:g} s; notebook 01 checks it again"}
+    if end.was_killed:
+        raise ResourceError(
+            f"{current}: the process that checks it was killed (SIGKILL), probably because memory ran out"
+        )
+    if end.signal:
+        raise error_class(f"{current}: crashes Python ({end.signal}); run it alone with python -X faulthandler")
+    if not end.code:
+        raise error_class(f"{current}: ends Python with exit code 0, as os._exit does; remove that call")
+    return {NOT_CHECKED: end.describe("the preflight process")}
 
 
-def check_deciding(plan: Plan, folder: Path | None = None, ask: bool = False) -> str:
-    """In words, where latency is judged; ConfigError where the config names devices that no file does.
+def check_benchmark_hosts(plan: Plan, folder: Path | None = None, connect: bool = False) -> str:
+    """Return text that says where latencies are decided; empty if that is this machine.
 
-    A run in `folder` that replays what was decided asks no device. `ask`: each must answer now, rather than after
-    hours of training; the error begins with the name of one that does not.
+    A run in `folder` that replays recorded decisions needs no devices. `connect` requires every device to answer now,
+    instead of after hours of training.
+
+    Raises
+    ------
+    ConfigError
+        The config names devices that are not in the inventory.
     """
     benchmark: Any = plan.stages["benchmark"]
     if not benchmark.where or (folder is not None and "benchmark" in replay.read_all(folder)):
         return ""
-    from edgekit.fleet.devices.benchmark_hosts import hosts_of_class  # all that SSH needs, and most runs do without
+    from edgekit.fleet.devices.benchmark_hosts import (
+        hosts_of_class,  # imports the SSH code, which most runs do not need
+    )
 
-    found = hosts_of_class(benchmark.hosts, benchmark.where)
-    if ask:
+    hosts = hosts_of_class(benchmark.hosts, benchmark.where)
+    if connect:
         from edgekit.fleet.devices.remote_benchmark import check_hosts
 
-        check_hosts(found)
-    return f"the slowest of class {benchmark.where}: {', '.join(host.name for host in found)}"
+        check_hosts(hosts)
+    return f"the slowest of class {benchmark.where}: {', '.join(host.name for host in hosts)}"

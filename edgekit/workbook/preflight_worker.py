@@ -1,4 +1,4 @@
-"""The preflight checks themselves, in the process that `preflight` starts."""
+"""The preflight checks, in the process that `preflight` starts."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from edgekit.runner.errors import RunnerError
 from edgekit.stages.bundle import streams
 from edgekit.workbook.config_file import check_sample_counts
 from edgekit.workbook.plan import Plan, load_plan, make_importable
-from edgekit.workbook.preflight import ACCURACY, AT
+from edgekit.workbook.preflight import ACCURACY, CURRENT_CHECK
 
 SAMPLES = 4
 FILE_LIMIT_S = 60.0
 
 
 def check(config: str, settings: str, folder: str) -> dict[str, str]:
-    """What the checks of a plan found, by heading; raises what they raise."""
-    return checked(load_plan(Path(config), settings, known=True), Path(folder))
+    """Load the plan, run the checks and return their results by heading."""
+    return check_plan(load_plan(Path(config), settings, checked_before=True), Path(folder))
 
 
-def checked(plan: Plan, folder: Path) -> dict[str, str]:
-    """The same, in this process; the file `AT` in `folder` names what is being checked."""
+def check_plan(plan: Plan, folder: Path) -> dict[str, str]:
+    """Run the checks in this process; the file `CURRENT_CHECK` in `folder` names the one in progress."""
     make_importable(plan)
-    return dict(_checks(plan, folder / AT))
+    return dict(_checks(plan, folder / CURRENT_CHECK))
 
 
-def _checks(plan: Plan, at: Path) -> Iterator[tuple[str, str]]:
-    at.write_text("data", encoding="utf-8")
+def _checks(plan: Plan, current: Path) -> Iterator[tuple[str, str]]:
+    current.write_text("data", encoding="utf-8")
     data = load_data(plan.data)
     sizes = ", ".join(f"{len(getattr(data, name)):,} {name}" for name in ("train", "calibration", "validation"))
     check_sample_counts(data, {stage: plan.section(stage) for stage in plan.pipeline})
-    yield "Samples", f"{data.sample_description}: {sizes}; {len(data.classes)} {_outputs(data)}"
-    if tasks.load_task(data.task).AT_MOST_ONE and (fault := _budget(plan, len(data.validation))):
+    yield "Samples", f"{data.sample_description}: {sizes}; {len(data.classes)} {_output_noun(data)}"
+    if tasks.load_task(data.task).AT_MOST_ONE and (fault := _budget_fault(plan, len(data.validation))):
         yield ACCURACY, fault
     if data.notes:
         yield "Notes", "\n".join(data.notes)
@@ -50,17 +50,17 @@ def _checks(plan: Plan, at: Path) -> Iterator[tuple[str, str]]:
         raise ConfigError(f"preprocess: {error}") from None
     bundle: Any = plan.stages["bundle"]
     streams.check(data, bundle)
-    at.write_text(plan.source.name if plan.source else str(plan.run.model.builder), encoding="utf-8")
+    current.write_text(plan.source.name if plan.source else str(plan.run.model.builder), encoding="utf-8")
     _check_batches(plan, data)
     _check_augmentations(plan, data)
-    yield "Network", _file(plan, data) if plan.source else _baseline(plan, data)
-    for place, network in _students(plan):
-        at.write_text(f"{place}: {network.builder}", encoding="utf-8")
-        _check_network(plan, data, place, network)
+    yield "Network", _check_model_file(plan, data) if plan.source else _check_baseline(plan, data)
+    for field, network in _configured_networks(plan):
+        current.write_text(f"{field}: {network.builder}", encoding="utf-8")
+        _check_network(plan, data, field, network)
 
 
-def _budget(plan: Plan, samples: int) -> str:
-    """Why so few validation samples cannot show the budget met; empty where they can. A network may still gain."""
+def _budget_fault(plan: Plan, samples: int) -> str:
+    """Explain why there are too few validation samples to show that the budget is met; empty if there are enough."""
     budget = plan.run.budget
     if accuracy_drop.can_meet(samples, budget.accuracy_confidence, budget.accuracy_drop_pp):
         return ""
@@ -68,12 +68,12 @@ def _budget(plan: Plan, samples: int) -> str:
     return f"budget of {budget.accuracy_drop_pp:g} pp: {reason}"
 
 
-def _outputs(data: Data) -> str:
+def _output_noun(data: Data) -> str:
     return "values" if data.task == "regression" else "classes"
 
 
-def _file(plan: Plan, data: Data) -> str:
-    """Run the file on a few samples in a child process; its inputs, outputs, layers and types are checked there."""
+def _check_model_file(plan: Plan, data: Data) -> str:
+    """Run the file on a few samples in a child process, which checks its inputs, outputs, layers and types."""
     from edgekit.models.files import TITLES
     from edgekit.training.teachers import model_file
 
@@ -91,7 +91,7 @@ def _file(plan: Plan, data: Data) -> str:
     return f"{TITLES[opened.kind]}, which answers these samples"
 
 
-def _baseline(plan: Plan, data: Data) -> str:
+def _check_baseline(plan: Plan, data: Data) -> str:
     from edgekit.models import dry_run, output_check, store
     from edgekit.models.eager import eager_input
     from edgekit.models.from_artifact import spec_for
@@ -103,33 +103,38 @@ def _baseline(plan: Plan, data: Data) -> str:
     x = eager_input(data.validation.x[:SAMPLES], spec.preprocess)
     dry_run.check_network(module, spec, x, trains=not plan.weights)
     parameters = sum(parameter.numel() for parameter in module.parameters())
-    trained = f"weights of {plan.weights.name}" if plan.weights else "to be trained"
-    shared = output_check.shared_scale_note(module, spec, x)
-    return f"{parameters:,} parameters, {trained}; answers these samples{f'; {shared}' if shared else ''}"
+    weights_note = f"weights of {plan.weights.name}" if plan.weights else "to be trained"
+    scale_note = output_check.shared_scale_note(module, spec, x)
+    return f"{parameters:,} parameters, {weights_note}; answers these samples{f'; {scale_note}' if scale_note else ''}"
 
 
-def _students(plan: Plan) -> Iterator[tuple[str, NetworkConfig]]:
+def _configured_networks(plan: Plan) -> Iterator[tuple[str, NetworkConfig]]:
     distill: Any = plan.stages.get("distill")
     if distill is None:
         return
     if distill.student:
         yield "distill.student", distill.student
-    for place, candidate in enumerate(distill.candidates):
-        yield f"distill.candidates.{place}", candidate
-    for place, teacher in enumerate(distill.teachers):
+    for number, candidate in enumerate(distill.candidates):
+        yield f"distill.candidates.{number}", candidate
+    for number, teacher in enumerate(distill.teachers):
         if teacher.builder:
-            yield f"distill.teachers.{place}", NetworkConfig(builder=teacher.builder, kwargs=teacher.kwargs)
+            yield f"distill.teachers.{number}", NetworkConfig(builder=teacher.builder, kwargs=teacher.kwargs)
 
 
-def _as_the_student(teacher: Any) -> bool:
+def _trains_like_student(teacher: Any) -> bool:
     return bool(teacher.builder and not teacher.training)
 
 
 def _check_batches(plan: Plan, data: Data) -> None:
-    """ConfigError for an embedding that is to be trained on labels alone, and whose batches hold too few of a label.
+    """Check that the batches of an embedding trained on labels alone have enough samples of each label.
 
-    A batch that is divided into shares counts by its shares. So counts the batch of a student that is trained alone,
-    as each candidate is, and of a teacher that is trained as the student is.
+    A batch that is split into shards is checked shard by shard. This covers a student that is trained alone, as each
+    candidate is, and a teacher that is trained like the student.
+
+    Raises
+    ------
+    ConfigError
+        A batch holds too few samples of a label.
     """
     from edgekit.training.shares.data_parallel import check_positives
 
@@ -138,45 +143,53 @@ def _check_batches(plan: Plan, data: Data) -> None:
     profile: Any = plan.stages["profile"]
     distill: Any = plan.stages.get("distill")
     trained: dict[str, TrainOptions] = {} if plan.source or plan.weights else {"profile": profile}
-    for place, teacher in enumerate(distill.teachers if distill else ()):
+    for number, teacher in enumerate(distill.teachers if distill else ()):
         if teacher.builder and teacher.training:
-            trained[f"distill.teachers.{place}.training"] = teacher.training
-    if distill and (distill.lone_student or distill.candidates or any(map(_as_the_student, distill.teachers))):
+            trained[f"distill.teachers.{number}.training"] = teacher.training
+    if distill and (distill.lone_student or distill.candidates or any(map(_trains_like_student, distill.teachers))):
         trained["distill"] = distill
     shares = plan.run.training.shares
-    for where, options in trained.items():
+    for field, options in trained.items():
         try:
             check_positives(data.train.y, options.batch_size, shares)
         except ConfigError as error:
-            raise ConfigError(f"{where}: {error}" if shares > 1 else f"{where}.{error}") from None
+            raise ConfigError(f"{field}: {error}" if shares > 1 else f"{field}.{error}") from None
 
 
 def _check_augmentations(plan: Plan, data: Data) -> None:
-    """ConfigError for an augmentation that makes no sense of these samples and labels."""
+    """Check every augmentation against the samples and labels.
+
+    Raises
+    ------
+    ConfigError
+        An augmentation cannot be applied to these samples or labels.
+    """
     from edgekit.training import augmentations
 
     trained = {stage: options for stage, options in plan.stages.items() if isinstance(options, TrainOptions)}
     distill: Any = plan.stages.get("distill")
-    for place, teacher in enumerate(distill.teachers if distill else ()):
+    for number, teacher in enumerate(distill.teachers if distill else ()):
         if teacher.training:
-            trained[f"distill.teachers.{place}.training"] = teacher.training
-    for where, options in trained.items():
-        augmentations.active(options.augmentations, data, f"{where}.{augmentations.FIELD}")
+            trained[f"distill.teachers.{number}.training"] = teacher.training
+    for field, options in trained.items():
+        augmentations.active(options.augmentations, data, f"{field}.{augmentations.FIELD}")
 
 
-def _check_network(plan: Plan, data: Data, place: str, network: NetworkConfig) -> None:
+def _check_network(plan: Plan, data: Data, field: str, network: NetworkConfig) -> None:
     from edgekit.models import dry_run, store
     from edgekit.models.from_artifact import spec_for
 
-    given = {} if plan.source else plan.run.model.kwargs
-    wanted = spec_for(data, network.builder, given, plan.run.preprocess).outputs  # whatever builds it
+    model_kwargs = {} if plan.source else plan.run.model.kwargs
+    expected_outputs = spec_for(
+        data, network.builder, model_kwargs, plan.run.preprocess
+    ).outputs  # the builder does not matter
     try:
         spec = spec_for(data, network.builder, network.kwargs, plan.run.preprocess)
-        if spec.outputs != wanted:
+        if spec.outputs != expected_outputs:
             raise ConfigError(
-                f"{network.builder} gives outputs of shape {spec.outputs}, the baseline of {wanted}; give both the "
-                f"same kwargs.{store.DIMENSIONS}"
+                f"{network.builder} gives outputs of shape {spec.outputs}, the baseline of {expected_outputs}; give "
+                f"both the same kwargs.{store.DIMENSIONS}"
             )
         dry_run.build_and_check(spec, plan.run.seed, data)
     except EdgekitError as error:
-        raise type(error)(f"{place}: {error}") from None
+        raise type(error)(f"{field}: {error}") from None

@@ -1,4 +1,4 @@
-"""`edgekit reproduce BUNDLE`: rebuild it from its own record, and compare the two member by member."""
+"""Rebuild a bundle from its own record and compare the two member by member (`edgekit reproduce BUNDLE`)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from edgekit.data.types import DEFAULT_CALIBRATION_SAMPLES
 from edgekit.runner import bundle as bundles
 from edgekit.runner.bundle import MANIFEST, Bundle
 from edgekit.runner.files import make_folder
-from edgekit.workbook.config_file import SAMPLES_OF, stage_config
+from edgekit.workbook.config_file import SAMPLE_COUNT_SPLITS, stage_config
 from edgekit.workbook.plan import Plan, load_plan, make_importable
 from edgekit.workbook.run import run
 
-RECORDED = {
+RECORD_FIELDS = {
     "config": dict,
     "data_digest": str,
     "measured": dict,
@@ -37,19 +37,21 @@ RECORDED = {
     "stages": dict,
     "edgekit": str,
 }
-FOLDERS = ("distill.teachers", "benchmark.rivals")
-"""Lists of model files, of which a bundle records the names; `--set` gives their folder."""
-PATHS = ("data.path", "data.cache", "data.tokenizer", "model.weights", "model.source", *FOLDERS)
-"""What no bundle records."""
+MODEL_FILE_LISTS = ("distill.teachers", "benchmark.rivals")
+"""Lists of model files, of which a bundle records only the names; `--set` gives their folder."""
+UNRECORDED_PATHS = ("data.path", "data.cache", "data.tokenizer", "model.weights", "model.source", *MODEL_FILE_LISTS)
+"""Paths that no bundle records, so `--set` may give them."""
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Report:
-    """`changed_inputs`: what is not as it was when the bundle was made. `members`: of both, which differ and how.
+class ReproductionReport:
+    """The result of a reproduction.
 
-    `decisions`: where today's measurement would decide otherwise than the recorded decision that was followed.
+    `changed_inputs` lists what differs from when the bundle was made, `members` lists the differing members, and `same`
+    counts the others. `decisions` lists where today's measurement would have decided otherwise than the recorded
+    decision that was followed.
     """
 
     bundle: Path
@@ -61,56 +63,74 @@ class Report:
 
     @property
     def reproduced(self) -> bool:
-        """True where the two files are the same, byte for byte."""
+        """Whether the two files are the same, byte for byte."""
         return not self.members
 
 
-def reproduce(path: Path, settings: Sequence[str], out: Path, say: Say, allowed: Sequence[str] = ()) -> Report:
-    """Rebuild the bundle at `path` below `out` and compare; an interrupted attempt goes on where it stopped.
+def reproduce(
+    path: Path, settings: Sequence[str], out: Path, say: Say, allowed_functions: Sequence[str] = ()
+) -> ReproductionReport:
+    """Rebuild the bundle at `path` below `out` and compare the two. An interrupted attempt resumes where it stopped.
 
-    `settings` may name what no bundle records, see `PATHS`. A record may name code to be called, and a bundle may come
-    from anybody: only functions of edgekit's and those `allowed` are. Raises TrustError for any other and where the
-    record does not hold enough, DataError where the data is not the recorded.
+    Parameters
+    ----------
+    path
+        The bundle.
+    settings
+        `key=value` for paths that no bundle records, see `UNRECORDED_PATHS`.
+    out
+        Folder for the rebuilt run.
+    say
+        Called with each line of progress.
+    allowed_functions
+        Functions outside edgekit that may be called. A bundle may come from anyone, and its record names code to call.
+
+    Raises
+    ------
+    TrustError
+        The record calls any other function, or lacks entries.
+    DataError
+        The data differs from the recorded data.
     """
     original = bundles.read(path)
-    record = _record(path, original)
-    _refuse_foreign_code(record["config"], allowed)
-    home = out / original.sha256[:16]
-    plan = _plan(record, settings, home)
+    record = _read_record(path, original)
+    _refuse_foreign_code(record["config"], allowed_functions)
+    working_folder = out / original.sha256[:16]
+    plan = _recorded_plan(record, settings, working_folder)
     make_importable(plan)
     changed = compare_inputs(record, plan)
     for line in changed:
         say(f"differs: {line}")
-    _same_data(record, plan)
-    replay.write(home / plan.run.name, record["measured"])
-    replay.read_all(home / plan.run.name)
-    run(plan, home, say=say)
-    folder = stage_folder(home / plan.run.name, "bundle")
+    _check_data(record, plan)
+    replay.write(working_folder / plan.run.name, record["measured"])
+    replay.read_all(working_folder / plan.run.name)
+    run(plan, working_folder, say=say)
+    folder = stage_folder(working_folder / plan.run.name, "bundle")
     rebuilt = folder / f"{original.manifest.name}-{original.manifest.target}-{original.manifest.version}.edge.zip"
     new = bundles.read(rebuilt)
-    return Report(
+    return ReproductionReport(
         bundle=path,
         rebuilt=rebuilt,
-        changed_inputs=changed + _other_stages(record, new),
+        changed_inputs=changed + _first_changed_stage(record, new),
         members=compare_members(original, new),
         same=len(set(original.members.items()) & set(new.members.items())),
-        decisions=_other_decisions(home / plan.run.name),
+        decisions=_changed_decisions(working_folder / plan.run.name),
     )
 
 
 def compare_inputs(record: dict[str, Any], plan: Plan) -> list[str]:
-    """What this machine would make the bundle from, where it is not what the record says; one short line each."""
+    """Return one short line for each input on this machine that differs from the record."""
     changes = []
     from edgekit.stages.bundle.provenance import machine
 
-    here = machine()
-    for name, before in record["machine"].items():
-        if before != here.get(name):
-            changes.append(f"machine, {name}: {_plain(before)} → {_plain(here.get(name))}")
+    this_machine = machine()
+    for name, recorded in record["machine"].items():
+        if recorded != this_machine.get(name):
+            changes.append(f"machine, {name}: {_as_text(recorded)} → {_as_text(this_machine.get(name))}")
     installed = cache_key.installed_versions(record["libraries"])
-    for name, before in record["libraries"].items():
-        if before != installed[name]:
-            changes.append(f"library {name}: {before} → {installed[name] or 'not installed'}")
+    for name, recorded in record["libraries"].items():
+        if recorded != installed[name]:
+            changes.append(f"library {name}: {recorded} → {installed[name] or 'not installed'}")
     for stage, sha in record["code"].items():
         if stage not in STAGES or sha != digest(cache_key.code_digests(stage)):
             changes.append(f"code of edgekit's stage {stage}")
@@ -120,34 +140,34 @@ def compare_inputs(record: dict[str, Any], plan: Plan) -> list[str]:
     return changes
 
 
-def compare_members(before: Bundle, now: Bundle) -> list[str]:
-    """Every member that is not the same in both, by sha256; for the manifest, which of its keys."""
+def compare_members(original: Bundle, rebuilt: Bundle) -> list[str]:
+    """Return a line for each member whose sha256 differs, and for the manifest which of its keys differ."""
     changes = []
-    for name in sorted({*before.members, *now.members}):
-        old, new = (facts.manifest.members.get(name, {}).get("sha256") for facts in (before, now))
+    for name in sorted({*original.members, *rebuilt.members}):
+        old, new = (bundle.manifest.members.get(name, {}).get("sha256") for bundle in (original, rebuilt))
         if old != new:
-            changes.append(f"{name}: {_short(old)} → {_short(new)}")
-    if before.sha256 != now.sha256:
-        old_values, new_values = ({**vars(each.manifest), "members": None} for each in (before, now))
-        other = sorted(key for key, value in old_values.items() if value != new_values[key])
-        inner = sorted(
+            changes.append(f"{name}: {_short_digest(old)} → {_short_digest(new)}")
+    if original.sha256 != rebuilt.sha256:
+        old_values, new_values = ({**vars(each.manifest), "members": None} for each in (original, rebuilt))
+        changed_keys = sorted(key for key, value in old_values.items() if value != new_values[key])
+        changed_provenance = sorted(
             f"provenance.{key}"
-            for key in {*before.manifest.provenance, *now.manifest.provenance}
-            if before.manifest.provenance.get(key) != now.manifest.provenance.get(key)
+            for key in {*original.manifest.provenance, *rebuilt.manifest.provenance}
+            if original.manifest.provenance.get(key) != rebuilt.manifest.provenance.get(key)
         )
-        keys = [key for key in other if key != "provenance"] + inner
+        keys = [key for key in changed_keys if key != "provenance"] + changed_provenance
         changes.append(f"{MANIFEST}: {', '.join(keys) or 'digests of the members'}")
     return changes
 
 
-def _record(path: Path, original: Bundle) -> dict[str, Any]:
+def _read_record(path: Path, original: Bundle) -> dict[str, Any]:
     record = original.manifest.provenance
     if "config" not in record and isinstance(record.get("source"), str):
         raise ConfigError(
             f"{path}: was made by `edgekit bundle` from the ready-made file {record['source']} "
             f"(sha256 {str(record.get('sha256'))[:12]}…), so no run can rebuild it; give that file to `edgekit bundle`"
         )
-    missing = [name for name, kind in RECORDED.items() if not isinstance(record.get(name), kind)]
+    missing = [name for name, kind in RECORD_FIELDS.items() if not isinstance(record.get(name), kind)]
     if missing:
         raise TrustError(
             f"{path}: its record lacks {', '.join(missing)}, so it cannot be rebuilt; "
@@ -156,31 +176,31 @@ def _record(path: Path, original: Bundle) -> dict[str, Any]:
     return record
 
 
-def _plan(record: dict[str, Any], settings: Sequence[str], home: Path) -> Plan:
-    """The recorded config, written beside what is rebuilt, with the paths that only this machine knows."""
+def _recorded_plan(record: dict[str, Any], settings: Sequence[str], working_folder: Path) -> Plan:
+    """Write the recorded config beside the rebuilt bundle, with this machine's paths, and load it."""
     for setting in settings:
         if not setting.partition("=")[2]:
             raise ConfigError(f"--set {setting}: write it as key=value, for example data.path=pictures.zip")
-        if setting.partition("=")[0] not in PATHS:
+        if setting.partition("=")[0] not in UNRECORDED_PATHS:
             raise ConfigError(
-                f"--set {setting.partition('=')[0]}: reproducing keeps every recorded option; "
-                f"only the places of files may be given: {', '.join(PATHS)}"
+                f"--set {setting.partition('=')[0]}: a reproduction keeps every recorded option; "
+                f"only the paths of files may be given: {', '.join(UNRECORDED_PATHS)}"
             )
-    make_folder(home)
-    config = home / "config.yaml"
+    make_folder(working_folder)
+    config = working_folder / "config.yaml"
     pairs = [setting.partition("=")[::2] for setting in settings]
     absolute = {name: os.path.abspath(os.path.expanduser(value)) for name, value in pairs}
-    recorded = _with_usual_sample_counts_left_out(record["config"])
-    for files in FOLDERS:
-        recorded = _with_files(recorded, files, absolute.pop(files, None))
+    recorded = _without_default_sample_counts(record["config"])
+    for field in MODEL_FILE_LISTS:
+        recorded = _with_model_folder(recorded, field, absolute.pop(field, None))
     write_json(config, recorded)  # JSON is YAML
     try:
         plan = load_plan(config, [f"{name}={value}" for name, value in absolute.items()])
     except ConfigError as error:
         unset = [name for name in ("data.path", "model.source") if name in str(error)]
         hint = f"; name it with --set {unset[0]}=…" if unset else ""
-        for files in FOLDERS:
-            hint = f"; name the folder it lies in with --set {files}=…" if files in str(error) else hint
+        for field in MODEL_FILE_LISTS:
+            hint = f"; name the folder it lies in with --set {field}=…" if field in str(error) else hint
         raise ConfigError(f"the bundle's recorded config cannot be used as it is: {error}{hint}") from None
     if record.get("weights_sha256") and not plan.weights:
         raise ConfigError(
@@ -192,87 +212,87 @@ def _plan(record: dict[str, Any], settings: Sequence[str], home: Path) -> Plan:
     return plan
 
 
-def _with_usual_sample_counts_left_out(config: dict[str, Any]) -> dict[str, Any]:
-    """The recorded config without the numbers of samples that are defaults.
+def _without_default_sample_counts(config: dict[str, Any]) -> dict[str, Any]:
+    """Return the recorded config without the sample counts that are defaults.
 
-    A record spells every option out, and a number that a config spells out must not be larger than its split.
+    A record spells out every option, and a count that a config spells out must not be larger than its split.
     """
-    usual = {
-        **{stage: {name: stage_config(stage).model_fields[name].default for name in SAMPLES_OF
+    defaults = {
+        **{stage: {name: stage_config(stage).model_fields[name].default for name in SAMPLE_COUNT_SPLITS
                    if name in stage_config(stage).model_fields} for stage in STAGES},
         "data": {"calibration_samples": DEFAULT_CALIBRATION_SAMPLES},
     }  # fmt: skip
     return {
-        name: {key: each for key, each in value.items() if key not in usual[name] or each != usual[name][key]}
-        if name in usual and isinstance(value, dict)
+        name: {key: item for key, item in value.items() if key not in defaults[name] or item != defaults[name][key]}
+        if name in defaults and isinstance(value, dict)
         else value
         for name, value in config.items()
     }
 
 
-def _with_files(config: dict[str, Any], files: str, folder: str | None) -> dict[str, Any]:
-    """The recorded config with the model files of one list, of which only names are recorded, sought in `folder`."""
-    stage, name = files.split(".")
+def _with_model_folder(config: dict[str, Any], field: str, folder: str | None) -> dict[str, Any]:
+    """Locate the model files of one list in `folder`, because the record has only their names."""
+    stage, name = field.split(".")
     section = config.get(stage)
     if folder is None or not isinstance(section, dict) or not isinstance(section.get(name), list):
         return config
-    placed = [
-        {**each, "path": os.path.join(folder, os.path.basename(str(each["path"])))}
-        if isinstance(each, dict) and each.get("path")
-        else each
-        for each in section[name]
+    located = [
+        {**item, "path": os.path.join(folder, os.path.basename(str(item["path"])))}
+        if isinstance(item, dict) and item.get("path")
+        else item
+        for item in section[name]
     ]
-    return {**config, stage: {**section, name: placed}}
+    return {**config, stage: {**section, name: located}}
 
 
-def _refuse_foreign_code(value: Any, allowed: Sequence[str]) -> None:
-    """Nothing in a record is called unless it is edgekit's own or was named by the person at the keyboard."""
+def _refuse_foreign_code(value: Any, allowed_functions: Sequence[str]) -> None:
+    """Refuse functions in a record that are neither edgekit's own nor allowed by the user."""
     if isinstance(value, list):
-        for inner in value:
-            _refuse_foreign_code(inner, allowed)
+        for item in value:
+            _refuse_foreign_code(item, allowed_functions)
     if not isinstance(value, dict):
         return
-    for key, inner in value.items():
-        if key in cache_key.FUNCTION_KEYS and inner and not is_reference_network(inner) and inner not in allowed:
+    for key, item in value.items():
+        if key in cache_key.FUNCTION_KEYS and item and not is_reference_network(item) and item not in allowed_functions:
             raise TrustError(
-                f"the bundle's record calls {inner!r}; if that is your own code and you trust the bundle, allow it by "
-                f"--allow {inner}"
+                f"the bundle's record calls {item!r}; if that is your own code and you trust the bundle, allow it by "
+                f"--allow {item}"
             )
-        _refuse_foreign_code(inner, allowed)
+        _refuse_foreign_code(item, allowed_functions)
 
 
 def is_reference_network(name: Any) -> bool:
-    """True for a function in `edgekit/models` that takes `num_classes` and `input_shape`, or of several `input_shapes`.
+    """Whether the name is a builder in `edgekit/models`. Nothing is imported.
 
-    Nothing is imported.
+    A builder takes `num_classes` and `input_shape`, or `input_shapes` if it has several inputs.
     """
-    found = re.fullmatch(r"edgekit\.models\.([a-z]\w*):([a-z]\w*)", str(name))
-    path = Path(models.__path__[0]) / f"{found[1]}.py" if found else None
-    if not found or not path or not path.is_file():
+    match = re.fullmatch(r"edgekit\.models\.([a-z]\w*):([a-z]\w*)", str(name))
+    path = Path(models.__path__[0]) / f"{match[1]}.py" if match else None
+    if not match or not path or not path.is_file():
         return False
     functions = [node for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.FunctionDef)]
-    taken = [{each.arg for each in node.args.args} for node in functions if node.name == found[2]]
-    return bool(taken) and "num_classes" in taken[0] and bool(taken[0] & {"input_shape", "input_shapes"})
+    parameters = [{each.arg for each in node.args.args} for node in functions if node.name == match[2]]
+    return bool(parameters) and "num_classes" in parameters[0] and bool(parameters[0] & {"input_shape", "input_shapes"})
 
 
-def _same_data(record: dict[str, Any], plan: Plan) -> None:
+def _check_data(record: dict[str, Any], plan: Plan) -> None:
     with show_progress("starting"):
-        found = datas.load(plan.data).digest
-    if found != record["data_digest"]:
+        data_digest = datas.load(plan.data).digest
+    if data_digest != record["data_digest"]:
         raise DataError(
-            f"not reproduced: the data here differs from the recorded data (digest {found[:12]}, recorded "
+            f"not reproduced: the data here differs from the recorded data (digest {data_digest[:12]}, recorded "
             f"{record['data_digest'][:12]}); name the recorded data with --set data.path=…"
         )
 
 
-def _other_stages(record: dict[str, Any], new: Bundle) -> list[str]:
-    """The first stage whose result is another: what differs after it follows from it."""
+def _first_changed_stage(record: dict[str, Any], new: Bundle) -> list[str]:
+    """Return the first stage whose result differs. The differences after it follow from it."""
     now = new.manifest.provenance["stages"]
-    other = [stage for stage, sha in record["stages"].items() if now.get(stage) != sha]
-    return [f"result of stage {other[0]} (the first that differs)"] if other else []
+    changed = [stage for stage, sha in record["stages"].items() if now.get(stage) != sha]
+    return [f"result of stage {changed[0]} (the first that differs)"] if changed else []
 
 
-def _other_decisions(folder: Path) -> list[str]:
+def _changed_decisions(folder: Path) -> list[str]:
     benchmark = artifacts.load(stage_folder(folder, "benchmark"))
     distilled = benchmark.find_ancestor("distill")
     shortlist = (distilled.metrics["shortlist"] if distilled else None) or {}
@@ -289,9 +309,9 @@ def _other_decisions(folder: Path) -> list[str]:
     ]
 
 
-def _plain(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _short(sha: str | None) -> str:
+def _short_digest(sha: str | None) -> str:
     return sha[:12] if sha else "absent"

@@ -1,4 +1,4 @@
-"""A run: which stages are reused and why, the others notebook by notebook, and the verdict at the end."""
+"""Run a plan: reuse finished stages, execute the other notebooks and write the result."""
 
 from __future__ import annotations
 
@@ -33,74 +33,79 @@ from edgekit.report.result import RESULT, is_current
 from edgekit.runner.files import make_folder
 from edgekit.workbook import attempts, preflight, state
 from edgekit.workbook.attempts import next_command
-from edgekit.workbook.plan import Plan, agree, make_importable
-from edgekit.workbook.shared_cache.in_run import RunCaches
+from edgekit.workbook.plan import Plan, check_consistency, make_importable
+from edgekit.workbook.shared_cache.run_caches import RunCaches
 from edgekit.workbook.stage import RUN_LOCK
 from edgekit.workbook.state import DataDigest, StageState, StageStates
 
-PLAN = ".plan.json"
-"""Config and settings of the last run in a folder, for `edgekit status`."""
+PLAN_FILE = ".plan.json"
+"""Config and settings of the last run in a folder, which `edgekit status` reads."""
 
-CHECKED_AHEAD = ("profile", "distill")
-"""Stages that open the data and the networks of the config; later stages read what these made."""
+PREFLIGHT_STAGES = ("profile", "distill")
+"""Stages that open the data and the networks of the config. Later stages read their artifacts."""
 
 Say = Callable[[str], None]
 
 
-class Ended(NamedTuple):
-    """A run at its end, budget met or not; whether anything had to be done, and whether its page is current."""
+class RunOutcome(NamedTuple):
+    """A completed run, whether or not the budget was met.
+
+    `did_work` is False if every stage was reused. `page_is_current` says whether the page of the report is up to date.
+    """
 
     result: Result
-    anything_done: bool
-    drawn: bool
+    did_work: bool
+    page_is_current: bool
 
 
-def run(plan: Plan, out: Path, *, force: Collection[str] = (), caches: Sequence[str] = (), say: Say = print) -> Ended:
-    """Run the plan to completion; what it measures, it measures alone on the lane of this machine.
+def run(
+    plan: Plan, out: Path, *, force: Collection[str] = (), caches: Sequence[str] = (), say: Say = print
+) -> RunOutcome:
+    """Run the plan to completion. Stages that measure wait until no other run on this machine is measuring.
 
     Parameters
     ----------
     plan
         A checked config, from `load_plan`.
     out
-        Folder of the runs; this one is made in `out/NAME`.
+        Folder of the runs; this one is written to `out/NAME`.
     force
-        Stages to re-run although nothing has changed.
+        Stages to run again although nothing has changed.
     caches
-        URLs of shared caches, see `edgekit.workbook.shared_cache`: the first is asked first.
+        URLs of shared caches, see `edgekit.workbook.shared_cache`; they are asked in this order.
     say
         Called with each line of progress.
 
     Raises
     ------
     EdgekitError
-        What the failing cell raised.
+        The error of the failing cell.
     """
     folder = out / plan.run.name
     make_importable(plan)
     shared = RunCaches(caches, say)
-    found, data = finished(plan, folder) if not force else (None, None)
-    if found is not None:
+    result, data_digest = finished_result(plan, folder) if not force else (None, None)
+    if result is not None:
         say("Nothing has changed since this run finished, so every stage is reused.")
-        drawn = _redraw(folder, say)
-        shared.give_finished(plan, folder, data.digest if data else None)
-        return Ended(found, False, drawn)
-    agree(plan)
-    writable(folder)
+        page_is_current = _draw_outdated_page(folder, say)
+        shared.push_finished(plan, folder, data_digest.digest if data_digest else None)
+        return RunOutcome(result, False, page_is_current)
+    check_consistency(plan)
+    require_writable(folder)
     with (
-        lack_of_resources(folder),
+        as_resource_error(folder),
         lock.hold(folder / RUN_LOCK, f"edgekit run {plan.path.name}"),
         lane.use_machine_folder(),
         sigterm_as_interrupt(),
     ):
-        tidy(folder)
-        write_json(folder / PLAN, {"config": str(plan.path), "settings": plan.settings})
+        remove_partial_files(folder)
+        write_json(folder / PLAN_FILE, {"config": str(plan.path), "settings": plan.settings})
         with ProgressDisplay(folder) as watch:
             shared.say = partial(watch.say, say=say)
-            return _to_the_end(plan, out, folder, force, shared, watch, shared.say, data)
+            return _complete_run(plan, out, folder, force, shared, watch, shared.say, data_digest)
 
 
-def _to_the_end(
+def _complete_run(
     plan: Plan,
     out: Path,
     folder: Path,
@@ -108,49 +113,54 @@ def _to_the_end(
     shared: RunCaches,
     watch: ProgressDisplay,
     say: Say,
-    data: DataDigest | None,
-) -> Ended:
-    """The stages, then the result and its page."""
+    data_digest: DataDigest | None,
+) -> RunOutcome:
+    """Run the stages, then write the result and its page."""
     try:
-        moved = earlier_bundles.recover(folder, met=_run_stages(plan, out, folder, force, shared, watch, say, data))
-    except BudgetUnreachable:  # exit code 3 too: nothing may lie where things ship from
+        moved = earlier_bundles.recover(
+            folder, met=_run_stages(plan, out, folder, force, shared, watch, say, data_digest)
+        )
+    except BudgetUnreachable:  # exit code 3 too, so no bundle may stay where it could be shipped
         earlier_bundles.recover(folder, met=False)
         raise
     if moved:
         say(f"Nothing ships, so the bundles of an earlier run were moved to {moved}.")
     with watch.during(f"{RESULT} and {html.PAGE}", quietly=True):
         result = write_result(plan, folder)
-        shared.take_page(folder)
-        drawn = html.try_write_page(folder, say)
-    shared.give_page(folder)
-    shared.account()
-    return Ended(result, True, drawn)
+        shared.pull_page(folder)
+        page_is_current = html.try_write_page(folder, say)
+    shared.push_page(folder)
+    shared.report_counts()
+    return RunOutcome(result, True, page_is_current)
 
 
-def finished(plan: Plan, folder: Path) -> tuple[Result | None, DataDigest | None]:
-    """The result of a run that is done and current, None where something is left to do.
+def finished_result(plan: Plan, folder: Path) -> tuple[Result | None, DataDigest | None]:
+    """Return the result of a run that is finished and current, or None if something is left to do.
 
-    With it the data's digest, where that had to be known.
+    The second value is the digest of the data, if it had to be computed.
     """
     try:
         result: Result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None, None
-    left_by_a_kill = [*folder.glob(".*.partial"), *folder.glob(".*.previous")]
-    if not isinstance(result, dict) or left_by_a_kill or result.get("config") != json.loads(json.dumps(plan.values)):
+    partial_files = [*folder.glob(".*.partial"), *folder.glob(".*.previous")]
+    if not isinstance(result, dict) or partial_files or result.get("config") != json.loads(json.dumps(plan.values)):
         return None, None
     if not is_current(result, folder) or not earlier_bundles.is_settled(folder, result["verdict"]["met"]):
         return None, None
-    last = _last(plan, result)
-    remembered = state.remembered_digest(plan, folder)
-    with nullcontext() if remembered.digest else show_progress("starting"):
-        data = state.read_digest(plan, folder, remembered)
-    done = all(each.state == "done" for each in islice(state.examine(plan, folder, data.digest), last))
-    return result if done else None, data
+    stage_count = _stage_count(plan, result)
+    remembered_digest = state.remembered_digest(plan, folder)
+    with nullcontext() if remembered_digest.digest else show_progress("starting"):
+        data_digest = state.read_digest(plan, folder, remembered_digest)
+    done = all(
+        stage_state.state == "done"
+        for stage_state in islice(state.examine_stages(plan, folder, data_digest.digest), stage_count)
+    )
+    return result if done else None, data_digest
 
 
-def _redraw(folder: Path, say: Say) -> bool:
-    """Draw the page of a finished run, if it is missing or an earlier edgekit drew it; whether it is current then."""
+def _draw_outdated_page(folder: Path, say: Say) -> bool:
+    """Draw the page of a finished run if it is missing or from an earlier edgekit. Return whether it is current."""
     if html.is_page_current(folder):
         return True
     try:
@@ -173,105 +183,108 @@ def _run_stages(
     shared: RunCaches,
     watch: ProgressDisplay,
     say: Say,
-    data: DataDigest | None,
+    data_digest: DataDigest | None,
 ) -> bool:
-    """Run or reuse each stage; True if a variant met the budget, so that there are bundles.
+    """Run or reuse each stage. Return True if a variant met the budget, so that there are bundles.
 
-    `data`: its digest, where that has just been read.
+    `data_digest` is known if it has just been computed.
     """
     from edgekit.workbook import notebook
 
-    before = _bytes(plan.path)
+    config_bytes = _read_bytes(plan.path)
     with watch.during("checking data and networks", quietly=True):
-        data = shared.read_data(plan, folder, data or state.read_digest(plan, folder))
-        if data.digest:
-            state.remember_data(plan, folder, data.digest, data.sign)
-        states = StageStates(plan, folder, data.digest)
+        data_digest = shared.read_data(plan, folder, data_digest or state.read_digest(plan, folder))
+        if data_digest.digest:
+            state.remember_data(plan, folder, data_digest.digest, data_digest.fingerprint)
+        states = StageStates(plan, folder, data_digest.digest)
         states.recover_origin()
-    shared.take_all(states, force, watch)
+    shared.pull_all(states, force, watch)
     with watch.during("checking data and networks", quietly=True):
-        if "benchmark" in force or states.of("benchmark").state != "done":
-            preflight.check_deciding(plan, folder, ask=True)
+        if "benchmark" in force or states.state_of("benchmark").state != "done":
+            preflight.check_benchmark_hosts(plan, folder, connect=True)
         _preflight(plan, states, force, say)
     announced = False
     for number, step in enumerate(notebook.steps(plan, out)):
-        if _bytes(plan.path) != before:
+        if _read_bytes(plan.path) != config_bytes:
             raise ConfigError(f"{plan.path}: was edited during its run; finished stages are kept, so run it again")
-        found = states.recovered(step.stage) if step.stage in force else shared.take(states, step.stage, watch)
-        if found.state == "done" and step.stage not in force:
-            how = "reused, because its inputs did not change after all" if announced else "reused"
+        stage_state = states.recover(step.stage) if step.stage in force else shared.pull(states, step.stage, watch)
+        if stage_state.state == "done" and step.stage not in force:
+            note = "reused, because its inputs are unchanged after all" if announced else "reused"
             url = shared.sources.get(step.stage)
-            say(f"{step.stage}: {f'taken from {url}' if url else how} (key {_key(found)})")
-            shared.give(found.artifact, folder, watch)
-            if found.exit_code:
+            say(f"{step.stage}: {f'taken from {url}' if url else note} (key {_short_key(stage_state)})")
+            shared.push(stage_state.artifact, folder, watch)
+            if stage_state.exit_code:
                 return False
             continue
-        if reason := _reason(found, plan.pipeline[number:], step.stage in force, announced):
+        if reason := _why_it_runs(stage_state, plan.pipeline[number:], step.stage in force, announced):
             say(reason)
-        announced = announced or not found.sealed or step.stage in force
+        announced = announced or not stage_state.is_sealed or step.stage in force
         try:
-            with watch.during(step.label, partial(attempts.section, folder, step.stage)):
-                notebook.execute(step, folder, partial(states.sealed, step.stage), forced=step.stage in force)
+            with watch.during(step.label, partial(attempts.current_section, folder, step.stage)):
+                notebook.execute(step, folder, partial(states.sealed_artifact, step.stage), forced=step.stage in force)
         except BudgetMissed:
-            shared.give(states.of(step.stage).artifact, folder, watch)
+            shared.push(states.state_of(step.stage).artifact, folder, watch)
             return False
         except EdgekitError as error:
-            error.args = (f"{error}{_what_next(plan, out, folder, step.stage)}",)
+            error.args = (f"{error}{_recovery_advice(plan, out, folder, step.stage)}",)
             raise
-        shared.give(states.of(step.stage).artifact, folder, watch)
+        shared.push(states.state_of(step.stage).artifact, folder, watch)
     return True
 
 
-def _what_next(plan: Plan, out: Path, folder: Path, stage: str) -> str:
-    """Lines to follow an error: where the stderr of native libraries is, if any, and the command to continue with."""
+def _recovery_advice(plan: Plan, out: Path, folder: Path, stage: str) -> str:
+    """Return the lines that follow an error: the log of native libraries, if any, and the command to continue with."""
     log = folder / "notebooks" / f"{stage}.log"
-    said = f"\nstderr of native libraries: {log}" if log.is_file() and log.stat().st_size else ""
-    return f"{said}\nafter fixing it, continue with: {next_command(plan, out)}"
+    advice = f"\nstderr of native libraries: {log}" if log.is_file() and log.stat().st_size else ""
+    return f"{advice}\nafter fixing it, continue with: {next_command(plan, out)}"
 
 
 def _preflight(plan: Plan, states: StageStates, force: Collection[str], say: Say) -> None:
-    """Check data and networks before a kernel starts, if a stage that uses them first is to run."""
-    if any(stage in force or not states.of(stage).sealed for stage in CHECKED_AHEAD if stage in plan.pipeline):
+    """Check data and networks before a kernel starts, if a stage that opens them is going to run."""
+    if any(
+        stage in force or not states.state_of(stage).is_sealed for stage in PREFLIGHT_STAGES if stage in plan.pipeline
+    ):
         from edgekit.models.files import compatibility
         from edgekit.workbook import preflight
 
-        converted: Any = plan.stages["convert"]
-        if plan.source and "baseline" in converted.models:
-            compatibility.install_converters(plan.source, converted.targets, targets_are_named=converted.targets_named)
-        found = preflight.check(plan)
-        if why := found.get(preflight.NOT_CHECKED):
-            say(f"The checks of data and networks did not finish: {why}")
-        if why := found.get(preflight.ACCURACY):
-            say(why)
+        conversion: Any = plan.stages["convert"]
+        if plan.source and "baseline" in conversion.models:
+            compatibility.install_converters(plan.source, conversion.targets, targets_are_named=conversion.targets_named)
+        results = preflight.check(plan)
+        if note := results.get(preflight.NOT_CHECKED):
+            say(f"The checks of data and networks did not finish: {note}")
+        if note := results.get(preflight.ACCURACY):
+            say(note)
 
 
-def _bytes(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError:
         return b""
 
 
-def _reason(found: StageState, rest: Sequence[str], forced: bool, announced: bool) -> str:
-    """Why a stage runs; empty where it has never run. `rest`: it and the stages after it."""
+def _why_it_runs(stage_state: StageState, stages: Sequence[str], forced: bool, announced: bool) -> str:
+    """Return why a stage runs, or empty text if it has never run. `stages` are this stage and those after it."""
     if forced:
-        return f"{found.stage}: runs again, because --force or --from names it"
-    if found.state == "unchecked":
-        return f"{found.stage}: its result is reused (key {_key(found)}); the notebook runs for its checks"
-    reasons = "; ".join(found.reasons)
-    if found.state == "not run" or not reasons:
-        return f"{found.stage}: runs ({reasons})" if reasons else ""
+        return f"{stage_state.stage}: runs again, because --force or --from names it"
+    if stage_state.state == "unchecked":
+        key = _short_key(stage_state)
+        return f"{stage_state.stage}: its result is reused (key {key}); the notebook runs for its checks"
+    reasons = "; ".join(stage_state.reasons)
+    if stage_state.state == "not run" or not reasons:
+        return f"{stage_state.stage}: runs ({reasons})" if reasons else ""
     if announced:
-        return f"{found.stage}: {reasons}"
-    return f"{found.stage}: {reasons}, so {_list_of(rest)} {'run' if rest[1:] else 'runs'} again"
+        return f"{stage_state.stage}: {reasons}"
+    return f"{stage_state.stage}: {reasons}, so {_list_of(stages)} {'run' if stages[1:] else 'runs'} again"
 
 
-def _key(found: StageState) -> str:
-    return found.wanted.key[:12] if found.wanted else "unknown"
+def _short_key(stage_state: StageState) -> str:
+    return stage_state.expected_inputs.key[:12] if stage_state.expected_inputs else "unknown"
 
 
-def _last(plan: Plan, result: Result) -> int:
-    """The number of stages in this result: a missed budget ends the run at benchmark."""
+def _stage_count(plan: Plan, result: Result) -> int:
+    """Return the number of stages in this result. A missed budget ends the run at benchmark."""
     return len(plan.pipeline) if result["verdict"]["met"] else plan.pipeline.index("benchmark") + 1
 
 
@@ -280,11 +293,11 @@ def _list_of(stages: Collection[str]) -> str:
 
 
 def write_result(plan: Plan, folder: Path) -> Result:
-    """Write result.json of the stages that ran; returns it.
+    """Write result.json from the stages that ran and return its content.
 
-    Needs a finished benchmark; the bundles are there when the budget was met.
+    The benchmark stage must be finished. The bundles exist if the budget was met.
     """
-    made = {
+    values = {
         "schema": SCHEMA,
         "format": FORMAT,
         "edgekit": __version__,
@@ -294,18 +307,24 @@ def write_result(plan: Plan, folder: Path) -> Result:
         "budget": plan.run.budget.model_dump(),
         **results.build_result(folder, plan.values),
     }
-    result: Result = results.with_sources(made, folder)
+    result: Result = results.with_sources(values, folder)
     validate_result(result)
     write_json(folder / RESULT, result)
     return result
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM: ends like Ctrl-C, with another exit code."""
+    """SIGTERM, which ends a run like Ctrl-C but with another exit code."""
 
 
-def writable(folder: Path) -> None:
-    """Make the folder; ResourceError where nothing can be written there."""
+def require_writable(folder: Path) -> None:
+    """Create the folder.
+
+    Raises
+    ------
+    ResourceError
+        Nothing can be written there.
+    """
     probe = folder / f".writable.{os.getpid()}.tmp"
     try:
         make_folder(folder / "notebooks")
@@ -319,16 +338,16 @@ def writable(folder: Path) -> None:
         ) from None
 
 
-def tidy(folder: Path) -> None:
-    """Remove half-written files of a killed process; the lock shows that nobody is writing them now."""
+def remove_partial_files(folder: Path) -> None:
+    """Remove incomplete files of a killed process. The caller holds the lock, so no one is writing them."""
     patterns = (".*.tmp", "notebooks/.*.tmp", "notebooks/.*.partial.ipynb", f"{html.NOTEBOOK_FOLDER}/.*.tmp")
-    for left in [path for pattern in patterns for path in folder.glob(pattern)]:
-        left.unlink(missing_ok=True)
+    for path in [match for pattern in patterns for match in folder.glob(pattern)]:
+        path.unlink(missing_ok=True)
 
 
 @contextmanager
-def lack_of_resources(folder: Path) -> Iterator[None]:
-    """Turn a refusal of the disk between two notebooks into a ResourceError."""
+def as_resource_error(folder: Path) -> Iterator[None]:
+    """Raise a ResourceError if the disk runs out of space between two notebooks."""
     try:
         yield
     except OSError as error:
@@ -341,13 +360,13 @@ def lack_of_resources(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def sigterm_as_interrupt() -> Iterator[None]:
-    """`kill` ends a run as Ctrl-C does: the kernel is stopped, the lock given back, what is sealed stays."""
+    """Let SIGTERM end a run as Ctrl-C does: the kernel is stopped, the lock is released, and sealed stages stay."""
 
     def handler(number: int, frame: FrameType | None) -> None:
         raise Terminated
 
-    before = signal.signal(signal.SIGTERM, handler)
+    previous = signal.signal(signal.SIGTERM, handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous)

@@ -1,6 +1,6 @@
-"""The functions of a notebook: open a stage from its `parameters` cell and run it.
+"""What a stage's notebook calls: open a stage from the parameters cell and run it.
 
-A notebook run by hand, by plain papermill or by `edgekit run` goes through `open_stage` and leaves the same artifact.
+A notebook that is run by hand, by papermill or by `edgekit run` goes through `open_stage` and leaves the same artifact.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from edgekit.measure import lane
 from edgekit.training import resume
 from edgekit.workbook import origin, state
 from edgekit.workbook.config_file import (
-    beside,
     check_sample_counts,
-    for_stage,
     is_scalar,
     own_fields,
     parse_stage,
+    resolve_paths,
     shared_options,
     stage_config,
+    stage_shared_options,
 )
 from edgekit.workbook.plan import DEFAULT_CONFIG, Plan, load_plan, make_importable, workbook_folder
 
 COMMON_PARAMETERS = ("config", "out", "settings")
-PAPERMILLS_CELL = "# Parameters\n"
+INJECTED_CELL_START = "# Parameters\n"
 _COMMON_DEFAULTS = {"config": "configs/digits.yaml", "out": "artifacts", "settings": ""}
 
 
@@ -61,14 +61,14 @@ def read_parameters(stage: str, namespace: Mapping[str, Any]) -> dict[str, Any]:
         A parameter is not an option of the stage, or one of the common ones is not a string.
     """
     allowed = [*COMMON_PARAMETERS, *own_fields(stage_config(stage))]
-    assigned = _assigned_as_parameters(namespace.get("In"))
+    assigned_names = _parameter_names(namespace.get("In"))
     values = {
         name: value
         for name, value in namespace.items()
-        if not name.startswith("_") and (is_scalar(value) or name in (assigned or ()))
+        if not name.startswith("_") and (is_scalar(value) or name in (assigned_names or ()))
     }
-    if assigned is not None:
-        values = {name: value for name, value in values.items() if name in assigned or name in allowed}
+    if assigned_names is not None:
+        values = {name: value for name, value in values.items() if name in assigned_names or name in allowed}
     refuse_secrets(values)
     for name in values:
         if name not in allowed:
@@ -80,7 +80,7 @@ def read_parameters(stage: str, namespace: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def refuse_unknown_parameters(namespace: Mapping[str, Any], allowed: Sequence[str]) -> None:
-    """Refuse what papermill passed to a notebook without a stage, if the notebook does not have such a parameter.
+    """Refuse parameters that papermill passed to a notebook without a stage and that the notebook does not have.
 
     Parameters
     ----------
@@ -94,20 +94,20 @@ def refuse_unknown_parameters(namespace: Mapping[str, Any], allowed: Sequence[st
     ConfigError
         A name was passed that is not in `allowed`.
     """
-    for name in sorted(injected(namespace.get("In")) - set(allowed)):
+    for name in sorted(injected_parameters(namespace.get("In")) - set(allowed)):
         raise ConfigError(f"{name}: this notebook has no such parameter, {suggest(name, allowed)}")
 
 
 def declared_parameters(notebook: Path) -> set[str]:
-    """Names of the parameters in a notebook's `parameters` cell; no names if the notebook has no such cell."""
+    """Return the names in a notebook's parameters cell; an empty set if it has no such cell."""
     for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
         if "parameters" in cell["metadata"].get("tags", ()):
-            return _assigned("".join(cell["source"]))
+            return _assigned_names("".join(cell["source"]))
     return set()
 
 
-def _assigned_as_parameters(history: Any) -> set[str] | None:
-    """Names assigned in the cells that hold parameters, by IPython's history; None outside of a notebook.
+def _parameter_names(history: Any) -> set[str] | None:
+    """Return the names assigned in cells that hold parameters, from IPython's history, or None outside of a notebook.
 
     These are the cells that ran before the stage was first opened, and later ones that assign `config`. Names that
     other cells assign are ignored, so that a notebook can be run again from any cell.
@@ -117,71 +117,87 @@ def _assigned_as_parameters(history: Any) -> set[str] | None:
     names: set[str] = set()
     opened = False
     for source in history:
-        assigned = _assigned(source)
+        assigned = _assigned_names(source)
         if not opened or "config" in assigned:
             names |= assigned
         opened = opened or "open_stage(" in source
     return names
 
 
-def injected(history: Any) -> set[str]:
-    """Names in the cell that papermill adds for the parameters that it was given, as in `papermill -p ratio 0.5`."""
-    cells = [source for source in history or () if source.lstrip().startswith(PAPERMILLS_CELL)]
-    return set().union(*(_assigned(source) for source in cells))
+def injected_parameters(history: Any) -> set[str]:
+    """Return the names in the cell that papermill adds for its parameters, as in `papermill -p ratio 0.5`."""
+    cells = [source for source in history or () if source.lstrip().startswith(INJECTED_CELL_START)]
+    return set().union(*(_assigned_names(source) for source in cells))
 
 
-def _assigned(source: str) -> set[str]:
+def _assigned_names(source: str) -> set[str]:
     try:
         body = ast.parse(source).body
-    except SyntaxError:  # a magic
+    except SyntaxError:  # an IPython magic
         return set()
     targets: list[ast.expr] = [node.target for node in body if isinstance(node, ast.AnnAssign)]
     targets += [target for node in body if isinstance(node, ast.Assign) for target in node.targets]
     return {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}
 
 
-def overrides(stage: str, scalars: dict[str, Any], plan: Plan, explicit: set[str]) -> dict[str, Any]:
-    """The parameters that win over the config. Where the two differ, a line is printed that says which is used.
+def winning_parameters(stage: str, scalars: dict[str, Any], plan: Plan, injected: set[str]) -> dict[str, Any]:
+    """Return the parameters that override the config. A printed line says which value is used if the two differ.
 
-    A parameter that still has the value of the workbook's own parameters cell follows the config, unless it was passed
-    to papermill (`explicit`). An option that this cell does not have was added by the user, so it always wins.
+    A parameter that still has the default of the parameters cell follows the config, unless it was passed to papermill
+    (`injected`). An option that the cell does not have was added by the user, so it always overrides.
     """
-    default = load_plan(DEFAULT_CONFIG).scalars(stage) if DEFAULT_CONFIG.is_file() else {}
-    unmodified = declared_parameters(workbook_folder("notebooks") / notebook_name(stage)) - explicit
+    defaults = load_plan(DEFAULT_CONFIG).scalars(stage) if DEFAULT_CONFIG.is_file() else {}
+    unmodified = declared_parameters(workbook_folder("notebooks") / notebook_name(stage)) - injected
     configured = plan.scalars(stage)
-    winning = {}
+    parameters = {}
     for name, value in scalars.items():
-        here = f"{stage}.{name} is {value} in this cell and {configured.get(name)} in {plan.path.name}"
-        if name in configured and _same(value, configured[name]):
+        comparison = f"{stage}.{name} is {value} in this cell and {configured.get(name)} in {plan.path.name}"
+        if name in configured and _is_same_value(value, configured[name]):
             continue
-        if name in unmodified and name in default and _same(value, default[name]):
-            print(f'{here}: the config wins, because the cell is unmodified (or force it with settings = "…")')
+        if name in unmodified and name in defaults and _is_same_value(value, defaults[name]):
+            print(f'{comparison}: the config wins, because the cell is unmodified (or force it with settings = "…")')
             continue
         if name in configured:
-            print(f"{here}: the cell wins")
-        winning[name] = value
-    return winning
+            print(f"{comparison}: the cell wins")
+        parameters[name] = value
+    return parameters
 
 
-def _same(a: object, b: object) -> bool:
-    return type(a) is type(b) and a == b
+def _is_same_value(first: object, second: object) -> bool:
+    return type(first) is type(second) and first == second
 
 
-telemetry.disable()  # in a kernel this is the first of edgekit that is imported
-os.environ.update(subprocesses.openmp_wait())  # in one that `edgekit run` did not start
+telemetry.disable()  # in a kernel this is the first edgekit module to be imported
+os.environ.update(subprocesses.openmp_wait())  # for kernels that `edgekit run` did not start
 
 RUN_LOCK = ".lock"
 STAGE_LOCK = ".stage.lock"
 ORPHAN_S = 20.0
-COMMAND = "EDGEKIT_RUN"
-"""Process number of the `edgekit run` that started this kernel and holds the run's lock."""
-FORCE = "EDGEKIT_FORCE"
-"""The stage to re-run although its key is unchanged."""
+RUN_PROCESS_VARIABLE = "EDGEKIT_RUN"
+"""Environment variable with the id of the `edgekit run` process that started this kernel and holds the run's lock."""
+FORCE_VARIABLE = "EDGEKIT_FORCE"
+"""Environment variable with the stage to run again although its key is unchanged."""
 
 
 @dataclass(frozen=True)
 class OpenStage:
-    """A stage, ready to run: its options, its source and the run's folder."""
+    """A stage that is ready to run, returned by `open_stage`.
+
+    Attributes
+    ----------
+    name : str
+        Name of the stage.
+    plan : Plan
+        The checked config, with the parameters of the notebook applied.
+    config : StageConfig
+        The options of the stage.
+    folder : Path
+        Folder of the run.
+    source : Artifact
+        The artifact that the stage reads.
+    data : Data
+        The samples and labels. Only the benchmark stage sees the test split.
+    """
 
     name: str
     plan: Plan
@@ -192,7 +208,7 @@ class OpenStage:
 
     @property
     def out(self) -> Path:
-        """The folder of this stage's artifact."""
+        """Folder of this stage's artifact."""
         return stage_folder(self.folder, self.name)
 
     def run(self) -> Artifact:
@@ -201,33 +217,35 @@ class OpenStage:
         Raises
         ------
         EdgekitError
-            The stage failed; the message says what to do. Nothing is sealed then.
+            The stage failed. The message says what to do, and no artifact is sealed.
         """
-        with _alone(self.folder, self.name):
-            wanted = state.cache_inputs(self.plan, self.folder, self.name, self.source, self.data.digest)
+        with _exclusive(self.folder, self.name):
+            expected = state.cache_inputs(self.plan, self.folder, self.name, self.source, self.data.digest)
             working = working_folder(self.folder, self.name)
-            artifacts.recover(working, self.out, wanted.key)
-            found, reasons, done = state.check_artifact(self.out, wanted)
-            if found == "unchecked" and done is not None and os.environ.get(FORCE) != self.name:
-                print(f"{self.name}: reused, its key {wanted.key[:12]} is unchanged ({self.out.name}/)")
-                return done
+            artifacts.recover(working, self.out, expected.key)
+            status, reasons, artifact = state.check_artifact(self.out, expected)
+            if status == "unchecked" and artifact is not None and os.environ.get(FORCE_VARIABLE) != self.name:
+                print(f"{self.name}: reused, its key {expected.key[:12]} is unchanged ({self.out.name}/)")
+                return artifact
             if reasons:
                 print(f"{self.name}: {'; '.join(reasons)}")
-            return self._make(working, wanted)
+            return self._run_module(working, expected)
 
-    def _make(self, working: Path, wanted: cache_key.CacheInputs) -> Artifact:
+    def _run_module(self, working: Path, expected: cache_key.CacheInputs) -> Artifact:
         module = importlib.import_module(f"edgekit.stages.{self.name}")
         baseline = self.plan.run.model.builder
-        before = {**({baseline: cache_key.source_digest(baseline)} if baseline else {}), **wanted.builders}
-        _as_imported(before)
-        if os.environ.get(FORCE) == self.name:
+        source_digests = {**({baseline: cache_key.source_digest(baseline)} if baseline else {}), **expected.builders}
+        _check_imported_code(source_digests)
+        if os.environ.get(FORCE_VARIABLE) == self.name:
             resume.remove(self.folder, self.name)
             resume.remove_teacher_cache(self.folder)
         try:
             with progress.step(self.name), lane.computing():
-                made = module.run(self.source, self.data, self.config, working)
-            changes = cache_key.describe_changes(wanted, made.cache_inputs)
-            changes += [f"source of {name}" for name, sha in before.items() if cache_key.source_digest(name) != sha]
+                artifact = module.run(self.source, self.data, self.config, working)
+            changes = cache_key.describe_changes(expected, artifact.cache_inputs)
+            changes += [
+                f"source of {name}" for name, sha in source_digests.items() if cache_key.source_digest(name) != sha
+            ]
             if changes:
                 changed = "; ".join(dict.fromkeys(changes))
                 raise StageError(f"{self.name}: its inputs changed while it ran: {changed}; run it again")
@@ -236,18 +254,18 @@ class OpenStage:
             if isinstance(error, EdgekitError):
                 error.args = (origin.with_user_paths(str(error), self.plan, self.folder),)
             raise
-        result = artifacts.publish(working, self.out)
+        published = artifacts.publish(working, self.out)
         resume.remove(self.folder, self.name)
-        print(f"{self.name}: done in {result.took['seconds']:.1f} s, sealed as {result.digest[:12]}")
-        return result
+        print(f"{self.name}: done in {published.took['seconds']:.1f} s, sealed as {published.digest[:12]}")
+        return published
 
     def options(self) -> list[tuple[str, str, str, str]]:
-        """Every option of the stage: its name, the value in force, its default if that is another one, its meaning."""
+        """Return a row for each option: name, current value, the default if it differs, and the description."""
         rows = []
         for name in own_fields(type(self.config)):
             field, value = type(self.config).model_fields[name], getattr(self.config, name)
             default = value if field.is_required() else field.get_default(call_default_factory=True)
-            rows.append((name, _show(value), "" if value == default else _show(default), field.description or ""))
+            rows.append((name, _as_json(value), "" if value == default else _as_json(default), field.description or ""))
         return rows
 
     @property
@@ -263,28 +281,28 @@ class OpenStage:
         )
 
     def _repr_html_(self) -> str:
-        """For a notebook: what is open, and all options in a table that is folded away."""
+        """Return the HTML for a notebook: a headline and a collapsed table of all options."""
         headline = " · ".join(f"{name} <strong>{html.escape(value)}</strong>" for name, value in self._headline)
-        left = 'td style="text-align:left"'  # Jupyter aligns the cells of a table to the right
+        cell = 'td style="text-align:left"'  # Jupyter aligns the cells of a table to the right
         rows = "".join(
-            f"<tr><{left}><code>{name}</code></td><{left}><code>{html.escape(value)}</code>"
+            f"<tr><{cell}><code>{name}</code></td><{cell}><code>{html.escape(value)}</code>"
             f"{f' (default <code>{html.escape(default)}</code>)' if default else ''}</td>"
-            f"<{left}>{html.escape(meaning)}</td></tr>"
+            f"<{cell}>{html.escape(meaning)}</td></tr>"
             for name, value, default, meaning in self.options()
         )
-        how = (
+        hint = (
             "To change an option, add a line for it to the parameters cell, pass it to papermill with <code>-p</code>, "
             f'or write <code>settings = "{self.name}.OPTION=VALUE"</code>.'
         )
-        headings = "".join(f"<{left}>{name}</td>" for name in ("option", "value in force", "what it does"))
+        headings = "".join(f"<{cell}>{name}</td>" for name in ("option", "value in force", "what it does"))
         return (
-            f"<p>{headline}</p><details><summary>All options of {self.name}</summary><p>{how}</p><table><thead><tr>"
+            f"<p>{headline}</p><details><summary>All options of {self.name}</summary><p>{hint}</p><table><thead><tr>"
             f"{headings}</tr></thead><tbody>{rows}</tbody></table>"
             "</details>"
         )
 
     def _repr_markdown_(self) -> str:
-        """For the page of a report, which shows no HTML of a notebook's own."""
+        """Return Markdown for the page of a report, which does not show a notebook's HTML."""
         headline = " · ".join(f"{name} **{value}**" for name, value in self._headline)
         rows = [(name, value.replace("|", "\\|")) for name, value, _, _ in self.options()]
         table = "\n".join(f"| `{name}` | `{value}` |" for name, value in rows)
@@ -297,9 +315,9 @@ class OpenStage:
 def open_stage(stage: str, parameters: Mapping[str, Any]) -> OpenStage:
     """Open a stage with the parameters of a notebook.
 
-    A parameter wins over the config if it was passed to papermill, or if its value is not the one that the workbook's
-    parameters cell came with. One that was left alone follows the config. Where cell and config differ, a line is
-    printed that says which of them is used.
+    A parameter overrides the config if it was passed to papermill, or if its value differs from the default of the
+    workbook's parameters cell. One that was left alone follows the config. A printed line says which value is used if
+    the two differ.
 
     Parameters
     ----------
@@ -308,41 +326,55 @@ def open_stage(stage: str, parameters: Mapping[str, Any]) -> OpenStage:
     parameters
         `globals()` of the notebook, or a mapping with `config`, `out`, `settings` and options of the stage.
 
+    Returns
+    -------
+    OpenStage
+        Call its method `run` to run the stage.
+
     Raises
     ------
     ConfigError
-        A parameter is unknown or wrong.
+        A parameter is unknown or invalid.
     StageError
-        The stage before has not been run.
+        The previous stage has not been run.
+
+    Examples
+    --------
+    >>> from edgekit.workbook.stage import open_stage
+    >>> stage = open_stage("profile", {"config": "configs/digits.yaml"})
+    >>> stage
+    <profile of run digits, reads origin>
+    >>> stage.config.batch_size
+    32
     """
     scalars = read_parameters(stage, parameters)
     config_path, out = find_config(str(scalars.pop("config"))), Path(str(scalars.pop("out")))
     plan = load_plan(config_path, str(scalars.pop("settings")))
     make_importable(plan)
     if stage not in plan.pipeline:
-        after = next(name for name in STAGES[STAGES.index(stage) :] if name in plan.pipeline)
+        next_stage = next(name for name in STAGES[STAGES.index(stage) :] if name in plan.pipeline)
         raise ConfigError(
             f"{plan.path.name} has no distill section, so this run trains, prunes and tunes nothing: continue with "
-            f"{notebook_name(after)}, or name distill.student"
+            f"{notebook_name(next_stage)}, or name distill.student"
         )
-    winning = overrides(stage, scalars, plan, injected(parameters.get("In")))
-    section = {**plan.section(stage), **beside(plan.path, winning)}
-    options = parse_stage(stage, section, for_stage(stage, plan.run, shared_options(plan.run)))
+    explicit = winning_parameters(stage, scalars, plan, injected_parameters(parameters.get("In")))
+    section = {**plan.section(stage), **resolve_paths(plan.path, explicit)}
+    options = parse_stage(stage, section, stage_shared_options(stage, plan.run, shared_options(plan.run)))
     options.check_consistency()
     plan = replace(plan, stages={**plan.stages, stage: options})
     folder = run_folder(plan, out, config_path)
-    sign = fingerprint(plan.data)
+    data_fingerprint = fingerprint(plan.data)
     data = load_data(plan.data)
     check_sample_counts(data, {stage: section})
     if stage != "benchmark":
         data = data.withhold_test()
-    source = _source(stage, plan, data, folder)
-    state.remember_data(plan, folder, data.digest, sign)
+    source = _source_artifact(stage, plan, data, folder)
+    state.remember_data(plan, folder, data.digest, data_fingerprint)
     return OpenStage(stage, plan, options, folder, source, data)
 
 
 def find_config(name: str) -> Path:
-    """A config by its path, looked for in this folder and those above it (notebooks run in several)."""
+    """Find a config in this folder or those above it, because notebooks run in several folders."""
     path = Path(name).expanduser()
     if path.is_absolute():
         return path
@@ -353,48 +385,62 @@ def find_config(name: str) -> Path:
 
 
 def run_folder(plan: Plan, out: Path, config_path: Path) -> Path:
-    """`out`/NAME. A relative `out` is EDGEKIT_ARTIFACTS if that is set, else it stands in the project of the config."""
+    """Return `out`/NAME.
+
+    A relative `out` is replaced by the environment variable EDGEKIT_ARTIFACTS if that is set; otherwise it is relative
+    to the project of the config.
+    """
     if not out.is_absolute():
-        home = config_path.resolve().parent
-        elsewhere = os.environ.get("EDGEKIT_ARTIFACTS")
-        out = Path(elsewhere) if elsewhere else (home.parent if home.name == "configs" else home) / out
+        config_folder = config_path.resolve().parent
+        environment_folder = os.environ.get("EDGEKIT_ARTIFACTS")
+        out = (
+            Path(environment_folder)
+            if environment_folder
+            else (config_folder.parent if config_folder.name == "configs" else config_folder) / out
+        )
     return out / plan.run.name
 
 
-_digests: dict[str, str | None] = {}
-"""Source digests of the user's builders when this process first used them."""
+_builder_digests: dict[str, str | None] = {}
+"""Digests of the user's builders when this process first used them."""
 
 
-def _as_imported(builders: dict[str, str | None]) -> None:
-    """StageError where a kernel still holds the code that a file had before it was edited."""
+def _check_imported_code(builders: dict[str, str | None]) -> None:
+    """Check that no builder was edited after this kernel imported it.
+
+    Raises
+    ------
+    StageError
+        The kernel still holds the code from before the edit.
+    """
     for name, sha in builders.items():
-        if cache_key.top_module(name) in sys.modules and _digests.get(name, sha) != sha:
+        if cache_key.top_module(name) in sys.modules and _builder_digests.get(name, sha) != sha:
             raise StageError(
                 f"{name}: its source was edited after this kernel imported it; restart the kernel and run it again"
             )
-        _digests[name] = sha
+        _builder_digests[name] = sha
 
 
 @contextmanager
-def _alone(folder: Path, stage: str) -> Iterator[None]:
-    """Nobody else writes to this run meanwhile; a kernel of `edgekit run` stands under that command's lock."""
-    who = f"a notebook that runs stage {stage}"
-    with ExitStack() as held:
-        if os.environ.get(COMMAND) != str(os.getppid()):
-            held.enter_context(lock.hold(folder / RUN_LOCK, who))
-        held.enter_context(lock.hold(folder / STAGE_LOCK, who, ORPHAN_S))  # the kernel of a killed run may linger
+def _exclusive(folder: Path, stage: str) -> Iterator[None]:
+    """Hold the locks of the run and of its stage. A kernel of `edgekit run` is covered by the lock of that command."""
+    holder = f"a notebook that runs stage {stage}"
+    with ExitStack() as locks:
+        if os.environ.get(RUN_PROCESS_VARIABLE) != str(os.getppid()):
+            locks.enter_context(lock.hold(folder / RUN_LOCK, holder))
+        locks.enter_context(lock.hold(folder / STAGE_LOCK, holder, ORPHAN_S))  # the kernel of a killed run may linger
         yield
 
 
-def _source(stage: str, plan: Plan, data: Data, folder: Path) -> Artifact:
-    """The artifact that `stage` reads, its chain of parents checked; says where that chain is not the config's."""
+def _source_artifact(stage: str, plan: Plan, data: Data, folder: Path) -> Artifact:
+    """Return the artifact that `stage` reads. Where its history differs from the config, a line is printed."""
     if stage == STAGES[0]:
-        with _alone(folder, stage):
-            return origin.make(plan, data.digest, folder)
-    before = plan.pipeline[plan.pipeline.index(stage) - 1]
-    if not (folder / before / artifacts.RECORD).is_file():
-        raise StageError(f"{folder}: no finished stage {before!r} here; run {notebook_name(before)} first")
-    source = artifacts.load(folder / before)
+        with _exclusive(folder, stage):
+            return origin.make_origin(plan, data.digest, folder)
+    previous = plan.pipeline[plan.pipeline.index(stage) - 1]
+    if not (folder / previous / artifacts.RECORD).is_file():
+        raise StageError(f"{folder}: no finished stage {previous!r} here; run {notebook_name(previous)} first")
+    source = artifacts.load(folder / previous)
     if source.data_digest != data.digest:
         raise StageError(
             f"{source.stage} in {folder} was made from other data (digest {source.data_digest[:12]}, "
@@ -402,11 +448,11 @@ def _source(stage: str, plan: Plan, data: Data, folder: Path) -> Artifact:
         )
     for ancestor in (source.ancestor(name) for name in plan.pipeline[: plan.pipeline.index(stage)]):
         parent = source.ancestor((origin.STAGE, *plan.pipeline)[plan.pipeline.index(ancestor.stage)])
-        now = state.cache_inputs(plan, folder, ancestor.stage, parent, data.digest)
-        for change in cache_key.describe_changes(ancestor.cache_inputs, now):
+        current_inputs = state.cache_inputs(plan, folder, ancestor.stage, parent, data.digest)
+        for change in cache_key.describe_changes(ancestor.cache_inputs, current_inputs):
             print(f"{ancestor.stage}/ is stale: {change} since it was sealed; `edgekit run` would re-run it")
     return source
 
 
-def _show(value: Any) -> str:
+def _as_json(value: Any) -> str:
     return json.dumps(value, default=lambda section: section.model_dump(), ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""The state of each stage of a run, and why it is not done: read from its files, without any framework."""
+"""The state of each stage of a run and why it is not done, read from its files without importing a framework."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from edgekit.workbook.plan import Plan, workbook_folder
 
 @dataclass(frozen=True)
 class Receipt:
-    """`executed` is the copy's file name; `exit_code` 0, or 3 where the notebook found the budget missed.
+    """The record of a notebook that completed.
 
-    A sealed artifact says that a stage's work is done; the cells after it hold the checks. A notebook counts as
-    finished only with a receipt that names this very artifact, this notebook's source and the executed copy, each by
-    its sha256.
+    A sealed artifact shows that a stage's work is done, but the checks are in the cells after it. A notebook therefore
+    counts as finished only with a receipt that names this artifact, this notebook's source and the executed copy, each
+    by its sha256. `executed` is the file name of the copy. `exit_code` is 0, or 3 if the budget was missed.
     """
 
     key: str
@@ -56,25 +56,25 @@ def write_receipt(
 
 
 def find_receipt(notebooks: Path, artifact: Artifact, source: Path) -> Receipt | None:
-    """The receipt that holds for this artifact and this notebook, its executed copy unchanged; else None."""
+    """Return the receipt that matches this artifact, this notebook and an unchanged executed copy; otherwise None."""
     try:
         receipt = Receipt(**json.loads(_receipt_path(notebooks, artifact.stage).read_text(encoding="utf-8")))
-        same = (receipt.key, receipt.digest) == (artifact.key, artifact.digest)
-        whole = sha256_file(notebooks / receipt.executed) == receipt.executed_sha256
-        return receipt if same and whole and receipt.source_sha256 == sha256_file(source) else None
+        is_same_artifact = (receipt.key, receipt.digest) == (artifact.key, artifact.digest)
+        is_unchanged = sha256_file(notebooks / receipt.executed) == receipt.executed_sha256
+        return receipt if is_same_artifact and is_unchanged and receipt.source_sha256 == sha256_file(source) else None
     except (OSError, ValueError, TypeError):
         return None
 
 
 def restore_receipt(notebooks: Path, stage: str, receipt: Receipt, executed: Path) -> None:
-    """Put an executed copy and its receipt in their places: the copy first, for a receipt vouches for it."""
+    """Put an executed copy and then its receipt in place."""
     remove_receipt(notebooks, stage)
     move_durably(executed, notebooks / receipt.executed)
     write_json(_receipt_path(notebooks, stage), asdict(receipt))
 
 
 def remove_receipt(notebooks: Path, stage: str) -> None:
-    """Before a notebook is executed again."""
+    """Remove a receipt before its notebook is executed again."""
     _receipt_path(notebooks, stage).unlink(missing_ok=True)
 
 
@@ -83,59 +83,65 @@ def _receipt_path(notebooks: Path, stage: str) -> Path:
 
 
 State = Literal["done", "unchecked", "stale", "waits", "damaged", "not run"]
-"""Of a stage: `done`: sealed, its key unchanged, its notebook ran to the end. `unchecked`: sealed, but the notebook's
-checks did not finish. `stale`: made from other inputs or options than the config has now. `waits`: for an earlier stage
-that is re-run. `damaged`: changed since it was sealed. `not run`: no finished artifact."""
-DATA = ".data.json"
+"""State of a stage.
+
+`done`: sealed, its key is unchanged and its notebook ran to the end. `unchecked`: sealed, but the notebook's checks did
+not finish. `stale`: made from other inputs or options than the config has now. `waits`: for an earlier stage that runs
+again. `damaged`: changed after it was sealed. `not run`: no finished artifact.
+"""
+DATA_DIGEST_FILE = ".data.json"
 
 
 @dataclass(frozen=True)
 class StageState:
-    """`reasons` say why it is not done; `wanted` is None while a stage before it has yet to run."""
+    """The state of one stage.
+
+    `reasons` say why it is not done. `expected_inputs` is None while an earlier stage has yet to run.
+    """
 
     stage: str
     state: State
     reasons: tuple[str, ...] = ()
-    wanted: CacheInputs | None = None
+    expected_inputs: CacheInputs | None = None
     artifact: Artifact | None = None
     exit_code: int = 0
 
     @property
-    def sealed(self) -> bool:
-        """True where the artifact is as wanted, so that its work is not done again."""
+    def is_sealed(self) -> bool:
+        """Whether the artifact matches the config, so that its work is not repeated."""
         return self.state in ("done", "unchecked")
 
 
-def examine(plan: Plan, folder: Path, data_digest: str | None) -> Iterator[StageState]:
-    """The state of every stage of the pipeline, in order, each examined when it is asked for.
+def examine_stages(plan: Plan, folder: Path, data_digest: str | None) -> Iterator[StageState]:
+    """Yield the state of every stage of the pipeline in order. Each is examined when it is requested.
 
-    `data_digest` None: nothing is there to compare with.
+    `data_digest` is None if there is nothing to compare with yet.
     """
-    before = examine_origin(plan, folder, data_digest)
+    previous = examine_origin(plan, folder, data_digest)
     for stage in plan.pipeline:
-        before = examine_one(plan, folder, stage, before, data_digest)
-        yield before
+        previous = examine_stage(plan, folder, stage, previous, data_digest)
+        yield previous
 
 
-def examine_one(plan: Plan, folder: Path, stage: str, before: StageState, data_digest: str | None) -> StageState:
-    """The state of `stage`; `before` is that of the stage, or the origin, whose artifact it reads."""
-    if before.sealed and before.artifact is not None and data_digest is not None:
-        return _with_source(plan, folder, stage, before.artifact, data_digest)
-    above = before.reasons if before.stage == origin.STAGE else ()
-    return _without_source(plan, stage_folder(folder, stage), stage, data_digest, above)
+def examine_stage(plan: Plan, folder: Path, stage: str, previous: StageState, data_digest: str | None) -> StageState:
+    """Return the state of `stage`; `previous` is the state of the stage, or the origin, whose artifact it reads."""
+    if previous.is_sealed and previous.artifact is not None and data_digest is not None:
+        return _with_source(plan, folder, stage, previous.artifact, data_digest)
+    reasons = previous.reasons if previous.stage == origin.STAGE else ()
+    return _without_source(plan, stage_folder(folder, stage), stage, data_digest, reasons)
 
 
 def examine_origin(plan: Plan, folder: Path, data_digest: str | None) -> StageState:
-    """The state of the artifact that the first stage reads."""
+    """Return the state of the artifact that the first stage reads."""
     if data_digest is None:
         return StageState(origin.STAGE, "not run")
-    wanted = origin.cache_inputs(plan, data_digest)
-    state, reasons, found = check_artifact(folder / origin.STAGE, wanted)
-    return StageState(origin.STAGE, state, reasons, wanted, found)
+    expected = origin.cache_inputs(plan, data_digest)
+    state, reasons, artifact = check_artifact(folder / origin.STAGE, expected)
+    return StageState(origin.STAGE, state, reasons, expected, artifact)
 
 
 def cache_inputs(plan: Plan, folder: Path, stage: str, source: Artifact, data_digest: str) -> CacheInputs:
-    """What `stage` would be made of now."""
+    """Return what `stage` would be made from now."""
     libraries = importlib.import_module(f"edgekit.stages.{stage}").LIBRARIES
     config = plan.stages[stage].model_dump()
     return cache_key.collect_inputs(stage, config, source.digest, data_digest, libraries, folder, source.builders)
@@ -143,141 +149,152 @@ def cache_inputs(plan: Plan, folder: Path, stage: str, source: Artifact, data_di
 
 @dataclass(frozen=True)
 class DataDigest:
-    """Digest of the plan's data, None where there is no run yet, and the fingerprint from before it was read."""
+    """The digest of the plan's data, None before the first run, and the fingerprint of its source."""
 
     digest: str | None
-    sign: str | None
+    fingerprint: str | None
 
 
 def remembered_digest(plan: Plan, folder: Path) -> DataDigest:
-    """That of the last time the data was read, if nothing about its source has changed since; else None for it."""
+    """Return the digest from the last time the data was read, or None in its place if the source has changed since."""
     if not (folder / origin.STAGE).is_dir():
         return DataDigest(None, None)
-    sign = datas.fingerprint(plan.data)
-    if sign is not None and (folder / origin.STAGE / artifacts.RECORD).is_file():
+    fingerprint = datas.fingerprint(plan.data)
+    if fingerprint is not None and (folder / origin.STAGE / artifacts.RECORD).is_file():
         try:
-            remembered = json.loads((folder / DATA).read_text(encoding="utf-8"))
-            if remembered["fingerprint"] == sign:
-                return DataDigest(str(remembered["digest"]), sign)
+            remembered = json.loads((folder / DATA_DIGEST_FILE).read_text(encoding="utf-8"))
+            if remembered["fingerprint"] == fingerprint:
+                return DataDigest(str(remembered["digest"]), fingerprint)
         except (OSError, ValueError, KeyError, TypeError):
             pass
-    return DataDigest(None, sign)
+    return DataDigest(None, fingerprint)
 
 
 def read_digest(plan: Plan, folder: Path, remembered: DataDigest | None = None) -> DataDigest:
-    """What is remembered; where that is nothing and there is a run, the data is read."""
-    found = remembered or remembered_digest(plan, folder)
-    if found.digest or not (folder / origin.STAGE / artifacts.RECORD).is_file():
-        return found
-    return DataDigest(datas.load(plan.data).digest, found.sign)
+    """Return the remembered digest. If there is none and the run exists, read the data."""
+    known_digest = remembered or remembered_digest(plan, folder)
+    if known_digest.digest or not (folder / origin.STAGE / artifacts.RECORD).is_file():
+        return known_digest
+    return DataDigest(datas.load(plan.data).digest, known_digest.fingerprint)
 
 
 def data_digest(plan: Plan, folder: Path) -> str | None:
-    """Digest of the plan's data; None: no run yet."""
+    """Return the digest of the plan's data, or None before the first run."""
     return read_digest(plan, folder).digest
 
 
-def remember_data(plan: Plan, folder: Path, digest: str, sign: str | None) -> None:
-    """Save the digest, so that the next check need not read the data; `sign` is its fingerprint before reading."""
-    if sign is not None and sign == datas.fingerprint(plan.data):
-        write_json(folder / DATA, {"fingerprint": sign, "digest": digest})
+def remember_data(plan: Plan, folder: Path, digest: str, fingerprint: str | None) -> None:
+    """Save the digest, so that the next check need not read the data. `fingerprint` was taken before reading."""
+    if fingerprint is not None and fingerprint == datas.fingerprint(plan.data):
+        write_json(folder / DATA_DIGEST_FILE, {"fingerprint": fingerprint, "digest": digest})
 
 
-def check_artifact(path: Path, wanted: CacheInputs) -> tuple[State, tuple[str, ...], Artifact | None]:
-    """Whether the artifact in `path` is the wanted one, every byte checked; "unchecked" if it is."""
+def check_artifact(path: Path, expected: CacheInputs) -> tuple[State, tuple[str, ...], Artifact | None]:
+    """Verify every byte of the artifact in `path` and compare it with the expected inputs.
+
+    A good one is "unchecked".
+    """
     try:
-        found = artifacts.load(path)
-        if found.key != wanted.key:
-            changes = cache_key.describe_changes(found.cache_inputs, wanted)
-            return "stale", tuple(changes or ["an earlier edgekit computed its key in another way"]), found
-        artifacts.verify(found)
+        artifact = artifacts.load(path)
+        if artifact.key != expected.key:
+            changes = cache_key.describe_changes(artifact.cache_inputs, expected)
+            return "stale", tuple(changes or ["an earlier edgekit computed its key in another way"]), artifact
+        artifacts.verify(artifact)
     except StageError:
         return "not run", (), None
     except TrustError as error:
         return "damaged", (str(error),), None
-    return "unchecked", (), found
+    return "unchecked", (), artifact
 
 
 def _with_source(plan: Plan, folder: Path, stage: str, source: Artifact, digest: str) -> StageState:
-    wanted = cache_inputs(plan, folder, stage, source, digest)
-    state, reasons, found = check_artifact(stage_folder(folder, stage), wanted)
-    if state != "unchecked" or found is None:
-        return StageState(stage, state, reasons, wanted, found)
+    expected = cache_inputs(plan, folder, stage, source, digest)
+    state, reasons, artifact = check_artifact(stage_folder(folder, stage), expected)
+    if state != "unchecked" or artifact is None:
+        return StageState(stage, state, reasons, expected, artifact)
     notebook = workbook_folder("notebooks") / notebook_name(stage)
-    receipt = find_receipt(folder / "notebooks", found, notebook)
+    receipt = find_receipt(folder / "notebooks", artifact, notebook)
     if receipt is None:
-        return StageState(stage, "unchecked", ("its notebook has not completed yet",), wanted, found)
-    return StageState(stage, "done", (), wanted, found, receipt.exit_code)
+        return StageState(stage, "unchecked", ("its notebook has not completed yet",), expected, artifact)
+    return StageState(stage, "done", (), expected, artifact, receipt.exit_code)
 
 
-def _without_source(plan: Plan, path: Path, stage: str, digest: str | None, above: tuple[str, ...]) -> StageState:
-    """What can be said while the stage before has yet to run: its own options may have changed too."""
+def _without_source(
+    plan: Plan, path: Path, stage: str, digest: str | None, earlier_reasons: tuple[str, ...]
+) -> StageState:
+    """Return the state of a stage while the one before it has yet to run. Its own options may have changed too."""
     try:
-        found = artifacts.load(path)
+        artifact = artifacts.load(path)
     except StageError:
-        return StageState(stage, "not run", above)
+        return StageState(stage, "not run", earlier_reasons)
     except TrustError as error:
-        return StageState(stage, "damaged", (*above, str(error)))
-    before = found.cache_inputs
+        return StageState(stage, "damaged", (*earlier_reasons, str(error)))
+    recorded = artifact.cache_inputs
     libraries = importlib.import_module(f"edgekit.stages.{stage}").LIBRARIES
-    config, data = plan.stages[stage].model_dump(), digest or before.data
-    now = cache_key.collect_inputs(stage, config, before.source, data, libraries, builders=before.builders)
-    own = cache_key.describe_changes(replace(before, replayed=None), now)
-    reasons = (*above, *(reason for reason in own if reason not in above))
-    return StageState(stage, "stale" if reasons else "waits", reasons, None, found)
+    config, data = plan.stages[stage].model_dump(), digest or recorded.data
+    current = cache_key.collect_inputs(stage, config, recorded.source, data, libraries, builders=recorded.builders)
+    differences = cache_key.describe_changes(replace(recorded, replayed=None), current)
+    reasons = (*earlier_reasons, *(reason for reason in differences if reason not in earlier_reasons))
+    return StageState(stage, "stale" if reasons else "waits", reasons, None, artifact)
 
 
 class StageStates:
-    """What is known of the stages of `plan` in `folder`; the caller holds the run's lock.
+    """The states of a plan's stages in `folder`, each examined once. The caller holds the run's lock.
 
     `data_digest` is None until a first run has read its data.
     """
 
     def __init__(self, plan: Plan, folder: Path, data_digest: str | None) -> None:
         self.plan, self.folder, self.data_digest = plan, folder, data_digest
-        self._known: dict[str, StageState] = {}
+        self._states: dict[str, StageState] = {}
 
-    def of(self, stage: str) -> StageState:
-        """The state of a stage or of the origin, examined when it is asked for the first time."""
-        if stage not in self._known:
-            self._known[stage] = self._examine(stage)
-        return self._known[stage]
+    def state_of(self, stage: str) -> StageState:
+        """Return the state of a stage or of the origin, and examine it at the first request."""
+        if stage not in self._states:
+            self._states[stage] = self._examine(stage)
+        return self._states[stage]
 
     def recover_origin(self) -> None:
-        """Recover what a kill left of the artifact that the run starts from."""
+        """Recover the origin after a killed process."""
         key = origin.cache_inputs(self.plan, self.data_digest).key if self.data_digest else None
         artifacts.recover(run_folder.working_folder(self.folder, origin.STAGE), self.folder / origin.STAGE, key)
-        self._known.clear()
+        self._states.clear()
 
-    def recovered(self, stage: str) -> StageState:
-        """The state of a stage whose earlier stages are done, after recovery of what a kill left there."""
-        found = self.of(stage)
-        key = found.wanted.key if found.wanted else None
+    def recover(self, stage: str) -> StageState:
+        """Recover a stage after a killed process and return its state. Its earlier stages must be done."""
+        stage_state = self.state_of(stage)
+        key = stage_state.expected_inputs.key if stage_state.expected_inputs else None
         working, final = run_folder.working_folder(self.folder, stage), run_folder.stage_folder(self.folder, stage)
         if working.exists() or final.with_name(f".{final.name}.previous").exists():
             artifacts.recover(working, final, key)
             self.forget(stage)
-        return self.of(stage)
+        return self.state_of(stage)
 
-    def sealed(self, stage: str) -> Artifact:
-        """What the notebook of `stage`, just executed, left; StageError where that is none, or another."""
+    def sealed_artifact(self, stage: str) -> Artifact:
+        """Return the artifact of a stage whose notebook has just been executed.
+
+        Raises
+        ------
+        StageError
+            The artifact is missing or does not match the config.
+        """
         self.forget(stage)
-        if not self.of(origin.STAGE).sealed:  # the first notebook makes the origin too
+        if not self.state_of(origin.STAGE).is_sealed:  # the first notebook also makes the origin
             self.data_digest = self.data_digest or data_digest(self.plan, self.folder)
-            self._known.clear()
-        found = self.of(stage)
-        if not found.sealed or found.artifact is None:
-            why = f": {'; '.join(found.reasons)}" if found.reasons else ""
-            raise StageError(f"completed, but its artifact is {found.state}{why}")
-        return found.artifact
+            self._states.clear()
+        stage_state = self.state_of(stage)
+        if not stage_state.is_sealed or stage_state.artifact is None:
+            reasons = f": {'; '.join(stage_state.reasons)}" if stage_state.reasons else ""
+            raise StageError(f"completed, but its artifact is {stage_state.state}{reasons}")
+        return stage_state.artifact
 
     def forget(self, stage: str) -> None:
-        """Examine `stage` and all that rests on it anew when they are asked for: its artifact is another."""
+        """Examine `stage` and the stages after it again at the next request, because its artifact has changed."""
         for name in self.plan.pipeline[self.plan.pipeline.index(stage) :]:
-            self._known.pop(name, None)
+            self._states.pop(name, None)
 
     def _examine(self, stage: str) -> StageState:
         if stage == origin.STAGE:
             return examine_origin(self.plan, self.folder, self.data_digest)
-        before = (origin.STAGE, *self.plan.pipeline)[self.plan.pipeline.index(stage)]
-        return examine_one(self.plan, self.folder, stage, self.of(before), self.data_digest)
+        previous = (origin.STAGE, *self.plan.pipeline)[self.plan.pipeline.index(stage)]
+        return examine_stage(self.plan, self.folder, stage, self.state_of(previous), self.data_digest)

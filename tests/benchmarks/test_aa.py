@@ -29,22 +29,22 @@ def tiny() -> aa.Opener:
 @pytest.mark.long
 def test_a_file_is_not_different_from_itself() -> None:
     config = BenchmarkConfig(rounds=10, most_rounds=30, calls_per_round=20, warmup_per_round=5, confidence=0.95)
-    found = [aa.compared(tiny(), tiny(), config)[:2] for _ in range(100)]
-    assert aa.differing(found) <= MOST, [ratio for ratio, _ in found if aa.differs(ratio)]
+    result = [aa.compare(tiny(), tiny(), config)[:2] for _ in range(100)]
+    assert aa.count_differing(result) <= MOST, [ratio for ratio, _ in result if aa.differs(ratio)]
 
 
 @pytest.mark.long
 def test_three_percent_are_found() -> None:
     """By the stage's own numbers; a method that finds them in 95 % misses more than 6 of 20 once in 30,000 times."""
-    opener = aa.of_network("resnet8", "int8", "tflite")
-    found = [aa.compared(opener, aa.slowed(opener, 0.03), BenchmarkConfig())[:2] for _ in range(20)]
-    assert aa.differing(found) >= 14, [ratio for ratio, _ in found]
+    opener = aa.network_opener("resnet8", "int8", "tflite")
+    result = [aa.compare(opener, aa.slowed_opener(opener, 0.03), BenchmarkConfig())[:2] for _ in range(20)]
+    assert aa.count_differing(result) >= 14, [ratio for ratio, _ in result]
 
 
 def test_a_slowed_call_takes_so_much_longer() -> None:
     """Many times longer, so that no noise can hide it: how well 3 % is met, the benchmark tells by its median ratio."""
     config = BenchmarkConfig(rounds=10, most_rounds=10, calls_per_round=10, warmup_per_round=2)
-    ratio, openings, samples_ms = aa.compared(tiny(), aa.slowed(tiny(), 9.0), config)
+    ratio, openings, samples_ms = aa.compare(tiny(), aa.slowed_opener(tiny(), 9.0), config)
     assert openings == 10 and len(samples_ms) == 100
     assert aa.differs(ratio) and 3 < ratio.ratio < 30
 

@@ -13,11 +13,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from benchmarks.harness import NotRun, python_of
-from benchmarks.peers import given
-from benchmarks.peers.given import Given
-from benchmarks.peers.peer import File, Made, Peer, Record, failed_row, read_record, record_row
-from benchmarks.peers.toolkits import PEERS, front
+from benchmarks.harness import NotRun, environment_python
+from benchmarks.peers import worker_protocol
+from benchmarks.peers.peer import OutputFile, Peer, PeerOutput, PeersRecord, failed_row, read_record, record_row
+from benchmarks.peers.toolkits import PEERS, pareto_front
+from benchmarks.peers.worker_protocol import WorkerJob
 from edgekit.core import artifacts
 from edgekit.core.errors import ModelError
 from edgekit.data import load as load_data
@@ -36,13 +36,13 @@ def environment(home: Path, peer: Peer, python: str = sys.executable) -> None:
     path.parent.mkdir(parents=True)
     path.write_text(f'#!/bin/sh\nexec {python} "$@"\n')
     path.chmod(0o755)
-    (home / peer.name / ".made").write_text("\n".join([*peer.first, *peer.packages, *peer.alone]))
+    (home / peer.name / ".made").write_text("\n".join([*peer.first, *peer.packages, *peer.without_dependencies]))
 
 
-def file(folder: Path, name: str, accuracy: float, p50_ms: float, size: int) -> File:
+def file(folder: Path, name: str, accuracy: float, p50_ms: float, size: int) -> OutputFile:
     path = folder / name
     path.write_bytes(bytes(size))
-    return File(path, "tried", 60.0, {}, accuracy, p50_ms)
+    return OutputFile(path, "tried", 60.0, {}, accuracy, p50_ms)
 
 
 def peers(*words: str) -> subprocess.CompletedProcess[str]:
@@ -68,25 +68,25 @@ def test_the_front_has_what_no_other_file_beats(tmp_path: Path) -> None:
         file(tmp_path, "fast", 0.6, 1.0, 30),
         file(tmp_path, "same as fast", 0.6, 1.0, 30),
     ]
-    assert [one.path.name for one in front(files)] == ["best", "small", "fast", "same as fast"]
+    assert [one.path.name for one in pareto_front(files)] == ["best", "small", "fast", "same as fast"]
 
 
 def test_a_file_that_a_search_did_not_measure_is_told(tmp_path: Path) -> None:
-    unmeasured = File(tmp_path / "olive-1.onnx", "tried", 60.0)
+    unmeasured = OutputFile(tmp_path / "olive-1.onnx", "tried", 60.0)
     with pytest.raises(ValueError, match=r"olive-1.onnx: Olive measured no accuracy"):
-        front([unmeasured])
+        pareto_front([unmeasured])
 
 
 def test_the_weights_beside_an_xml_count(tmp_path: Path) -> None:
     (tmp_path / "net.xml").write_bytes(bytes(10))
     (tmp_path / "net.bin").write_bytes(bytes(90))
-    assert File(tmp_path / "net.xml", "", 1.0).bytes == 100
+    assert OutputFile(tmp_path / "net.xml", "", 1.0).bytes == 100
 
 
 def test_samples_stand_as_a_file_takes_them(tmp_path: Path) -> None:
     x = np.arange(2 * 3 * 4 * 5, dtype=np.float32).reshape(2, 3, 4, 5)
-    np.savez(tmp_path / given.SAMPLES, calibration=x)
-    to = Given(tmp_path, tmp_path, 1)
+    np.savez(tmp_path / worker_protocol.SAMPLES, calibration=x)
+    to = WorkerJob(tmp_path, tmp_path, 1)
     assert np.array_equal(to.samples_for([3, 4, 5]), x)
     assert np.array_equal(to.samples_for([4, 5, 3]), x.transpose(0, 2, 3, 1))
     with pytest.raises(ValueError, match="takes"):
@@ -97,11 +97,14 @@ def test_a_worker_tells_in_a_line_what_it_could_not_make(tmp_path: Path) -> None
     def breaks(path: Path) -> None:
         raise RuntimeError("\n  no kernel\nfor this")
 
-    to = Given(tmp_path, tmp_path, 1)
-    row = given.made(to, "a.onnx", "tried", lambda path: path.write_bytes(b"x"))
+    to = WorkerJob(tmp_path, tmp_path, 1)
+    row = worker_protocol.make_file(to, "a.onnx", "tried", lambda path: path.write_bytes(b"x"))
     assert row["file"] == "a.onnx" and row["seconds"] >= 0
-    assert given.made(to, "b.onnx", "tried", breaks)["failed"] == "RuntimeError: no kernel"
-    assert given.made(to, "c.onnx", "tried", lambda path: None)["failed"] == "FileNotFoundError: wrote no file"
+    assert worker_protocol.make_file(to, "b.onnx", "tried", breaks)["failed"] == "RuntimeError: no kernel"
+    assert (
+        worker_protocol.make_file(to, "c.onnx", "tried", lambda path: None)["failed"]
+        == "FileNotFoundError: wrote no file"
+    )
     with pytest.raises(FileNotFoundError, match="run it with the target tflite"):
         _ = to.tflite
 
@@ -115,9 +118,9 @@ def test_a_worker_that_ends_badly_is_told_with_its_log(tmp_path: Path) -> None:
 
 
 def test_an_environment_that_cannot_be_made_is_told_in_a_line(tmp_path: Path) -> None:
-    with pytest.raises(NotRun, match=r"ours: .*nothing\.whl ended with exit code 1") as told:
-        python_of(tmp_path / "ours", (), alone=(str(tmp_path / "nothing.whl"),))
-    assert "--no-deps" in str(told.value) and len(str(told.value).splitlines()) == 1
+    with pytest.raises(NotRun, match=r"ours: .*nothing\.whl ended with exit code 1") as raised:
+        environment_python(tmp_path / "ours", (), without_dependencies=(str(tmp_path / "nothing.whl"),))
+    assert "--no-deps" in str(raised.value) and len(str(raised.value).splitlines()) == 1
 
 
 def test_a_file_that_no_interpreter_runs_is_a_failure_and_no_rival(tmp_path: Path) -> None:
@@ -128,8 +131,8 @@ def test_a_file_that_no_interpreter_runs_is_a_failure_and_no_rival(tmp_path: Pat
             raise ModelError(f"{path}: no kernel for ConvInteger")
         return {"accuracy_validation": 0.8, "sha256": "1" * 64}
 
-    made = Made([runs, dies], [{"file": "not.onnx", "how": "static", "why": "no"}], 3.0, 2)
-    row = record_row(PEERS[RELEASE], made, tmp_path, judged)
+    peer_output = PeerOutput([runs, dies], [{"file": "not.onnx", "how": "static", "why": "no"}], 3.0, 2)
+    row = record_row(PEERS[RELEASE], peer_output, tmp_path, judged)
     assert [one["file"] for one in row["files"]] == ["runs.onnx"]
     assert [(one["file"], one["why"]) for one in row["failures"]] == [
         ("not.onnx", "no"),
@@ -138,8 +141,8 @@ def test_a_file_that_no_interpreter_runs_is_a_failure_and_no_rival(tmp_path: Pat
 
 
 def test_what_was_made_of_another_baseline_is_forgotten(tmp_path: Path) -> None:
-    told = Record(tmp_path, "a" * 64, {RELEASE: failed_row(PEERS[RELEASE], "onnxruntime: no disk")})
-    told.write()
+    record = PeersRecord(tmp_path, "a" * 64, {RELEASE: failed_row(PEERS[RELEASE], "onnxruntime: no disk")})
+    record.write()
     assert read_record(tmp_path, "a" * 64).peers[RELEASE]["failures"][0]["why"] == "no disk"
     assert read_record(tmp_path, "b" * 64).peers == {}
 
@@ -168,8 +171,8 @@ def finished_run(folder: Path, accuracy: float) -> None:
     path = folder / "convert" / "baseline-fp32-onnx" / "model.onnx"
     path.parent.mkdir(parents=True)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), path)
-    said = inputs(data.validation.x) @ weights[:-1] + weights[-1]
-    right = float(np.mean(said.argmax(1) == data.validation.y)) if accuracy < 0 else accuracy
+    logits = inputs(data.validation.x) @ weights[:-1] + weights[-1]
+    right = float(np.mean(logits.argmax(1) == data.validation.y)) if accuracy < 0 else accuracy
     out, metrics = artifacts.begin(folder / "profile"), {"validation_accuracy": right}
     artifacts.seal(out, stage="profile", source=None, data_digest="digits", config={}, metrics=metrics)
 
@@ -186,8 +189,8 @@ def test_a_peer_that_fails_is_told_in_a_line_and_the_others_go_on(tmp_path: Path
     assert failed.startswith("peers: nncf: ended with exit code 1")
     assert all(line.startswith(f"peers: {RELEASE}: {RELEASE}-") for line in unmade)
 
-    told = json.loads((out / "peers.json").read_text())["peers"]
-    files = {row["file"]: row for row in told[RELEASE]["files"]}
+    record = json.loads((out / "peers.json").read_text())["peers"]
+    files = {row["file"]: row for row in record[RELEASE]["files"]}
     static = files["onnxruntime-static.onnx"]
     assert static["accuracy_validation"] > 0.5 and static["seconds"] > 0
     assert static["bytes"] == (out / static["path"]).stat().st_size

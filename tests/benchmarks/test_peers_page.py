@@ -14,8 +14,8 @@ import pytest
 
 from benchmarks.harness import NotRun
 from benchmarks.peers import page
-from benchmarks.peers.page import Beside, Ours, Table, Theirs
-from benchmarks.peers.peer import RECORD, File, Made, Record, record_row
+from benchmarks.peers.page import Comparison, PeerFile, PeerResults, RunFile
+from benchmarks.peers.peer import RECORD, OutputFile, PeerOutput, PeersRecord, record_row
 from benchmarks.peers.toolkits import PEERS
 from edgekit.core import artifacts
 from edgekit.device.measure.intervals import MedianInterval, RatioInterval
@@ -23,31 +23,34 @@ from tests.conftest import ROOT
 from tests.stages.benchmark.made import CALLS, ROUNDS, decided, row, timings
 
 CONDITIONS = {"cpu": "a processor", "threads": 1, "protocol": "10 rounds, in turns", "disturbed": []}
-WINNER = Ours("student-int8-tflite", 0.81, 0.80, 50_000, MedianInterval(0.044, 0.043, 0.045), wins=True)
-SAME = Ours("baseline-int8-tflite", 0.80, 0.80, 86_000, MedianInterval(0.088, 0.087, 0.089), wins=False)
+WINNER = RunFile("student-int8-tflite", 0.81, 0.80, 50_000, MedianInterval(0.044, 0.043, 0.045), is_winner=True)
+SAME = RunFile("baseline-int8-tflite", 0.80, 0.80, 86_000, MedianInterval(0.088, 0.087, 0.089), is_winner=False)
 
 
-def theirs(name: str, accuracy: float, size: int, slower: RatioInterval) -> Theirs:
+def peer_file(name: str, accuracy: float, size: int, slower: RatioInterval) -> PeerFile:
     beside = tuple(
-        Beside(ours, 100 * (accuracy - ours.accuracy_test), size / ours.bytes, slower) for ours in (WINNER, SAME)
+        Comparison(run_file, 100 * (accuracy - run_file.accuracy_test), size / run_file.bytes, slower)
+        for run_file in (WINNER, SAME)
     )
     p50 = MedianInterval(0.044 * slower.ratio, 0.044 * slower.low, 0.044 * slower.high)
-    return Theirs("tensorflow", name, "dynamic range", "tflite", accuracy, accuracy, size, p50, 12.34, beside)
+    return PeerFile("tensorflow", name, "dynamic range", "tflite", accuracy, accuracy, size, p50, 12.34, beside)
 
 
-def table_of(*rows: Theirs) -> Table:
-    told = {
+def table_of(*rows: PeerFile) -> PeerResults:
+    record = {
         "what": "its converter", "packages": ["tensorflow==2.21.0"], "seconds": 70.0, "tried": 3, "files": [],
         "failures": [{"file": "gone.tflite", "how": "int8", "why": "RuntimeError: a | b"}],
     }  # fmt: skip
-    ours: dict[str, list[Ours]] = {"tflite": [WINNER, SAME], "openvino": [], "onnx": []}
-    return Table(ours, {"tflite": list(rows), "openvino": [], "onnx": []}, {"tensorflow": told}, CONDITIONS, 0.99)
+    run_files: dict[str, list[RunFile]] = {"tflite": [WINNER, SAME], "openvino": [], "onnx": []}
+    return PeerResults(
+        run_files, {"tflite": list(rows), "openvino": [], "onnx": []}, {"tensorflow": record}, CONDITIONS, 0.99
+    )
 
 
 def test_who_is_ahead_is_told_and_so_is_a_loss() -> None:
-    behind = theirs("behind.tflite", 0.79, 90_000, RatioInterval(2.0, 1.9, 2.1))
-    ahead = theirs("ahead.tflite", 0.81, 40_000, RatioInterval(1.0, 0.9, 1.1))
-    text = page.text(table_of(behind, ahead), "cifar10")
+    behind = peer_file("behind.tflite", 0.79, 90_000, RatioInterval(2.0, 1.9, 2.1))
+    ahead = peer_file("ahead.tflite", 0.81, 40_000, RatioInterval(1.0, 0.9, 1.1))
+    text = page.page_text(table_of(behind, ahead), "cifar10")
     assert "| TFLite | the winner, `student-int8-tflite` | 2 | `ahead.tflite` | 1.00 to 1.00 |" in text
     assert "| OpenVINO | the winner | 0 | – | – |" in text
     rows = {line.split("|")[1].strip(): line for line in text.splitlines() if line.startswith("| ")}
@@ -70,14 +73,14 @@ def test_who_is_ahead_is_told_and_so_is_a_loss() -> None:
 def test_a_file_beats_ours_where_it_gives_up_nothing(
     accuracy: float, size: int, slower: RatioInterval, beats: bool
 ) -> None:
-    assert theirs("x.tflite", accuracy, size, slower).beside[0].beats is beats
+    assert peer_file("x.tflite", accuracy, size, slower).comparisons[0].is_better is beats
 
 
 def test_the_page_reads_as_the_docs_do(tmp_path: Path) -> None:
-    rows = [theirs(f"olive-{number}.onnx", 0.9, 40_000, RatioInterval(0.5, 0.4, 0.6)) for number in range(40)]
+    rows = [peer_file(f"olive-{number}.onnx", 0.9, 40_000, RatioInterval(0.5, 0.4, 0.6)) for number in range(40)]
     path = tmp_path / "peers.md"
     disturbed = {**CONDITIONS, "disturbed": ["another process took 12 % of the processor"]}
-    path.write_text(page.text(replace(table_of(*rows), conditions=disturbed), "cifar10"))
+    path.write_text(page.page_text(replace(table_of(*rows), conditions=disturbed), "cifar10"))
     assert "| noise | another process took 12 % of the processor |" in path.read_text()
 
 
@@ -103,22 +106,22 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     def judged(path: Path) -> dict[str, Any]:
         return {"accuracy_validation": 0.5, "sha256": "1" * 64}
 
-    made = Made([File(path, "quantize_static", 2.0)], [], 3.0, 1)
-    told = record_row(PEERS["onnxruntime"], made, peers, judged)
-    Record(peers, "a" * 64, {"onnxruntime": told}).write()
+    peer_output = PeerOutput([OutputFile(path, "quantize_static", 2.0)], [], 3.0, 1)
+    record = record_row(PEERS["onnxruntime"], peer_output, peers, judged)
+    PeersRecord(peers, "a" * 64, {"onnxruntime": record}).write()
     return run, peers
 
 
 def test_a_peers_file_is_held_against_ours_of_its_target(measured: tuple[Path, Path]) -> None:
-    found = page.read(*measured)
-    [row] = found.theirs["onnx"]
-    assert not found.theirs["tflite"] and not found.theirs["openvino"]
-    winner, twin = row.beside
-    assert (winner.ours.name, winner.ours.wins) == ("student-int8-onnx", True)
-    assert winner.slower.ratio == pytest.approx(2) and winner.bytes_ratio == pytest.approx(2.25)
-    assert winner.gain_pp == pytest.approx(0.1) and winner.ahead == ("accuracy",)
-    assert twin.ours.name == "baseline-int8-onnx" and not twin.ours.wins
-    assert twin.slower.ratio == pytest.approx(1) and twin.bytes_ratio == 1 and not twin.beats
+    results = page.read_results(*measured)
+    [row] = results.peer_files["onnx"]
+    assert not results.peer_files["tflite"] and not results.peer_files["openvino"]
+    winner, twin = row.comparisons
+    assert (winner.run_file.name, winner.run_file.is_winner) == ("student-int8-onnx", True)
+    assert winner.p50_ratio.ratio == pytest.approx(2) and winner.bytes_ratio == pytest.approx(2.25)
+    assert winner.gain_pp == pytest.approx(0.1) and winner.better_in == ("accuracy",)
+    assert twin.run_file.name == "baseline-int8-onnx" and not twin.run_file.is_winner
+    assert twin.p50_ratio.ratio == pytest.approx(1) and twin.bytes_ratio == 1 and not twin.is_better
     assert row.p50.p50_ms == pytest.approx(0.2)
 
 
@@ -132,16 +135,16 @@ def test_the_command_writes_the_page(measured: tuple[Path, Path], tmp_path: Path
 
 def test_files_that_the_run_did_not_measure_are_named(measured: tuple[Path, Path], tmp_path: Path) -> None:
     run, peers = measured
-    told = json.loads((peers / RECORD).read_text())
-    told["peers"]["onnxruntime"]["files"][0]["sha256"] = "0" * 64
-    (tmp_path / RECORD).write_text(json.dumps(told))
+    record = json.loads((peers / RECORD).read_text())
+    record["peers"]["onnxruntime"]["files"][0]["sha256"] = "0" * 64
+    (tmp_path / RECORD).write_text(json.dumps(record))
     with pytest.raises(NotRun, match=r"did not measure onnxruntime-static.onnx; run it again with the setting in"):
-        page.read(run, tmp_path)
+        page.read_results(run, tmp_path)
 
 
 def test_a_run_without_peers_or_a_benchmark_is_told(measured: tuple[Path, Path], tmp_path: Path) -> None:
     run, peers = measured
     with pytest.raises(NotRun, match=r"peers.json is not there; run python -m benchmarks.peers CONFIG --run"):
-        page.read(run, tmp_path)
+        page.read_results(run, tmp_path)
     with pytest.raises(NotRun, match="has no finished benchmark"):
-        page.read(tmp_path, peers)
+        page.read_results(tmp_path, peers)

@@ -103,8 +103,8 @@ def keras(folder: Path, samples: Sequence[Arrays]) -> tuple[Path, Path]:
     tf.keras.utils.set_random_seed(0)
     layers = tf.keras.layers
     picture, meta = tf.keras.Input((8, 8, 1), name="picture"), tf.keras.Input((3,), name="meta")
-    seen = layers.Flatten()(layers.Conv2D(4, 3, activation="relu")(picture))
-    scores = layers.Dense(3)(layers.Concatenate()([seen, layers.Dense(4)(meta)]))
+    features = layers.Flatten()(layers.Conv2D(4, 3, activation="relu")(picture))
+    scores = layers.Dense(3)(layers.Concatenate()([features, layers.Dense(4)(meta)]))
     model = tf.keras.Model([picture, meta], scores)
     floats = tf.lite.TFLiteConverter.from_keras_model(model)
     whole = tf.lite.TFLiteConverter.from_keras_model(model)

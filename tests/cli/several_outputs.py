@@ -28,17 +28,17 @@ def heads(classes: int = 3) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     }
 
 
-def wanted(images: np.ndarray, classes: int = 3) -> np.ndarray:
+def expected_outputs(images: np.ndarray, classes: int = 3) -> np.ndarray:
     """(n, points, 4 + classes) of images of bytes."""
     means = images.astype(np.float64).mean(axis=(1, 2)) / 255
     parts = [means @ weights + bias for weights, bias in heads(classes).values()]
     return np.concatenate([part.reshape(len(images), POINTS, -1) for part in parts], axis=2).astype(np.float32)
 
 
-def found(images: np.ndarray, threshold: float = 0.5, classes: int = 3) -> list[list[tuple[int, list[float]]]]:
+def expected_boxes(images: np.ndarray, threshold: float = 0.5, classes: int = 3) -> list[list[tuple[int, list[float]]]]:
     """Of each image, class and sides of its boxes."""
     decode = Decoder(SHAPE, POINTS, BoxOptions(threshold))
-    each = map(decode, wanted(images, classes))
+    each = map(decode, expected_outputs(images, classes))
     return [list(zip(one.classes.tolist(), one.sides.tolist(), strict=True)) for one in each]
 
 
@@ -100,14 +100,14 @@ def keras(order: Sequence[str] = ("boxes", "scores")) -> Any:
     """Channels last, as Keras has it; outputs are a list."""
     import tensorflow as tf
 
-    given = tf.keras.Input((*SHAPE, 3), name="picture")
-    means = tf.keras.layers.GlobalAveragePooling2D()(given)
-    made = {}
+    image_input = tf.keras.Input((*SHAPE, 3), name="picture")
+    means = tf.keras.layers.GlobalAveragePooling2D()(image_input)
+    outputs = {}
     for name, (weights, bias) in heads().items():
         dense = tf.keras.layers.Dense(weights.shape[1], name=f"{name}_dense")
-        made[name] = tf.keras.layers.Reshape((POINTS, weights.shape[1] // POINTS), name=name)(dense(means))
+        outputs[name] = tf.keras.layers.Reshape((POINTS, weights.shape[1] // POINTS), name=name)(dense(means))
         dense.set_weights([weights, np.full(weights.shape[1], bias[0])])
-    return tf.keras.Model(given, [made[name] for name in order])
+    return tf.keras.Model(image_input, [outputs[name] for name in order])
 
 
 def tflite(path: Path, order: Sequence[str] = ("boxes", "scores"), integers: bool = False) -> Path:
@@ -162,9 +162,9 @@ def mask_keras() -> Any:
     """(1, rows, columns, classes), as Keras has it."""
     import tensorflow as tf
 
-    given = tf.keras.Input((*SHAPE, 3), name="picture")
+    image_input = tf.keras.Input((*SHAPE, 3), name="picture")
     layer = tf.keras.layers.Conv2D(3, 4, strides=4, use_bias=False)
-    model = tf.keras.Model(given, layer(given))
+    model = tf.keras.Model(image_input, layer(image_input))
     layer.set_weights([mask_weights().transpose(2, 3, 1, 0)])
     return model
 

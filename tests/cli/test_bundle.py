@@ -39,13 +39,13 @@ def edgekit(*words: object) -> int:
     result = CliRunner().invoke(app.app, [str(word) for word in words])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
-    edgekit.said = result.output  # type: ignore[attr-defined]
+    edgekit.output = result.output  # type: ignore[attr-defined]
     return int(result.exit_code)
 
 
-def said() -> str:
+def last_output() -> str:
     """What the last command printed."""
-    return str(edgekit.said)  # type: ignore[attr-defined]
+    return str(edgekit.output)  # type: ignore[attr-defined]
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def network(tmp_path: Path) -> Write:
     return write
 
 
-def made(folder: Path) -> Path:
+def bundle_in(folder: Path) -> Path:
     (path,) = folder.glob("*.edge.zip")
     return path
 
@@ -114,29 +114,31 @@ def test_the_real_thing_in_int8(photographs: Path, tmp_path: Path) -> None:
     labels = tmp_path / "labels.txt"
     labels.write_text("\n".join(CLASSES) + "\n")
     out = tmp_path / "out"
-    assert edgekit("bundle", model, "--golden", photographs, "--labels", labels, "--out", out) == 0, said()
-    assert "activation  none" in said()
-    found = load(made(out), trial=False)
-    assert found.selftest().ok
-    assert found.manifest.task == "classification"
-    assert found.manifest.raw.shape == (32, 32, 3)
-    inputs, outputs = found.golden()
+    assert edgekit("bundle", model, "--golden", photographs, "--labels", labels, "--out", out) == 0, last_output()
+    assert "activation  none" in last_output()
+    loaded = load(bundle_in(out), trial=False)
+    assert loaded.selftest().ok
+    assert loaded.manifest.task == "classification"
+    assert loaded.manifest.raw.shape == (32, 32, 3)
+    inputs, outputs = loaded.golden()
     assert inputs.dtype == np.uint8
     assert len(inputs) == len(outputs) == 16
-    assert found.manifest.golden["atol"] == pytest.approx(0.05 * np.ptp(outputs))
-    assert 0.72 < accuracy(found, photographs) < 0.83
-    answer = found.predict(inputs[0])
+    assert loaded.manifest.golden["atol"] == pytest.approx(0.05 * np.ptp(outputs))
+    assert 0.72 < accuracy(loaded, photographs) < 0.83
+    answer = loaded.predict(inputs[0])
     assert sum(share for _, share in answer.top) <= 1.02
 
 
 def test_the_real_thing_in_float(photographs: Path, tmp_path: Path) -> None:
     model = requirements.data() / "models/pretrainedResnet_large_float.tflite"
     out = tmp_path / "out"
-    assert edgekit("bundle", model, "--golden", photographs, "--labels", ",".join(CLASSES), "--out", out) == 0, said()
-    found = load(made(out), trial=False)
-    assert found.manifest.golden["atol"] == pytest.approx(0.005 * np.ptp(found.golden()[1]))
-    assert found.manifest.activation == "none"
-    assert 0.76 < accuracy(found, photographs) < 0.87
+    assert edgekit("bundle", model, "--golden", photographs, "--labels", ",".join(CLASSES), "--out", out) == 0, (
+        last_output()
+    )
+    loaded = load(bundle_in(out), trial=False)
+    assert loaded.manifest.golden["atol"] == pytest.approx(0.005 * np.ptp(loaded.golden()[1]))
+    assert loaded.manifest.activation == "none"
+    assert 0.76 < accuracy(loaded, photographs) < 0.87
 
 
 @pytest.fixture(scope="module")
@@ -166,32 +168,34 @@ def test_an_onnx_file(tmp_path: Path, onnx_file: Path, pictures: Path) -> None:
     """Its answers are those of arithmetic written out by hand; what it was made from is recorded, without a path."""
     out = tmp_path / "new" / "out"
     words = ("--golden", pictures, "--labels", SHAPES, "--preprocess", SCALE, "--out", out)
-    assert edgekit("bundle", onnx_file, *words, "--version", "2.1.0", "--architecture", os.uname().machine) == 0, said()
+    assert edgekit("bundle", onnx_file, *words, "--version", "2.1.0", "--architecture", os.uname().machine) == 0, (
+        last_output()
+    )
     assert sorted(os.listdir(out)) == ["edgerun.pyz", "shapes-onnx-2.1.0.edge.zip"]
-    assert "NCHW" in said()
-    assert "activation  softmax" in said()
-    assert said().splitlines()[-1].startswith("next        scp ") and ".edge.zip} " in said()
-    found = load(made(out), trial=False)
-    inputs, outputs = found.golden()
+    assert "NCHW" in last_output()
+    assert "activation  softmax" in last_output()
+    assert last_output().splitlines()[-1].startswith("next        scp ") and ".edge.zip} " in last_output()
+    model = load(bundle_in(out), trial=False)
+    inputs, outputs = model.golden()
     assert np.allclose(outputs, tiny.reference(inputs), atol=1e-4)
-    manifest = found.manifest
+    manifest = model.manifest
     assert (manifest.labels, manifest.activation, manifest.variant) == (tiny.LABELS, "softmax", "ready-made-onnx")
     assert manifest.architectures == [os.uname().machine]
-    assert found.bundle.members["model/model.onnx"] == onnx_file.read_bytes()
+    assert model.bundle.members["model/model.onnx"] == onnx_file.read_bytes()
     assert manifest.provenance["source"] == "shapes.onnx"
     assert re.fullmatch("[0-9a-f]{64}", manifest.provenance["sha256"])
     assert set(manifest.provenance["libraries"]) == {"numpy", "onnxruntime"}
-    assert str(tmp_path) not in found.bundle.text.decode()
-    readme = found.bundle.members["README.md"].decode()
+    assert str(tmp_path) not in model.bundle.text.decode()
+    readme = model.bundle.members["README.md"].decode()
     assert "edgerun.pyz selftest shapes-onnx-2.1.0.edge.zip" in readme
     assert "scores of 3 classes" in readme
-    assert "onnxruntime" in found.bundle.members["requirements.txt"].decode()
+    assert "onnxruntime" in model.bundle.members["requirements.txt"].decode()
 
 
 def test_the_clearest_answers_are_kept(tmp_path: Path, onnx_file: Path, pictures: Path) -> None:
     words = ("--golden", pictures, "--labels", SHAPES, "--preprocess", SCALE, "--golden-samples", 5, "--out", tmp_path)
-    assert edgekit("bundle", onnx_file, *words) == 0, said()
-    outputs = load(made(tmp_path), trial=False).golden()[1]
+    assert edgekit("bundle", onnx_file, *words) == 0, last_output()
+    outputs = load(bundle_in(tmp_path), trial=False).golden()[1]
     scores = np.sort(tiny.reference(tiny.samples(40)[np.linspace(0, 39, 20).astype(int)]), axis=1)
     leads = np.sort(scores[:, -1] - scores[:, -2])[-5:]
     top = np.sort(outputs, axis=1)
@@ -201,22 +205,22 @@ def test_the_clearest_answers_are_kept(tmp_path: Path, onnx_file: Path, pictures
 def test_an_openvino_model(tmp_path: Path, pictures: Path) -> None:
     files = tiny.openvino_model(tmp_path)
     words = ("--golden", pictures, "--labels", SHAPES, "--preprocess", SCALE, "--name", "forms", "--out", tmp_path)
-    assert edgekit("bundle", tmp_path / "model.xml", *words) == 0, said()
-    found = load(tmp_path / "forms-openvino-1.0.0.edge.zip", trial=False)
-    inputs, outputs = found.golden()
+    assert edgekit("bundle", tmp_path / "model.xml", *words) == 0, last_output()
+    model = load(tmp_path / "forms-openvino-1.0.0.edge.zip", trial=False)
+    inputs, outputs = model.golden()
     assert np.allclose(outputs, tiny.reference(inputs), atol=1e-4)
-    assert {f"model/{name}": data for name, data in files.items()} == found.bundle.model_files()
-    assert len(found.manifest.provenance["bin_sha256"]) == 64
+    assert {f"model/{name}": data for name, data in files.items()} == model.bundle.model_files()
+    assert len(model.manifest.provenance["bin_sha256"]) == 64
     (tmp_path / "model.bin").unlink()
     assert edgekit("bundle", tmp_path / "model.xml", *words) == 4
-    assert "model.bin" in said()
+    assert "model.bin" in last_output()
 
 
 def test_the_same_words_give_the_same_bytes(tmp_path: Path, onnx_file: Path, pictures: Path) -> None:
     words = ("--golden", pictures, "--labels", SHAPES, "--preprocess", SCALE)
     for name in ("one", "two"):
         assert edgekit("bundle", onnx_file, *words, "--out", tmp_path / name) == 0
-    assert made(tmp_path / "one").read_bytes() == made(tmp_path / "two").read_bytes()
+    assert bundle_in(tmp_path / "one").read_bytes() == bundle_in(tmp_path / "two").read_bytes()
 
 
 def test_preprocess_from_a_file_or_a_config(tmp_path: Path, onnx_file: Path, pictures: Path) -> None:
@@ -224,8 +228,10 @@ def test_preprocess_from_a_file_or_a_config(tmp_path: Path, onnx_file: Path, pic
     for text in ("- {step: scale, factor: 3.92156862745098e-3}\n", f"name: x\npreprocess: {SCALE}\n"):
         steps.write_text(text)
         words = ("--golden", pictures, "--labels", SHAPES, "--preprocess", steps, "--out", tmp_path)
-        assert edgekit("bundle", onnx_file, *words) == 0, said()
-        assert bundles.read(made(tmp_path)).manifest.preprocess == [{"step": "scale", "factor": 0.00392156862745098}]
+        assert edgekit("bundle", onnx_file, *words) == 0, last_output()
+        assert bundles.read(bundle_in(tmp_path)).manifest.preprocess == [
+            {"step": "scale", "factor": 0.00392156862745098}
+        ]
 
 
 def test_a_regression(tmp_path: Path, network: Write) -> None:
@@ -234,16 +240,16 @@ def test_a_regression(tmp_path: Path, network: Write) -> None:
     for number, sample in enumerate(samples):
         np.save(tmp_path / f"{number:02d}.npy", sample)
     words = ("--golden", tmp_path, "--labels", "height,weight", "--task", "regression", "--range", "0,1")
-    assert edgekit("bundle", model, *words, "--golden-samples", 6, "--out", tmp_path / "out") == 0, said()
-    found = load(made(tmp_path / "out"), trial=False)
-    inputs, outputs = found.golden()
+    assert edgekit("bundle", model, *words, "--golden-samples", 6, "--out", tmp_path / "out") == 0, last_output()
+    loaded = load(bundle_in(tmp_path / "out"), trial=False)
+    inputs, outputs = loaded.golden()
     assert len(inputs) == 6
-    assert found.manifest.raw.range == (0, 1)
-    assert not found.manifest.golden["top1"]
-    assert found.predict(inputs[2]).values == dict(zip(["height", "weight"], outputs[2].tolist(), strict=True))
+    assert loaded.manifest.raw.range == (0, 1)
+    assert not loaded.manifest.golden["top1"]
+    assert loaded.predict(inputs[2]).values == dict(zip(["height", "weight"], outputs[2].tolist(), strict=True))
     np.save(tmp_path / "00.npy", samples[0] * 255)
     assert edgekit("bundle", model, *words, "--out", tmp_path / "none") == 4
-    assert "00.npy" in said()
+    assert "00.npy" in last_output()
     assert not (tmp_path / "none").exists()
 
 
@@ -254,13 +260,13 @@ def test_raw_outputs_of_sounds(tmp_path: Path, network: Write) -> None:
         data = coded([(7 * number * each) % 30_000 for each in range(400)], 16)
         (sounds / f"{number}.wav").write_bytes(riff(form(1, 16), data))
     words = ("--golden", sounds, "--task", "raw", "--sample-rate", RATE_HZ, "--out", tmp_path)
-    assert edgekit("bundle", model, *words) == 0, said()
-    found = load(made(tmp_path), trial=False)
-    assert (found.manifest.raw.kind, found.manifest.raw.sample_rate_hz) == ("audio", RATE_HZ)
-    assert found.manifest.raw.range == (-1, 1)
-    inputs, outputs = found.golden()
-    assert np.array_equal(found.predict(inputs[1]).output, outputs[1])
-    assert "predict made-onnx-1.0.0.edge.zip sound.wav" in found.bundle.members["README.md"].decode()
+    assert edgekit("bundle", model, *words) == 0, last_output()
+    loaded = load(bundle_in(tmp_path), trial=False)
+    assert (loaded.manifest.raw.kind, loaded.manifest.raw.sample_rate_hz) == ("audio", RATE_HZ)
+    assert loaded.manifest.raw.range == (-1, 1)
+    inputs, outputs = loaded.golden()
+    assert np.array_equal(loaded.predict(inputs[1]).output, outputs[1])
+    assert "predict made-onnx-1.0.0.edge.zip sound.wav" in loaded.bundle.members["README.md"].decode()
 
 
 def test_windows(tmp_path: Path, network: Write) -> None:
@@ -270,18 +276,18 @@ def test_windows(tmp_path: Path, network: Write) -> None:
         np.save(windows / f"{number}.npy", sample)
     steps = "[{step: normalize, mean: [0, 0.5, 1], std: [1, 2, 3]}]"
     words = ("--golden", windows, "--labels", "rest,run,walk", "--preprocess", steps, "--out", tmp_path)
-    assert edgekit("bundle", model, *words) == 0, said()
-    found = load(made(tmp_path), trial=False)
-    raw = found.manifest.raw
+    assert edgekit("bundle", model, *words) == 0, last_output()
+    loaded = load(bundle_in(tmp_path), trial=False)
+    raw = loaded.manifest.raw
     assert (raw.kind, raw.shape, raw.dtype, raw.columns) == ("window", (16, 3), "float32", None)
-    assert found.selftest().ok
-    assert "predict made-onnx-1.0.0.edge.zip sample.npy" in found.bundle.members["README.md"].decode()
-    for more, told in (
+    assert loaded.selftest().ok
+    assert "predict made-onnx-1.0.0.edge.zip sample.npy" in loaded.bundle.members["README.md"].decode()
+    for more, message in (
         (("--kind", "vector"), "does not fit that kind"),
         (("--dtype", "uint8"), "windows"),
         (("--layout", "NHWC"), "not an image"),
     ):
-        assert edgekit("bundle", model, *words, *more) == 2 and told in said()
+        assert edgekit("bundle", model, *words, *more) == 2 and message in last_output()
 
 
 def test_probabilities_are_told_from_logits(tmp_path: Path, network: Write) -> None:
@@ -289,12 +295,12 @@ def test_probabilities_are_told_from_logits(tmp_path: Path, network: Write) -> N
         np.save(tmp_path / f"{number}.npy", sample)
     cases = [("Sigmoid", "auto", "none"), ("Softmax", "softmax", "softmax"), ("Identity", "auto", "softmax")]
     cases += [("Softmax", "auto", "none")]
-    for end, asked, activation in cases:
+    for end, requested, activation in cases:
         model = network([1, 6], end=end)
-        words = ("--golden", tmp_path, "--labels", "a,b,c", "--activation", asked, "--out", tmp_path / "out")
-        assert edgekit("bundle", model, *words) == 0, said()
-        assert bundles.read(made(tmp_path / "out")).manifest.activation == activation
-        assert ("as asked" in said()) == (asked != "auto")
+        words = ("--golden", tmp_path, "--labels", "a,b,c", "--activation", requested, "--out", tmp_path / "out")
+        assert edgekit("bundle", model, *words) == 0, last_output()
+        assert bundles.read(bundle_in(tmp_path / "out")).manifest.activation == activation
+        assert ("as asked" in last_output()) == (requested != "auto")
 
 
 def test_an_open_batch_is_set_to_one_and_said(tmp_path: Path, network: Write) -> None:
@@ -303,18 +309,18 @@ def test_an_open_batch_is_set_to_one_and_said(tmp_path: Path, network: Write) ->
     np.save(tmp_path / "0.npy", np.ones(6, np.float32))
     model = network(["batch", 6], batch="batch")
     words = ("--golden", tmp_path / "0.npy", "--labels", "a,b,c", "--out")
-    assert edgekit("bundle", model, *words, tmp_path / "onnx") == 0, said()
-    assert "its open batch was set to 1" in said()
-    assert bundles.read(made(tmp_path / "onnx")).manifest.provenance["changes"] == ["its open batch was set to 1"]
+    assert edgekit("bundle", model, *words, tmp_path / "onnx") == 0, last_output()
+    assert "its open batch was set to 1" in last_output()
+    assert bundles.read(bundle_in(tmp_path / "onnx")).manifest.provenance["changes"] == ["its open batch was set to 1"]
     openvino.save_model(openvino.Core().read_model(model), tmp_path / "open.xml", compress_to_fp16=False)
-    assert edgekit("bundle", tmp_path / "open.xml", *words, tmp_path / "ir") == 0, said()
-    assert "its open batch was set to 1" in said()
-    outputs = [load(made(tmp_path / name), trial=False).golden()[1] for name in ("onnx", "ir")]
+    assert edgekit("bundle", tmp_path / "open.xml", *words, tmp_path / "ir") == 0, last_output()
+    assert "its open batch was set to 1" in last_output()
+    outputs = [load(bundle_in(tmp_path / name), trial=False).golden()[1] for name in ("onnx", "ir")]
     with pytest.raises(
         BackendError, match="fixes its batch at 1; `edgekit bundle` sets the batch of an ONNX file to 1"
     ):
-        open_batch(load(made(tmp_path / "onnx"), trial=False, interpreter="onnxruntime"), 4)
-    assert open_batch(load(made(tmp_path / "ir"), trial=False), 4).size == 4
+        open_batch(load(bundle_in(tmp_path / "onnx"), trial=False, interpreter="onnxruntime"), 4)
+    assert open_batch(load(bundle_in(tmp_path / "ir"), trial=False), 4).size == 4
     assert np.allclose(*outputs, atol=1e-5)
 
 
@@ -329,11 +335,11 @@ def test_pictures_are_resized_from_the_size_that_was_said(tmp_path: Path, networ
     model = network([1, 6, 6, 1])
     words = ("--golden", tmp_path, "--labels", "a,b,c", "--preprocess", steps, "--out", tmp_path / "out")
     assert edgekit("bundle", model, *words) == 2
-    assert "--size" in said()
-    assert edgekit("bundle", model, *words, "--size", "10x12") == 0, said()
-    found = load(made(tmp_path / "out"), trial=False)
-    assert found.manifest.raw.shape == (10, 12, 3)
-    assert np.array_equal(found.golden()[0][3], np.asarray(Image.open(tmp_path / "3.png")))
+    assert "--size" in last_output()
+    assert edgekit("bundle", model, *words, "--size", "10x12") == 0, last_output()
+    loaded = load(bundle_in(tmp_path / "out"), trial=False)
+    assert loaded.manifest.raw.shape == (10, 12, 3)
+    assert np.array_equal(loaded.golden()[0][3], np.asarray(Image.open(tmp_path / "3.png")))
 
 
 def test_channels_first_or_last_is_asked_where_both_may_be(tmp_path: Path, network: Write) -> None:
@@ -341,9 +347,9 @@ def test_channels_first_or_last_is_asked_where_both_may_be(tmp_path: Path, netwo
     model = network([1, 3, 8, 3])
     words = ("--golden", tmp_path / "0.npy", "--labels", "a,b,c", "--out", tmp_path / "out")
     assert edgekit("bundle", model, *words) == 2
-    assert "--layout" in said()
-    assert edgekit("bundle", model, *words, "--layout", "NCHW") == 0, said()
-    assert bundles.read(made(tmp_path / "out")).manifest.raw.shape == (8, 3, 3)
+    assert "--layout" in last_output()
+    assert edgekit("bundle", model, *words, "--layout", "NCHW") == 0, last_output()
+    assert bundles.read(bundle_in(tmp_path / "out")).manifest.raw.shape == (8, 3, 3)
 
 
 FAULTS = {
@@ -382,21 +388,21 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_what_cannot_be_is_one_line(fault: str, tmp_path: Path, onnx_file: Path, pictures: Path) -> None:
-    words, code, told = FAULTS[fault]
+    words, code, message = FAULTS[fault]
     out = tmp_path / "out"
-    assert edgekit("bundle", onnx_file, "--golden", pictures, *words, "--out", out) == code, said()
-    assert told in " ".join(said().replace("│", " ").split())
-    assert "Traceback" not in said()
+    assert edgekit("bundle", onnx_file, "--golden", pictures, *words, "--out", out) == code, last_output()
+    assert message in " ".join(last_output().replace("│", " ").split())
+    assert "Traceback" not in last_output()
     assert not out.exists()
-    lines = [line for line in said().splitlines() if line.startswith("edgekit: ")]
-    assert len(lines) == 1 or "Usage" in said()
+    lines = [line for line in last_output().splitlines() if line.startswith("edgekit: ")]
+    assert len(lines) == 1 or "Usage" in last_output()
 
 
 def test_an_input_that_does_not_fit_is_named(tmp_path: Path, onnx_file: Path, pictures: Path) -> None:
     np.save(pictures / "99.npy", np.zeros((8, 9, 1), np.uint8))
     words = ("--golden", pictures, "--labels", SHAPES, "--out", tmp_path / "out")
     assert edgekit("bundle", onnx_file, *words) == 4
-    assert "99.npy: sample: got uint8[8, 9, 1]" in said()
+    assert "99.npy: sample: got uint8[8, 9, 1]" in last_output()
     assert not (tmp_path / "out").exists()
 
 
@@ -405,9 +411,9 @@ def nothing_like_it(folder: Path, name: str, data: bytes) -> str:
     path.write_bytes(data)
     sample = folder / "sample.npy"
     np.save(sample, np.zeros(4, np.float32))
-    assert edgekit("bundle", path, "--golden", sample, "--task", "raw", "--out", folder / "out") == 4, said()
+    assert edgekit("bundle", path, "--golden", sample, "--task", "raw", "--out", folder / "out") == 4, last_output()
     assert not (folder / "out").exists()
-    (line,) = (line for line in said().splitlines() if line.startswith("edgekit: "))
+    (line,) = (line for line in last_output().splitlines() if line.startswith("edgekit: "))
     return line
 
 
@@ -454,7 +460,7 @@ def test_models_that_a_bundle_cannot_hold(tmp_path: Path, network: Write, onnx_f
     two.graph.output.append(onnx.helper.make_tensor_value_info("mean", onnx.TensorProto.FLOAT, [1, 4]))
     (tmp_path / "two.onnx").write_bytes(two.SerializeToString())
     assert edgekit("bundle", tmp_path / "two.onnx", "--golden", tmp_path / "sample.npy", "--out", tmp_path) == 4
-    assert "has 2 outputs (scores, mean); a bundle's model has one output" in said()
+    assert "has 2 outputs (scores, mean); a bundle's model has one output" in last_output()
     onnx.save(model, tmp_path / "far.onnx", save_as_external_data=True, location="far.data", size_threshold=0)
     line = nothing_like_it(tmp_path, "far.onnx", (tmp_path / "far.onnx").read_bytes())
     assert "onnx.save(onnx.load(" in line
@@ -464,7 +470,7 @@ def test_a_model_that_gives_nan_is_refused(tmp_path: Path, network: Write) -> No
     np.save(tmp_path / "0.npy", np.full(4, -1, np.float32))
     model = network([1, 4], end="Sqrt")
     assert edgekit("bundle", model, "--golden", tmp_path / "0.npy", "--task", "raw", "--out", tmp_path / "out") == 5
-    assert "0.npy: the model gave NaN" in said()
+    assert "0.npy: the model gave NaN" in last_output()
     assert not (tmp_path / "out").exists()
 
 
@@ -480,9 +486,9 @@ def test_an_earlier_bundle_survives_a_failure(tmp_path: Path, onnx_file: Path, p
 def test_it_cannot_be_made_again_by_the_walk(tmp_path: Path, onnx_file: Path, pictures: Path) -> None:
     words = ("--golden", pictures, "--labels", SHAPES, "--preprocess", SCALE, "--out", tmp_path)
     assert edgekit("bundle", onnx_file, *words) == 0
-    assert edgekit("reproduce", made(tmp_path), "--out", tmp_path / "again") == 2
-    assert said().count("\n") == 1
-    assert "ready-made file shapes.onnx" in said()
+    assert edgekit("reproduce", bundle_in(tmp_path), "--out", tmp_path / "again") == 2
+    assert last_output().count("\n") == 1
+    assert "ready-made file shapes.onnx" in last_output()
     assert not (tmp_path / "again").exists()
 
 
@@ -491,9 +497,17 @@ def test_the_command_as_a_process(tmp_path: Path, onnx_file: Path, pictures: Pat
     words = ("--golden", pictures, "--labels", SHAPES, "--preprocess", SCALE, "--out", tmp_path)
     done = run_edgekit("bundle", str(onnx_file), *map(str, words))
     assert (done.returncode, done.stderr) == (0, "")
-    command = [sys.executable, "-I", tmp_path / "edgerun.pyz", "predict", made(tmp_path), pictures / "03.npy", "--json"]
-    told = subprocess.run([*map(str, command), "--no-trial"], capture_output=True, text=True, check=True).stdout
-    answer = json.loads(told)
+    command = [
+        sys.executable,
+        "-I",
+        tmp_path / "edgerun.pyz",
+        "predict",
+        bundle_in(tmp_path),
+        pictures / "03.npy",
+        "--json",
+    ]
+    output = subprocess.run([*map(str, command), "--no-trial"], capture_output=True, text=True, check=True).stdout
+    answer = json.loads(output)
     assert answer["label"] == tiny.LABELS[int(tiny.reference(tiny.samples(40)[3:4]).argmax())]
     assert sum(share for _, share in answer["top"]) == pytest.approx(1)
 
@@ -511,13 +525,13 @@ def test_no_framework_is_loaded(tmp_path: Path, onnx_file: Path, pictures: Path)
     heavy = {"torch", "tensorflow", "onnx", "onnxruntime", "openvino", "ai_edge_litert", "papermill", "sklearn"}
     assert "numpy" in loaded
     assert not loaded & heavy
-    assert made(tmp_path).exists()
+    assert bundle_in(tmp_path).exists()
 
 
 def test_a_bundle_is_an_archive_that_any_tool_opens(tmp_path: Path, onnx_file: Path, pictures: Path) -> None:
     words = ("--golden", pictures, "--labels", SHAPES, "--preprocess", SCALE, "--out", tmp_path)
     assert edgekit("bundle", onnx_file, *words) == 0
-    with zipfile.ZipFile(made(tmp_path)) as archive:
+    with zipfile.ZipFile(bundle_in(tmp_path)) as archive:
         assert archive.testzip() is None
         inputs = np.load(io.BytesIO(archive.read("golden/inputs.npy")))
     assert inputs.shape == (16, 8, 8, 1)
@@ -528,14 +542,16 @@ def test_a_model_that_crashes_its_interpreter(tmp_path: Path) -> None:
     np.save(tmp_path / "0.npy", np.zeros((8, 8, 1), np.uint8))
     words = ("--golden", tmp_path / "0.npy", "--task", "raw", "--out", tmp_path / "out")
     assert edgekit("bundle", tmp_path / "crashing.tflite", *words) == 5
-    assert "crashed its interpreter (SIGSEGV)" in said()
+    assert "crashed its interpreter (SIGSEGV)" in last_output()
     assert not (tmp_path / "out").exists()
     (tmp_path / "sound.tflite").write_bytes(tflite())
-    assert edgekit("bundle", tmp_path / "sound.tflite", *words) == 0, said()
-    assert np.array_equal(load(made(tmp_path / "out"), trial=False).golden()[1], np.zeros((1, 8, 8, 1)))
+    assert edgekit("bundle", tmp_path / "sound.tflite", *words) == 0, last_output()
+    assert np.array_equal(load(bundle_in(tmp_path / "out"), trial=False).golden()[1], np.zeros((1, 8, 8, 1)))
 
 
 def test_a_bundle_for_other_machines_is_made_here(tmp_path: Path, onnx_file: Path, pictures: Path) -> None:
     words = ("--golden", pictures, "--labels", SHAPES, "--preprocess", SCALE, "--out", tmp_path)
-    assert edgekit("bundle", onnx_file, *words, "--architecture", "riscv64", "--architecture", "s390x") == 0, said()
-    assert bundles.read(made(tmp_path)).manifest.architectures == ["riscv64", "s390x"]
+    assert edgekit("bundle", onnx_file, *words, "--architecture", "riscv64", "--architecture", "s390x") == 0, (
+        last_output()
+    )
+    assert bundles.read(bundle_in(tmp_path)).manifest.architectures == ["riscv64", "s390x"]

@@ -9,7 +9,7 @@ import pytest
 
 from edgekit.runner import load
 from edgekit.runner.errors import InputError
-from tests.cli.test_bundle import edgekit, made, said
+from tests.cli.test_bundle import bundle_in, edgekit, last_output
 from tests.runner import integers
 
 SHAPES = {"image": (7, 5, 1), "vector": (9,), "window": (6, 3)}
@@ -36,21 +36,21 @@ def features(shape: tuple[int, ...], dtype: str = "int8", count: int = 12) -> np
     return np.random.default_rng(4).integers(limits.min, limits.max + 1, (count, *shape)).astype(dtype)
 
 
-@pytest.mark.parametrize(("kind", "asked"), [*((kind, False) for kind in SHAPES), ("image", True)])
-def test_features_as_a_board_gets_them(kind: str, asked: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "requested"), [*((kind, False) for kind in SHAPES), ("image", True)])
+def test_features_as_a_board_gets_them(kind: str, requested: bool, tmp_path: Path) -> None:
     """Int8 in, int8 out, to the bit of the bare interpreter; whether --dtype says so or the samples do."""
     samples = features(SHAPES[kind])
     model, golden = file(tmp_path, SHAPES[kind], *KEYWORDS), write(tmp_path / "golden", samples)
     words = ("--golden", golden, "--labels", "yes,no,silence", "--out", tmp_path / "out")
-    assert edgekit("bundle", model, *words, *(("--dtype", "int8") if asked else ())) == 0, said()
-    assert f"{kind} int8{list(SHAPES[kind])}, as the model has them" in said()
-    found = load(made(tmp_path / "out"), trial=False)
-    assert (found.manifest.raw.kind, found.manifest.raw.dtype) == (kind, "int8")
-    assert found.selftest().ok
+    assert edgekit("bundle", model, *words, *(("--dtype", "int8") if requested else ())) == 0, last_output()
+    assert f"{kind} int8{list(SHAPES[kind])}, as the model has them" in last_output()
+    loaded = load(bundle_in(tmp_path / "out"), trial=False)
+    assert (loaded.manifest.raw.kind, loaded.manifest.raw.dtype) == (kind, "int8")
+    assert loaded.selftest().ok
     bare = integers.bare(model.read_bytes(), samples)
-    answers = np.stack([found.execute(found.prepare(sample)) for sample in samples])
+    answers = np.stack([loaded.execute(loaded.prepare(sample)) for sample in samples])
     assert np.array_equal(answers, bare.astype(np.float32) * np.float32(0.05))
-    assert [found.predict(sample).label for sample in samples] == [
+    assert [loaded.predict(sample).label for sample in samples] == [
         ("yes", "no", "silence")[place] for place in bare.argmax(axis=1)
     ]
 
@@ -59,9 +59,11 @@ def test_bytes_go_into_a_file_that_takes_bytes_as_they_are(tmp_path: Path) -> No
     """Quantized once more by its scale of 1/255, every one above 1 would be 255."""
     samples = features((7, 5, 3), "uint8")
     model, golden = file(tmp_path, (7, 5, 3), "uint8", 1 / 255, 0), write(tmp_path / "golden", samples)
-    assert edgekit("bundle", model, "--golden", golden, "--labels", "a,b,c", "--out", tmp_path / "out") == 0, said()
-    found = load(made(tmp_path / "out"), trial=False)
-    answers = np.stack([found.execute(found.prepare(sample)) for sample in samples])
+    assert edgekit("bundle", model, "--golden", golden, "--labels", "a,b,c", "--out", tmp_path / "out") == 0, (
+        last_output()
+    )
+    loaded = load(bundle_in(tmp_path / "out"), trial=False)
+    answers = np.stack([loaded.execute(loaded.prepare(sample)) for sample in samples])
     assert np.array_equal(answers, integers.bare(model.read_bytes(), samples))
     assert len(np.unique(answers[:, 0])) == len(samples)
 
@@ -71,17 +73,17 @@ def test_bytes_that_would_saturate_are_refused_with_the_step(tmp_path: Path) -> 
     model, golden = file(tmp_path, (7, 5, 3), "int8", 1 / 255, -128), write(tmp_path / "golden", samples)
     words = ("--golden", golden, "--labels", "a,b,c", "--out", tmp_path / "out")
     assert edgekit("bundle", model, *words) == 2
-    assert "takes int8 in steps of 0.00392157, from 0 to 1, and the preprocess makes 0 to 255" in said()
+    assert "takes int8 in steps of 0.00392157, from 0 to 1, and the preprocess makes 0 to 255" in last_output()
     assert not (tmp_path / "out").exists()
-    step = said().partition("add to its preprocess: ")[2].strip()
-    assert edgekit("bundle", model, *words, "--preprocess", f"[{step}]") == 0, said()
-    found = load(made(tmp_path / "out"), trial=False)
-    answers = np.stack([found.execute(found.prepare(sample)) for sample in samples])
+    step = last_output().partition("add to its preprocess: ")[2].strip()
+    assert edgekit("bundle", model, *words, "--preprocess", f"[{step}]") == 0, last_output()
+    loaded = load(bundle_in(tmp_path / "out"), trial=False)
+    answers = np.stack([loaded.execute(loaded.prepare(sample)) for sample in samples])
     assert np.array_equal(answers, integers.bare(model.read_bytes(), (samples.astype(np.int16) - 128).astype(np.int8)))
 
 
 @pytest.mark.parametrize(
-    ("dtype", "asked", "fits"),
+    ("dtype", "requested", "fits"),
     [
         ("int8", "float32", "--dtype int8 fits"),
         ("float32", None, "--dtype float32 fits"),
@@ -90,12 +92,12 @@ def test_bytes_that_would_saturate_are_refused_with_the_step(tmp_path: Path) -> 
         ("int32", None, "save it as uint8, or as another of uint8, int8, float32"),
     ],
 )
-def test_the_dtype_that_fits_is_said(dtype: str, asked: str | None, fits: str, tmp_path: Path) -> None:
+def test_the_dtype_that_fits_is_said(dtype: str, requested: str | None, fits: str, tmp_path: Path) -> None:
     samples = features((7, 5, 1)).astype(dtype)
     model, golden = file(tmp_path, (7, 5, 1), *KEYWORDS), write(tmp_path / "golden", samples)
     words = ("--golden", golden, "--labels", "a,b,c", "--out", tmp_path / "out")
-    assert edgekit("bundle", model, *words, *(("--dtype", asked) if asked else ())) == 4
-    assert f"00.npy: sample: got {dtype}[7, 5, 1]; the bundle takes" in said() and fits in said()
+    assert edgekit("bundle", model, *words, *(("--dtype", requested) if requested else ())) == 4
+    assert f"00.npy: sample: got {dtype}[7, 5, 1]; the bundle takes" in last_output() and fits in last_output()
 
 
 def test_integers_saved_as_floats_are_told(tmp_path: Path) -> None:
@@ -104,7 +106,7 @@ def test_integers_saved_as_floats_are_told(tmp_path: Path) -> None:
     model, golden = file(tmp_path, (9,), "int8", 0.01, 0), write(tmp_path / "golden", samples)
     words = ("--golden", golden, "--labels", "a,b,c", "--out", tmp_path / "out")
     assert edgekit("bundle", model, *words) == 2
-    assert "for the model's own integers give --dtype int8" in said()
+    assert "for the model's own integers give --dtype int8" in last_output()
 
 
 def test_windows_of_integers_want_a_model_of_the_same(tmp_path: Path) -> None:
@@ -112,7 +114,7 @@ def test_windows_of_integers_want_a_model_of_the_same(tmp_path: Path) -> None:
     model, golden = file(tmp_path, (6, 3), *KEYWORDS), write(tmp_path / "golden", samples)
     words = ("--golden", golden, "--labels", "a,b,c", "--out", tmp_path / "out", "--dtype", "uint8")
     assert edgekit("bundle", model, *words) == 2
-    assert "windows and samples with a --range are float32, and the model's are int8" in said()
+    assert "windows and samples with a --range are float32, and the model's are int8" in last_output()
 
 
 def ids_model(path: Path, dtype: str, words: int = 50) -> Path:
@@ -138,10 +140,10 @@ def test_ids_as_the_only_input_are_refused_with_what_to_do(dtype: str, tmp_path:
     model = ids_model(tmp_path / "ids.onnx", dtype)
     np.save(tmp_path / "a.npy", np.arange(7))
     assert edgekit("bundle", model, "--golden", tmp_path / "a.npy", "--labels", "a,b,c", "--out", tmp_path / "out") == 4
-    assert said().startswith(
+    assert last_output().startswith(
         f"edgekit: input ids: takes {dtype.lower()}[1, 7]; as the only input a bundle takes floats"
     )
-    assert "with a Cast from float32 in front" in said() and not (tmp_path / "out").exists()
+    assert "with a Cast from float32 in front" in last_output() and not (tmp_path / "out").exists()
 
 
 def test_ids_as_floats_have_the_range_that_is_said(tmp_path: Path) -> None:
@@ -149,8 +151,8 @@ def test_ids_as_floats_have_the_range_that_is_said(tmp_path: Path) -> None:
     model, golden = ids_model(tmp_path / "ids.onnx", "FLOAT"), tmp_path / "a.npy"
     np.save(golden, np.arange(7, dtype=np.float32))
     words = ("--golden", golden, "--labels", "a,b,c", "--range", "0,49", "--out", tmp_path / "out")
-    assert edgekit("bundle", model, *words) == 0, said()
-    opened = load(made(tmp_path / "out"), trial=False, interpreter="openvino")
+    assert edgekit("bundle", model, *words) == 0, last_output()
+    opened = load(bundle_in(tmp_path / "out"), trial=False, interpreter="openvino")
     assert opened.predict(np.full(7, 49, np.float32)).label in ("a", "b", "c")
     with pytest.raises(InputError, match="the bundle takes 0 to 49"):
         opened.predict(np.full(7, 50, np.float32))

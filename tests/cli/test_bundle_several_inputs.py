@@ -16,7 +16,7 @@ from edgekit.runner import load
 from edgekit.runner.errors import InputError
 from tests.cli import several_inputs as models
 from tests.cli.several_inputs import TOKENS, WORDS, Arrays, write
-from tests.cli.test_bundle import edgekit, made, said
+from tests.cli.test_bundle import bundle_in, edgekit, last_output
 from tests.conftest import run_edgekit
 
 pytestmark = pytest.mark.zoo
@@ -60,13 +60,13 @@ def keras(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @pytest.fixture(scope="module")
 def packed(texts: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A bundle of the text classifier for each target, all ranges given."""
-    folder, found = tmp_path_factory.mktemp("packed"), {}
+    folder, bundles_by_name = tmp_path_factory.mktemp("packed"), {}
     for target, path in texts.items():
         golden = write(folder / f"golden-{target}", models.text_samples(20, names(target)))
         words = ("--golden", golden, *LABELS, *ranges(target), "--out", folder / target)
-        assert edgekit("bundle", path, *words) == 0, said()
-        found[target] = made(folder / target)
-    return found
+        assert edgekit("bundle", path, *words) == 0, last_output()
+        bundles_by_name[target] = bundle_in(folder / target)
+    return bundles_by_name
 
 
 @pytest.mark.parametrize(
@@ -84,11 +84,11 @@ def test_a_text_classifier_answers_as_in_pytorch(target: str, interpreter: str, 
     assert [each["range"] for each in tensors] == [[0, WORDS - 1], [0, 1]]
     network = models.seeded(models.TextClassifier)
     for sample in models.text_samples(30):
-        wanted = exact(network, sample)
+        expected = exact(network, sample)
         answer = model.predict(dict(zip(names(target), sample.values(), strict=True)))
-        assert answer.label == "abc"[wanted.argmax()]
-        found = np.array([dict(answer.top)[label] for label in "abc"])
-        np.testing.assert_allclose(found, np.exp(wanted) / np.exp(wanted).sum(), atol=1e-5)
+        assert answer.label == "abc"[expected.argmax()]
+        result = np.array([dict(answer.top)[label] for label in "abc"])
+        np.testing.assert_allclose(result, np.exp(expected) / np.exp(expected).sum(), atol=1e-5)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -104,15 +104,15 @@ def test_a_word_that_is_unknown_is_refused_before_the_model_runs(target: str, pa
 def test_ranges_that_are_not_known_are_said(texts: dict[str, Path], tmp_path: Path) -> None:
     golden = write(tmp_path / "golden", models.text_samples(6))
     words = ("--golden", golden, *LABELS, "--out", tmp_path / "out")
-    assert edgekit("bundle", texts["onnx"], *words, "--input-range", "attention_mask=0,1") == 0, said()
-    assert "changed     its open batch was set to 1" in said()
-    assert "tensor      attention_mask int64[7] from 0 to 1\n" in said()
-    [line] = [line for line in said().splitlines() if line.startswith("range ")]
+    assert edgekit("bundle", texts["onnx"], *words, "--input-range", "attention_mask=0,1") == 0, last_output()
+    assert "changed     its open batch was set to 1" in last_output()
+    assert "tensor      attention_mask int64[7] from 0 to 1\n" in last_output()
+    [line] = [line for line in last_output().splitlines() if line.startswith("range ")]
     assert line == (
         "range       of input_ids is not known: ids outside the model's vocabulary are not refused, and some "
         "interpreters answer them without an error; where you know it, give --input-range input_ids=LOW,HIGH"
     )
-    tensors = load(made(tmp_path / "out"), trial=False).manifest.raw.tensors or ()
+    tensors = load(bundle_in(tmp_path / "out"), trial=False).manifest.raw.tensors or ()
     assert [each["range"] for each in tensors] == [[-(2**24), 2**24], [0, 1]]
 
 
@@ -172,13 +172,13 @@ def test_a_keras_model_is_asked_by_its_own_names(place: int, keras: tuple[Path, 
     path, samples = keras[place], models.keras_samples()
     golden = write(tmp_path / "golden", samples)
     words = ("--golden", golden, *LABELS, "--input-range", "picture=0,1", "--out", tmp_path / "out")
-    assert edgekit("bundle", path, *words) == 0, said()
-    model = load(made(tmp_path / "out"), trial=False, interpreter="litert")
+    assert edgekit("bundle", path, *words) == 0, last_output()
+    model = load(bundle_in(tmp_path / "out"), trial=False, interpreter="litert")
     tensors = {each["name"]: each for each in model.manifest.raw.tensors or ()}
     assert {name: (each["dtype"], each["range"]) for name, each in tensors.items()} == {
         "picture": ("float32", [0, 1]), "meta": ("float32", None),
     }  # fmt: skip
-    assert ("which the model takes as int8 from " in said()) == bool(place)
+    assert ("which the model takes as int8 from " in last_output()) == bool(place)
     for sample in samples:
         model.predict(sample)
         x = np.concatenate([sample[name].reshape(-1) for name in tensors])
@@ -193,8 +193,8 @@ def test_samples_that_one_input_cannot_hold_are_told(keras: tuple[Path, Path], t
     samples = [{**each, "picture": 255 * each["picture"]} for each in models.keras_samples()]
     words = ("--golden", write(tmp_path / "golden", samples), *LABELS, "--out", tmp_path / "out")
     assert edgekit("bundle", keras[1], *words) == 2
-    assert "--golden: tensor picture: the model takes int8 in steps of 0.0039" in said()
-    assert "and the samples hold 0" in said() and "scale the samples as they were" in said()
+    assert "--golden: tensor picture: the model takes int8 in steps of 0.0039" in last_output()
+    assert "and the samples hold 0" in last_output() and "scale the samples as they were" in last_output()
     assert not (tmp_path / "out").exists()
 
 
@@ -207,12 +207,12 @@ def test_plain_bytes_stay_bytes(tmp_path: Path) -> None:
         for _ in range(8)
     ]
     words = ("--golden", write(tmp_path / "golden", samples), "--task", "raw", "--out", tmp_path / "out")
-    assert edgekit("bundle", path, *words) == 0, said()
-    assert "tensor      picture uint8[4, 4, 1] from 0 to 255\n" in said() and "range " not in said()
-    model = load(made(tmp_path / "out"), trial=False)
+    assert edgekit("bundle", path, *words) == 0, last_output()
+    assert "tensor      picture uint8[4, 4, 1] from 0 to 255\n" in last_output() and "range " not in last_output()
+    model = load(bundle_in(tmp_path / "out"), trial=False)
     for each in samples:
-        wanted = exact(network, {name: x.astype(x.dtype if name == "picture" else "f4") for name, x in each.items()})
-        np.testing.assert_allclose(model.predict(each).output, wanted, atol=1e-5)  # type: ignore[union-attr]
+        expected = exact(network, {name: x.astype(x.dtype if name == "picture" else "f4") for name, x in each.items()})
+        np.testing.assert_allclose(model.predict(each).output, expected, atol=1e-5)  # type: ignore[union-attr]
     with pytest.raises(InputError, match=r"tensor picture: got float64\[4, 4, 1\]; the bundle takes uint8"):
         model.predict({**samples[0], "picture": samples[0]["picture"] / 255})
 
@@ -224,12 +224,12 @@ def test_two_pictures_are_told_apart_by_their_names(tmp_path: Path) -> None:
     pairs = [{name: random.random((1, 6, 6), np.float32) for name in ("left", "right")} for _ in range(8)]
     turned = [{name: each[name] for name in ("right", "left")} for each in pairs]
     words = ("--golden", write(tmp_path / "golden", turned), "--task", "regression", "--labels", "distance")
-    assert edgekit("bundle", path, *words, "--out", tmp_path / "out") == 0, said()
-    model = load(made(tmp_path / "out"), trial=False)
+    assert edgekit("bundle", path, *words, "--out", tmp_path / "out") == 0, last_output()
+    model = load(bundle_in(tmp_path / "out"), trial=False)
     for pair, other in zip(pairs, turned, strict=True):
-        wanted = exact(network, pair)[0]
+        expected = exact(network, pair)[0]
         for sample in (pair, other):
-            assert model.predict(sample).values["distance"] == pytest.approx(wanted, abs=1e-5)  # type: ignore[union-attr]
+            assert model.predict(sample).values["distance"] == pytest.approx(expected, abs=1e-5)  # type: ignore[union-attr]
 
 
 def test_states_stay_states_beside_several_inputs(tmp_path: Path) -> None:
@@ -237,13 +237,13 @@ def test_states_stay_states_beside_several_inputs(tmp_path: Path) -> None:
     path.write_bytes(models.adding({"a": (1, 3), "b": (1, 3), "total": (1, 3)}))
     samples = [{"a": np.full(3, number, np.float32), "b": np.ones(3, np.float32)} for number in range(5)]
     golden = write(tmp_path / "golden", samples)
-    assert edgekit("bundle", path, "--golden", golden, "--task", "raw", "--out", tmp_path / "out") == 0, said()
-    assert "state       total float32[1, 3], fed back from new_total" in said()
-    model = load(made(tmp_path / "out"), trial=False)
-    wanted = np.cumsum(np.arange(5) + 1)
+    assert edgekit("bundle", path, "--golden", golden, "--task", "raw", "--out", tmp_path / "out") == 0, last_output()
+    assert "state       total float32[1, 3], fed back from new_total" in last_output()
+    model = load(bundle_in(tmp_path / "out"), trial=False)
+    expected = np.cumsum(np.arange(5) + 1)
     assert [each["name"] for each in model.manifest.raw.tensors or ()] == ["a", "b"]
-    assert model.golden()[1][:, 0].tolist() == wanted.tolist() and model.selftest().ok
-    assert [model.step(each).output[0] for each in samples] == wanted.tolist()  # type: ignore[union-attr]
+    assert model.golden()[1][:, 0].tolist() == expected.tolist() and model.selftest().ok
+    assert [model.step(each).output[0] for each in samples] == expected.tolist()  # type: ignore[union-attr]
 
 
 def test_a_classic_model_with_an_input_for_each_column(tmp_path: Path) -> None:
@@ -262,8 +262,8 @@ def test_a_classic_model_with_an_input_for_each_column(tmp_path: Path) -> None:
     (tmp_path / "pipe.onnx").write_bytes(to_onnx(pipeline, initial_types=kinds, target_opset=17).SerializeToString())
     rows = [dict(zip("abc", row.reshape(3, 1), strict=True)) for row in x]
     words = ("--golden", write(tmp_path / "golden", rows), "--out", tmp_path / "out")
-    assert edgekit("bundle", tmp_path / "pipe.onnx", *words) == 0, said()
-    model = load(made(tmp_path / "out"), trial=False)
+    assert edgekit("bundle", tmp_path / "pipe.onnx", *words) == 0, last_output()
+    model = load(bundle_in(tmp_path / "out"), trial=False)
     assert [model.predict(row).label for row in rows] == pipeline.predict(x).tolist()
 
 
@@ -271,15 +271,15 @@ def test_inputs_without_names_get_those_of_their_nodes(tmp_path: Path) -> None:
     import openvino
     from openvino import opset13 as op
 
-    left, right = (op.parameter([-1, 3], np.float32, name=name) for name in ("left", "right"))
-    model = openvino.Model([op.subtract(left, right).output(0)], [left, right])
+    remaining, right = (op.parameter([-1, 3], np.float32, name=name) for name in ("left", "right"))
+    model = openvino.Model([op.subtract(remaining, right).output(0)], [remaining, right])
     for port in model.inputs:
         port.get_tensor().set_names(set())
     openvino.save_model(model, tmp_path / "bare.xml")
     samples = [{"left": np.full(3, number, np.float32), "right": np.ones(3, np.float32)} for number in range(4)]
     words = ("--golden", write(tmp_path / "golden", samples), "--task", "raw", "--out", tmp_path / "out")
-    assert edgekit("bundle", tmp_path / "bare.xml", *words) == 0, said()
-    model = load(made(tmp_path / "out"), trial=False)
+    assert edgekit("bundle", tmp_path / "bare.xml", *words) == 0, last_output()
+    model = load(bundle_in(tmp_path / "out"), trial=False)
     assert [model.predict(each).output[0] for each in samples] == [-1, 0, 1, 2]
 
 
@@ -288,13 +288,15 @@ def test_an_open_length_is_told_with_a_line_that_closes_it(tmp_path: Path) -> No
     golden = write(tmp_path / "golden", models.text_samples(4))
     words = ("--golden", golden, *LABELS, "--out", tmp_path / "out")
     assert edgekit("bundle", path, *words) == 4
-    assert "input input_ids: its shape [1, ?] is open; export the model with a fixed one" in said()
-    assert "ovc MODEL --input input_ids[1,SIZE]" in said() and "--size" not in said()
-    told = said().partition("(ONNX: ")[2].partition(";")[0].split()
+    assert "input input_ids: its shape [1, ?] is open; export the model with a fixed one" in last_output()
+    assert "ovc MODEL --input input_ids[1,SIZE]" in last_output() and "--size" not in last_output()
+    message = last_output().partition("(ONNX: ")[2].partition(";")[0].split()
     meant = {"python": sys.executable, "NAME": "sequence", "SIZE": str(TOKENS), "MODEL": str(path)}
     fixed = tmp_path / "fixed.onnx"
-    subprocess.run([{**meant, "FIXED": str(fixed)}.get(word, word) for word in told], check=True, capture_output=True)
-    assert edgekit("bundle", fixed, *words) == 0, said()
+    subprocess.run(
+        [{**meant, "FIXED": str(fixed)}.get(word, word) for word in message], check=True, capture_output=True
+    )
+    assert edgekit("bundle", fixed, *words) == 0, last_output()
 
 
 def two(tmp_path: Path, shapes: dict[str, Any] | None = None, outputs: int = 1) -> tuple[object, ...]:
@@ -322,13 +324,13 @@ def two(tmp_path: Path, shapes: dict[str, Any] | None = None, outputs: int = 1) 
 )
 def test_options_of_a_single_input_are_refused_with_the_reason(words: tuple[str, str], tmp_path: Path) -> None:
     assert edgekit(*two(tmp_path), *words) == 2
-    assert said().startswith(f"edgekit: {words[0]}") and said().count("\n") == 1
-    assert "the model has 2 inputs (a, b)" in said() and "leave" in said()
+    assert last_output().startswith(f"edgekit: {words[0]}") and last_output().count("\n") == 1
+    assert "the model has 2 inputs (a, b)" in last_output() and "leave" in last_output()
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["c=0,1"], "--input-range c: the model has no such input; it has a, b"),
         (["a"], "got 'a'; use NAME=LOWEST,HIGHEST, such as input_ids=0,30521"),
@@ -339,49 +341,49 @@ def test_options_of_a_single_input_are_refused_with_the_reason(words: tuple[str,
         (["a=0,1", "a=0,2"], "--input-range: a has two ranges; give it one"),
     ],
 )
-def test_ranges_that_are_none_are_refused(words: list[str], told: str, tmp_path: Path) -> None:
+def test_ranges_that_are_none_are_refused(words: list[str], message: str, tmp_path: Path) -> None:
     assert edgekit(*two(tmp_path), *(word for each in words for word in ("--input-range", each))) == 2
-    assert told in said() and said().count("\n") == 1
+    assert message in last_output() and last_output().count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("limits", "told"),
+    ("limits", "message"),
     [
         ("0,0.5", "got 0,0.5; the input is int64: whole numbers"),
         ("0,99999999", "got 0,99999999; of int64 it may be -16777216,16777216 at most"),
     ],
 )
-def test_integers_have_ranges_of_integers(limits: str, told: str, texts: dict[str, Path], tmp_path: Path) -> None:
+def test_integers_have_ranges_of_integers(limits: str, message: str, texts: dict[str, Path], tmp_path: Path) -> None:
     golden = write(tmp_path / "golden", models.text_samples(2))
     words = ("--golden", golden, *LABELS, "--out", tmp_path / "out", "--input-range", f"input_ids={limits}")
     assert edgekit("bundle", texts["onnx"], *words) == 2
-    assert told in said()
+    assert message in last_output()
 
 
 def test_options_of_several_inputs_are_refused_for_one(tmp_path: Path) -> None:
     words = two(tmp_path, {"a": (1, 3)})
     assert edgekit(*words, "--input-range", "a=0,1") == 2
-    assert "--input-range a: the model has one input; use --range LOW,HIGH" in said()
+    assert "--input-range a: the model has one input; use --range LOW,HIGH" in last_output()
     assert edgekit(*words, "--kind", "tensors") == 2
-    assert "--kind tensors: the model has one input; leave it out" in said()
-    assert edgekit(*two(tmp_path / "again"), "--kind", "tensors") == 0, said()
+    assert "--kind tensors: the model has one input; leave it out" in last_output()
+    assert edgekit(*two(tmp_path / "again"), "--kind", "tensors") == 0, last_output()
 
 
 @pytest.mark.parametrize(
-    ("shapes", "outputs", "told"),
+    ("shapes", "outputs", "message"),
     [
         ({"a": (1, 3), "b": (1, 3)}, 2, "has 2 outputs (output_0, output_1); a bundle's model has one output"),
         ({"a": (1, 3), "b": ("n",)}, 1, "input b: takes [?]; of several inputs each has a batch of 1"),
         ({"a": (4, 3), "b": (4, 3)}, 1, "input a: its shape is [4, 3]; export the model with a batch of 1"),
     ],
 )
-def test_models_that_a_bundle_cannot_hold(shapes: dict[str, Any], outputs: int, told: str, tmp_path: Path) -> None:
+def test_models_that_a_bundle_cannot_hold(shapes: dict[str, Any], outputs: int, message: str, tmp_path: Path) -> None:
     assert edgekit(*two(tmp_path, shapes, outputs)) == 4
-    assert told in said() and said().count("\n") == 1
+    assert message in last_output() and last_output().count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("sample", "told"),
+    ("sample", "message"),
     [
         ({"a": np.ones(3, np.float32)}, "tensors: got a; give a, b"),
         ({"a": np.ones((1, 3), np.float32), "b": np.ones(3, np.float32)}, "tensor a: got float32[1, 3]; the bundle"),
@@ -389,9 +391,9 @@ def test_models_that_a_bundle_cannot_hold(shapes: dict[str, Any], outputs: int, 
         ({"a": np.full(3, np.nan, np.float32), "b": np.ones(3, np.float32)}, "holds NaN or infinity"),
     ],
 )
-def test_samples_that_do_not_fit_are_named(sample: Arrays, told: str, tmp_path: Path) -> None:
+def test_samples_that_do_not_fit_are_named(sample: Arrays, message: str, tmp_path: Path) -> None:
     words = two(tmp_path)
     np.savez(tmp_path / "golden" / "01.npz", **sample)  # type: ignore[arg-type]
     assert edgekit(*words) == 4
-    assert f"{tmp_path / 'golden' / '01.npz'}: " in said() and told in said()
+    assert f"{tmp_path / 'golden' / '01.npz'}: " in last_output() and message in last_output()
     assert not (tmp_path / "out").exists()

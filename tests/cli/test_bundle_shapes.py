@@ -14,7 +14,7 @@ import torch
 from edgekit.core.errors import ModelError
 from edgekit.runner import load
 from edgekit.training.teachers.model_file import logits_and_facts, open_file
-from tests.cli.test_bundle import edgekit, made, said
+from tests.cli.test_bundle import bundle_in, edgekit, last_output
 
 LABELS = ("--labels", "a,b,c")
 
@@ -77,24 +77,24 @@ def test_an_open_height_and_width_are_set_to_what_comes_in(
     model = converted(target, open_onnx, tmp_path)
     steps = "[{step: resize, height: 8, width: 10}]" if resized else "[]"
     words = ("--golden", pictures, *LABELS, "--size", "12x20", "--preprocess", steps, "--out", tmp_path / "out")
-    assert edgekit("bundle", model, *words) == 0, said()
+    assert edgekit("bundle", model, *words) == 0, last_output()
     inside = (8, 10) if resized else (12, 20)
-    assert f"changed     its open height and width were set to {inside[0]}×{inside[1]}" in said()
-    found = load(made(tmp_path / "out"), trial=False)
-    assert found.manifest.raw.shape == (12, 20, 3)
-    assert found.manifest.input.shape == (1, 3, *inside)
+    assert f"changed     its open height and width were set to {inside[0]}×{inside[1]}" in last_output()
+    loaded = load(bundle_in(tmp_path / "out"), trial=False)
+    assert loaded.manifest.raw.shape == (12, 20, 3)
+    assert loaded.manifest.input.shape == (1, 3, *inside)
     raw = np.load(pictures / "3.npy")
     with torch.inference_mode():
-        wanted = network(torch.from_numpy(found.prepare(raw))).numpy()[0]
-    assert np.allclose(found.execute(found.prepare(raw)), wanted, rtol=1e-3, atol=1e-3)
+        expected = network(torch.from_numpy(loaded.prepare(raw))).numpy()[0]
+    assert np.allclose(loaded.execute(loaded.prepare(raw)), expected, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("target", ["onnx", "openvino"])
 def test_without_a_size_the_option_is_named(target: str, open_onnx: Path, pictures: Path, tmp_path: Path) -> None:
     words = ("--golden", pictures, *LABELS, "--out", tmp_path / "out")
     assert edgekit("bundle", converted(target, open_onnx, tmp_path), *words) == 4
-    assert "is open; say their size with --size HEIGHTxWIDTH" in said()
-    assert "damaged" not in said()
+    assert "is open; say their size with --size HEIGHTxWIDTH" in last_output()
+    assert "damaged" not in last_output()
 
 
 def test_a_tflite_file_with_open_sides_is_told_what_to_do(pictures: Path, tmp_path: Path) -> None:
@@ -108,8 +108,8 @@ def test_a_tflite_file_with_open_sides_is_told_what_to_do(pictures: Path, tmp_pa
     path.write_bytes(tf.lite.TFLiteConverter.from_keras_model(model).convert())
     words = ("--golden", pictures, *LABELS, "--size", "12x20", "--out", tmp_path / "out")
     assert edgekit("bundle", path, *words) == 4
-    assert "takes [1, ?, ?, 3]" in said() and "keras.Input((HEIGHT, WIDTH, CHANNELS))" in said()
-    assert "damaged" not in said()
+    assert "takes [1, ?, ?, 3]" in last_output() and "keras.Input((HEIGHT, WIDTH, CHANNELS))" in last_output()
+    assert "damaged" not in last_output()
 
 
 def test_weights_in_another_file_are_told_for_what_they_are(open_onnx: Path, pictures: Path, tmp_path: Path) -> None:
@@ -120,15 +120,15 @@ def test_weights_in_another_file_are_told_for_what_they_are(open_onnx: Path, pic
     )
     words = ("--golden", pictures, *LABELS, "--size", "12x20", "--out", tmp_path / "out")
     assert edgekit("bundle", tmp_path / "far.onnx", *words) == 4
-    assert "keeps its weights in other files; make one file of it: python -c" in said()
-    assert "damaged" not in said() and "cut short" not in said()
+    assert "keeps its weights in other files; make one file of it: python -c" in last_output()
+    assert "damaged" not in last_output() and "cut short" not in last_output()
 
 
 def test_what_is_cut_short_is_still_told(open_onnx: Path, pictures: Path, tmp_path: Path) -> None:
     path = tmp_path / "cut.onnx"
     path.write_bytes(open_onnx.read_bytes()[:500])
     assert edgekit("bundle", path, "--golden", pictures, *LABELS, "--out", tmp_path / "out") == 4
-    assert "cut short or damaged" in said()
+    assert "cut short or damaged" in last_output()
 
 
 NET = """<net name="n" version="11"><layers><layer id="0" name="x" type="{kind}" version="{opset}">
@@ -151,7 +151,7 @@ def test_a_whole_file_that_cannot_be_opened_is_not_called_damaged(
     path.write_text(NET.format(kind=kind, opset=opset, data=data))
     path.with_suffix(".bin").write_bytes(b"\0\0")
     assert edgekit("bundle", path, "--golden", pictures, *LABELS, "--out", tmp_path / "out") == 4
-    assert "cannot be opened" in said() and instead in said(), said()
+    assert "cannot be opened" in last_output() and instead in last_output(), last_output()
 
 
 def flat(path: Path, values: int, end: str, dtype: str) -> Path:
@@ -178,28 +178,31 @@ def test_an_argmax_is_cut_off_by_the_line_that_is_told(tmp_path: Path) -> None:
     model = flat(tmp_path / "net.onnx", 3, "ArgMax", "INT64")
     words = ("--golden", tmp_path / "sample.npy", *LABELS, "--out", tmp_path / "out")
     assert edgekit("bundle", model, *words) == 4
-    assert "ends in an argmax, which gives a class and no scores" in said()
-    code = said().partition('python -c "')[2].rpartition('"')[0]
+    assert "ends in an argmax, which gives a class and no scores" in last_output()
+    code = last_output().partition('python -c "')[2].rpartition('"')[0]
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
-    assert edgekit("bundle", tmp_path / "scores.onnx", *words) == 0, said()
+    assert edgekit("bundle", tmp_path / "scores.onnx", *words) == 0, last_output()
 
 
 def test_a_single_sigmoid_is_told_what_it_may_be(tmp_path: Path) -> None:
     model = flat(tmp_path / "net.onnx", 1, "Sigmoid", "FLOAT")
     words = ("--golden", tmp_path / "sample.npy", "--out", tmp_path / "out")
     assert edgekit("bundle", model, *words, "--labels", "no,yes") == 2
-    assert "--task regression with its name in --labels" in said() and "torch.cat([1 - p, p], dim=1)" in said()
-    assert edgekit("bundle", model, *words, "--labels", "yes", "--task", "regression") == 0, said()
+    assert (
+        "--task regression with its name in --labels" in last_output()
+        and "torch.cat([1 - p, p], dim=1)" in last_output()
+    )
+    assert edgekit("bundle", model, *words, "--labels", "yes", "--task", "regression") == 0, last_output()
 
 
 @pytest.mark.parametrize(
-    ("end", "values", "dtype", "told"),
+    ("end", "values", "dtype", "message"),
     [("Sigmoid", 1, "FLOAT", r"torch\.cat\(\[1 - p, p\]"), ("ArgMax", 2, "INT64", "export it without its argmax")],
 )
 def test_and_so_it_is_where_such_a_file_is_the_source(
-    end: str, values: int, dtype: str, told: str, tmp_path: Path
+    end: str, values: int, dtype: str, message: str, tmp_path: Path
 ) -> None:
     model = flat(tmp_path / "net.onnx", values, end, dtype)
     samples = np.random.default_rng(1).normal(0, 1, (8, 4)).astype(np.float32)
-    with pytest.raises(ModelError, match=told):
+    with pytest.raises(ModelError, match=message):
         logits_and_facts(open_file(model), samples, classes=2, timeout_s=60)

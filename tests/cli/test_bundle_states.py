@@ -14,7 +14,7 @@ from edgekit.runner import bundle as bundles
 from edgekit.runner import load
 from edgekit.runner.bundle.manifest import StateSpec
 from edgekit.runner.preprocess.transform import apply
-from tests.cli.test_bundle import edgekit, said
+from tests.cli.test_bundle import edgekit, last_output
 from tests.runner import stepped
 from tests.runner.test_states import table, values
 
@@ -31,7 +31,7 @@ def test_states_are_found_by_their_names(onnx_file: Path, tmp_path: Path) -> Non
     assert (
         edgekit("bundle", onnx_file, "--golden", golden, "--task", "raw", "--columns", "a,b,c", "--out", tmp_path) == 0
     )
-    assert "state       echo float32[1, 2, 3], fed back from new_echo" in said()
+    assert "state       echo float32[1, 2, 3], fed back from new_echo" in last_output()
     path = tmp_path / "stepped-onnx-1.0.0.edge.zip"
     manifest = bundles.read(path).manifest
     assert manifest.states == stepped.STATES
@@ -40,8 +40,8 @@ def test_states_are_found_by_their_names(onnx_file: Path, tmp_path: Path) -> Non
     inputs, outputs = model.golden()
     np.testing.assert_allclose(outputs, stepped.offline(stepped.steps(20)[:16]), atol=1e-5)
     assert model.selftest().ok and len(inputs) == 16
-    found = [each.prediction for each in model.predict_file(golden)]
-    np.testing.assert_allclose(values(found), stepped.offline(stepped.steps(20)), atol=1e-5)
+    result = [each.prediction for each in model.predict_file(golden)]
+    np.testing.assert_allclose(values(result), stepped.offline(stepped.steps(20)), atol=1e-5)
 
 
 def test_samples_of_several_files_are_recorded_as_one_stream(onnx_file: Path, tmp_path: Path) -> None:
@@ -68,7 +68,9 @@ def test_other_names_are_told(tmp_path: Path) -> None:
     path.write_bytes(model.SerializeToString())
     common = ("bundle", path, "--golden", golden, "--task", "raw", "--columns", "a,b,c", "--out", tmp_path)
     assert edgekit(*common) == 4
-    assert "has 3 outputs (heard_last, output, counted); a bundle's model has one output, besides states" in said()
+    assert (
+        "has 3 outputs (heard_last, output, counted); a bundle's model has one output, besides states" in last_output()
+    )
     assert edgekit(*common, "--state", "count=counted", "--state", "echo=heard_last") == 0
     states = bundles.read(tmp_path / "other-onnx-1.0.0.edge.zip").manifest.states
     assert states == (StateSpec("count", (3,), "float32", "count", "counted"),
@@ -90,7 +92,7 @@ def test_pairs_that_are_none_are_refused(
     golden = table(tmp_path / "golden.csv", stepped.steps(4))
     options = [word for each in states for word in ("--state", each)]
     assert edgekit("bundle", onnx_file, "--golden", golden, "--task", "raw", "--out", tmp_path, *options) == code
-    assert said_of_it in said()
+    assert said_of_it in last_output()
     assert not list(tmp_path.glob("*.edge.zip"))
 
 
@@ -136,18 +138,18 @@ def test_spectra_of_a_sound_go_on_from_step_to_step(tmp_path: Path) -> None:
         file.writeframes(pcm.tobytes())
     options = ("--task", "raw", "--sample-rate", 8000, "--preprocess", json.dumps([SPECTRUM]), "--out", tmp_path)
     code = edgekit("bundle", tmp_path / "sum.onnx", "--golden", tmp_path / "sound.wav", "--layout", "NCHW", *options)
-    assert code == 0, said()
+    assert code == 0, last_output()
     model = load(tmp_path / "sum-onnx-1.0.0.edge.zip", trial=False, interpreter="onnxruntime")
     assert model.manifest.raw.steps[-1] == {"step": "windows", "length": 640, "stride": 512, "fill": "none"}
     whole = apply([SPECTRUM], (pcm / np.float32(32768))[None].astype(np.float32))[0, ..., 0]
-    wanted = 0.01 * np.cumsum(whole.astype(np.float64), axis=0)[FRAMES - 1 :: FRAMES]
+    expected = 0.01 * np.cumsum(whole.astype(np.float64), axis=0)[FRAMES - 1 :: FRAMES]
     stream = model.stream(io.BytesIO(pcm.tobytes()), "s16le")
     assert stream.new_frames == FRAMES
-    found = np.stack([each.prediction.output for each in stream])
-    assert len(found) == len(wanted) == 10
-    np.testing.assert_allclose(found, wanted, rtol=1e-4)
+    result = np.stack([each.prediction.output for each in stream])
+    assert len(result) == len(expected) == 10
+    np.testing.assert_allclose(result, expected, rtol=1e-4)
     again = [each.prediction.output for each in model.predict_file(tmp_path / "sound.wav")]
-    np.testing.assert_allclose(np.stack(again), found, rtol=1e-6)
+    np.testing.assert_allclose(np.stack(again), result, rtol=1e-6)
 
 
 @pytest.mark.parametrize("target", ["tflite", "openvino", "onnx"])
@@ -159,19 +161,19 @@ def test_a_recurrent_network_goes_from_pytorch_to_a_stream(target: str, tmp_path
 
     torch.manual_seed(2)
     network = GruStep().eval()
-    made = step.export(network, (TIME, CHANNELS), tmp_path / "step", [target])
+    exported = step.export(network, (TIME, CHANNELS), tmp_path / "step", [target])
     rows = np.random.default_rng(9).normal(0, 1, (60, CHANNELS)).astype(np.float32)
     columns = [f"c{number}" for number in range(CHANNELS)]
     golden = tmp_path / "golden.csv"
     lines = [",".join(columns), *(",".join(f"{value:.9g}" for value in row) for row in rows)]
     golden.write_text("\n".join(lines) + "\n")
     options = ("--labels", "a,b,c", "--columns", ",".join(columns), "--name", "gru", "--out", tmp_path)
-    assert edgekit("bundle", made[target], "--golden", golden, *options) == 0, said()
+    assert edgekit("bundle", exported[target], "--golden", golden, *options) == 0, last_output()
     with torch.inference_mode():
         logits = network.offline(torch.from_numpy(rows)[None])[0, TIME - 1 :: TIME]
-    wanted = torch.softmax(logits, 1).numpy()
+    expected = torch.softmax(logits, 1).numpy()
     model = load(tmp_path / f"gru-{target}-1.0.0.edge.zip", trial=False)
     answers = list(model.stream(iter([rows])))
-    assert len(answers) == len(wanted) == 30
-    found = np.array([[dict(each.prediction.top)[label] for label in "abc"] for each in answers])
-    np.testing.assert_allclose(found, wanted, atol=TOLERANCE)
+    assert len(answers) == len(expected) == 30
+    result = np.array([[dict(each.prediction.top)[label] for label in "abc"] for each in answers])
+    np.testing.assert_allclose(result, expected, atol=TOLERANCE)

@@ -48,7 +48,7 @@ def test_dry_run_prints_the_plan_and_writes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["run", "configs/digit.yaml"], 2, 'did you mean "configs/digits.yaml"?'),
         (["run", "digits"], 2, 'digits: no such config file; did you mean "configs/digits.yaml"?'),
@@ -59,10 +59,10 @@ def test_dry_run_prints_the_plan_and_writes_nothing(tmp_path: Path) -> None:
         (["run"], 2, "CONFIG"),
     ],
 )
-def test_a_wrong_command_is_explained(arguments: list[str], code: int, said: str) -> None:
+def test_a_wrong_command_is_explained(arguments: list[str], code: int, message: str) -> None:
     done = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"})
     assert done.exit_code == code and isinstance(done.exception, SystemExit)
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 def test_a_wrong_config_never_starts_a_kernel(tmp_path: Path) -> None:
@@ -100,9 +100,9 @@ def test_a_stage_that_fails_is_told_with_its_cell_and_the_command_to_go_on_with(
     assert f"continue with: edgekit run tests/configs/tiny.yaml {' '.join(few)} " in done.stderr
     assert done.stderr.rstrip().endswith(f"--out {out}")
     (folder,) = (path for path in out.iterdir() if path.is_dir())
-    said = edgekit("status", str(folder)).stdout
-    assert re.search(r"profile +│ failed ", said), said
-    assert re.search(r"cell \d+: StageError", " ".join(said.split())), said
+    output = edgekit("status", str(folder)).stdout
+    assert re.search(r"profile +│ failed ", output), output
+    assert re.search(r"cell \d+: StageError", " ".join(output.split())), output
     assert (folder / "notebooks/01_profile.failed.ipynb").is_file()
     assert not (folder / "notebooks/01_profile.ipynb").exists()
 
@@ -159,11 +159,11 @@ GROUP = ["trust init", "trust add", "trust revoke", "trust rotate", "trust renew
 def test_help_shows_every_word_of_every_option_and_no_type_for_a_switch(command: str) -> None:
     """Of which rich would take what stands in square brackets for its own."""
     arguments = [*command.split(), "--help"]
-    said = CliRunner().invoke(app, arguments, env={**os.environ, "COLUMNS": "200", "TERM": "dumb"}).output
-    assert "<bool>" not in said and "--help" in said
-    plain = " ".join(re.sub(r"[│╭╮╰╯─]", " ", said).split())
-    found: Any = typer.main.get_command(app)
+    output = CliRunner().invoke(app, arguments, env={**os.environ, "COLUMNS": "200", "TERM": "dumb"}).output
+    assert "<bool>" not in output and "--help" in output
+    plain = " ".join(re.sub(r"[│╭╮╰╯─]", " ", output).split())
+    result: Any = typer.main.get_command(app)
     for word in command.split():
-        found = found.commands[word]
-    for option in found.params:
+        result = result.commands[word]
+    for option in result.params:
         assert option.help and option.help in plain, option.name

@@ -56,7 +56,7 @@ def edgekit(*arguments: object) -> Result:
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
-def written(*arguments: object, out: Path, name: str = "mine") -> dict[str, Any]:
+def write_config(*arguments: object, out: Path, name: str = "mine") -> dict[str, Any]:
     """The config, as written and as accepted."""
     done = edgekit("init", name, "--out", out, *arguments)
     assert done.exit_code == 0, done.output
@@ -97,7 +97,7 @@ def recordings(home: Path, count: int = 24) -> Path:
 def of_kind(kind: str, home: Path) -> tuple[object, ...]:
     """Arguments of the command for small data of a kind."""
     home.mkdir()
-    made: dict[str, Callable[[], Path]] = {
+    makers: dict[str, Callable[[], Path]] = {
         "npz of vectors": lambda: vectors(home / "data.npz"),
         "npz of pictures": lambda: images(home / "data.npz"),
         "folder of pictures": lambda: unpacked(home, samples()),
@@ -110,7 +110,7 @@ def of_kind(kind: str, home: Path) -> tuple[object, ...]:
         "folder of texts": lambda: texts(home / "data"),
         "table of texts": lambda: table(home / "data.tsv"),
     }
-    return ("--data", made[kind]()) if kind in made else ()
+    return ("--data", makers[kind]()) if kind in makers else ()
 
 
 KINDS = (
@@ -129,19 +129,19 @@ EVERY_KIND = [*KINDS, *NEWER, "folder of recordings"]
 
 @pytest.mark.parametrize("kind", EVERY_KIND)
 def test_what_is_written_fits_its_data(kind: str, tmp_path: Path) -> None:
-    values = written(*of_kind(kind, tmp_path / "data"), out=tmp_path)
+    values = write_config(*of_kind(kind, tmp_path / "data"), out=tmp_path)
     plan = load_plan(tmp_path / "mine.yaml")
     data = load(plan.data)
-    asked = [values[stage]["batch_size"] for stage in ("profile", "distill", "prune", "quantize")]
-    assert max(asked) <= len(data.train)
+    requested = [values[stage]["batch_size"] for stage in ("profile", "distill", "prune", "quantize")]
+    assert max(requested) <= len(data.train)
     assert len(data.calibration) and not {"calibration_samples"} & {*values["quantize"], *values.get("convert", {})}
     assert ("validation_fraction" in values["data"]) == (kind != "zip of pictures")
     assert accuracy_drop.can_meet(len(data.validation), 0.95, values["budget"]["accuracy_drop_pp"])
     if data.kind == "text":  # ids are names: there is nothing to scale
         assert plan.run.preprocess == []
     else:
-        seen = apply(plan.run.preprocess, np.asarray(data.train.x))
-        assert abs(float(seen.mean())) < 0.02 and 0.9 < float(seen.std()) < 1.1
+        observed = apply(plan.run.preprocess, np.asarray(data.train.x))
+        assert abs(float(observed.mean())) < 0.02 and 0.9 < float(observed.std()) < 1.1
     assert "targets" not in values and set(plan.run.targets) == {"tflite", "openvino", "onnx"}
 
 
@@ -150,7 +150,7 @@ def test_the_networks_take_the_samples_and_the_student_is_smaller(kind: str, tmp
     from edgekit.models import store
     from edgekit.models.from_artifact import spec_for
 
-    values = written(*of_kind(kind, tmp_path / "data"), out=tmp_path)
+    values = write_config(*of_kind(kind, tmp_path / "data"), out=tmp_path)
     plan = load_plan(tmp_path / "mine.yaml")
     data = load(plan.data)
     counts = []
@@ -169,7 +169,7 @@ def test_the_networks_take_the_samples_and_the_student_is_smaller(kind: str, tmp
     ],
 )
 def test_larger_pictures_have_candidates_that_suit_their_size(side: int, builders: list[str], tmp_path: Path) -> None:
-    values = written("--data", images(tmp_path / "data.npz", side=side), out=tmp_path)
+    values = write_config("--data", images(tmp_path / "data.npz", side=side), out=tmp_path)
     assert [network["builder"].partition(":")[2] for network in students(values)] == builders
     if len(builders) > 1:
         options = values["distill"]
@@ -182,7 +182,7 @@ def test_larger_pictures_have_candidates_that_suit_their_size(side: int, builder
     ("kind", "builder"), [("folder of sounds", "bc_resnet"), ("folder of recordings", "tc_resnet")]
 )
 def test_sounds_and_windows_have_a_candidate_of_their_own(kind: str, builder: str, tmp_path: Path) -> None:
-    values = written(*of_kind(kind, tmp_path / "data"), out=tmp_path)
+    values = write_config(*of_kind(kind, tmp_path / "data"), out=tmp_path)
     assert [network["builder"].partition(":")[2] for network in students(values)][1:] == [builder]
 
 
@@ -205,7 +205,7 @@ def test_what_was_found_is_said(tmp_path: Path) -> None:
 def test_grey_pictures_have_one_channel(mode: str, channels: int, tmp_path: Path) -> None:
     files = {f"train/{name}/{place}.png": picture(place + 50 * row, (20, 20), mode)
              for row, name in enumerate("ab") for place in range(20)}  # fmt: skip
-    values = written("--data", unpacked(tmp_path, files), out=tmp_path)
+    values = write_config("--data", unpacked(tmp_path, files), out=tmp_path)
     assert (values["data"]["channels"], values["data"]["size"]) == (channels, 20)
     assert len(values["preprocess"][1]["mean"]) == channels
 
@@ -213,7 +213,7 @@ def test_grey_pictures_have_one_channel(mode: str, channels: int, tmp_path: Path
 def test_large_pictures_are_seen_small(tmp_path: Path) -> None:
     files = {f"train/{name}/{place}.png": picture(place + 50 * row, (200, 120), "L")
              for row, name in enumerate("ab") for place in range(10)}  # fmt: skip
-    values = written("--data", unpacked(tmp_path, files), out=tmp_path)
+    values = write_config("--data", unpacked(tmp_path, files), out=tmp_path)
     assert values["data"]["size"] == 64
     assert values["model"]["kwargs"]["stem_stride"] == 2
     assert "# the pictures are 200×120" in (tmp_path / "mine.yaml").read_text()
@@ -224,7 +224,7 @@ def test_sounds_of_other_lengths_have_the_most_common_one(tmp_path: Path) -> Non
         path = tmp_path / "sounds/train" / ("high" if place % 2 else "low") / f"{place}.wav"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(sound(22_050 if place % 3 else 8000 + 100 * place, 300 + 20 * place, rate_hz=44_100))
-    values = written("--data", tmp_path / "sounds", out=tmp_path)
+    values = write_config("--data", tmp_path / "sounds", out=tmp_path)
     assert (values["data"]["rate_hz"], values["data"]["seconds"]) == (44_100, 0.5)
     step = values["preprocess"][0]
     assert (step["rate_hz"], step["window_samples"], step["fft_samples"], step["high_hz"]) == (44100, 1323, 2048, 8000)
@@ -236,7 +236,7 @@ def test_lengths_that_nothing_has_in_common_give_the_middle_one(tmp_path: Path) 
         path = tmp_path / "sounds/train" / ("high" if place % 2 else "low") / f"{place}.wav"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(sound(2003 + 7 * place, 300 + 20 * place))
-    assert written("--data", tmp_path / "sounds", out=tmp_path)["data"]["seconds"] == (2003 + 70) / 8000
+    assert write_config("--data", tmp_path / "sounds", out=tmp_path)["data"]["seconds"] == (2003 + 70) / 8000
 
 
 @pytest.mark.parametrize("rate_hz", [1000, 8000, 16_000, 44_100, 192_000])
@@ -255,23 +255,23 @@ def test_a_spectrogram_of_any_rate_and_length_is_one(rate_hz: int, seconds: floa
 
 @pytest.mark.parametrize("count", [12, 13, 30])
 def test_twelve_samples_are_enough_to_begin_with(count: int, tmp_path: Path) -> None:
-    values = written("--data", vectors(tmp_path / "data.npz", count, classes=2), out=tmp_path)
+    values = write_config("--data", vectors(tmp_path / "data.npz", count, classes=2), out=tmp_path)
     assert 2 <= values["profile"]["batch_size"] <= len(load(load_plan(tmp_path / "mine.yaml").data).train)
     assert values["budget"]["accuracy_drop_pp"] <= 100
 
 
 def test_features_are_normalized_one_by_one_and_many_of_them_together(tmp_path: Path) -> None:
-    few = written("--data", vectors(tmp_path / "few.npz", features=80), out=tmp_path, name="few")["preprocess"]
+    few = write_config("--data", vectors(tmp_path / "few.npz", features=80), out=tmp_path, name="few")["preprocess"]
     assert len(few[0]["mean"]) == len(few[0]["std"]) == 80
     assert max(map(len, (tmp_path / "few.yaml").read_text().splitlines())) <= 120
-    many = written("--data", vectors(tmp_path / "many.npz", features=300), out=tmp_path, name="many")["preprocess"]
+    many = write_config("--data", vectors(tmp_path / "many.npz", features=300), out=tmp_path, name="many")["preprocess"]
     assert len(many[0]["mean"]) == 1
 
 
 def test_a_feature_that_never_varies_is_left_alone(tmp_path: Path) -> None:
     x = np.random.default_rng(0).standard_normal((40, 3)).astype(np.float32)
     x[:, 1] = 7.0
-    values = written("--data", arrays(tmp_path / "data.npz", x, np.arange(40) % 2), out=tmp_path)
+    values = write_config("--data", arrays(tmp_path / "data.npz", x, np.arange(40) % 2), out=tmp_path)
     assert (values["preprocess"][0]["mean"][1], values["preprocess"][0]["std"][1]) == (7.0, 1.0)
 
 
@@ -388,27 +388,27 @@ def test_webp_pictures_in_folders_of_classes_alone_are_taken(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("data", "said", "comment"),
+    ("data", "message", "comment"),
     [
         (
             two_rates,
             "1 resampled to 8000 Hz",
             "the rate of most (24 at 8000 Hz, 1 at 16000 Hz)",
         ),
-        (stereo, "1 mixed to mono", "of a longer one the rest is cut"),
+        (stereo, "1 mixed to mono", "and a longer one is cut"),
     ],
 )
 def test_sounds_of_several_rates_and_channels_are_taken(
-    data: Callable[[Path], Path], said: str, comment: str, tmp_path: Path
+    data: Callable[[Path], Path], message: str, comment: str, tmp_path: Path
 ) -> None:
     done = edgekit("init", "mine", "--data", data(tmp_path), "--out", tmp_path / "out")
-    assert done.exit_code == 0 and said in done.output, done.output
+    assert done.exit_code == 0 and message in done.output, done.output
     text = (tmp_path / "out/mine.yaml").read_text()
     assert comment in text and yaml.safe_load(text)["data"]["rate_hz"] == 8000
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "message"),
     [
         (nothing, "nothing at .*nowhere"),
         (one_array, r"looks like a single array \(.npy\).*edgekit init takes one of"),
@@ -428,15 +428,15 @@ def test_sounds_of_several_rates_and_channels_are_taken(
         (three_samples, "no sample of class|too few samples"),
     ],
 )
-def test_what_cannot_be_used_is_refused(data: Callable[[Path], Path], said: str, tmp_path: Path) -> None:
+def test_what_cannot_be_used_is_refused(data: Callable[[Path], Path], message: str, tmp_path: Path) -> None:
     done = edgekit("init", "mine", "--data", data(tmp_path), "--out", tmp_path / "out")
-    assert (done.exit_code, re.search(said, done.output, re.DOTALL) is not None) == (4, True), done.output
+    assert (done.exit_code, re.search(message, done.output, re.DOTALL) is not None) == (4, True), done.output
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("name", ["no", "null", "007", "1e5"])
 def test_a_name_that_yaml_takes_for_something_else_is_quoted(name: str, tmp_path: Path) -> None:
-    assert written("--data", vectors(tmp_path / "data.npz"), out=tmp_path / "out", name=name)["name"] == name
+    assert write_config("--data", vectors(tmp_path / "data.npz"), out=tmp_path / "out", name=name)["name"] == name
 
 
 @pytest.mark.parametrize("name", ["Mine", "my run", "mine.yaml", "-x", "", "a" * 65])
@@ -449,7 +449,7 @@ def test_a_name_that_will_not_do_is_refused(name: str, tmp_path: Path) -> None:
 
 def test_files_that_are_there_stay_unless_forced(tmp_path: Path) -> None:
     data = ("--data", vectors(tmp_path / "data.npz"))
-    written(*data, out=tmp_path)
+    write_config(*data, out=tmp_path)
     first = {path: path.read_bytes() for path in tmp_path.glob("mine.*")}
     assert len(first) == 2
     (tmp_path / "mine.yaml").write_text("name: changed\n")
@@ -491,18 +491,18 @@ def test_paths_are_relative_to_the_config_where_the_data_lie_beneath_it(
     (home / "~odd: name").mkdir()
     beneath, odd = vectors(home / "data/d.npz"), vectors(home / "~odd: name/d.npz")
     monkeypatch.chdir(home)
-    assert written("--data", "data/d.npz", out=Path("."), name="a")["data"]["path"] == "data/d.npz"
-    assert written("--data", beneath, out=home, name="b")["data"]["path"] == "data/d.npz"
-    assert written("--data", odd, out=home, name="c")["data"]["path"] == "./~odd: name/d.npz"
-    assert written("--data", beneath, out=home / "configs", name="d")["data"]["path"] == "../data/d.npz"
+    assert write_config("--data", "data/d.npz", out=Path("."), name="a")["data"]["path"] == "data/d.npz"
+    assert write_config("--data", beneath, out=home, name="b")["data"]["path"] == "data/d.npz"
+    assert write_config("--data", odd, out=home, name="c")["data"]["path"] == "./~odd: name/d.npz"
+    assert write_config("--data", beneath, out=home / "configs", name="d")["data"]["path"] == "../data/d.npz"
     (tmp_path / "link").symlink_to(home / "configs")
-    assert written("--data", beneath, out=tmp_path / "link", name="f")["data"]["path"] == "../data/d.npz"
-    far = written("--data", beneath, out=tmp_path / "far/off/configs", name="g")
+    assert write_config("--data", beneath, out=tmp_path / "link", name="f")["data"]["path"] == "../data/d.npz"
+    far = write_config("--data", beneath, out=tmp_path / "far/off/configs", name="g")
     assert far["data"]["path"] == str(beneath)
     monkeypatch.setenv("HOME", str(home))  # what lies in somebody's home does not belong together
-    assert written("--data", beneath, out=home / "mine", name="h")["data"]["path"] == str(beneath)
+    assert write_config("--data", beneath, out=home / "mine", name="h")["data"]["path"] == str(beneath)
     monkeypatch.setenv("HERE", str(home))
-    assert written("--data", "${HERE}/data/d.npz", out=home, name="e")["data"]["path"] == "${HERE}/data/d.npz"
+    assert write_config("--data", "${HERE}/data/d.npz", out=home, name="e")["data"]["path"] == "${HERE}/data/d.npz"
     assert load(load_plan(home / "c.yaml").data).digest == load(load_plan(home / "configs/d.yaml").data).digest
 
 
@@ -512,9 +512,9 @@ def test_a_budget_that_refuses_next_to_nothing_is_told(count: int, little: bool,
     assert done.exit_code == 0, done.output
     for text in (done.output, (tmp_path / "mine.yaml").read_text()):
         plain = " ".join(text.replace("#", "").split())
-        found = re.findall(r"so the budget refuses next to nothing; (\d+) would show 5 pp: give more data", plain)
-        assert len(found) == little
-        assert all(accuracy_drop.drop_of_counts(1, 0, int(enough), 0.95).bound_pp <= 5 for enough in found)
+        result = re.findall(r"so the budget excludes hardly anything; (\d+) would show 5 pp: give more data", plain)
+        assert len(result) == little
+        assert all(accuracy_drop.drop_of_counts(1, 0, int(enough), 0.95).bound_pp <= 5 for enough in result)
 
 
 def test_labels_of_minus_one_and_zero_are_two_classes(tmp_path: Path) -> None:
@@ -545,12 +545,12 @@ def test_a_folder_may_be_moved_with_its_data(folder: str, tmp_path: Path, monkey
     config = moved / folder / "mine.yaml"
     for cwd in (tmp_path, config.parent, Path("/")):
         monkeypatch.chdir(cwd)
-        named = os.path.relpath(config, cwd)
-        plan = load_plan(Path(named))
+        names = os.path.relpath(config, cwd)
+        plan = load_plan(Path(names))
         assert load(plan.data).digest == before
-        sealed = origin.make(plan, before, tmp_path / "sealed")
+        sealed = origin.make_origin(plan, before, tmp_path / "sealed")
         assert not [path for path in sealed.path.rglob("*.json") if str(tmp_path) in path.read_text()]
-    done = edgekit("run", named, "--dry-run", "--out", tmp_path / "runs")
+    done = edgekit("run", names, "--dry-run", "--out", tmp_path / "runs")
     assert done.exit_code == 0, done.output
     assert not (tmp_path / "runs").exists()
 
@@ -573,7 +573,7 @@ def test_a_zip_of_recordings_or_junk_beside_the_samples_changes_nothing(tmp_path
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("__MACOSX/train/bee/._000.png", b"\0")
         archive.writestr("README.md", "a, b\n1, 2\n")
-    assert written("--data", path, out=tmp_path)["data"]["source"] == "image_folder"
+    assert write_config("--data", path, out=tmp_path)["data"]["source"] == "image_folder"
 
 
 @pytest.mark.parametrize(
@@ -604,21 +604,21 @@ def test_a_zip_of_recordings_or_junk_beside_the_samples_changes_nothing(tmp_path
     ],
 )
 def test_text_is_read_back_as_it_was(value: str) -> None:
-    assert yaml.safe_load(f"key: {config.scalar({'path': value})} # and more") == {"key": {"path": value}}
+    assert yaml.safe_load(f"key: {config.to_yaml({'path': value})} # and more") == {"key": {"path": value}}
 
 
 def test_sizes_grow_with_the_data_and_stay_within_them() -> None:
-    found = [sizes.Sizes(train, 1, max(1, train // 4), 1) for train in (2, 6, 30, 900, 5000, 45_000, 1_000_000)]
-    assert [one.batch for one in found] == [2, 4, 8, 32, 128, 128, 128]
-    assert [one.epochs for one in found] == [60, 60, 60, 21, 15, 8, 8]
+    result = [sizes.SplitSizes(train, 1, max(1, train // 4), 1) for train in (2, 6, 30, 900, 5000, 45_000, 1_000_000)]
+    assert [one.batch for one in result] == [2, 4, 8, 32, 128, 128, 128]
+    assert [one.epochs for one in result] == [60, 60, 60, 21, 15, 8, 8]
     assert all(
-        accuracy_drop.drop_of_counts(one.lost, 0, one.validation, 0.95).bound_pp <= one.drop_pp + 1e-6 for one in found
+        accuracy_drop.drop_of_counts(one.lost, 0, one.validation, 0.95).bound_pp <= one.drop_pp + 1e-6 for one in result
     )
 
 
 @pytest.mark.parametrize("kind", ["npz of vectors", "folder of pictures", "folder of sounds"])
 def test_the_notebook_has_the_workbooks_form(kind: str, tmp_path: Path) -> None:
-    written(*of_kind(kind, tmp_path / "data"), out=tmp_path)
+    write_config(*of_kind(kind, tmp_path / "data"), out=tmp_path)
     notebook = nbformat.read(tmp_path / "mine.ipynb", as_version=4)
     nbformat.validate(notebook)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
@@ -638,7 +638,7 @@ def test_the_notebook_has_the_workbooks_form(kind: str, tmp_path: Path) -> None:
 def test_the_data_are_shown(kind: str, tmp_path: Path) -> None:
     from edgekit.report.sections import samples as samples_section
 
-    written(*of_kind(kind, tmp_path / "data"), out=tmp_path)
+    write_config(*of_kind(kind, tmp_path / "data"), out=tmp_path)
     data = load(load_plan(tmp_path / "mine.yaml").data).withhold_test()
     counted = samples_section.splits_table(data)
     assert counted.rows[-1] == (
@@ -647,8 +647,8 @@ def test_the_data_are_shown(kind: str, tmp_path: Path) -> None:
     )
     assert sum(int(row[1]) for row in counted.rows[:-1]) == len(data.train)
     if kind == "npz of vectors":
-        shown = samples_section.table(data)
-        assert len(shown.rows) == 12 and len(shown.rows[0]) == len(shown.columns) == 6
+        displayed = samples_section.table(data)
+        assert len(displayed.rows) == 12 and len(displayed.rows[0]) == len(displayed.columns) == 6
     else:
         titles = [axes.get_title("left") for axes in samples_section.figure(data).axes]
         assert len(titles) == 12 and set(titles) == set(data.classes)
@@ -656,14 +656,14 @@ def test_the_data_are_shown(kind: str, tmp_path: Path) -> None:
 
 def labels_of(task: str, count: int = 60) -> np.ndarray:
     random = np.random.default_rng(1)
-    made = {
+    labels = {
         "classification": np.arange(count) % 3,
         "regression": random.standard_normal(count).astype(np.float32),
         "multi_label": random.integers(0, 2, (count, 4)),
         "anomaly": (np.arange(count) % 4 == 0).astype(np.int64),
         "embedding": np.arange(count) % 3,
     }
-    return made[task]
+    return labels[task]
 
 
 @pytest.mark.parametrize("task", EVERY_TASK)
@@ -672,7 +672,7 @@ def test_every_task_has_a_config(task: str, tmp_path: Path) -> None:
     from edgekit.models.from_artifact import spec_for
 
     x = np.random.default_rng(0).standard_normal((60, 6)).astype(np.float32)
-    values = written("--task", task, "--data", arrays(tmp_path / "data.npz", x, labels_of(task)), out=tmp_path)
+    values = write_config("--task", task, "--data", arrays(tmp_path / "data.npz", x, labels_of(task)), out=tmp_path)
     assert values["task"] == task
     plan = load_plan(tmp_path / "mine.yaml")
     spec = spec_for(load(plan.data), values["model"]["builder"], values["model"]["kwargs"], plan.run.preprocess)
@@ -684,9 +684,9 @@ def test_many_identities_get_batches_that_hold_two_samples_of_one(tmp_path: Path
     from edgekit.training import positives
 
     x, y = np.random.default_rng(0).standard_normal((360, 6)).astype(np.float32), np.arange(360) // 3 % 100
-    kept = {"x_validation": x[300:330], "y_validation": y[300:330], "x_test": x[330:], "y_test": y[330:]}
-    data = arrays(tmp_path / "data.npz", x[:300], y[:300], **kept)
-    values = written("--task", "embedding", "--data", data, out=tmp_path)
+    retained = {"x_validation": x[300:330], "y_validation": y[300:330], "x_test": x[330:], "y_test": y[330:]}
+    data = arrays(tmp_path / "data.npz", x[:300], y[:300], **retained)
+    values = write_config("--task", "embedding", "--data", data, out=tmp_path)
     labels = load(load_plan(tmp_path / "mine.yaml").data).train.y
     for stage in ("profile", "distill", "prune", "quantize"):
         assert positives.pairs(labels, values[stage]["batch_size"]) >= 1 > positives.pairs(labels, 16), values[stage]
@@ -697,7 +697,7 @@ def test_every_tasks_data_are_shown(task: str, tmp_path: Path) -> None:
     from edgekit.report.sections import samples as samples_section
 
     x = np.random.default_rng(0).standard_normal((60, 6)).astype(np.float32)
-    written("--task", task, "--data", arrays(tmp_path / "data.npz", x, labels_of(task)), out=tmp_path)
+    write_config("--task", task, "--data", arrays(tmp_path / "data.npz", x, labels_of(task)), out=tmp_path)
     data = load(load_plan(tmp_path / "mine.yaml").data).withhold_test()
     assert len(samples_section.table(data).rows) == 12
     assert samples_section.splits_table(data).rows
@@ -708,18 +708,18 @@ def test_pictures_serve_every_task_that_says_something_of_them(task: str, tmp_pa
     from edgekit.report.sections import samples as samples_section
 
     x = np.random.default_rng(0).integers(0, 256, (60, 18, 18), np.uint8)
-    values = written("--task", task, "--data", arrays(tmp_path / "data.npz", x, labels_of(task)), out=tmp_path)
+    values = write_config("--task", task, "--data", arrays(tmp_path / "data.npz", x, labels_of(task)), out=tmp_path)
     moved = "none" if task == "regression" else "shift"
     assert {values[stage]["augment"] for stage in ("profile", "distill", "prune", "quantize")} == {moved}
-    shown = samples_section.figure(load(load_plan(tmp_path / "mine.yaml").data).withhold_test())
-    assert all(axes.get_title("left") for axes in shown.axes)
+    displayed = samples_section.figure(load(load_plan(tmp_path / "mine.yaml").data).withhold_test())
+    assert all(axes.get_title("left") for axes in displayed.axes)
 
 
 def test_what_is_out_of_the_ordinary_may_stand_in_test_alone(tmp_path: Path) -> None:
     files = {f"{split}/{name}/{place}.png": picture(place + 100 * row, (16, 16), "L")
              for row, (split, name) in enumerate((("train", "good"), ("test", "good"), ("test", "crack")))
              for place in range(24)}  # fmt: skip
-    values = written("--task", "anomaly", "--data", unpacked(tmp_path, files), out=tmp_path)
+    values = write_config("--task", "anomaly", "--data", unpacked(tmp_path, files), out=tmp_path)
     assert values["model"]["builder"] == "edgekit.models.conv_autoencoder:conv_autoencoder"
     data = load(load_plan(tmp_path / "mine.yaml").data)
     assert not data.train.y.any() and data.validation.y.any() and data.test.y.any()
@@ -741,14 +741,14 @@ def test_labels_of_another_task_are_refused(task: str, other: str, tmp_path: Pat
 @pytest.mark.parametrize("task", ["regression", "multi_label"])
 def test_folders_have_classes_and_no_other_labels(task: str, tmp_path: Path) -> None:
     done = edgekit("init", "mine", "--task", task, "--data", unpacked(tmp_path, samples(8)), "--out", tmp_path)
-    assert (done.exit_code, "has one class a sample" in done.output) == (2, True), done.output
+    assert (done.exit_code, "has one class per sample" in done.output) == (2, True), done.output
     assert edgekit("init", "mine", "--task", task, "--out", tmp_path).exit_code == 2, "nor have the digits"
 
 
 @pytest.mark.parametrize("kind", ["pictures", "texts"])
 def test_folders_serve_embeddings_whose_dimensions_stand_in_the_config(kind: str, tmp_path: Path) -> None:
     data = unpacked(tmp_path, samples(8)) if kind == "pictures" else texts(tmp_path / "texts")
-    values = written("--task", "embedding", "--data", data, out=tmp_path)
+    values = write_config("--task", "embedding", "--data", data, out=tmp_path)
     assert values["task"] == "embedding"
     assert values["model"]["kwargs"]["dimensions"] == values["distill"]["student"]["kwargs"]["dimensions"] == 64
 
@@ -759,7 +759,7 @@ def test_anomalies_in_folders_need_what_is_normal(tmp_path: Path) -> None:
 
 
 def test_recordings_become_windows_of_their_channels(tmp_path: Path) -> None:
-    values = written("--data", recordings(tmp_path / "data"), out=tmp_path)
+    values = write_config("--data", recordings(tmp_path / "data"), out=tmp_path)
     assert values["data"]["columns"] == ["ax", "ay", "az"]
     assert (values["data"]["window"], values["data"]["stride"]) == (128, 64)
     assert len(values["preprocess"][0]["mean"]) == 3
@@ -776,7 +776,7 @@ def one_by_one(home: Path, header: str, rows: Callable[[int], list[str]], count:
 
 def test_a_recording_of_one_channel_is_one(tmp_path: Path) -> None:
     data = one_by_one(tmp_path / "ecg", "mv", lambda place: [f"{place + row / 7:.3f}" for row in range(90)])
-    assert written("--data", data, out=tmp_path)["data"]["columns"] == ["mv"]
+    assert write_config("--data", data, out=tmp_path)["data"]["columns"] == ["mv"]
 
 
 def test_a_first_line_may_be_long(tmp_path: Path) -> None:
@@ -786,7 +786,7 @@ def test_a_first_line_may_be_long(tmp_path: Path) -> None:
         ",".join(names),
         lambda place: [",".join([f"{place + row / 7:.3f}"] * 60) for row in range(40)],
     )
-    assert written("--data", data, out=tmp_path)["data"]["columns"] == names
+    assert write_config("--data", data, out=tmp_path)["data"]["columns"] == names
 
 
 def test_a_channel_that_begins_with_a_gap_is_not_left_out(tmp_path: Path) -> None:
@@ -809,7 +809,7 @@ def test_of_every_class_a_recording_is_long_enough_for_a_window(tmp_path: Path) 
     for place in range(9, 24, 2):
         path = data / f"train/run/{place:02}.csv"
         path.rename(data / f"train/walk/{place:02}.csv")
-    assert written("--data", data, out=tmp_path)["data"]["window"] <= 67
+    assert write_config("--data", data, out=tmp_path)["data"]["window"] <= 67
 
 
 def test_too_few_samples_to_train_on_are_told(tmp_path: Path) -> None:
@@ -860,15 +860,15 @@ def test_what_is_written_runs_to_bundles_and_so_does_its_notebook(tmp_path: Path
 
 
 def test_help_says_what_data_may_be() -> None:
-    told = CliRunner().invoke(app, ["init", "--help"], env={"COLUMNS": "120", **os.environ}).output
+    output = CliRunner().invoke(app, ["init", "--help"], env={"COLUMNS": "120", **os.environ}).output
     for word in ("x_train", "SPLIT/CLASS/*.wav", ".csv", "--task", "regression", "--force", "Exit codes"):
-        assert word in told
+        assert word in output
 
 
 def test_the_columns_of_a_table_of_texts_are_found_with_a_header_or_without(tmp_path: Path) -> None:
-    named = written("--data", table(tmp_path / "one.tsv"), out=tmp_path, name="one")["data"]
-    assert (named["source"], named["header"], named["text"], named["label"]) == ("text_table", True, "text", "label")
-    bare = written("--data", table(tmp_path / "two.tsv", header=False), out=tmp_path, name="two")["data"]
+    names = write_config("--data", table(tmp_path / "one.tsv"), out=tmp_path, name="one")["data"]
+    assert (names["source"], names["header"], names["text"], names["label"]) == ("text_table", True, "text", "label")
+    bare = write_config("--data", table(tmp_path / "two.tsv", header=False), out=tmp_path, name="two")["data"]
     assert (bare["delimiter"], bare["header"], bare["text"], bare["label"]) == ("tab", False, 2, 1)
     assert bare["tokens"] % 8 == 0
 
@@ -893,17 +893,17 @@ def test_pictures_with_masks_are_for_segmentation(layout: str, task: tuple[str, 
     from edgekit.report.sections import samples as samples_section
 
     MASKS[layout](tmp_path / "data", masked_scenes(60))
-    values = written("--data", tmp_path / "data", *task, out=tmp_path)
-    wanted = {"source": "masks", "layout": layout, "height": 48, "width": 64, "channels": 3}
-    assert wanted.items() <= values["data"].items() and values["task"] == "segmentation"
+    values = write_config("--data", tmp_path / "data", *task, out=tmp_path)
+    expected = {"source": "masks", "layout": layout, "height": 48, "width": 64, "channels": 3}
+    assert expected.items() <= values["data"].items() and values["task"] == "segmentation"
     assert values["profile"]["augment"] == "shift_flip"
     plan = load_plan(tmp_path / "mine.yaml")
     data = load(plan.data)
     spec = spec_for(data, values["model"]["builder"], values["model"]["kwargs"], plan.run.preprocess)
     assert values["model"]["builder"] == "edgekit.models.segmenter:segmenter"
     store.build(spec, seed=0)
-    shown = samples_section.figure(data.withhold_test())
-    assert all("ground" in axes.get_title("left") and len(axes.images) == 2 for axes in shown.axes)
+    displayed = samples_section.figure(data.withhold_test())
+    assert all("ground" in axes.get_title("left") and len(axes.images) == 2 for axes in displayed.axes)
     assert [row[0] for row in samples_section.splits_table(data.withhold_test()).rows] == [
         "ground",
         "disc",
@@ -919,7 +919,7 @@ def test_arrays_with_masks_have_sides_that_the_networks_take(tmp_path: Path) -> 
     done = edgekit("init", "mine", "--task", "segmentation", "--data", data, "--out", tmp_path / "out")
     assert (done.exit_code, "24×32; the networks for segmentation need" in done.output) == (4, True), done.output
     x, y = x[:, :16], y[:, :16]
-    assert written("--task", "segmentation", "--data", arrays(data, x, y), out=tmp_path)["task"] == "segmentation"
+    assert write_config("--task", "segmentation", "--data", arrays(data, x, y), out=tmp_path)["task"] == "segmentation"
 
 
 def test_masks_serve_no_other_task_and_pictures_without_masks_not_this_one(tmp_path: Path) -> None:
@@ -947,8 +947,8 @@ def test_masks_in_folders_of_other_names_are_no_class(images: str, masks: str, t
     (tmp_path / "data/images").rename(tmp_path / "data" / images)
     (tmp_path / "data/masks").rename(tmp_path / "data" / masks)
     done = edgekit("init", "mine", "--data", tmp_path / "data", "--out", tmp_path / "out")
-    said = f"{masks} looks like masks of the pictures in {images}; rename the two to masks and images"
-    assert (done.exit_code, said in " ".join(done.output.split())) == (4, True), done.output
+    output = f"{masks} looks like masks of the pictures in {images}; rename the two to masks and images"
+    assert (done.exit_code, output in " ".join(done.output.split())) == (4, True), done.output
     for split in ("train", "test"):
         (tmp_path / "other" / split).mkdir(parents=True)
         (tmp_path / "data" / images / split).rename(tmp_path / "other" / split / images)
@@ -956,7 +956,7 @@ def test_masks_in_folders_of_other_names_are_no_class(images: str, masks: str, t
     if masks != "masks":
         done = edgekit("init", "mine", "--data", tmp_path / "other", "--out", tmp_path / "out")
         assert (done.exit_code, f"/{masks} looks like masks" in done.output.replace("\n", " ")) == (4, True)
-    values = written("--data", tmp_path / "other", "--task", "classification", out=tmp_path)
+    values = write_config("--data", tmp_path / "other", "--task", "classification", out=tmp_path)
     assert values["data"]["source"] == "image_folder"
 
 
@@ -968,7 +968,7 @@ def test_classes_whose_pictures_are_numbered_alike_are_classes(mode: str, tmp_pa
         for number in range(8):
             pixels = random.integers(0, 256, (20, 20, 3)).astype(np.uint8)
             Image.fromarray(pixels).convert(mode).save(tmp_path / "data" / folder / f"{number}.png")
-    assert written("--data", tmp_path / "data", out=tmp_path)["data"]["source"] == "image_folder"
+    assert write_config("--data", tmp_path / "data", out=tmp_path)["data"]["source"] == "image_folder"
 
 
 def test_where_pictures_have_boxes_and_masks_the_task_decides(tmp_path: Path) -> None:
@@ -977,6 +977,6 @@ def test_where_pictures_have_boxes_and_masks_the_task_decides(tmp_path: Path) ->
 
     MASKS["voc"](tmp_path / "data", masked_scenes(60))
     BOXES["voc"](tmp_path / "data", boxed_scenes(60))
-    assert written("--data", tmp_path / "data", "--force", out=tmp_path)["task"] == "detection"
-    values = written("--data", tmp_path / "data", "--force", "--task", "segmentation", out=tmp_path)
+    assert write_config("--data", tmp_path / "data", "--force", out=tmp_path)["task"] == "detection"
+    values = write_config("--data", tmp_path / "data", "--force", "--task", "segmentation", out=tmp_path)
     assert values["data"]["source"] == "masks"

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from edgekit.cli.init.inspect_annotations import MOST_PIXELS, sample_size
+from edgekit.cli.init.annotation_inspection import MAX_PIXELS, sample_size
 from edgekit.core.tasks import detection
 from edgekit.data import load
 from edgekit.models import store
 from edgekit.models.from_artifact import spec_for
 from edgekit.workbook.plan import load_plan
-from tests.cli.test_init import edgekit, written
+from tests.cli.test_init import edgekit, write_config
 from tests.data.boxed import CLASSES, WRITERS, scenes
 from tests.data.pictures import samples, unpacked
 from tests.data.sources.test_wav_folder import folder as sounds
@@ -31,18 +31,18 @@ def test_each_format_is_recognised_and_its_config_trains(form: str, packed: bool
     if packed:
         data = Path(shutil.make_archive(str(tmp_path / "scenes"), "zip", tmp_path / "data")).name
         shutil.rmtree(tmp_path / "data")
-    values = written("--data", tmp_path / data, out=tmp_path)
+    values = write_config("--data", tmp_path / data, out=tmp_path)
     section = values["data"]
     assert values["task"] == "detection"
     assert (section["source"], section["annotations"], section["path"]) == ("boxes", form, data)
     assert (section["height"], section["width"], section["channels"]) == (48, 64, 3)
     assert "validation_fraction" in section and "test_fraction" not in section
     plan = load_plan(tmp_path / "mine.yaml")
-    found = load(plan.data)
-    assert found.classes == CLASSES and values["profile"]["batch_size"] <= len(found.train)
+    result = load(plan.data)
+    assert result.classes == CLASSES and values["profile"]["batch_size"] <= len(result.train)
     counts = [
         sum(each.numel() for each in store.build(
-            spec_for(found, network["builder"], network["kwargs"], plan.run.preprocess), seed=0
+            spec_for(result, network["builder"], network["kwargs"], plan.run.preprocess), seed=0
         ).parameters())
         for network in (values["model"], values["distill"]["student"])
     ]  # fmt: skip
@@ -50,12 +50,12 @@ def test_each_format_is_recognised_and_its_config_trains(form: str, packed: bool
 
 
 def test_what_was_found_is_said(tmp_path: Path) -> None:
-    made = scenes(30)
-    WRITERS["voc"](tmp_path / "data", made)
+    created = scenes(30)
+    WRITERS["voc"](tmp_path / "data", created)
     done = edgekit("init", "mine", "--data", tmp_path / "data", "--out", tmp_path)
-    boxes = sum(len(scene.things) for scene in made)
-    said = f"a folder of 30 pictures with {boxes} boxes (Pascal VOC), 64×48, in colour, seen as 64×48"
-    assert said in done.output and f"3 classes: {', '.join(CLASSES)}" in done.output, done.output
+    boxes = sum(len(scene.things) for scene in created)
+    output = f"a folder of 30 pictures with {boxes} boxes (Pascal VOC), 64×48, in colour, seen as 64×48"
+    assert output in done.output and f"3 classes: {', '.join(CLASSES)}" in done.output, done.output
     assert "In a sample the middle box is 12×" in (tmp_path / "mine.yaml").read_text()
 
 
@@ -63,23 +63,23 @@ def test_grey_pictures_have_one_channel(tmp_path: Path) -> None:
     WRITERS["yolo"](tmp_path / "data", scenes(30))
     for path in (tmp_path / "data").rglob("*.png"):
         Image.open(path).convert("L").save(path)
-    assert written("--data", tmp_path / "data", out=tmp_path)["data"]["channels"] == 1
+    assert write_config("--data", tmp_path / "data", out=tmp_path)["data"]["channels"] == 1
 
 
 @pytest.mark.parametrize(
-    ("size", "wanted"),
+    ("size", "expected"),
     [((640, 480), (192, 144)), ((480, 640), (144, 192)), ((600, 400), (192, 128)), ((64, 48), (64, 48)),
      ((1000, 1000), (160, 160)), ((5, 5), (16, 16))],
 )  # fmt: skip
-def test_a_sample_has_the_pictures_proportions(size: tuple[int, int], wanted: tuple[int, int]) -> None:
-    assert sample_size(size) == wanted
+def test_a_sample_has_the_pictures_proportions(size: tuple[int, int], expected: tuple[int, int]) -> None:
+    assert sample_size(size) == expected
 
 
 def test_a_sample_of_any_picture_is_a_multiple_of_sixteen_and_mostly_picture() -> None:
     random = np.random.default_rng(0)
     for width, height in random.integers(48, 4000, (40, 2)).tolist():
         wide, high = sample_size((width, height))
-        assert wide % 16 == high % 16 == 0 and wide * high <= MOST_PIXELS
+        assert wide % 16 == high % 16 == 0 and wide * high <= MAX_PIXELS
         if 1 / 3 < width / height < 3:
             scale = min(wide / width, high / height)
             assert scale**2 * width * height > 0.75 * wide * high, (width, height, wide, high)
@@ -138,7 +138,7 @@ def broken_pictures(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoilt", "said"),
+    ("spoilt", "message"),
     [
         (both_formats, "annotations of Pascal VOC and YOLO lie in it; keep one, or write the config by hand"),
         (no_label_files, "none is of boxes, such as labels/test/scene000.txt for images/test/scene000.png"),
@@ -151,10 +151,10 @@ def broken_pictures(home: Path) -> None:
         (broken_pictures, "none of its pictures can be opened; check that they are not damaged"),
     ],
 )
-def test_what_cannot_be_used_is_one_line(spoilt: Callable[[Path], None], said: str, tmp_path: Path) -> None:
+def test_what_cannot_be_used_is_one_line(spoilt: Callable[[Path], None], message: str, tmp_path: Path) -> None:
     spoilt(tmp_path / "data")
     done = edgekit("init", "mine", "--data", tmp_path / "data", "--out", tmp_path / "out")
-    assert done.exit_code == 4 and said in done.output, done.output
+    assert done.exit_code == 4 and message in done.output, done.output
     assert len(done.output.strip().splitlines()) == 1, done.output
     assert not (tmp_path / "out").exists()
 
@@ -180,19 +180,19 @@ def test_arrays_are_told_which_layouts_of_boxes_there_are(labels: str, tmp_path:
     x = np.random.default_rng(0).integers(0, 256, (40, 32, 32, 3)).astype(np.uint8)
     np.savez(data, x_train=x, y_train=y if labels == "boxes" else np.arange(40) % 3)
     done = edgekit("init", "mine", "--task", "detection", "--data", data, "--out", tmp_path / "out")
-    said = " ".join(done.output.split())
-    assert done.exit_code == 2 and said.startswith("edgekit: --task detection: an .npz file, and edgekit init reads"), (
-        said
-    )
-    assert all(word in said for word in ("Annotations/*.xml", "a .json for each split", "labels/split/*.txt"))
-    assert said.endswith("for boxes in arrays, write the config by hand") and "y_train is" not in said
+    output = " ".join(done.output.split())
+    assert done.exit_code == 2 and output.startswith(
+        "edgekit: --task detection: an .npz file, and edgekit init reads"
+    ), output
+    assert all(word in output for word in ("Annotations/*.xml", "a .json for each split", "labels/split/*.txt"))
+    assert output.endswith("for boxes in arrays, write the config by hand") and "y_train is" not in output
 
 
 def test_sounds_are_not_sent_to_an_npz_for_boxes(tmp_path: Path) -> None:
     data = sounds(tmp_path / "sounds", 8)
     done = edgekit("init", "mine", "--task", "detection", "--data", data, "--out", tmp_path / "out")
-    said = " ".join(done.output.split())
-    assert done.exit_code == 2 and "reads boxes beside pictures alone" in said and ".npz" not in said, said
+    output = " ".join(done.output.split())
+    assert done.exit_code == 2 and "reads boxes only beside pictures" in output and ".npz" not in output, output
 
 
 def test_files_of_other_tools_beside_the_pictures_of_classes_change_nothing(tmp_path: Path) -> None:
@@ -201,13 +201,13 @@ def test_files_of_other_tools_beside_the_pictures_of_classes_change_nothing(tmp_
     (home / "readme.xml").write_text("<project></project>")
     first = next(home.rglob("*.png"))
     first.with_suffix(".txt").write_text("a bee, seen from above\n")
-    values = written("--data", home, out=tmp_path)
+    values = write_config("--data", home, out=tmp_path)
     assert (values["data"]["source"], values["task"]) == ("image_folder", "classification")
 
 
 @pytest.mark.needs(data="data/bccd.zip")
 def test_blood_cells_have_a_config(tmp_path: Path) -> None:
-    values = written("--data", "${EDGEKIT_SHARED}/data/bccd.zip", out=tmp_path)
+    values = write_config("--data", "${EDGEKIT_SHARED}/data/bccd.zip", out=tmp_path)
     section = values["data"]
     assert (section["source"], section["annotations"]) == ("boxes", "voc")
     assert section["path"] == "${EDGEKIT_SHARED}/data/bccd.zip"

@@ -11,7 +11,7 @@ from edgekit.data import load
 from edgekit.runner import input_path
 from edgekit.runner.preprocess import sliding_windows
 from edgekit.workbook.plan import load_plan
-from tests.cli.test_init import NEWER, edgekit, of_kind, written
+from tests.cli.test_init import NEWER, edgekit, of_kind, write_config
 from tests.data.pictures import samples, unpacked
 from tests.data.sources.test_csv_rows import CLASSES
 from tests.data.sources.test_csv_rows import written as rows
@@ -38,7 +38,7 @@ def table(path: Path, header: str, cells: str, count: int = 90) -> Path:
     ],
 )
 def test_the_label_is_found(header: str, cells: str, label: str, columns: list[str], tmp_path: Path) -> None:
-    data = written("--data", table(tmp_path / "t.csv", header, cells), out=tmp_path)["data"]
+    data = write_config("--data", table(tmp_path / "t.csv", header, cells), out=tmp_path)["data"]
     assert (data["source"], data["label"], data["columns"]) == ("csv_rows", label, columns)
 
 
@@ -49,16 +49,16 @@ def test_a_table_as_excel_writes_it_in_europe_keeps_every_column(tmp_path: Path)
     text = "\n".join(["Temperatur;Stufe;Feuchte;Ort;Klasse", *(line.replace(".", ",") for line in lines)])
     (tmp_path / "excel.csv").write_text(text, encoding="utf-8-sig")
     done = edgekit("init", "mine", "--data", tmp_path / "excel.csv", "--out", tmp_path / "out")
-    said = " ".join(done.output.split())
-    assert "3 features (Temperatur, Stufe, Feuchte)" in said
-    assert "left out, because they hold no numbers or count the rows: Ort" in said
+    output = " ".join(done.output.split())
+    assert "3 features (Temperatur, Stufe, Feuchte)" in output
+    assert "left out, because they hold no numbers or count the rows: Ort" in output
 
 
 def test_measured_values_want_a_regression_and_words_want_classes(tmp_path: Path) -> None:
     values = table(tmp_path / "v.csv", "x,speed", "{n}.5,{x}")
     done = edgekit("init", "mine", "--data", values, "--out", tmp_path / "out")
     assert (done.exit_code, "measured values; use --task regression" in done.output) == (2, True), done.output
-    assert written("--data", values, "--task", "regression", out=tmp_path)["task"] == "regression"
+    assert write_config("--data", values, "--task", "regression", out=tmp_path)["task"] == "regression"
     words = table(tmp_path / "w.csv", "x,kind", "{x},s{k}")
     done = edgekit("init", "mine", "--data", words, "--task", "regression", "--out", tmp_path / "out")
     assert (done.exit_code, "are words; use --task classification" in done.output) == (2, True), done.output
@@ -67,14 +67,14 @@ def test_measured_values_want_a_regression_and_words_want_classes(tmp_path: Path
 def test_a_folder_of_tables_has_the_splits_of_its_files(tmp_path: Path) -> None:
     for seed, (name, count) in enumerate({"train": 90, "test": 30}.items()):
         rows(tmp_path / "waters" / f"{name}.csv", count, seed)
-    values = written("--data", tmp_path / "waters", out=tmp_path)
+    values = write_config("--data", tmp_path / "waters", out=tmp_path)
     assert "validation_fraction" in values["data"] and "test_fraction" not in values["data"]
     assert load(load_plan(tmp_path / "mine.yaml").data).classes == CLASSES
 
 
 def test_sounds_may_be_listed(tmp_path: Path) -> None:
     path = listed(tmp_path / "listed", sounds(tmp_path / "sounds", 40))
-    data = written("--data", path, out=tmp_path)["data"]
+    data = write_config("--data", path, out=tmp_path)["data"]
     assert (data["source"], data["path"]) == ("wav_folder", "listed/labels.csv")
 
 
@@ -82,21 +82,21 @@ def test_sounds_may_be_listed(tmp_path: Path) -> None:
 def test_a_folder_that_holds_its_table_is_the_table(kind: str, tmp_path: Path) -> None:
     source = sounds(tmp_path / "made", 40) if kind == "sounds" else unpacked(tmp_path, samples())
     path = listed(tmp_path / "mine data", source)
-    by_table = written("--data", path, out=tmp_path, name="table")["data"]
-    assert written("--data", path.parent, out=tmp_path, name="folder")["data"] == by_table
+    by_table = write_config("--data", path, out=tmp_path, name="table")["data"]
+    assert write_config("--data", path.parent, out=tmp_path, name="folder")["data"] == by_table
     assert by_table["path"] == "mine data/labels.csv"
     shutil.copy(path, path.with_name("more.csv"))  # and labels.csv is still meant
-    assert written("--data", path.parent, out=tmp_path, name="again")["data"] == by_table
+    assert write_config("--data", path.parent, out=tmp_path, name="again")["data"] == by_table
     path.rename(path.with_name("some.csv"))
     done = edgekit("init", "mine", "--data", path.parent, "--out", tmp_path / "out")
-    said = "more.csv, some.csv all list files; give --data one of them"
-    assert (done.exit_code, said in " ".join(done.output.split())) == (4, True), done.output
+    output = "more.csv, some.csv all list files; give --data one of them"
+    assert (done.exit_code, output in " ".join(done.output.split())) == (4, True), done.output
 
 
 def test_folders_of_splits_and_classes_say_more_than_a_table_beside_them(tmp_path: Path) -> None:
     folder = unpacked(tmp_path, samples(validation=12))
     (folder / "labels.csv").write_text("file,label\ntrain/nothing.jpg,cat\n")
-    data = written("--data", folder, out=tmp_path)["data"]
+    data = write_config("--data", folder, out=tmp_path)["data"]
     assert "validation_fraction" not in data and data["path"] == folder.name
 
 
@@ -117,13 +117,13 @@ def test_a_column_that_is_mostly_empty_names_no_classes(tmp_path: Path) -> None:
     notes = ("ok", "no", "", "")
     rows = [f"see you at home {number},{notes[number % 4]},{'abcd'[number % 4]}" for number in range(60)]
     (tmp_path / "x.csv").write_text("\n".join(["text,note,kind", *rows]))
-    data = written("--data", tmp_path / "x.csv", out=tmp_path)["data"]
+    data = write_config("--data", tmp_path / "x.csv", out=tmp_path)["data"]
     assert (data["source"], data["label"]) == ("text_table", "kind")
 
 
 def test_a_recording_is_windowed_by_its_stretches(tmp_path: Path) -> None:
     parts = [part for number in range(40) for part in ((0.4, ("bark", "bell")[number % 2]), (0.8, ""))]
-    data = written("--data", recording(tmp_path / "street.wav", parts), out=tmp_path)["data"]
+    data = write_config("--data", recording(tmp_path / "street.wav", parts), out=tmp_path)["data"]
     assert (data["source"], data["seconds"], data["stride_s"], data["background"]) == (
         "wav_track",
         0.4,
@@ -138,7 +138,7 @@ def test_a_recording_is_windowed_by_its_stretches(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seconds", [0.0371, 0.313, 1.0])
 def test_windows_of_a_stream_share_log_mel_frames(seconds: float, rate_hz: int, tmp_path: Path) -> None:
     parts = [part for number in range(16) for part in ((seconds, ("bark", "bell")[number % 2]), (1.5 * seconds, ""))]
-    written("--data", recording(tmp_path / "street.wav", parts, rate_hz), out=tmp_path)
+    write_config("--data", recording(tmp_path / "street.wav", parts, rate_hz), out=tmp_path)
     plan = load_plan(tmp_path / "mine.yaml")
     cut = input_path.find_step(load(plan.data).input_path or (), "windows")
     assert cut is not None
@@ -149,7 +149,7 @@ def test_windows_of_a_stream_share_log_mel_frames(seconds: float, rate_hz: int, 
 
 def test_what_no_label_covers_is_no_anomaly(tmp_path: Path) -> None:
     parts = [part for number in range(80) for part in ((0.4, "normal" if number % 4 else "crack"), (0.8, ""))]
-    values = written("--task", "anomaly", "--data", recording(tmp_path / "mill.wav", parts), out=tmp_path)
+    values = write_config("--task", "anomaly", "--data", recording(tmp_path / "mill.wav", parts), out=tmp_path)
     assert "background" not in values["data"] and values["bundle"] == {"smoothing": "auto"}
     data = load(load_plan(tmp_path / "mine.yaml").data)
     assert not data.train.y.any() and 0 < data.validation.y.mean() < 1
@@ -157,7 +157,7 @@ def test_what_no_label_covers_is_no_anomaly(tmp_path: Path) -> None:
 
 def test_an_embedding_of_recordings_is_not_smoothed(tmp_path: Path) -> None:
     parts = [part for number in range(40) for part in ((0.4, ("bark", "bell")[number % 2]), (0.8, ""))]
-    values = written("--task", "embedding", "--data", recording(tmp_path / "street.wav", parts), out=tmp_path)
+    values = write_config("--task", "embedding", "--data", recording(tmp_path / "street.wav", parts), out=tmp_path)
     assert "bundle" not in values
 
 
@@ -165,15 +165,15 @@ def test_an_embedding_of_recordings_is_not_smoothed(tmp_path: Path) -> None:
 def test_rows_say_what_they_can_serve(task: str, tmp_path: Path) -> None:
     data = table(tmp_path / "t.csv", "x,y2,species", "{x},{n}.5,s{k}")
     done = edgekit("init", "mine", "--data", data, "--task", task, "--out", tmp_path / "out")
-    said = "can serve classification, regression, multi_label or anomaly; use one"
-    assert (done.exit_code, said in " ".join(done.output.split())) == (2, True), done.output
+    output = "can serve classification, regression, multi_label or anomaly; use one"
+    assert (done.exit_code, output in " ".join(done.output.split())) == (2, True), done.output
 
 
 def test_texts_have_no_anomalies(tmp_path: Path) -> None:
     data = texts(tmp_path / "texts")
     done = edgekit("init", "mine", "--data", data, "--task", "anomaly", "--out", tmp_path / "out")
-    said = "can serve classification or embedding; use one"
-    assert (done.exit_code, said in " ".join(done.output.split())) == (2, True), done.output
+    output = "can serve classification or embedding; use one"
+    assert (done.exit_code, output in " ".join(done.output.split())) == (2, True), done.output
 
 
 def test_a_recording_without_a_track_is_told(tmp_path: Path) -> None:

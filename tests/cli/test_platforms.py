@@ -59,5 +59,5 @@ def test_a_fleet_with_an_unreachable_device_says_which(tiny_run: FinishedRun, tm
         port = free.getsockname()[1]
     (tmp_path / "hosts.yaml").write_text(f"hosts:\n  door: {{host: 127.0.0.1, port: {port}, user: nobody}}\n")
     bundle = next((tiny_run.folder / "bundles").glob("*.edge.zip"))
-    said = edgekit(system, tmp_path, "fleet", "push", bundle, "--to", "hosts.yaml", code=7)
-    assert "door" in said and "unreachable" in said
+    output = edgekit(system, tmp_path, "fleet", "push", bundle, "--to", "hosts.yaml", code=7)
+    assert "door" in output and "unreachable" in output

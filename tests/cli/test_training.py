@@ -30,8 +30,8 @@ def test_kernels_inherit_the_number_and_it_is_put_back(monkeypatch: pytest.Monke
     assert os.environ[PROCESSES] == "2"
 
 
-@pytest.mark.parametrize("said", ["0", "-1", "two", "1.5"])
-def test_a_number_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
-    monkeypatch.setenv(PROCESSES, said)
-    with pytest.raises(ConfigError, match=f"^EDGEKIT_PROCESSES: got {said!r}; set it to a number of processes"):
+@pytest.mark.parametrize("message", ["0", "-1", "two", "1.5"])
+def test_a_number_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, message: str) -> None:
+    monkeypatch.setenv(PROCESSES, message)
+    with pytest.raises(ConfigError, match=f"^EDGEKIT_PROCESSES: got {message!r}; set it to a number of processes"):
         processes()

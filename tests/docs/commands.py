@@ -150,13 +150,13 @@ SERVICE = "changes the system; tests/deploy/test_unit.py has systemd check the u
 MAKES = "CI runs it as a whole"
 ASKS = "asks for a passphrase; tests/docs/scene.py makes the same keys without one"
 COLLECTED = "a suite runs it; here its tests are collected"
-LABELS = "takes labels that a person wrote; tests/cli/field/test_pack.py writes some, packs and inspects them"
+LABELS = "takes labels that a person wrote; tests/cli/field/test_packing.py writes some, packs and inspects them"
 SEARCHES = "searches for minutes; tests/search/test_search.py does so on a smaller config, and replays it"
 CIFAR_SEARCH = "edgekit search configs/cifar10.yaml --space configs/spaces/cifar10.yaml"
 HALF_AN_HOUR = "takes half an hour; the same options are run for seconds by "
 
 WORKERS = "tests/workbook/workers starts a scheduler and workers, and sends works to them"
-CONFIGS = "walks two configs; tests/workbook/test_several.py runs several"
+CONFIGS = "walks two configs; tests/workbook/test_parallel_runs.py runs several"
 
 ELSEWHERE = {
     "edgekit run configs/digits.yaml --set training.shares=4 --processes 4": "tests/training/shares trains so",

@@ -117,7 +117,7 @@ def test_the_pieces_of_a_config_are_accepted(page: Path, tmp_path: Path, monkeyp
         values = yaml.safe_load(DIGITS.read_text()) | _whole(yaml.safe_load(block.text))
         config = tmp_path / "config.yaml"
         config.write_text(yaml.safe_dump(values))
-        load_plan(config, [], known=False)
+        load_plan(config, [], checked_before=False)
 
 
 def _whole(shown: dict[str, object]) -> dict[str, object]:

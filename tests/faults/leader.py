@@ -24,7 +24,7 @@ from edgekit.core.errors import EdgekitError
 from edgekit.runner import files
 from edgekit.workbook.notebook import RESOURCE_ERRNOS
 from edgekit.workbook.plan import load_plan
-from edgekit.workbook.stage import FORCE, RUN_LOCK, STAGE_LOCK, open_stage
+from edgekit.workbook.stage import FORCE_VARIABLE, RUN_LOCK, STAGE_LOCK, open_stage
 from tests.faults import spoil
 from tests.faults.disk import Disk
 
@@ -131,7 +131,7 @@ class Leader:
 
     def run(self, *, forced: bool, without: str) -> None:
         """To the end of the stage, then cut the power; leaves what that leaves, and report.json."""
-        os.environ[FORCE] = self.stage.name if forced else ""
+        os.environ[FORCE_VARIABLE] = self.stage.name if forced else ""
         self.disk.install()
         spoil.apply(without)
         publish = artifacts.publish

@@ -26,7 +26,7 @@ from nbval.plugin import get_sanitize_patterns
 
 from edgekit.core.config import STAGES
 from edgekit.core.run_folder import notebook_name
-from edgekit.workbook.notebook import FIELD, SEARCH
+from edgekit.workbook.notebook import FIELD_NOTEBOOK, SEARCH_NOTEBOOK
 from edgekit.workbook.plan import Plan, load_plan, workbook_folder
 
 HERE = Path(__file__).parent
@@ -40,7 +40,7 @@ def tags(cell: Any) -> list[str]:
     return list(cell.metadata.get("tags", []))
 
 
-SIDE = {"search": SEARCH, "field": FIELD}
+SIDE = {"search": SEARCH_NOTEBOOK, "field": FIELD_NOTEBOOK}
 """Notebooks 00 and 08, which are no stages and take their parameters as they stand."""
 ALL = ("search", *STAGES, "field")
 

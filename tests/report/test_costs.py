@@ -163,7 +163,7 @@ def test_a_price_changes_the_result_and_runs_no_stage_again(tiny_run: FinishedRu
     folder = Path(shutil.copytree(tiny_run.folder, tmp_path / "tiny", ignore=shutil.ignore_patterns(".training")))
     plain = write_result(load_plan(TINY), folder)
     plan = load_plan(TINY, ["benchmark.cost.per_cpu_hour=0.36", "benchmark.cost.currency=EUR"])
-    states = list(state.examine(plan, folder, plain["data_digest"]))
+    states = list(state.examine_stages(plan, folder, plain["data_digest"]))
     assert [one.state for one in states] == ["done"] * len(STAGES)
     priced = write_result(plan, folder)
     assert priced["bundles"] == plain["bundles"] and priced["stages"] == plain["stages"]

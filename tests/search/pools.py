@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from edgekit.core.errors import EdgekitError
-from edgekit.workbook.workers import Work
+from edgekit.workbook.workers import Job
 
 
 class HerePool:
-    """Does each work in this process, through JSON as a real one does; `did` lists their functions."""
+    """Runs each job in this process, through JSON as a real one does; `did` lists their functions."""
 
     count = 1
 
@@ -21,36 +21,36 @@ class HerePool:
 
     def run(
         self,
-        works: Sequence[Work],
+        jobs: Sequence[Job],
         on_done: Callable[[int, Any], None] | None = None,
         check: Any = None,
         *,
-        go_on: bool = False,
+        keep_going: bool = False,
     ) -> list[Any]:
         results: list[Any] = []
-        for number, work in enumerate(works):
-            self.did.append(work.function.rpartition(":")[2])
+        for number, job in enumerate(jobs):
+            self.did.append(job.function.rpartition(":")[2])
             try:
-                results.append(json.loads(json.dumps(self.do(work, json.loads(work.to_json())["arguments"]))))
+                results.append(json.loads(json.dumps(self.do(job, json.loads(job.to_json())["arguments"]))))
             except EdgekitError as error:
-                if not go_on:
+                if not keep_going:
                     raise
                 results.append(error)
             if on_done is not None:
                 on_done(number, results[-1])
         return results
 
-    def do(self, work: Work, arguments: dict[str, Any]) -> Any:
-        module, _, name = work.function.partition(":")
+    def do(self, job: Job, arguments: dict[str, Any]) -> Any:
+        module, _, name = job.function.partition(":")
         return getattr(importlib.import_module(module), name)(**arguments)
 
 
 class ScriptedPool(HerePool):
-    """Answers a work by the function of its name in `script`, which gets the work's arguments."""
+    """Answers a job with the function of its name in `script`, which gets the job's arguments."""
 
     def __init__(self, **script: Callable[..., Any]) -> None:
         super().__init__()
         self.script = script
 
-    def do(self, work: Work, arguments: dict[str, Any]) -> Any:
-        return self.script[work.function.rpartition(":")[2]](**arguments)
+    def do(self, job: Job, arguments: dict[str, Any]) -> Any:
+        return self.script[job.function.rpartition(":")[2]](**arguments)

@@ -27,7 +27,7 @@ def opened(values: dict, plan: Plan, folder: Path) -> Space:
 def without_rivals(config: Path, folder: Path, *settings: str) -> Plan:
     """The config without files of others, which need not be here."""
     own = ["benchmark.rivals=[]", ALONE, f"data.path={folder}"] if config == CIFAR10 else []
-    return load_plan(config, [*own, *settings], known=True)
+    return load_plan(config, [*own, *settings], checked_before=True)
 
 
 @pytest.mark.parametrize("config", [DIGITS, CIFAR10], ids=["digits", "cifar10"])
@@ -37,14 +37,14 @@ def test_the_space_of_a_shipped_config_needs_no_file_and_each_of_its_corners_is_
     plan = without_rivals(config, tmp_path)
     space = opened(spaces.space_for_config(plan), plan, tmp_path)
     base = ["benchmark.rivals=[]", ALONE, f"data.path={tmp_path}"] if config == CIFAR10 else []
-    space.check(lambda settings: load_plan(config, [*base, *settings], known=True))
+    space.check(lambda settings: load_plan(config, [*base, *settings], checked_before=True))
     networks = next(each for each in space.dimensions if each.key == spaces.BUILDER)
     assert len(networks.choices or ()) == {DIGITS: 2, CIFAR10: 5}[config]
 
 
 @pytest.mark.parametrize("builder", sorted(spaces.space_files()))
 def test_each_shipped_file_is_a_whole_space_whose_corners_can_be_built(builder: str, tmp_path: Path) -> None:
-    plan = load_plan(DIGITS, known=True)
+    plan = load_plan(DIGITS, checked_before=True)
     given = yaml.safe_load(spaces.space_files()[builder].read_text())
     space = opened(given, plan, tmp_path)
     for _, parameters, _ in space.corners():
@@ -66,7 +66,8 @@ def test_a_space_for_other_networks_leaves_the_configs_candidates_and_arguments_
     settings = [f"{key}={yaml.safe_dump(entry[0], default_flow_style=True).strip()}"
                 for key, entry in completed.items() if key in ("distill.candidates", spaces.KWARGS)]  # fmt: skip
     trial = load_plan(CIFAR10, ["benchmark.rivals=[]", ALONE, f"data.path={tmp_path}", *settings,
-                                "distill.student.builder=edgekit.models.resnet:resnet8"], known=True)  # fmt: skip
+                                "distill.student.builder=edgekit.models.resnet:resnet8"],
+                      checked_before=True)  # fmt: skip
     assert trial.stages["distill"].student.title == "resnet8"  # type: ignore[attr-defined]
 
 
@@ -78,14 +79,14 @@ def test_of_losses_that_compete_in_a_run_a_trial_has_one(tmp_path: Path) -> None
     assert completed["distill.temperature"]["when"] == {"distill.losses": [[{"loss": "soft_targets"}]]}
     without = without_rivals(CIFAR10, tmp_path, "distill.losses=[{loss: dkd}, {loss: dist}]")
     assert "distill.temperature" not in spaces.complete_space(spaces.space_for_config(without), without)["space"]
-    one_loss = load_plan(DIGITS, known=True)
+    one_loss = load_plan(DIGITS, checked_before=True)
     assert "distill.losses" not in spaces.complete_space({"space": {"seed": [0, 1]}}, one_loss)["space"]
     own = {"space": {"distill.losses": [[{"loss": "dkd"}]]}}
     assert spaces.complete_space(own, plan)["space"]["distill.losses"] == own["space"]["distill.losses"]
 
 
 def test_what_a_user_has_said_is_not_replaced() -> None:
-    plan = load_plan(DIGITS, ["prune.measure=true"], known=True)
+    plan = load_plan(DIGITS, ["prune.measure=true"], checked_before=True)
     given = {
         "space": {
             spaces.KWARGS: [{"width": 8}],
@@ -100,7 +101,7 @@ def test_what_a_user_has_said_is_not_replaced() -> None:
 
 
 def test_the_goal_is_no_option() -> None:
-    plan = load_plan(DIGITS, known=True)
+    plan = load_plan(DIGITS, checked_before=True)
     with pytest.raises(ConfigError, match=r"space\.budget\.accuracy_drop_pp: is the same for all trials"):
         spaces.complete_space({"space": {"budget.accuracy_drop_pp": [1.0, 2.0]}}, plan)
 
@@ -111,4 +112,4 @@ def test_a_config_of_networks_without_a_space_is_told_which_there_are(tmp_path: 
     own = "{builder: 'own:net'}"
     config.write_text(f"name: own\ndata: {{source: digits}}\nmodel: {own}\ndistill: {{student: {own}}}\n")
     with pytest.raises(ConfigError, match=r"no space ships for own:net; give one with --space"):
-        spaces.space_for_config(load_plan(config, known=True))
+        spaces.space_for_config(load_plan(config, checked_before=True))

@@ -18,7 +18,7 @@ from edgekit.search.space import Space
 from edgekit.search.study import SearchedConfig, StudyState, search
 from edgekit.search.trial import BatchContext, Trial
 from edgekit.workbook.plan import Plan, load_plan
-from edgekit.workbook.workers.work import WorkLost
+from edgekit.workbook.workers.jobs import JobLost
 from tests.search.pools import ScriptedPool
 
 TINY = Path(__file__).parents[1] / "configs" / "tiny.yaml"
@@ -54,7 +54,7 @@ class World:
         self, config: str, settings: list[str], folder: str, targets: list[str], caches: list[str]
     ) -> Any:
         self.content("input.npy")
-        result = relative_limits(load_plan(Path(config), settings, known=True), targets)
+        result = relative_limits(load_plan(Path(config), settings, checked_before=True), targets)
         sha256s = {sha256: {"path": limit.file["path"]} for sha256, limit in result.items()}
         beside = {"raw": str(self.folder / "input.npy"), "files": sha256s}
         return {
@@ -122,7 +122,7 @@ class World:
 
 
 def plan(*settings: str) -> Plan:
-    return load_plan(TINY, [*settings], known=True)
+    return load_plan(TINY, [*settings], checked_before=True)
 
 
 def a_trial(number: int, width: int, *settings: str) -> Trial:
@@ -171,7 +171,7 @@ def test_a_trial_whose_process_dies_each_time_costs_itself_alone(tmp_path: Path)
 
     def dying(settings: list[str], **others: Any) -> Any:
         if width_of(settings) == 9:
-            raise WorkLost("trial 0: its process was killed (SIGKILL); tries: 3")
+            raise JobLost("trial 0: its process was killed (SIGKILL); tries: 3")
         return everything(settings=settings, **others)
 
     world.pool.script["train_fully"] = dying
@@ -333,7 +333,7 @@ def test_the_profile_and_the_anchors_are_made_once_for_a_study(tmp_path: Path) -
 def test_a_config_that_is_edited_meanwhile_ends_the_search_and_mixes_nothing(tmp_path: Path) -> None:
     world, config = World(tmp_path / "w"), tmp_path / "tiny.yaml"
     config.write_text(TINY.read_text())
-    evaluator = Evaluator(load_plan(config, known=True), tmp_path / "s", OBJECTIVES, world.pool)
+    evaluator = Evaluator(load_plan(config, checked_before=True), tmp_path / "s", OBJECTIVES, world.pool)
     config.write_text(TINY.read_text().replace("epochs: 12", "epochs: 13"))
     with pytest.raises(ConfigError, match=r"edited while it was being searched"):
         evaluator([a_trial(0, 8)], BatchContext(tmp_path / "s", 0, (), (), lambda number, outcome: None))

@@ -97,7 +97,7 @@ def test_ctrl_c_leaves_a_study_and_the_same_command_goes_on(searched: Path, tmp_
         time.sleep(0.2)
     process.send_signal(signal.SIGINT)
     _, text = process.communicate(timeout=120)
-    assert process.returncode == 130 and b"study.json holds all whole batches" in text, text
+    assert process.returncode == 130 and b"study.json has all complete batches" in text, text
     assert study_of(out)["ended"] == "interrupted" and len(study_of(out)["trials"]) == 1
     again = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=1800, check=False)
     assert again.returncode == 0, again.stderr

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.cli.test_bundle import edgekit, said
+from tests.cli.test_bundle import edgekit, last_output
 from tests.runner import stepped
 from tests.runner.test_states import table
 from tests.serve.conftest import Start
@@ -50,5 +50,5 @@ def test_a_file_is_one_sample_or_refused(server: Server, tmp_path: Path) -> None
 def test_other_servers_are_not_given_it(server_name: str, path: Path, tmp_path: Path) -> None:
     more = ("--storage-uri", "s3://b/x") if server_name == "kserve" else ()
     assert edgekit("export", server_name, path, "--out", tmp_path / "out", *more) == 4
-    assert "the model has states, which exports do not support; use edgekit serve" in said()
+    assert "the model has states, which exports do not support; use edgekit serve" in last_output()
     assert not (tmp_path / "out").exists()

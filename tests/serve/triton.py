@@ -19,14 +19,14 @@ from pathlib import Path
 import pytest
 
 from benchmarks.serving.peers import free_ports
-from benchmarks.serving.tritonserver import Installed
+from benchmarks.serving.tritonserver import TritonInstallation
 from edgekit.device import processes
 from tests import requirements
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = ROOT / "build" / "triton"
 PYTHON = ENVIRONMENT / "bin" / "python"
-INSTALLED = Installed(PYTHON)
+INSTALLED = TritonInstallation(PYTHON)
 READY_S = 120.0
 
 

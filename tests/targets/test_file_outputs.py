@@ -47,19 +47,19 @@ def test_a_keras_detector_becomes_every_target(target: str, tmp_path: Path) -> N
     path = tmp_path / "two.keras"
     models.keras(SWAPPED).save(path)
     folder = saved(path, "keras", "detection", tmp_path / "model")
-    np.testing.assert_allclose(answers(target, folder, tmp_path), models.wanted(models.images()), atol=1e-3)
+    np.testing.assert_allclose(answers(target, folder, tmp_path), models.expected_outputs(models.images()), atol=1e-3)
 
 
 @pytest.mark.parametrize("target", ["openvino", "onnx"])
 def test_an_onnx_detector_with_its_scores_first(target: str, tmp_path: Path) -> None:
     folder = saved(models.onnx(tmp_path / "two.onnx", SWAPPED), "onnx", "detection", tmp_path / "model")
-    np.testing.assert_allclose(answers(target, folder, tmp_path), models.wanted(models.images()), atol=1e-3)
+    np.testing.assert_allclose(answers(target, folder, tmp_path), models.expected_outputs(models.images()), atol=1e-3)
 
 
 @pytest.mark.parametrize("target", ["tflite", "openvino"])
 def test_a_tflite_detector_with_its_scores_first(target: str, tmp_path: Path) -> None:
     folder = saved(models.tflite(tmp_path / "two.tflite", SWAPPED), "tflite", "detection", tmp_path / "model")
-    np.testing.assert_allclose(answers(target, folder, tmp_path), models.wanted(models.images()), atol=1e-3)
+    np.testing.assert_allclose(answers(target, folder, tmp_path), models.expected_outputs(models.images()), atol=1e-3)
 
 
 @pytest.mark.parametrize("target", ["tflite", "openvino", "onnx"])
@@ -84,6 +84,6 @@ def test_the_saved_file_is_the_network_that_teaches(task: Task, tmp_path: Path) 
     x = torch.from_numpy(models.images(40).transpose(0, 3, 1, 2).astype(np.float32) / 255)
     found = network(x).numpy()
     if task == "detection":
-        np.testing.assert_allclose(found, models.wanted(models.images(40)), atol=1e-3)
+        np.testing.assert_allclose(found, models.expected_outputs(models.images(40)), atol=1e-3)
     else:
         assert found.shape == (40, 3, *GRID)

@@ -20,9 +20,9 @@ from tests.conftest import TINY, FinishedRun, run_edgekit
 
 
 def cell(
-    kind: str, begun: bool = False, outputs: list[Any] | None = None, *tags: str, source: str = ""
+    kind: str, started: bool = False, outputs: list[Any] | None = None, *tags: str, source: str = ""
 ) -> dict[str, Any]:
-    times = {"papermill": {"start_time": "2026-01-01T00:00:00" if begun else None}}
+    times = {"papermill": {"start_time": "2026-01-01T00:00:00" if started else None}}
     return {"cell_type": kind, "metadata": {**times, "tags": list(tags)}, "outputs": outputs or [], "source": source}
 
 
@@ -38,57 +38,57 @@ def at_work(folder: Path, stage: str) -> None:
 
 
 def test_nobody_at_work_is_told_so_even_where_a_killed_process_left_its_name(tmp_path: Path) -> None:
-    assert attempts.running(tmp_path) is None
+    assert attempts.running_stage(tmp_path) is None
     with lock.hold(tmp_path / RUN_LOCK, "edgekit run tiny.yaml"):
-        left = (tmp_path / f"{RUN_LOCK}.holder").read_bytes()
+        remaining = (tmp_path / f"{RUN_LOCK}.holder").read_bytes()
         assert lock.current_holder(tmp_path / RUN_LOCK)
-    (tmp_path / f"{RUN_LOCK}.holder").write_bytes(left)
+    (tmp_path / f"{RUN_LOCK}.holder").write_bytes(remaining)
     at_work(tmp_path, "convert")
-    assert attempts.running(tmp_path) is None
-    found = attempts.failure(tmp_path, "convert")
-    assert found == "cell 3; its process was killed; run it again"
+    assert attempts.running_stage(tmp_path) is None
+    failure = attempts.last_failure(tmp_path, "convert")
+    assert failure == "cell 3; its process was killed; run it again"
 
 
 def test_a_stage_at_work_is_shown_with_the_section_of_its_notebook_and_its_process(tmp_path: Path) -> None:
     at_work(tmp_path, "convert")
     with lock.hold(tmp_path / RUN_LOCK, "edgekit run tiny.yaml"):
-        found = attempts.running(tmp_path)
-    assert found is not None and found[0] == "convert"
-    assert found[1].startswith("Convert, run, compare; process ")
+        running = attempts.running_stage(tmp_path)
+    assert running is not None and running[0] == "convert"
+    assert running[1].startswith("Convert, run, compare; process ")
 
 
 def test_before_its_first_section_a_notebook_opens_data_and_models(tmp_path: Path) -> None:
     title = cell("markdown", source="# 05 · Convert")
     write(run_folder.working_notebook(tmp_path, "convert"), title, cell("code", True))
-    assert attempts.section(tmp_path, "convert") == "opening data and models"
-    assert attempts.section(tmp_path, "prune") == ""
+    assert attempts.current_section(tmp_path, "convert") == "opening data and models"
+    assert attempts.current_section(tmp_path, "prune") == ""
 
 
 def test_a_stage_of_a_notebook_in_jupyterlab_is_told_too(tmp_path: Path) -> None:
     who = "a notebook that runs stage prune"
     with lock.hold(tmp_path / RUN_LOCK, who), lock.hold(tmp_path / STAGE_LOCK, who):
-        found = attempts.running(tmp_path)
-    assert found is not None and found[0] == "prune"
+        running = attempts.running_stage(tmp_path)
+    assert running is not None and running[0] == "prune"
 
 
 def test_a_failure_is_told_with_its_cell_and_its_error(tmp_path: Path) -> None:
     error = {"output_type": "error", "ename": "ConversionError", "evalue": "no such operator " + "x" * 300}
     papermills = cell("markdown", False, None, attempts.ERROR_CELL)
     write(run_folder.failed_notebook(tmp_path, "convert"), papermills, cell("code", True), cell("code", True, [error]))
-    found = attempts.failure(tmp_path, "convert")
-    assert found is not None and found.startswith("cell 2: ConversionError: no such operator xxx")
-    assert "…" in found and "05_convert.failed.ipynb" in found
-    assert attempts.failure(tmp_path, "prune") is None
+    failure = attempts.last_failure(tmp_path, "convert")
+    assert failure is not None and failure.startswith("cell 2: ConversionError: no such operator xxx")
+    assert "…" in failure and "05_convert.failed.ipynb" in failure
+    assert attempts.last_failure(tmp_path, "prune") is None
     write(run_folder.failed_notebook(tmp_path, "prune"), cell("code", True), cell("code"))
-    found = attempts.failure(tmp_path, "prune")
-    assert found is not None and found.startswith("cell 1: its kernel ended there")
+    failure = attempts.last_failure(tmp_path, "prune")
+    assert failure is not None and failure.startswith("cell 1: its kernel ended there")
 
 
 def test_a_half_written_copy_says_no_cell(tmp_path: Path) -> None:
     at_work(tmp_path, "convert")
     path = run_folder.working_notebook(tmp_path, "convert")
     path.write_text(path.read_text()[:-20])
-    assert attempts.failure(tmp_path, "convert") == "its process was killed; run it again"
+    assert attempts.last_failure(tmp_path, "convert") == "its process was killed; run it again"
 
 
 def test_the_next_command_can_be_typed_as_it_stands(tmp_path: Path) -> None:
@@ -112,19 +112,19 @@ def test_status_shows_what_is_at_work(tiny_run: FinishedRun, tmp_path: Path) -> 
         lines = run_edgekit("status", str(folder)).stdout.splitlines()
     (line,) = [line for line in lines if " convert " in line]
     assert "running" in line and "Convert, run, compare" in line
-    said = run_edgekit("status", str(folder)).stdout
-    (line,) = [line for line in said.splitlines() if " convert " in line]
-    assert "failed" in line and "killed" in line and "Running:" not in said
+    output = run_edgekit("status", str(folder)).stdout
+    (line,) = [line for line in output.splitlines() if " convert " in line]
+    assert "failed" in line and "killed" in line and "Running:" not in output
 
 
 def test_status_shows_a_run_that_looks_ahead(tmp_path: Path) -> None:
     (tmp_path / ".plan.json").write_text(json.dumps({"config": str(TINY), "settings": ""}))
     (tmp_path / watch.FILE).write_text(ProgressState(1, (StepState("data", "files", 12, 60),), 45.0).to_json())
     with lock.hold(tmp_path / RUN_LOCK, "edgekit run tiny.yaml"):
-        said = run_edgekit("status", str(tmp_path)).stdout
-    assert "not run" not in said and said.count(" waits ") == len(STAGES)
-    assert "Now: data · 12 of 60 files · about 45 s left" in said
+        output = run_edgekit("status", str(tmp_path)).stdout
+    assert "not run" not in output and output.count(" waits ") == len(STAGES)
+    assert "Now: data · 12 of 60 files · about 45 s left" in output
     assert (
-        f"Running: process {os.getpid()} on " in said
-        and "; it is checking data and networks, or between two stages." in said
+        f"Running: process {os.getpid()} on " in output
+        and "; it is checking data and networks, or between two stages." in output
     )

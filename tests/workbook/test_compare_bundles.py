@@ -9,13 +9,13 @@ import pytest
 
 from edgekit.runner import bundle as bundles
 from edgekit.runner.bundle import Bundle
-from edgekit.workbook.reproduce import Report, compare_members
+from edgekit.workbook.reproduce import ReproductionReport, compare_members
 from tests.runner.conftest import NCHW, SCORES, Made, manifest_for, members_for, reference, samples
 
 MEMBERS = 4
 
 
-def made(folder: Path, model: bytes = b"weights", **changes: Any) -> Bundle:
+def write_bundle(folder: Path, model: bytes = b"weights", **changes: Any) -> Bundle:
     network = Made("onnx", {"model.onnx": model}, NCHW, SCORES, 1e-4)
     images = samples(4)
     path = folder / "made.edge.zip"
@@ -23,19 +23,19 @@ def made(folder: Path, model: bytes = b"weights", **changes: Any) -> Bundle:
     return bundles.read(path)
 
 
-def report(before: Bundle, now: Bundle) -> Report:
+def report(before: Bundle, now: Bundle) -> ReproductionReport:
     same = len(set(before.members.items()) & set(now.members.items()))
-    return Report(Path("before"), Path("now"), [], compare_members(before, now), same, [])
+    return ReproductionReport(Path("before"), Path("now"), [], compare_members(before, now), same, [])
 
 
 def test_the_same_bytes_are_reproduced(tmp_path: Path) -> None:
-    again = report(made(tmp_path), made(tmp_path))
+    again = report(write_bundle(tmp_path), write_bundle(tmp_path))
     assert again.reproduced
     assert (again.members, again.same) == ([], MEMBERS)
 
 
 @pytest.mark.parametrize(
-    ("changes", "named"),
+    ("changes", "names"),
     [
         ({"model": b"other weights"}, ["model.onnx: ", "manifest.json: digests of the members"]),
         ({"labels": ["a", "b", "c"]}, ["manifest.json: labels"]),
@@ -43,8 +43,8 @@ def test_the_same_bytes_are_reproduced(tmp_path: Path) -> None:
     ],
 )
 def test_what_differs_is_named_and_never_called_reproduced(
-    changes: dict[str, Any], named: list[str], tmp_path: Path
+    changes: dict[str, Any], names: list[str], tmp_path: Path
 ) -> None:
-    found = report(made(tmp_path), made(tmp_path, **changes))
-    assert not found.reproduced
-    assert [line[: len(start)] for line, start in zip(found.members, named, strict=True)] == named
+    result = report(write_bundle(tmp_path), write_bundle(tmp_path, **changes))
+    assert not result.reproduced
+    assert [line[: len(start)] for line, start in zip(result.members, names, strict=True)] == names

@@ -18,15 +18,15 @@ def test_what_was_read_is_remembered_with_the_fingerprint_from_before(tmp_path: 
     (tmp_path / origin.STAGE).mkdir()
     (tmp_path / origin.STAGE / RECORD).touch()
     assert state.remembered_digest(plan, tmp_path).digest is None
-    found = state.read_digest(plan, tmp_path)
-    assert found.digest == load(plan.data).digest and found.sign
-    state.remember_data(plan, tmp_path, found.digest, found.sign)
-    assert state.remembered_digest(plan, tmp_path) == found
+    known_digest = state.read_digest(plan, tmp_path)
+    assert known_digest.digest == load(plan.data).digest and known_digest.fingerprint
+    state.remember_data(plan, tmp_path, known_digest.digest, known_digest.fingerprint)
+    assert state.remembered_digest(plan, tmp_path) == known_digest
 
-    kept = json.loads((tmp_path / state.DATA).read_text())
-    (tmp_path / state.DATA).write_text(json.dumps({**kept, "digest": "remembered"}))
+    retained = json.loads((tmp_path / state.DATA_DIGEST_FILE).read_text())
+    (tmp_path / state.DATA_DIGEST_FILE).write_text(json.dumps({**retained, "digest": "remembered"}))
     assert state.read_digest(plan, tmp_path).digest == "remembered"
-    given = state.DataDigest("handed on", found.sign)
-    assert state.read_digest(plan, tmp_path, given) is given, "not read again"
-    (tmp_path / state.DATA).write_text(json.dumps({**kept, "fingerprint": "another"}))
+    values = state.DataDigest("handed on", known_digest.fingerprint)
+    assert state.read_digest(plan, tmp_path, values) is values, "not read again"
+    (tmp_path / state.DATA_DIGEST_FILE).write_text(json.dumps({**retained, "fingerprint": "another"}))
     assert state.remembered_digest(plan, tmp_path).digest is None

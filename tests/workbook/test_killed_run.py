@@ -42,8 +42,8 @@ def test_a_run_killed_while_it_trains_goes_on_to_the_same_bits(tiny_run: Finishe
         with contextlib.suppress(ProcessLookupError):
             os.killpg(started.pid, signal.SIGKILL)
         started.wait()
-    kept = {path.name for path in training.iterdir()}
-    assert {"student-alone.safetensors", "student-soft_targets.safetensors"} <= kept
+    retained = {path.name for path in training.iterdir()}
+    assert {"student-alone.safetensors", "student-soft_targets.safetensors"} <= retained
     again = run_edgekit("run", str(TINY), "--out", str(tmp_path))
     assert again.returncode == 0, again.stderr
     executed = (run / "notebooks/02_distill.ipynb").read_text()

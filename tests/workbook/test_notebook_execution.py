@@ -41,7 +41,7 @@ def execute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> Path:
     folder = tmp_path / "run"
     folder.mkdir()
     execution.execute(
-        execution.Step(step.number, step.stage, {"config": str(TINY)}, cell_limit_s=4),
+        execution.NotebookStep(step.number, step.stage, {"config": str(TINY)}, cell_limit_s=4),
         folder,
         nothing_sealed,
     )
@@ -49,7 +49,7 @@ def execute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("code", "kind", "exit_code", "said"),
+    ("code", "kind", "exit_code", "message"),
     [
         (
             "from edgekit.core.errors import ConversionError\nraise ConversionError('a → b')",
@@ -71,12 +71,12 @@ def execute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> Path:
     ],
 )
 def test_a_failing_cell_gives_its_own_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, kind: type[EdgekitError], exit_code: int, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, kind: type[EdgekitError], exit_code: int, message: str
 ) -> None:
     with pytest.raises(kind) as caught:
         execute(tmp_path, monkeypatch, code)
     assert caught.value.exit_code == exit_code
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "01_profile.ipynb" in str(caught.value)
     assert not list((tmp_path / "run/notebooks").glob(".*partial*"))
 
@@ -95,8 +95,8 @@ def test_status_says_of_a_cell_that_took_too_long_what_the_run_said(
 ) -> None:
     with pytest.raises(StageError):
         execute(tmp_path, monkeypatch, "import time\ntime.sleep(60)")
-    said = attempts.failure(tmp_path / "run", "profile") or ""
-    assert said.startswith("cell 2: not finished after 4 s, so its kernel was stopped (")
+    output = attempts.last_failure(tmp_path / "run", "profile") or ""
+    assert output.startswith("cell 2: not finished after 4 s, so its kernel was stopped (")
 
 
 def test_steps_name_every_parameter_of_every_notebook(tmp_path: Path) -> None:

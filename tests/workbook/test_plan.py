@@ -79,7 +79,7 @@ def test_settings_as_one_text_mean_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "said"),
+    ("setting", "message"),
     [
         ("prune.ration=0.4", 'prune.ration: unknown key, did you mean "ratio"?'),
         ("budgett.accuracy_drop_pp=1", 'budgett: unknown key, did you mean "budget"?'),
@@ -106,7 +106,7 @@ def test_settings_as_one_text_mean_the_same() -> None:
         ("preprocess=[{step: normalize, mean: [0, 0, 0], std: [1, 1, 1]}]", "mean: got [0, 0, 0]; use a list of 1"),
         ("convert.fp32_max_abs=.inf", "convert.fp32_max_abs: got inf; input should be a finite number"),
         ("prune.ratio=2020-01-01", "not a YAML value"),
-        ("prune.budget={}", "prune.budget: stands at the top level"),
+        ("prune.budget={}", "prune.budget: belongs at the top level"),
         ("model.weights=nothing.safetensors", "model.weights: no file 'nothing.safetensors'"),
         ("model={}", "model: names no model; give builder: package.module:function, or source: a model file"),
         ("model.source=net.onnx", "model: names both builder and source"),
@@ -120,13 +120,13 @@ def test_settings_as_one_text_mean_the_same() -> None:
         ("prune.ratio=[", "not a YAML value"),
     ],
 )
-def test_what_is_wrong_is_explained(setting: str, said: str) -> None:
-    assert said in fault(setting)
+def test_what_is_wrong_is_explained(setting: str, message: str) -> None:
+    assert message in fault(setting)
 
 
 def test_an_impossible_combination_names_both_fields() -> None:
-    said = fault("data.calibration_samples=50", "quantize.calibration_samples=60", "convert.calibration_samples=40")
-    assert "quantize.calibration_samples (60) and data.calibration_samples (50) disagree" in said
+    output = fault("data.calibration_samples=50", "quantize.calibration_samples=60", "convert.calibration_samples=40")
+    assert "quantize.calibration_samples (60) and data.calibration_samples (50) disagree" in output
 
 
 def test_weights_that_are_none_hide_no_fault_of_the_config(tmp_path: Path) -> None:
@@ -136,17 +136,17 @@ def test_weights_that_are_none_hide_no_fault_of_the_config(tmp_path: Path) -> No
 
 
 def test_every_fault_is_told_at_once() -> None:
-    said = fault("budget.accuracy_drop_pp=-1", "model.wights=x")
-    assert "budget.accuracy_drop_pp" in said
-    assert 'did you mean "weights"?' in said
+    output = fault("budget.accuracy_drop_pp=-1", "model.wights=x")
+    assert "budget.accuracy_drop_pp" in output
+    assert 'did you mean "weights"?' in output
 
 
 def test_the_faults_of_all_sections_are_told_at_once() -> None:
-    said = fault(
+    output = fault(
         "name=My run", "targets=[coreml]", "bogus=1", "data.source=digit", "profile.epochs=x", "profile.epoch=1",
         "prune.ratio=7", "convert.seed=3", "convert.reference_preprocess=a b",
     ).splitlines()  # fmt: skip
-    keys = [line.partition(":")[0] for line in said]
+    keys = [line.partition(":")[0] for line in output]
     assert keys == [
         "name", "targets.0", "bogus", "profile.epoch", "profile.epochs", "prune.ratio", "convert.seed",
         "convert.reference_preprocess", "data.source",
@@ -154,15 +154,17 @@ def test_the_faults_of_all_sections_are_told_at_once() -> None:
 
 
 def test_a_fault_of_the_top_level_makes_none_of_its_own_below() -> None:
-    said = fault("task=regresion")
-    assert len(said.splitlines()) <= 2 and said.startswith("task: got 'regresion'; input should be 'classification', ")
+    output = fault("task=regresion")
+    assert len(output.splitlines()) <= 2 and output.startswith(
+        "task: got 'regresion'; input should be 'classification', "
+    )
 
 
 def test_many_faults_and_long_values_stay_short() -> None:
-    said = fault(*(f"nothing_{number}=1" for number in range(50)))
-    assert len(said.splitlines()) == 21 and said.endswith("\nand 30 more")
-    said = fault(f"prune.ratio={'x' * 100_000}")
-    assert len(said) < 400 and "(100,002 characters)" in said
+    output = fault(*(f"nothing_{number}=1" for number in range(50)))
+    assert len(output.splitlines()) == 21 and output.endswith("\nand 30 more")
+    output = fault(f"prune.ratio={'x' * 100_000}")
+    assert len(output) < 400 and "(100,002 characters)" in output
 
 
 def test_no_regular_expression_is_shown() -> None:
@@ -210,7 +212,7 @@ def test_yaml_anchors_may_be_merged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("a: [", "not a YAML config: line 1, column 5: expected the node content, but found '<stream end>'"),
         ("a:\n\tb: 1", "line 2, column 1: .*indent with spaces, not with tabs"),
@@ -230,12 +232,12 @@ def test_yaml_anchors_may_be_merged(tmp_path: Path) -> None:
         ("data: {source: digits}\nmodel: {builder: 'a:b'}", "name: missing"),
     ],
 )
-def test_a_file_that_is_no_config_is_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_a_file_that_is_no_config_is_refused(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "bad.yaml"
     path.write_text(text)
-    with pytest.raises(ConfigError, match=said) as caught:
+    with pytest.raises(ConfigError, match=message) as caught:
         load_plan(path)
-    assert str(caught.value).count("quote") == said.count("quote")
+    assert str(caught.value).count("quote") == message.count("quote")
     assert "\n" not in str(caught.value)
 
 
@@ -350,10 +352,10 @@ def test_a_limit_of_devices_chooses_no_student_on_this_machine() -> None:
 def test_a_baseline_from_a_file_and_a_network_do_not_teach_together(tmp_path: Path) -> None:
     """It would be found out when the network has been trained."""
     (tmp_path / "net.onnx").write_bytes(onnx(13, 8))
-    given = [
+    values = [
         f"model={{source: {tmp_path}/net.onnx}}",
         "distill.teachers=[{baseline: true}, {builder: edgekit.models.ds_cnn:ds_cnn}]",
     ]
     with pytest.raises(ConfigError, match=r"distill\.ensemble and model\.source disagree: got logits"):
-        load_plan(TINY, [*given, "distill.ensemble=logits"])
-    load_plan(TINY, given)
+        load_plan(TINY, [*values, "distill.ensemble=logits"])
+    load_plan(TINY, values)

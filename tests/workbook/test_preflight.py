@@ -51,7 +51,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def answer(config: Path, *settings: str) -> dict[str, Any]:
     """As the child has it, in this process: `found`, or the error's fields."""
     try:
-        return {"found": preflight_worker.checked(load_plan(config, list(settings)), config.parent)}
+        return {"found": preflight_worker.check_plan(load_plan(config, list(settings)), config.parent)}
     except (EdgekitError, RunnerError) as error:
         return to_json(error)
 
@@ -79,12 +79,14 @@ def test_samples_that_come_in_no_stream_are_not_smoothed(value: str, config: Pat
 def test_batches_of_an_embedding_that_hold_no_two_of_a_label_are_told(
     settings: list[str], where: str, config: Path
 ) -> None:
-    found = np.load(config.parent / "samples.npz")
-    np.savez(config.parent / "samples.npz", x_train=found["x_train"], y_train=np.arange(120) % 20)
+    arrays = np.load(config.parent / "samples.npz")
+    np.savez(config.parent / "samples.npz", x_train=arrays["x_train"], y_train=np.arange(120) % 20)
     student = "distill.student={builder: 'edgekit.models.mlp:mlp'}"
     shared = ["task=embedding", "model.builder=edgekit.models.mlp:mlp", student, FEW]
-    told = answer(config, *shared, *settings)
-    assert told["exit_code"] == 2 and told["error"].startswith(f"{where}batch_size: got 4; an embedding learns of two")
+    message = answer(config, *shared, *settings)
+    assert message["exit_code"] == 2 and message["error"].startswith(
+        f"{where}batch_size: got 4; an embedding learns of two"
+    )
     enough = [each.replace("=4", "=64").replace(": 4", ": 64") for each in settings]
     assert "found" in answer(config, *shared, *enough)
     divided = answer(config, *shared, *enough, "training.shares=16")
@@ -93,13 +95,13 @@ def test_batches_of_an_embedding_that_hold_no_two_of_a_label_are_told(
 
 
 def test_what_is_sound_is_told(config: Path) -> None:
-    found = answer(config)["found"]
-    assert found["Samples"] == "vector 6 float32: 52 train, 20 calibration, 24 validation; 3 classes"
-    assert found["Network"] == "83 parameters, to be trained; answers these samples"
+    result = answer(config)["found"]
+    assert result["Samples"] == "vector 6 float32: 52 train, 20 calibration, 24 validation; 3 classes"
+    assert result["Network"] == "83 parameters, to be trained; answers these samples"
 
 
 @pytest.mark.parametrize(
-    ("settings", "code", "said"),
+    ("settings", "code", "message"),
     [
         (["data.path=nowhere.npz"], 4, "nowhere.npz"),
         (["task=regression"], 4, "must return values of shape (1, 1), returned shape (1, 3)"),
@@ -119,9 +121,9 @@ def test_what_is_sound_is_told(config: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_with_data_or_networks(settings: list[str], code: int, said: str, config: Path) -> None:
-    found = answer(config, *settings)
-    assert said in found["error"] and found["exit_code"] == code
+def test_what_is_wrong_with_data_or_networks(settings: list[str], code: int, message: str, config: Path) -> None:
+    result = answer(config, *settings)
+    assert message in result["error"] and result["exit_code"] == code
 
 
 @pytest.mark.parametrize(
@@ -137,9 +139,9 @@ def test_students_and_teachers_give_vectors_as_long_as_the_baselines(place: str,
     settings = ["task=embedding", "model.builder=edgekit.models.mlp:mlp", "model.kwargs={dimensions: 8}", FEW]
     if place == "distill.teachers.0":
         settings.append("distill.student={builder: 'edgekit.models.mlp:mlp', kwargs: {dimensions: 8}}")
-    found = answer(config, *settings, setting.replace("{}", network))
-    assert found["exit_code"] == 2, found
-    assert found["error"].startswith(
+    result = answer(config, *settings, setting.replace("{}", network))
+    assert result["exit_code"] == 2, result
+    assert result["error"].startswith(
         f"{place}: edgekit.models.mlp:mlp gives outputs of shape (4,), the baseline of (8,)"
     )
 
@@ -149,14 +151,14 @@ def test_only_what_is_wrong_with_the_steps_is_told_as_theirs(config: Path, monke
         raise BackendError("no interpreter for that")
 
     monkeypatch.setattr(dry_run, "check_network", refuse)
-    found = answer(config)
-    assert (found["error"], found["exit_code"]) == ("no interpreter for that", 5)
+    result = answer(config)
+    assert (result["error"], result["exit_code"]) == ("no interpreter for that", 5)
 
 
 def test_weights_are_held_against_the_network_by_the_name_that_the_user_gave(config: Path) -> None:
     save_file({"first.weight": torch.ones(8, 6)}, config.parent / "theirs.safetensors")
-    said = answer(config, "model.weights=theirs.safetensors")["error"]
-    assert said == (
+    output = answer(config, "model.weights=theirs.safetensors")["error"]
+    assert output == (
         f"{config.parent / 'theirs.safetensors'}: does not fit the network: missing first.bias, head.bias, head.weight"
     )
 
@@ -174,7 +176,7 @@ class Two(torch.nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("network", "inputs", "said"),
+    ("network", "inputs", "message"),
     [
         (Two(), (torch.zeros(1, 6), torch.zeros(1, 6)), "has 2 outputs; a model file has one"),
         (torch.nn.Linear(7, 3), (torch.zeros(1, 7),), "takes [1, 7], the samples are [6]"),
@@ -184,11 +186,11 @@ class Two(torch.nn.Module):
     ids=["two inputs", "another shape", "other classes", "another type"],
 )
 @pytest.mark.filterwarnings("ignore")
-def test_a_file_that_does_not_fit(network: Any, inputs: Any, said: str, config: Path) -> None:
+def test_a_file_that_does_not_fit(network: Any, inputs: Any, message: str, config: Path) -> None:
     path = onnx_file(config.parent / "theirs.onnx", network, *inputs)
-    found = answer(config, "model={source: theirs.onnx}")
-    assert found["error"].startswith(f"{path}: ") and said in found["error"]
-    assert found["exit_code"] == 4
+    result = answer(config, "model={source: theirs.onnx}")
+    assert result["error"].startswith(f"{path}: ") and message in result["error"]
+    assert result["exit_code"] == 4
 
 
 def test_a_lambda_layer(config: Path) -> None:
@@ -199,25 +201,27 @@ def test_a_lambda_layer(config: Path) -> None:
         {"module": "keras.layers", "class_name": "Lambda", "config": {"name": "y", "function": code, "arguments": {}}},
     ]
     model = {"module": "keras", "class_name": "Sequential", "config": {"name": "z", "layers": layers}}
-    with zipfile.ZipFile(config.parent / "theirs.keras", "w") as made:
-        made.writestr("config.json", json.dumps(model))
-        made.writestr("metadata.json", json.dumps({"keras_version": "3.15.1"}))
-        made.writestr("model.weights.h5", b"")
-    found = answer(config, "model={source: theirs.keras}")
-    assert found["error"].startswith(f"{config.parent / 'theirs.keras'}: has a Lambda layer, which is code")
+    with zipfile.ZipFile(config.parent / "theirs.keras", "w") as created:
+        created.writestr("config.json", json.dumps(model))
+        created.writestr("metadata.json", json.dumps({"keras_version": "3.15.1"}))
+        created.writestr("model.weights.h5", b"")
+    result = answer(config, "model={source: theirs.keras}")
+    assert result["error"].startswith(f"{config.parent / 'theirs.keras'}: has a Lambda layer, which is code")
 
 
-@pytest.mark.parametrize("given", ["theirs.onnx", "theirs.safetensors"])
+@pytest.mark.parametrize("values", ["theirs.onnx", "theirs.safetensors"])
 @pytest.mark.filterwarnings("ignore")
-def test_a_notebook_alone_names_the_file_that_the_user_gave(given: str, config: Path, tmp_path: Path) -> None:
+def test_a_notebook_alone_names_the_file_that_the_user_gave(values: str, config: Path, tmp_path: Path) -> None:
     """And not the copy that the run keeps of it."""
     onnx_file(config.parent / "theirs.onnx", torch.nn.Linear(7, 3), torch.zeros(1, 7))
     save_file({"first.weight": torch.ones(8, 6)}, config.parent / "theirs.safetensors")
-    model = f"{{source: {given}}}" if given.endswith("onnx") else f"{{builder: 'broken_nets:sound', weights: {given}}}"
+    model = (
+        f"{{source: {values}}}" if values.endswith("onnx") else f"{{builder: 'broken_nets:sound', weights: {values}}}"
+    )
     parameters = {"config": str(config), "out": str(tmp_path / "runs"), "settings": f"model={model}"}
     with pytest.raises(ModelError) as caught:
         open_stage("profile", parameters).run()
-    assert str(caught.value).startswith(f"{config.parent / given}: ") and "origin" not in str(caught.value)
+    assert str(caught.value).startswith(f"{config.parent / values}: ") and "origin" not in str(caught.value)
 
 
 def test_a_text_for_a_model_is_refused_by_the_config_alone(config: Path) -> None:
@@ -241,7 +245,7 @@ def test_mlflow_that_is_not_there_is_told_by_the_dry_run(config: Path, monkeypat
 
 
 @pytest.mark.parametrize(
-    ("body", "raised", "said"),
+    ("body", "raised", "message"),
     [
         ("import os\nos.abort()\n", DataError, "data: crashes Python (SIGABRT)"),
         ("import sys\nsys.exit(3)\n", DataError, "samples_of_mine:make failed with {} (SystemExit: 3)"),
@@ -250,20 +254,20 @@ def test_mlflow_that_is_not_there_is_told_by_the_dry_run(config: Path, monkeypat
     ids=["crash", "exit", "too slow"],
 )
 def test_a_look_that_dies_or_takes_long_harms_nobody(
-    body: str, raised: type[Exception] | None, said: str, config: Path
+    body: str, raised: type[Exception] | None, message: str, config: Path
 ) -> None:
     (config.parent / "samples_of_mine.py").write_text(f"def make():\n    {body.replace(chr(10), chr(10) + '    ')}")
     plan = load_plan(config, ["data={source: python, function: 'samples_of_mine:make'}"])
     if raised:
         with pytest.raises(raised) as caught:
             preflight.check(plan)
-        assert said in str(caught.value)
+        assert message in str(caught.value)
     else:
-        assert said in str(preflight.check(plan, limit_s=4))
+        assert message in str(preflight.check(plan, limit_s=4))
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         ("raise KeyboardInterrupt('ours')", "ended with exit code 1; its last output was: KeyboardInterrupt: ours"),
         (
@@ -274,14 +278,14 @@ def test_a_look_that_dies_or_takes_long_harms_nobody(
     ],
     ids=["interrupt", "no Exception", "_exit"],
 )
-def test_what_no_look_can_tell_is_told_as_such(body: str, said: Any, config: Path) -> None:
+def test_what_no_look_can_tell_is_told_as_such(body: str, message: Any, config: Path) -> None:
     (config.parent / "nets_of_mine.py").write_text(f"def make():\n    {body}\n")
     plan = load_plan(config, ["model.builder=nets_of_mine:make"])
-    if isinstance(said, str):
+    if isinstance(message, str):
         dry = CliRunner().invoke(app, ["run", str(config), "--dry-run", "--set", "model.builder=nets_of_mine:make"])
-        assert "\nNot checked: the preflight process " in dry.stdout and dry.stdout.rstrip().endswith(said)
+        assert "\nNot checked: the preflight process " in dry.stdout and dry.stdout.rstrip().endswith(message)
         return
     dry = CliRunner().invoke(app, ["run", str(config), "--dry-run", "--set", "model.builder=nets_of_mine:make"])
     assert dry.exit_code == 4
-    with pytest.raises(said, match=r"nets_of_mine:make: ends Python with exit code 0.*os\._exit"):
+    with pytest.raises(message, match=r"nets_of_mine:make: ends Python with exit code 0.*os\._exit"):
         preflight.check(plan)

@@ -76,25 +76,25 @@ def test_the_plan_tells_what_is_skipped_in_the_data_and_that_int8_has_one_scale_
     done = CliRunner().invoke(app, ["run", str(config), "--dry-run"])
     assert done.exit_code == 0, done.output
     lines = done.output.splitlines()
-    begun = next(place for place, line in enumerate(lines) if line.startswith("Notes:"))
-    assert lines[begun : begun + 2] == [
+    started = next(place for place, line in enumerate(lines) if line.startswith("Notes:"))
+    assert lines[started : started + 2] == [
         "Notes:    left out 1 boxes that mark crowds",
-        f"          {lines[begun + 1].strip()}",
+        f"          {lines[started + 1].strip()}",
     ]
-    assert lines[begun + 1].strip().startswith("skipped 1 boxes, empty or outside: train2017/scene")
+    assert lines[started + 1].strip().startswith("skipped 1 boxes, empty or outside: train2017/scene")
     assert next(line for line in lines if line.startswith("Network:")).endswith(output_check.SHARED_SCALE)
 
 
 def test_outputs_apart_are_told_nothing_about_scales(config: Path) -> None:
     plan = load_plan(config, ["model.builder=edgekit.models.detector:detector"])
-    found = preflight_worker.checked(plan, config.parent)
-    assert found["Network"].endswith("to be trained; answers these samples")
+    result = preflight_worker.check_plan(plan, config.parent)
+    assert result["Network"].endswith("to be trained; answers these samples")
 
 
 def test_a_notebook_shows_what_was_skipped_and_nothing_where_nothing_was(config: Path) -> None:
     data = load(load_plan(config).data)
-    shown = samples.notes_table(data)
-    assert shown is not None and [row[0] for row in shown.rows] == list(data.notes)
+    table = samples.notes_table(data)
+    assert table is not None and [row[0] for row in table.rows] == list(data.notes)
     coco(config.parent / "data", scenes(60))  # whole again
     assert samples.notes_table(load(load_plan(config).data)) is None
 

@@ -42,9 +42,9 @@ def notebooks(tmp_path: Path, source: Path) -> Path:
 
 
 def test_a_receipt_is_found_again(notebooks: Path, source: Path, tmp_path: Path) -> None:
-    found = state.find_receipt(notebooks, artifacts.load(tmp_path / "profile"), source)
-    assert found is not None
-    assert (found.exit_code, found.seconds, found.executed) == (3, 1.5, source.name)
+    model = state.find_receipt(notebooks, artifacts.load(tmp_path / "profile"), source)
+    assert model is not None
+    assert (model.exit_code, model.seconds, model.executed) == (3, 1.5, source.name)
 
 
 def test_another_notebook_has_not_run(notebooks: Path, source: Path, tmp_path: Path) -> None:
@@ -79,6 +79,6 @@ def test_a_notebook_that_leaves_an_artifact_of_other_options_has_failed(
     for module in (notebook, state):
         monkeypatch.setattr(module, "workbook_folder", lambda name: own)
     with pytest.raises(StageError, match=r"02_distill\.ipynb: .* stale: epochs 12 → 13"):
-        run(load_plan(TINY, ["distill.epochs=13"]), tmp_path, say=lambda said: None)
+        run(load_plan(TINY, ["distill.epochs=13"]), tmp_path, say=lambda output: None)
     assert (tmp_path / "tiny/notebooks/02_distill.failed.ipynb").exists()
     assert not (tmp_path / "tiny/notebooks/.distill.receipt.json").exists()

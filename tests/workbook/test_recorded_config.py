@@ -27,7 +27,7 @@ from edgekit.stages.bundle.stage import origin_of
 from edgekit.workbook import origin
 from edgekit.workbook.config_file import check_sample_counts
 from edgekit.workbook.plan import Plan, load_plan
-from edgekit.workbook.reproduce import PATHS, compare_inputs, is_reference_network, reproduce
+from edgekit.workbook.reproduce import UNRECORDED_PATHS, compare_inputs, is_reference_network, reproduce
 from tests.conftest import TINY, FinishedRun, run_edgekit
 from tests.core.tasks import made
 
@@ -45,14 +45,14 @@ def planned(folder: Path, config: dict[str, Any]) -> Plan:
 
 def chain(plan: Plan, run: Path) -> Artifact:
     """The artifact that the bundle stage of this plan would read, and all before it, sealed in the folder of a run."""
-    found = origin.make(plan, OTHER, run)
+    origin_artifact = origin.make_origin(plan, OTHER, run)
     for stage in plan.pipeline[:-1]:
         out = artifacts.begin(run / stage)
         artifacts.write_json(out / "decision.json", {})
-        found = artifacts.seal(out, stage=stage, source=found, data_digest=OTHER, metrics={},
+        origin_artifact = artifacts.seal(out, stage=stage, source=origin_artifact, data_digest=OTHER, metrics={},
                                libraries=importlib.import_module(f"edgekit.stages.{stage}").LIBRARIES,
                                config=plan.stages[stage].model_dump())  # fmt: skip
-    return found
+    return origin_artifact
 
 
 def bundle(plan: Plan, folder: Path, **changes: Any) -> Path:
@@ -84,12 +84,12 @@ def read_back(plan: Plan, path: Path, folder: Path) -> Plan:
     return load_plan(config, settings(plan))
 
 
-def same(plan: Plan, found: Plan) -> None:
-    assert found.run.task == plan.run.task and found.pipeline == plan.pipeline
-    assert {stage: options.model_dump() for stage, options in found.stages.items()} == {
+def same(plan: Plan, reread: Plan) -> None:
+    assert reread.run.task == plan.run.task and reread.pipeline == plan.pipeline
+    assert {stage: options.model_dump() for stage, options in reread.stages.items()} == {
         stage: options.model_dump() for stage, options in plan.stages.items()
     }
-    assert origin.cache_inputs(found, OTHER).key == origin.cache_inputs(plan, OTHER).key
+    assert origin.cache_inputs(reread, OTHER).key == origin.cache_inputs(plan, OTHER).key
 
 
 @pytest.mark.parametrize("source", source_names())
@@ -100,7 +100,7 @@ def test_the_record_of_every_source_is_a_config_again(source: str, tmp_path: Pat
     path = bundle(plan, tmp_path)
     same(plan, read_back(plan, path, tmp_path))
     recorded = json.dumps(bundles.read(path).manifest.provenance["config"])
-    assert str(tmp_path) not in recorded and PATHS[0].split(".")[1] not in json.loads(recorded)["data"]
+    assert str(tmp_path) not in recorded and UNRECORDED_PATHS[0].split(".")[1] not in json.loads(recorded)["data"]
 
 
 def classes() -> made.Arrays:
@@ -115,9 +115,9 @@ def test_the_record_of_every_task_is_a_config_again(task: str, sections: dict[st
     np.savez(tmp_path / "data.npz", allow_pickle=False, **arrays)
     data = {"source": "npz", "path": str(tmp_path / "data.npz"), "calibration_samples": 30}
     plan = planned(tmp_path, {"task": task, "data": data, "budget": {"latency_p50_ms": 2.0}, **sections})
-    found = read_back(plan, bundle(plan, tmp_path), tmp_path)
-    same(plan, found)
-    assert (TRAINING_STAGES[0] in found.pipeline) == bool(sections)
+    reread = read_back(plan, bundle(plan, tmp_path), tmp_path)
+    same(plan, reread)
+    assert (TRAINING_STAGES[0] in reread.pipeline) == bool(sections)
 
 
 def test_the_record_of_few_samples_asks_for_no_more_than_there_are(tmp_path: Path) -> None:
@@ -125,13 +125,13 @@ def test_the_record_of_few_samples_asks_for_no_more_than_there_are(tmp_path: Pat
     x = np.arange(240, dtype=np.float32).reshape(60, 4)
     np.savez(tmp_path / "data.npz", allow_pickle=False, x_train=x, y_train=np.arange(60) % 2)
     plan = planned(tmp_path, {"data": {"source": "npz", "path": str(tmp_path / "data.npz")}, **STUDENT})
-    found = read_back(plan, bundle(plan, tmp_path), tmp_path)
-    same(plan, found)
-    check_sample_counts(load(found.data), {stage: found.section(stage) for stage in found.pipeline})
-    assert not found.run.targets_named
-    named = planned(tmp_path, {"data": plan.values["data"], "targets": ["onnx"], **STUDENT})
+    reread = read_back(plan, bundle(plan, tmp_path), tmp_path)
+    same(plan, reread)
+    check_sample_counts(load(reread.data), {stage: reread.section(stage) for stage in reread.pipeline})
+    assert not reread.run.targets_named
+    names = planned(tmp_path, {"data": plan.values["data"], "targets": ["onnx"], **STUDENT})
     (tmp_path / "named").mkdir()
-    assert read_back(named, bundle(named, tmp_path / "named"), tmp_path / "named").run.targets_named
+    assert read_back(names, bundle(names, tmp_path / "named"), tmp_path / "named").run.targets_named
 
 
 @pytest.mark.parametrize("kind", ["image", "vector", "audio", "window", "text", "tensors"])
@@ -144,9 +144,9 @@ def test_a_network_that_init_names_is_called_without_being_allowed(kind: str) ->
 def test_a_bundle_of_the_digits_comes_out_the_same(tiny_run: FinishedRun, tmp_path: Path) -> None:
     """What is the same is reused as in any run; the last two stages follow the record, and the file is the same."""
     path = tiny_run.folder / "bundles" / "tiny-onnx-1.0.0.edge.zip"
-    found = bundles.read(path)
-    assert compare_inputs(found.manifest.provenance, load_plan(TINY)) == []
-    home = tmp_path / "out" / found.sha256[:16]
+    original_bundle = bundles.read(path)
+    assert compare_inputs(original_bundle.manifest.provenance, load_plan(TINY)) == []
+    home = tmp_path / "out" / original_bundle.sha256[:16]
     shutil.copytree(tiny_run.folder, home / "tiny")
     shutil.rmtree(home / "tiny" / "bundles")
     done = run_edgekit("reproduce", str(path), "--out", str(tmp_path / "out"))

@@ -43,10 +43,10 @@ def test_every_stage_gets_limits_that_know_the_rival(rival: str) -> None:
 
 
 def test_a_rival_that_is_not_measured_is_refused_with_those_that_are(rival: str) -> None:
-    said = fault(
+    output = fault(
         rival, "budget.latency_p50={ratio: 0.6, of: their.tflite}", "budget.targets.onnx.size={ratio: 1.0, of: x}"
     )
-    assert said.splitlines() == [
+    assert output.splitlines() == [
         "budget.latency_p50.of: got 'their.tflite', which is no file of benchmark.rivals (it names theirs.tflite); "
         "name a file of it, or baseline",
         "budget.targets.onnx.size.of: got 'x', which is no file of benchmark.rivals (it names theirs.tflite); "
@@ -56,32 +56,32 @@ def test_a_rival_that_is_not_measured_is_refused_with_those_that_are(rival: str)
 
 
 def test_a_rival_whose_file_is_gone_is_one_fault(tmp_path: Path) -> None:
-    said = fault(f"benchmark.rivals=[{{path: {tmp_path}/theirs.tflite}}]", SPEED, SIZE)
-    assert len(said.splitlines()) == 1 and said.startswith("benchmark.rivals") and "no such file" in said
+    output = fault(f"benchmark.rivals=[{{path: {tmp_path}/theirs.tflite}}]", SPEED, SIZE)
+    assert len(output.splitlines()) == 1 and output.startswith("benchmark.rivals") and "no such file" in output
 
 
 def test_the_home_of_nobody_is_one_fault() -> None:
-    said = fault("benchmark.rivals=[{path: ~nobody-is-called-so/theirs.tflite}]", SPEED)
-    assert len(said.splitlines()) == 1 and "~nobody-is-called-so has no home folder; write out the path" in said
+    output = fault("benchmark.rivals=[{path: ~nobody-is-called-so/theirs.tflite}]", SPEED)
+    assert len(output.splitlines()) == 1 and "~nobody-is-called-so has no home folder; write out the path" in output
 
 
 def test_a_target_that_the_run_lacks_is_refused() -> None:
-    said = fault("targets=[onnx]", "budget.targets.tflite.size_bytes=5")
-    assert said == "budget.targets.tflite: this run has the targets onnx; leave it out"
+    output = fault("targets=[onnx]", "budget.targets.tflite.size_bytes=5")
+    assert output == "budget.targets.tflite: this run has the targets onnx; leave it out"
 
 
 def test_the_baseline_must_become_a_float_file_on_the_targets() -> None:
     beside = "budget.size={ratio: 0.5, of: baseline}"
     load_plan(TINY, [beside, "convert.models=[baseline, student]", "convert.precisions=[fp32, int8]"])
-    said = fault(beside, "convert.models=[student]", "convert.precisions=[fp32, int8]")
-    assert said.startswith("budget.size.of and convert disagree: baseline is its float file on each target")
-    assert "convert.precisions" not in said and "add baseline and fp32 there" in said
+    output = fault(beside, "convert.models=[student]", "convert.precisions=[fp32, int8]")
+    assert output.startswith("budget.size.of and convert disagree: baseline is its float file on each target")
+    assert "convert.precisions" not in output and "add baseline and fp32 there" in output
     assert fault(beside, "convert.models=[baseline, student]", "convert.precisions=[int8]").startswith("budget.size.of")
 
 
 def test_devices_that_decide_time_no_rival(rival: str) -> None:
-    said = fault(rival, SPEED, "benchmark.where=pi4")
-    assert "budget.latency_p50.of and benchmark.where disagree: theirs.tflite is timed on this machine" in said
+    output = fault(rival, SPEED, "benchmark.where=pi4")
+    assert "budget.latency_p50.of and benchmark.where disagree: theirs.tflite is timed on this machine" in output
     plan = load_plan(TINY, [rival, SIZE, "benchmark.where=pi4", "budget.targets.onnx.latency_p50_ms=3"])
     distill = plan.stages["distill"].budget  # type: ignore[attr-defined]
     assert not distill.limits("onnx").has_latency_limit and distill.limits("onnx").max_bytes() == 600

@@ -34,10 +34,10 @@ def rebuilt(original: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[P
 
 def changed(original: Path, folder: Path, rebuilt: Path, **provenance: Any) -> tuple[Path, Path]:
     """The bundle with another record, and a folder in which its rebuilding has nothing left to do but to compare."""
-    found = bundles.read(original)
-    manifest = dataclasses.replace(found.manifest, provenance={**found.manifest.provenance, **provenance})
+    bundle = bundles.read(original)
+    manifest = dataclasses.replace(bundle.manifest, provenance={**bundle.manifest.provenance, **provenance})
     path = folder / original.name
-    bundles.write(path, manifest, found.members)
+    bundles.write(path, manifest, bundle.members)
     (home,) = (path for path in rebuilt.iterdir() if path.is_dir())
     shutil.copytree(home, folder / "out" / bundles.read(path).sha256[:16])
     return path, folder / "out"
@@ -66,7 +66,7 @@ def test_the_recorded_decision_was_followed(rebuilt: tuple[Path, subprocess.Comp
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "said"),
+    ("key", "value", "message"),
     [
         ("libraries", {"torch": "0.0.1"}, "library torch: 0.0.1 → "),
         ("code", {"distill": "0" * 64}, "code of edgekit's stage distill"),
@@ -80,12 +80,12 @@ def test_what_differs_is_named_and_not_called_reproduced(
     tmp_path: Path,
     key: str,
     value: dict[str, Any],
-    said: str,
+    message: str,
 ) -> None:
     path, out = changed(original, tmp_path, rebuilt[0], **{key: {**record(original)[key], **value}})
     done = run_edgekit("reproduce", str(path), "--out", str(out))
     assert done.returncode == 8, done.stdout + done.stderr
-    assert said in done.stdout
+    assert message in done.stdout
     assert "NOT reproduced" in done.stderr
     assert f"manifest.json: provenance.{key}" in done.stdout
     assert "reproduced bit for bit" not in done.stdout
@@ -95,10 +95,10 @@ def test_what_differs_is_named_and_not_called_reproduced(
 def test_a_changed_model_is_named_by_its_member(
     original: Path, rebuilt: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
-    found: Bundle = bundles.read(original)
-    model = found.manifest.model_files[0]
+    bundle: Bundle = bundles.read(original)
+    model = bundle.manifest.model_files[0]
     path = tmp_path / original.name
-    bundles.write(path, found.manifest, {**found.members, model: found.members[model] + b"\0"})
+    bundles.write(path, bundle.manifest, {**bundle.members, model: bundle.members[model] + b"\0"})
     (home,) = (path for path in rebuilt[0].iterdir() if path.is_dir())
     shutil.copytree(home, tmp_path / "out" / bundles.read(path).sha256[:16])
     done = run_edgekit("reproduce", str(path), "--out", str(tmp_path / "out"))
@@ -107,10 +107,10 @@ def test_a_changed_model_is_named_by_its_member(
 
 
 def test_other_data_stops_before_anything_is_trained(original: Path, tmp_path: Path) -> None:
-    found = bundles.read(original)
-    manifest = dataclasses.replace(found.manifest, provenance={**found.manifest.provenance, "data_digest": "0" * 64})
+    bundle = bundles.read(original)
+    manifest = dataclasses.replace(bundle.manifest, provenance={**bundle.manifest.provenance, "data_digest": "0" * 64})
     path = tmp_path / original.name
-    bundles.write(path, manifest, found.members)
+    bundles.write(path, manifest, bundle.members)
     done = run_edgekit("reproduce", str(path), "--out", str(tmp_path / "out"))
     assert done.returncode == 4
     assert "the data here differs from the recorded data" in done.stderr
@@ -118,28 +118,28 @@ def test_other_data_stops_before_anything_is_trained(original: Path, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
-        (["--set", "prune.ratio=0.4"], 2, "reproducing keeps every recorded option"),
+        (["--set", "prune.ratio=0.4"], 2, "a reproduction keeps every recorded option"),
         (["--set", "data.path=somewhere"], 2, "data.path"),
         (["--set", "model.weights"], 2, "write it as key=value"),
         (["--set", "model.weights=OTHER"], 2, "is not the file that was recorded"),
     ],
 )
 def test_the_record_cannot_be_overridden(
-    original: Path, tmp_path: Path, arguments: list[str], code: int, said: str
+    original: Path, tmp_path: Path, arguments: list[str], code: int, message: str
 ) -> None:
     save_file({"weight": np.zeros(1, np.float32)}, tmp_path / "other.safetensors")
     arguments = [each.replace("OTHER", str(tmp_path / "other.safetensors")) for each in arguments]
     done = run_edgekit("reproduce", str(original), "--out", str(tmp_path / "out"), *arguments)
     assert done.returncode == code, done.stderr
-    assert said in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_a_bundle_without_a_record_is_refused(original: Path, tmp_path: Path) -> None:
-    found = bundles.read(original)
-    bundles.write(tmp_path / "a.edge.zip", dataclasses.replace(found.manifest, provenance={}), found.members)
+    bundle = bundles.read(original)
+    bundles.write(tmp_path / "a.edge.zip", dataclasses.replace(bundle.manifest, provenance={}), bundle.members)
     done = run_edgekit("reproduce", str(tmp_path / "a.edge.zip"), "--out", str(tmp_path))
     assert done.returncode == 8
     assert "its record lacks config" in done.stderr
@@ -158,9 +158,9 @@ def test_a_record_cannot_make_anything_be_called(original: Path, tmp_path: Path,
         config["convert"] = {**config.get("convert", {}), "reference_preprocess": "subprocess:check_output"}
     else:
         config["distill"]["student"] = {"builder": "subprocess:check_output", **call}
-    found = bundles.read(original)
-    manifest = dataclasses.replace(found.manifest, provenance={**found.manifest.provenance, "config": config})
-    bundles.write(tmp_path / original.name, manifest, found.members)
+    bundle = bundles.read(original)
+    manifest = dataclasses.replace(bundle.manifest, provenance={**bundle.manifest.provenance, "config": config})
+    bundles.write(tmp_path / original.name, manifest, bundle.members)
     done = run_edgekit("reproduce", str(tmp_path / original.name), "--out", str(tmp_path / "out"))
     assert done.returncode == 8
     assert "--allow subprocess:check_output" in done.stderr
@@ -170,9 +170,9 @@ def test_a_record_cannot_make_anything_be_called(original: Path, tmp_path: Path,
 @pytest.mark.parametrize("name", ["edgekit.models.resnet:nn", "edgekit.models.store:build", "edgekit.training.fit:fit"])
 def test_only_reference_networks_count_as_edgekits_own(original: Path, tmp_path: Path, name: str) -> None:
     config = {**record(original)["config"], "model": {"builder": name, "kwargs": {}}}
-    found = bundles.read(original)
-    manifest = dataclasses.replace(found.manifest, provenance={**found.manifest.provenance, "config": config})
-    bundles.write(tmp_path / original.name, manifest, found.members)
+    bundle = bundles.read(original)
+    manifest = dataclasses.replace(bundle.manifest, provenance={**bundle.manifest.provenance, "config": config})
+    bundles.write(tmp_path / original.name, manifest, bundle.members)
     done = run_edgekit("reproduce", str(tmp_path / original.name), "--out", str(tmp_path / "out"))
     assert done.returncode == 8
     assert f"--allow {name}" in done.stderr
@@ -182,9 +182,9 @@ def test_only_reference_networks_count_as_edgekits_own(original: Path, tmp_path:
     ("key", "value"), [("machine", []), ("libraries", [1]), ("measured", 5), ("measured", {"winners": 1})]
 )
 def test_a_record_of_another_shape_is_refused_at_once(original: Path, tmp_path: Path, key: str, value: Any) -> None:
-    found = bundles.read(original)
-    manifest = dataclasses.replace(found.manifest, provenance={**found.manifest.provenance, key: value})
-    bundles.write(tmp_path / original.name, manifest, found.members)
+    bundle = bundles.read(original)
+    manifest = dataclasses.replace(bundle.manifest, provenance={**bundle.manifest.provenance, key: value})
+    bundles.write(tmp_path / original.name, manifest, bundle.members)
     done = run_edgekit("reproduce", str(tmp_path / original.name), "--out", str(tmp_path / "out"))
     assert done.returncode == 8
     assert "Traceback" not in done.stderr
@@ -201,9 +201,9 @@ def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
 def test_a_teachers_file_must_be_given_and_must_be_the_recorded_one(original: Path, tmp_path: Path) -> None:
     config = json.loads(json.dumps(record(original)["config"]))
     config["distill"]["teachers"] = [{"path": "expert.tflite", "sha256": "0" * 64}]
-    found = bundles.read(original)
-    manifest = dataclasses.replace(found.manifest, provenance={**found.manifest.provenance, "config": config})
-    bundles.write(tmp_path / original.name, manifest, found.members)
+    bundle = bundles.read(original)
+    manifest = dataclasses.replace(bundle.manifest, provenance={**bundle.manifest.provenance, "config": config})
+    bundles.write(tmp_path / original.name, manifest, bundle.members)
     command = ["reproduce", str(tmp_path / original.name), "--out", str(tmp_path / "out")]
     absent = run_edgekit(*command)
     assert absent.returncode == 2

@@ -56,12 +56,12 @@ def test_every_notebook_shows_a_figure_and_its_checks(tiny_run: FinishedRun) -> 
 
 def test_the_result_has_every_variants_figures(result: dict[str, Any]) -> None:
     names = {row["name"] for row in result["variants"]}
-    wanted = {"baseline-eager"}
+    expected = {"baseline-eager"}
     for model in ("baseline", "pruned"):
-        wanted |= {f"{model}-{precision}-tflite" for precision in ("fp32", "fp16", "int8", "w8")}
-        wanted |= {f"{model}-{precision}-openvino" for precision in ("fp32", "fp16", "int8", "w8")}
-        wanted |= {f"{model}-{precision}-onnx" for precision in ("fp32", "fp16", "int8")}
-    assert names == wanted
+        expected |= {f"{model}-{precision}-tflite" for precision in ("fp32", "fp16", "int8", "w8")}
+        expected |= {f"{model}-{precision}-openvino" for precision in ("fp32", "fp16", "int8", "w8")}
+        expected |= {f"{model}-{precision}-onnx" for precision in ("fp32", "fp16", "int8")}
+    assert names == expected
     for row in result["variants"]:
         assert 0 < row["p50_ms"] <= row["p95_ms"] <= row["p99_ms"]
         assert row["throughput_per_s"] > 0
@@ -124,8 +124,8 @@ def test_the_waterfall_leads_from_the_baseline_to_the_winner(result: dict[str, A
     steps = result["waterfall"]
     rows = {row["name"]: row for row in result["variants"]}
     assert steps[0]["variant"] == "baseline-eager"
-    kept = [step for step in steps if step["kept"]]
-    assert kept[-1]["variant"] == result["verdict"]["winner"]
+    retained = [step for step in steps if step["kept"]]
+    assert retained[-1]["variant"] == result["verdict"]["winner"]
     for step in steps:
         assert step["p50_ms"] == rows[step["variant"]]["p50_ms"]
 

@@ -57,10 +57,10 @@ def digests(folder: Path) -> dict[str, str]:
     return {stage: artifacts.load(stage_folder(folder, stage)).digest for stage in STAGES}
 
 
-def _end(said: str) -> list[str]:
+def _end(text: str) -> list[str]:
     """The summary, from its headline on, without the folder, which is another's."""
-    begin = said.index(" tiny · ")
-    lines = re.sub(r"\S*/tiny/", "", said[begin:]).splitlines()
+    begin = text.index(" tiny · ")
+    lines = re.sub(r"\S*/tiny/", "", text[begin:]).splitlines()
     return [line for line in lines if not line.startswith((" Details", "IMPORTED"))]
 
 
@@ -80,14 +80,14 @@ def opened(copy: Path) -> dict[str, int]:
     command = [sys.executable, "-c", OPENED, "run", str(TINY), "--out", str(copy.parent)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    found = re.findall(rf"^OPENED (\d+) {re.escape(str(copy))}/(.+)$", done.stdout, re.MULTILINE)
-    return {name: int(times) for times, name in found}
+    matches = re.findall(rf"^OPENED (\d+) {re.escape(str(copy))}/(.+)$", done.stdout, re.MULTILINE)
+    return {name: int(times) for times, name in matches}
 
 
 def members(copy: Path) -> set[str]:
     """Every file that a stage of the run sealed, by its name in the run's folder."""
-    made = [artifacts.load(stage_folder(copy, stage)) for stage in STAGES]
-    return {str((one.path / name).relative_to(copy)) for one in made for name in one.files}
+    sealed = [artifacts.load(stage_folder(copy, stage)) for stage in STAGES]
+    return {str((one.path / name).relative_to(copy)) for one in sealed for name in one.files}
 
 
 def test_a_finished_run_examines_each_stage_once(copy: Path) -> None:
@@ -125,20 +125,20 @@ def test_a_result_that_is_none_is_written_again(copy: Path, text: str) -> None:
 
 def test_force_makes_one_stage_again_and_what_follows_only_if_it_differs(copy: Path) -> None:
     before = digests(copy)
-    made = artifacts.load(copy / "quantize").took
+    artifact = artifacts.load(copy / "quantize").took
     done = run_edgekit("run", str(TINY), "--out", str(copy.parent), "--force", "quantize")
     assert done.returncode == 0, done.stderr
     assert "quantize: runs again, because --force or --from names it" in done.stdout
-    assert "convert: reused, because its inputs did not change after all" in done.stdout
-    assert artifacts.load(copy / "quantize").took != made
+    assert "convert: reused, because its inputs are unchanged after all" in done.stdout
+    assert artifacts.load(copy / "quantize").took != artifact
     assert digests(copy) == before
 
 
 def test_from_makes_a_stage_and_all_after_it_again(copy: Path) -> None:
-    made = {stage: artifacts.load(stage_folder(copy, stage)).took for stage in STAGES}
+    artifact = {stage: artifacts.load(stage_folder(copy, stage)).took for stage in STAGES}
     done = run_edgekit("run", str(TINY), "--out", str(copy.parent), "--from", "benchmark")
     assert done.returncode == 0, done.stderr
-    again = [stage for stage in STAGES if artifacts.load(stage_folder(copy, stage)).took != made[stage]]
+    again = [stage for stage in STAGES if artifacts.load(stage_folder(copy, stage)).took != artifact[stage]]
     assert again == ["benchmark", "bundle"]
 
 
@@ -186,15 +186,15 @@ def test_status_takes_the_name_of_a_run_too(copy: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["run", str(TINY), "--force", "prun"], '--force prun: no such stage, did you mean "prune"?'),
         (["run", str(TINY), "--from", "quantise"], '--from quantise: no such stage, did you mean "quantize"?'),
         (["status", "nowhere"], "nowhere: not the folder of a run"),
     ],
 )
-def test_a_wrong_word_is_explained(arguments: list[str], said: str) -> None:
+def test_a_wrong_word_is_explained(arguments: list[str], message: str) -> None:
     done = run_edgekit(*arguments)
     assert done.returncode == 2
-    assert said in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr

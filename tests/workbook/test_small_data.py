@@ -46,8 +46,8 @@ Section = dict[str, Any]
 def arrays(folder: Path, count: int, task: str = "classification") -> Section:
     of = made.MADE.get(task, three_digits)()
     chosen = np.random.default_rng(0).permutation(len(of["y_train"]))[:count]
-    found = {name: values[chosen] if name[1:] == "_train" else values for name, values in of.items()}
-    np.savez(folder / "data.npz", allow_pickle=False, **found)
+    selected = {name: values[chosen] if name[1:] == "_train" else values for name, values in of.items()}
+    np.savez(folder / "data.npz", allow_pickle=False, **selected)
     return {"source": "npz", "path": "data.npz"}
 
 
@@ -142,12 +142,12 @@ def config(folder: Path, task: str, data: Section, **more: Any) -> Path:
 def check(path: Path, count: int) -> None:
     """Everything passes; or the one line says that the data are too few, where they are very few."""
     try:
-        preflight_worker.checked(load_plan(path), path.parent)
+        preflight_worker.check_plan(load_plan(path), path.parent)
     except DataError as error:
-        said = str(error)
-        assert count < ENOUGH, said
-        assert "\n" not in said and "calibration_samples" not in said
-        assert re.search("add .*samples|give .*more samples|record more|put more into", said), said
+        message = str(error)
+        assert count < ENOUGH, message
+        assert "\n" not in message and "calibration_samples" not in message
+        assert re.search("add .*samples|give .*more samples|record more|put more into", message), message
 
 
 @pytest.mark.parametrize("count", SIZES)
@@ -171,11 +171,11 @@ def test_defaults_fit_every_task(task: str, count: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("count", [30, 400])
 def test_what_init_writes_fits(count: int, tmp_path: Path) -> None:
     pictures(tmp_path, count)
-    found = CliRunner().invoke(app, ["init", "mine", "--data", str(tmp_path / "pictures"), "--out", str(tmp_path)])
-    if found.exit_code:
-        assert found.exit_code == 4 and count < ENOUGH and "more samples" in found.output
+    result = CliRunner().invoke(app, ["init", "mine", "--data", str(tmp_path / "pictures"), "--out", str(tmp_path)])
+    if result.exit_code:
+        assert result.exit_code == 4 and count < ENOUGH and "more samples" in result.output
         return
-    assert "Network" in preflight_worker.checked(load_plan(tmp_path / "mine.yaml"), tmp_path)
+    assert "Network" in preflight_worker.check_plan(load_plan(tmp_path / "mine.yaml"), tmp_path)
 
 
 def test_400_pictures_need_no_number(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_400_pictures_need_no_number(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("section", "said"),
+    ("section", "message"),
     [
         ({"quantize": {"calibration_samples": 61}}, "quantize.calibration_samples: got 61, and the calibration split"),
         ({"convert": {"calibration_samples": 200}}, "convert.calibration_samples: got 200, and the calibration split"),
@@ -195,10 +195,10 @@ def test_400_pictures_need_no_number(tmp_path: Path) -> None:
         ({"bundle": {"golden_samples": 100}}, "bundle.golden_samples: got 100, and the validation split has 80"),
     ],
 )
-def test_a_number_that_is_written_is_a_demand(section: Section, said: str, tmp_path: Path) -> None:
+def test_a_number_that_is_written_is_a_demand(section: Section, message: str, tmp_path: Path) -> None:
     path = config(tmp_path, "classification", pictures(tmp_path, 400), **section)
-    with pytest.raises(ConfigError, match=f"^{re.escape(said)}.*leave it out"):
-        preflight_worker.checked(load_plan(path), tmp_path)
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}.*leave it out"):
+        preflight_worker.check_plan(load_plan(path), tmp_path)
 
 
 def test_so_is_one_in_a_notebooks_cell(tmp_path: Path) -> None:
@@ -211,18 +211,18 @@ def test_so_is_one_in_a_notebooks_cell(tmp_path: Path) -> None:
 
 def test_the_digits_keep_their_calibration_split(tmp_path: Path) -> None:
     """What has enough is divided as it always was, whether the number is written or not."""
-    written, left_out = (
+    stored, left_out = (
         load(load_plan(config(tmp_path, "classification", {"source": "digits", **more})).data)
         for more in ({"calibration_samples": 200}, {})
     )
-    assert written.digest == left_out.digest and len(written.calibration) == 200
+    assert stored.digest == left_out.digest and len(stored.calibration) == 200
 
 
-@pytest.mark.parametrize(("drop", "told"), [(1.0, True), (10.0, False)])
+@pytest.mark.parametrize(("drop", "message"), [(1.0, True), (10.0, False)])
 def test_a_budget_that_so_few_samples_cannot_show_is_told_before_the_training(
-    drop: float, told: bool, tmp_path: Path
+    drop: float, message: bool, tmp_path: Path
 ) -> None:
     budget = {"accuracy_drop_pp": drop}
     path = config(tmp_path, "classification", pictures(tmp_path, 400), budget=budget)
-    found = preflight_worker.checked(load_plan(path), tmp_path)
-    assert ("80 samples, each answered as by the baseline" in found.get("Accuracy", "")) == told
+    result = preflight_worker.check_plan(load_plan(path), tmp_path)
+    assert ("80 samples, each answered as by the baseline" in result.get("Accuracy", "")) == message

@@ -36,7 +36,7 @@ def parameters(out: Path, **more: object) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         ({"ration": 0.4}, 'ration: stage prune has no such parameter, did you mean "ratio"?'),
         ({"ratio": 1.5}, "prune.ratio: got 1.5"),
@@ -47,10 +47,10 @@ def parameters(out: Path, **more: object) -> dict[str, object]:
         ({"hub_token": "x"}, "hub_token: looks like a secret"),
     ],
 )
-def test_a_wrong_parameter_stops_before_anything_runs(tmp_path: Path, more: dict[str, object], said: str) -> None:
+def test_a_wrong_parameter_stops_before_anything_runs(tmp_path: Path, more: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         open_stage("prune", {**parameters(tmp_path), **more})
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_names_that_are_no_parameters_are_left_alone(tiny_run: FinishedRun) -> None:
@@ -140,7 +140,7 @@ def test_a_notebook_may_be_run_again_but_a_misspelt_parameter_is_still_found(tin
 
 
 @pytest.mark.parametrize(
-    ("cell", "value", "said"),
+    ("cell", "value", "message"),
     [
         ("steps = [3]", {"steps": [3]}, "prune.steps: got [3]"),
         ("ratio = None", {"ratio": None}, "prune.ratio: got None"),
@@ -149,12 +149,12 @@ def test_a_notebook_may_be_run_again_but_a_misspelt_parameter_is_still_found(tin
     ],
 )
 def test_what_papermill_injects_is_checked_whatever_its_type(
-    tmp_path: Path, cell: str, value: dict[str, object], said: str
+    tmp_path: Path, cell: str, value: dict[str, object], message: str
 ) -> None:
     history = ["", "config: str = '…'", f"# Parameters\n{cell}", "stage = open_stage('prune', globals())"]
     with pytest.raises(ConfigError) as caught:
         open_stage("prune", {**parameters(tmp_path), **value, "In": history})
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_two_notebooks_do_not_write_to_one_run(tiny_run: FinishedRun, tmp_path: Path) -> None:
@@ -182,13 +182,13 @@ def mlp(num_classes, hidden=16):
 def test_an_edited_network_of_the_users_is_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_vector_project(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
-    given = {"config": str(tmp_path / "vectors.yaml"), "out": str(tmp_path / "runs")}
-    first = open_stage("profile", given).run()
-    assert open_stage("profile", given).run() == first
+    values = {"config": str(tmp_path / "vectors.yaml"), "out": str(tmp_path / "runs")}
+    first = open_stage("profile", values).run()
+    assert open_stage("profile", values).run() == first
     (tmp_path / "vector_nets.py").write_text(NETWORK.replace("ReLU", "Tanh"))
     monkeypatch.delitem(sys.modules, "vector_nets")
     importlib.invalidate_caches()
-    assert open_stage("profile", given).run().key != first.key
+    assert open_stage("profile", values).run().key != first.key
 
 
 def test_a_network_edited_under_a_kernel_that_holds_it_is_refused(
@@ -197,13 +197,13 @@ def test_a_network_edited_under_a_kernel_that_holds_it_is_refused(
     write_vector_project(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
     monkeypatch.delitem(sys.modules, "vector_nets", raising=False)
-    given = {"config": str(tmp_path / "vectors.yaml"), "out": str(tmp_path / "runs")}
+    values = {"config": str(tmp_path / "vectors.yaml"), "out": str(tmp_path / "runs")}
     importlib.invalidate_caches()
-    open_stage("profile", given).run()
-    open_stage("distill", given).run()
+    open_stage("profile", values).run()
+    open_stage("distill", values).run()
     (tmp_path / "vector_nets.py").write_text(NETWORK.replace("ReLU", "Tanh"))
     with pytest.raises(StageError, match="restart the kernel"):
-        open_stage("distill", given).run()
+        open_stage("distill", values).run()
 
 
 @pytest.mark.long

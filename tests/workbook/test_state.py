@@ -12,7 +12,7 @@ from edgekit.core.errors import StageError
 from edgekit.workbook import state
 from edgekit.workbook.plan import load_plan
 from edgekit.workbook.stage import open_stage
-from edgekit.workbook.state import StageState, examine
+from edgekit.workbook.state import StageState, examine_stages
 from tests.conftest import TINY, FinishedRun
 
 
@@ -24,16 +24,18 @@ def copy(tiny_run: FinishedRun, tmp_path: Path) -> Path:
 
 def look(folder: Path, *settings: str) -> dict[str, StageState]:
     plan = load_plan(TINY, settings)
-    return {found.stage: found for found in examine(plan, folder, state.data_digest(plan, folder))}
+    return {
+        stage_state.stage: stage_state for stage_state in examine_stages(plan, folder, state.data_digest(plan, folder))
+    }
 
 
 def states(folder: Path, *settings: str) -> list[str]:
-    return [found.state for found in look(folder, *settings).values()]
+    return [stage_state.state for stage_state in look(folder, *settings).values()]
 
 
 def test_a_finished_run_is_done(tiny_run: FinishedRun) -> None:
     assert states(tiny_run.folder) == ["done"] * 7
-    assert not [found.reasons for found in look(tiny_run.folder).values() if found.reasons]
+    assert not [result.reasons for result in look(tiny_run.folder).values() if result.reasons]
 
 
 def test_a_folder_without_a_run_has_nothing_done(tmp_path: Path) -> None:
@@ -41,22 +43,22 @@ def test_a_folder_without_a_run_has_nothing_done(tmp_path: Path) -> None:
 
 
 def test_a_changed_option_is_named_and_what_follows_waits(tiny_run: FinishedRun) -> None:
-    found = look(tiny_run.folder, "prune.ratio=0.4")
-    assert [each.state for each in found.values()] == ["done", "done", "stale", *["waits"] * 4]
-    assert found["prune"].reasons == ("ratio 0.3 → 0.4",)
+    result = look(tiny_run.folder, "prune.ratio=0.4")
+    assert [each.state for each in result.values()] == ["done", "done", "stale", *["waits"] * 4]
+    assert result["prune"].reasons == ("ratio 0.3 → 0.4",)
 
 
 def test_an_option_of_several_stages_makes_the_first_of_them_stale(tiny_run: FinishedRun) -> None:
-    found = look(tiny_run.folder, "budget.accuracy_drop_pp=20.0")
-    assert found["distill"].state == "done"
-    assert found["prune"].reasons == ("budget.accuracy_drop_pp 25.0 → 20.0",)
+    result = look(tiny_run.folder, "budget.accuracy_drop_pp=20.0")
+    assert result["distill"].state == "done"
+    assert result["prune"].reasons == ("budget.accuracy_drop_pp 25.0 → 20.0",)
 
 
 def test_other_data_makes_the_first_stage_stale(tiny_run: FinishedRun) -> None:
-    found = look(tiny_run.folder, "data.split_seed=1")
-    assert found["profile"].state == "stale"
-    assert any(reason.startswith("data.split_seed 0 → 1") for reason in found["profile"].reasons)
-    assert any(reason.startswith("data ") and "→" in reason for reason in found["profile"].reasons)
+    result = look(tiny_run.folder, "data.split_seed=1")
+    assert result["profile"].state == "stale"
+    assert any(reason.startswith("data.split_seed 0 → 1") for reason in result["profile"].reasons)
+    assert any(reason.startswith("data ") and "→" in reason for reason in result["profile"].reasons)
 
 
 def test_options_that_shape_nothing_make_nothing_stale(tiny_run: FinishedRun) -> None:
@@ -66,9 +68,9 @@ def test_options_that_shape_nothing_make_nothing_stale(tiny_run: FinishedRun) ->
 def test_a_damaged_file_is_found(copy: Path) -> None:
     weights = copy / "distill/model/weights.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\0\0")
-    found = look(copy)
-    assert found["distill"].state == "damaged"
-    assert "weights.safetensors" in found["distill"].reasons[0]
+    result = look(copy)
+    assert result["distill"].state == "damaged"
+    assert "weights.safetensors" in result["distill"].reasons[0]
 
 
 @pytest.mark.parametrize("file", [".prune.receipt.json", "03_prune.ipynb"])
@@ -92,7 +94,7 @@ def test_the_receipt_of_another_artifact_is_no_proof(copy: Path) -> None:
 def test_the_remembered_digest_of_the_data_is_only_used_for_the_same_source(tiny_run: FinishedRun) -> None:
     plan = load_plan(TINY)
     remembered = state.data_digest(plan, tiny_run.folder)
-    assert remembered == look(tiny_run.folder)["profile"].wanted.data  # type: ignore[union-attr]
+    assert remembered == look(tiny_run.folder)["profile"].expected_inputs.data  # type: ignore[union-attr]
     assert state.data_digest(load_plan(TINY, ["data.limit=400"]), tiny_run.folder) != remembered
 
 

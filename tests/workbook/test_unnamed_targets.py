@@ -75,8 +75,8 @@ def run(path: Path, *settings: str, python: Path = Path(sys.executable)) -> subp
 
 
 def result(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((path.parent / "runs/rows/result.json").read_text())
-    return found
+    content: dict[str, Any] = json.loads((path.parent / "runs/rows/result.json").read_text())
+    return content
 
 
 def without(package: str, home: Path) -> Path:
@@ -117,9 +117,9 @@ def test_a_package_of_one_target_that_is_not_installed(package: str, target: str
     assert done.returncode == 0, done.stdout + done.stderr
     reason = f"baseline-fp32-{target} left out: ModuleNotFoundError: No module named '{package}'; install the package"
     assert f"No bundle for {target}: {reason}" in done.stdout
-    made = result(path)
-    assert set(made["bundles"]) == set(others) and set(made["unmet"]) == {target}
-    assert made["targets_left_out"][target].startswith(reason)
+    created = result(path)
+    assert set(created["bundles"]) == set(others) and set(created["unmet"]) == {target}
+    assert created["targets_left_out"][target].startswith(reason)
     again = run(path, python=python)
     assert (
         again.returncode == 0 and f"No bundle for {target}: " in again.stdout and "Nothing has changed" in again.stdout
@@ -130,11 +130,11 @@ def test_a_package_of_one_target_that_is_not_installed(package: str, target: str
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("named", [False, True])
-def test_a_target_whose_budget_is_missed(named: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("names", [False, True])
+def test_a_target_whose_budget_is_missed(names: bool, tmp_path: Path) -> None:
     """It costs its own bundle alone, whether it is named or not; a run without any bundle ends with 3 as ever."""
     budget = {"accuracy_drop_pp": 100.0, "targets": {"openvino": {"size_bytes": 1}}}
-    path = config(tmp_path, budget=budget, **({"targets": ["openvino", "onnx"]} if named else {}))
+    path = config(tmp_path, budget=budget, **({"targets": ["openvino", "onnx"]} if names else {}))
     done = run(path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "No bundle for openvino: no variant meets the budget" in done.stdout

@@ -31,9 +31,15 @@ LONG = ["--set", "profile.epochs=3000"]
 
 def start(out: Path, *more: str, stderr: int, **environment: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "edgekit", "run", str(SMALLEST), "--out", str(out), *more]
-    given = {**os.environ, watch.PERIOD_VARIABLE: str(PERIOD_S), **environment}
+    environment_variables = {**os.environ, watch.PERIOD_VARIABLE: str(PERIOD_S), **environment}
     return subprocess.Popen(
-        command, cwd=ROOT, env=given, stdout=stderr, stderr=stderr, stdin=subprocess.DEVNULL, start_new_session=True
+        command,
+        cwd=ROOT,
+        env=environment_variables,
+        stdout=stderr,
+        stderr=stderr,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
     )
 
 
@@ -72,11 +78,11 @@ def test_through_a_pipe_there_is_always_a_line_and_ctrl_c_leaves_nothing(tmp_pat
     os.close(sink)
     try:
         training = re.compile(r"^\[1/7\] profile \d+:\d\d · training the baseline · epoch \d+ of 3,000 .*left$", re.M)
-        said, stamps = read_until(source, lambda text: bool(training.search(text)))
-        assert training.search(said), said
+        output, stamps = read_until(source, lambda text: bool(training.search(text)))
+        assert training.search(output), output
         assert longest_gap(stamps) <= PERIOD_S
-        assert "\x1b" not in said and "\r" not in said, "plain lines"
-        assert "checking data and networks" in said or stamps[-1] - stamps[0] < PERIOD_S
+        assert "\x1b" not in output and "\r" not in output, "plain lines"
+        assert "checking data and networks" in output or stamps[-1] - stamps[0] < PERIOD_S
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
     finally:
@@ -93,8 +99,8 @@ def test_on_a_terminal_one_live_line_shows_epoch_best_and_time_left(tmp_path: Pa
         live = re.compile(
             r"training the baseline · epoch \d+ of 3,000 · best \d+\.\d\d% · about \d+ (s|min|h)\b[^\r\n]* left"
         )
-        said, _ = read_until(master, lambda text: len(live.findall(text)) >= 2)
-        lines = [line for line in said.split("\n") if live.search(line)]
+        output, _ = read_until(master, lambda text: len(live.findall(text)) >= 2)
+        lines = [line for line in output.split("\n") if live.search(line)]
         assert len(lines) == 1, "every state takes the place of the one before"
         assert live.search(lines[0])
         process.send_signal(signal.SIGTERM)
@@ -115,16 +121,16 @@ def test_what_a_kill_leaves_is_put_away_by_the_next_run(tmp_path: Path) -> None:
     finally:
         end(process)
         os.close(source)
-    left = tmp_path / "smallest" / watch.FILE
-    assert left.is_file()
-    started = left.stat().st_mtime_ns
+    remaining = tmp_path / "smallest" / watch.FILE
+    assert remaining.is_file()
+    started = remaining.stat().st_mtime_ns
     broken = tmp_path / "edited.yaml"
     broken.write_text(
         SMALLEST.read_text().replace("size: 8", "size: 8\n  split_seed: 1").replace("ds_cnn:ds_cnn", "ds_cnn:none", 1)
     )
     done = run_edgekit("run", str(broken), "--out", str(tmp_path))
     assert done.returncode == 4, done.stderr
-    assert not left.exists(), started
+    assert not remaining.exists(), started
 
 
 def test_stored_notebooks_and_the_run_hold_no_progress(tiny_run) -> None:  # type: ignore[no-untyped-def]
@@ -141,14 +147,14 @@ def test_a_whole_run_through_a_pipe_is_never_silent(tmp_path: Path) -> None:
     process = start(tmp_path, stderr=sink)
     os.close(sink)
     try:
-        said, stamps = read_until(source, lambda text: False, 900)
-        assert process.wait(60) == 0, said
+        output, stamps = read_until(source, lambda text: False, 900)
+        assert process.wait(60) == 0, output
     finally:
         end(process)
         os.close(source)
     assert longest_gap(stamps) <= PERIOD_S
     for number, stage in enumerate(("profile", "distill", "prune", "quantize", "convert", "benchmark", "bundle"), 1):
-        assert re.search(rf"^\[{number}/7\] {stage} · done in ", said, re.M), said
+        assert re.search(rf"^\[{number}/7\] {stage} · done in ", output, re.M), output
     assert sorted(path.name for path in (tmp_path / "smallest").glob(".*.tmp")) == []
 
 
@@ -163,11 +169,11 @@ class TestWatch:
             with progress.step("timing", "round", 30):
                 progress.announce("about 3 min")
                 time.sleep(1)
-        said = capfd.readouterr().err
-        assert said.count("6/7 benchmark · about 3 min") == 1
-        assert re.search(r"6/7 benchmark 0:0\d · Checks\n", said)
-        assert re.search(r"6/7 benchmark 0:0\d · timing · round 1 of 30\n", said)
-        assert re.search(r"6/7 benchmark · done in 0:0\d\n$", said)
+        output = capfd.readouterr().err
+        assert output.count("6/7 benchmark · about 3 min") == 1
+        assert re.search(r"6/7 benchmark 0:0\d · Checks\n", output)
+        assert re.search(r"6/7 benchmark 0:0\d · timing · round 1 of 30\n", output)
+        assert re.search(r"6/7 benchmark · done in 0:0\d\n$", output)
 
     def test_an_error_ends_it_without_a_word_of_done(self, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(ValueError), watch.ProgressDisplay(tmp_path) as watched, watched.during("1/7 profile"):
@@ -175,12 +181,12 @@ class TestWatch:
         assert "done" not in capfd.readouterr().err
         assert list(tmp_path.iterdir()) == [] and progress.FILE not in os.environ
 
-    @pytest.mark.parametrize("given", ["soon", "0", "-1", "nan", "1e9"])
+    @pytest.mark.parametrize("values", ["soon", "0", "-1", "nan", "1e9"])
     def test_a_period_that_is_none_is_explained(
-        self, given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, values: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setenv(watch.PERIOD_VARIABLE, given)
-        with pytest.raises(ConfigError, match=f"EDGEKIT_PROGRESS_S: got '{given}'; give seconds from 0.1 to 3600"):
+        monkeypatch.setenv(watch.PERIOD_VARIABLE, values)
+        with pytest.raises(ConfigError, match=f"EDGEKIT_PROGRESS_S: got '{values}'; give seconds from 0.1 to 3600"):
             watch.ProgressDisplay(tmp_path)
 
     @pytest.mark.parametrize("text", ["a name \\ud800 of a file", "x" * 9000])
@@ -196,8 +202,8 @@ class TestWatch:
             time.sleep(0.5)
             with progress.step("afterwards"):
                 time.sleep(0.5)
-        said = capfd.readouterr().err
-        assert text[:6] in said and "afterwards" in said
+        output = capfd.readouterr().err
+        assert text[:6] in output and "afterwards" in output
 
     def test_the_stage_in_the_label_is_not_said_twice(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -211,8 +217,8 @@ class TestWatch:
             time.sleep(0.5)
             with progress.step("timing"):
                 time.sleep(0.5)
-        said = capfd.readouterr().err
-        assert re.search(r"benchmark 0:0\d · Checks\n", said) and re.search(r"benchmark 0:0\d · timing\n", said)
+        output = capfd.readouterr().err
+        assert re.search(r"benchmark 0:0\d · Checks\n", output) and re.search(r"benchmark 0:0\d · timing\n", output)
 
     def test_without_a_run_it_leaves_nothing(
         self, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -221,8 +227,8 @@ class TestWatch:
         with watch.show_progress("data"), progress.step("reading", "files", 2000):
             folder = Path(os.environ[progress.FILE]).parent
             time.sleep(0.5)
-        said = capfd.readouterr().err
-        assert re.search(r"^data 0:0\d · reading · 0 of 2,000 files\n", said, re.M) and "done" not in said
+        output = capfd.readouterr().err
+        assert re.search(r"^data 0:0\d · reading · 0 of 2,000 files\n", output, re.M) and "done" not in output
         assert not folder.exists() and progress.FILE not in os.environ
 
 

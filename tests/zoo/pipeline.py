@@ -22,7 +22,7 @@ from edgekit.core.errors import EdgekitError
 from edgekit.measure import lane
 from edgekit.runner.errors import RunnerError
 from edgekit.workbook.plan import load_plan
-from edgekit.workbook.preflight_worker import checked
+from edgekit.workbook.preflight_worker import check_plan
 from edgekit.workbook.stage import open_stage
 from tests.conftest import ROOT
 from tests.zoo.entries import ENTRIES, Entry
@@ -106,7 +106,7 @@ def run(entry: Entry, folder: Path) -> Ended:
     try:
         plan = load_plan(path)
         try:
-            checked(plan, folder)
+            check_plan(plan, folder)
         except (EdgekitError, RunnerError) as error:
             return Ended("refused", str(error), {})
         for stage in plan.pipeline:

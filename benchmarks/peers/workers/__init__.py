@@ -1,1 +1,1 @@
-"""What runs in the peers' own environments: numpy and the peer's own libraries, nothing of edgekit."""
+"""Workers that run in the toolkits' own environments, with NumPy and the toolkit's libraries but without edgekit."""

@@ -1,4 +1,4 @@
-"""Runs in Olive's environment: its search, and a row for each file that was tried."""
+"""Runs in Olive's environment: its search, with a row for each file that was tried."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ import torch
 from olive.data.registry import Registry
 from olive.workflows import run
 
-from benchmarks.peers import given
-from benchmarks.peers.given import SAMPLES, Given
+from benchmarks.peers import worker_protocol
+from benchmarks.peers.worker_protocol import SAMPLES, WorkerJob
 
 UNCHOSEN = "olive_parameter_type"
-"""In what Olive records of an option that another option switches off."""
+"""Marks an option in Olive's record that another option switches off."""
 ONE_THREAD = {"inference_settings": {"onnx": {"session_options": {"intra_op_num_threads": 1}}}}
 
 
 class Samples(torch.utils.data.Dataset[Any]):
-    """Samples of one split, by the name of the file's input."""
+    """The samples of one split, by the name of the file's input."""
 
     def __init__(self, name: str, x: np.ndarray, y: np.ndarray) -> None:
         self._name, self._x, self._y = name, torch.from_numpy(x), torch.from_numpy(y)
@@ -38,7 +38,7 @@ class Samples(torch.utils.data.Dataset[Any]):
 
 @Registry.register_dataset("edgekit_samples")
 def samples(path: str, split: str, name: str, **_: Any) -> Samples:
-    """The samples of "calibration" or "validation"."""
+    """Return the samples of "calibration" or "validation"."""
     with np.load(path) as file:
         if split == "validation":
             return Samples(name, file["x"], file["y"])
@@ -47,18 +47,18 @@ def samples(path: str, split: str, name: str, **_: Any) -> Samples:
 
 @Registry.register_post_process("edgekit_class")
 def class_of(output: Any, **_: Any) -> torch.Tensor:
-    """The class of each row of the only output."""
+    """Return the class of each row of the only output."""
     scores = next(iter(output.values())) if isinstance(output, dict) else output
     return torch.as_tensor(scores).argmax(dim=-1)
 
 
-def configuration(to: Given) -> dict[str, Any]:
-    """Olive's configuration: all that `OnnxQuantization` searches by default, by TPE."""
-    graph = onnx.load(to.model).graph
+def configuration(job: WorkerJob) -> dict[str, Any]:
+    """Return Olive's configuration: everything that `OnnxQuantization` searches by default, with TPE."""
+    graph = onnx.load(job.model).graph
     classes = graph.output[0].type.tensor_type.shape.dim[-1].dim_value
 
     def data(split: str) -> dict[str, Any]:
-        params = {"path": str(to.subject / SAMPLES), "split": split, "name": graph.input[0].name}
+        params = {"path": str(job.subject / SAMPLES), "split": split, "name": graph.input[0].name}
         return {
             "name": split,
             "type": "DataContainer",
@@ -93,7 +93,7 @@ def configuration(to: Given) -> dict[str, Any]:
     }
     processor = {"device": "cpu", "execution_providers": ["CPUExecutionProvider"]}
     return {
-        "input_model": {"type": "ONNXModel", "model_path": str(to.model)},
+        "input_model": {"type": "ONNXModel", "model_path": str(job.model)},
         "systems": {"here": {"type": "LocalSystem", "accelerators": [processor]}},
         "data_configs": [data("calibration"), data("validation")],
         "evaluators": {"both": {"type": "OnnxEvaluator", "metrics": [accuracy, latency]}},
@@ -102,49 +102,49 @@ def configuration(to: Given) -> dict[str, Any]:
             "execution_order": "joint",
             "sampler": "tpe",
             "sampler_config": {"seed": 0, "max_samples": 0},
-            "max_time": to.seconds,
+            "max_time": job.seconds,
         },
         "evaluator": "both",
         "host": "here",
         "target": "here",
-        "cache_dir": str(to.out / "cache"),
-        "output_dir": str(to.out / "out"),
+        "cache_dir": str(job.out / "cache"),
+        "output_dir": str(job.out / "out"),
     }
 
 
-def found(footprint: dict[str, Any], out: Path, took_s: float) -> list[dict[str, Any]]:
-    """A row for each file that has its metrics, copied to OUT. Each took the whole search to find."""
+def search_rows(footprint: dict[str, Any], out: Path, took_s: float) -> list[dict[str, Any]]:
+    """Return a row for each file with metrics, copied to OUT. Its time is that of the whole search."""
     rows = []
     for node in footprint.values():
         if node.get("from_pass") is None or not node.get("metrics"):
             continue
-        told = node["metrics"]["value"]
+        metrics = node["metrics"]["value"]
         name = f"olive-{len(rows) + 1}.onnx"
         shutil.copyfile(node["model_config_data"]["config"]["model_path"], out / name)
-        given_options = node["pass_run_config"].items()
-        options = {key: value for key, value in given_options if key != "data_config" and UNCHOSEN not in str(value)}
+        recorded_options = node["pass_run_config"].items()
+        options = {key: value for key, value in recorded_options if key != "data_config" and UNCHOSEN not in str(value)}
         rows.append(
             {
                 "file": name,
                 "how": "found by its search",
                 "seconds": took_s,
                 "options": options,
-                "accuracy": told["accuracy-accuracy_score"]["value"],
-                "p50_ms": told["latency-p50"]["value"],
+                "accuracy": metrics["accuracy-accuracy_score"]["value"],
+                "p50_ms": metrics["latency-p50"]["value"],
             }
         )
     return rows
 
 
-def work(to: Given) -> list[dict[str, Any]]:
-    """Search for as long as was given."""
-    began = time.perf_counter()
-    run(configuration(to))
-    footprint = to.out / "out" / "footprint.json"
+def work(job: WorkerJob) -> list[dict[str, Any]]:
+    """Search for as long as the job allows."""
+    started = time.perf_counter()
+    run(configuration(job))
+    footprint = job.out / "out" / "footprint.json"
     if not footprint.is_file():
-        sys.exit("no file was made")  # what went wrong stands above
-    return found(json.loads(footprint.read_text()), to.out, time.perf_counter() - began)
+        sys.exit("no file was made")  # the error was printed above
+    return search_rows(json.loads(footprint.read_text()), job.out, time.perf_counter() - started)
 
 
 if __name__ == "__main__":
-    given.answer(work)
+    worker_protocol.run_worker(work)

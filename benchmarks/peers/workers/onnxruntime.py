@@ -1,4 +1,4 @@
-"""Runs in ONNX Runtime's environment: quantize_static and quantize_dynamic, no option set."""
+"""Runs in ONNX Runtime's environment: quantize_static and quantize_dynamic with default options."""
 
 from __future__ import annotations
 
@@ -10,42 +10,46 @@ import onnx
 from onnxruntime.quantization import CalibrationDataReader, quantize_dynamic, quantize_static
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
-from benchmarks.peers import given
-from benchmarks.peers.given import Given
+from benchmarks.peers import worker_protocol
+from benchmarks.peers.worker_protocol import WorkerJob
 
 
 class Samples(CalibrationDataReader):
-    """One sample after another, by the name of the file's input."""
+    """Yields one sample after another, by the name of the file's input."""
 
     def __init__(self, name: str, x: np.ndarray) -> None:
-        self._rows = iter([{name: x[place : place + 1]} for place in range(len(x))])
+        self._rows = iter([{name: x[position : position + 1]} for position in range(len(x))])
 
     def get_next(self) -> dict[str, np.ndarray] | None:
-        """The next sample, None after the last."""
+        """Return the next sample, or None after the last."""
         return next(self._rows, None)
 
 
-def work(to: Given) -> list[dict[str, Any]]:
-    """Static as it is called, static after the preparation that its documentation advises, and dynamic."""
-    port = onnx.load(to.model).graph.input[0]
+def work(job: WorkerJob) -> list[dict[str, Any]]:
+    """Quantize statically, statically after the preparation that the documentation advises, and dynamically."""
+    port = onnx.load(job.model).graph.input[0]
     sides = [side.dim_value for side in port.type.tensor_type.shape.dim[1:]]
 
     def samples() -> Samples:
-        return Samples(port.name, to.samples_for(sides))
+        return Samples(port.name, job.samples_for(sides))
 
-    def prepared(path: Path) -> None:
-        ready = to.out / "prepared.onnx"
-        quant_pre_process(str(to.model), str(ready))
-        quantize_static(str(ready), str(path), samples())
+    def quantize_prepared(path: Path) -> None:
+        prepared_path = job.out / "prepared.onnx"
+        quant_pre_process(str(job.model), str(prepared_path))
+        quantize_static(str(prepared_path), str(path), samples())
 
     return [
-        given.made(
-            to, "onnxruntime-static.onnx", "quantize_static", lambda path: quantize_static(to.model, path, samples())
+        worker_protocol.make_file(
+            job, "onnxruntime-static.onnx", "quantize_static", lambda path: quantize_static(job.model, path, samples())
         ),
-        given.made(to, "onnxruntime-prepared-static.onnx", "quant_pre_process, then quantize_static", prepared),
-        given.made(to, "onnxruntime-dynamic.onnx", "quantize_dynamic", lambda path: quantize_dynamic(to.model, path)),
+        worker_protocol.make_file(
+            job, "onnxruntime-prepared-static.onnx", "quant_pre_process, then quantize_static", quantize_prepared
+        ),
+        worker_protocol.make_file(
+            job, "onnxruntime-dynamic.onnx", "quantize_dynamic", lambda path: quantize_dynamic(job.model, path)
+        ),
     ]
 
 
 if __name__ == "__main__":
-    given.answer(work)
+    worker_protocol.run_worker(work)

@@ -1,1 +1,1 @@
-"""The experiments. Each module has `TITLE` and `measure(plan)`, which returns a Finding."""
+"""The experiments. Each module has `TITLE` and `measure(plan)`, which returns an `ExperimentResult`."""

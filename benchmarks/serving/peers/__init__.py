@@ -1,7 +1,7 @@
 """Other servers with the same bundle, each in an environment of its own under build/serving.
 
-Each has two setups: as its documentation has it, and tuned, which took the least CPU of the settings that we tried.
-`litserve_app.py` and `triton_model.py` are what they run; both use the bundle's own preprocess.
+Each has two setups: as in its documentation, and tuned, which used the least CPU of the settings that we tried. They
+run `litserve_app.py` and `triton_model.py`, both of which use the bundle's own preprocessing.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.harness import ROOT, NotRun, python_of
-from benchmarks.serving.load import Post
-from benchmarks.serving.machine import HOME, Server, environment
-from benchmarks.serving.ours import DATATYPES, binary
-from benchmarks.serving.tritonserver import Installed
+from benchmarks.harness import ROOT, NotRun, environment_python
+from benchmarks.serving.edgekit_server import DATATYPES, binary_request
+from benchmarks.serving.load import PostRequest
+from benchmarks.serving.machine import HOME, Server, server_environment
+from benchmarks.serving.tritonserver import TritonInstallation
 
-AS_IT_COMES, TUNED = SETUPS = ("as it comes", "tuned")
+DEFAULT_SETUP, TUNED = SETUPS = ("as it comes", "tuned")
 INTERPRETERS = {"tflite": "ai-edge-litert", "openvino": "openvino", "onnx": "onnxruntime"}
 TRITON_CONFIG = """name: "digits"
 backend: "python"
@@ -42,8 +42,8 @@ parameters [
 
 
 @dataclass(frozen=True)
-class Subject:
-    """What every peer serves: the bundle, on this interpreter, and the sample that is sent."""
+class ServedModel:
+    """What every server serves: the bundle on this interpreter, and the sample that is sent."""
 
     bundle: Path
     target: str
@@ -52,37 +52,40 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Peer:
-    """Another server. `start` and `post` take the subject and one of `SETUPS`; both may raise `NotRun`."""
+class PeerServer:
+    """Another server. `create` and `request` take the served model and one of `SETUPS`; both may raise `NotRun`."""
 
     name: str
     times_edgekit: float
-    """The target: so many times as many answers per CPU-second should edgekit give."""
-    start: Callable[[Subject, str], Server]
-    post: Callable[[Subject, str], Post]
+    """The target: how many times as many answers per CPU-second edgekit should give."""
+    create: Callable[[ServedModel, str], Server]
+    request: Callable[[ServedModel, str], PostRequest]
 
 
-def litserve(subject: Subject, setup: str) -> Server:
-    """One worker; tuned, with its faster transport. Batches of eight cost it more: the network takes one at a time."""
+def start_litserve(subject: ServedModel, setup: str) -> Server:
+    """One worker; if tuned, with the faster transport.
+
+    Batches of eight cost more, because the network takes one sample.
+    """
     python = _python("litserve", subject, "litserve==0.2.19", "numpy")
     [port] = free_ports(1)
     app = Path(__file__).with_name("litserve_app.py")
-    words = [str(python), "-P", str(app), str(subject.bundle), subject.interpreter, str(port), setup]
-    return Server(f"litserve-{port}", words, environment(), f"http://127.0.0.1:{port}/health")
+    command = [str(python), "-P", str(app), str(subject.bundle), subject.interpreter, str(port), setup]
+    return Server(f"litserve-{port}", command, server_environment(), f"http://127.0.0.1:{port}/health")
 
 
-def litserve_post(subject: Subject, setup: str) -> Post:
-    """`{"sample": base64}`, the way of its users: it takes no binary bodies (its issue 732)."""
+def litserve_request(subject: ServedModel, setup: str) -> PostRequest:
+    """`{"sample": base64}`, which its users send because it accepts no binary bodies (its issue 732)."""
     body = json.dumps({"sample": base64.b64encode(subject.sample.tobytes()).decode()}).encode()
-    return Post("/predict", body, {"Content-Type": "application/json"})
+    return PostRequest("/predict", body, {"Content-Type": "application/json"})
 
 
-def triton(subject: Subject, setup: str) -> Server:
-    """One instance of the Python backend; tuned, with the dynamic batcher and no delay."""
+def start_triton(subject: ServedModel, setup: str) -> Server:
+    """One instance of the Python backend; if tuned, with the dynamic batcher and no delay."""
     python = _python("triton", subject, "nvidia-pytriton==0.7.0")
     if sys.version_info[:2] != (3, 11):
         raise NotRun("Triton's Python backend in the wheel takes Python 3.11")
-    installed, ports = Installed(python), free_ports(3)
+    installed, ports = TritonInstallation(python), free_ports(3)
     repository = HOME / f"triton-{setup.replace(' ', '-')}"
     shutil.rmtree(repository, ignore_errors=True)
     (repository / "digits" / "1").mkdir(parents=True)
@@ -94,41 +97,41 @@ def triton(subject: Subject, setup: str) -> Server:
     )  # fmt: skip
     (repository / "digits" / "config.pbtxt").write_text(config)
     backends = installed.backends(HOME / "triton-backends")
-    words = [*installed.command(repository, backends, ports, f"edgekit-bench-{ports[0]}-"), "--log-info=false"]
+    command = [*installed.command(repository, backends, ports, f"edgekit-bench-{ports[0]}-"), "--log-info=false"]
     variables = {**installed.environment(), "OPENBLAS_NUM_THREADS": "1"}
-    ready = f"http://127.0.0.1:{ports[0]}/v2/health/ready"
+    ready_url = f"http://127.0.0.1:{ports[0]}/v2/health/ready"
     # its processes share a lock that times out, and a stopped one may hold it
-    return Server(f"triton-{ports[0]}", words, variables, ready, may_pause=False)
+    return Server(f"triton-{ports[0]}", command, variables, ready_url, may_pause=False)
 
 
-def triton_post(subject: Subject, setup: str) -> Post:
-    """A JSON header and the sample's bytes; the output as bytes."""
-    return binary("digits", subject.sample, "raw")
+def triton_request(subject: ServedModel, setup: str) -> PostRequest:
+    """A JSON header and the sample's bytes; the output is returned as bytes."""
+    return binary_request("digits", subject.sample, "raw")
 
 
 PEERS = (
-    Peer("LitServe 0.2.19", 10.0, litserve, litserve_post),
-    Peer("Triton 2.51.0, Python backend", 2.0, triton, triton_post),
+    PeerServer("LitServe 0.2.19", 10.0, start_litserve, litserve_request),
+    PeerServer("Triton 2.51.0, Python backend", 2.0, start_triton, triton_request),
 )
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of this machine that are free. All are held while the next is asked for, so that no two are the same."""
+    """Return free ports of this machine. All are held until the last is found, so that no two are the same."""
     sockets = [socket.socket() for _ in range(count)]
     try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+        for one_socket in sockets:
+            one_socket.bind(("127.0.0.1", 0))
+        return [one_socket.getsockname()[1] for one_socket in sockets]
     finally:
-        for each in sockets:
-            each.close()
+        for one_socket in sockets:
+            one_socket.close()
 
 
-def _python(name: str, subject: Subject, *packages: str) -> Path:
-    """The environment of a peer, with the interpreter in the version that is installed here."""
+def _python(name: str, subject: ServedModel, *packages: str) -> Path:
+    """Return the Python of a server's environment, with the interpreter in the version that is installed here."""
     package = INTERPRETERS[subject.target]
     try:
         interpreter = f"{package}=={version(package)}"
     except PackageNotFoundError:
         raise NotRun(f"{package} is not installed here") from None
-    return python_of(HOME / name, (*packages, interpreter))
+    return environment_python(HOME / name, (*packages, interpreter))

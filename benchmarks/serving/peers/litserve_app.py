@@ -1,4 +1,4 @@
-"""What LitServe runs, in its own environment: `litserve_app.py BUNDLE INTERPRETER PORT WAY`."""
+"""The app that LitServe runs in its own environment: `litserve_app.py BUNDLE INTERPRETER PORT SETUP`."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from edgekit.runner.model import open_model
 
 
 class Api(litserve.LitAPI):
-    """The bundle's own preprocess and network, for one sample."""
+    """The bundle's own preprocessing and network for one sample."""
 
     def __init__(self, path: str, interpreter: str) -> None:
         super().__init__()
         self.path, self.interpreter = path, interpreter
 
     def setup(self, device: str) -> None:
-        """In the worker process."""
+        """Open the bundle in the worker process."""
         self.model = open_model(bundle.read(self.path), 1, self.interpreter)
         raw = self.model.manifest.raw
         self.shape, self.dtype = raw.shape, raw.dtype
 
     def decode_request(self, request):  # type: ignore[no-untyped-def]  # LitServe reads an annotation as a type of body
-        """A raw sample."""
+        """Return the raw sample."""
         return np.frombuffer(base64.b64decode(request["sample"]), self.dtype).reshape(self.shape)
 
     def predict(self, sample: Any) -> Any:
-        """Its output."""
+        """Return the output."""
         return self.model.execute(self.model.prepare(sample))
 
     def encode_response(self, output: np.ndarray) -> dict[str, Any]:
-        """JSON."""
+        """Return the JSON of the answer."""
         return {"output": output.tolist()}
 
 

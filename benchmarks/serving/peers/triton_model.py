@@ -1,4 +1,7 @@
-"""What Triton's Python backend runs: the bundle's own preprocess and network. Copied as `model.py`."""
+"""The model that Triton's Python backend runs: the bundle's own preprocessing and network.
+
+It is copied as `model.py`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import triton_python_backend_utils as pb_utils  # type: ignore[import-not-found]
 
 
 class TritonPythonModel:
-    """What Triton calls."""
+    """The class that Triton calls."""
 
     def initialize(self, args: Any) -> None:
         """Open the bundle."""
@@ -23,7 +26,7 @@ class TritonPythonModel:
         self.model = open_model(bundle.read(parameters["bundle"]), 1, parameters["interpreter"])
 
     def execute(self, requests: Any) -> list[Any]:
-        """Each request's samples, one at a time."""
+        """Answer the samples of each request one by one."""
         responses = []
         for request in requests:
             samples = pb_utils.get_input_tensor_by_name(request, "raw").as_numpy()

@@ -1,7 +1,7 @@
-"""Bundles from models that are ready: `edgekit bundle MODEL`.
+"""The command `edgekit bundle MODEL`: make a bundle from a ready-made model.
 
-The model is opened in processes of its own only: `jobs.py` reads its specs and records its answers there, through the
-runner, so that reading, preprocess and interpreter are those of the device.
+The model is opened only in child processes. There `jobs.py` reads its specs and records its outputs through the runner,
+so that reading, preprocessing and interpreter are those of the device.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A model's recorded outputs: which inputs are run, what the outputs show, and which become golden vectors."""
+"""The recorded outputs of a model: which inputs are run, what the outputs show, and which become golden answers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from edgekit.cli.bundle import jobs
-from edgekit.cli.bundle.examine import ModelFacts
-from edgekit.cli.bundle.options import Options
+from edgekit.cli.bundle.model_facts import ModelFacts
+from edgekit.cli.bundle.options import BundleOptions
 from edgekit.core import golden
 from edgekit.core.errors import ConfigError
 from edgekit.runner import bundle as bundles
@@ -19,21 +19,21 @@ from edgekit.runner import inputs
 from edgekit.runner.bundle.manifest import Manifest, RawSpec
 from edgekit.runner.errors import InputError
 
-SUM_FLOAT, SUM_HALF, SUM_MOST = 1e-3, 1e-2, 0.25
-"""How far the sum of probabilities may be from 1: in float32, in float16, and however coarse the integers."""
+SUM_FLOAT, SUM_HALF, SUM_MAX = 1e-3, 1e-2, 0.25
+"""Allowed deviation of a sum of probabilities from 1: in float32, in float16, and at most for coarse integers."""
 
-UNSEEN = {"detection": "sigmoid"}
-"""What makes probabilities, by task, where the outputs need not be looked at."""
+FIXED_ACTIVATIONS = {"detection": "sigmoid"}
+"""The activation of tasks for which the outputs need not be examined."""
 
 Say = Callable[[str], None]
 
 
-def candidates(options: Options, raw: RawSpec, is_stream: bool = False) -> list[str]:
-    """The input files to run, spread evenly over all that `--golden` names, in their order; of a stream, all."""
+def candidate_files(options: BundleOptions, raw: RawSpec, is_stream: bool = False) -> list[str]:
+    """Return the input files to run, spread evenly over those that `--golden` names; all of them for a stream."""
     for path in options.golden:
         if not path.exists():
             raise InputError(f"{path}: no such file or folder; --golden names real inputs")
-    paths = [path for each in options.golden for path in inputs.input_files(str(each), raw)]
+    paths = [path for source in options.golden for path in inputs.input_files(str(source), raw)]
     if not paths:
         raise ConfigError("--golden: name at least one file or folder of real inputs")
     if is_stream:
@@ -41,61 +41,61 @@ def candidates(options: Options, raw: RawSpec, is_stream: bool = False) -> list[
     return [paths[position] for position in golden.candidate_indices(len(paths), options.samples)]
 
 
-def dtype_seen(options: Options) -> str | None:
-    """Of the first array among the inputs, by its header; None where there is none, or none that can be read."""
-    for each in options.golden:
-        for path in sorted(each.rglob("*.npy")) if each.is_dir() else [each]:
+def first_array_dtype(options: BundleOptions) -> str | None:
+    """Return the dtype of the first array among the inputs, from its header; None if there is none that can be read."""
+    for source in options.golden:
+        for path in sorted(source.rglob("*.npy")) if source.is_dir() else [source]:
             try:
                 return str(np.load(path, mmap_mode="r", allow_pickle=False).dtype)
-            except Exception:  # whatever numpy stumbles over, as in inputs/array.py
-                break  # reading it as a sample says what is wrong
+            except Exception:  # NumPy raises many classes here, as in inputs/array.py
+                break  # the fault is reported when it is read as a sample
     return None
 
 
-def record(
-    options: Options, draft: Manifest, found: ModelFacts, paths: list[str], home: Path
+def record_outputs(
+    options: BundleOptions, draft: Manifest, facts: ModelFacts, paths: list[str], working_folder: Path
 ) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-    """Samples (n, *raw) out of the files in `paths`, their outputs (n, *output), and which interpreter gave them."""
-    bundles.write(home / jobs.DRAFT, draft, {**found.files, golden.INPUTS: b"", golden.OUTPUTS: b""})
-    grids = [None if each.grid is None else asdict(each.grid) for each in found.inputs]
-    facts = {"name": str(options.model), "grids": grids, "classes": found.classes}
-    answer = jobs.run("record", options.model, home, paths=paths, most=options.samples, **facts)
-    samples, outputs = (np.load(home / name, allow_pickle=False) for name in (jobs.SAMPLES, jobs.OUTPUTS))
+    """Run the files in `paths`; return samples (n, *raw), outputs (n, *output) and facts about the interpreter."""
+    bundles.write(working_folder / jobs.DRAFT, draft, {**facts.files, golden.INPUTS: b"", golden.OUTPUTS: b""})
+    input_grids = [None if each.grid is None else asdict(each.grid) for each in facts.inputs]
+    arguments = {"name": str(options.model), "grids": input_grids, "classes": facts.classes}
+    answer = jobs.run_job("record", options.model, working_folder, paths=paths, count=options.samples, **arguments)
+    samples, outputs = (np.load(working_folder / name, allow_pickle=False) for name in (jobs.SAMPLES, jobs.OUTPUTS))
     return samples, outputs, answer
 
 
-def keep(task: str, outputs: np.ndarray, wanted: int) -> np.ndarray:
-    """Positions of the golden vectors: a classification's clearest answers, else spread over all; of a stream, all."""
+def golden_positions(task: str, outputs: np.ndarray, count: int) -> np.ndarray:
+    """Return which samples become golden: those classified most clearly, otherwise evenly spread; all of a stream."""
     if task == "classification":
-        return golden.clearest_indices(outputs, wanted)
-    return np.unique(np.linspace(0, len(outputs) - 1, min(wanted, len(outputs))).astype(int))
+        return golden.clearest_indices(outputs, count)
+    return np.unique(np.linspace(0, len(outputs) - 1, min(count, len(outputs))).astype(int))
 
 
-def activation(options: Options, found: ModelFacts, outputs: np.ndarray, say: Say) -> str:
-    """What turns the outputs into probabilities: nothing where every recorded one is so already, else softmax.
+def choose_activation(options: BundleOptions, facts: ModelFacts, outputs: np.ndarray, say: Say) -> str:
+    """Return what turns the outputs into probabilities: nothing if all recorded outputs already are, otherwise softmax.
 
-    Sigmoids are, each for its class; they need not sum to 1.
+    Sigmoids count as probabilities, one for each class; they need not sum to 1.
     """
     if options.task != "classification":
-        return UNSEEN.get(options.task, "none")
-    whole = _are_probabilities(outputs, found)
-    probabilities = whole or _are_sigmoids(outputs)
-    wanted = options.activation if options.activation != "auto" else "none" if probabilities else "softmax"
-    already = "probabilities already" if whole else "sigmoids, each class with a probability of its own"
-    seen = f"are {already}" if probabilities else "are not probabilities"
-    odd = " (as asked; auto would choose otherwise)" if (wanted == "none") != probabilities else ""
-    say(f"activation  {wanted}: the {len(outputs)} recorded outputs {seen}{odd}")
-    return wanted
+        return FIXED_ACTIVATIONS.get(options.task, "none")
+    are_probabilities = _are_probabilities(outputs, facts)
+    are_usable = are_probabilities or _are_sigmoids(outputs)
+    chosen = options.activation if options.activation != "auto" else "none" if are_usable else "softmax"
+    description = "probabilities already" if are_probabilities else "sigmoids, each class with a probability of its own"
+    finding = f"are {description}" if are_usable else "are not probabilities"
+    note = " (as asked; auto would choose otherwise)" if (chosen == "none") != are_usable else ""
+    say(f"activation  {chosen}: the {len(outputs)} recorded outputs {finding}{note}")
+    return chosen
 
 
 def _are_sigmoids(outputs: np.ndarray) -> bool:
-    """All from 0 to 1: logits of several samples do not."""
+    """Whether all values lie between 0 and 1, which logits of several samples do not."""
     return bool(outputs.min() >= 0 and outputs.max() <= 1)
 
 
-def _are_probabilities(outputs: np.ndarray, found: ModelFacts) -> bool:
-    """All from 0 to 1, and every sample's sum 1; integers round each of them by up to half a step."""
-    slack = SUM_HALF if found.output.dtype == "float16" else SUM_FLOAT
-    slack = min(slack + outputs.shape[1] * found.output.scale / 2, SUM_MOST)
-    inside = outputs.min() >= -SUM_FLOAT and outputs.max() <= 1 + SUM_FLOAT
-    return bool(inside and (np.abs(outputs.sum(axis=1, dtype=np.float64) - 1) <= slack).all())
+def _are_probabilities(outputs: np.ndarray, facts: ModelFacts) -> bool:
+    """Whether all values lie between 0 and 1 and each sample sums to 1, allowing for the rounding of integers."""
+    tolerance = SUM_HALF if facts.output.dtype == "float16" else SUM_FLOAT
+    tolerance = min(tolerance + outputs.shape[1] * facts.output.scale / 2, SUM_MAX)
+    in_range = outputs.min() >= -SUM_FLOAT and outputs.max() <= 1 + SUM_FLOAT
+    return bool(in_range and (np.abs(outputs.sum(axis=1, dtype=np.float64) - 1) <= tolerance).all())

@@ -1,4 +1,4 @@
-"""Options of `edgekit bundle`: text of the command line, parsed into values."""
+"""The options of `edgekit bundle`, parsed from the command line."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from edgekit.runner.preprocess import steps
 
 
 @dataclass(frozen=True)
-class Options:
-    """What cannot be read out of a model file. None: inferred from the model.
+class BundleOptions:
+    """What cannot be read from a model file. None means that it is inferred from the model.
 
-    `golden` names files and folders of real inputs; `size` is a raw picture's (height, width) or (height, width,
-    channels); `tolerance` is a share of the outputs' range. `columns` name the features of a vector, or a window's
-    channels, in tables. `states` are pairs of an input and the output that it is fed back from. `input_ranges` are
-    those of a model's several inputs, by name. `fit` says how pictures are brought to the sample's size. `boxes` names
-    the output with the boxes of a detection, `threshold` is the least probability of one.
+    `golden` names files and folders of real inputs. `size` is the (height, width) or (height, width, channels) of a raw
+    picture. `tolerance` is a share of the outputs' range. `columns` name the features of a vector, or the channels of a
+    window, in tables. `states` are pairs of an input and the output that is fed back into it. `input_ranges` are the
+    ranges of several inputs, by name. `fit` says how pictures are brought to the size of a sample. `boxes` names the
+    output with the boxes of a detection, and `threshold` is the lowest probability of a box.
     """
 
     model: Path
@@ -70,7 +70,9 @@ class Options:
             raise ConfigError(f"--labels: a {self.task} output has no labels; leave them out, or use --task regression")
         for option in ("boxes", "threshold"):
             if self.task != "detection" and getattr(self, option) is not None:
-                raise ConfigError(f"--{option}: a detection has it, the task is {self.task}; give --task detection")
+                raise ConfigError(
+                    f"--{option}: applies only to detection, and the task is {self.task}; use --task detection"
+                )
         if self.threshold is not None and not 0 < self.threshold < 1:
             raise ConfigError(f"--threshold: got {self.threshold:g}; use a probability between 0 and 1, such as 0.3")
         for machine in self.architectures:
@@ -79,18 +81,21 @@ class Options:
 
     @property
     def bundle_name(self) -> str:
-        """The value of `--name`, else a name made from the file's."""
+        """The value of `--name`, or a name derived from the file's."""
         return self.name or re.sub(r"[^A-Za-z0-9._-]+", "-", self.model.stem).lstrip("._-") or "model"
 
 
-def labels(text: str | None, option: str = "--labels", each: str = "class") -> tuple[str, ...]:
-    """One name a line from a text file, or several with commas between them; empty lines at the end are dropped."""
+def parse_labels(text: str | None, option: str = "--labels", noun: str = "class") -> tuple[str, ...]:
+    """Parse names from a text file with one on each line, or from text with commas.
+
+    Empty lines at the end are dropped.
+    """
     if text is None:
         return ()
     path = Path(text)
     if _is_file(path):
         try:
-            found = path.read_text(encoding="utf-8-sig").rstrip().splitlines()
+            parts = path.read_text(encoding="utf-8-sig").rstrip().splitlines()
         except UnicodeDecodeError:
             raise ConfigError(
                 f"{option}: {path} is not UTF-8 text; write one {option.strip('-').removesuffix('s')} a line"
@@ -98,40 +103,40 @@ def labels(text: str | None, option: str = "--labels", each: str = "class") -> t
     elif "," not in text and path.suffix in (".txt", ".csv", ".names", ".labels"):
         raise ConfigError(f"{option}: {path}: no such file")
     else:
-        found = text.split(",")
-    names, what = tuple(name.strip() for name in found), option.strip("-").removesuffix("s")
+        parts = text.split(",")
+    names, item = tuple(name.strip() for name in parts), option.strip("-").removesuffix("s")
     if not all(names):
-        raise ConfigError(f"{option}: {what} {names.index('') + 1} of {len(names)} is empty; every {each} needs a name")
-    if twice := [name for name in names if names.count(name) > 1]:
-        places = " and ".join(str(place) for place, name in enumerate(names, 1) if name == twice[0])
-        raise ConfigError(f"{option}: {twice[0]!r} is {what} {places}; give each value a name of its own")
+        raise ConfigError(f"{option}: {item} {names.index('') + 1} of {len(names)} is empty; every {noun} needs a name")
+    if duplicates := [name for name in names if names.count(name) > 1]:
+        positions = " and ".join(str(position) for position, name in enumerate(names, 1) if name == duplicates[0])
+        raise ConfigError(f"{option}: {duplicates[0]!r} is {item} {positions}; give each value a name of its own")
     return names
 
 
-def preprocess(text: str | None) -> tuple[dict[str, Any], ...]:
-    """Steps from a YAML file, or as YAML themselves: [{step: scale, factor: 0.0039}]."""
+def parse_preprocess(text: str | None) -> tuple[dict[str, Any], ...]:
+    """Parse steps from a YAML file or from YAML text such as [{step: scale, factor: 0.0039}]."""
     if text is None:
         return ()
     path = Path(text)
     try:
-        found = yaml.load(path.read_text(encoding="utf-8") if _is_file(path) else text, UniqueKeyLoader)
-        json.dumps(found, allow_nan=False)
-        if isinstance(found, dict) and "preprocess" in found:
-            found = found["preprocess"]
-        if not isinstance(found, list):
+        parsed = yaml.load(path.read_text(encoding="utf-8") if _is_file(path) else text, UniqueKeyLoader)
+        json.dumps(parsed, allow_nan=False)
+        if isinstance(parsed, dict) and "preprocess" in parsed:
+            parsed = parsed["preprocess"]
+        if not isinstance(parsed, list):
             raise ConfigError(
                 f"--preprocess: {text!r} is neither a file nor a list of steps; write [{{step: scale, factor: 0.0039}}]"
             )
-        steps.check_keys(found)
+        steps.check_keys(parsed)
     except (yaml.YAMLError, ValueError, TypeError) as error:
         raise ConfigError(f"--preprocess: not valid YAML: {' '.join(str(error).split())}") from None
     except InputError as error:
         raise ConfigError(f"--{error}") from None
-    return tuple(found)
+    return tuple(parsed)
 
 
-def size(text: str | None) -> tuple[int, ...] | None:
-    """(height, width) or (height, width, channels)."""
+def parse_size(text: str | None) -> tuple[int, ...] | None:
+    """Parse (height, width) or (height, width, channels)."""
     if text is None:
         return None
     sides = text.lower().split("x")
@@ -140,32 +145,32 @@ def size(text: str | None) -> tuple[int, ...] | None:
     return tuple(map(int, sides))
 
 
-def value_range(text: str | None) -> tuple[float, float] | None:
-    """(lowest, highest)."""
+def parse_range(text: str | None) -> tuple[float, float] | None:
+    """Parse (lowest, highest)."""
     if text is None:
         return None
-    found = _pair(text)
-    if found is None or found[0] == found[1]:
+    pair = _parse_pair(text)
+    if pair is None or pair[0] == pair[1]:
         raise ConfigError(f"--range: got {text!r}; use LOWEST,HIGHEST, such as 0,1 (or --range=-1,1)")
-    return found
+    return pair
 
 
-def input_ranges(texts: Sequence[str]) -> tuple[tuple[str, tuple[float, float]], ...]:
-    """(name, (lowest, highest)) of each `NAME=LOWEST,HIGHEST`."""
+def parse_input_ranges(texts: Sequence[str]) -> tuple[tuple[str, tuple[float, float]], ...]:
+    """Parse each `NAME=LOWEST,HIGHEST` into (name, (lowest, highest))."""
     ranges: dict[str, tuple[float, float]] = {}
     for text in texts:
         name, _, limits = text.rpartition("=")
-        found = _pair(limits)
-        if not name or found is None:
+        pair = _parse_pair(limits)
+        if not name or pair is None:
             raise ConfigError(f"--input-range: got {text!r}; use NAME=LOWEST,HIGHEST, such as input_ids=0,30521")
         if name in ranges:
             raise ConfigError(f"--input-range: {name} has two ranges; give it one")
-        ranges[name] = found
+        ranges[name] = pair
     return tuple(ranges.items())
 
 
-def _pair(text: str) -> tuple[float, float] | None:
-    """(lowest, highest) of a text with a comma between them; None where it is something else."""
+def _parse_pair(text: str) -> tuple[float, float] | None:
+    """Return (lowest, highest) from two numbers separated by a comma, or None for other text."""
     try:
         low, high = map(float, text.split(","))
     except ValueError:
@@ -176,52 +181,67 @@ def _pair(text: str) -> tuple[float, float] | None:
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except (OSError, ValueError):  # a text too long to be a name
+    except (OSError, ValueError):  # the text is too long for a file name
         return False
 
 
-NEW = "new_"
-"""In front of a state's name, it makes that of its output, as `edgekit.targets.step` writes it."""
+STATE_OUTPUT_PREFIX = "new_"
+"""The prefix of a state's name that gives the name of its output, as `edgekit.targets.step` writes it."""
 Facts = dict[str, Any]
 Pairs = Sequence[tuple[str, str]]
 
 
 def parse_states(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Pairs of an input and an output, out of `--state INPUT=OUTPUT`."""
-    found = []
+    """Parse pairs of an input and an output from `--state INPUT=OUTPUT`."""
+    pairs = []
     for text in texts:
-        before, _, after = text.partition("=")
-        if not before or not after:
+        input_name, _, output_name = text.partition("=")
+        if not input_name or not output_name:
             raise ConfigError(f"--state: got {text!r}; write INPUT=OUTPUT, the names of two tensors of the model")
-        found.append((before, after))
-    return tuple(found)
+        pairs.append((input_name, output_name))
+    return tuple(pairs)
 
 
-def take_states(path: Path, facts: Facts, asked: Pairs) -> tuple[StateSpec, ...]:
-    """Take the states out of a model's `inputs` and `outputs`: those asked for, else every NAME that has a new_NAME."""
-    inputs, outputs = ({each["name"]: each for each in facts[what]} for what in ("inputs", "outputs"))
-    pairs = list(asked) or [(name, f"{NEW}{name}") for name in inputs if f"{NEW}{name}" in outputs]
-    states = tuple(_state(path, *pair, inputs, outputs) for pair in pairs)
-    for what, taken in (("inputs", {each.input for each in states}), ("outputs", {each.output for each in states})):
-        facts[what] = [each for each in facts[what] if each["name"] not in taken]
+def split_off_states(path: Path, facts: Facts, requested: Pairs) -> tuple[StateSpec, ...]:
+    """Remove the states from a model's inputs and outputs and return their specs.
+
+    Without `requested` pairs, every NAME with an output new_NAME is a state.
+    """
+    inputs, outputs = ({tensor["name"]: tensor for tensor in facts[role]} for role in ("inputs", "outputs"))
+    pairs = list(requested) or [
+        (name, f"{STATE_OUTPUT_PREFIX}{name}") for name in inputs if f"{STATE_OUTPUT_PREFIX}{name}" in outputs
+    ]
+    states = tuple(_state_spec(path, *pair, inputs, outputs) for pair in pairs)
+    for role, names in (
+        ("inputs", {tensor.input for tensor in states}),
+        ("outputs", {tensor.output for tensor in states}),
+    ):
+        facts[role] = [tensor for tensor in facts[role] if tensor["name"] not in names]
     return states
 
 
-def _state(path: Path, before: str, after: str, inputs: dict[str, Facts], outputs: dict[str, Facts]) -> StateSpec:
-    for name, known, what in ((before, inputs, "input"), (after, outputs, "output")):
-        if name not in known:
-            raise ConfigError(f"--state {before}={after}: the model has no {what} {name}; it has {', '.join(known)}")
-    facts, behind = inputs[before], outputs[after]
-    shape, dtype = facts["shape"], facts["dtype"]
-    if (shape, dtype) != (behind["shape"], behind["dtype"]):
+def _state_spec(
+    path: Path, input_name: str, output_name: str, inputs: dict[str, Facts], outputs: dict[str, Facts]
+) -> StateSpec:
+    for name, tensors, role in ((input_name, inputs, "input"), (output_name, outputs, "output")):
+        if name not in tensors:
+            raise ConfigError(
+                f"--state {input_name}={output_name}: the model has no {role} {name}; it has {', '.join(tensors)}"
+            )
+    input_facts, output_facts = inputs[input_name], outputs[output_name]
+    shape, dtype = input_facts["shape"], input_facts["dtype"]
+    if (shape, dtype) != (output_facts["shape"], output_facts["dtype"]):
         raise ModelError(
-            f"{path}: the state {before} is {dtype}{shape}, and {after} {behind['dtype']}{behind['shape']}; "
-            "what is fed back must be what is taken"
+            f"{path}: the state {input_name} is {dtype}{shape}, and {output_name} "
+            f"{output_facts['dtype']}{output_facts['shape']}; "
+            "an output that is fed back must match its input"
         )
     if not shape or min(shape) < 1:
-        raise ModelError(f"{path}: the state {before} has an open shape, {shape}; export the model with a fixed one")
+        raise ModelError(
+            f"{path}: the state {input_name} has an open shape, {shape}; export the model with a fixed one"
+        )
     if dtype not in STATE_DTYPES:
         raise ModelError(
-            f"{path}: the state {before} is {dtype}; states are {', '.join(STATE_DTYPES)}: leave them in float"
+            f"{path}: the state {input_name} is {dtype}; states are {', '.join(STATE_DTYPES)}: keep them in float"
         )
-    return StateSpec(before, tuple(shape), dtype, before, after)
+    return StateSpec(input_name, tuple(shape), dtype, input_name, output_name)

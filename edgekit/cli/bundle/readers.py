@@ -1,6 +1,6 @@
-"""Read the specs of a model file: its inputs and outputs, open sides set to what is known of them.
+"""Read the specs of a model file: its inputs and outputs, with open dimensions set where they are known.
 
-What is changed is written into the file itself. `jobs.inspect` says what is given.
+Changes are written to the file itself. `jobs.inspect` documents the result.
 """
 
 from __future__ import annotations
@@ -16,45 +16,47 @@ from edgekit.core.errors import ModelError
 from edgekit.runner import operators
 from edgekit.runner.errors import BundleError
 
-GIVEN = "given.onnx"
-"""A classic model as it came, kept beside the one whose label was taken off."""
+ORIGINAL_MODEL = "given.onnx"
+"""A classic model in its original form, kept beside the one without a label output."""
 TARGETS = {".tflite": "tflite", ".onnx": "onnx", ".xml": "openvino"}
 Size = Optional[Sequence[int]]
 
 
-def read(path: Path, name: str, size: Size, two_classes: bool) -> dict[str, Any]:
-    """What `jobs.inspect` gives, by the file's suffix."""
+def read_specs(path: Path, name: str, size: Size, two_classes: bool) -> dict[str, Any]:
+    """Read the specs of a model by its suffix; see `jobs.inspect` for the result."""
     if path.suffix == ".onnx":
-        return _onnx(path, name, size, two_classes)
-    return _tflite(path, name) if path.suffix == ".tflite" else _openvino(path, size)
+        return _read_onnx(path, name, size, two_classes)
+    return _read_tflite(path, name) if path.suffix == ".tflite" else _read_openvino(path, size)
 
 
-WHOLE = (
+UNDAMAGED_ADVICE = (
     "the file can be read to its end, so it is not damaged: export it again with operators that its interpreter has, "
     "or report it with the file"
 )
 
 
-def type_hint(path: Path, reason: str = "") -> str:
-    """What to think of a file that could not be opened, for the `reason` that its library gave."""
+def type_hint(path: Path, library_error: str = "") -> str:
+    """Return what to think of a file that could not be opened, given the error of its library."""
     target, data = TARGETS[path.suffix], path.read_bytes()
     if not file_type.is_model(target, data):
         return file_type.explain_mismatch(target, data)
-    if target == "openvino" and "weights" in reason.lower():
+    if target == "openvino" and "weights" in library_error.lower():
         return "its .bin is cut short, or that of another model; copy both files again"
     try:
         operators.read(target, {path.name: data})
     except BundleError:
         return file_type.explain_mismatch(target, data)
-    return file_type.DAMAGED if "flatbuffer" in reason.lower() else WHOLE  # LiteRT checks more of it than we read
+    return (
+        file_type.DAMAGED if "flatbuffer" in library_error.lower() else UNDAMAGED_ADVICE
+    )  # LiteRT checks more of the file than the reader does
 
 
-def _tflite(path: Path, name: str) -> dict[str, Any]:
+def _read_tflite(path: Path, name: str) -> dict[str, Any]:
     from ai_edge_litert.interpreter import Interpreter
 
     interpreter = Interpreter(model_content=path.read_bytes(), num_threads=1)
     for each in interpreter.get_input_details():
-        shape = _detail(each)["shape"]
+        shape = _tensor_facts(each)["shape"]
         if -1 in shape[1:]:
             raise ModelError(
                 f"{name}: its input {each['name']} takes {['?' if side < 0 else side for side in shape]}: a TFLite "
@@ -62,33 +64,38 @@ def _tflite(path: Path, name: str) -> dict[str, Any]:
                 "Keras keras.Input((HEIGHT, WIDTH, CHANNELS))".replace("'", "")
             )
     interpreter.allocate_tensors()
-    titles, results = _titles(interpreter, "input"), _titles(interpreter, "output")
+    titles, results = _tensor_titles(interpreter, "input"), _tensor_titles(interpreter, "output")
     return {
-        "inputs": [{**_detail(each), "title": titles[each["name"]]} for each in interpreter.get_input_details()],
-        "outputs": [{**_detail(each), "title": results[each["name"]]} for each in interpreter.get_output_details()],
+        "inputs": [{**_tensor_facts(each), "title": titles[each["name"]]} for each in interpreter.get_input_details()],
+        "outputs": [
+            {**_tensor_facts(each), "title": results[each["name"]]} for each in interpreter.get_output_details()
+        ],
         "changes": [],
         "integers": any(np.dtype(each["dtype"]).itemsize == 1 for each in interpreter.get_tensor_details()),
     }
 
 
-def _titles(interpreter: Any, end: str) -> dict[str, str]:
-    """What the inputs or outputs are called: as the file's signature does, else after their tensors."""
-    names = [each["name"] for each in getattr(interpreter, f"get_{end}_details")()]
-    called = {name: name for name in names}
+def _tensor_titles(interpreter: Any, role: str) -> dict[str, str]:
+    """Return the names of the inputs or outputs: from the file's signature, otherwise from their tensors."""
+    names = [tensor["name"] for tensor in getattr(interpreter, f"get_{role}_details")()]
+    titles = {name: name for name in names}
     for key in interpreter.get_signature_list() if len(names) > 1 else ():
-        signed = getattr(interpreter.get_signature_runner(key), f"get_{end}_details")()
-        known = {each["name"]: name for name, each in signed.items()}
-        called = known if sorted(known) == sorted(names) else called
-    short = {name: called[name].removeprefix("serving_default_").removesuffix(":0") for name in names}
-    return short if len(set(short.values())) == len(names) else called
+        signature = getattr(interpreter.get_signature_runner(key), f"get_{role}_details")()
+        signature_titles = {tensor["name"]: name for name, tensor in signature.items()}
+        titles = signature_titles if sorted(signature_titles) == sorted(names) else titles
+    shortened = {name: titles[name].removeprefix("serving_default_").removesuffix(":0") for name in names}
+    return shortened if len(set(shortened.values())) == len(names) else titles
 
 
-def _detail(detail: Any) -> dict[str, Any]:
-    """An open batch counts as 1, which is what the interpreter makes of it; another open side stays open."""
-    shape = [int(side) for side in detail["shape"]]
-    signature = [int(side) for side in detail.get("shape_signature", shape)]
+def _tensor_facts(detail: Any) -> dict[str, Any]:
+    """Describe a tensor. An open batch counts as 1, as in the interpreter; any other open dimension stays open."""
+    shape = [int(dimension_size) for dimension_size in detail["shape"]]
+    signature = [int(dimension_size) for dimension_size in detail.get("shape_signature", shape)]
     if len(signature) == len(shape):
-        shape[1:] = [-1 if open_ < 0 else side for side, open_ in zip(shape[1:], signature[1:], strict=True)]
+        shape[1:] = [
+            -1 if dimension < 0 else dimension_size
+            for dimension_size, dimension in zip(shape[1:], signature[1:], strict=True)
+        ]
     scales = detail["quantization_parameters"]["scales"]
     return {
         "name": detail["name"],
@@ -99,7 +106,7 @@ def _detail(detail: Any) -> dict[str, Any]:
     }
 
 
-def _onnx(path: Path, name: str, size: Size, two_classes: bool = False) -> dict[str, Any]:
+def _read_onnx(path: Path, name: str, size: Size, two_classes: bool = False) -> dict[str, Any]:
     import onnx
 
     from edgekit.models.files import onnx_batch, onnx_classic
@@ -117,15 +124,16 @@ def _onnx(path: Path, name: str, size: Size, two_classes: bool = False) -> dict[
             f"python -c \"import onnx; onnx.save(onnx.load('{name}'), 'one-file.onnx')\""
         )
     if scores := onnx_batch.argmax_input(model):
-        ends = [[each["name"] for each in onnx_batch.describe_ports(model)["inputs"]], [scores]]
+        cut_points = [[each["name"] for each in onnx_batch.describe_ports(model)["inputs"]], [scores]]
         raise ModelError(
             f"{name}: ends in an argmax, which gives a class and no scores; cut that off: python -c "
-            f"\"import onnx.utils; onnx.utils.extract_model('{name}', 'scores.onnx', {ends[0]}, {ends[1]})\""
+            f"\"import onnx.utils; onnx.utils.extract_model('{name}', 'scores.onnx', {cut_points[0]}, "
+            f'{cut_points[1]})"'
         )
     changes = [*classic.changes, *onnx_batch.set_batch_to_one(model)]
     changes += onnx_batch.set_image_size(model, (size[0], size[1])) if size else []
     if classic.changes:
-        path.with_name(GIVEN).write_bytes(path.read_bytes())
+        path.with_name(ORIGINAL_MODEL).write_bytes(path.read_bytes())
     if changes:
         path.write_bytes(model.SerializeToString())
     return {
@@ -138,7 +146,7 @@ def _onnx(path: Path, name: str, size: Size, two_classes: bool = False) -> dict[
     }
 
 
-def _openvino(path: Path, size: Size) -> dict[str, Any]:
+def _read_openvino(path: Path, size: Size) -> dict[str, Any]:
     import openvino
 
     from edgekit.models.files.onnx_batch import image_axes
@@ -146,45 +154,45 @@ def _openvino(path: Path, size: Size) -> dict[str, Any]:
 
     model = openvino.Core().read_model(path.read_bytes(), path.with_suffix(".bin").read_bytes())
     changes = []
-    shapes = [each.get_partial_shape() for each in model.inputs]
+    shapes = [tensor.get_partial_shape() for tensor in model.inputs]
     for shape in shapes:
         if shape.rank.is_static and shape.rank.get_length() > 1 and shape[0].is_dynamic:
             shape[0] = openvino.Dimension(1)
             changes = ["its open batch was set to 1"]
     if size and len(shapes) == 1:
         sides = _sides(shapes[0])
-        places = image_axes(sides)
-        if any(sides[place] < 0 for place in places):
-            for place, side in zip(places, size):
-                shapes[0][place] = openvino.Dimension(side) if sides[place] < 0 else shapes[0][place]
+        axes = image_axes(sides)
+        if any(sides[axis] < 0 for axis in axes):
+            for axis, side in zip(axes, size):
+                shapes[0][axis] = openvino.Dimension(side) if sides[axis] < 0 else shapes[0][axis]
             changes.append(f"its open height and width were set to {size[0]}×{size[1]}")
     if changes:
         model.reshape(dict(zip(model.inputs, shapes)))
-    if nameless := [each for each in model.inputs if len(shapes) > 1 and not each.get_names()]:
-        for port in nameless:  # several are found by their names
+    if unnamed := [tensor for tensor in model.inputs if len(shapes) > 1 and not tensor.get_names()]:
+        for port in unnamed:  # several inputs are found by name
             port.get_tensor().set_names({port.get_node().get_friendly_name()})
         changes.append("its inputs were given the names of their nodes")
     changes += _name_outputs(model)
     if changes:
         openvino.save_model(model, path, compress_to_fp16=False)
     return {
-        "inputs": [_port(each) for each in model.inputs],
-        "outputs": [_port(each) for each in model.outputs],
+        "inputs": [_port_facts(tensor) for tensor in model.inputs],
+        "outputs": [_port_facts(tensor) for tensor in model.outputs],
         "changes": changes,
         "integers": is_graph_quantized(model),
     }
 
 
 def _name_outputs(model: Any) -> list[str]:
-    """Give several outputs without names those of the nodes that make them; what was done, in words."""
+    """Number the outputs without names if there are several; returns the change in words."""
     ports = model.outputs if len(model.outputs) > 1 else []
-    nameless = [port for port in ports if not port.get_names()]
-    for place, port in enumerate(nameless):
-        port.get_tensor().set_names({f"output_{place}"})
-    return ["its outputs without names were numbered"] if nameless else []
+    unnamed = [port for port in ports if not port.get_names()]
+    for number, port in enumerate(unnamed):
+        port.get_tensor().set_names({f"output_{number}"})
+    return ["its outputs without names were numbered"] if unnamed else []
 
 
-def _port(port: Any) -> dict[str, Any]:
+def _port_facts(port: Any) -> dict[str, Any]:
     partial = port.get_partial_shape()
     shape = _sides(partial)
     names = sorted(port.get_names())

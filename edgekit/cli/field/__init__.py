@@ -1,1 +1,1 @@
-"""`edgekit field`: what devices bring back to the desk, kept samples and field reports."""
+"""The commands `edgekit field …` for what devices send back: kept samples and field reports."""

@@ -1,4 +1,4 @@
-"""The group `edgekit field`: pack kept samples, and report what devices saw."""
+"""The commands `edgekit field pack` and `edgekit field report`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from edgekit.cli.exit_codes import errors_as_exit_codes
-from edgekit.cli.help import bare_switches
+from edgekit.cli.help import hide_switch_types
 from edgekit.core.errors import ConfigError
 
-KEPT = "the files that were there stay"
+RETAINED = "the files that were there stay"
 app = typer.Typer(
     no_args_is_help=True, help="Bring kept samples and field reports from devices back to the workstation."
 )
@@ -42,10 +42,10 @@ def pack(
 
     Exit codes: 0 packed; 2 files that are there already; 4 samples or labels that do not fit.
     """
-    with errors_as_exit_codes(KEPT):
-        from edgekit.cli.field import pack as command
+    with errors_as_exit_codes(RETAINED):
+        from edgekit.cli.field import packing as command
 
-        request = command.Request(folder, out, labels, with_, files, tuple(add_class or ()), bundle, force)
+        request = command.PackRequest(folder, out, labels, with_, files, tuple(add_class or ()), bundle, force)
         command.run(request, print)
 
 
@@ -60,19 +60,23 @@ def report(
 
     Exit codes: 0 written; 4 no field reports; 6 a cell of the notebook failed.
     """
-    with errors_as_exit_codes(KEPT):
+    with errors_as_exit_codes(RETAINED):
         from edgekit.report.field import advice, history
         from edgekit.report.field.reports import folder as read_folder
         from edgekit.workbook import notebook
 
         if out.suffix != ".ipynb":
             raise ConfigError(f"--out {out}: name a file that ends in .ipynb")
-        found = history.of(read_folder(folder))  # first, because a notebook's traceback tells a reader less
-        notebook.execute_side_notebook(notebook.FIELD, {"reports": str(folder.resolve())}, out)
-        print(f"reports     {len(found.reports)}; then: {found.then.name}, now: {found.now.name}")
+        field_history = history.of(
+            read_folder(folder)
+        )  # first, because its errors are clearer than a notebook's traceback
+        notebook.execute_side_notebook(notebook.FIELD_NOTEBOOK, {"reports": str(folder.resolve())}, out)
+        print(
+            f"reports     {len(field_history.reports)}; then: {field_history.then.name}, now: {field_history.now.name}"
+        )
         print(f"wrote       {out}")
-        for step in advice.steps(found.now, found.comparison):
+        for step in advice.steps(field_history.now, field_history.comparison):
             print(f"next        {step.action}: {step.why}. To do: {step.how}.")
 
 
-bare_switches(app)
+hide_switch_types(app)

@@ -1,4 +1,4 @@
-"""`edgekit init`, as a command."""
+"""The options of the command `edgekit init`."""
 
 from __future__ import annotations
 
@@ -53,6 +53,6 @@ def init(
     Exit codes: 0 written; 2 a name or a task that does not fit, or existing files; 4 data that cannot be used.
     """
     with errors_as_exit_codes():
-        from edgekit.cli.init import start
+        from edgekit.cli.init import create_project
 
-        start(name, task, data, out, force=force, say=print)
+        create_project(name, task, data, out, force=force, say=print)

@@ -1,4 +1,4 @@
-"""The config that `edgekit init` writes: every section, sized to the data, each number with what it is for."""
+"""The config that `edgekit init` writes: every section, sized to the data, with a comment on each number."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from edgekit.cli.init.inspect import Findings
+from edgekit.cli.init.inspection import Findings
 from edgekit.cli.init.sizes import (
     CONFIDENCE,
-    Sizes,
+    SplitSizes,
     measured_steps,
     network_candidates,
     network_pair,
@@ -24,54 +24,54 @@ from edgekit.data import Data
 from edgekit.stages.bundle import streams
 
 WIDTH = 120
-FAST, SLOW, ANOMALY_RATE = 0.1, 0.05, 0.2
+FAST_RATE, SLOW_RATE, ANOMALY_RATE = 0.1, 0.05, 0.2
 PICTURE_ANOMALY_RATE = 0.02
-"""Every pixel's error reaches all weights of a convolution, so steps must be shorter: it diverges from 0.05 to 0.1."""
+"""The error of every pixel reaches all weights of a convolution, so steps must be smaller: 0.05 to 0.1 diverges."""
 MOST_TRAINED = 2
-ANY_PP = 5.0
-"""A budget where the number of samples says nothing about it."""
-MOVED = {
+DEFAULT_DROP_PP = 5.0
+"""The budget for tasks for which the number of samples does not limit it."""
+AUGMENTATIONS = {
     "embedding": "shift",
     "classification": "shift",
     "multi_label": "shift",
     "detection": "shift_flip",
     "segmentation": "shift_flip",
 }
-"""Moved, a picture shows the same things; it may have another value, and is another one to give back."""
-PLAIN = re.compile(r"([A-Za-z_]|\.{0,2}/)[\w./:-]*(?<!:)")
-"""Text that YAML takes as it stands; anything else is quoted."""
-WORDS = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
+"""Augmentation by task. A shifted picture shows the same, but a regression may have another value for it."""
+PLAIN_TEXT = re.compile(r"([A-Za-z_]|\.{0,2}/)[\w./:-]*(?<!:)")
+"""Text that YAML reads unquoted as a string; other text is quoted."""
+RESERVED_WORDS = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 
 
 @dataclass(frozen=True, eq=False)
-class Draft:
-    """All that the config is made of; `section` is that of the data, as written."""
+class ConfigDraft:
+    """Everything that the config is made from. `section` is the section of the data, as written."""
 
     name: str
     task: str
     findings: Findings
     section: dict[str, Any]
     data: Data
-    sizes: Sizes
+    sizes: SplitSizes
 
     def text(self) -> str:
-        """The config, as YAML."""
+        """Return the config as YAML."""
         model, _ = network_pair(self.task, self.data.kind, self.data.raw_shape)
         sizes = self.sizes
-        rate = self._rate()
-        training: dict[str, Any] = {"epochs": sizes.epochs, "batch_size": sizes.batch, "learning_rate": rate}
-        moved = MOVED.get(self.task, "none")
-        alike = {"augment": moved} if self.data.kind == "image" else {}
-        training |= alike
-        fine = {"epochs": max(1, sizes.epochs // 6), "batch_size": sizes.batch}
+        learning_rate = self._learning_rate()
+        training: dict[str, Any] = {"epochs": sizes.epochs, "batch_size": sizes.batch, "learning_rate": learning_rate}
+        augmentation = AUGMENTATIONS.get(self.task, "none")
+        augment = {"augment": augmentation} if self.data.kind == "image" else {}
+        training |= augment
+        fine_tuning = {"epochs": max(1, sizes.epochs // 6), "batch_size": sizes.batch}
         lines = [
-            *_comment(f"Written by `edgekit init`: {self.findings.words}."),
+            *_comment(f"Written by `edgekit init`: {self.findings.description}."),
             *_comment(f"{describe_sizes(sizes)}. Check it with: edgekit run {self.name}.yaml --dry-run"),
-            f"name: {scalar(self.name)}",
+            f"name: {to_yaml(self.name)}",
             *_entries({"task": self.task}, {"task": tasks.load_task(self.task).METRIC_TEXT}, indent=0),
             "version: 1.0.0",
             "seed: 0",
-            "threads: 2 # training: the same number everywhere, for the number decides the last bits",
+            "threads: 2 # training: use the same number everywhere, because it affects the last bits",
             "",
             "data:",
             *_entries(self.section, self._comments()),
@@ -83,7 +83,8 @@ class Draft:
             "",
             *self._budget(),
             "",
-            "# targets: [tflite] # a target named here must be made; by default all that can: tflite, openvino, onnx",
+            "# targets: [tflite] # a target named here is required; by default all that are possible: tflite, "
+            "openvino, onnx",
             "",
             "profile:",
             *_entries({**training, "compiling": False}, {
@@ -97,34 +98,37 @@ class Draft:
             *_entries({**training, "epochs": max(1, round(1.5 * sizes.epochs))}),
             "",
             "prune:",
-            *_entries({"ratio": 0.5, "steps": 2, **fine, "learning_rate": rate / 5, **alike}, {
-                "ratio": "of the channels, by the last step; a step beyond the budget is measured and not kept",
+            *_entries({"ratio": 0.5, "steps": 2, **fine_tuning, "learning_rate": learning_rate / 5, **augment}, {
+                "ratio": "of the channels, in the last step; a step that exceeds the budget is measured and dropped",
             }),
             "",
             "quantize:",
-            *_entries({**fine, "learning_rate": rate / 10, **alike}),
+            *_entries({**fine_tuning, "learning_rate": learning_rate / 10, **augment}),
             *self._bundle(),
         ]  # fmt: skip
         return "\n".join(lines) + "\n"
 
     def _preprocess(self) -> list[str]:
-        found = measured_steps(self.data)
-        if not found:
-            several = "the network scales each tensor by itself"
-            why = several if self.data.tensors else "token ids are names, not numbers: there is nothing to scale"
-            return [f"preprocess: [] # {why}"]
-        return ["preprocess:", *(line for step, note in found for line in _step(step, note))]
+        steps = measured_steps(self.data)
+        if not steps:
+            tensors_note = "the network scales each tensor by itself"
+            reason = (
+                tensors_note if self.data.tensors else "token ids are names, not numbers: there is nothing to scale"
+            )
+            return [f"preprocess: [] # {reason}"]
+        return ["preprocess:", *(line for step, note in steps for line in _step(step, note))]
 
     def _students(self) -> list[str]:
-        """The student, or the networks that it is chosen from: all are timed, and few of them trained."""
+        """Return the student, or the candidates for it. All are timed and only a few are trained."""
         _, student = network_pair(self.task, self.data.kind, self.data.raw_shape)
-        others = network_candidates(self.task, self.data.kind, self.data.raw_shape)
-        if not others:
+        candidates = network_candidates(self.task, self.data.kind, self.data.raw_shape)
+        if not candidates:
             return ["  student: # the same network, half as wide", *_entries(student, indent=4)]
         return [
-            "  candidates: # all are timed untrained; the fastest learn a little, and the best of those is the student",
-            f"    - {scalar(student)} # as the model, half as wide",
-            *(f"    - {scalar(each)}" for each in others),
+            "  candidates: # all are timed untrained; the fastest are trained briefly, and the best of those is the "
+            "student",
+            f"    - {to_yaml(student)} # as the model, half as wide",
+            *(f"    - {to_yaml(candidate)}" for candidate in candidates),
             *_entries(
                 {"candidate_epochs": max(1, self.sizes.epochs // 2), "most_trained": MOST_TRAINED},
                 {"candidate_epochs": "before the choice", "most_trained": "candidates, the fastest first"},
@@ -132,82 +136,88 @@ class Draft:
         ]
 
     def _bundle(self) -> list[str]:
-        """What a device that listens is asked for: fewer false alarms."""
+        """Return options for streams, which reduce false alarms."""
         if self.section["source"] != "wav_track" or self.task not in streams.TASKS:
             return []
-        words = "of answers to a stream, chosen on validation; without this line each window speaks for itself"
-        return ["", "bundle:", *_entries({"smoothing": "auto"}, {"smoothing": words})]
+        comment = "of the answers to a stream, chosen on validation; without this line each window is answered alone"
+        return ["", "bundle:", *_entries({"smoothing": "auto"}, {"smoothing": comment})]
 
-    def _rate(self) -> float:
-        """What each task learns at, found on small data; networks without batch normalisation want less."""
+    def _learning_rate(self) -> float:
+        """Return the rate for the task, found on small data sets.
+
+        Networks without batch normalization need a lower one.
+        """
         if self.task == "anomaly":
             return PICTURE_ANOMALY_RATE if self.data.kind == "image" else ANOMALY_RATE
-        return FAST if self.data.kind != "vector" and self.task != "regression" else SLOW
+        return FAST_RATE if self.data.kind != "vector" and self.task != "regression" else SLOW_RATE
 
     def _comments(self) -> dict[str, str]:
         return {
             **self.findings.comments,
-            "validation_fraction": "of the train split, for the data have no validation split",
+            "validation_fraction": "of the train split, because the data have no validation split",
             "test_fraction": "the same for the test split",
-            "calibration_samples": "taken out of train: what int8 ranges are set by",
-            "overlap": "the same samples stand in two splits; they are taken out of the earlier one",
+            "calibration_samples": "taken from train, to set the ranges of int8",
+            "overlap": "some samples are in two splits; they are removed from the earlier one",
         }
 
     def _budget(self) -> list[str]:
-        """Limits that can be met; those of the device are for its owner to name."""
-        later = [
+        """Return limits that can be met. The limits of the device are left to its owner."""
+        device_limits = [
             "  # latency_p50_ms: 5.0 # of one call on this machine",
             "  # size_bytes: 100000 # of the model's files",
         ]
         if not tasks.load_task(self.task).AT_MOST_ONE:
-            said = f"of {tasks.load_task(self.task).METRIC}; the bootstrap says of each network how sure its drop is"
-            return ["budget:", f"  accuracy_drop_pp: {ANY_PP} # {said}", *later]
-        number, lost = self.sizes.validation, self.sizes.lost
-        none, some = (accuracy_drop.drop_of_counts(of, 0, number, CONFIDENCE).bound_pp for of in (0, lost))
-        shown = (
-            f"{number:,} validation samples that lose none still leave a drop of {none:.2g} pp open, at 95 % confidence"
+            note = f"of {tasks.load_task(self.task).METRIC}; the bootstrap gives the uncertainty of each drop"
+            return ["budget:", f"  accuracy_drop_pp: {DEFAULT_DROP_PP} # {note}", *device_limits]
+        samples, lost = self.sizes.validation, self.sizes.lost
+        bound_without_loss, bound_with_loss = (
+            accuracy_drop.drop_of_counts(errors, 0, samples, CONFIDENCE).bound_pp for errors in (0, lost)
+        )
+        comment = (
+            f"{samples:,} validation samples that lose none still leave a drop of {bound_without_loss:.2g} pp open, "
+            "at 95 % confidence"
         )
         if self.task == "classification":
-            shown += f"; {lost} lost leave{'s' if lost == 1 else ''} {min(some, 100):.3g} pp"
-        little = small_validation_warning(self.sizes)
-        comments = [*_comment(shown, "  "), *(_comment(little, "  ") if little else [])]
-        return ["budget:", *comments, f"  accuracy_drop_pp: {self.sizes.drop_pp}", *later]
+            comment += f"; {lost} lost leave{'s' if lost == 1 else ''} {min(bound_with_loss, 100):.3g} pp"
+        warning = small_validation_warning(self.sizes)
+        comments = [*_comment(comment, "  "), *(_comment(warning, "  ") if warning else [])]
+        return ["budget:", *comments, f"  accuracy_drop_pp: {self.sizes.drop_pp}", *device_limits]
 
 
-def describe_sizes(sizes: Sizes) -> str:
-    """The splits, as a sentence."""
+def describe_sizes(sizes: SplitSizes) -> str:
+    """Return the sizes of the splits as a sentence."""
     return (
         f"{sizes.train:,} samples train, {sizes.calibration:,} calibrate, {sizes.validation:,} validate, "
         f"{sizes.test:,} test"
     )
 
 
-def _comment(words: str, indent: str = "") -> list[str]:
-    return textwrap.wrap(words, WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# ")
+def _comment(text: str, indent: str = "") -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# ")
 
 
 def _entries(values: Mapping[str, Any], notes: Mapping[str, str] | None = None, indent: int = 2) -> list[str]:
-    """One line for each key; a note that has no room beside it stands above."""
-    space, lines = " " * indent, []
+    """Return a line for each key. A comment that does not fit on the line is placed above it."""
+    prefix, lines = " " * indent, []
     for key, value in values.items():
-        line, note = f"{space}{key}: {scalar(value)}", (notes or {}).get(key)
+        line, note = f"{prefix}{key}: {to_yaml(value)}", (notes or {}).get(key)
         if note and len(f"{line} # {note}") <= WIDTH:
             line = f"{line} # {note}"
         elif note:
-            lines += _comment(note, space)
+            lines += _comment(note, prefix)
         lines.append(line)
     return lines
 
 
 def _step(step: Mapping[str, Any], note: str) -> list[str]:
-    line = f"  - {scalar(step)} # {note}"
+    line = f"  - {to_yaml(step)} # {note}"
     if len(line) <= WIDTH:
         return [line]
     name, *options = step.items()
     lines = [f"  - {name[0]}: {name[1]} # {note}"]
     for key, value in options:
         lines += textwrap.wrap(
-            f"{key}: {scalar(value)}",
+            f"{key}: {to_yaml(value)}",
             WIDTH,
             initial_indent=" " * 4,
             subsequent_indent=" " * 6,
@@ -217,17 +227,17 @@ def _step(step: Mapping[str, Any], note: str) -> list[str]:
     return lines
 
 
-def scalar(value: Any) -> str:
-    """A value as YAML in one line, so that it is read back as the very same."""
+def to_yaml(value: Any) -> str:
+    """Format a value as YAML on one line, so that it is read back unchanged."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {scalar(inner)}" for key, inner in value.items()) + "}"
+        return "{" + ", ".join(f"{key}: {to_yaml(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(map(scalar, value)) + "]"
+        return "[" + ", ".join(map(to_yaml, value)) + "]"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
         return repr(value)
     if isinstance(value, int):
         return str(value)
-    plain = PLAIN.fullmatch(value) and value.lower() not in WORDS
-    return value if plain else json.dumps(value, ensure_ascii=False)
+    is_plain = PLAIN_TEXT.fullmatch(value) and value.lower() not in RESERVED_WORDS
+    return value if is_plain else json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""The notebook that `edgekit init` writes: show the data, profile a network on it, and name the next step."""
+"""The notebook that `edgekit init` writes: it shows the data, profiles a network on them and names the next step."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 Cell = tuple[str, str, str]
-"""Its id, `markdown` or `code`, and what stands in it."""
+"""The id of a cell, `markdown` or `code`, and its source."""
 
 TITLE = """# {name} · a first look
 
@@ -77,11 +77,11 @@ print(f"edgekit run {stage.plan.path.name} --dry-run    # the plan, checked")
 print(f"edgekit run {stage.plan.path.name}              # everything, to a report.html in {stage.folder}")"""
 
 
-def text(name: str, config: Path, words: str, kind: str) -> str:
-    """The notebook as a file, without outputs; the same for the same arguments."""
+def notebook_text(name: str, config: Path, description: str, kind: str) -> str:
+    """Return the notebook as JSON without outputs; the result depends on the arguments only."""
     first_look = "samples.table(stage.data)" if kind == "vector" else "samples.figure(stage.data)"
     cells: list[Cell] = [
-        ("title", "markdown", TITLE.format(name=name, words=words)),
+        ("title", "markdown", TITLE.format(name=name, words=description)),
         ("parameters", "code", PARAMETERS.format(config=json.dumps(str(config), ensure_ascii=False))),
         ("open-text", "markdown", OPEN_TEXT),
         ("open", "code", OPEN),
@@ -106,9 +106,9 @@ def text(name: str, config: Path, words: str, kind: str) -> str:
     return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
 
 
-def _cell(identifier: str, kind: str, source: str) -> dict[str, Any]:
-    written = {"id": identifier, "metadata": {}, "source": source.splitlines(keepends=True)}
+def _cell(cell_id: str, kind: str, source: str) -> dict[str, Any]:
+    fields = {"id": cell_id, "metadata": {}, "source": source.splitlines(keepends=True)}
     if kind == "markdown":
-        return {"cell_type": kind, **written}
-    tags = {"tags": ["parameters"]} if identifier == "parameters" else {}
-    return {"cell_type": kind, "execution_count": None, **written, "metadata": tags, "outputs": []}
+        return {"cell_type": kind, **fields}
+    tags = {"tags": ["parameters"]} if cell_id == "parameters" else {}
+    return {"cell_type": kind, "execution_count": None, **fields, "metadata": tags, "outputs": []}

@@ -1,1 +1,1 @@
-"""`edgekit search`: options, and the study from its config to its front."""
+"""The command `edgekit search`."""

@@ -1,4 +1,4 @@
-"""The command `edgekit search`."""
+"""The options of the command `edgekit search`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import typer
 from edgekit.cli.exit_codes import errors_as_exit_codes
 from edgekit.core.errors import BudgetMissed, ConfigError
 
-MOST_TRIALS = 1_000_000
-MOST_MINUTES = 1_000_000
+MAX_TRIALS = 1_000_000
+MAX_MINUTES = 1_000_000
 """About two years."""
-KEPT = "study.json holds all whole batches, finished stages are kept"
+RETAINED = "study.json has all complete batches, finished stages are kept"
 
 
 def search(
@@ -25,13 +25,13 @@ def search(
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one option.")] = None,
     trials: Annotated[
         int | None,
-        typer.Option(min=1, max=MOST_TRIALS, help="Trials, in whole batches; 32 where --minutes is not given."),
+        typer.Option(min=1, max=MAX_TRIALS, help="Trials, in whole batches; 32 where --minutes is not given."),
     ] = None,
     batch: Annotated[int, typer.Option(min=1, max=64, help="Trials that are proposed and measured together.")] = 4,
     minutes: Annotated[
         float | None,
         typer.Option(
-            min=0.01, max=MOST_MINUTES, help="Start no new batch after this many minutes; the first always runs."
+            min=0.01, max=MAX_MINUTES, help="Start no new batch after this many minutes; the first always runs."
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of the sampler.")] = 0,
@@ -61,7 +61,7 @@ def search(
     Exit codes: 0 done, 2 config or space, 3 no trial met the budget, 4 data or model, 5 conversion, 6 a stage died,
     7 resources, 8 trust.
     """
-    with errors_as_exit_codes(KEPT):
+    with errors_as_exit_codes(RETAINED):
         if to is not None and take is None:
             raise ConfigError(f"--to {to}: applies only with --take N; leave it out")
         if workers is not None and on is not None:
@@ -72,12 +72,12 @@ def search(
             from edgekit.search import trial_config as taking
             from edgekit.workbook.plan import load_plan
 
-            plan = load_plan(config, set_ or (), known=True)
+            plan = load_plan(config, set_ or (), checked_before=True)
             taking.run_take(out / f"{plan.run.name}-search", take, to, print, plan)
             return
-        from edgekit.cli.search.run import Request, run
+        from edgekit.cli.search.run import SearchRequest, run
 
-        request = Request(
+        request = SearchRequest(
             config,
             space,
             tuple(set_ or ()),

@@ -1,4 +1,4 @@
-"""A study from its config to its front: the space, the pool, the batches, and what is said of them."""
+"""Run a study: load the space, open the pool, search batch by batch and print the front."""
 
 from __future__ import annotations
 
@@ -30,39 +30,39 @@ from edgekit.search.measurement import check_replay
 from edgekit.search.space import Space
 from edgekit.search.study import SearchedConfig, StudyState, search
 from edgekit.workbook.plan import Plan, load_plan, make_importable
-from edgekit.workbook.run import lack_of_resources, sigterm_as_interrupt
+from edgekit.workbook.run import as_resource_error, sigterm_as_interrupt
 from edgekit.workbook.shared_cache import open_cache
-from edgekit.workbook.shared_cache.in_run import urls
-from edgekit.workbook.workers import open_pool, with_cores
-from edgekit.workbook.workers.scheduler import parse
+from edgekit.workbook.shared_cache.run_caches import cache_urls
+from edgekit.workbook.workers import limit_to_cores, open_pool
+from edgekit.workbook.workers.scheduler import parse_address
 
 
-def batch_line(row: StudyRow) -> Iterator[str]:
-    """The last batch: how its trials ended, and the front."""
-    last = row["batches"][-1]
-    trials = [trial for trial in row["trials"] if trial["batch"] == last["number"]]
-    found = Counter(trial["state"] for trial in trials)
-    ended = ", ".join(f"{number} {STATES[state]}" for state, number in found.items())
+def batch_lines(row: StudyRow) -> Iterator[str]:
+    """Yield lines about the last batch: how its trials ended, and the size of the front."""
+    batch = row["batches"][-1]
+    trials = [trial for trial in row["trials"] if trial["batch"] == batch["number"]]
+    counts = Counter(trial["state"] for trial in trials)
+    outcomes = ", ".join(f"{number} {STATES[state]}" for state, number in counts.items())
     points = f"{len(row['front'])} {'point' if len(row['front']) == 1 else 'points'} on the front"
-    yield f"batch {last['number'] + 1}: {ended}; {points}"
+    yield f"batch {batch['number'] + 1}: {outcomes}; {points}"
     for trial in trials:
         if trial["state"] == "failed":
             yield f"  trial {trial['number']} failed: {trial['reason']}"
-    if last["disturbed"]:
+    if batch["disturbed"]:
         yield "  its latencies are noisy although they were measured again: trust their intervals less"
 
 
-TRIALS = 32
-"""Where neither trials nor minutes are given."""
+DEFAULT_TRIALS = 32
+"""Number of trials if neither trials nor minutes are given."""
 SPACE, LOG = "space.yaml", "search.log"
-HEAD = "# The space of this study, with what `edgekit search` added. Edit a copy and give it with --space.\n"
+SPACE_HEADER = "# The space of this study, with what `edgekit search` added. Edit a copy and give it with --space.\n"
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Request:
-    """The options of one command."""
+class SearchRequest:
+    """The options of the command."""
 
     config: Path
     space: Path | None = None
@@ -79,13 +79,13 @@ class Request:
     verbose: bool = False
 
 
-def run(request: Request, say: Say) -> bool:
-    """Search and print the front; False where no trial met the budget.
+def run(request: SearchRequest, say: Say) -> bool:
+    """Search and print the front. Returns False if no trial met the budget.
 
     Raises
     ------
     ConfigError
-        An option, the config or the space is wrong; nothing is written then.
+        An option, the config or the space is invalid. Nothing is written then.
     """
     if importlib.util.find_spec("optuna") is None:
         raise ConfigError("search needs Optuna, which is not installed: pip install optuna")
@@ -96,14 +96,14 @@ def run(request: Request, say: Say) -> bool:
             f"{plan.path.name} has no distill section, so there is no student to search for; "
             "name distill.student, or give it by --set distill.student.builder=package.module:function"
         )
-    space, text = _space(request, plan)
+    space, text = _load_space(request, plan)
     if request.replay:
         check_replay(request.replay)
-    caches = urls(request.caches)
+    caches = cache_urls(request.caches)
     for url in caches:
-        open_cache(url)  # a fault in there is better told before any work
+        open_cache(url)  # reports a malformed URL before any work is done
     if request.on is not None:
-        parse(request.on)
+        parse_address(request.on)
     folder = request.out / f"{plan.run.name}-search"
     try:
         make_folder(folder)
@@ -111,19 +111,19 @@ def run(request: Request, say: Say) -> bool:
         raise ResourceError(
             f"{folder}: cannot write here ({error.strerror}); choose another folder with --out"
         ) from None
-    with lack_of_resources(folder), sigterm_as_interrupt(), ProgressDisplay(folder) as watch:
+    with as_resource_error(folder), sigterm_as_interrupt(), ProgressDisplay(folder) as watch:
         study = _search(request, plan, space, text, folder, caches, watch, say)
     page.try_write_page(folder / FILE, say)
-    console, shown = Console(width=None if sys.stdout.isatty() else 120), read(folder)
+    console, study_page = Console(width=None if sys.stdout.isatty() else 120), read(folder)
     if request.verbose:
-        terminal.print_study(shown, console)
+        terminal.print_study(study_page, console)
         console.print()
-    terminal.print_summary(shown, console, study.digest)
+    terminal.print_summary(study_page, console, study.digest)
     return bool(study.row["front"])
 
 
 def _search(
-    request: Request,
+    request: SearchRequest,
     plan: Plan,
     space: Space,
     text: str,
@@ -132,18 +132,18 @@ def _search(
     watch: ProgressDisplay,
     say: Say,
 ) -> StudyState:
-    trials = TRIALS if request.trials is None and request.minutes is None else request.trials
-    workers, fewer = with_cores(request.workers, [plan.run.threads])
-    if fewer:
-        write_to_stderr(f"edgekit: {fewer}")
+    trials = DEFAULT_TRIALS if request.trials is None and request.minutes is None else request.trials
+    workers, warning = limit_to_cores(request.workers, [plan.run.threads])
+    if warning:
+        write_to_stderr(f"edgekit: {warning}")
     with (
         open(folder / LOG, "a", encoding="utf-8") as log,
         watch.during("search", quietly=True),
-        progress.show_progress(trials, request.minutes) as told,
-        open_pool(workers, request.on, folder, say=partial(_note, log)) as pool,
+        progress.show_progress(trials, request.minutes) as reporter,
+        open_pool(workers, request.on, folder, say=partial(_write_log, log)) as pool,
     ):
         evaluator = Evaluator(plan, folder, space.objectives, pool, caches, request.replay)
-        own = space.parameters_of_config(plan.values)
+        start_point = space.parameters_of_config(plan.values)
         return search(
             space,
             space.objectives,
@@ -154,38 +154,44 @@ def _search(
             batch=request.batch,
             trials=trials,
             minutes=request.minutes,
-            first=[own] if own else [],
-            on_batch=partial(_on_batch, folder, text, told, partial(watch.say, say=say)),
+            first=[start_point] if start_point else [],
+            on_batch=partial(_on_batch, folder, text, reporter, partial(watch.say, say=say)),
         )
 
 
-def _on_batch(folder: Path, text: str, told: progress.SearchProgress, say: Say, row: StudyRow) -> None:
+def _on_batch(folder: Path, text: str, reporter: progress.SearchProgress, say: Say, row: StudyRow) -> None:
     if not (folder / SPACE).is_file():
-        write_atomically(folder / SPACE, (HEAD + text).encode())
-    told(row)
-    for line in batch_line(row):
+        write_atomically(folder / SPACE, (SPACE_HEADER + text).encode())
+    reporter(row)
+    for line in batch_lines(row):
         say(line)
     page.try_write_page(folder / FILE, say)
 
 
-def _note(log: Any, name: str, line: str) -> None:
-    """What a work says goes into the study's log."""
+def _write_log(log: Any, name: str, line: str) -> None:
+    """Write a line of a job to the log of the study."""
     log.write(f"{name} · {line}\n")
     log.flush()
 
 
-def _space(request: Request, plan: Plan) -> tuple[Space, str]:
-    """The space with what a trial needs beside it, and its text; ConfigError for a space that the config refuses."""
-    given = yaml_file.read(request.space) if request.space else builtin_spaces.space_for_config(plan)
+def _load_space(request: SearchRequest, plan: Plan) -> tuple[Space, str]:
+    """Return the space, completed with what a trial needs, and its text.
+
+    Raises
+    ------
+    ConfigError
+        The space does not fit the config.
+    """
+    values = yaml_file.read(request.space) if request.space else builtin_spaces.space_for_config(plan)
     name = request.space.name if request.space else SPACE
-    text = yaml.safe_dump(builtin_spaces.complete_space(given, plan), sort_keys=False, width=120)
+    text = yaml.safe_dump(builtin_spaces.complete_space(values, plan), sort_keys=False, width=120)
     with tempfile.TemporaryDirectory(prefix="edgekit-space-") as folder:
         path = Path(folder) / name
         path.write_text(text, encoding="utf-8")
         space = Space.load(path, plan.values)
 
     def load(settings: Sequence[str]) -> Plan:
-        return load_plan(plan.path, [*request.settings, *settings], known=True)
+        return load_plan(plan.path, [*request.settings, *settings], checked_before=True)
 
     space.check(load)
     return space, text

@@ -1,4 +1,4 @@
-"""Artifacts shared between machines: finished stages go into a folder or an object store, and come from there."""
+"""Caches shared between machines: finished stages are pushed to a folder or an object store and pulled from it."""
 
 from edgekit.workbook.shared_cache.cache import SharedCache, open_cache
 

@@ -1,4 +1,4 @@
-"""Pull a finished stage into a run's folder, and push one from it; nothing that is in the cache is ever overwritten."""
+"""Pull a finished stage into a run's folder and push one from it. Nothing in the cache is ever overwritten."""
 
 from __future__ import annotations
 
@@ -25,40 +25,46 @@ from edgekit.workbook.shared_cache.entry import Entry, NotebookEntry, PageEntry,
 from edgekit.workbook.shared_cache.stores import FolderStore, Store, StoreError
 
 
-def take_page(store: Store, folder: Path) -> None:
-    """Put the page of the run in `folder` in its place, if the store has it; StoreError where that is damaged."""
+def pull_page(store: Store, folder: Path) -> None:
+    """Download the page of the run in `folder`, if the store has it.
+
+    Raises
+    ------
+    StoreError
+        The page in the store is damaged.
+    """
     key = html.sources_digest(folder)
     path = page_path(key)
     data = transfer.read_small(store, path)
     if data is None:
         return
-    found = entries.parse_page(data, path)
-    wanted = _names(folder)
-    if found.key != key or set(found.files) != set(wanted):
-        raise StoreError("damaged", f"{path} is that of another page")
-    fetched = {name: temporary_path(file) for name, file in wanted.items()}
+    page = entries.parse_page(data, path)
+    files = _page_files(folder)
+    if page.key != key or set(page.files) != set(files):
+        raise StoreError("damaged", f"{path} belongs to another page")
+    downloads = {name: temporary_path(file) for name, file in files.items()}
     try:
-        transfer.fetch_all(store, {fetched[name]: (sha, size) for name, (sha, size) in found.files.items()})
-        for name, file in wanted.items():  # the page itself comes last, for it says that all is there
-            move_durably(fetched[name], file)
+        transfer.fetch_all(store, {downloads[name]: (sha, size) for name, (sha, size) in page.files.items()})
+        for name, file in files.items():  # the page comes last, because it shows that all files are there
+            move_durably(downloads[name], file)
     finally:
-        for left in fetched.values():
-            remove_quietly(left)
+        for download in downloads.values():
+            remove_quietly(download)
 
 
-def give_page(store: Store, folder: Path) -> None:
-    """Put the drawn page of the run in `folder` into the store, unless it is there."""
+def push_page(store: Store, folder: Path) -> None:
+    """Upload the page of the run in `folder`, unless the store has it."""
     path = page_path(html.sources_digest(folder))
     if transfer.read_small(store, path) is not None:
         return
-    files = {name: (file, sha256_file(file)) for name, file in _names(folder).items()}
-    transfer.give_all(store, {sha: file for file, sha in files.values()})
-    named = {name: (sha, file.stat().st_size) for name, (file, sha) in files.items()}
-    transfer.create_small(store, path, entries.dump(PageEntry(html.sources_digest(folder), named)))
+    files = {name: (file, sha256_file(file)) for name, file in _page_files(folder).items()}
+    transfer.upload_all(store, {sha: file for file, sha in files.values()})
+    entry_files = {name: (sha, file.stat().st_size) for name, (file, sha) in files.items()}
+    transfer.create_small(store, path, entries.dump(PageEntry(html.sources_digest(folder), entry_files)))
 
 
-def _names(folder: Path) -> dict[str, Path]:
-    """The files of the page, by their names below the run's folder."""
+def _page_files(folder: Path) -> dict[str, Path]:
+    """Return the files of the page by their paths relative to the run's folder."""
     make_folder(folder / html.NOTEBOOK_FOLDER)
     return {path.relative_to(folder).as_posix(): path for path in html.page_files(folder)}
 
@@ -68,9 +74,14 @@ OBJECT_STORES = ("s3", "gs", "az")
 
 
 def open_cache(url: str, say: Say | None = None) -> SharedCache:
-    """The cache at a URL: s3://, gs://, az://, file:// or the path of a folder. Nothing is asked of it yet.
+    """Return the cache at a URL: s3://, gs://, az://, file:// or the path of a folder. This makes no connection yet.
 
-    `say` is called with the line about each fault; by default it goes to stderr. ConfigError for another URL.
+    `say` is called with a line for each fault; the default writes to stderr.
+
+    Raises
+    ------
+    ConfigError
+        The URL is of another kind, or holds credentials.
     """
     scheme, separator, rest = url.partition("://")
     if not separator:
@@ -92,150 +103,157 @@ def open_cache(url: str, say: Say | None = None) -> SharedCache:
 
 
 class SharedCache:
-    """A store of finished stages. A fault of the store is said in one line and never raised; see `pull` and `push`.
+    """A store of finished stages. A fault of the store is reported in one line and never raised; see `pull` and `push`.
 
-    After a fault that another attempt would meet too, the store is left alone: `readable` and `writable` say so.
+    After a fault that would occur again, the store is not used any more: `readable` and `writable` say for what.
     """
 
     def __init__(self, store: Store, say: Say) -> None:
         self.store, self._say = store, say
         self.url = store.url
         self.readable = self.writable = True
-        self.taken: list[str] = []
-        self.given: list[str] = []
+        self.pulled: list[str] = []
+        self.pushed: list[str] = []
 
     def pull(self, key: str, folder: Path, stage: str) -> bool:
-        """Put the sealed artifact of `key` in its place in a run's folder, with its executed notebook if it is there.
+        """Put the sealed artifact of `key` into a run's folder.
 
-        Every byte is hashed. False where there is none for a machine of this class, or none that is whole: the place
-        is as it was then. The caller holds the run's lock.
+        Its executed notebook comes with it if the cache has that. Every byte is hashed. Returns False, and changes
+        nothing, if the cache has no artifact for machines of this class or only a damaged one. The caller holds the
+        run's lock.
         """
         working = working_folder(folder, stage)
         try:
             for scope in entry.scopes(stage) if self.readable else ():
-                if found := self._entry(key, stage, scope):
-                    self._restore(found, folder, working)
-                    self._restore_notebook(found, folder, scope)
-                    self.taken.append(stage)
+                if cached := self._read_entry(key, stage, scope):
+                    self._restore(cached, folder, working)
+                    self._restore_notebook(cached, folder, scope)
+                    self.pulled.append(stage)
                     return True
         except StoreError as error:
-            self._failed(f"{stage} is not taken from it", error)
+            self._report_failure(f"{stage} is not read from it", error)
         except (OSError, EdgekitError) as error:
-            self._say(f"cache {self.url}: {stage} is not taken from it: {error}")
+            self._say(f"cache {self.url}: {stage} is not read from it: {error}")
         shutil.rmtree(working, ignore_errors=True)
         return False
 
     def push(self, artifact: Artifact, folder: Path) -> None:
         """Put a sealed artifact of a run's folder into the cache, with its executed notebook if that has a receipt.
 
-        What is there stays. TrustError where the same key is there with another digest, although no latency decided
-        about it: an alarm, for the same inputs gave another result.
+        What the cache already has stays.
+
+        Raises
+        ------
+        TrustError
+            The cache has another digest under the same key although no latency influenced the result, so the result
+            is not reproducible.
         """
         if not self.writable:
             return
         scope = entry.scope_of(artifact)
         try:
-            self._give(artifact, scope)
-            self._give_notebook(artifact, folder, scope)
+            self._push_artifact(artifact, scope)
+            self._push_notebook(artifact, folder, scope)
         except StoreError as error:
-            self._failed(f"{artifact.stage} is not shared through it", error)
+            self._report_failure(f"{artifact.stage} is not written to it", error)
         except OSError as error:
-            self._say(f"cache {self.url}: {artifact.stage} is not shared through it: {error}")
+            self._say(f"cache {self.url}: {artifact.stage} is not written to it: {error}")
 
     def pull_page(self, folder: Path) -> None:
-        """Put the page of the run in `folder` in its place, where one was drawn from the same sources."""
+        """Put the page of the run in `folder` in place, if it was drawn elsewhere from the same sources."""
         try:
             if self.readable and not html.is_page_current(folder):
-                take_page(self.store, folder)
+                pull_page(self.store, folder)
         except StoreError as error:
-            self._failed(f"{html.PAGE} is not taken from it", error)
+            self._report_failure(f"{html.PAGE} is not read from it", error)
         except (OSError, ValueError, KeyError) as error:
-            self._say(f"cache {self.url}: {html.PAGE} is not taken from it: {error}")
+            self._say(f"cache {self.url}: {html.PAGE} is not read from it: {error}")
 
     def push_page(self, folder: Path) -> None:
         """Put the page of the run in `folder` into the cache, if it is drawn."""
         try:
             if self.writable and html.is_page_current(folder):
-                give_page(self.store, folder)
+                push_page(self.store, folder)
         except StoreError as error:
-            self._failed(f"{html.PAGE} is not shared through it", error)
+            self._report_failure(f"{html.PAGE} is not written to it", error)
         except OSError as error:
-            self._say(f"cache {self.url}: {html.PAGE} is not shared through it: {error}")
+            self._say(f"cache {self.url}: {html.PAGE} is not written to it: {error}")
 
-    def _entry(self, key: str, stage: str, scope: Scope) -> Entry | None:
-        path = entries.path_of(key, scope)
+    def _read_entry(self, key: str, stage: str, scope: Scope) -> Entry | None:
+        path = entries.entry_path(key, scope)
         data = transfer.read_small(self.store, path)
         if data is None:
             return None
-        found = entries.parse(data, path)
-        if (found.key, found.stage) != (key, stage):
-            raise StoreError("damaged", f"{path} is the entry of another key")
-        return found
+        cached = entries.parse(data, path)
+        if (cached.key, cached.stage) != (key, stage):
+            raise StoreError("damaged", f"{path} belongs to another key")
+        return cached
 
-    def _restore(self, found: Entry, folder: Path, working: Path) -> None:
+    def _restore(self, cached: Entry, folder: Path, working: Path) -> None:
         artifacts.begin(working)
-        transfer.fetch_all(self.store, {working / RECORD: (found.record, found.sizes_bytes.get(RECORD, 0))})
+        transfer.fetch_all(self.store, {working / RECORD: (cached.record, cached.sizes_bytes.get(RECORD, 0))})
         record = artifacts.load(working)
-        if (record.key, record.stage, record.digest) != (found.key, found.stage, found.digest):
-            raise StoreError("damaged", f"the record of {found.stage} is that of another artifact")
-        if set(record.files) != set(found.sizes_bytes) - {RECORD} or not all(map(_is_inside, record.files)):
-            raise StoreError("damaged", f"the entry of {found.stage} names other files than its record")
-        wanted = {working / name: (sha, found.sizes_bytes[name]) for name, sha in record.files.items()}
-        transfer.fetch_all(self.store, wanted)
+        if (record.key, record.stage, record.digest) != (cached.key, cached.stage, cached.digest):
+            raise StoreError("damaged", f"the record of {cached.stage} belongs to another artifact")
+        if set(record.files) != set(cached.sizes_bytes) - {RECORD} or not all(map(_is_inside, record.files)):
+            raise StoreError("damaged", f"the entry of {cached.stage} lists other files than its record")
+        downloads = {working / name: (sha, cached.sizes_bytes[name]) for name, sha in record.files.items()}
+        transfer.fetch_all(self.store, downloads)
         artifacts.sync_files(working, [*record.files, RECORD])
-        artifacts.publish(working, stage_folder(folder, found.stage))
-        resume.remove(folder, found.stage)
+        artifacts.publish(working, stage_folder(folder, cached.stage))
+        resume.remove(folder, cached.stage)
 
-    def _restore_notebook(self, found: Entry, folder: Path, scope: Scope) -> None:
-        """Nothing happens where there is none; the stage's notebook then runs for its checks."""
-        if found.stage not in STAGES:
+    def _restore_notebook(self, cached: Entry, folder: Path, scope: Scope) -> None:
+        """Restore the executed notebook. Without one, the stage's notebook runs again for its checks."""
+        if cached.stage not in STAGES:
             return
-        path = entries.notebook_path(found.key, scope, _source(found.stage))
+        path = entries.notebook_path(cached.key, scope, _source(cached.stage))
         try:
             if (data := transfer.read_small(self.store, path)) is None:
                 return
-            noted = entries.parse_notebook(data, path)
-            names = (notebook_name(found.stage), failed_notebook(folder, found.stage).name)
-            if (noted.receipt.key, noted.receipt.digest) != (
-                found.key,
-                found.digest,
-            ) or noted.receipt.executed not in names:
-                raise StoreError("damaged", f"{path} is that of another artifact")
-            fetched = working_notebook(folder, found.stage)
+            notebook = entries.parse_notebook(data, path)
+            names = (notebook_name(cached.stage), failed_notebook(folder, cached.stage).name)
+            if (notebook.receipt.key, notebook.receipt.digest) != (
+                cached.key,
+                cached.digest,
+            ) or notebook.receipt.executed not in names:
+                raise StoreError("damaged", f"{path} belongs to another artifact")
+            executed = working_notebook(folder, cached.stage)
             try:
-                transfer.fetch_all(self.store, {fetched: (noted.receipt.executed_sha256, noted.size_bytes)})
-                state.restore_receipt(fetched.parent, found.stage, noted.receipt, fetched)
+                transfer.fetch_all(self.store, {executed: (notebook.receipt.executed_sha256, notebook.size_bytes)})
+                state.restore_receipt(executed.parent, cached.stage, notebook.receipt, executed)
             finally:
-                remove_quietly(fetched)
+                remove_quietly(executed)
         except StoreError as error:
-            self._failed(f"the executed notebook of {found.stage} is not taken from it", error)
+            self._report_failure(f"the executed notebook of {cached.stage} is not read from it", error)
 
-    def _give(self, artifact: Artifact, scope: Scope) -> None:
-        own = Entry.of(artifact)
-        there = self._entry(artifact.key, artifact.stage, scope)
-        if there is None:
+    def _push_artifact(self, artifact: Artifact, scope: Scope) -> None:
+        new = Entry.from_artifact(artifact)
+        existing = self._read_entry(artifact.key, artifact.stage, scope)
+        if existing is None:
             artifacts.verify(artifact)
             files = {sha: artifact.path / name for name, sha in artifact.files.items()}
-            transfer.give_all(self.store, {**files, own.record: artifact.path / RECORD})
-            if transfer.create_small(self.store, entries.path_of(artifact.key, scope), entries.dump(own)):
-                self.given.append(artifact.stage)
-            there = self._entry(artifact.key, artifact.stage, scope)  # another may have been faster, or overwritten it
-        if there is not None and there.digest != own.digest:
-            self._alarm(own, there)
+            transfer.upload_all(self.store, {**files, new.record: artifact.path / RECORD})
+            if transfer.create_small(self.store, entries.entry_path(artifact.key, scope), entries.dump(new)):
+                self.pushed.append(artifact.stage)
+            existing = self._read_entry(artifact.key, artifact.stage, scope)  # another machine may have been faster
+        if existing is not None and existing.digest != new.digest:
+            self._report_conflict(new, existing)
 
-    def _alarm(self, own: Entry, there: Entry) -> None:
-        if own.measured != there.measured:
+    def _report_conflict(self, new: Entry, existing: Entry) -> None:
+        if new.measured != existing.measured:
             self._say(
-                f"cache {self.url}: {own.stage} of {there.made_by} rests on other latencies; this run keeps its own"
+                f"cache {self.url}: {new.stage} of {existing.made_by} was decided by other latencies; this run keeps "
+                "its own"
             )
             return
         raise TrustError(
-            f"{own.stage}: not reproducible: the key {own.key[:12]} gave digest {own.digest[:12]} on {own.made_by} and "
-            f"{there.digest[:12]} on {there.made_by}, which is in cache {self.url}. Find out why before you "
+            f"{new.stage}: not reproducible: the key {new.key[:12]} gave digest {new.digest[:12]} on {new.made_by} and "
+            f"{existing.digest[:12]} on {existing.made_by}, which is in cache {self.url}. Find out why before you "
             "use either; a run without --cache continues with its own"
         )
 
-    def _give_notebook(self, artifact: Artifact, folder: Path, scope: Scope) -> None:
+    def _push_notebook(self, artifact: Artifact, folder: Path, scope: Scope) -> None:
         if artifact.stage not in STAGES:
             return
         source, notebooks = _source(artifact.stage), folder / "notebooks"
@@ -246,13 +264,13 @@ class SharedCache:
         if transfer.read_small(self.store, path) is not None:
             return
         executed = notebooks / receipt.executed
-        transfer.give_all(self.store, {receipt.executed_sha256: executed})
-        noted = NotebookEntry(artifact.key, receipt, executed.stat().st_size)
-        transfer.create_small(self.store, path, entries.dump(noted))
+        transfer.upload_all(self.store, {receipt.executed_sha256: executed})
+        notebook = NotebookEntry(artifact.key, receipt, executed.stat().st_size)
+        transfer.create_small(self.store, path, entries.dump(notebook))
 
-    def _failed(self, what: str, error: StoreError) -> None:
-        """Say it, and leave the store alone where another attempt would fail as well."""
-        self._say(f"cache {self.url}: {what}: {error}{_CONSEQUENCES.get(error.kind, '')}")
+    def _report_failure(self, consequence: str, error: StoreError) -> None:
+        """Report the fault, and stop using the store if another attempt would fail as well."""
+        self._say(f"cache {self.url}: {consequence}: {error}{_CONSEQUENCES.get(error.kind, '')}")
         if error.kind in ("full", "read-only", "unreachable", "refused"):
             self.writable = False
         if error.kind in ("unreachable", "refused"):
@@ -273,7 +291,7 @@ def _source(stage: str) -> Path:
 
 
 def _is_inside(name: str) -> bool:
-    """Whether a member's name stays below its folder, and is spelled in one way only."""
+    """Whether a member's name stays below its folder and is in canonical form."""
     parts = PurePosixPath(name).parts
     return (
         bool(parts) and ".." not in parts and not name.startswith("/") and "/".join(parts) == name and "\\" not in name
@@ -281,5 +299,5 @@ def _is_inside(name: str) -> bool:
 
 
 def _without_secrets(url: str) -> str:
-    """A URL without user, password and what follows a question mark."""
+    """Return a URL without user, password, query and fragment."""
     return re.sub(r"[?#].*", "", re.sub(r"://[^/@]*@", "://", url))

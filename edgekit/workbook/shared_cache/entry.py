@@ -1,9 +1,9 @@
-"""What stands under a key: which record and files make the artifact, where they came from; and the executed notebook.
+"""What a shared cache stores: entries for artifacts, executed notebooks and pages, and the paths of all objects.
 
-`cas/<sha256>` holds bytes by their own digest. `keys/<stage key>.<machine class>.json` is an entry.
+`cas/<sha256>` holds bytes under their own digest. `keys/<stage key>.<machine class>.json` is the entry of an artifact.
 `keys/<stage key>.<machine class>.<notebook>.json` names the executed copy of a notebook with its receipt, and
-`keys/<digest of sources>.page.json` the page that is drawn from these.
-An entry carries the digest of its own values, so a damaged one is told from a true one.
+`keys/<digest of sources>.page.json` the page that was drawn from these sources. An entry contains the digest of its own
+values, so damage is detected.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ from edgekit.workbook.shared_cache.stores import StoreError
 from edgekit.workbook.state import Receipt
 
 Scope = Literal["bits", "times"]
-"""What must agree: all that decides about bits, or that and all that decides about times."""
-OF_TIMES = ("profile", "benchmark")
-"""Stages of which a machine takes nothing from one that is faster or slower: the first is all about this machine."""
-SOMETIMES = ("distill", "prune")
-"""Likewise where latencies chose the candidates, or what is cut."""
+"""What two machines must have in common: all that affects bits ("bits"), or also what affects latencies ("times")."""
+TIMED_STAGES = ("profile", "benchmark")
+"""Stages whose artifacts are shared only between machines of the same speed, because they contain latencies."""
+SOMETIMES_TIMED_STAGES = ("distill", "prune")
+"""The same, if latencies decided about the candidates or about what is pruned."""
 
 
 def scopes(stage: str) -> tuple[Scope, ...]:
-    """Under which scopes an artifact of `stage` may lie.
+    """Return the scopes under which an artifact of `stage` can be stored.
 
-    Two machines give the same bits where architecture, instruction sets and Python agree: a bundle records just these.
-    A latency, and what was decided by it, holds for machines that have the same processor and as many cores besides.
+    Two machines produce the same bits if their architecture, instruction sets and Python agree. A latency, and a
+    decision based on it, is valid only for machines that also have the same processor and number of cores.
     """
-    if stage in OF_TIMES:
+    if stage in TIMED_STAGES:
         return ("times",)
-    return ("bits", "times") if stage in SOMETIMES else ("bits",)
+    return ("bits", "times") if stage in SOMETIMES_TIMED_STAGES else ("bits",)
 
 
 def scope_of(artifact: Artifact) -> Scope:
-    """The scope of this artifact."""
-    if artifact.stage in SOMETIMES:
-        return "times" if measured(artifact) is not None else "bits"
+    """Return the scope of an artifact."""
+    if artifact.stage in SOMETIMES_TIMED_STAGES:
+        return "times" if measured_decision(artifact) is not None else "bits"
     return scopes(artifact.stage)[0]
 
 
-def measured(artifact: Artifact) -> Any:
-    """What latencies decided, as decision.json has it; None where they decided nothing."""
+def measured_decision(artifact: Artifact) -> Any:
+    """Return what latencies decided, as decision.json records it, or None if they decided nothing."""
     if artifact.stage not in replay.DECISION_FIELDS or "decision.json" not in artifact.files:
         return None
     try:
@@ -65,8 +65,8 @@ def measured(artifact: Artifact) -> Any:
 
 
 @functools.cache
-def facts(scope: Scope) -> dict[str, Any]:
-    """What of this machine must agree."""
+def machine_facts(scope: Scope) -> dict[str, Any]:
+    """Return the properties of this machine that must agree."""
     from edgekit.stages.bundle.provenance import machine
 
     same_bits = machine()
@@ -75,35 +75,36 @@ def facts(scope: Scope) -> dict[str, Any]:
     return {**same_bits, "processor": cpu.name() or platform.processor(), "cores": cpu.usable_core_count()}
 
 
-def name(scope: Scope) -> str:
-    """A short name of this machine's class."""
-    return f"{scope}-{digest(facts(scope))[:12]}"
+def machine_class(scope: Scope) -> str:
+    """Return a short name of this machine's class."""
+    return f"{scope}-{digest(machine_facts(scope))[:12]}"
 
 
-def describe(found: dict[str, Any]) -> str:
-    """A machine in a few words: `x86_64 avx2, Python 3.11, Intel Xeon, 2 cores`."""
-    instructions = found.get("instructions") or []
-    words = [
-        " ".join([str(found.get("architecture")), *([str(instructions[-1])] if instructions else [])]),
-        f"Python {found.get('python')}",
+def describe_machine(machine: dict[str, Any]) -> str:
+    """Describe a machine in a few words: `x86_64 avx2, Python 3.11, Intel Xeon, 2 cores`."""
+    instructions = machine.get("instructions") or []
+    parts = [
+        " ".join([str(machine.get("architecture")), *([str(instructions[-1])] if instructions else [])]),
+        f"Python {machine.get('python')}",
     ]
-    if "processor" in found:
-        words += [str(found["processor"]), f"{found.get('cores')} cores"]
-    return ", ".join(words)
+    if "processor" in machine:
+        parts += [str(machine["processor"]), f"{machine.get('cores')} cores"]
+    return ", ".join(parts)
 
 
 FORMAT = 1
-MOST_BYTES = 4 << 20
-"""Of an entry: more than any has."""
+MAX_ENTRY_BYTES = 4 << 20
+"""Larger than any entry."""
 T = TypeVar("T", bound="Entry | NotebookEntry | PageEntry")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """An artifact. `record` is the sha256 of its artifact.json, `sizes_bytes` by member, that of the record included.
+    """The entry of an artifact.
 
-    `measured` is the digest of what latencies decided, None where they decided nothing.
+    `record` is the sha256 of its artifact.json. `sizes_bytes` has the size of each member and of the record. `measured`
+    is the digest of what latencies decided, or None if they decided nothing.
     """
 
     key: str
@@ -118,38 +119,38 @@ class Entry:
     format: int = FORMAT
 
     @classmethod
-    def of(cls, artifact: Artifact) -> Entry:
-        """That of a sealed artifact of this machine."""
-        decided = measured(artifact)
+    def from_artifact(cls, artifact: Artifact) -> Entry:
+        """Return the entry of an artifact that was sealed on this machine."""
+        decision = measured_decision(artifact)
         return cls(
             key=artifact.key,
             stage=artifact.stage,
             digest=artifact.digest,
             record=sha256_file(artifact.path / RECORD),
             sizes_bytes={name: (artifact.path / name).stat().st_size for name in (RECORD, *artifact.files)},
-            measured=None if decided is None else digest(decided),
+            measured=None if decision is None else digest(decision),
             host=socket.gethostname(),
-            machine=facts(scope_of(artifact)),
+            machine=machine_facts(scope_of(artifact)),
         )
 
     @property
     def made_by(self) -> str:
-        """The machine in words."""
-        return f"{self.host} ({describe(self.machine)})"
+        """The machine that made the artifact, in words."""
+        return f"{self.host} ({describe_machine(self.machine)})"
 
     def check(self) -> None:
-        """ValueError or TypeError where a field is not as `of` makes it."""
-        if not all(SHA256.fullmatch(each) for each in (self.key, self.digest, self.record)):
+        """Raise ValueError or TypeError if a field is invalid."""
+        if not all(SHA256.fullmatch(value) for value in (self.key, self.digest, self.record)):
             raise ValueError("a digest")
         if not all(type(size) is int and size >= 0 for size in self.sizes_bytes.values()):
             raise ValueError("sizes")
-        if not all(isinstance(each, str) for each in (self.stage, self.host)) or not isinstance(self.machine, dict):
+        if not all(isinstance(value, str) for value in (self.stage, self.host)) or not isinstance(self.machine, dict):
             raise ValueError("its origin")
 
 
 @dataclass(frozen=True)
 class NotebookEntry:
-    """The executed copy of a notebook of `size_bytes`, and the receipt that names it."""
+    """The executed copy of a notebook of `size_bytes` and the receipt that names it."""
 
     key: str
     receipt: Receipt
@@ -157,7 +158,7 @@ class NotebookEntry:
     format: int = FORMAT
 
     def check(self) -> None:
-        """ValueError or TypeError where a field is not as it must be."""
+        """Raise ValueError or TypeError if a field is invalid."""
         if not SHA256.fullmatch(self.receipt.executed_sha256) or type(self.size_bytes) is not int:
             raise ValueError("the executed copy")
         if self.receipt.exit_code not in (0, 3):
@@ -166,61 +167,70 @@ class NotebookEntry:
 
 @dataclass(frozen=True)
 class PageEntry:
-    """The files of a run's page by their names: sha256 and size in bytes. `key`: digest of what it is drawn from."""
+    """The files of a run's page with their sha256 and size in bytes.
+
+    `key` is the digest of what the page is drawn from.
+    """
 
     key: str
     files: dict[str, tuple[str, int]]
     format: int = FORMAT
 
     def check(self) -> None:
-        """ValueError or TypeError where a field is not as it must be."""
+        """Raise ValueError or TypeError if a field is invalid."""
         for sha, size in self.files.values():
             if not SHA256.fullmatch(sha) or type(size) is not int or size < 0:
                 raise ValueError("a file")
 
 
-def path_of(key: str, scope: Scope) -> str:
-    """Where this machine's class has the entry of a key."""
-    return f"keys/{key}.{name(scope)}.json"
+def entry_path(key: str, scope: Scope) -> str:
+    """Return the path of the entry of a key for this machine's class."""
+    return f"keys/{key}.{machine_class(scope)}.json"
 
 
 def notebook_path(key: str, scope: Scope, source: Path) -> str:
-    """Where the executed copy of the notebook `source` is named; another text of it has another name."""
-    return f"keys/{key}.{name(scope)}.{sha256_file(source)[:12]}.json"
+    """Return the path of the entry for an executed notebook. Another version of `source` has another path."""
+    return f"keys/{key}.{machine_class(scope)}.{sha256_file(source)[:12]}.json"
 
 
 def page_path(key: str) -> str:
-    """Where the page that is drawn from these sources is named."""
+    """Return the path of the entry for the page that is drawn from these sources."""
     return f"keys/{key}.page.json"
 
 
 def blob_path(sha256: str) -> str:
-    """Where the bytes of this digest lie."""
+    """Return the path of the bytes with this digest."""
     return f"cas/{sha256}"
 
 
 def dump(entry: Entry | NotebookEntry | PageEntry) -> bytes:
-    """As it is stored."""
+    """Return the bytes of an entry as they are stored."""
     values = asdict(entry)
     return canonical_json({**values, "entry_sha256": digest(values)})
 
 
 def parse(data: bytes, path: str) -> Entry:
-    """An entry as it was stored; StoreError where it is not what `dump` made."""
+    """Parse a stored entry.
+
+    Raises
+    ------
+    StoreError
+        The bytes are not an entry that `dump` wrote.
+    """
     return _parse(data, path, lambda values: Entry(**values))
 
 
 def parse_notebook(data: bytes, path: str) -> NotebookEntry:
-    """The same for the entry of a notebook."""
+    """Parse the stored entry of a notebook; raises like `parse`."""
     return _parse(data, path, lambda values: NotebookEntry(**{**values, "receipt": Receipt(**values["receipt"])}))
 
 
 def parse_page(data: bytes, path: str) -> PageEntry:
-    """The same for the entry of a page."""
+    """Parse the stored entry of a page; raises like `parse`."""
     return _parse(data, path, lambda values: PageEntry(**values))
 
 
-def _parse(data: bytes, path: str, make: Callable[[dict[str, Any]], T]) -> T:
+def _parse(data: bytes, path: str, build: Callable[[dict[str, Any]], T]) -> T:
     try:
         with bounded_recursion():
             values = json.loads(data)
@@ -229,8 +239,8 @@ def _parse(data: bytes, path: str, make: Callable[[dict[str, Any]], T]) -> T:
         if values["format"] != FORMAT:
             raise ValueError(f"format {values['format']}, this edgekit knows {FORMAT}")
         del values["entry_sha256"]
-        made = make(values)
-        made.check()
+        entry = build(values)
+        entry.check()
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise StoreError("damaged", f"{path} is not an entry as edgekit writes it ({error})") from None
-    return made
+    return entry

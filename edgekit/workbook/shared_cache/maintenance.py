@@ -1,4 +1,4 @@
-"""A whole cache looked over: every object hashed again, damage and old stages removed on request."""
+"""Maintenance of a shared cache: hash every object, and remove damaged objects and old stages on request."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ from edgekit.runner.errors import bounded_recursion
 from edgekit.workbook.shared_cache import entry as entries
 from edgekit.workbook.shared_cache.cache import SharedCache
 from edgekit.workbook.shared_cache.entry import SHA256, Entry, NotebookEntry, PageEntry, blob_path
-from edgekit.workbook.shared_cache.stores import WORKING, FolderStore, Found, Store, StoreError
-from edgekit.workbook.shared_cache.transfer import do_all, hashed, limit_s, read_small
+from edgekit.workbook.shared_cache.stores import PARTIAL_PREFIX, FolderStore, Store, StoredObject, StoreError
+from edgekit.workbook.shared_cache.transfer import limit_s, object_sha256, read_small, run_all
 
-LISTING_S = 600.0
+LISTING_LIMIT_S = 600.0
 DAY_S = 86_400.0
 
 
 @dataclass
-class Report:
-    """Objects by their names. `damaged` says what is wrong; `unused` are blobs that no entry needs."""
+class CacheReport:
+    """The result of a check.
+
+    Objects are listed by path; `damaged` says what is wrong, `unused` are blobs without an entry.
+    """
 
     entries: int = 0
     blobs: int = 0
@@ -32,18 +35,28 @@ class Report:
     removed: list[str] = field(default_factory=list)
 
 
-def check(cache: SharedCache, remove: bool = False) -> Report:
-    """Hash every object and follow every entry; `remove` what is damaged. ResourceError where the store fails."""
-    return _reach(cache, lambda store: _check(store, remove))
+def check(cache: SharedCache, remove: bool = False) -> CacheReport:
+    """Hash every object and follow every entry; with `remove`, remove what is damaged.
+
+    Raises
+    ------
+    ConfigError
+        The cache is a folder that does not exist.
+    ResourceError
+        The store failed.
+    """
+    return _with_store(cache, lambda store: _check(store, remove))
 
 
-def prune(cache: SharedCache, older_than_days: float) -> Report:
-    """Remove entries that are older, then old blobs that no entry needs. ResourceError where the store fails."""
-    return _reach(cache, lambda store: _prune(store, older_than_days * DAY_S))
+def prune(cache: SharedCache, older_than_days: float) -> CacheReport:
+    """Remove entries that are older than that, then old blobs that no entry needs. Raises like `check`."""
+    return _with_store(cache, lambda store: _prune(store, older_than_days * DAY_S))
 
 
-def _reach(cache: SharedCache, work: Callable[[Store], Report]) -> Report:
-    if isinstance(cache.store, FolderStore) and not cache.store.folder.exists():  # a misspelt one is not whole
+def _with_store(cache: SharedCache, work: Callable[[Store], CacheReport]) -> CacheReport:
+    if (
+        isinstance(cache.store, FolderStore) and not cache.store.folder.exists()
+    ):  # a misspelt folder must not pass as an undamaged cache
         raise ConfigError(f"cache {cache.url}: no such folder; name one that runs have filled with --cache")
     try:
         return work(cache.store)
@@ -51,34 +64,34 @@ def _reach(cache: SharedCache, work: Callable[[Store], Report]) -> Report:
         raise ResourceError(f"cache {cache.url}: {error}") from None
 
 
-def _check(store: Store, remove: bool) -> Report:
-    report = Report()
-    blobs = {found.path: found for found in _list(store, "cas/")}
-    report.blobs, report.bytes = len(blobs), sum(found.size_bytes for found in blobs.values())
-    digests = do_all([partial(hashed, store, path) for path in blobs], LISTING_S + limit_s(report.bytes))
-    for path, found in zip(blobs, digests):
-        if found is None or path != blob_path(found):
-            report.damaged[path] = "holds other bytes than its name says"
+def _check(store: Store, remove: bool) -> CacheReport:
+    report = CacheReport()
+    blobs = {blob.path: blob for blob in _list(store, "cas/")}
+    report.blobs, report.bytes = len(blobs), sum(blob.size_bytes for blob in blobs.values())
+    digests = run_all([partial(object_sha256, store, path) for path in blobs], LISTING_LIMIT_S + limit_s(report.bytes))
+    for path, blob in zip(blobs, digests):
+        if blob is None or path != blob_path(blob):
+            report.damaged[path] = "does not match its digest"
     needed: set[str] = set()
     for entry in _list(store, "keys/"):
         report.entries += 1
         try:
-            needs = _needs(store, entry.path)
+            required = _required_blobs(store, entry.path)
         except StoreError as error:
             report.damaged[entry.path] = str(error)
             continue
-        needed |= needs
-        lacking = sorted(path for path in needs if path not in blobs or path in report.damaged)
-        if lacking:
-            report.damaged[entry.path] = f"needs {lacking[0]}, which is missing or damaged"
+        needed |= required
+        missing = sorted(path for path in required if path not in blobs or path in report.damaged)
+        if missing:
+            report.damaged[entry.path] = f"needs {missing[0]}, which is missing or damaged"
     report.unused = sorted(blobs.keys() - needed - report.damaged.keys())
     for path in report.damaged if remove else ():
         _remove(store, path, report)
     return report
 
 
-def _prune(store: Store, older_than_s: float) -> Report:
-    report = Report()
+def _prune(store: Store, older_than_s: float) -> CacheReport:
+    report = CacheReport()
     needed: set[str] = set()
     for entry in _list(store, "keys/"):
         if entry.age_s > older_than_s:
@@ -86,10 +99,10 @@ def _prune(store: Store, older_than_s: float) -> Report:
             continue
         report.entries += 1
         try:
-            needed |= _needs(store, entry.path)
+            needed |= _required_blobs(store, entry.path)
         except StoreError as error:
             report.damaged[entry.path] = str(error)
-    for blob in _list(store, "cas/", working=True):
+    for blob in _list(store, "cas/", include_partial=True):
         if blob.path not in needed and blob.age_s > older_than_s:
             _remove(store, blob.path, report)
             report.bytes += blob.size_bytes
@@ -98,8 +111,14 @@ def _prune(store: Store, older_than_s: float) -> Report:
     return report
 
 
-def _needs(store: Store, path: str) -> set[str]:
-    """The blobs that an entry names, itself or by its record; StoreError where it is not whole."""
+def _required_blobs(store: Store, path: str) -> set[str]:
+    """Return the paths of the blobs that an entry needs, directly or through its record.
+
+    Raises
+    ------
+    StoreError
+        The entry or its record is damaged.
+    """
     entry = _read_entry(store, path)
     if isinstance(entry, NotebookEntry):
         return {blob_path(entry.receipt.executed_sha256)}
@@ -109,10 +128,12 @@ def _needs(store: Store, path: str) -> set[str]:
     try:
         with bounded_recursion():
             files = json.loads(data or b"")["files"]
-        good = set(files) | {RECORD} == set(entry.sizes_bytes) and all(SHA256.fullmatch(sha) for sha in files.values())
+        is_valid = set(files) | {RECORD} == set(entry.sizes_bytes) and all(
+            SHA256.fullmatch(sha) for sha in files.values()
+        )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        good = False
-    if not good:
+        is_valid = False
+    if not is_valid:
         raise StoreError("damaged", f"needs {blob_path(entry.record)}, which is missing or damaged")
     return {blob_path(entry.record), *map(blob_path, files.values())}
 
@@ -120,7 +141,7 @@ def _needs(store: Store, path: str) -> set[str]:
 def _read_entry(store: Store, path: str) -> Entry | NotebookEntry | PageEntry:
     data = read_small(store, path)
     if data is None:
-        raise StoreError("damaged", "has gone")
+        raise StoreError("damaged", "has been removed")
     parts = path.removeprefix("keys/").split(".")
     entry: Entry | NotebookEntry | PageEntry
     if parts[1:] == ["page", "json"]:
@@ -128,16 +149,16 @@ def _read_entry(store: Store, path: str) -> Entry | NotebookEntry | PageEntry:
     else:
         entry = entries.parse(data, path) if len(parts) == 3 else entries.parse_notebook(data, path)
     if parts[0] != entry.key:
-        raise StoreError("damaged", "is the entry of another key")
+        raise StoreError("damaged", "belongs to another key")
     return entry
 
 
-def _list(store: Store, prefix: str, working: bool = False) -> Iterator[Found]:
-    """Objects below `prefix`; `working`: with what a killed writer left."""
-    (found,) = do_all([lambda: list(store.list(prefix))], LISTING_S)
-    return (each for each in found if working or not each.path.startswith(prefix + WORKING))
+def _list(store: Store, prefix: str, include_partial: bool = False) -> Iterator[StoredObject]:
+    """Yield the objects below `prefix`; with `include_partial`, also those that a killed writer left."""
+    (objects,) = run_all([lambda: list(store.list(prefix))], LISTING_LIMIT_S)
+    return (item for item in objects if include_partial or not item.path.startswith(prefix + PARTIAL_PREFIX))
 
 
-def _remove(store: Store, path: str, report: Report) -> None:
-    do_all([partial(store.remove, path)], LISTING_S)
+def _remove(store: Store, path: str, report: CacheReport) -> None:
+    run_all([partial(store.remove, path)], LISTING_LIMIT_S)
     report.removed.append(path)

@@ -1,4 +1,4 @@
-"""Where a shared cache keeps its objects: in a folder, or in an object store."""
+"""Where a shared cache keeps its objects: in a folder or in an object store."""
 
 from __future__ import annotations
 
@@ -20,20 +20,23 @@ from edgekit.runner.files import make_folder, remove_quietly, sync_folder
 if TYPE_CHECKING:
     import obstore
 
-Kind = Literal["unreachable", "refused", "full", "read-only", "damaged"]
+FailureKind = Literal["unreachable", "refused", "full", "read-only", "damaged"]
 
 
 class StoreError(Exception):
-    """An operation failed; `kind` says in which way, the message says it in words without any credential."""
+    """An operation on a store failed.
 
-    def __init__(self, kind: Kind, words: str) -> None:
-        super().__init__(words)
-        self.kind: Kind = kind
+    `kind` says in which way. The message never contains credentials.
+    """
+
+    def __init__(self, kind: FailureKind, message: str) -> None:
+        super().__init__(message)
+        self.kind: FailureKind = kind
 
 
 @dataclass(frozen=True)
-class Found:
-    """An object of a listing; `age_s` is in seconds."""
+class StoredObject:
+    """An object in a listing. `age_s` is in seconds."""
 
     path: str
     size_bytes: int
@@ -41,31 +44,31 @@ class Found:
 
 
 class Store(Protocol):
-    """Objects by their names, such as `cas/0a1b…`; nothing is ever changed, only created and removed."""
+    """Objects by path, such as `cas/0a1b…`. They are only created and removed, never changed."""
 
     url: str
 
     def read(self, path: str) -> Iterator[bytes] | None:
-        """The bytes of an object in pieces; None where there is no such object."""
+        """Return the bytes of an object in chunks, or None if there is no such object."""
 
     def create(self, path: str, content: Path | bytes) -> bool:
-        """Create an object in one step; False where one of this name is there, which then stays as it is."""
+        """Create an object in one step. Returns False, and leaves the object as it is, if it exists."""
 
-    def list(self, prefix: str) -> Iterator[Found]:
-        """The objects whose name begins with `prefix`, a folder such as `keys/` and what follows."""
+    def list(self, prefix: str) -> Iterator[StoredObject]:
+        """Yield the objects whose path starts with `prefix`, such as `keys/` or `keys/0a1b`."""
 
     def remove(self, path: str) -> None:
-        """Remove an object; nothing happens where there is none."""
+        """Remove an object. Nothing happens if it does not exist."""
 
 
-PIECE_BYTES = 1 << 20
-WORKING = ".tmp-"
-"""How the name of a file begins that is being written; a killed writer leaves it, `edgekit cache prune` removes it."""
-NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
+CHUNK_BYTES = 1 << 20
+PARTIAL_PREFIX = ".tmp-"
+"""How the name of a file starts while it is being written. `edgekit cache prune` removes those of killed writers."""
+NO_LINK_ERRORS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
 
 
 class FolderStore:
-    """See `Store`."""
+    """A store in a folder, see `Store`."""
 
     def __init__(self, folder: Path, url: str = "") -> None:
         self.folder, self.url = folder, url or str(folder)
@@ -73,91 +76,94 @@ class FolderStore:
     def read(self, path: str) -> Iterator[bytes] | None:
         """See `Store.read`."""
         try:
-            stream = open(self.folder / path, "rb")  # noqa: SIM115 - closed where the pieces end
+            stream = open(self.folder / path, "rb")  # noqa: SIM115 - closed after the last chunk
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise _failed(error) from None
-        return _file_pieces(stream.fileno(), stream)
+            raise _store_error(error) from None
+        return _file_chunks(stream.fileno(), stream)
 
     def create(self, path: str, content: Path | bytes) -> bool:
         """See `Store.create`."""
         final = self.folder / path
         if final.exists():
             return False
-        working = final.with_name(f"{WORKING}{os.getpid()}-{secrets.token_hex(4)}")
+        partial = final.with_name(f"{PARTIAL_PREFIX}{os.getpid()}-{secrets.token_hex(4)}")
         try:
             make_folder(final.parent)
             try:
-                _write(working, content, os.O_EXCL)
-                return _link(working, final)
+                _write(partial, content, os.O_EXCL)
+                return _link(partial, final)
             finally:
-                remove_quietly(working)
+                remove_quietly(partial)
         except OSError as error:
-            raise _failed(error) from None
+            raise _store_error(error) from None
 
-    def list(self, prefix: str) -> Iterator[Found]:
+    def list(self, prefix: str) -> Iterator[StoredObject]:
         """See `Store.list`."""
-        folder, _, begins = prefix.rpartition("/")
+        folder, _, name_prefix = prefix.rpartition("/")
         try:
             with os.scandir(self.folder / folder) as entries:
                 for entry in entries:
-                    if entry.name.startswith(begins) and entry.is_file(follow_symlinks=False):
-                        facts = entry.stat(follow_symlinks=False)
-                        yield Found(f"{folder}/{entry.name}", facts.st_size, max(time.time() - facts.st_mtime, 0.0))
+                    if entry.name.startswith(name_prefix) and entry.is_file(follow_symlinks=False):
+                        status = entry.stat(follow_symlinks=False)
+                        yield StoredObject(
+                            f"{folder}/{entry.name}", status.st_size, max(time.time() - status.st_mtime, 0.0)
+                        )
         except FileNotFoundError:
             return
         except OSError as error:
-            raise _failed(error) from None
+            raise _store_error(error) from None
 
     def remove(self, path: str) -> None:
         """See `Store.remove`."""
         try:
             (self.folder / path).unlink(missing_ok=True)
         except OSError as error:
-            raise _failed(error) from None
+            raise _store_error(error) from None
 
 
-def _file_pieces(handle: int, stream: object) -> Iterator[bytes]:
-    """`stream` is held, for it closes its handle with its own end."""
+def _file_chunks(handle: int, stream: object) -> Iterator[bytes]:
+    """Yield the chunks of a file. `stream` is passed so that it is not closed before the last chunk."""
     while True:
         try:
-            piece = os.read(handle, PIECE_BYTES)
+            chunk = os.read(handle, CHUNK_BYTES)
         except OSError as error:
-            raise _failed(error) from None
-        if not piece:
+            raise _store_error(error) from None
+        if not chunk:
             return
-        yield piece
+        yield chunk
 
 
-def _write(path: Path, content: Path | bytes, flag: int) -> None:
-    """With the rights that the umask gives, for others are to read it."""
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | flag, 0o666)
+def _write(path: Path, content: Path | bytes, flags: int) -> None:
+    """Write a file with the permissions of the umask, because other users are to read it."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | flags, 0o666)
     with os.fdopen(handle, "wb") as stream:
         if isinstance(content, bytes):
             stream.write(content)
         else:
             with open(content, "rb") as source:
-                while piece := source.read(PIECE_BYTES):
+                while piece := source.read(CHUNK_BYTES):
                     stream.write(piece)
         stream.flush()
         os.fsync(stream.fileno())
 
 
-def _link(working: Path, final: Path) -> bool:
-    """Give a whole file its name in one step; where the file system knows no links, create it under that name.
+def _link(partial: Path, final: Path) -> bool:
+    """Give a complete file its name in one step.
 
-    A reader of the latter may see a part of it, which its hash tells.
+    On a file system without hard links, the file is created under that name. A reader may then see a part of it, and
+    the hash reveals this.
     """
     try:
-        os.link(working, final)
+        os.link(partial, final)
     except FileExistsError:
         return False
     except OSError as error:
-        if error.errno not in NO_LINKS:
+        if error.errno not in NO_LINK_ERRORS:
             raise
         try:
-            _write(final, working, os.O_EXCL)
+            _write(final, partial, os.O_EXCL)
         except FileExistsError:
             return False
         except OSError:
@@ -168,8 +174,8 @@ def _link(working: Path, final: Path) -> bool:
     return True
 
 
-def _failed(error: OSError) -> StoreError:
-    kinds: dict[int | None, Kind] = {
+def _store_error(error: OSError) -> StoreError:
+    kinds: dict[int | None, FailureKind] = {
         errno.ENOSPC: "full",
         errno.EDQUOT: "full",
         errno.EFBIG: "full",
@@ -180,9 +186,9 @@ def _failed(error: OSError) -> StoreError:
     return StoreError(kinds.get(error.errno, "unreachable"), (error.strerror or str(error)).lower())
 
 
-CONNECT_S = 5
-STALL_S = 20
-"""Longest time without a byte; `transfer.do_all` limits the whole."""
+CONNECT_LIMIT_S = 5
+STALL_LIMIT_S = 20
+"""Longest time without a byte. `transfer.run_all` limits the total time."""
 RETRIES = 2
 CAUSES = (
     (r"169\.254\.|metadata", "there are no credentials in the environment"),
@@ -195,11 +201,11 @@ CAUSES = (
     (r"connection (reset|closed)|incomplete|unexpected eof|error decoding response body", "the connection broke off"),
     (r"error trying to connect|error sending request", "no connection"),
 )
-"""What to look for in an error, and its words. Its own text is not shown: a store may put a signed URL into it."""
+"""Patterns in an error and what to report for each. The error's own text is not shown, as it may hold a signed URL."""
 
 
 class ObjectStore:
-    """See `Store`. Nothing is asked of the store before the first object."""
+    """A store in an object store, see `Store`. The first request is made for the first object."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -211,30 +217,30 @@ class ObjectStore:
             self._store: obstore.store.ObjectStore = from_url(
                 url,
                 client_options={
-                    "connect_timeout": timedelta(seconds=CONNECT_S),
-                    "read_timeout": timedelta(seconds=STALL_S),
+                    "connect_timeout": timedelta(seconds=CONNECT_LIMIT_S),
+                    "read_timeout": timedelta(seconds=STALL_LIMIT_S),
                     "timeout": timedelta(hours=1),
                     "allow_http": _allows_http(),
                 },
-                retry_config={"max_retries": RETRIES, "retry_timeout": timedelta(seconds=STALL_S)},
+                retry_config={"max_retries": RETRIES, "retry_timeout": timedelta(seconds=STALL_LIMIT_S)},
             )
-        except Exception as error:  # obstore has no class of its own for a bad URL or a bad variable
-            raise ConfigError(f"cache {url}: cannot be used: {_words(error)}") from None
+        except Exception as error:  # obstore has no exception class for a bad URL or variable
+            raise ConfigError(f"cache {url}: cannot be used: {_error_cause(error)}") from None
 
     def read(self, path: str) -> Iterator[bytes] | None:
         """See `Store.read`."""
         import obstore
 
         try:
-            found = obstore.get(self._store, path)
+            result = obstore.get(self._store, path)
         except FileNotFoundError:
             return None
         except Exception as error:
-            _raise(error)
-        return _stream_pieces(found)
+            _raise_store_error(error)
+        return _stream_chunks(result)
 
     def create(self, path: str, content: Path | bytes) -> bool:
-        """See `Store.create`. The object is in memory meanwhile, for only a whole one can be created in one step."""
+        """See `Store.create`. The object is held in memory, because only a complete one can be created in one step."""
         import obstore
         from obstore.exceptions import AlreadyExistsError
 
@@ -245,22 +251,22 @@ class ObjectStore:
         except FileNotFoundError:
             raise StoreError("refused", "there is no such bucket") from None
         except Exception as error:
-            _raise(error)
+            _raise_store_error(error)
         return True
 
-    def list(self, prefix: str) -> Iterator[Found]:
+    def list(self, prefix: str) -> Iterator[StoredObject]:
         """See `Store.list`."""
         import obstore
 
-        folder, _, begins = prefix.rpartition("/")
+        folder, _, name_prefix = prefix.rpartition("/")
         now = datetime.now(timezone.utc)
         try:
-            for found in (each for piece in obstore.list(self._store, folder or None) for each in piece):
-                if found["path"].startswith(prefix if folder else begins):
-                    age_s = (now - found["last_modified"]).total_seconds()
-                    yield Found(found["path"], found["size"], max(age_s, 0.0))
+            for item in (member for chunk in obstore.list(self._store, folder or None) for member in chunk):
+                if item["path"].startswith(prefix if folder else name_prefix):
+                    age_s = (now - item["last_modified"]).total_seconds()
+                    yield StoredObject(item["path"], item["size"], max(age_s, 0.0))
         except Exception as error:
-            _raise(error)
+            _raise_store_error(error)
 
     def remove(self, path: str) -> None:
         """See `Store.remove`."""
@@ -271,38 +277,38 @@ class ObjectStore:
         except FileNotFoundError:
             return
         except Exception as error:
-            _raise(error)
+            _raise_store_error(error)
 
 
 def _allows_http() -> bool:
-    """Whether the environment allows a store without encryption; given options hide this variable from obstore."""
+    """Whether the environment allows a store without encryption. obstore itself ignores the variable here."""
     names = ("AWS_ALLOW_HTTP", "AZURE_ALLOW_HTTP", "GOOGLE_ALLOW_HTTP")
     return any(os.environ.get(name, "").lower() in ("1", "true", "yes") for name in names)
 
 
-def _stream_pieces(found: Any) -> Iterator[bytes]:
+def _stream_chunks(result: Any) -> Iterator[bytes]:
     try:
-        for piece in found.stream(min_chunk_size=PIECE_BYTES):
-            yield bytes(piece)
+        for chunk in result.stream(min_chunk_size=CHUNK_BYTES):
+            yield bytes(chunk)
     except Exception as error:
-        _raise(error)
+        _raise_store_error(error)
 
 
-def _raise(error: Exception) -> NoReturn:
-    """The StoreError for an error of obstore's, which has one class for nearly all."""
+def _raise_store_error(error: Exception) -> NoReturn:
+    """Raise the StoreError for an error of obstore, which has one class for nearly everything."""
     from obstore import exceptions
 
-    if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):  # of the local file that is given
+    if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):  # an error of the local file
         raise error
     if isinstance(error, (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)):
         raise StoreError("refused", "it refused access; give credentials in the environment") from None
-    raise StoreError("unreachable", _words(error)) from None
+    raise StoreError("unreachable", _error_cause(error)) from None
 
 
-def _words(error: Exception) -> str:
+def _error_cause(error: Exception) -> str:
     text = str(error)
-    for pattern, words in CAUSES:
+    for pattern, cause in CAUSES:
         if re.search(pattern, text, re.IGNORECASE):
-            return words
+            return cause
     status = re.search(r"status(?: code)?:? (\d{3})|HTTP (\d{3})|(\d{3}) [A-Z][a-z]+", text)
     return f"it answered {next(filter(None, status.groups()))}" if status else type(error).__name__

@@ -1,4 +1,4 @@
-"""Objects that are moved and hashed on the way."""
+"""Move objects to and from a store, hashing them on the way."""
 
 from __future__ import annotations
 
@@ -12,120 +12,131 @@ from pathlib import Path
 from typing import TypeVar
 
 from edgekit.runner.files import make_folder
-from edgekit.workbook.shared_cache.entry import MOST_BYTES, blob_path
+from edgekit.workbook.shared_cache.entry import MAX_ENTRY_BYTES, blob_path
 from edgekit.workbook.shared_cache.stores import Store, StoreError
 
 
 def read_small(store: Store, path: str) -> bytes | None:
-    """A short object, such as an entry; None where there is none."""
-    (found,) = do_all([partial(_collect, store, path)], ANSWER_S)
-    return found
+    """Return a short object such as an entry, or None if it does not exist."""
+    (content,) = run_all([partial(_collect, store, path)], ANSWER_LIMIT_S)
+    return content
 
 
 def create_small(store: Store, path: str, content: bytes) -> bool:
-    """Create a short object; False where it is there."""
-    (created,) = do_all([partial(store.create, path, content)], ANSWER_S)
+    """Create a short object. Returns False if it exists."""
+    (created,) = run_all([partial(store.create, path, content)], ANSWER_LIMIT_S)
     return created
 
 
-def fetch_all(store: Store, wanted: dict[Path, tuple[str, int]]) -> None:
-    """Write blobs into files, each with its sha256 and size in bytes; StoreError where one is another or missing."""
-    for path in wanted:
+def fetch_all(store: Store, downloads: dict[Path, tuple[str, int]]) -> None:
+    """Download blobs into files, each with its sha256 and size in bytes.
+
+    Raises
+    ------
+    StoreError
+        A blob is missing or has other bytes.
+    """
+    for path in downloads:
         make_folder(path.parent)
-    tasks = [partial(_fetch, store, path, sha, size) for path, (sha, size) in wanted.items()]
-    do_all(tasks, limit_s(sum(size for _, size in wanted.values())))
+    tasks = [partial(_fetch, store, path, sha, size) for path, (sha, size) in downloads.items()]
+    run_all(tasks, limit_s(sum(size for _, size in downloads.values())))
 
 
-def give_all(store: Store, given: dict[str, Path]) -> None:
-    """Create the blobs of these files, by their sha256; one that is there stays."""
-    tasks = [partial(store.create, blob_path(sha), path) for sha, path in given.items()]
-    do_all(tasks, limit_s(sum(path.stat().st_size for path in given.values())))
+def upload_all(store: Store, uploads: dict[str, Path]) -> None:
+    """Upload files as blobs, by their sha256. Blobs that exist stay."""
+    tasks = [partial(store.create, blob_path(sha), path) for sha, path in uploads.items()]
+    run_all(tasks, limit_s(sum(path.stat().st_size for path in uploads.values())))
 
 
-def hashed(store: Store, path: str) -> str | None:
-    """The sha256 of an object; None where there is none."""
-    pieces = store.read(path)
-    if pieces is None:
+def object_sha256(store: Store, path: str) -> str | None:
+    """Return the sha256 of an object, or None if it does not exist."""
+    chunks = store.read(path)
+    if chunks is None:
         return None
-    found = hashlib.sha256()
-    for piece in pieces:
-        found.update(piece)
-    return found.hexdigest()
+    sha256 = hashlib.sha256()
+    for chunk in chunks:
+        sha256.update(chunk)
+    return sha256.hexdigest()
 
 
 def _collect(store: Store, path: str) -> bytes | None:
-    pieces = store.read(path)
-    if pieces is None:
+    chunks = store.read(path)
+    if chunks is None:
         return None
     data = bytearray()
-    for piece in pieces:
-        data += piece
-        if len(data) > MOST_BYTES:
+    for chunk in chunks:
+        data += chunk
+        if len(data) > MAX_ENTRY_BYTES:
             raise StoreError("damaged", f"{path} is longer than any entry")
     return bytes(data)
 
 
-def _fetch(store: Store, into: Path, sha: str, size_bytes: int) -> None:
+def _fetch(store: Store, destination: Path, sha: str, size_bytes: int) -> None:
     path = blob_path(sha)
-    pieces = store.read(path)
-    if pieces is None:
+    chunks = store.read(path)
+    if chunks is None:
         raise StoreError("damaged", f"{path} is missing")
-    hashed, length = hashlib.sha256(), 0
-    with open(into, "wb") as stream:
-        for piece in pieces:
-            hashed.update(piece)
-            length += len(piece)
+    digest, length = hashlib.sha256(), 0
+    with open(destination, "wb") as stream:
+        for chunk in chunks:
+            digest.update(chunk)
+            length += len(chunk)
             if length > size_bytes:
                 break
-            stream.write(piece)
-    if length != size_bytes or hashed.hexdigest() != sha:
-        raise StoreError("damaged", f"{path} holds other bytes than its name says")
+            stream.write(chunk)
+    if length != size_bytes or digest.hexdigest() != sha:
+        raise StoreError("damaged", f"{path} does not match its digest")
 
 
 T = TypeVar("T")
-ANSWER_S = 30.0
-"""Longest time for an answer that is short."""
-SLOWEST_BYTES_PER_S = 256 * 1024
-"""Slower than this, a store is of no use."""
-AT_ONCE = 8
+ANSWER_LIMIT_S = 30.0
+"""Longest time for a short answer, in seconds."""
+MIN_BYTES_PER_S = 256 * 1024
+"""A store that is slower than this is of no use."""
+MAX_THREADS = 8
 
 
 def limit_s(size_bytes: int) -> float:
-    """Seconds that a transfer of so many bytes may take."""
-    return ANSWER_S + size_bytes / SLOWEST_BYTES_PER_S
+    """Return how many seconds a transfer of this size may take."""
+    return ANSWER_LIMIT_S + size_bytes / MIN_BYTES_PER_S
 
 
-def do_all(tasks: Sequence[Callable[[], T]], seconds: float) -> list[T]:
-    """The results of all tasks, in their order, several of them at once; the first error is raised.
+def run_all(tasks: Sequence[Callable[[], T]], seconds: float) -> list[T]:
+    """Run all tasks, several at a time, and return their results in order. The first error is raised.
 
-    StoreError after `seconds`; a task that hangs is left to itself and holds up nobody, not even the process's end.
+    A task that hangs is abandoned in a daemon thread, so that it delays nothing.
+
+    Raises
+    ------
+    StoreError
+        The tasks have not finished after `seconds`.
     """
-    todo: queue.SimpleQueue[tuple[int, Callable[[], T]]] = queue.SimpleQueue()
-    done: queue.SimpleQueue[tuple[int, T | None, BaseException | None]] = queue.SimpleQueue()
+    pending: queue.SimpleQueue[tuple[int, Callable[[], T]]] = queue.SimpleQueue()
+    finished: queue.SimpleQueue[tuple[int, T | None, BaseException | None]] = queue.SimpleQueue()
     stop = threading.Event()
-    for numbered in enumerate(tasks):
-        todo.put(numbered)
+    for numbered_task in enumerate(tasks):
+        pending.put(numbered_task)
 
     def work() -> None:
         while not stop.is_set():
             try:
-                number, task = todo.get_nowait()
+                number, task = pending.get_nowait()
             except queue.Empty:
                 return
             try:
-                done.put((number, task(), None))
-            except BaseException as error:  # goes on in the thread that waits
-                done.put((number, None, error))
+                finished.put((number, task(), None))
+            except BaseException as error:  # raised in the waiting thread
+                finished.put((number, None, error))
                 return
 
-    for _ in range(min(AT_ONCE, len(tasks))):
+    for _ in range(min(MAX_THREADS, len(tasks))):
         threading.Thread(target=work, daemon=True).start()
     results: dict[int, T] = {}
-    ends = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds
     try:
         while len(results) < len(tasks):
             try:
-                number, result, error = done.get(timeout=max(ends - time.monotonic(), 0.0))
+                number, result, error = finished.get(timeout=max(deadline - time.monotonic(), 0.0))
             except queue.Empty:
                 raise StoreError("unreachable", f"no answer within {seconds:.0f} s") from None
             if error is not None:

@@ -1,10 +1,10 @@
-"""Works side by side: on processes of this machine, or on the workers of a Dask scheduler.
+"""Run jobs in parallel, in processes of this machine or on the workers of a Dask scheduler.
 
 with open_pool(workers=2) as pool:
-    rows = pool.run([Work("a", "package.module:function", {"path": "a"}), ...])
+    results = pool.run([Job("a", "package.module:function", {"path": "a"}), ...])
 """
 
-from edgekit.workbook.workers.pool import open_pool, with_cores
-from edgekit.workbook.workers.work import Pool, Work
+from edgekit.workbook.workers.jobs import Job, Pool
+from edgekit.workbook.workers.pool import limit_to_cores, open_pool
 
-__all__ = ["Pool", "Work", "open_pool", "with_cores"]
+__all__ = ["Job", "Pool", "limit_to_cores", "open_pool"]

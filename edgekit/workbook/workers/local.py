@@ -1,4 +1,4 @@
-"""Works on this machine: each in a process of its own, some at a time."""
+"""Run jobs on this machine, each in a process of its own and several at a time."""
 
 from __future__ import annotations
 
@@ -9,85 +9,88 @@ from functools import partial
 from typing import Any
 
 from edgekit.core.errors import EdgekitError, TrustError
-from edgekit.workbook.workers.carry import carry
-from edgekit.workbook.workers.work import TRIES, Check, OnLine, Work, WorkerDied, WorkLost
+from edgekit.workbook.workers.job_process import run_in_process
+from edgekit.workbook.workers.jobs import MAX_TRIES, Check, Job, JobLost, OnLine, WorkerDied
 
 
 class LocalPool:
-    """A pool of `count` processes; `environment` is added to theirs. `say` gets a work's name and a line of it."""
+    """A pool of `count` processes with the variables of `environment` added.
+
+    `say` gets a job's name and each of its lines.
+    """
 
     def __init__(self, count: int, environment: Mapping[str, str], say: OnLine) -> None:
         self._count, self._environment, self._say = count, environment, say
-        self._saying = threading.Lock()
+        self._print_lock = threading.Lock()
 
     @property
     def count(self) -> int:
-        """How many works it does at a time."""
+        """Number of jobs that run at a time."""
         return self._count
 
     def run(
         self,
-        works: Sequence[Work],
+        jobs: Sequence[Job],
         on_done: Callable[[int, Any], None] | None = None,
         check: Check | None = None,
         *,
-        go_on: bool = False,
+        keep_going: bool = False,
     ) -> list[Any]:
         """See `Pool.run`."""
         stopped = threading.Event()
         results: dict[int, Any] = {}
         failures: dict[int, EdgekitError] = {}
         with ThreadPoolExecutor(self._count) as threads:
-            under_way = {
-                threads.submit(self._do, number, work, stopped, check): number for number, work in enumerate(works)
+            running = {
+                threads.submit(self._run_job, number, job, stopped, check): number for number, job in enumerate(jobs)
             }
             try:
-                while under_way:
-                    for future in wait(under_way, return_when=FIRST_COMPLETED).done:
-                        number = under_way.pop(future)
-                        _take(number, future, results, results if go_on else failures)
+                while running:
+                    for future in wait(running, return_when=FIRST_COMPLETED).done:
+                        number = running.pop(future)
+                        _store_outcome(number, future, results, results if keep_going else failures)
                         if on_done is not None and number in results:
                             on_done(number, results[number])
                     if failures:
-                        for future in [each for each in under_way if each.cancel()]:
-                            del under_way[future]
+                        for future in [each for each in running if each.cancel()]:
+                            del running[future]
             except BaseException:
                 stopped.set()
                 threads.shutdown(wait=False, cancel_futures=True)
                 raise
         if failures:
             raise failures[min(failures)]
-        return [results[number] for number in range(len(works))]
+        return [results[number] for number in range(len(jobs))]
 
-    def _do(self, number: int, work: Work, stopped: threading.Event, check: Check | None) -> Any:
-        """The result of one work, begun again where its process dies or its result is wrong."""
-        kind: type[EdgekitError] = WorkLost
-        for tries in range(1, TRIES + 1):
+    def _run_job(self, number: int, job: Job, stopped: threading.Event, check: Check | None) -> Any:
+        """Return the result of one job. It is started again if its process dies or its result is wrong."""
+        error_class: type[EdgekitError] = JobLost
+        for attempt in range(1, MAX_TRIES + 1):
             try:
-                answer = carry(
-                    work.to_json(), self._environment, partial(self._line, work.name), lambda: not stopped.is_set()
+                answer = run_in_process(
+                    job.to_json(), self._environment, partial(self._print_line, job.name), lambda: not stopped.is_set()
                 )
             except WorkerDied as death:
-                kind, why = WorkLost, str(death)
+                error_class, reason = JobLost, str(death)
             else:
-                result = answer.result() if answer.whole else None
-                wrong = "" if answer.whole else "it does not have the digest that was taken of it"
-                wrong = wrong or (check(number, result) if check else "")
-                if not wrong:
+                result = answer.result() if answer.is_intact else None
+                fault = "" if answer.is_intact else "it does not match its digest"
+                fault = fault or (check(number, result) if check else "")
+                if not fault:
                     return result
-                kind, why = TrustError, f"its process gave a wrong answer: {wrong}"
+                error_class, reason = TrustError, f"its process gave a wrong answer: {fault}"
             if stopped.is_set():
                 break
-            if tries < TRIES:
-                self._line(work.name, f"{why}; it begins again ({tries + 1} of {TRIES})")
-        raise kind(f"{work.name}: {why}; tries: {tries}")
+            if attempt < MAX_TRIES:
+                self._print_line(job.name, f"{reason}; it is started again ({attempt + 1} of {MAX_TRIES})")
+        raise error_class(f"{job.name}: {reason}; tries: {attempt}")
 
-    def _line(self, name: str, line: str) -> None:
-        with self._saying:
+    def _print_line(self, name: str, line: str) -> None:
+        with self._print_lock:
             self._say(name, line)
 
 
-def _take(number: int, future: Future[Any], results: dict[int, Any], failures: dict[int, Any]) -> None:
+def _store_outcome(number: int, future: Future[Any], results: dict[int, Any], failures: dict[int, Any]) -> None:
     try:
         results[number] = future.result()
     except EdgekitError as error:

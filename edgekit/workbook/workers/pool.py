@@ -1,4 +1,4 @@
-"""Opening a pool: processes of this machine, or the workers of a scheduler that was named."""
+"""Open a pool of workers: processes of this machine, or the workers of a Dask scheduler."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from pathlib import Path
 from edgekit.core.errors import ConfigError
 from edgekit.core.progress import write_named_to_stderr
 from edgekit.measure import lane
+from edgekit.workbook.workers.jobs import OnLine, Pool
 from edgekit.workbook.workers.local import LocalPool
-from edgekit.workbook.workers.work import OnLine, Pool
 
-MOST = 256
+MAX_WORKERS = 256
 
 
-def with_cores(workers: int, threads: Iterable[int]) -> tuple[int, str]:
-    """How many of the workers find cores, where each trains on the most of `threads` (0: all cores); at least one.
+def limit_to_cores(workers: int, threads: Iterable[int]) -> tuple[int, str]:
+    """Limit the number of workers so that each has cores for its threads (0 means all cores); at least one remains.
 
-    And why they are fewer, in a line. Side by side on two cores, a step of two trainings of two threads each mostly
-    took 10 to 70 times as long as alone. A number that `open_pool` refuses is left to it.
+    Returns the number and, if it was reduced, a line that says why. Two trainings of two threads each on two cores
+    mostly took 10 to 70 times as long for a step as alone. A number that `open_pool` refuses is returned unchanged.
     """
     cores = os.cpu_count() or 1
-    most = max((each or cores for each in threads), default=1)
-    count = max(1, cores // most)
-    if most == 1 or workers <= count or workers > MOST:
+    threads_each = max((count_threads or cores for count_threads in threads), default=1)
+    limit = max(1, cores // threads_each)
+    if threads_each == 1 or workers <= limit or workers > MAX_WORKERS:
         return workers, ""
-    return count, (
-        f"--workers {workers}: {count} at a time, for each trains on {most} threads, and the cores are {cores}; "
-        "`threads: 1` lets more work side by side, and is another key"
+    return limit, (
+        f"--workers {workers}: only {limit} at a time, because each trains on {threads_each} threads and this machine "
+        f"has {cores} cores. `threads: 1` lets more workers run, but changes the cache keys"
     )
 
 
@@ -37,31 +37,31 @@ def with_cores(workers: int, threads: Iterable[int]) -> tuple[int, str]:
 def open_pool(
     workers: int = 1, on: str | None = None, folder: Path | None = None, say: OnLine = write_named_to_stderr
 ) -> Iterator[Pool]:
-    """A pool, from `with` to its end; what is under way then is stopped.
+    """Open a pool for the `with` statement. Jobs that are still running at its end are stopped.
 
-    Meanwhile `EDGEKIT_LANE` names the lane of this machine, if nothing did before.
+    While the pool is open, `EDGEKIT_LANE` names the lock for measurements on this machine, unless it is already set.
 
     Parameters
     ----------
     workers
-        Processes of this machine, 1 to 256.
+        Number of processes on this machine, 1 to 256.
     on
-        Scheduler to use in their place: dask://HOST:PORT.
+        Dask scheduler to use instead: dask://HOST:PORT.
     folder
-        Folder that works write to: every worker has to see it.
+        Folder that jobs write to, which every worker must be able to read.
     say
-        Called with the name of a work and each line that it says.
+        Called with the name of a job and each line that it prints.
 
     Raises
     ------
     ConfigError
-        A number or an address that cannot be used, no scheduler there, or no worker that is as this machine is.
+        The number or the address is invalid, the scheduler does not answer, or no worker matches this machine.
     """
-    if not 1 <= workers <= MOST:
-        raise ConfigError(f"workers: got {workers}; use a number from 1 to {MOST}")
-    with lane.use_machine_folder() as where:
+    if not 1 <= workers <= MAX_WORKERS:
+        raise ConfigError(f"workers: got {workers}; use a number from 1 to {MAX_WORKERS}")
+    with lane.use_machine_folder() as lane_folder:
         if on is None:
-            yield LocalPool(workers, {lane.FOLDER_VARIABLE: where}, say)
+            yield LocalPool(workers, {lane.FOLDER_VARIABLE: lane_folder}, say)
         else:
             from edgekit.workbook.workers.dask import open_dask
 

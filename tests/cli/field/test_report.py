@@ -27,8 +27,8 @@ def test_the_notebook_is_executed_on_the_folder_that_was_named(tmp_path: Path) -
     notebook = nbformat.read(out, as_version=4)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert all(cell.execution_count for cell in code)
-    shown = "".join(output.get("text", "") for cell in code for output in cell.outputs)
-    assert "camera-7-june: " in shown and "september" not in shown
+    displayed = "".join(output.get("text", "") for cell in code for output in cell.outputs)
+    assert "camera-7-june: " in displayed and "september" not in displayed
     pictures = [output for cell in code for output in cell.outputs if "image/png" in output.get("data", {})]
     assert len(pictures) == 3
     assert [path.name for path in out.parent.iterdir()] == ["field.ipynb"]

@@ -27,7 +27,7 @@ def space(tmp_path: Path, text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected_message"),
     [
         ("space: {prune.ratoi: [0.1]}", "prune.ratoi"),
         ("space: {prune.ratio: {low: 0.5, high: 2.0}}", "prune.ratio"),
@@ -38,9 +38,9 @@ def space(tmp_path: Path, text: str) -> str:
         ("space: [", "mine.yaml"),
     ],
 )
-def test_a_wrong_space_is_one_line_and_nothing_is_written(text: str, said: str, tmp_path: Path) -> None:
+def test_a_wrong_space_is_one_line_and_nothing_is_written(text: str, expected_message: str, tmp_path: Path) -> None:
     code, message = refused(tmp_path, str(TINY), "--space", space(tmp_path, text), "--trials", "2")
-    assert code == 2 and said in message and len(message.strip().splitlines()) <= 2
+    assert code == 2 and expected_message in message and len(message.strip().splitlines()) <= 2
 
 
 def test_a_config_without_a_student_is_told_what_is_missing(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_a_config_without_a_student_is_told_what_is_missing(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "said"),
+    ("options", "code", "message"),
     [
         (["--replay", "nowhere"], 2, "--replay nowhere: no study there"),
         (["--cache", "ftp://there"], 2, "cache 'ftp://there'"),
@@ -72,10 +72,10 @@ def test_a_config_without_a_student_is_told_what_is_missing(tmp_path: Path) -> N
     ],
 )
 def test_a_wrong_option_is_refused_before_anything_is_written(
-    options: list[str], code: int, said: str, tmp_path: Path
+    options: list[str], code: int, message: str, tmp_path: Path
 ) -> None:
     assert refused(tmp_path, str(TINY), *options)[0] == code
-    assert said in refused(tmp_path, str(TINY), *options)[1]
+    assert message in refused(tmp_path, str(TINY), *options)[1]
 
 
 def test_an_out_that_is_a_file_is_told_with_what_to_do(tmp_path: Path) -> None:

@@ -29,6 +29,6 @@ def a_study(*trials: dict[str, Any], front: tuple[int, ...] = (), disturbed: boo
 
 def test_a_batch_is_a_line_with_how_its_trials_ended_and_a_line_for_each_failure() -> None:
     study = a_study(a_trial(0), a_trial(1, "failed", False, reason="no such width"), front=(0,), disturbed=True)
-    first, failed, disturbed = run.batch_line(study)
+    first, failed, disturbed = run.batch_lines(study)
     assert first == "batch 1: 1 measured in full, 1 failed; 1 point on the front"
     assert failed == "  trial 1 failed: no such width" and "noisy" in disturbed

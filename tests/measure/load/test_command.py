@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgekit.cli.load import TRIAL_S, Request
+from edgekit.cli.load import TRIAL_S, LoadRequest
 from edgekit.core.errors import ConfigError
 from edgekit.device.measure.conditions import MAX_OTHERS_SHARE
 from edgekit.measure.load.rate_search import MIN_TRIAL_QUERIES
@@ -102,17 +102,17 @@ def test_a_busy_neighbour_is_told(path: Path) -> None:
 )
 def test_wishes_that_do_not_fit_together_are_refused(wishes: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        Request(NOWHERE, **wishes).job()  # type: ignore[arg-type]
+        LoadRequest(NOWHERE, **wishes).job()  # type: ignore[arg-type]
     assert said in str(caught.value)
 
 
 def test_by_default_as_much_as_mlperf_asks_for() -> None:
-    for load in Request(NOWHERE).job().loads:
+    for load in LoadRequest(NOWHERE).job().loads:
         assert (load.seconds, load.queries) == (
             MLPERF_MINIMUMS[load.scenario].seconds,
             MLPERF_MINIMUMS[load.scenario].queries,
         )
-    search = Request(NOWHERE, max_rate=True).job().search
+    search = LoadRequest(NOWHERE, max_rate=True).job().search
     assert search is not None and (search.seconds, search.queries) == (TRIAL_S, MIN_TRIAL_QUERIES)
 
 
@@ -130,4 +130,4 @@ def test_a_bundle_that_answers_wrong_is_not_driven(tmp_path: Path) -> None:
     done = run_edgekit("load", str(tmp_path / "x.edge.zip"), "--seconds", "0.1")
     assert done.returncode == 5, done.stderr
     assert done.stdout == "" and done.stderr.count("\n") == 1
-    assert "the golden vectors did not come out as recorded on onnxruntime" in done.stderr
+    assert "the outputs differ from the golden answers on onnxruntime" in done.stderr

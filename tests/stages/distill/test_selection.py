@@ -52,7 +52,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("candidates")
     plan = plan_in(folder)
     data = load(plan.data).withhold_test()
-    first = origin.make(plan, data.digest, folder / "run")
+    first = origin.make_origin(plan, data.digest, folder / "run")
     profile.run(first, data, plan.stages["profile"], folder / "run/profile")  # type: ignore[arg-type]
     return folder / "run"
 

@@ -69,20 +69,20 @@ def test_boxes_come_before_logits_whatever_the_file_has_first(
     """40 pictures are more than a batch."""
     path, x = DETECTORS[kind](tmp_path / f"two.{kind}", order), models.images(40)
     found, facts = logits_and_facts(open_file(path, SCALE), x, classes=3, timeout_s=120, threads=1, task="detection")
-    np.testing.assert_allclose(found, models.wanted(x), atol=1e-3)
+    np.testing.assert_allclose(found, models.expected_outputs(x), atol=1e-3)
     assert not (facts["probabilities"] or facts["sigmoids"] or facts["integers"])
 
 
 def test_both_in_one_tensor_are_taken(tmp_path: Path) -> None:
     x = models.images()
     found = answers(models.onnx(tmp_path / "joined.onnx", ("joined",)), x)
-    np.testing.assert_allclose(found, models.wanted(x), atol=1e-4)
+    np.testing.assert_allclose(found, models.expected_outputs(x), atol=1e-4)
 
 
 def test_a_quantized_detector_answers_in_real_numbers(tmp_path: Path) -> None:
     path, x = models.tflite(tmp_path / "small.tflite", SWAPPED, integers=True), models.images()
     found, facts = logits_and_facts(open_file(path, SCALE), x, classes=3, timeout_s=120, threads=1, task="detection")
-    exact = models.wanted(x)
+    exact = models.expected_outputs(x)
     assert facts["integers"] and np.abs(found - exact).max() < 0.05 * np.ptp(exact)
 
 

@@ -14,23 +14,23 @@ from tests.workbook.shared_cache.stages import seal
 
 def main(url: str, home: Path, writers: int) -> None:
     """Fork, let all begin at the same moment, and collect."""
-    entry.facts("bits")
+    entry.machine_facts("bits")
     began, begin = os.pipe()
     results = []
     for number in range(writers):
         read, write = os.pipe()
         if os.fork() == 0:
             os.close(begin)
-            made = seal(home / str(number), weights=str(number).encode())
+            artifact = seal(home / str(number), weights=str(number).encode())
             lines: list[str] = []
             cache = open_cache(url, lines.append)
             os.read(began, 1)  # until all are there
             try:
-                cache.push(made, home / str(number))
-                how = "given" if cache.given and not lines else f"not given: {lines}"
+                cache.push(artifact, home / str(number))
+                how = "given" if cache.pushed and not lines else f"not given: {lines}"
             except TrustError:
                 how = "alarm"
-            os.write(write, json.dumps({"digest": made.digest, "key": made.key, "how": how}).encode())
+            os.write(write, json.dumps({"digest": artifact.digest, "key": artifact.key, "how": how}).encode())
             os._exit(0)
         os.close(write)
         results.append(read)

@@ -25,8 +25,8 @@ def serving(log: Path) -> Iterator[int]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with open(log, "wb") as said:
-        process = subprocess.Popen([SERVER, "-H", "127.0.0.1", "-p", str(port)], stdout=said, stderr=said)
+    with open(log, "wb") as log_stream:
+        process = subprocess.Popen([SERVER, "-H", "127.0.0.1", "-p", str(port)], stdout=log_stream, stderr=log_stream)
     try:
         _make_bucket(port, process, log)
         yield port

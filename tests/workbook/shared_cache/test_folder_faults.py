@@ -47,7 +47,7 @@ def test_a_full_disk_takes_nothing_more_and_leaves_no_part(disk: Path, tmp_path:
     cache.push(large, tmp_path / "a")
     cache.push(seal(tmp_path / "o", seed=2), tmp_path / "o")
     assert lines == [
-        f"cache {disk}: quantize is not shared through it: no space left on device; the run goes on and puts nothing "
+        f"cache {disk}: quantize is not written to it: no space left on device; the run goes on and puts nothing "
         "into it"
     ]
     assert list(disk.rglob(".tmp-*")) == []
@@ -57,13 +57,13 @@ def test_a_full_disk_takes_nothing_more_and_leaves_no_part(disk: Path, tmp_path:
 
 
 def test_a_disk_that_is_full_here_leaves_the_run_as_it_was(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    made = seal(tmp_path / "a", weights=bytes(MEGABYTE))
-    receive(tmp_path / "a", made)
+    artifact = seal(tmp_path / "a", weights=bytes(MEGABYTE))
+    receive(tmp_path / "a", artifact)
     cache, lines = opened(tmp_path / "cache")
-    cache.push(made, tmp_path / "a")
+    cache.push(artifact, tmp_path / "a")
     before = seal(tmp_path / "b", seed=2)
     request.getfixturevalue("small_files")
-    assert not cache.pull(made.key, tmp_path / "b", "prune")
+    assert not cache.pull(artifact.key, tmp_path / "b", "prune")
     assert artifacts.load(tmp_path / "b" / "prune").digest == before.digest
     assert artifacts.is_intact(tmp_path / "b" / "prune")
     assert not working_folder(tmp_path / "b", "prune").exists()
@@ -74,51 +74,51 @@ def test_a_disk_that_is_full_here_leaves_the_run_as_it_was(tmp_path: Path, reque
 @pytest.mark.usefixtures("small_files")
 def test_a_limit_on_files_counts_as_full(tmp_path: Path) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (MEGABYTE, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
-    made = seal(tmp_path / "a", weights=bytes(MEGABYTE // 2))
+    artifact = seal(tmp_path / "a", weights=bytes(MEGABYTE // 2))
     resource.setrlimit(resource.RLIMIT_FSIZE, (MEGABYTE // 4, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
     cache, lines = opened(tmp_path / "cache")
-    cache.push(made, tmp_path / "a")
+    cache.push(artifact, tmp_path / "a")
     assert len(lines) == 1
     assert lines[0].endswith("file too large; the run goes on and puts nothing into it")
     assert not list((tmp_path / "cache").rglob("*.json"))
 
 
 def test_a_read_only_folder_is_read(disk: Path, tmp_path: Path) -> None:
-    made, other = seal(tmp_path / "a"), seal(tmp_path / "o", seed=2)
-    opened(disk)[0].push(made, tmp_path / "a")
+    artifact, other = seal(tmp_path / "a"), seal(tmp_path / "o", seed=2)
+    opened(disk)[0].push(artifact, tmp_path / "a")
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
     cache, lines = opened(disk)
     cache.push(other, tmp_path / "o")
-    assert cache.pull(made.key, tmp_path / "b", "prune")
+    assert cache.pull(artifact.key, tmp_path / "b", "prune")
     assert lines == [
-        f"cache {disk}: prune is not shared through it: read-only file system; the run goes on and puts nothing into it"
+        f"cache {disk}: prune is not written to it: read-only file system; the run goes on and puts nothing into it"
     ]
 
 
 def test_a_folder_that_hangs_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody ever writes to a pipe that stands where an object should."""
-    monkeypatch.setattr(transfer, "ANSWER_S", 1.0)
-    monkeypatch.setattr(transfer, "ANSWER_S", 1.0)
-    made = seal(tmp_path / "a")
+    monkeypatch.setattr(transfer, "ANSWER_LIMIT_S", 1.0)
+    monkeypatch.setattr(transfer, "ANSWER_LIMIT_S", 1.0)
+    artifact = seal(tmp_path / "a")
     cache, lines = opened(tmp_path / "cache")
-    cache.push(made, tmp_path / "a")
+    cache.push(artifact, tmp_path / "a")
     (entry,) = (tmp_path / "cache" / "keys").iterdir()
     entry.unlink()
     os.mkfifo(entry)
-    assert not cache.pull(made.key, tmp_path / "b", "prune")
-    assert not cache.pull(made.key, tmp_path / "b", "prune")
+    assert not cache.pull(artifact.key, tmp_path / "b", "prune")
+    assert not cache.pull(artifact.key, tmp_path / "b", "prune")
     assert lines == [
-        f"cache {tmp_path / 'cache'}: prune is not taken from it: no answer within 1 s; the run goes on without this "
+        f"cache {tmp_path / 'cache'}: prune is not read from it: no answer within 1 s; the run goes on without this "
         "cache"
     ]
 
 
 def test_a_place_that_is_no_folder_is_said(tmp_path: Path) -> None:
-    made = seal(tmp_path / "a")
+    artifact = seal(tmp_path / "a")
     (tmp_path / "cache").write_text("a file")
     cache, lines = opened(tmp_path / "cache")
-    cache.push(made, tmp_path / "a")
-    assert not cache.pull(made.key, tmp_path / "b", "prune")
+    cache.push(artifact, tmp_path / "a")
+    assert not cache.pull(artifact.key, tmp_path / "b", "prune")
     assert len(lines) == 1
     assert "not a directory; the run goes on without this cache" in lines[0]
 
@@ -128,10 +128,10 @@ def test_a_file_system_without_links_keeps_what_is_there(tmp_path: Path, monkeyp
         raise OSError(errno.EPERM, "no links here")
 
     monkeypatch.setattr(os, "link", refuse)
-    made = seal(tmp_path / "a")
+    artifact = seal(tmp_path / "a")
     cache, lines = opened(tmp_path / "cache")
-    cache.push(made, tmp_path / "a")
-    assert cache.pull(made.key, tmp_path / "b", "prune")
+    cache.push(artifact, tmp_path / "a")
+    assert cache.pull(artifact.key, tmp_path / "b", "prune")
     assert artifacts.is_intact(tmp_path / "b" / "prune")
     assert lines == []
 
@@ -139,8 +139,8 @@ def test_a_file_system_without_links_keeps_what_is_there(tmp_path: Path, monkeyp
 def test_others_may_read_what_one_wrote(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
-        made = seal(tmp_path / "a")
-        opened(tmp_path / "cache")[0].push(made, tmp_path / "a")
+        artifact = seal(tmp_path / "a")
+        opened(tmp_path / "cache")[0].push(artifact, tmp_path / "a")
     finally:
         os.umask(before)
     modes = {path.stat().st_mode & 0o777 for path in (tmp_path / "cache").rglob("*") if path.is_file()}

@@ -19,8 +19,8 @@ from tests.conftest import TINY, FinishedRun, run_edgekit
 
 def files(folder: Path) -> dict[str, bytes]:
     """What a run has made, by name; what it does not need is left out."""
-    found = (path for path in folder.rglob("*") if path.is_file())
-    names = {path.relative_to(folder).as_posix(): path for path in found}
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    names = {path.relative_to(folder).as_posix(): path for path in paths}
     mine = (".data.json", ".plan.json", ".lock", ".stage.lock", ".training", "notebooks/")
     return {name: path.read_bytes() for name, path in names.items() if not name.startswith(mine)}
 
@@ -34,16 +34,16 @@ def finished(tiny_run: FinishedRun, tmp_path: Path) -> Path:
 
 def test_a_second_machine_finishes_a_finished_run_without_a_notebook(finished: Path, tmp_path: Path) -> None:
     cache, second = tmp_path / "cache", tmp_path / "second"
-    given = run_edgekit("run", str(TINY), "--out", str(finished), "--cache", str(cache))
-    assert given.returncode == 0, given.stderr
-    assert f"cache {cache}: 0 stages reused from it, 7 stored in it" in given.stdout
-    taken = run_edgekit("run", str(TINY), "--out", str(second), EDGEKIT_CACHE=f" , {cache}")
-    assert taken.returncode == 0, taken.stderr
-    assert [line for line in taken.stdout.splitlines() if "taken from" in line] == [
+    first_run = run_edgekit("run", str(TINY), "--out", str(finished), "--cache", str(cache))
+    assert first_run.returncode == 0, first_run.stderr
+    assert f"cache {cache}: 0 stages reused from it, 7 stored in it" in first_run.stdout
+    second_run = run_edgekit("run", str(TINY), "--out", str(second), EDGEKIT_CACHE=f" , {cache}")
+    assert second_run.returncode == 0, second_run.stderr
+    assert [line for line in second_run.stdout.splitlines() if "taken from" in line] == [
         f"{stage}: taken from {cache} (key {artifacts.load(stage_folder(second / 'tiny', stage)).key[:12]})"
         for stage in STAGES
     ]
-    assert f"cache {cache}: 7 stages reused from it, 0 stored in it" in taken.stdout
+    assert f"cache {cache}: 7 stages reused from it, 0 stored in it" in second_run.stdout
     for stage in STAGES:
         log = f"{stage}.log"  # a kernel's last words: none was started
         executed = notebook_name(stage)
@@ -58,9 +58,9 @@ def test_a_second_machine_finishes_a_finished_run_without_a_notebook(finished: P
 def test_another_result_under_a_key_ends_the_run_with_8_and_spoils_nothing(finished: Path, tmp_path: Path) -> None:
     artifact = artifacts.load(stage_folder(finished / "tiny", "prune"))
     before = files(finished / "tiny")
-    elsewhere = dataclasses.replace(Entry.of(artifact), digest="ab" * 32, host="elsewhere")
+    elsewhere = dataclasses.replace(Entry.from_artifact(artifact), digest="ab" * 32, host="elsewhere")
     cache = tmp_path / "cache"
-    path = cache / entry.path_of(artifact.key, entry.scope_of(artifact))
+    path = cache / entry.entry_path(artifact.key, entry.scope_of(artifact))
     path.parent.mkdir(parents=True)
     path.write_bytes(entry.dump(elsewhere))
     done = run_edgekit("run", str(TINY), "--out", str(finished), "--cache", str(cache))
@@ -79,9 +79,9 @@ def test_a_cache_that_is_not_there_costs_one_line(finished: Path) -> None:
     cache = ("--cache", "s3://bucket/x")
     done = run_edgekit("run", str(TINY), "--out", str(finished), *cache, **environment, **secrets)
     assert done.returncode == 0, done.stderr
-    said = [line for line in (done.stdout + done.stderr).splitlines() if "bucket" in line]
-    assert len(said) == 1
-    assert said[0].endswith("connection refused; the run goes on without this cache")
+    output = [line for line in (done.stdout + done.stderr).splitlines() if "bucket" in line]
+    assert len(output) == 1
+    assert output[0].endswith("connection refused; the run goes on without this cache")
     assert "a-secret" not in done.stdout + done.stderr
     assert files(finished / "tiny") == before
 

@@ -79,10 +79,10 @@ class Cluster:
 def cluster(folder: Path, workers: int = 0) -> Iterator[Cluster]:
     """A scheduler with so many workers, w0, w1 and so on, from `with` to its end."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = Cluster(folder)
+    dask_cluster = Cluster(folder)
     try:
         for number in range(workers):
-            made.worker(f"w{number}")
-        yield made
+            dask_cluster.worker(f"w{number}")
+        yield dask_cluster
     finally:
-        made.end()
+        dask_cluster.end()

@@ -1,4 +1,4 @@
-"""What the works of these tests do."""
+"""The functions that the jobs of these tests run."""
 
 from __future__ import annotations
 

@@ -15,13 +15,13 @@ import pytest
 
 from edgekit.core.errors import BudgetMissed, ConfigError, EdgekitError, ResourceError, StageError, TrustError
 from edgekit.measure import lane
-from edgekit.workbook.workers import Work, open_pool, with_cores
+from edgekit.workbook.workers import Job, limit_to_cores, open_pool
 
 DEEDS = "tests.workbook.workers.deeds"
 
 
-def work(function: str, called: str = "", resources: Any = "compute", **arguments: Any) -> Work:
-    return Work(called or function, f"{DEEDS}:{function}", arguments, resources)
+def job(function: str, called: str = "", resources: Any = "compute", **arguments: Any) -> Job:
+    return Job(called or function, f"{DEEDS}:{function}", arguments, resources)
 
 
 @pytest.fixture(autouse=True)
@@ -32,11 +32,11 @@ def own_lane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_results_come_in_the_order_of_the_works(workers: int) -> None:
-    told: dict[int, Any] = {}
+    reported: dict[int, Any] = {}
     with open_pool(workers) as pool:
         assert pool.count == workers
-        results = pool.run([work("add", a=number, b=1) for number in range(4)], told.__setitem__)
-    assert results == [1, 2, 3, 4] and told == dict(enumerate(results))
+        results = pool.run([job("add", a=number, b=1) for number in range(4)], reported.__setitem__)
+    assert results == [1, 2, 3, 4] and reported == dict(enumerate(results))
 
 
 def test_nothing_to_do_is_done() -> None:
@@ -48,7 +48,7 @@ def test_works_run_side_by_side(tmp_path: Path) -> None:
     """Each waits for the other: one after the other they would never end."""
     (tmp_path / "here").mkdir()
     with open_pool(2) as pool:
-        assert pool.run([work("wait_for", path=str(tmp_path / "here"), count=2)] * 2) == [2, 2]
+        assert pool.run([job("wait_for", path=str(tmp_path / "here"), count=2)] * 2) == [2, 2]
 
 
 @pytest.mark.parametrize(
@@ -69,21 +69,21 @@ def test_as_many_work_as_find_cores_for_their_threads(
     workers: int, threads: list[int], count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
-    found, why = with_cores(workers, threads)
-    assert found == count and bool(why) == (count != workers)
-    assert not why or why.startswith(f"--workers {workers}: {count} at a time, for each trains on ")
+    result, why = limit_to_cores(workers, threads)
+    assert result == count and bool(why) == (count != workers)
+    assert not why or why.startswith(f"--workers {workers}: only {count} at a time, because each trains on ")
 
 
 def test_one_worker_does_one_work_at_a_time(tmp_path: Path) -> None:
     lines: list[str] = []
     with open_pool(1, say=lambda name, line: lines.append(line)) as pool:
-        pool.run([work("note", folder=str(tmp_path), name=name) for name in "ab"])
+        pool.run([job("note", folder=str(tmp_path), name=name) for name in "ab"])
     assert lines == ["a begins", "a ends", "b begins", "b ends"]
 
 
 def test_lines_name_the_work(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     with open_pool() as pool:
-        pool.run([work("note", "digits", folder=str(tmp_path), name="x")])
+        pool.run([job("note", "digits", folder=str(tmp_path), name="x")])
     assert capsys.readouterr().err.splitlines() == ["digits · x begins", "digits · x ends"]
 
 
@@ -104,25 +104,25 @@ def test_an_error_is_raised_by_its_class_and_words(
     function: str, arguments: dict[str, Any], kind: type[EdgekitError], exit_code: int, words: str
 ) -> None:
     with open_pool(say=lambda *_: None) as pool, pytest.raises(EdgekitError, match=f"^{words}") as raised:
-        pool.run([work(function, **arguments)])
+        pool.run([job(function, **arguments)])
     assert type(raised.value) is kind
     if kind is not EdgekitError:
         assert raised.value.exit_code == exit_code
 
 
 def test_after_an_error_no_further_work_begins(tmp_path: Path) -> None:
-    works = [work("refuse", words="first"), work("note", folder=str(tmp_path), name="after")]
+    jobs = [job("refuse", words="first"), job("note", folder=str(tmp_path), name="after")]
     with open_pool() as pool, pytest.raises(ConfigError, match="first"):
-        pool.run([*works, *[work("note", folder=str(tmp_path), name=f"later{n}") for n in range(5)]])
+        pool.run([*jobs, *[job("note", folder=str(tmp_path), name=f"later{n}") for n in range(5)]])
     assert not list(tmp_path.glob("later*"))
 
 
 def test_a_killed_process_costs_one_work_and_no_result(tmp_path: Path) -> None:
     lines: list[tuple[str, str]] = []
-    works = [work("die_at_first", "dies", folder=str(tmp_path), name="dies", times=2), work("add", a=1, b=2)]
+    jobs = [job("die_at_first", "dies", folder=str(tmp_path), name="dies", times=2), job("add", a=1, b=2)]
     with open_pool(2, say=lambda *line: lines.append(line)) as pool:
-        assert pool.run(works) == [3, 3]
-    again = [line for name, line in lines if "begins again" in line]
+        assert pool.run(jobs) == [3, 3]
+    again = [line for name, line in lines if "is started again" in line]
     assert len(again) == 2 and "(SIGKILL)" in again[0] and "its last output was: about to die" in again[0]
 
 
@@ -131,7 +131,7 @@ def test_a_work_that_dies_each_time_is_an_error(tmp_path: Path) -> None:
         open_pool(say=lambda *_: None) as pool,
         pytest.raises(ResourceError, match=r"dies: its process was killed \(SIGKILL\).*tries: 3"),
     ):
-        pool.run([work("die_at_first", "dies", folder=str(tmp_path), name="dies", times=9)])
+        pool.run([job("die_at_first", "dies", folder=str(tmp_path), name="dies", times=9)])
     assert len((tmp_path / "dies").read_text().splitlines()) == 3
 
 
@@ -140,17 +140,17 @@ def test_a_process_that_leaves_without_an_answer_has_died() -> None:
         open_pool(say=lambda *_: None) as pool,
         pytest.raises(ResourceError, match="exit code 0 and without an answer"),
     ):
-        pool.run([work("leave", code=0)])
+        pool.run([job("leave", code=0)])
 
 
 def test_a_wrong_result_is_made_again(tmp_path: Path) -> None:
     lines: list[str] = []
     with open_pool(say=lambda _, line: lines.append(line)) as pool:
         check = lambda _, result: "" if result == "right" else f"got {result!r}"  # noqa: E731
-        assert pool.run([work("wrong_at_first", folder=str(tmp_path))], check=check) == ["right"]
-        assert "gave a wrong answer: got 'wrong'; it begins again (2 of 3)" in lines[0]
+        assert pool.run([job("wrong_at_first", folder=str(tmp_path))], check=check) == ["right"]
+        assert "gave a wrong answer: got 'wrong'; it is started again (2 of 3)" in lines[0]
         with pytest.raises(TrustError, match=r"gave a wrong answer: never.*tries: 3"):
-            pool.run([work("add", a=1, b=1)], check=lambda *_: "never")
+            pool.run([job("add", a=1, b=1)], check=lambda *_: "never")
 
 
 @pytest.mark.parametrize("workers", [0, -1, 257])
@@ -160,12 +160,12 @@ def test_a_number_of_workers_that_cannot_be_is_refused(workers: int) -> None:
 
 
 def test_works_measure_alone_beside_others_that_compute(own_lane: Path) -> None:
-    works = [
-        *[work("compute", seconds=0.05) for _ in range(3)],
-        *[work("measure", resources="measure", seconds=0.05) for _ in range(3)],
+    jobs = [
+        *[job("compute", seconds=0.05) for _ in range(3)],
+        *[job("measure", resources="measure", seconds=0.05) for _ in range(3)],
     ]
     with open_pool(4) as pool:
-        processes = pool.run(works)
+        processes = pool.run(jobs)
     holds = [hold for hold in lane.read_holds(own_lane) if hold.process in processes]
     assert [hold.kind for hold in holds].count("measuring") == 3
     for a, b in combinations(holds, 2):
@@ -175,22 +175,22 @@ def test_works_measure_alone_beside_others_that_compute(own_lane: Path) -> None:
 
 def test_what_a_measuring_work_starts_does_not_wait_for_its_end() -> None:
     with open_pool() as pool:
-        assert pool.run([work("environment", resources="measure", name=lane.FOLDER_VARIABLE)]) == [None]
+        assert pool.run([job("environment", resources="measure", name=lane.FOLDER_VARIABLE)]) == [None]
 
 
 def test_a_pool_names_a_lane_for_its_time_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(lane.FOLDER_VARIABLE)
     with open_pool() as pool:
-        named = os.environ[lane.FOLDER_VARIABLE]
-        assert pool.run([work("environment", name=lane.FOLDER_VARIABLE)]) == [named] == [str(lane.machine_folder())]
+        names = os.environ[lane.FOLDER_VARIABLE]
+        assert pool.run([job("environment", name=lane.FOLDER_VARIABLE)]) == [names] == [str(lane.machine_folder())]
     assert lane.FOLDER_VARIABLE not in os.environ
 
 
 CODE = """
 import sys
-from edgekit.workbook.workers import Work, open_pool
+from edgekit.workbook.workers import Job, open_pool
 with open_pool(2) as pool:
-    pool.run([Work(n, "tests.workbook.workers.deeds:note", {"folder": sys.argv[1], "name": n, "seconds": 600})
+    pool.run([Job(n, "tests.workbook.workers.deeds:note", {"folder": sys.argv[1], "name": n, "seconds": 600})
               for n in ("a", "b")])
 """
 

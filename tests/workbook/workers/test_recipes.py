@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from edgekit.workbook.workers import Work, open_pool
+from edgekit.workbook.workers import Job, open_pool
 from tests.conftest import ROOT
 
 TEMPLATES = ROOT / "docs/how-to/templates"
@@ -28,13 +28,13 @@ def parsed(words: list[str]) -> dict[str, Any]:
 
 
 def test_the_manifest_starts_a_scheduler_and_one_worker_a_node() -> None:
-    found = {
+    result = {
         (each["kind"], each["metadata"]["name"]): each["spec"]
         for each in yaml.safe_load_all((TEMPLATES / "dask-workers.yaml").read_text())
     }
-    service = found["Service", "edgekit-scheduler"]
-    scheduler = found["Deployment", "edgekit-scheduler"]["template"]
-    workers = found["Deployment", "edgekit-workers"]["template"]
+    service = result["Service", "edgekit-scheduler"]
+    scheduler = result["Deployment", "edgekit-scheduler"]["template"]
+    workers = result["Deployment", "edgekit-workers"]["template"]
     (port,) = service["ports"]
     assert service["selector"].items() <= scheduler["metadata"]["labels"].items()
     (container,) = scheduler["spec"]["containers"]
@@ -49,7 +49,7 @@ def test_the_manifest_starts_a_scheduler_and_one_worker_a_node() -> None:
     (term,) = workers["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     assert term["labelSelector"]["matchLabels"].items() <= workers["metadata"]["labels"].items()
     for each in ("edgekit-scheduler", "edgekit-workers"):
-        spec = found["Deployment", each]
+        spec = result["Deployment", each]
         assert spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"]
     (mount,) = container["volumeMounts"]
     assert mount["name"] in {volume["name"] for volume in workers["spec"]["volumes"]}
@@ -90,7 +90,7 @@ def test_the_script_of_slurm_starts_workers_that_do_a_work(tmp_path: Path) -> No
         while True:
             try:
                 with open_pool(on=on, folder=tmp_path / "out") as pool:
-                    assert pool.run([Work("adds", "tests.workbook.workers.deeds:add", {"a": 1, "b": 2})]) == [3]
+                    assert pool.run([Job("adds", "tests.workbook.workers.deeds:add", {"a": 1, "b": 2})]) == [3]
                 break
             except Exception:
                 assert time.monotonic() < deadline

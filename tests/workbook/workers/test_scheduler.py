@@ -13,8 +13,8 @@ import pytest
 
 from edgekit.core.config import STAGES
 from edgekit.core.errors import ConfigError
-from edgekit.workbook.workers import facts, open_pool
-from edgekit.workbook.workers.scheduler import parse
+from edgekit.workbook.workers import machine_facts, open_pool
+from edgekit.workbook.workers.scheduler import parse_address
 from tests.conftest import ROOT
 
 
@@ -28,7 +28,7 @@ from tests.conftest import ROOT
     ],
 )
 def test_an_address_is_understood(on: str, address: str) -> None:
-    assert parse(on) == address
+    assert parse_address(on) == address
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_without_dask_the_extra_is_named(tmp_path: Path) -> None:
 
 
 def test_a_port_that_nobody_listens_at_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edgekit.workbook.workers.scheduler.SCHEDULER_S", 1.0)
+    monkeypatch.setattr("edgekit.workbook.workers.scheduler.SCHEDULER_LIMIT_S", 1.0)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         on = f"dask://127.0.0.1:{free.getsockname()[1]}"
@@ -79,33 +79,35 @@ def test_a_port_that_nobody_listens_at_is_told_in_a_line(monkeypatch: pytest.Mon
 
 
 def test_a_machine_does_not_differ_from_itself() -> None:
-    assert facts.differences(facts.here(), facts.here()) == []
+    assert machine_facts.differences(machine_facts.local_facts(), machine_facts.local_facts()) == []
 
 
 def test_each_difference_is_named_with_both_values() -> None:
-    ours = {**facts.here(), "instructions": "avx avx2 fma"}
-    theirs = deepcopy(ours)
-    theirs |= {"python": "3.10.0", "machine": "aarch64", "instructions": "avx avx512f", "code": "abc"}
-    theirs["libraries"] |= {"torch": "1.0", "openvino": None}
-    found = facts.differences(theirs, ours)
-    assert found == [
-        f"edgekit's code abc, here {ours['code']}",
-        f"Python 3.10.0, here {ours['python']}",
-        f"the architecture aarch64, here {ours['machine']}",
-        "instruction sets without avx2 fma, with avx512f beside ours",
-        f"openvino missing, here {ours['libraries']['openvino']}",
-        f"torch 1.0, here {ours['libraries']['torch']}",
+    local = {**machine_facts.local_facts(), "instructions": "avx avx2 fma"}
+    other = deepcopy(local)
+    other |= {"python": "3.10.0", "machine": "aarch64", "instructions": "avx avx512f", "code": "abc"}
+    other["libraries"] |= {"torch": "1.0", "openvino": None}
+    result = machine_facts.differences(other, local)
+    assert result == [
+        f"edgekit's code abc, here {local['code']}",
+        f"Python 3.10.0, here {local['python']}",
+        f"the architecture aarch64, here {local['machine']}",
+        "instruction sets without avx2 fma, with avx512f in addition",
+        f"openvino missing, here {local['libraries']['openvino']}",
+        f"torch 1.0, here {local['libraries']['torch']}",
     ]
-    assert facts.in_a_line(found).endswith("; 3 more")
+    assert machine_facts.summarize(result).endswith("; 3 more")
 
 
 def test_a_folder_that_a_worker_does_not_see_is_a_difference(tmp_path: Path) -> None:
     (tmp_path / "probe").write_text("1")
-    ours = facts.here(str(tmp_path / "probe"))
-    assert facts.differences({**ours, "probe": None}, ours) == ["it does not see the folder that the works write to"]
+    local = machine_facts.local_facts(str(tmp_path / "probe"))
+    assert machine_facts.differences({**local, "probe": None}, local) == [
+        "it cannot read the folder that the jobs write to"
+    ]
 
 
 def test_every_library_of_a_stages_key_is_compared() -> None:
     for stage in STAGES:
-        named = getattr(import_module(f"edgekit.stages.{stage}.config"), "LIBRARIES")  # noqa: B009
-        assert set(named) <= set(facts.LIBRARIES), stage
+        names = getattr(import_module(f"edgekit.stages.{stage}.config"), "LIBRARIES")  # noqa: B009
+        assert set(names) <= set(machine_facts.LIBRARIES), stage

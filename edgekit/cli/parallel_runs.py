@@ -1,4 +1,4 @@
-"""`edgekit run A B C`: the lines of all runs, each with its name, then a table and the worst exit code."""
+"""`edgekit run A B C`: print the lines of all runs with their names, then a table, and exit with a combined code."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from edgekit.core.progress_state import duration
 from edgekit.workbook.plan import Plan, load_plan
 
 if TYPE_CHECKING:
-    from edgekit.workbook.several import Summary
+    from edgekit.workbook.parallel_runs import RunSummary
 
 
-def load_plans(configs: Sequence[Path], settings: Sequence[str], known: bool) -> list[Plan]:
-    """The plan of each config; the error of one of several names its file."""
+def load_plans(configs: Sequence[Path], settings: Sequence[str], checked_before: bool) -> list[Plan]:
+    """Load the plan of each config. If there are several, an error names the file it belongs to."""
     plans = []
     for config in configs:
         try:
-            plans.append(load_plan(config, settings, known=known))
+            plans.append(load_plan(config, settings, checked_before=checked_before))
         except EdgekitError as error:
             if len(configs) > 1 and not str(error).startswith(f"{config}: "):
                 error.args = (f"{config}: {error}",)
             raise
     if len(plans) > 1:
-        from edgekit.workbook.several import check_names
+        from edgekit.workbook.parallel_runs import check_names
 
         check_names(plans)
     return plans
@@ -44,15 +44,18 @@ def run_all(
     mlflow: str | None = None,
     caches: Sequence[str] = (),
 ) -> None:
-    """Run all, print a row for each and leave with the worst exit code; finished runs go to `mlflow`, if given."""
-    from edgekit.workbook.several import run_several, worst
-    from edgekit.workbook.workers import with_cores
+    """Run all plans, print a row for each and exit with a combined exit code.
+
+    If `mlflow` is given, finished runs are logged there.
+    """
+    from edgekit.workbook.parallel_runs import combined_exit_code, run_several
+    from edgekit.workbook.workers import limit_to_cores
 
     if workers is not None and on is not None:
         raise ConfigError("--workers and --on: got both; choose one, because --on uses the workers of its scheduler")
-    count, fewer = with_cores(1 if workers is None else workers, [plan.run.threads for plan in plans])
-    if fewer:
-        write_to_stderr(f"edgekit: {fewer}")
+    count, warning = limit_to_cores(1 if workers is None else workers, [plan.run.threads for plan in plans])
+    if warning:
+        write_to_stderr(f"edgekit: {warning}")
     summaries = run_several(
         plans,
         out,
@@ -61,24 +64,24 @@ def run_all(
         on=on,
         caches=caches,
         on_line=write_named_to_stderr,
-        on_end=_tell,
+        on_end=_print_end,
     )
-    _show(summaries, out)
+    _print_table(summaries, out)
     if mlflow is not None:
-        _log(summaries, out, mlflow)
-    if code := worst(summaries):
+        _log_to_mlflow(summaries, out, mlflow)
+    if code := combined_exit_code(summaries):
         raise typer.Exit(code)
 
 
-def _tell(summary: Summary) -> None:
-    """The end of one run, as a line of progress; an error in all its lines."""
+def _print_end(summary: RunSummary) -> None:
+    """Print a progress line when a run ends; an error is printed completely."""
     if summary.exit_code in (0, BudgetMissed.exit_code):
         write_named_to_stderr(summary.name, f"done in {duration(summary.seconds)}, exit code {summary.exit_code}")
     else:
-        write_to_stderr(f"edgekit: {summary.name}: {summary.words}")
+        write_to_stderr(f"edgekit: {summary.name}: {summary.message}")
 
 
-def _show(summaries: Sequence[Summary], out: Path) -> None:
+def _print_table(summaries: Sequence[RunSummary], out: Path) -> None:
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -89,18 +92,18 @@ def _show(summaries: Sequence[Summary], out: Path) -> None:
     table.add_column("exit code", justify="right")
     table.add_column("time", no_wrap=True)
     table.add_column("result")
-    for each in summaries:
-        first = each.words.partition("\n")[0]
-        table.add_row(escape(each.name), str(each.exit_code), duration(each.seconds), escape(first))
+    for summary in summaries:
+        first_line = summary.message.partition("\n")[0]
+        table.add_row(escape(summary.name), str(summary.exit_code), duration(summary.seconds), escape(first_line))
     console.print(table)
 
 
-def _log(summaries: Sequence[Summary], out: Path, mlflow: str) -> None:
+def _log_to_mlflow(summaries: Sequence[RunSummary], out: Path, mlflow: str) -> None:
     from edgekit.core.terminal_progress import show_progress
     from edgekit.report import mlflow as tracking
 
-    for each in summaries:
-        if each.exit_code in (0, BudgetMissed.exit_code):
+    for summary in summaries:
+        if summary.exit_code in (0, BudgetMissed.exit_code):
             with show_progress("MLflow"):
-                where = tracking.log_or_reason(out / each.name, mlflow)
-            print(f"MLflow     {each.name}: {where}")
+                run_url = tracking.log_or_reason(out / summary.name, mlflow)
+            print(f"MLflow     {summary.name}: {run_url}")

@@ -1,4 +1,4 @@
-"""The plan of a run, and the models that are served."""
+"""The plan of a serving benchmark, and the models that are served."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from edgekit.runner.model import open_model
 
 
 @dataclass(frozen=True)
-class Plan:
-    """`bundles` is the folder of the digits' bundles; `scale` multiplies every time that load lasts."""
+class ServingPlan:
+    """`bundles` is the folder of the digits bundles. `scale` multiplies all times for which load lasts."""
 
     bundles: Path
     rounds: int
     scale: float = 1.0
 
     def digits(self, target: str) -> Path:
-        """The bundle of a target."""
-        found = sorted(self.bundles.glob(f"digits-{target}-*.edge.zip"))
-        if not found:
+        """Return the bundle of a target."""
+        paths = sorted(self.bundles.glob(f"digits-{target}-*.edge.zip"))
+        if not paths:
             raise NotRun(f"{self.bundles} holds no digits-{target}-*.edge.zip; run: make run, or name another folder")
-        return found[-1]
+        return paths[-1]
 
 
 def sample_of(path: Path) -> np.ndarray:
-    """A raw sample, the bundle's first golden input."""
-    found = bundles.read(path)
-    model = open_model(found, 1, None)
+    """Return a raw sample, the bundle's first golden input."""
+    opened = bundles.read(path)
+    model = open_model(opened, 1, None)
     return np.ascontiguousarray(model.golden()[0][0])

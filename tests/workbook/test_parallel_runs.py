@@ -15,8 +15,8 @@ from edgekit.core import lock
 from edgekit.core.errors import ConfigError
 from edgekit.core.hashing import sha256_file
 from edgekit.measure import lane
+from edgekit.workbook.parallel_runs import RunSummary, check_names, combined_exit_code
 from edgekit.workbook.plan import load_plan
-from edgekit.workbook.several import Summary, check_names, worst
 from tests.conftest import ROOT, TINY, run_edgekit
 from tests.workbook.workers.cluster import cluster
 
@@ -32,11 +32,11 @@ SMALL = {
 
 def config(folder: Path, name: str, **values: object) -> Path:
     """A small run that trains only a baseline; `values` take the place of its own."""
-    given = yaml.safe_load(TINY.read_text())
+    tiny = yaml.safe_load(TINY.read_text())
     for stage in ("distill", "prune", "quantize"):
-        del given[stage]
+        del tiny[stage]
     path = folder / f"{name}.yaml"
-    path.write_text(yaml.safe_dump({**given, **SMALL, "threads": 1, "name": name, **values}))
+    path.write_text(yaml.safe_dump({**tiny, **SMALL, "threads": 1, "name": name, **values}))
     return path
 
 
@@ -107,7 +107,7 @@ def test_configs_that_fail_do_not_stop_one_another_and_the_worst_code_is_told(tm
 
 @pytest.mark.parametrize(("codes", "expected"), [([0, 0], 0), ([0, 3], 3), ([3, 2, 0], 2), ([7, 3, 2], 7)])
 def test_the_worst_exit_code_is_an_errors_before_a_missed_budget(codes: list[int], expected: int) -> None:
-    assert worst([Summary("a", code, "", 0.0, {}) for code in codes]) == expected
+    assert combined_exit_code([RunSummary("a", code, "", 0.0, {}) for code in codes]) == expected
 
 
 def bundles(folder: Path) -> dict[str, str]:
@@ -121,15 +121,15 @@ def test_a_signal_ends_all_runs_and_the_command(number: int, code: int, word: st
     command = [sys.executable, "-m", "edgekit", "run", *paths, "--workers", "2", "--out", str(tmp_path / "out")]
     running = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
     assert running.stderr is not None
-    begun: set[str] = set()
+    started: set[str] = set()
     for line in running.stderr:
-        begun |= {name for name in "ab" if line.startswith(f"{name} · [1/4] profile")}
-        if len(begun) == 2:
+        started |= {name for name in "ab" if line.startswith(f"{name} · [1/4] profile")}
+        if len(started) == 2:
             break
     running.send_signal(number)
-    said = running.communicate(timeout=120)[1]
+    output = running.communicate(timeout=120)[1]
     assert running.returncode == code
-    assert said.endswith(f"edgekit: {word}; finished stages are kept, run the same command again to continue\n")
+    assert output.endswith(f"edgekit: {word}; finished stages are kept, run the same command again to continue\n")
     for name in "ab":  # the locks are free at once: nobody works on
         with lock.hold(tmp_path / "out" / name / ".lock", "test"):
             pass
@@ -159,8 +159,8 @@ def test_four_configs_on_two_workers_give_the_bundles_that_each_gives_alone(tmp_
     for a, b in combinations(holds, 2):
         assert a.ended_ns and b.ended_ns
         assert {a.kind, b.kind} == {"computing"} or a.ended_ns <= b.began_ns or b.ended_ns <= a.began_ns
-    with cluster(tmp_path / "dask", 2) as made:
-        again = run_edgekit("run", *paths.values(), "--on", made.address, "--out", str(tmp_path / "dask-runs"))
+    with cluster(tmp_path / "dask", 2) as dask_cluster:
+        again = run_edgekit("run", *paths.values(), "--on", dask_cluster.address, "--out", str(tmp_path / "dask-runs"))
     assert again.returncode == 0, again.stderr
     assert bundles(tmp_path / "dask-runs") == bundles(tmp_path / "alone")
     result = json.loads((tmp_path / "together/a/result.json").read_text())
