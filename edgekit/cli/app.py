@@ -66,8 +66,7 @@ def report(
     """
     with errors_as_exit_codes():
         from edgekit.core import lock
-        from edgekit.report import finished_run
-        from edgekit.report import html
+        from edgekit.report import finished_run, html
         from edgekit.workbook.stage import RUN_LOCK
 
         folder = finished_run.find_run(run_, out)

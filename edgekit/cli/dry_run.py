@@ -42,7 +42,8 @@ def show(plan: Plan, out: Path, verbose: bool = False) -> None:
     limits = [f"accuracy drop ≤ {run_config.budget.accuracy_drop_pp:g} pp at {confidence}"]
     limits += run_config.budget.describe_limits(run_config.targets, "p50 ≤ {}", "size ≤ {}")
     lines = {
-        "Model": _format_value(run_config.model) + (f", {TITLES[detect.model_kind(plan.source)]}" if plan.source else ""),
+        "Model": _format_value(run_config.model)
+        + (f", {TITLES[detect.model_kind(plan.source)]}" if plan.source else ""),
         "Data": "  ".join(f"{name}={value}" for name, value in plan.data.model_dump(exclude_none=True).items()),
         "Task": f"{run_config.task}: {tasks.load_task(run_config.task).METRIC_TEXT}",
         "Targets": ", ".join(run_config.targets),

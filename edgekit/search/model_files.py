@@ -80,7 +80,9 @@ def evaluate_variants(convert: Artifact, data: Data, targets: Sequence[str], con
     `confidence` applies to the bound of the drop and to the interval of the accuracy.
     """
     reference, spec = _baseline_scores(convert.ancestor("profile"), data)
-    variants = [variant for variant in read_variants(convert) if variant.target in targets and variant.model in TRIAL_MODELS]
+    variants = [
+        variant for variant in read_variants(convert) if variant.target in targets and variant.model in TRIAL_MODELS
+    ]
     return [_variant_row(convert, variant, data, spec, reference, confidence) for variant in variants]
 
 
@@ -140,7 +142,9 @@ def accuracy_interval(scores: SampleResults, confidence: float) -> list[float]:
         bounds = [(middle - half) / (1 + z * z / count), (middle + half) / (1 + z * z / count)]
     else:
         random, count = np.random.default_rng(0), len(scores)
-        samples = (SampleScores(scores.task, scores.values[random.integers(0, count, count)]) for _ in range(BOOTSTRAP_DRAWS))
+        samples = (
+            SampleScores(scores.task, scores.values[random.integers(0, count, count)]) for _ in range(BOOTSTRAP_DRAWS)
+        )
         bounds = list(
             np.quantile([tasks.accuracy(sample) for sample in samples], ((1 - confidence) / 2, (1 + confidence) / 2))
         )

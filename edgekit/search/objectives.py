@@ -55,7 +55,9 @@ def read_objectives(entries: Any, plan_values: Mapping[str, Any]) -> tuple[Objec
     if entries is None:
         return (Objective("accuracy"), Objective("p50_ms", targets[0]), Objective("bytes", targets[0]))
     if not isinstance(entries, list) or not entries:
-        raise ConfigError(f"objectives: got {shortened_repr(entries)}; give a list such as [accuracy, {{bytes: tflite}}]")
+        raise ConfigError(
+            f"objectives: got {shortened_repr(entries)}; give a list such as [accuracy, {{bytes: tflite}}]"
+        )
     objectives = [_read_objective(each, targets) for each in entries]
     for position, each in enumerate(objectives):
         if each in objectives[:position]:

@@ -249,7 +249,9 @@ def _preflight(plan: Plan, states: StageStates, force: Collection[str], say: Say
 
         conversion: Any = plan.stages["convert"]
         if plan.source and "baseline" in conversion.models:
-            compatibility.install_converters(plan.source, conversion.targets, targets_are_named=conversion.targets_named)
+            compatibility.install_converters(
+                plan.source, conversion.targets, targets_are_named=conversion.targets_named
+            )
         results = preflight.check(plan)
         if note := results.get(preflight.NOT_CHECKED):
             say(f"The checks of data and networks did not finish: {note}")

@@ -126,7 +126,9 @@ def is_text(start: bytes) -> bool:
     return bool(start.strip()) and b"\0" not in start
 
 
-def inspect_texts(path: Path, container: str, plan: folder_layout.FolderLayout, source: folder_layout.Source) -> Findings:
+def inspect_texts(
+    path: Path, container: str, plan: folder_layout.FolderLayout, source: folder_layout.Source
+) -> Findings:
     """Find how many tokens most texts have."""
     from edgekit.cli.init.inspection import sample_contents
 

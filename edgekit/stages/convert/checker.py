@@ -64,7 +64,9 @@ class BoundaryChecker:
         """The outputs of PyTorch with the weights after QAT."""
         return evaluate.torch_outputs(self.network.tuned or self.network.folder, self.inputs)
 
-    def records(self, job: ConversionJob, outcomes: list[launch.Outcome]) -> Iterator[ConvertedVariant | LeftOutVariant]:
+    def records(
+        self, job: ConversionJob, outcomes: list[launch.Outcome]
+    ) -> Iterator[ConvertedVariant | LeftOutVariant]:
         """Check all files of a job; yield a record for each variant, with a `reason` for those that are left out.
 
         Variants made from a wrong float file are left out with it, because their looser tolerances would hide the

@@ -53,7 +53,7 @@ DATA = (
         "picture-not-turned",
         "runner/inputs/picture.py",
         'if decode_step["orientation"] == "apply" else None',
-        'if how["orientation"] == "ignore" else None',
+        'if decode_step["orientation"] == "ignore" else None',
         "a phone's picture is answered lying on its side",
         ("tests/data/sources/test_image_folder.py",),
     ),
