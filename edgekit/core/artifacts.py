@@ -141,7 +141,13 @@ class Artifact:
         return parent.ancestor(stage)
 
     def find_ancestor(self, stage: str) -> Artifact | None:
-        """Return the artifact of an earlier stage like `ancestor`, or None if the run has no such stage."""
+        """Return the artifact of an earlier stage like `ancestor`, or None if the run has no such stage.
+
+        Parameters
+        ----------
+        stage : str
+            The name of the stage, such as `"distill"`.
+        """
         artifact = self
         while artifact.stage != stage:
             if artifact.parent is None:

@@ -389,7 +389,7 @@ def _classes(values: list[Label], names: Sequence[str] | None) -> tuple[tuple[st
         ]
         if unknown:
             raise DataError(
-                f"data.classes: a label is {unknown[0]!r}, but there are {len(names)} classes, {quote_names(names)}; "
+                f"data.classes: a label is {unknown[0]!r}, but the classes are {quote_names(names)}; "
                 "give each label its name, in the order of the numbers from 0"
             )
         return tuple(names), np.array(

@@ -33,7 +33,7 @@ NETS = "broken_nets"
 BARE = re.compile(r"(Error|Exception|Exit): '?[\w.]*'?$|Traceback|\n|object at 0x|'NoneType' object")
 DOES = re.compile(
     r"; (?:.*\b)?(?:add|call|change|choose|compute|draw|export|fix|give|install|join|keep|let|look|make|mend|move|name|"
-    r"put|raise|return|say|stack|take|wrap|write|did you mean)\b"
+    r"put|raise|return|say|stack|take|use|wrap|write|did you mean)\b"
 )
 FILES = {
     "syntax": ("def make(:\n    pass\n", r"SyntaxError: .* \(syntax\.py, line 1\); fix that line"),

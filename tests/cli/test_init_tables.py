@@ -131,7 +131,7 @@ def test_a_recording_is_windowed_by_its_stretches(tmp_path: Path) -> None:
         "background",
     )
     assert load(load_plan(tmp_path / "mine.yaml").data).classes == ("background", "bark", "bell")
-    assert "smoothing: auto # of answers to a stream, chosen on validation" in (tmp_path / "mine.yaml").read_text()
+    assert "smoothing: auto # of the answers to a stream, chosen on validation" in (tmp_path / "mine.yaml").read_text()
 
 
 @pytest.mark.parametrize("rate_hz", [8000, 16_000, 44_100])

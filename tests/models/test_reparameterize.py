@@ -174,7 +174,7 @@ REFUSED = [
     (InPlace, r"reparameterized\(\) moved the outputs by .* fix it"),
     (Raising, r"Raising.reparameterized\(\): fails: KeyError: there is no 'branch'"),
     (Nothing, r"Nothing.reparameterized\(\): must return a torch.nn.Module, returned NoneType"),
-    (Narrower, r"reparameterized\(\) gives outputs of shape \(8, 1\), and \(8, 4\) is wanted"),
+    (Narrower, r"reparameterized\(\) gives outputs of shape \(8, 1\), expected \(8, 4\)"),
 ]
 
 

@@ -183,7 +183,7 @@ def test_the_reference_network_has_a_branch_for_each(found: data.Data) -> None:
     spec = spec_for(found, "edgekit.models.joint:joint", {"width": 4}, [])
     module: Any = store.build(spec)
     kinds = [type(branch).__name__ for branch in module.network.branches]
-    assert kinds == ["Picture", "Numbers", "Ids"]
+    assert kinds == ["ImageBranch", "NumbersBranch", "IdsBranch"]
     assert module.network.branches[2].vectors.num_embeddings == 10
     with torch.no_grad():
         assert module(torch.from_numpy(found.validation.x[:5])).shape == (5, 3)
@@ -191,7 +191,13 @@ def test_the_reference_network_has_a_branch_for_each(found: data.Data) -> None:
 
 @pytest.mark.parametrize(
     ("shape", "kind"),
-    [((3, 8, 8), "Picture"), ((8, 8, 3), "Picture"), ((12, 2), "Window"), ((7,), "Numbers"), ((4, 5, 6), "Numbers")],
+    [
+        ((3, 8, 8), "ImageBranch"),
+        ((8, 8, 3), "ImageBranch"),
+        ((12, 2), "WindowBranch"),
+        ((7,), "NumbersBranch"),
+        ((4, 5, 6), "NumbersBranch"),
+    ],
 )
 def test_a_branch_is_chosen_by_shape(shape: tuple[int, ...], kind: str) -> None:
     module: Any = joint.joint({"a": shape, "b": (2,)}, 4, width=6)
@@ -201,7 +207,7 @@ def test_a_branch_is_chosen_by_shape(shape: tuple[int, ...], kind: str) -> None:
 
 def test_large_whole_numbers_are_no_names() -> None:
     module: Any = joint.joint({"a": (2,), "b": (2,)}, 2, {"a": 10, "b": 2**24}, 4)
-    assert [type(branch).__name__ for branch in module.branches] == ["Ids", "Numbers"]
+    assert [type(branch).__name__ for branch in module.branches] == ["IdsBranch", "NumbersBranch"]
     assert module.eval()(torch.zeros(1, 2).int(), torch.full((1, 2), 2**23).int()).shape == (1, 2)
 
 

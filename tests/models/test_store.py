@@ -106,7 +106,7 @@ def test_channels_last_does_not_change_what_is_saved(tmp_path):
 def test_a_spec_that_contradicts_itself_is_refused():
     with pytest.raises(ValueError, match="10, but 2 classes"):
         ModelSpec.model_validate(image_spec("odd").model_dump() | {"classes": ["a", "b"]})
-    with pytest.raises(ValueError, match="kind, shape, dtype and maybe range"):
+    with pytest.raises(ValueError, match="needs kind, shape and dtype, and may have range"):
         ModelSpec.model_validate(image_spec("odd").model_dump() | {"raw": {"shape": [1]}})
 
 

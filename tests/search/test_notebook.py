@@ -26,6 +26,6 @@ def test_the_notebook_is_executed_on_the_study_that_was_named(tmp_path: Path) ->
 
 def test_a_damaged_study_fails_in_its_first_cell_and_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "study.json").write_text("{")
-    with pytest.raises(StageError, match="DataError: .*study.json: is no JSON"):
+    with pytest.raises(StageError, match="DataError: .*study.json: not JSON"):
         execute_side_notebook(SEARCH_NOTEBOOK, {"study": str(tmp_path)}, tmp_path / "out.ipynb")
     assert [path.name for path in tmp_path.iterdir()] == ["study.json"]

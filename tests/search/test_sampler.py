@@ -31,7 +31,7 @@ def test_a_gaussian_process_asks_up_to_150_trials_and_tpe_goes_on_in_longer_stud
     result = [sampler.choose_sampler(count)["name"] for count in (1, 150, 151, 10_000, None)]
     assert result == ["gp", "gp", "gp+tpe", "gp+tpe", "gp"]
     assert "151 trials" in sampler.choose_sampler(151)["reason"]
-    assert sampler.choose_sampler(10, "tpe") == {"name": "tpe", "reason": "it was asked for"}
+    assert sampler.choose_sampler(10, "tpe") == {"name": "tpe", "reason": "it was requested"}
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -74,7 +74,13 @@ class TestDigest:
         assert studies.run(tmp_path / "study", tmp_path, trials=16).digest == digests(whole)[-1]
 
     def test_processes_whose_texts_hash_differently(self, whole: Path, tmp_path: Path) -> None:
-        words = [sys.executable, "-m", "tests.search.studies", str(tmp_path / "study"), json.dumps({"wanted": "tpe"})]
+        words = [
+            sys.executable,
+            "-m",
+            "tests.search.studies",
+            str(tmp_path / "study"),
+            json.dumps({"sampler_name": "tpe"}),
+        ]
         result = subprocess.run(
             words, capture_output=True, text=True, check=True, cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": "7"}
         )
@@ -95,7 +101,7 @@ class TestDigest:
     def test_a_gaussian_process_goes_on_to_the_same_digest(self, tmp_path: Path) -> None:
         """Its model is asked from the eleventh trial on."""
         options: dict[str, Any] = {
-            "wanted": "gp",
+            "sampler_name": "gp",
             "batch": 2,
             "trials": 12,
             "text": studies.SMALL,
@@ -146,7 +152,7 @@ class TestJournal:
         shutil.copytree(whole, tmp_path / "study")
         lines = (tmp_path / "study" / FILE).read_text().splitlines()
         (tmp_path / "study" / FILE).write_text("\n".join([lines[0], line, *lines[1:], ""]))
-        with pytest.raises(TrustError, match=r"trials.jsonl: line \d+ is none of a study's lines|has the digest"):
+        with pytest.raises(TrustError, match=r"trials.jsonl: line \d+ is not a line of a study|has the digest"):
             studies.run(tmp_path / "study", tmp_path)
 
 
@@ -160,7 +166,7 @@ class TestOtherKey:
             ({"text": studies.SPACE.replace("high: 64", "high: 60")}, "another space;"),
             ({"text": "objectives: [accuracy]\n" + studies.SPACE}, "another objectives;"),
             ({"first": [{"model.kwargs.width": 8}]}, "another first;"),
-            ({"wanted": "gp"}, "another sampler;"),
+            ({"sampler_name": "gp"}, "another sampler;"),
             ({"seed": 2, "batch": 8}, "another batch and another seed;"),
         ],
     )

@@ -36,7 +36,7 @@ def run_in_process(
     with tempfile.TemporaryDirectory(prefix="edgekit-work-", ignore_cleanup_errors=True) as folder:
         try:
             answer = subprocesses.call(
-                f"{__name__}:do",
+                f"{__name__}:answer_job",
                 {"job": json.loads(job)},
                 Path(folder),
                 math.inf,

@@ -33,7 +33,7 @@ def space(tmp_path: Path, text: str) -> str:
         ("space: {prune.ratio: {low: 0.5, high: 2.0}}", "prune.ratio"),
         ("space: {}", "mine.yaml: space: got nothing"),
         ("spaces: {}", "unknown key"),
-        ("space: {budget.size_bytes: [1, 2]}", "space.budget.size_bytes: is the same for all trials"),
+        ("space: {budget.size_bytes: [1, 2]}", "space.budget.size_bytes: must be the same for all trials"),
         ("objectives: [speed]\nspace: {prune.ratio: [0.1]}", "objectives"),
         ("space: [", "mine.yaml"),
     ],
@@ -54,7 +54,7 @@ def test_a_config_without_a_student_is_told_what_is_missing(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        (["--replay", "nowhere"], 2, "--replay nowhere: no study there"),
+        (["--replay", "nowhere"], 2, "--replay nowhere: not a study"),
         (["--cache", "ftp://there"], 2, "cache 'ftp://there'"),
         (["--space", "nowhere.yaml"], 2, "nowhere.yaml"),
         (["--trials", "0"], 2, "--trials"),

@@ -245,7 +245,7 @@ def with_holes(path: Path) -> None:
         ([("0.png", b""), ("0.json", b'{"label": 1.5}')], None, {"label": "json.label"}, r"is 1\.5; give a whole"),
         ([("0.png", b""), ("0.cls", b" ")], None, {}, r"the label of sample '0' is ' '; give a whole number or a name"),
         ([("0.png", b""), ("0.cls", b"\xff")], None, {}, r"the label of sample '0' is not a text in UTF-8"),
-        (GOOD, None, {"classes": ["one"]}, r"^data\.classes: a label is 1, and there are 1 classes, 'one'; give each"),
+        (GOOD, None, {"classes": ["one"]}, r"^data\.classes: a label is 1, but the classes are 'one'; give each"),
         (GOOD, None, {"member": "left.png"}, r"has no picture \(\.left\.png\), only \.cls, \.png"),
         ([("0.png", b"x"), ("0.cls", b"1")], None, {}, r"^a\.tar: 0: cannot be read \(cannot identify.*repair them$"),
     ],

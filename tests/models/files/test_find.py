@@ -106,7 +106,7 @@ def test_other_archives(tmp_path: Path) -> None:
     ("content", "words"),
     [
         (b"", "looks like an empty file"),
-        (b"\x89PNG\r\n", "looks like a picture"),
+        (b"\x89PNG\r\n", "looks like an image"),
         (b"version https://git-lfs.github.com/spec/v1", "a Git LFS pointer; fetch the file itself"),
         (b"<!DOCTYPE html><html>", "a web page; the download went wrong"),
         (b"layers: 3\nname: net", "text that begins with 'layers: 3'"),
