@@ -194,7 +194,7 @@ def test_a_call_raises_what_the_function_raises(
 
 
 def test_a_call_without_room_for_files_is_an_error_of_the_machine(module: str, tmp_path: Path) -> None:
-    with pytest.raises(ResourceError, match="^/somewhere: No space left on device; make room, or allow more$"):
+    with pytest.raises(ResourceError, match="^/somewhere: No space left on device; free some space, or allow more$"):
         subprocesses.call(f"{module}:fill_the_disk", {}, tmp_path, 60)
 
 

@@ -102,7 +102,7 @@ def test_what_a_user_has_said_is_not_replaced() -> None:
 
 def test_the_goal_is_no_option() -> None:
     plan = load_plan(DIGITS, checked_before=True)
-    with pytest.raises(ConfigError, match=r"space\.budget\.accuracy_drop_pp: is the same for all trials"):
+    with pytest.raises(ConfigError, match=r"space\.budget\.accuracy_drop_pp: must be the same for all trials"):
         spaces.complete_space({"space": {"budget.accuracy_drop_pp": [1.0, 2.0]}}, plan)
 
 
@@ -111,5 +111,5 @@ def test_a_config_of_networks_without_a_space_is_told_which_there_are(tmp_path: 
     config = tmp_path / "own.yaml"
     own = "{builder: 'own:net'}"
     config.write_text(f"name: own\ndata: {{source: digits}}\nmodel: {own}\ndistill: {{student: {own}}}\n")
-    with pytest.raises(ConfigError, match=r"no space ships for own:net; give one with --space"):
+    with pytest.raises(ConfigError, match=r"edgekit ships no space for own:net; name one with --space"):
         spaces.space_for_config(load_plan(config, checked_before=True))

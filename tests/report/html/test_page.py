@@ -221,7 +221,7 @@ def test_the_command_draws_it_without_a_framework(copy: Path) -> None:
 def test_what_is_no_run_or_has_no_verdict_is_refused_with_what_is_missing(copy: Path) -> None:
     done = run_edgekit("report", "nothing", "--out", str(copy.parent))
     assert done.returncode == 2
-    assert "nothing: no run here and none of that name in" in done.stderr
+    assert "nothing: no such run here, nor in" in done.stderr
     shutil.rmtree(copy / "bundles")
     shutil.rmtree(copy / "benchmark")
     done = run_edgekit("report", str(copy))
