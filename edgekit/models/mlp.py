@@ -8,7 +8,7 @@ from torch import nn
 
 
 def mlp(input_shape: tuple[int, ...], num_classes: int, width: int = 64, depth: int = 2) -> nn.Module:
-    """Build a network: (N, any shape), flattened -> logits or values, with `depth` hidden layers of `width` units and ReLU.
+    """Build a network: (N, any shape), flattened -> logits or values, with `depth` hidden ReLU layers of `width` units.
 
     For 32x32 images and 10 classes there are 70,410 parameters on 1 channel and 201,482 on 3.
     """
