@@ -238,10 +238,8 @@ def _summary(measurements: ProfileMeasurements, shares: dict[str, float], bound:
     threads = measurements.threads
     conclusion = f"The network is {bound}-bound"
     if bound == "thread":
-        conclusion += (
-            f": it uses one of {threads['threads']} cores, and with all of them it is {threads['speedup']:.2f} times as "
-            "fast"
-        )
+        conclusion += f": it uses one of {threads['threads']} cores, and with all of them it is "
+        conclusion += f"{threads['speedup']:.2f} times as fast"
     else:
         conclusion += f": {shares[bound]:.0%} of a call's time, with {measurements.calls_per_start:,} calls per start"
     return (
