@@ -59,7 +59,7 @@ def measured(
     monkeypatch.setenv(progress.FILE, str(file))
     monkeypatch.setattr(progress, "_messages", [])  # what earlier tests of this process said
     with conditions.ConditionsRecorder() as watch:
-        found = rounds.measured(ROWS, noisy(), given, watch, recorded)
+        found = rounds.measure_rounds(ROWS, noisy(), given, watch, recorded)
     state = progress.read_state(file)
     assert state is not None
     return found, "\n".join(text for _, text in state.said)
@@ -143,7 +143,7 @@ class Simulated:
     def measured(self, latencies: dict[str, tuple[float, float]], given: BenchmarkConfig, sizes: dict[str, int]) -> Any:
         openers = {name: self.opener(*each) for name, each in {"baseline-eager": (9.0, 0.0), **latencies}.items()}
         with conditions.ConditionsRecorder() as watch:
-            return rounds.measured(
+            return rounds.measure_rounds(
                 [BASELINE, *(row(name, size=sizes.get(name, 1000)) for name in latencies)], openers, given, watch, None
             )
 
