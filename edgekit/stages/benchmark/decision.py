@@ -86,8 +86,8 @@ def decide(
     or, for a classification, the numbers from which it is computed: `lost` and `gained` of `samples`.
 
     `timings` are those of this machine. They decide, unless `deciding` has those of a class of devices. Recorded
-    decisions are reported together with those that today's timings would give. Recorded decisions of devices come with
-    their evidence, because the timings of this machine say nothing about the devices.
+    decisions are reported together with those to which the timings of this run would lead. Recorded decisions of
+    devices come with their evidence, because the timings of this machine say nothing about the devices.
 
     Raises StageError if recorded decisions cannot be followed.
     """
@@ -180,14 +180,14 @@ def _decisions(
     recorded: dict[str, Any] | None,
 ) -> list[DecisionRow]:
     """Return the decisions on each target, on all targets, on the latency limit and on sparsity, with evidence."""
-    todays_winners = {target: choice.chosen for target, choice in outcome.choices.items() if choice.chosen}
+    own_winners = {target: choice.chosen for target, choice in outcome.choices.items() if choice.chosen}
     is_replayed = recorded is not None
     measured = recorded or _measured_record(outcome, None, [])
     by_name = {row["name"]: row for row in checked}
     decisions = winner_rows(outcome.choices, measured["winners"], is_replayed)
     overall = choose_winner([by_name[name] for name in measured["winners"].values()], deciding.timings)
-    todays_overall = choose_winner([by_name[name] for name in todays_winners.values()], deciding.timings).chosen
-    decisions.append(decision_row(OVERALL_WINNER, overall, overall.chosen, todays_overall))
+    own_overall = choose_winner([by_name[name] for name in own_winners.values()], deciding.timings).chosen
+    decisions.append(decision_row(OVERALL_WINNER, overall, overall.chosen, own_overall))
     if limit := limit_text(budget, list(outcome.choices)):
         timed_rows = deciding.timed_rows(checked)
         comparisons = [

@@ -94,9 +94,8 @@ def time_on_devices(
             noise_notes = _noise_notes(totals, config)
             open_comparisons = _open_comparisons(rows, deciding, config)
             elapsed_s = time.monotonic() - started
-            would_exceed_limit = (
-                elapsed_s * (1 + config.rounds / rounds_done) > 60 * config.most_minutes
-            )  # if as many rounds take as long again
+            next_end_s = elapsed_s * (1 + config.rounds / rounds_done)  # if the next rounds take as long as these
+            would_exceed_limit = next_end_s > 60 * config.most_minutes
             if not open_comparisons or would_exceed_limit or rounds_done + config.rounds > config.most_rounds:
                 break
     end = f"after {rounds_done} rounds on {config.where}"
@@ -162,8 +161,8 @@ def _noise_notes(totals: dict[str, MeasurementTotal], config: BenchmarkConfig) -
 
 def _open_comparisons(rows: Sequence[CheckedVariant], deciding: ClassTimings, config: BenchmarkConfig) -> list[str]:
     outcome = decide_outcome(rows, deciding, config.budget, config.targets)
-    todays_winners = {target: choice.chosen for target, choice in outcome.choices.items() if choice.chosen}
-    comparisons = too_close_to_call(winner_rows(outcome.choices, todays_winners, False), config.tie_margin)
+    own_winners = {target: choice.chosen for target, choice in outcome.choices.items() if choice.chosen}
+    comparisons = too_close_to_call(winner_rows(outcome.choices, own_winners, False), config.tie_margin)
     return [comparison.text for comparison in comparisons]
 
 

@@ -120,7 +120,7 @@ def _answers(variant: str, group: Group) -> GroupAnswers:
     return {"variant": variant, "score": group.score, "found": group.found, "false": group.false}
 
 
-def _worst_first(before: list[Group], after: list[Group], higher_is_better: bool) -> list[int]:
+def _worst_first(baseline_groups: list[Group], variant_groups: list[Group], higher_is_better: bool) -> list[int]:
     """Return the indices of the groups, those that lost most first, and of several such the worst.
 
     Groups without a score come last.
@@ -128,12 +128,12 @@ def _worst_first(before: list[Group], after: list[Group], higher_is_better: bool
     sign = 1.0 if higher_is_better else -1.0
 
     def rank(index: int) -> tuple[bool, float, float, int]:
-        old, new = before[index].score, after[index].score
+        old, new = baseline_groups[index].score, variant_groups[index].score
         if old is None or new is None:
             return True, 0.0, 0.0, index
         return False, round(sign * (new - old), 9), sign * new, index
 
-    return sorted(range(len(before)), key=rank)
+    return sorted(range(len(baseline_groups)), key=rank)
 
 
 def _confusion(answers: Answers, y: np.ndarray, names: Sequence[str]) -> Confusion:
@@ -185,7 +185,12 @@ def _spread_over_strata(indices: np.ndarray, strata: np.ndarray) -> list[int]:
 
 
 def _lost_rows(
-    task_module: Any, y: np.ndarray, names: Sequence[str], before: np.ndarray, after: np.ndarray, indices: Sequence[int]
+    task_module: Any,
+    y: np.ndarray,
+    names: Sequence[str],
+    baseline_answers: np.ndarray,
+    variant_answers: np.ndarray,
+    indices: Sequence[int],
 ) -> list[LostSample]:
     """Return the samples at `indices` with their labels and the answers of both networks.
 
@@ -193,7 +198,8 @@ def _lost_rows(
     """
     labels = task_module.describe_labels(y[list(indices)], names)
     answers_in_words = [
-        [task_module.describe_answers(answers, y, names)[place] for place in indices] for answers in (before, after)
+        [task_module.describe_answers(answers, y, names)[place] for place in indices]
+        for answers in (baseline_answers, variant_answers)
     ]
     return [
         {"place": place, "label": label, "baseline": old, "variant": new}

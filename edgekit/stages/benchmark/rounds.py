@@ -127,7 +127,7 @@ def _planned(models: int, planned_s: float, least_s: float, config: BenchmarkCon
         return f"{planned}, so it is cut to the limit of {limit}."
     if config.most_rounds >= 2 * config.rounds:
         return (
-            f"{planned}; up to {config.most_rounds} rounds and {limit} where variants are too close to call or the "
+            f"{planned}; up to {config.most_rounds} rounds and {limit} if variants are too close to call or the "
             "machine is busy."
         )
     return f"{planned}, at most {limit}."
@@ -135,13 +135,13 @@ def _planned(models: int, planned_s: float, least_s: float, config: BenchmarkCon
 
 def _time_trial_calls(open_anew: Opener) -> tuple[float, float]:
     """Return the seconds of opening a model including its first call, and of one call after that."""
-    began = time.perf_counter()
+    started = time.perf_counter()
     call = open_anew()
     call()
     opened = time.perf_counter()
     for _ in range(TRIAL_CALLS):
         call()
-    return opened - began, (time.perf_counter() - opened) / TRIAL_CALLS
+    return opened - started, (time.perf_counter() - opened) / TRIAL_CALLS
 
 
 def _end_reason(rounds: int, took_s: float, config: BenchmarkConfig) -> str:

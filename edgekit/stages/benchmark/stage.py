@@ -150,8 +150,8 @@ def protocol(rounds: Sequence[int], openings: Sequence[int], calls_per_round: in
 
 def _span(counts: Sequence[int]) -> str:
     """Return the smallest and the largest count, because variants of unsettled comparisons have more rounds."""
-    least, most = min(counts), max(counts)
-    return f"{least}" if least == most else f"{least} to {most}"
+    smallest, largest = min(counts), max(counts)
+    return f"{smallest}" if smallest == largest else f"{smallest} to {largest}"
 
 
 def _row_named(name: str | None, rows: Sequence[ModelFacts]) -> ModelFacts | None:
@@ -210,7 +210,7 @@ def _evaluate_all(source: Artifact, data: Data, config: BenchmarkConfig) -> Eval
             "interpreter": f"{backend.name} {backend.version}",
             "bytes": variant.bytes,
             "float_ops": list(variant.float_ops),
-            "debris": Counter(one["kind"] for one in variant.debris),
+            "debris": Counter(operator["kind"] for operator in variant.debris),
             "zipped_bytes": zipped_size(read_model_files(source, variant).values()),
             **_accuracies(scores, _evaluate(backend, variant, data.test, spec)[1]),
             **asdict(drop),

@@ -1,4 +1,4 @@
-"""Summarize a benchmark: the speed-up of each step, the verdict on the winner, and the nearest miss without one."""
+"""Summarize a benchmark: the speed-up of each step, the verdict on the winner, or the nearest miss."""
 
 from __future__ import annotations
 

@@ -100,8 +100,8 @@ def _exceeds_latency(row: CheckedVariant, rows: Sequence[CheckedVariant], timing
     if not limits.has_latency_limit:
         return False
 
-    def ratio_low(of: str) -> float:
-        return timings.ratio(name, reference_name(of, row["target"], rows)).low
+    def ratio_low(reference: str) -> float:
+        return timings.ratio(name, reference_name(reference, row["target"], rows)).low
 
     return limits.exceeds_latency(timings.median(name).low_ms, ratio_low)
 
@@ -112,30 +112,28 @@ def winner_of(target: str) -> str:
 
 
 def winner_rows(choices: Mapping[str, Choice], chosen: Mapping[str, str], is_replayed: bool) -> list[DecisionRow]:
-    """Return a row per target with its winner in `chosen`, which may be replayed, and with today's evidence."""
+    """Return a row per target with its winner in `chosen`, which may be replayed, and with this run's evidence."""
     return [
         decision_row(winner_of(target), choice, chosen.get(target), choice.chosen, is_replayed)
         for target, choice in choices.items()
     ]
 
 
-def decision_row(
-    decision: str, choice: Choice, chosen: Any, todays_choice: Any, is_replayed: bool = False
-) -> DecisionRow:
-    """Return the record of a decision. Its evidence is today's, and `todays_choice` is what it would lead to."""
+def decision_row(decision: str, choice: Choice, chosen: Any, own_choice: Any, is_replayed: bool = False) -> DecisionRow:
+    """Return the record of a decision. The evidence, and the choice that follows from it, are always this run's."""
     record = {
         "decision": decision,
         "chosen": chosen,
         "rule": RECORDED if is_replayed else choice.rule,
         "candidates": choice.candidates,
         "replayed": is_replayed,
-        "today": todays_choice,
+        "today": own_choice,
     }
     return cast("DecisionRow", record)
 
 
 def too_close_to_call(decisions: Iterable[DecisionRow], tie_margin: float) -> list[OpenComparison]:
-    """Return today's winners that are part of a tie only because their interval is wide.
+    """Return this run's winners that are part of a tie only because their interval is wide.
 
     With more rounds of all variants in the tie, such a variant either leaves the tie, or its whole interval falls below
     the margin.
@@ -209,12 +207,12 @@ def _eligible(rows: Iterable[CheckedVariant], excluded: Iterable[str], target: s
 TARGET_LIMIT = "the limit of its target"
 
 
-def reference_name(of: str, target: str, rows: Iterable[Mapping[str, Any]]) -> str:
+def reference_name(reference: str, target: str, rows: Iterable[Mapping[str, Any]]) -> str:
     """Return the name under which a reference was timed.
 
     Raises StageError if it is the baseline, and the baseline has no float file for the target.
     """
-    return str(_float_baseline(target, rows)["name"]) if of == BASELINE else of
+    return str(_float_baseline(target, rows)["name"]) if reference == BASELINE else reference
 
 
 def reference_names(rows: Sequence[Mapping[str, Any]], budget: Budget, targets: Iterable[str]) -> set[str]:
@@ -337,7 +335,7 @@ def without_speedup(comparisons: Iterable[DenseComparison]) -> list[str]:
 
 
 def no_speedup_reason(name: str, comparisons: Iterable[DenseComparison], is_replayed: bool) -> str:
-    """Say why a sparse variant without a speed-up is rejected, with today's figures."""
+    """Say why a sparse variant without a speed-up is rejected, with this run's figures."""
     suffix = ", as recorded" if is_replayed else ""
     row = next((row for row in comparisons if row["name"] == name), None)
     if row is None:

@@ -189,4 +189,6 @@ def _validate(sbom: dict[str, Any]) -> None:
 
     error = JsonStrictValidator(SchemaVersion.from_version(SPEC_VERSION)).validate_str(json.dumps(sbom))
     if error:
-        raise StageError(f"{SBOM}: cyclonedx-py made no valid CycloneDX {SPEC_VERSION}: {str(error)[:300]}; {FIX}")
+        raise StageError(
+            f"{SBOM}: cyclonedx-py did not write valid CycloneDX {SPEC_VERSION}: {str(error)[:300]}; {FIX}"
+        )

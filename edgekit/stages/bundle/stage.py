@@ -183,11 +183,11 @@ def _outputs(convert: Artifact, variant: Variant, raw: np.ndarray, spec: store.M
 
 
 def _threshold(convert: Artifact, variant: Variant, data: Data, config: BundleConfig, spec: store.ModelSpec) -> float:
-    """The score above which as few normal validation samples lie as the config allows."""
-    places = np.flatnonzero(data.validation.y == 0)
+    """Return the score that only the share `false_alarms` of the normal validation samples exceeds."""
+    indices = np.flatnonzero(data.validation.y == 0)
     scores = []
-    for start in range(0, len(places), EVALUATION_BATCH):  # what it gives back is as large as the samples
-        normal = np.asarray(data.validation.x[places[start : start + EVALUATION_BATCH]])
+    for start in range(0, len(indices), EVALUATION_BATCH):  # the outputs are as large as the samples
+        normal = np.asarray(data.validation.x[indices[start : start + EVALUATION_BATCH]])
         scores.append(
             anomaly.reconstruction_errors(
                 _outputs(convert, variant, normal, spec), prepared_inputs(normal, spec.preprocess)

@@ -77,7 +77,7 @@ def check_options(data: Data, config: BundleConfig) -> None:
     rows_per_s = config.stream.rows_per_s
     if rows_per_s is not None and data.sample_rate_hz:
         raise ConfigError(
-            f"bundle.stream.rows_per_s: got {rows_per_s:g}, and the samples are sounds of {data.sample_rate_hz:,} Hz; "
+            f"bundle.stream.rows_per_s: got {rows_per_s:g}, and the samples are audio at {data.sample_rate_hz:,} Hz; "
             "leave it out"
         )
 

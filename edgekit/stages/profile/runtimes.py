@@ -79,8 +79,8 @@ def measure(
             except ConversionError as error:
                 print(f"profile: {error}")
         sizes = {RUNTIMES[target]: model.bytes for target, model in converted.items()}
-        rows = [_row(way, unmodified, samples_ms, sizes.get(way)) for way in openers]
-    left_out: list[RuntimeTime] = [{"way": way, "reason": reason} for way, reason in reasons.items()]
+        rows = [_row(runtime, unmodified, samples_ms, sizes.get(runtime)) for runtime in openers]
+    left_out: list[RuntimeTime] = [{"way": runtime, "reason": reason} for runtime, reason in reasons.items()]
     return rows + left_out, operators, conditions.noise_reasons(recorder.result(noise))
 
 

@@ -75,7 +75,7 @@ def test_a_limit_in_minutes_ends_rounds_and_says_what_stayed_open(
     (line,) = [line for line in found.stayed_open if line.startswith("gain of convert: ")]
     assert line.endswith(f"rounds ended after {done} rounds, by benchmark.most_minutes (0.03)")
     assert "Timing 2 models in 10 rounds takes about " in said
-    assert "; up to 10000 rounds and 2 s (benchmark.most_minutes) where variants are too close to call" in said
+    assert "; up to 10000 rounds and 2 s (benchmark.most_minutes) if variants are too close to call" in said
     ended = f"Timing ended after {done} rounds, by benchmark.most_minutes (0.03)"
     assert re.search(rf"{re.escape(ended)}; \d comparisons? (is|are) not settled, see the report\.", said), said
 

@@ -100,7 +100,7 @@ def test_what_does_not_fit_the_data_is_refused(street: tuple[Path, Data]) -> Non
     for task in ("anomaly", "regression"):
         with pytest.raises(ConfigError, match=f"background: got 'nonsense', and task is {task}: .*; leave it out"):
             streams.check_options(replace(data, task=task), config(smoothing=None, stream={"background": "nonsense"}))
-    with pytest.raises(ConfigError, match="rows_per_s: got 50, and the samples are sounds of .* Hz; leave it out"):
+    with pytest.raises(ConfigError, match="rows_per_s: got 50, and the samples are audio at .* Hz; leave it out"):
         streams.check_options(data, config(stream={"rows_per_s": 50.0}))
 
 
