@@ -28,7 +28,7 @@ ANCESTORS = {
     "pruned": ("baseline", "student", "pruned"),
     "sparse": ("baseline", "student"),
 }
-"""The networks from which each network was derived, itself last. Unstructured sparsity is a step of its own."""
+"""The networks from which each network was derived, itself last; a sparse one is left out, as it is its own step."""
 
 
 def waterfall(

@@ -50,7 +50,7 @@ class Smoothing(StrictModel):
         if (self.method is None) == (self.choose is None):
             raise ValueError("give either method with its options, or choose: auto or a list of methods")
         if self.method is None and self._options():
-            raise ValueError(f"{', '.join(self._options())} belong to a method; write them into the list of choose")
+            raise ValueError(f"{', '.join(self._options())} belong to a method; write them into the list under choose")
         if self.method is not None and self.detection_drop_pp:
             raise ValueError(
                 f"detection_drop_pp: got {self.detection_drop_pp:g}, which is only used with choose, because a method "

@@ -115,9 +115,8 @@ def environment_lock() -> str:
     lines: dict[str, str] = {}
     for distribution in metadata.distributions(path=_site_folders()):
         if distribution.name:  # a half-removed distribution has no name
-            lines.setdefault(
-                canonicalize_name(distribution.name), _requirement_line(distribution)
-            )  # the first one is imported
+            # If a distribution is installed twice, Python imports the first one.
+            lines.setdefault(canonicalize_name(distribution.name), _requirement_line(distribution))
     platform_line = (
         f"{platform.python_implementation()} {platform.python_version()} on {platform.system()} {platform.machine()}"
     )

@@ -70,7 +70,8 @@ def check_options(data: Data, config: BundleConfig) -> None:
     if background is not None and data.task == "classification" and background not in data.classes:
         raise ConfigError(f"bundle.stream.background: got {background!r}; the classes are {', '.join(data.classes)}")
     if background is not None and data.task != "classification" and background.lower() not in _normal_classes(data):
-        explanation = "what is normal is no event" if data.task == "anomaly" else "only classes have one"
+        is_anomaly = data.task == "anomaly"
+        explanation = "the background is the normal class" if is_anomaly else "only classifications have a background"
         raise ConfigError(
             f"bundle.stream.background: got {background!r}, and task is {data.task}: {explanation}; leave it out"
         )
@@ -117,10 +118,8 @@ def smoothed_labels(
     `outputs` (n, …) are in the order of time. `samples` are the network's inputs, needed only by some tasks.
     """
     declared_manifest = replace(manifest, smoothing=spec)
-    postprocess_window, smooth = (
-        postprocess.make_postprocessor(declared_manifest),
-        smoothing.make_smoother(declared_manifest),
-    )
+    postprocess_window = postprocess.make_postprocessor(declared_manifest)
+    smooth = smoothing.make_smoother(declared_manifest)
     labels_by_window = []
     for index, output in enumerate(outputs):
         extra = () if samples is None else (samples[index],)
@@ -157,11 +156,12 @@ def evaluate_smoothing(
 
     `outputs` and `samples` are in the order of time.
 
-    If a class is the background, the smoothing with the fewest false alarms wins, among those that detect as many
-    events as no smoothing does, less the share in `smoothing.detection_drop_pp`. A tie goes to the most events, then to
-    the shortest delay, then to the highest accuracy. This is a point on the curve of misses against false alarms by
-    which keyword spotting is evaluated (`edgekit/core/stream_events.py`). Without a background, the highest accuracy of
-    the smoothed answers wins. A remaining tie goes to the first candidate, and no smoothing comes first.
+    If a class is the background, the smoothing with the fewest false alarms wins, provided that it does not detect
+    fewer events than no smoothing does, apart from the share that `smoothing.detection_drop_pp` allows. A tie goes to
+    the most events, then to the shortest delay, then to the highest accuracy. This is a point on the curve of misses
+    against false alarms by which keyword spotting is evaluated (`edgekit/core/stream_events.py`). Without a background,
+    the highest accuracy of the smoothed answers wins. A remaining tie goes to the first candidate, and no smoothing
+    comes first.
 
     The figures of the selected smoothing are optimistic, because it is the best of several on the same windows.
     """
