@@ -25,7 +25,7 @@ from edgekit.core.config import (
     TrainOptions,
 )
 from edgekit.data import SourceConfig, config_class, source_names, sources
-from edgekit.stages.benchmark.config import Cost
+from edgekit.stages.benchmark.config import CostOptions
 from edgekit.stages.bundle.config import Smoothing, StreamOptions
 from edgekit.stages.distill.config import TeacherConfig
 from edgekit.training import augmentations, losses
@@ -45,7 +45,7 @@ PARTS: dict[str, Model] = {
     "distill.teachers": TeacherConfig,
     "distill.teachers.training": TrainOptions,
     "benchmark.rivals": ModelFile,
-    "benchmark.cost": Cost,
+    "benchmark.cost": CostOptions,
     "bundle.smoothing": Smoothing,
     "bundle.stream": StreamOptions,
 }

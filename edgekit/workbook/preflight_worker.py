@@ -49,7 +49,7 @@ def _checks(plan: Plan, current: Path) -> Iterator[tuple[str, str]]:
     except RunnerError as error:
         raise ConfigError(f"preprocess: {error}") from None
     bundle: Any = plan.stages["bundle"]
-    streams.check(data, bundle)
+    streams.check_options(data, bundle)
     current.write_text(plan.source.name if plan.source else str(plan.run.model.builder), encoding="utf-8")
     _check_batches(plan, data)
     _check_augmentations(plan, data)

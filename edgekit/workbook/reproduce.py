@@ -121,9 +121,9 @@ def reproduce(
 def compare_inputs(record: dict[str, Any], plan: Plan) -> list[str]:
     """Return one short line for each input on this machine that differs from the record."""
     changes = []
-    from edgekit.stages.bundle.provenance import machine
+    from edgekit.stages.bundle.provenance import machine_record
 
-    this_machine = machine()
+    this_machine = machine_record()
     for name, recorded in record["machine"].items():
         if recorded != this_machine.get(name):
             changes.append(f"machine, {name}: {_as_text(recorded)} → {_as_text(this_machine.get(name))}")

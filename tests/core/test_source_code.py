@@ -70,7 +70,7 @@ EDITS = [
     ("quantize", "targets/openvino/convert.py", BEHAVIOUR, True),  # in a process of its own
     ("convert", "targets/worker.py", BEHAVIOUR, True),
     ("convert", "targets/onnx/convert.py", BEHAVIOUR, True),
-    ("benchmark", "stages/benchmark/decide.py", BEHAVIOUR, True),
+    ("benchmark", "stages/benchmark/decision.py", BEHAVIOUR, True),
     ("profile", "models/store.py", BEHAVIOUR, True),
     ("prune", "runner/preprocess/steps.py", BEHAVIOUR, True),  # imported through several others
     ("distill", "training/teachers/worker.py", BEHAVIOUR, True),

@@ -27,7 +27,8 @@ from edgekit.core.schema.result import SCHEMA, validate_result
 from edgekit.device.measure.conditions import Conditions, differences
 from edgekit.report import result as results
 from edgekit.report.console import print_run
-from edgekit.stages.benchmark import decide, winners
+from edgekit.stages.benchmark import decision as decisions_module
+from edgekit.stages.benchmark import winners
 from edgekit.workbook.plan import load_plan
 from edgekit.workbook.run import write_result
 from tests.conftest import ROOT, TINY, FinishedRun
@@ -387,7 +388,7 @@ def test_the_schema_knows_every_rule_of_the_benchmark(schema: dict[str, Any]) ->
     rules = {winners.FASTEST, winners.FEWEST_BYTES, winners.FIRST_NAME, winners.NO_WINNER, winners.RECORDED}
     assert set(schema["$defs"]["WinnerDecision"]["properties"]["rule"]["enum"]) == rules
     assert set(schema["$defs"]["LatencyDecision"]["properties"]["rule"]["enum"]) == {
-        decide.ABOVE_LIMIT,
+        decisions_module.ABOVE_LIMIT,
         winners.RECORDED,
     }
 

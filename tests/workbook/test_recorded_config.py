@@ -23,7 +23,7 @@ from edgekit.core.errors import DataError
 from edgekit.data import load, source_names
 from edgekit.runner import bundle as bundles
 from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
-from edgekit.stages.bundle.stage import origin_of
+from edgekit.stages.bundle.stage import provenance_of
 from edgekit.workbook import origin
 from edgekit.workbook.config_file import check_sample_counts
 from edgekit.workbook.plan import Plan, load_plan
@@ -57,7 +57,7 @@ def chain(plan: Plan, run: Path) -> Artifact:
 
 def bundle(plan: Plan, folder: Path, **changes: Any) -> Path:
     """A bundle with the record of this plan; `changes` replace parts of it."""
-    record = {**origin_of(chain(plan, folder / "run"), plan.stages["bundle"]), **changes}
+    record = {**provenance_of(chain(plan, folder / "run"), plan.stages["bundle"]), **changes}
     ends = (TensorSpec("input", (1, 4), "float32", "NC"), TensorSpec("scores", (1, 2), "float32", "NC"))
     manifest = Manifest(
         name="made", version="1.0.0", target="onnx", variant="baseline-fp32-onnx",

@@ -23,7 +23,7 @@ from edgekit.runner.errors import InputError
 from edgekit.runner.files import make_folder, write_atomically
 from edgekit.runner.input_encoding import passes_through
 from edgekit.runner.inputs import table
-from edgekit.stages.bundle.device import RUNNER, prove, requirements, texts
+from edgekit.stages.bundle.device import RUNNER, requirements, run_selftest, text_members
 
 Say = Callable[[str], None]
 MAX_LISTED = 8
@@ -142,13 +142,13 @@ def build_bundle(options: BundleOptions, out: Path, say: Say) -> Path:
         content = {
             **facts.files,
             **golden.golden_files(samples[selected], answers[selected]),
-            **texts(manifest, file, notes),
+            **text_members(manifest, file, notes),
         }
         bundles.write(
             working_folder / file, replace(manifest, architectures=[]), content
         )  # this machine may have another architecture
         pyz.build(working_folder / RUNNER)
-        report = prove(working_folder / RUNNER, working_folder / file)
+        report = run_selftest(working_folder / RUNNER, working_folder / file)
         bundles.write(working_folder / file, manifest, content)
         say(
             f"selftest    passed in a fresh process on {report['interpreter']} {report['version']}: "

@@ -9,7 +9,7 @@ from edgekit.core.schema.result import Result
 from edgekit.core.schema.streams import SmoothingResult, StreamResult
 from edgekit.report.formatting import capitalised, count, percent
 from edgekit.report.tables import Grid, Table, grid
-from edgekit.stages.bundle.streams import smoothing_in_words
+from edgekit.stages.bundle.streams import describe_smoothing
 
 COLUMNS = ("target", "smoothing", "accuracy", "detected", "delay, windows", "false alarms", "per hour", "at most", "")
 NOT_IN_TIME = "validation has no order in time, so answers to a stream cannot be evaluated"
@@ -46,7 +46,7 @@ def caption(streams: Mapping[str, StreamResult]) -> str:
 def _cells(row: SmoothingResult, stream: StreamResult) -> tuple[str, ...]:
     detected = "–" if row["detected"] is None else f"{row['detected']} of {stream['events']}"
     return (
-        smoothing_in_words(row["smoothing"]),
+        describe_smoothing(row["smoothing"]),
         percent(row["accuracy"]),
         detected,
         _number(row["delay_windows"], ".1f"),

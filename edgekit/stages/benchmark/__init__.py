@@ -1,9 +1,10 @@
-"""Benchmark: every variant and the baseline, interleaved in one run, through the runner's own interpreters.
+"""Benchmark: time all variants and the baseline interleaved in one run, with the runner's own interpreters.
 
-Leaves `decision.json`: accuracies, sizes, and below `measured` what latencies decided. The latencies themselves are
-evidence, in `evidence/latency.json`, and so is what each decision rests on, in `evidence/decisions.json`, and how the
-winners fare under load, in `evidence/loads.json`, and what a call costs, in `evidence/cost.json`.
-The only stage that reads the test split, for the final table; every decision is made on validation.
+Writes `decision.json` with accuracies, sizes and, under `measured`, the decisions that are based on latencies. The
+folder `evidence` holds the latencies (`latency.json`), the figures behind each decision (`decisions.json`), the
+behaviour of the winners under load (`loads.json`) and the cost of a call (`cost.json`).
+
+This is the only stage that reads the test split, for the final table. All decisions use validation.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ __all__ = ["LIBRARIES", "BenchmarkConfig", "run"]
 
 
 def run(source: Artifact, data: Data, config: BenchmarkConfig, out: Path) -> Artifact:
-    """Seal the measurements and the decision in `out`."""
+    """Write the measurements and the decision to `out`, and return the sealed artifact."""
     from edgekit.stages.benchmark.stage import benchmark
 
     return benchmark(source, data, config, out)

@@ -17,25 +17,25 @@ from edgekit.training.teachers.model_file import check_task
 LIBRARIES = ("numpy", "torch", "matplotlib", *model_file.LIBRARIES)
 
 
-class Cost(StrictModel):
-    """What a call may be charged with. Prices and meters shape no result, so none of this is part of a key."""
+class CostOptions(StrictModel):
+    """Prices and the power meter. They do not affect any other result, so they are not part of the cache key."""
 
     per_cpu_hour: float | None = Field(None, ge=0, le=1e9, description="price of one hour of one core")
     per_kwh: float | None = Field(None, ge=0, le=1e9, description="price of a kilowatt-hour")
-    currency: str = Field("", pattern=r"^.{0,12}$", description="what these prices are in, such as EUR")
+    currency: str = Field("", pattern=r"^.{0,12}$", description="currency of these prices, such as EUR")
     meter: PathText | None = Field(
-        None, description="absolute path of a file that a power meter's program rewrites, a number in it; "
-        "without it: RAPL, where this user may read it"
+        None, description="absolute path of a file with one number, which a power meter's program keeps up to date; "
+        "without it, RAPL is used if this user may read it"
     )  # fmt: skip
     meter_unit: Literal["watts", "joules"] | None = Field(
-        None, description="what that number is: watts now, or joules counted from any moment on"
+        None, description="unit of that number: the current power in watts, or a count of joules that only grows"
     )
     energy_s: float = Field(
-        0.5, ge=0, le=600, description="seconds of calls between two readings of energy; 0: energy is not measured"
+        0.5, ge=0, le=600, description="seconds of calls between two energy readings; 0: energy is not measured"
     )
 
     @model_validator(mode="after")
-    def _agrees(self) -> Cost:
+    def _agrees(self) -> CostOptions:
         if (self.meter is None) != (self.meter_unit is None):
             raise ValueError(f"meter is {self.meter!r} and meter_unit {self.meter_unit!r}; give both, or neither")
         if self.meter is not None and self.meter[0] not in "/~$":
@@ -46,12 +46,12 @@ class Cost(StrictModel):
 
 
 class BenchmarkConfig(StageConfig):
-    """How long is measured, and what counts as faster.
+    """Options of the benchmark stage: how long to measure, and which difference counts as faster.
 
-    Calls of one variant follow one another within a round, so its caches are warm. A variant is faster than another
-    where the interval of the ratio of their p50s lies wholly above 1 + `tie_margin`. While noise alone leaves a winner
-    or a gain open, rounds of the variants in question are added, up to `most_rounds` and `most_minutes`. What is open
-    then stays so, and the result says it.
+    The calls of a variant follow one another within a round, so its caches are warm. A variant is faster than another
+    if the interval of the ratio of their p50s lies completely above 1 + `tie_margin`. As long as noise leaves a winner
+    or a gain unsettled, rounds of the variants in question are added, up to `most_rounds` and `most_minutes`. The
+    result lists the comparisons that are still unsettled then.
     """
 
     budget: Budget = Field(default_factory=lambda: Budget.model_validate({}))
@@ -60,39 +60,52 @@ class BenchmarkConfig(StageConfig):
         10, ge=10, le=10_000, description="rounds of timing; each times every variant once, in rotating order"
     )
     most_rounds: int = Field(
-        150, ge=10, le=10_000, description="most rounds of the variants whose comparison noise leaves open"
+        150,
+        ge=10,
+        le=10_000,
+        description="largest number of rounds for variants whose comparison is still unsettled because of noise",
     )
     most_minutes: float = Field(
-        20.0, gt=0, le=10_080, description="most minutes of rounds; ten rounds of each variant are timed in any case"
+        20.0,
+        gt=0,
+        le=10_080,
+        description="time limit of the rounds in minutes; ten rounds of each variant are timed in any case",
     )
-    calls_per_round: int = Field(20, ge=5, le=100_000, description="timed calls of a variant in a round")
-    warmup_per_round: int = Field(5, ge=1, le=10_000, description="untimed calls of a variant at the start of a round")
+    calls_per_round: int = Field(20, ge=5, le=100_000, description="timed calls of each variant in a round")
+    warmup_per_round: int = Field(
+        5, ge=1, le=10_000, description="calls of each variant at the start of a round that are not timed"
+    )
     confidence: float = Field(
-        0.99, ge=0.8, le=0.999, description="confidence of the interval of a p50, or of a ratio of two"
+        0.99, ge=0.8, le=0.999, description="confidence level of the interval of a p50, or of a ratio of two p50s"
     )
-    tie_margin: float = Field(0.1, ge=0.0, le=1.0, description="distance from 1 within which a ratio of p50s is a tie")
+    tie_margin: float = Field(
+        0.1, ge=0.0, le=1.0, description="a ratio of p50s that differs from 1 by no more than this is a tie"
+    )
     rivals: list[ModelFile] = Field(
-        default_factory=list, description="model files made by others, compared with the winner in the same rounds"
+        default_factory=list,
+        description="reference models: files made by others that are compared with the winner in the same rounds",
     )
-    load_s: float = Field(1.0, ge=0, le=3600, description="seconds of each LoadGen run of a winner; 0: no load test")
+    load_s: float = Field(
+        1.0, ge=0, le=3600, description="length of each LoadGen run of a winner in seconds; 0: no load test"
+    )
     p99_bound_ms: float = Field(
         0.0,
         ge=0,
         le=600_000,
-        description="limit of the p99 under load, milliseconds; 0: ten times the p50 of the budget, or 10",
+        description="limit of the p99 under load, milliseconds; 0: ten times the p50 of the budget, or 10 ms",
     )
     where: str = Field(
         "",
         pattern=f"^$|{CLASS_NAME_PATTERN}",
-        description="class of devices whose latencies decide, as hosts.yaml names it; empty: this machine",
+        description="class of devices in hosts.yaml whose latencies decide; empty: those of this machine",
     )
     hosts: PathText = Field("hosts.yaml", description="file that lists these devices, as for `edgekit fleet`")
-    inference_threads: int = Field(1, ge=1, le=256, description="threads of every interpreter, and of PyTorch")
+    inference_threads: int = Field(1, ge=1, le=256, description="number of threads of each interpreter and of PyTorch")
 
-    cost: Cost = Field(
-        default_factory=lambda: Cost.model_validate({}),
-        exclude=True,  # from the key and from what is sealed
-        description="prices, and what shows energy",
+    cost: CostOptions = Field(
+        default_factory=lambda: CostOptions.model_validate({}),
+        exclude=True,  # neither part of the cache key nor of the artifact
+        description="prices, and the source of energy readings",
     )
 
     task: Task = "classification"
@@ -105,11 +118,13 @@ class BenchmarkConfig(StageConfig):
     @classmethod
     def _unique_names(cls, rivals: list[ModelFile]) -> list[ModelFile]:
         names = [rival.name for rival in rivals]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"names {', '.join(twice)} twice; tables tell rivals apart by the files' names")
+        if duplicates := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(
+                f"names {', '.join(duplicates)} twice; reference models are told apart by their files' names"
+            )
         return rivals
 
     def check_consistency(self) -> None:
-        """ConfigError for a rival that cannot be asked for what this task wants."""
+        """Raise ConfigError if there are reference models, but the task does not support model files."""
         if self.rivals:
             check_task("benchmark.rivals", self.task)

@@ -1,8 +1,8 @@
-"""What a call costs, by variant: the processor's time in the rounds of timing, and energy where something shows it.
+"""Measure the cost of a call of each variant: processor time, and energy if there is a way to read it.
 
-The processor's time is that of all threads of this process, around the timed calls of each round. Costs add up, so
-what is told is a mean, and its interval is over the openings. A mean of calls is what a million of them cost; a median
-would leave out the slow ones.
+The processor time is that of all threads of this process during the timed calls of each round. Costs add up, so they
+are reported as means, with an interval over the openings: a million calls cost a million times the mean, whereas a
+median would leave out the slow calls.
 """
 
 from __future__ import annotations
@@ -26,20 +26,23 @@ from edgekit.device.measure.bench import FRESH_CALLS
 from edgekit.device.measure.intervals import MIN_ROUNDS
 from edgekit.measure import lane
 from edgekit.measure.energy import EnergySource, EnergyUnavailable, PowerMeter, find_rapl_counters
-from edgekit.stages.benchmark.config import Cost
+from edgekit.stages.benchmark.config import CostOptions
 from edgekit.stages.benchmark.timings import Timings
 
 Opener = Callable[[], Callable[[], object]]
 PROTOCOL = (
     "mean of one call at batch 1, execute only, in the rounds of timing: processor time of all threads of the process"
 )
-OFF = "benchmark.cost.energy_s is 0, so it is not measured"
+NOT_MEASURED = "benchmark.cost.energy_s is 0, so it is not measured"
 
 
-def source_of(cost: Cost) -> EnergySource | str:
-    """What shows energy, the config's meter or else RAPL; or in words why nothing does. ConfigError for a bad meter."""
+def energy_source(cost: CostOptions) -> EnergySource | str:
+    """Return the source of energy readings: the meter of the config, or else RAPL; or why there is none, as text.
+
+    Raises ConfigError if the meter of the config cannot be read.
+    """
     if not cost.energy_s:
-        return OFF
+        return NOT_MEASURED
     try:
         if cost.meter is None or cost.meter_unit is None:
             return find_rapl_counters()
@@ -50,7 +53,7 @@ def source_of(cost: Cost) -> EnergySource | str:
         if cost.meter is not None:
             raise ConfigError(
                 f"benchmark.cost.meter: {error}; got {shortened_repr(cost.meter)}; "
-                "name a file that a meter's program writes"
+                "give the path of a file that a meter's program writes"
             ) from None
         return str(error)
 
@@ -58,112 +61,129 @@ def source_of(cost: Cost) -> EnergySource | str:
 def measure_costs(
     names: Sequence[str], openers: Mapping[str, Opener], timings: Timings, source: EnergySource | str, energy_s: float
 ) -> CallCosts:
-    """Of all `names`, the baseline first. An energy source that fails leaves energy unknown and says why."""
-    drawn, why = None, source if isinstance(source, str) else ""
+    """Return the costs of a call of all `names`, the baseline first.
+
+    If the energy source fails, the energy is unknown and the record says why.
+    """
+    energy, reason = None, source if isinstance(source, str) else ""
     if not isinstance(source, str):
         try:
-            drawn = measure_energy({name: openers[name] for name in names}, source, energy_s)
+            energy = measure_energy({name: openers[name] for name in names}, source, energy_s)
         except EnergyUnavailable as error:
-            why = str(error)
-            progress.announce(f"The energy of a call could not be measured: {why}.")
-    return described(names, timings, drawn, why)
+            reason = str(error)
+            progress.announce(f"The energy of a call could not be measured: {reason}.")
+    return cost_record(names, timings, energy, reason)
 
 
-def described(names: Sequence[str], timings: Timings, drawn: Drawn | None, why: str) -> CallCosts:
-    """The rows; `why`: energy is unknown."""
+def cost_record(names: Sequence[str], timings: Timings, energy: EnergyDraw | None, reason: str) -> CallCosts:
+    """Return the record of the costs; `reason` says why the energy is unknown, if it is."""
     return {
         "confidence": timings.confidence,
         "protocol": PROTOCOL,
-        "calls": [_call(name, names[0], timings, drawn) for name in names],
+        "calls": [_call_cost(name, names[0], timings, energy) for name in names],
         "energy": None
-        if drawn is None
+        if energy is None
         else {
-            "source": drawn.source,
-            "idle_watts": estimate(drawn.idle_watts, timings.confidence),
+            "source": energy.source,
+            "idle_watts": estimate(energy.idle_watts, timings.confidence),
             "rounds": ROUNDS,
-            "seconds": drawn.seconds,
+            "seconds": energy.seconds,
         },
-        "energy_unknown": why,
+        "energy_unknown": reason,
     }
 
 
 def estimate(values: np.ndarray, confidence: float) -> Estimate:
-    """The mean of `values` (openings,) and its interval."""
+    """Return the mean of `values` (openings,) and its interval."""
     low, high = intervals.interval_bounds(values, confidence, np.mean)
     return {"value": float(np.mean(values)), "low": low, "high": high}
 
 
-def _call(name: str, baseline: str, timings: Timings, drawn: Drawn | None) -> CallCost:
-    def of(values: Mapping[str, np.ndarray], less: bool) -> Estimate:
-        """Of the variant, or of what it saves: opening by opening, for what slows a whole one cancels."""
-        both = min(len(values[baseline]), len(values[name]))
-        return estimate(values[baseline][:both] - values[name][:both] if less else values[name], timings.confidence)
+def _call_cost(name: str, baseline: str, timings: Timings, energy: EnergyDraw | None) -> CallCost:
+    def estimate_of(values: Mapping[str, np.ndarray], is_saving: bool) -> Estimate:
+        """Estimate the cost of the variant, or its saving.
 
-    cpu_s = {each: _by_opening(timings, each) / 1000 for each in (baseline, name)}
-    saves = name != baseline
+        The saving is computed opening by opening, so that whatever slows down a whole opening cancels out.
+        """
+        openings = min(len(values[baseline]), len(values[name]))
+        return estimate(
+            values[baseline][:openings] - values[name][:openings] if is_saving else values[name], timings.confidence
+        )
+
+    cpu_s = {each: _cpu_ms_by_opening(timings, each) / 1000 for each in (baseline, name)}
+    is_variant = name != baseline
     return {
         "name": name,
-        "cpu_s": of(cpu_s, less=False),
-        "saved_cpu_s": of(cpu_s, less=True) if saves else None,
-        "joules": of(drawn.joules, less=False) if drawn else None,
-        "saved_joules": of(drawn.joules, less=True) if drawn and saves else None,
-        "joules_with_idle": float(np.mean(drawn.with_idle[name])) if drawn else None,
+        "cpu_s": estimate_of(cpu_s, is_saving=False),
+        "saved_cpu_s": estimate_of(cpu_s, is_saving=True) if is_variant else None,
+        "joules": estimate_of(energy.joules, is_saving=False) if energy else None,
+        "saved_joules": estimate_of(energy.joules, is_saving=True) if energy and is_variant else None,
+        "joules_with_idle": float(np.mean(energy.joules_with_idle[name])) if energy else None,
     }
 
 
-def _by_opening(timings: Timings, name: str) -> Any:
-    """Milliseconds of the processor a call, (openings,): the mean of each opening's rounds."""
+def _cpu_ms_by_opening(timings: Timings, name: str) -> Any:
+    """Return the processor time of a call in ms, (openings,), as the mean over the rounds of each opening."""
     return np.mean(np.reshape(timings.cpu_ms[name], (timings.rounds_of(name), -1)), axis=1)
 
 
 ROUNDS = MIN_ROUNDS
 IDLE = ""
-"""The name of the block in which nothing is called."""
+"""Name of the block in which nothing is called."""
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """Joules of a call by name, (rounds,) each, without and with what the idle machine takes; its watts (rounds,)."""
+class EnergyDraw:
+    """Joules of a call by name, without and with the energy of the idle machine, and the idle power in watts.
+
+    All arrays have shape (rounds,).
+    """
 
     source: str
     seconds: float
     joules: Mapping[str, np.ndarray]
-    with_idle: Mapping[str, np.ndarray]
+    joules_with_idle: Mapping[str, np.ndarray]
     idle_watts: np.ndarray
 
 
 @lane.measuring()
 def measure_energy(
     openers: Mapping[str, Callable[[], Callable[[], object]]], source: EnergySource, seconds: float
-) -> Drawn:
-    """`ROUNDS` blocks of `seconds` of each, opened anew for each block. Unreadable where `source` fails.
+) -> EnergyDraw:
+    """Measure the energy of `ROUNDS` blocks of calls per model, `seconds` long, each with a newly opened model.
 
-    Counters and meters are too coarse for the rounds of timing, so these are rounds of their own, of longer blocks.
-    What the idle machine takes in a round is subtracted from that round's blocks. What other processes take is not.
+    Counters and meters are too coarse for the rounds of timing, so energy is measured in separate rounds of longer
+    blocks. The energy that the idle machine takes in a round is subtracted from the blocks of that round, but the
+    energy of other processes is not.
+
+    Raises EnergyUnavailable if `source` fails.
     """
     order = [IDLE, *openers]
     progress.announce(f"Measuring energy with {source.name} takes about {duration(ROUNDS * len(order) * seconds)}.")
-    watts, gross = np.empty(ROUNDS), {name: np.empty(ROUNDS) for name in openers}
-    took_s = {name: np.empty(ROUNDS) for name in openers}
-    with progress.step("measuring energy", "round", ROUNDS) as shown:
+    idle_watts, joules_with_idle = np.empty(ROUNDS), {name: np.empty(ROUNDS) for name in openers}
+    call_s = {name: np.empty(ROUNDS) for name in openers}
+    with progress.step("measuring energy", "round", ROUNDS) as bar:
         for number in range(ROUNDS):
             start = number % len(order)
             for name in order[start:] + order[:start]:
                 if name == IDLE:
-                    spent = source.measure(lambda: time.sleep(seconds))
-                    watts[number] = spent.joules / spent.seconds
+                    reading = source.measure(lambda: time.sleep(seconds))
+                    idle_watts[number] = reading.joules / reading.seconds
                     continue
-                block = _Block(openers[name](), seconds)
-                spent = source.measure(block)
-                gross[name][number] = spent.joules / block.calls
-                took_s[name][number] = spent.seconds / block.calls
-            shown.update(number + 1)
-    net = {name: gross[name] - watts * took_s[name] for name in openers}
-    return Drawn(source.name, seconds, net, gross, watts)
+                block = _CallBlock(openers[name](), seconds)
+                reading = source.measure(block)
+                joules_with_idle[name][number] = reading.joules / block.calls
+                call_s[name][number] = reading.seconds / block.calls
+            bar.update(number + 1)
+    joules = {name: joules_with_idle[name] - idle_watts * call_s[name] for name in openers}
+    return EnergyDraw(source.name, seconds, joules, joules_with_idle, idle_watts)
 
 
-class _Block:
-    """Calls one after another for some seconds, counted; the first ones of what was just opened come before."""
+class _CallBlock:
+    """Call a function repeatedly for some seconds, and count the calls.
+
+    The first calls after opening are made beforehand and not counted.
+    """
 
     def __init__(self, call: Callable[[], object], seconds: float) -> None:
         self._call, self._seconds, self.calls = call, seconds, 0
@@ -171,7 +191,7 @@ class _Block:
             call()
 
     def __call__(self) -> None:
-        until = perf_counter() + self._seconds
-        while perf_counter() < until:
+        deadline = perf_counter() + self._seconds
+        while perf_counter() < deadline:
             self._call()
             self.calls += 1

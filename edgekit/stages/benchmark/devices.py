@@ -1,6 +1,6 @@
-"""The device decides: variants inside the other limits are timed on every device of a class, and its slowest counts.
+"""Time the variants that meet the other limits on every device of a class, and let the slowest device decide.
 
-Each is sent as a bundle of its own, with a golden sample: a device on which it answers otherwise does not time it.
+Each variant is sent as a bundle with a golden sample. A device on which it gives another answer does not time it.
 """
 
 from __future__ import annotations
@@ -28,15 +28,24 @@ from edgekit.runner.bundle.manifest import Manifest, RawSpec
 from edgekit.runner.preprocess.transform import apply, to_layout
 from edgekit.stages.benchmark.config import BenchmarkConfig
 from edgekit.stages.benchmark.timings import Timings
-from edgekit.stages.benchmark.winners import ClassTimings, outcome_of, references, too_close_to_call, winners
+from edgekit.stages.benchmark.winners import (
+    ClassTimings,
+    decide_outcome,
+    reference_names,
+    too_close_to_call,
+    winner_rows,
+)
 
 VERSION = "0"
 FLOAT_TOLERANCE, INT8_TOLERANCE = 1e-3, 0.05
-"""Of the outputs' largest value: what another processor's kernels may differ by."""
+"""How far outputs may differ on another processor, as a share of the largest output."""
 
 
-class Timed(NamedTuple):
-    """What decides, milliseconds of every call by device and variant (`d0/student-int8-tflite`), what stayed open."""
+class DeviceTimings(NamedTuple):
+    """The deciding timings, the time of every call in ms by device and variant, and what remained unsettled.
+
+    The keys of `samples_ms` have the form `d0/student-int8-tflite`.
+    """
 
     deciding: ClassTimings
     samples_ms: dict[str, np.ndarray]
@@ -50,97 +59,117 @@ def time_on_devices(
     spec: ModelSpec,
     data: Data,
     config: BenchmarkConfig,
-) -> Timed:
-    """Rounds on all devices until every winner is resolved by the slowest, or the limits end it.
+) -> DeviceTimings:
+    """Time variants on all devices until the slowest device settles every winner, or a limit is reached.
 
-    Where no variant is inside the other limits nothing is sent, and nothing is too slow. The baseline's float file goes
-    with them where a limit is relative to it.
+    If no variant meets the other limits, nothing is sent and no variant is too slow. The baseline's float file is
+    timed as well if a limit refers to it.
     """
-    inside = {row["name"] for row in rows if row["inside_budget"]}
-    if not inside:
-        nothing = Timings({}, config.rounds, config.confidence, config.tie_margin)
-        return Timed(ClassTimings(nothing, record={"where": config.where, "slowest": "", "devices": []}), {}, [])
-    beside = references(rows, config.budget, {row["target"] for row in rows if row["inside_budget"]})
-    named = hosts_of_class(config.hosts, config.where)
+    eligible = {row["name"] for row in rows if row["inside_budget"]}
+    if not eligible:
+        no_timings = Timings({}, config.rounds, config.confidence, config.tie_margin)
+        return DeviceTimings(
+            ClassTimings(no_timings, record={"where": config.where, "slowest": "", "devices": []}), {}, []
+        )
+    references = reference_names(rows, config.budget, {row["target"] for row in rows if row["inside_budget"]})
+    hosts = hosts_of_class(config.hosts, config.where)
     raw = np.asarray(data.validation.x[:1])
-    sent = [packed(variant, convert, spec, raw, data) for variant in variants if variant.name in inside | beside]
-    asked = BenchmarkPlan(config.rounds, config.calls_per_round, config.warmup_per_round, config.inference_threads)
-    found: dict[str, Measured] = {}
-    began, done = time.monotonic(), 0
-    with progress.step(f"timing {len(sent)} variants on {len(named)} devices", "round", config.most_rounds) as shown:
+    bundles_to_time = [
+        benchmark_bundle(variant, convert, spec, raw, data)
+        for variant in variants
+        if variant.name in eligible | references
+    ]
+    plan = BenchmarkPlan(config.rounds, config.calls_per_round, config.warmup_per_round, config.inference_threads)
+    totals: dict[str, MeasurementTotal] = {}
+    started, rounds_done = time.monotonic(), 0
+    with progress.step(
+        f"timing {len(bundles_to_time)} variants on {len(hosts)} devices", "round", config.most_rounds
+    ) as bar:
         while True:
-            parts = time_on_hosts(named, sent, asked, say=progress.announce)
-            done += config.rounds
-            shown.update(done)
-            found = {name: Measured.of(part, found.get(name), asked) for name, part in parts.items()}
-            deciding = _deciding(found, config)
-            disturbed = _disturbed(found, config)
-            open_now = _open(rows, deciding, config)
-            took_s = time.monotonic() - began
-            late = took_s * (1 + config.rounds / done) > 60 * config.most_minutes  # as long again for as many rounds
-            if not open_now or late or done + config.rounds > config.most_rounds:
+            measurements = time_on_hosts(hosts, bundles_to_time, plan, say=progress.announce)
+            rounds_done += config.rounds
+            bar.update(rounds_done)
+            totals = {name: MeasurementTotal.of(part, totals.get(name), plan) for name, part in measurements.items()}
+            deciding = _class_timings(totals, config)
+            noise_notes = _noise_notes(totals, config)
+            open_comparisons = _open_comparisons(rows, deciding, config)
+            elapsed_s = time.monotonic() - started
+            next_end_s = elapsed_s * (1 + config.rounds / rounds_done)  # if the next rounds take as long as these
+            would_exceed_limit = next_end_s > 60 * config.most_minutes
+            if not open_comparisons or would_exceed_limit or rounds_done + config.rounds > config.most_rounds:
                 break
-    ended = f"after {done} rounds on {config.where}"
-    samples = {f"{host}/{name}": ms for host, each in found.items() for name, ms in each.samples_ms.items()}
-    return Timed(deciding, samples, [*disturbed, *(f"{line}; rounds ended {ended}" for line in open_now)])
+    end = f"after {rounds_done} rounds on {config.where}"
+    samples = {f"{host}/{name}": ms for host, each in totals.items() for name, ms in each.samples_ms.items()}
+    return DeviceTimings(
+        deciding, samples, [*noise_notes, *(f"{line}; rounds ended {end}" for line in open_comparisons)]
+    )
 
 
 @dataclass(frozen=True)
-class Measured:
-    """All that a device has measured so far."""
+class MeasurementTotal:
+    """Everything that a device has measured so far."""
 
     samples_ms: dict[str, np.ndarray]
     rounds: int
     openings: int
     last: DeviceMeasurement
-    disturbed: tuple[str, ...]
+    noise_reasons: tuple[str, ...]
 
     @classmethod
-    def of(cls, part: DeviceMeasurement, before: Measured | None, asked: BenchmarkPlan) -> Measured:
-        """With one part more; each opening of a part has as many calls as any other."""
-        if before is None:
-            return cls(dict(part.samples_ms), asked.rounds, part.openings, part, part.disturbed)
-        samples = {name: np.concatenate([before.samples_ms[name], new]) for name, new in part.samples_ms.items()}
-        reasons = tuple(dict.fromkeys([*before.disturbed, *part.disturbed]))
-        return cls(samples, before.rounds + asked.rounds, before.openings + part.openings, part, reasons)
+    def of(
+        cls, measurement: DeviceMeasurement, total: MeasurementTotal | None, plan: BenchmarkPlan
+    ) -> MeasurementTotal:
+        """Add a measurement to the total; all openings have the same number of calls."""
+        if total is None:
+            return cls(
+                dict(measurement.samples_ms), plan.rounds, measurement.openings, measurement, measurement.disturbed
+            )
+        samples = {name: np.concatenate([total.samples_ms[name], new]) for name, new in measurement.samples_ms.items()}
+        reasons = tuple(dict.fromkeys([*total.noise_reasons, *measurement.disturbed]))
+        return cls(samples, total.rounds + plan.rounds, total.openings + measurement.openings, measurement, reasons)
 
     def timings(self, config: BenchmarkConfig) -> Timings:
-        """As those of this machine."""
+        """Return the measurements in the form of this machine's timings."""
         return Timings(self.samples_ms, self.openings, config.confidence, config.tie_margin)
 
 
-def _deciding(found: dict[str, Measured], config: BenchmarkConfig) -> ClassTimings:
-    """The slowest by the mean of the logarithms of its p50s comes first."""
-    timings = {name: each.timings(config) for name, each in found.items()}
+def _class_timings(totals: dict[str, MeasurementTotal], config: BenchmarkConfig) -> ClassTimings:
+    """Return the timings of the class, those of the slowest device first.
+
+    The slowest device is the one with the largest geometric mean of its p50s.
+    """
+    timings = {name: each.timings(config) for name, each in totals.items()}
     slowness = {
         name: float(np.mean([np.log(each.p50_ms(variant)) for variant in each.samples_ms]))
         for name, each in timings.items()
     }
     slowest = max(sorted(timings), key=lambda name: slowness[name])
     others = tuple(each for name, each in timings.items() if name != slowest)
-    devices = [_device(name, each, timings[name]) for name, each in found.items()]
+    devices = [_device_record(name, each, timings[name]) for name, each in totals.items()]
     record: DeviceClass = {"where": config.where, "slowest": slowest, "devices": devices}
     return ClassTimings(timings[slowest], others, record)
 
 
-def _disturbed(found: dict[str, Measured], config: BenchmarkConfig) -> list[str]:
-    """A line for each device whose latencies count although something disturbed it each time that it was asked."""
+def _noise_notes(totals: dict[str, MeasurementTotal], config: BenchmarkConfig) -> list[str]:
+    """Return a line for each device whose latencies count although all its measurements were noisy."""
     return [
-        f"latencies of {name}, class {config.where}: it was disturbed however often it was asked ({each.disturbed[0]})"
-        for name, each in found.items()
-        if each.disturbed
+        f"latencies of {name}, class {config.where}: every measurement was noisy ({each.noise_reasons[0]})"
+        for name, each in totals.items()
+        if each.noise_reasons
     ]
 
 
-def _open(rows: Sequence[CheckedVariant], deciding: ClassTimings, config: BenchmarkConfig) -> list[str]:
-    found = outcome_of(rows, deciding, config.budget, config.targets)
-    today = {target: choice.chosen for target, choice in found.choices.items() if choice.chosen}
-    close = too_close_to_call(winners(found.choices, today, False), config.tie_margin)
-    return [comparison.words for comparison in close]
+def _open_comparisons(rows: Sequence[CheckedVariant], deciding: ClassTimings, config: BenchmarkConfig) -> list[str]:
+    outcome = decide_outcome(rows, deciding, config.budget, config.targets)
+    own_winners = {target: choice.chosen for target, choice in outcome.choices.items() if choice.chosen}
+    comparisons = too_close_to_call(winner_rows(outcome.choices, own_winners, False), config.tie_margin)
+    return [comparison.text for comparison in comparisons]
 
 
-def packed(variant: Variant, convert: Artifact, spec: ModelSpec, raw: np.ndarray, data: Data) -> BenchmarkBundle:
-    """A variant as a bundle that can be timed: `raw` (1, …) is its golden sample, the outputs stay as they are."""
+def benchmark_bundle(
+    variant: Variant, convert: Artifact, spec: ModelSpec, raw: np.ndarray, data: Data
+) -> BenchmarkBundle:
+    """Pack a variant as a bundle for timing, with `raw` (1, …) as its golden sample and without postprocessing."""
     files = {f"model/{name}": content for name, content in read_model_files(convert, variant).items()}
     scores = np.asarray(
         open_variant(convert, variant).run(to_layout(apply(spec.preprocess, raw), variant.input.layout))
@@ -177,23 +206,23 @@ def packed(variant: Variant, convert: Artifact, spec: ModelSpec, raw: np.ndarray
         return BenchmarkBundle(variant.name, variant.target, sha256, path.read_bytes())
 
 
-def _device(name: str, measured: Measured, timings: Timings) -> DeviceRecord:
+def _device_record(name: str, total: MeasurementTotal, timings: Timings) -> DeviceRecord:
     fastest = timings.fastest(timings.samples_ms)
     return {
         "host": name,
-        **{key: measured.last.machine[key] for key in ("cpu", "machine", "system", "python", "numpy")},  # type: ignore[typeddict-item]
-        "rounds": measured.rounds,
-        "openings": measured.openings,
-        "disturbed": list(measured.disturbed),
-        "variants": [_on_device(each, fastest, measured, timings) for each in timings.samples_ms],
+        **{key: total.last.machine[key] for key in ("cpu", "machine", "system", "python", "numpy")},  # type: ignore[typeddict-item]
+        "rounds": total.rounds,
+        "openings": total.openings,
+        "disturbed": list(total.noise_reasons),
+        "variants": [_device_latency(each, fastest, total, timings) for each in timings.samples_ms],
     }
 
 
-def _on_device(name: str, fastest: str, measured: Measured, timings: Timings) -> DeviceLatency:
+def _device_latency(name: str, fastest: str, total: MeasurementTotal, timings: Timings) -> DeviceLatency:
     median, ratio = timings.median(name), timings.ratio(name, fastest)
     return {
         "name": name,
-        "interpreter": measured.last.interpreters[name],
+        "interpreter": total.last.interpreters[name],
         "p50_ms": timings.p50_ms(name),
         "low_ms": median.low_ms,
         "high_ms": median.high_ms,

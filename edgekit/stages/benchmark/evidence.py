@@ -1,12 +1,9 @@
-"""Evidence on the shipped variants, from validation: accuracy by class, lost samples, and example pictures.
+"""Evidence on the shipped variants from validation: accuracy by class, lost samples, and example pictures.
 
-Accuracy of the shipped variants on validation, class by class and sample by sample.
+Tables have a bounded size, however many classes there are; `evidence/answers.npz` has all answers of all variants.
 
-What is shown is bounded, however many classes there are; `evidence/answers.npz` has every answer of every variant.
-
-Validation pictures whose answers lie in the picture, for drawing: some answered well, some badly, as evidence.
-
-A task that has such answers offers `closeness(answers, y)`, by which they are chosen.
+For tasks whose answers lie in the picture, such as boxes, some pictures are stored for drawing, half of them answered
+well and half badly. Such a task has a function `closeness(answers, y)`, by which the pictures are chosen.
 """
 
 from __future__ import annotations
@@ -23,87 +20,99 @@ from edgekit.core.schema.by_class import ByClass, Confusion, GroupAnswers, Group
 from edgekit.core.tasks import Group, Task
 from edgekit.data import Data
 
-ANSWERS, LOST = f"{artifacts.EVIDENCE}/answers.npz", f"{artifacts.EVIDENCE}/lost.npz"
-MOST_GROUPS = 30
-"""In tables and in result.json; of more, those where what ships is worst beside the baseline."""
-MOST_CLASSES = 12
-"""Of a confusion matrix; the others are one row and one column."""
-MOST_LOST = 12
-"""Samples that are shown."""
+ANSWERS_FILE, LOST_FILE = f"{artifacts.EVIDENCE}/answers.npz", f"{artifacts.EVIDENCE}/lost.npz"
+MAX_GROUPS = 30
+"""Groups in tables and in result.json. If there are more, those in which the shipped variant loses most are shown."""
+MAX_CLASSES = 12
+"""Classes in a confusion matrix. All other classes share one row and one column."""
+MAX_LOST = 12
+"""Lost samples that are shown."""
 
 Answers = Mapping[str, np.ndarray]
-"""What each network says of the validation samples, by the variant's name, the baseline first."""
+"""The answers to the validation samples by name of the variant, the baseline first."""
 
 
 @dataclass(frozen=True)
 class Breakdown:
-    """`by_class` stands in result.json; `confusion` is None where answers are no classes; `lost` are the samples
-    that the baseline answers rightly and the first of the shown variants wrongly, `places` where they stand."""
+    """Accuracy by class, the confusion matrix, and lost samples.
+
+    `confusion` is None if answers are not classes. `lost` has samples that the baseline answers correctly and the first
+    of the shipped variants does not; `indices` are their indices in the validation split.
+    """
 
     by_class: ByClass
     confusion: Confusion | None
     lost: LostSamples
-    places: list[int]
+    indices: list[int]
 
 
-def shown(metrics: Mapping[str, Any]) -> list[str]:
-    """The variants that ship, the fastest of all first; where none does, the one that comes nearest."""
+def shipped_variants(metrics: Mapping[str, Any]) -> list[str]:
+    """Return the names of the variants that ship, the overall winner first; if none ships, the nearest miss."""
     if metrics["winner"]:
         return list(dict.fromkeys([metrics["winner"], *metrics["winners"].values()]))
     nearest = metrics["nearest_miss"]
     return [nearest["name"]] if nearest else []
 
 
-def break_down(task: Task, y: np.ndarray, names: Sequence[str], answers: Answers, ship: Sequence[str]) -> Breakdown:
-    """The answers of the baseline and of the variants in `ship` to the samples with the labels `y`."""
-    kind, baseline = tasks.load_task(task), next(iter(answers))
-    groups = {name: kind.groups(answers[name], y, names) for name in (baseline, *ship)}
-    right = {name: kind.is_correct(answers[name], y) for name in groups}
+def break_down(task: Task, y: np.ndarray, names: Sequence[str], answers: Answers, shipped: Sequence[str]) -> Breakdown:
+    """Break down by class the answers of the baseline and of the `shipped` variants to samples with the labels `y`.
+
+    `names` are the names of the classes.
+    """
+    task_module, baseline = tasks.load_task(task), next(iter(answers))
+    groups = {name: task_module.groups(answers[name], y, names) for name in (baseline, *shipped)}
+    correct = {name: task_module.is_correct(answers[name], y) for name in groups}
     order = (
-        _worst_first(groups[baseline], groups[ship[0]], kind.SCORE_RISES)
-        if ship
+        _worst_first(groups[baseline], groups[shipped[0]], task_module.SCORE_RISES)
+        if shipped
         else list(range(len(groups[baseline])))
     )
-    kept = sorted(order[:MOST_GROUPS]) if len(order) <= MOST_GROUPS else order[:MOST_GROUPS]
+    shown_indices = sorted(order[:MAX_GROUPS]) if len(order) <= MAX_GROUPS else order[:MAX_GROUPS]
     by_class: ByClass = {
         "split": "validation",
-        "group": kind.GROUP,
-        "score": kind.SCORE,
+        "group": task_module.GROUP,
+        "score": task_module.SCORE,
         "samples": len(y),
         "variants": list(groups),
         "groups_in_all": len(order),
-        "groups": [_row(place, groups) for place in kept],
-        "lost": {name: int((right[baseline] & ~right[name]).sum()) for name in ship},
-        "gained": {name: int((right[name] & ~right[baseline]).sum()) for name in ship},
+        "groups": [_row(index, groups) for index in shown_indices],
+        "lost": {name: int((correct[baseline] & ~correct[name]).sum()) for name in shipped},
+        "gained": {name: int((correct[name] & ~correct[baseline]).sum()) for name in shipped},
     }
-    places = _spread_over_strata(np.flatnonzero(right[baseline] & ~right[ship[0]]), kind.strata(y)) if ship else []
+    indices = (
+        _spread_over_strata(np.flatnonzero(correct[baseline] & ~correct[shipped[0]]), task_module.strata(y))
+        if shipped
+        else []
+    )
     lost: LostSamples = {
-        "variant": ship[0] if ship else None,
-        "right_means": kind.CORRECT_WHEN,
-        "in_all": by_class["lost"][ship[0]] if ship else 0,
-        "samples": _lost_rows(kind, y, names, answers[baseline], answers[ship[0]], places) if ship else [],
+        "variant": shipped[0] if shipped else None,
+        "right_means": task_module.CORRECT_WHEN,
+        "in_all": by_class["lost"][shipped[0]] if shipped else 0,
+        "samples": _lost_rows(task_module, y, names, answers[baseline], answers[shipped[0]], indices)
+        if shipped
+        else [],
     }
-    confused = _confusion({name: answers[name] for name in groups}, y, names) if task == "classification" else None
-    return Breakdown(by_class, confused, lost, places)
+    confusion = _confusion({name: answers[name] for name in groups}, y, names) if task == "classification" else None
+    return Breakdown(by_class, confusion, lost, indices)
 
 
-def write_evidence(out: Path, data: Data, answers: Answers, places: Sequence[int]) -> None:
-    """Every answer, and the raw samples that are shown, as evidence; texts in words."""
-    np.savez_compressed(out / ANSWERS, allow_pickle=False, **{"labels": data.validation.y, **answers})
-    x = data.validation.x[list(places)]
+def write_evidence(out: Path, data: Data, answers: Answers, indices: Sequence[int]) -> None:
+    """Write all answers, and the raw samples at `indices`; texts are written as text, not as token ids."""
+    np.savez_compressed(out / ANSWERS_FILE, allow_pickle=False, **{"labels": data.validation.y, **answers})
+    x = data.validation.x[list(indices)]
     if data.kind == "text":
         from edgekit.data.texts import text_of_sample
 
         x = np.array([text_of_sample(data, sample) for sample in x], str)
-    np.savez_compressed(out / LOST, allow_pickle=False, x=x, places=np.array(places, int))
+    np.savez_compressed(out / LOST_FILE, allow_pickle=False, x=x, places=np.array(indices, int))
 
 
-def _row(place: int, groups_by_variant: Mapping[str, list[Group]]) -> GroupRow:
-    first = next(iter(groups_by_variant.values()))[place]
+def _row(index: int, groups_by_variant: Mapping[str, list[Group]]) -> GroupRow:
+    first = next(iter(groups_by_variant.values()))[index]
     return {
         "name": first.name,
         "samples": first.samples,
-        "answers": [_answers(name, groups[place]) for name, groups in groups_by_variant.items()],
+        "answers": [_answers(name, groups[index]) for name, groups in groups_by_variant.items()],
     }
 
 
@@ -111,94 +120,123 @@ def _answers(variant: str, group: Group) -> GroupAnswers:
     return {"variant": variant, "score": group.score, "found": group.found, "false": group.false}
 
 
-def _worst_first(before: list[Group], after: list[Group], rises: bool) -> list[int]:
-    """Places of the groups: those that lost most first, of equals the worst; those without a score at the end."""
-    sign = 1.0 if rises else -1.0
+def _worst_first(baseline_groups: list[Group], variant_groups: list[Group], higher_is_better: bool) -> list[int]:
+    """Return the indices of the groups, those that lost most first, and of several such the worst.
 
-    def rank(place: int) -> tuple[bool, float, float, int]:
-        old, new = before[place].score, after[place].score
+    Groups without a score come last.
+    """
+    sign = 1.0 if higher_is_better else -1.0
+
+    def rank(index: int) -> tuple[bool, float, float, int]:
+        old, new = baseline_groups[index].score, variant_groups[index].score
         if old is None or new is None:
-            return True, 0.0, 0.0, place
-        return False, round(sign * (new - old), 9), sign * new, place
+            return True, 0.0, 0.0, index
+        return False, round(sign * (new - old), 9), sign * new, index
 
-    return sorted(range(len(before)), key=rank)
+    return sorted(range(len(baseline_groups)), key=rank)
 
 
 def _confusion(answers: Answers, y: np.ndarray, names: Sequence[str]) -> Confusion:
-    """How many samples of each class (rows) each network answers as which (columns).
+    """Count how many samples of each class (rows) each network assigns to which class (columns).
 
-    Of many classes those that the second network, which ships, mistakes most often; all `rest` of them are one more.
-    There the diagonal has what is right, and `among_the_rest` what is mistaken for another of the rest.
+    If there are many classes, those that the shipped network (the second) confuses most often have rows of their own,
+    and all others share one. The diagonal of that row has the correct answers, and `among_the_rest` counts the samples
+    that are mistaken for another of these classes.
     """
-    ships = list(answers.values())[:2][-1]
-    wrong = ships != y
-    mistakes = sum(np.bincount(of[wrong], minlength=len(names)) for of in (y, ships))
-    kept = np.sort(np.argsort(-np.asarray(mistakes), kind="stable")[:MOST_CLASSES])
-    place = np.full(len(names), len(kept))
-    place[kept] = np.arange(len(kept))
-    side = len(kept) + (len(names) > len(kept))
-    counts, among = {}, {}
-    for name, said in answers.items():
+    variant_answers = list(answers.values())[:2][-1]
+    is_wrong = variant_answers != y
+    mistakes = sum(np.bincount(values[is_wrong], minlength=len(names)) for values in (y, variant_answers))
+    class_indices = np.sort(np.argsort(-np.asarray(mistakes), kind="stable")[:MAX_CLASSES])
+    row_of_class = np.full(len(names), len(class_indices))
+    row_of_class[class_indices] = np.arange(len(class_indices))
+    side = len(class_indices) + (len(names) > len(class_indices))
+    counts, mistakes_within_rest = {}, {}
+    for name, predicted in answers.items():
         cells = np.zeros((side, side), int)
-        np.add.at(cells, (place[y], place[said]), 1)
-        among[name] = int(((place[y] == len(kept)) & (place[said] == len(kept)) & (said != y)).sum())
-        cells[-1, -1] -= among[name]
+        np.add.at(cells, (row_of_class[y], row_of_class[predicted]), 1)
+        mistakes_within_rest[name] = int(
+            (
+                (row_of_class[y] == len(class_indices))
+                & (row_of_class[predicted] == len(class_indices))
+                & (predicted != y)
+            ).sum()
+        )
+        cells[-1, -1] -= mistakes_within_rest[name]
         counts[name] = cells.tolist()
     return {
-        "classes": [names[index] for index in kept],
-        "rest": len(names) - len(kept),
+        "classes": [names[index] for index in class_indices],
+        "rest": len(names) - len(class_indices),
         "counts": counts,
-        "among_the_rest": among,
+        "among_the_rest": mistakes_within_rest,
     }
 
 
-def _spread_over_strata(places: np.ndarray, strata: np.ndarray) -> list[int]:
-    """At most `MOST_LOST` of the places, one of each stratum and then a second, in the order of the strata."""
-    of = [places[strata[places] == stratum] for stratum in np.unique(strata[places])]
-    turns = (int(own[turn]) for turn in range(MOST_LOST) for own in of if turn < len(own))
-    chosen = [place for place, _ in zip(turns, range(MOST_LOST), strict=False)]
-    return sorted(chosen, key=lambda place: (int(strata[place]), place))
+def _spread_over_strata(indices: np.ndarray, strata: np.ndarray) -> list[int]:
+    """Return at most `MAX_LOST` of the indices: one of each stratum, then a second, sorted by stratum."""
+    indices_by_stratum = [indices[strata[indices] == stratum] for stratum in np.unique(strata[indices])]
+    candidates = (
+        int(stratum_indices[turn])
+        for turn in range(MAX_LOST)
+        for stratum_indices in indices_by_stratum
+        if turn < len(stratum_indices)
+    )
+    chosen = [index for index, _ in zip(candidates, range(MAX_LOST), strict=False)]
+    return sorted(chosen, key=lambda index: (int(strata[index]), index))
 
 
 def _lost_rows(
-    kind: Any, y: np.ndarray, names: Sequence[str], before: np.ndarray, after: np.ndarray, places: Sequence[int]
+    task_module: Any,
+    y: np.ndarray,
+    names: Sequence[str],
+    baseline_answers: np.ndarray,
+    variant_answers: np.ndarray,
+    indices: Sequence[int],
 ) -> list[LostSample]:
-    """The places with their labels and what both networks said; all answers go in, for thresholds rest on all."""
-    meant = kind.describe_labels(y[list(places)], names)
-    said = [[kind.describe_answers(answers, y, names)[place] for place in places] for answers in (before, after)]
+    """Return the samples at `indices` with their labels and the answers of both networks.
+
+    All answers are passed, because thresholds depend on all of them.
+    """
+    labels = task_module.describe_labels(y[list(indices)], names)
+    answers_in_words = [
+        [task_module.describe_answers(answers, y, names)[place] for place in indices]
+        for answers in (baseline_answers, variant_answers)
+    ]
     return [
         {"place": place, "label": label, "baseline": old, "variant": new}
-        for place, label, old, new in zip(places, meant, *said, strict=True)
+        for place, label, old, new in zip(indices, labels, *answers_in_words, strict=True)
     ]
 
 
-EXAMPLES = f"{artifacts.EVIDENCE}/examples.npz"
+EXAMPLES_FILE = f"{artifacts.EVIDENCE}/examples.npz"
 EXAMPLE_COUNT = 4
-"""Pictures: half of them are answered best, half worst."""
+"""Number of pictures, half of them with the best answers, half with the worst."""
 
 
-def write_examples(out: Path, data: Data, answers: Mapping[str, np.ndarray], ship: Sequence[str]) -> None:
-    """The pictures with their labels, and what the baseline and the first variant that ships say of them."""
-    kind = tasks.load_task(data.task)
-    if data.kind != "image" or not hasattr(kind, "closeness"):
+def write_examples(out: Path, data: Data, answers: Mapping[str, np.ndarray], shipped: Sequence[str]) -> None:
+    """Write example pictures with their labels and the answers of the baseline and the first shipped variant.
+
+    Nothing is written if the samples are not pictures or if the task has no `closeness`.
+    """
+    task_module = tasks.load_task(data.task)
+    if data.kind != "image" or not hasattr(task_module, "closeness"):
         return
-    names = [next(iter(answers)), *ship[:1]]
-    places = chosen_examples(kind.closeness(answers[names[-1]], data.validation.y))
+    names = [next(iter(answers)), *shipped[:1]]
+    indices = choose_examples(task_module.closeness(answers[names[-1]], data.validation.y))
     np.savez_compressed(
-        out / EXAMPLES,
+        out / EXAMPLES_FILE,
         allow_pickle=False,
         task=np.array(data.task),
         classes=np.array(data.classes),
-        places=np.array(places),
-        x=data.validation.x[places],
-        labels=data.validation.y[places],
+        places=np.array(indices),
+        x=data.validation.x[indices],
+        labels=data.validation.y[indices],
         variants=np.array(names),
-        answers=np.stack([answers[name][places] for name in names]),
+        answers=np.stack([answers[name][indices] for name in names]),
     )
 
 
-def chosen_examples(closeness: np.ndarray, count: int = EXAMPLE_COUNT) -> list[int]:
-    """Places of the best, best first, then of the worst; each once."""
+def choose_examples(closeness: np.ndarray, count: int = EXAMPLE_COUNT) -> list[int]:
+    """Return the indices of the best answers, best first, then those of the worst, without repetition."""
     order = (-closeness).argsort(kind="stable").tolist()
     best = order[: -(-count // 2)]
-    return best + [place for place in order[-(count // 2) :] if place not in best]
+    return best + [index for index in order[-(count // 2) :] if index not in best]

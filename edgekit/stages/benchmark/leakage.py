@@ -1,8 +1,8 @@
-"""Leakage: a model trained elsewhere that knows validation is right there surely more often than on test.
+"""Detect leakage: a model trained elsewhere that has seen validation is significantly more accurate there than on test.
 
-By Fisher's exact test (Fisher 1935), one-sided: of all that both splits hold, how often would chance put at least so
-many right answers into validation? It keeps its level for any number of samples. It serves accuracies that are the
-share of right answers; R², F1 and AUC are no means over samples.
+The test is Fisher's exact test (Fisher 1935), one-sided: if the correct answers were distributed over both splits at
+random, how often would at least so many fall into validation? It keeps its level for any number of samples. It applies
+to accuracies that are shares of correct answers, but not to R², F1 and AUC, which are not means over samples.
 """
 
 from __future__ import annotations
@@ -26,17 +26,20 @@ from edgekit.training.teachers.model_file import TeacherFile, open_file
 if TYPE_CHECKING:
     from edgekit.data import Data, Split
 
-LEVEL = 0.01
-"""Of models that know neither split, so many are called to know validation, at most."""
+SIGNIFICANCE_LEVEL = 0.01
+"""Significance level: the largest share of models without leakage that are reported as having seen validation."""
 
 
 def check_leakage(
     name: str, role: ExternalRole, validation: SampleResults, test: SampleResults
 ) -> SeenValidation | None:
-    """The row of metrics of what `name` answered of either split; None where accuracy is no share of right answers."""
+    """Test whether the model `name` has seen validation, from its results on both splits.
+
+    Returns None if the accuracy is not a share of correct answers.
+    """
     if not isinstance(validation, np.ndarray) or not isinstance(test, np.ndarray):
         return None
-    p_value = by_chance(int(validation.sum()), len(validation), int(test.sum()), len(test))
+    p_value = fisher_p_value(int(validation.sum()), len(validation), int(test.sum()), len(test))
     return {
         "name": name,
         "role": role,
@@ -45,39 +48,46 @@ def check_leakage(
         "accuracy_test": tasks.accuracy(test),
         "samples_test": len(test),
         "p_value": p_value,
-        "level": LEVEL,
-        "known": p_value <= LEVEL,
+        "level": SIGNIFICANCE_LEVEL,
+        "known": p_value <= SIGNIFICANCE_LEVEL,
     }
 
 
-def by_chance(right: int, samples: int, other_right: int, other_samples: int) -> float:
-    """Probability of `right` or more right answers of `samples`, were the right ones of both splits dealt at random."""
-    both, total = right + other_right, samples + other_samples
-    whole = _log_choose(total, both)
-    most = min(samples, both)
+def fisher_p_value(correct: int, samples: int, other_correct: int, other_samples: int) -> float:
+    """Return the p-value of Fisher's exact test, one-sided.
+
+    It is the probability of at least `correct` correct answers among `samples`, if the correct answers of both splits
+    were distributed at random.
+    """
+    all_correct, total = correct + other_correct, samples + other_samples
+    log_total = _log_choose(total, all_correct)
+    max_correct = min(samples, all_correct)
     logs = (
-        _log_choose(samples, mine) + _log_choose(other_samples, both - mine) - whole
-        for mine in range(right, most + 1)
-        if both - mine <= other_samples
+        _log_choose(samples, count) + _log_choose(other_samples, all_correct - count) - log_total
+        for count in range(correct, max_correct + 1)
+        if all_correct - count <= other_samples
     )
     return min(1.0, math.fsum(map(math.exp, logs)))
 
 
-def _log_choose(all_of: int, some: int) -> float:
-    return math.lgamma(all_of + 1) - math.lgamma(some + 1) - math.lgamma(all_of - some + 1)
+def _log_choose(total: int, count: int) -> float:
+    return math.lgamma(total + 1) - math.lgamma(count + 1) - math.lgamma(total - count + 1)
 
 
-LIMITS_S: dict[ExternalRole, float] = {"rival": 3600.0, "teacher": TEACHER_LIMIT_S}
-"""Longest time for the answers of one split. A teacher has as long as where it taught: hours of work come before."""
+TIME_LIMITS_S: dict[ExternalRole, float] = {"rival": 3600.0, "teacher": TEACHER_LIMIT_S}
+"""Time limits for the answers to one split. That of a teacher is the same as in training, as hours of work precede."""
 
 
-def answered(role: ExternalRole, file: TeacherFile, split: Split, data: Data, threads: int) -> SampleResults:
-    """How right it is on each sample of the split; ModelError names the file."""
+def score_split(role: ExternalRole, file: TeacherFile, split: Split, data: Data, threads: int) -> SampleResults:
+    """Return the results of a model file on each sample of a split.
+
+    Raises ModelError, which names the file, if it cannot be run.
+    """
     scores = model_file.logits(
         file,
         split.x,
         classes=len(data.classes),
-        timeout_s=LIMITS_S[role],
+        timeout_s=TIME_LIMITS_S[role],
         threads=threads,
         task=data.task,
         tensors=data.tensors or (),
@@ -85,35 +95,36 @@ def answered(role: ExternalRole, file: TeacherFile, split: Split, data: Data, th
     return score_samples(scores, split, file.preprocess, data.task)
 
 
-def seen_by(
+def check_model_file(
     name: str, role: ExternalRole, file: TeacherFile, data: Data, threads: int, test: SampleResults | None = None
 ) -> SeenValidation | None:
-    """Whether the file knows validation; None where accuracy is no share of right answers. `test`: its answers there.
+    """Test whether a model file has seen validation; None if the accuracy is not a share of correct answers.
 
-    Validation is not asked where nothing can be told from it.
+    `test` are its results on the test split, if they are already available. Validation is not run if no conclusion is
+    possible.
     """
     if test is None:
-        test = answered(role, file, data.test, data, threads)
+        test = score_split(role, file, data.test, data, threads)
     if not isinstance(test, np.ndarray):
         return None
-    return check_leakage(name, role, answered(role, file, data.validation, data, threads), test)
+    return check_leakage(name, role, score_split(role, file, data.validation, data, threads), test)
 
 
-def seen_by_teacher(source: Artifact, data: Data, threads: int) -> SeenValidation | None:
-    """The same of the teacher that distill chose; None where that is no file, or the baseline's own.
+def check_teacher(source: Artifact, data: Data, threads: int) -> SeenValidation | None:
+    """Test the teacher that distill selected; None if it is not a file, or the file of the baseline itself.
 
-    Nothing is timed here, so `threads` may be those that it taught with; 0: all cores.
+    Nothing is timed here, so `threads` may be the number used in training; 0 means all cores.
     """
     if not source.find_ancestor("distill"):
         return None
     teacher = chosen_teacher(source.ancestor("distill"))
     if not isinstance(teacher, TeacherFile) or teacher.sha256 == _baseline_sha256(source):
         return None
-    return seen_by(teacher.path.name, "teacher", teacher, data, threads)
+    return check_model_file(teacher.path.name, "teacher", teacher, data, threads)
 
 
 def _baseline_sha256(source: Artifact) -> str | None:
-    """Of the file that the baseline came as; None where it came as none."""
+    """Return the digest of the baseline's model file, or None if the baseline is not a file."""
     folder = source.ancestor("profile").path / "model"
-    given = store.read_spec(folder).source
-    return open_file(folder / given.file).sha256 if given else None
+    source_file = store.read_spec(folder).source
+    return open_file(folder / source_file.file).sha256 if source_file else None

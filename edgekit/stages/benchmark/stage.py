@@ -1,4 +1,4 @@
-"""Measure: every variant's answers on validation and test against the baseline's, and latency in interleaved rounds."""
+"""Run the benchmark stage: compare every variant's answers with the baseline's, and time all in interleaved rounds."""
 
 from __future__ import annotations
 
@@ -31,63 +31,63 @@ from edgekit.runner.backends import Backend
 from edgekit.runner.preprocess.transform import apply, to_layout
 from edgekit.stages.benchmark import devices
 from edgekit.stages.benchmark.config import LIBRARIES, BenchmarkConfig
-from edgekit.stages.benchmark.cost import measure_costs, source_of
-from edgekit.stages.benchmark.decide import check_all
-from edgekit.stages.benchmark.evidence import break_down, shown, write_evidence, write_examples
-from edgekit.stages.benchmark.leakage import check_leakage, seen_by_teacher
-from edgekit.stages.benchmark.loads import measure_loads
-from edgekit.stages.benchmark.rivals import compare_with, open_rivals
-from edgekit.stages.benchmark.rounds import Opener, measured
+from edgekit.stages.benchmark.cost import energy_source, measure_costs
+from edgekit.stages.benchmark.decision import check_all_limits
+from edgekit.stages.benchmark.evidence import break_down, shipped_variants, write_evidence, write_examples
+from edgekit.stages.benchmark.leakage import check_leakage, check_teacher
+from edgekit.stages.benchmark.load_test import measure_loads
+from edgekit.stages.benchmark.reference_models import compare_with_winner, open_reference_models
+from edgekit.stages.benchmark.rounds import Opener, measure_rounds
 from edgekit.stages.benchmark.timings import Timings
 from edgekit.training import predict
 from edgekit.training.predict import check_finite
 
 EAGER, UNMODIFIED = "baseline-eager", "baseline-unmodified"
-"""Names of the baseline: a PyTorch network, and a file on its own interpreter."""
+"""Names of the baseline if it is a PyTorch network, and if it is a file that runs on its own interpreter."""
 
 
 def benchmark(source: Artifact, data: Data, config: BenchmarkConfig, out: Path) -> Artifact:
-    """See `edgekit.stages.benchmark`."""
+    """Run the benchmark stage; see `edgekit.stages.benchmark`."""
     artifacts.begin(out)
     recorded = replay.read(source.path.parent, "benchmark")
     if config.where and recorded is None:
-        hosts_of_class(config.hosts, config.where)  # a fault in there is better told before minutes of work
-    energy = source_of(config.cost)  # a fault in there as well
-    rivals = open_rivals(config.rivals, data, config.inference_threads)
-    seen_by_others = [seen_by_teacher(source, data, config.threads), *(rival.seen for rival in rivals)]
-    evaluated = _evaluate_all(source, data, config)
-    rows, openers, answers = evaluated.rows, evaluated.openers, evaluated.answers
+        hosts_of_class(config.hosts, config.where)  # so that an error shows before minutes of work
+    energy_meter = energy_source(config.cost)  # for the same reason
+    reference_models = open_reference_models(config.rivals, data, config.inference_threads)
+    others_leakage = [check_teacher(source, data, config.threads), *(model.leakage for model in reference_models)]
+    evaluation = _evaluate_all(source, data, config)
+    rows, openers, answers = evaluation.rows, evaluation.openers, evaluation.answers
     threads_before = torch.get_num_threads()
     torch.set_num_threads(config.inference_threads)
     try:
-        on_devices = _on_devices(source, data, config, rows) if recorded is None else None
-        openers |= {rival.name: rival.open for rival in rivals}
-        deciding = on_devices.deciding if on_devices else None
+        device_timings = _time_on_devices(source, data, config, rows) if recorded is None else None
+        openers |= {model.name: model.open for model in reference_models}
+        deciding = device_timings.deciding if device_timings else None
         with lane.measuring():
-            with conditions.ConditionsRecorder() as watch:
-                decision, timings, stayed_open = measured(rows, openers, config, watch, recorded, deciding)
+            with conditions.ConditionsRecorder() as recorder:
+                decision, timings, stayed_open = measure_rounds(rows, openers, config, recorder, recorded, deciding)
             names = [row["name"] for row in rows]
-            costs = measure_costs(names, openers, timings, energy, config.cost.energy_s)
+            costs = measure_costs(names, openers, timings, energy_meter, config.cost.energy_s)
     finally:
         torch.set_num_threads(threads_before)
-    won = decision.metrics["winner"]
-    breakdown = break_down(data.task, data.validation.y, data.classes, answers, shown(decision.metrics))
-    loads = measure_loads(source, data, config, rows[0]["name"], decision.metrics["winners"].values(), won)
+    winner = decision.metrics["winner"]
+    breakdown = break_down(data.task, data.validation.y, data.classes, answers, shipped_variants(decision.metrics))
+    loads = measure_loads(source, data, config, rows[0]["name"], decision.metrics["winners"].values(), winner)
 
     artifacts.write_json(out / "decision.json", decision.content)
     artifacts.write_json(out / artifacts.EVIDENCE / "decisions.json", decision.decisions)
-    stayed_open = [*(on_devices.stayed_open if on_devices else []), *stayed_open]
-    seen = {**_conditions(watch, rows, timings, config), "stayed_open": stayed_open}
-    evidence = {"latency": timings.latencies, "conditions": seen}
+    stayed_open = [*(device_timings.stayed_open if device_timings else []), *stayed_open]
+    conditions_record = {**_conditions(recorder, rows, timings, config), "stayed_open": stayed_open}
+    evidence = {"latency": timings.latencies, "conditions": conditions_record}
     artifacts.write_json(out / artifacts.EVIDENCE / "latency.json", evidence)
     artifacts.write_json(out / artifacts.EVIDENCE / "loads.json", loads)
     artifacts.write_json(out / artifacts.EVIDENCE / "cost.json", costs)
     np.savez(out / artifacts.EVIDENCE / "samples_ms.npz", allow_pickle=False, **timings.samples_ms)
     np.savez(out / artifacts.EVIDENCE / "cpu_ms.npz", allow_pickle=False, **timings.cpu_ms)
-    if on_devices and on_devices.samples_ms:
-        np.savez(out / artifacts.EVIDENCE / "devices_ms.npz", allow_pickle=False, **on_devices.samples_ms)
-    write_evidence(out, data, answers, breakdown.places)
-    write_examples(out, data, answers, shown(decision.metrics))
+    if device_timings and device_timings.samples_ms:
+        np.savez(out / artifacts.EVIDENCE / "devices_ms.npz", allow_pickle=False, **device_timings.samples_ms)
+    write_evidence(out, data, answers, breakdown.indices)
+    write_examples(out, data, answers, shipped_variants(decision.metrics))
     return artifacts.seal(
         out,
         stage="benchmark",
@@ -96,11 +96,11 @@ def benchmark(source: Artifact, data: Data, config: BenchmarkConfig, out: Path) 
         config=config.model_dump(),
         metrics={
             **decision.metrics,
-            "rivals": compare_with(rivals, _row_of(won, rows), timings),
+            "rivals": compare_with_winner(reference_models, _row_named(winner, rows), timings),
             "loads": loads,
             "cost": costs,
-            "seen_validation": evaluated.seen,
-            "others_seen_validation": [each for each in seen_by_others if each is not None],
+            "seen_validation": evaluation.leakage,
+            "others_seen_validation": [each for each in others_leakage if each is not None],
             "by_class": breakdown.by_class,
             "confusion": breakdown.confusion,
             "lost": {**breakdown.lost, "kind": data.kind},
@@ -110,21 +110,21 @@ def benchmark(source: Artifact, data: Data, config: BenchmarkConfig, out: Path) 
     )
 
 
-def _on_devices(
+def _time_on_devices(
     source: Artifact, data: Data, config: BenchmarkConfig, rows: Sequence[ModelFacts]
-) -> devices.Timed | None:
-    """What devices have measured; None where this machine decides."""
+) -> devices.DeviceTimings | None:
+    """Return the timings of devices, or None if the latencies of this machine decide."""
     if not config.where:
         return None
-    checked = check_all(rows[1:], config.budget)
+    checked = check_all_limits(rows[1:], config.budget)
     spec = store.read_spec(source.ancestor("profile").file("model/model.json").parent)
     return devices.time_on_devices(checked, read_variants(source), source, spec, data, config)
 
 
 def _conditions(
-    watch: conditions.ConditionsRecorder, rows: Sequence[ModelFacts], timings: Timings, config: BenchmarkConfig
+    recorder: conditions.ConditionsRecorder, rows: Sequence[ModelFacts], timings: Timings, config: BenchmarkConfig
 ) -> dict[str, Any]:
-    """Where, how and beside what else it was measured; as noisy as half of the variants are at most."""
+    """Return the record of the machine, the protocol and the noise, which is the median noise of the variants."""
     rounds = [len(each) // config.calls_per_round for each in timings.samples_ms.values()]
     openings = [timings.rounds_of(name) for name in timings.samples_ms]
     noises = map(conditions.noise, timings.samples_ms.values(), openings)
@@ -136,12 +136,12 @@ def _conditions(
         "warmup_per_round": config.warmup_per_round,
         "interpreters": {name: version for name, _, version in (row["interpreter"].partition(" ") for row in rows)},
         "protocol": protocol(rounds, openings, config.calls_per_round, config.warmup_per_round),
-        **conditions.to_record(watch.result(spread)),
+        **conditions.to_record(recorder.result(spread)),
     }
 
 
 def protocol(rounds: Sequence[int], openings: Sequence[int], calls_per_round: int, warmup_per_round: int) -> str:
-    """How it was measured, in words; the counts are of one variant each."""
+    """Describe how latencies were measured; each entry of `rounds` and `openings` is the number for one variant."""
     return (
         f"{_span(rounds)} rounds, {calls_per_round} timed calls of each variant in a round after {warmup_per_round} "
         f"untimed ones, each opened anew {_span(openings)} times, batch 1, order rotated, {EXECUTED}"
@@ -149,38 +149,40 @@ def protocol(rounds: Sequence[int], openings: Sequence[int], calls_per_round: in
 
 
 def _span(counts: Sequence[int]) -> str:
-    """The least and the most; the variants of comparisons that were open have more."""
-    least, most = min(counts), max(counts)
-    return f"{least}" if least == most else f"{least} to {most}"
+    """Return the smallest and the largest count, because variants of unsettled comparisons have more rounds."""
+    smallest, largest = min(counts), max(counts)
+    return f"{smallest}" if smallest == largest else f"{smallest} to {largest}"
 
 
-def _row_of(name: str | None, rows: Sequence[ModelFacts]) -> ModelFacts | None:
+def _row_named(name: str | None, rows: Sequence[ModelFacts]) -> ModelFacts | None:
     return next((row for row in rows if row["name"] == name), None)
 
 
 @dataclass(frozen=True)
-class Evaluated:
-    """What is known before anything is timed, of the baseline first and then of every variant.
+class Evaluation:
+    """What is known about the baseline and every variant before anything is timed, the baseline first.
 
-    A row of facts each, what opens each for calls, and what each says of validation. `seen` tells whether the baseline
-    knows validation (`leakage.py`), if it was trained elsewhere.
+    These are a row of facts, an opener for calls, and the answers to the validation samples. `leakage` says whether a
+    baseline that was trained elsewhere has seen validation (`leakage.py`).
     """
 
     rows: list[ModelFacts]
     openers: dict[str, Opener]
     answers: dict[str, np.ndarray]
-    seen: SeenValidation | None
+    leakage: SeenValidation | None
 
 
-def _evaluate_all(source: Artifact, data: Data, config: BenchmarkConfig) -> Evaluated:
+def _evaluate_all(source: Artifact, data: Data, config: BenchmarkConfig) -> Evaluation:
     profile = source.ancestor("profile")
     baseline, spec = open_model(profile)
     prepared = apply(spec.preprocess, data.validation.x[:1])
-    said, reference = _score(predict.logits(baseline, data.validation.x, spec.preprocess), data.validation, spec)
-    test = _score(predict.logits(baseline, data.test.x, spec.preprocess), data.test, spec)[1]
+    baseline_answers, baseline_scores = _score(
+        predict.logits(baseline, data.validation.x, spec.preprocess), data.validation, spec
+    )
+    baseline_test_scores = _score(predict.logits(baseline, data.test.x, spec.preprocess), data.test, spec)[1]
     name = EAGER if spec.is_torch else UNMODIFIED
-    answers = {name: said}
-    before: BaselineFacts = {
+    answers = {name: baseline_answers}
+    baseline_row: BaselineFacts = {
         "name": name,
         "model": "baseline",
         "precision": "fp32",
@@ -188,17 +190,17 @@ def _evaluate_all(source: Artifact, data: Data, config: BenchmarkConfig) -> Eval
         "target": "pytorch",
         "interpreter": spec.interpreter,
         "bytes": store.weight_bytes(profile.path / "model"),
-        **_accuracies(reference, test),  # type: ignore[typeddict-item]
+        **_accuracies(baseline_scores, baseline_test_scores),  # type: ignore[typeddict-item]
     }
-    rows: list[ModelFacts] = [before]
+    rows: list[ModelFacts] = [baseline_row]
     x = eager_input(data.validation.x[:1], spec.preprocess).numpy()
     opener = baselines.opener(profile.path / "model", baseline, spec, x, config.inference_threads)
     openers: dict[str, Opener] = {name: opener}
     for variant in progress.track(read_variants(source), "variant", lambda variant: f"evaluating {variant.name}"):
         backend = open_variant(source, variant, config.inference_threads)
         x = to_layout(prepared, variant.input.layout)
-        answers[variant.name], found = _evaluate(backend, variant, data.validation, spec)
-        drop = tasks.drop(reference, found, config.budget.accuracy_confidence)
+        answers[variant.name], scores = _evaluate(backend, variant, data.validation, spec)
+        drop = tasks.drop(baseline_scores, scores, config.budget.accuracy_confidence)
         row = {
             "name": variant.name,
             "model": variant.model,
@@ -208,43 +210,45 @@ def _evaluate_all(source: Artifact, data: Data, config: BenchmarkConfig) -> Eval
             "interpreter": f"{backend.name} {backend.version}",
             "bytes": variant.bytes,
             "float_ops": list(variant.float_ops),
-            "debris": Counter(one["kind"] for one in variant.debris),
+            "debris": Counter(operator["kind"] for operator in variant.debris),
             "zipped_bytes": zipped_size(read_model_files(source, variant).values()),
-            **_accuracies(found, _evaluate(backend, variant, data.test, spec)[1]),
+            **_accuracies(scores, _evaluate(backend, variant, data.test, spec)[1]),
             **asdict(drop),
         }
         rows.append(cast("VariantFacts", row))
         openers[variant.name] = partial(variant_call, source, variant, x, config.inference_threads)
-    elsewhere = spec.source is not None or source.ancestor("origin").config["weights"] is not None
-    seen = check_leakage(spec.called, "baseline", reference, test) if elsewhere else None
-    return Evaluated(rows, openers, answers, seen)
+    was_trained_elsewhere = spec.source is not None or source.ancestor("origin").config["weights"] is not None
+    leakage = (
+        check_leakage(spec.called, "baseline", baseline_scores, baseline_test_scores) if was_trained_elsewhere else None
+    )
+    return Evaluation(rows, openers, answers, leakage)
 
 
 def _accuracies(validation: SampleResults, test: SampleResults) -> dict[str, Any]:
-    """The fields of a row of facts."""
-    found: dict[str, Any] = {"accuracy_validation": tasks.accuracy(validation), "accuracy_test": tasks.accuracy(test)}
+    """Return the accuracies as fields of a row of facts."""
+    fields: dict[str, Any] = {"accuracy_validation": tasks.accuracy(validation), "accuracy_test": tasks.accuracy(test)}
     if (
         (second := tasks.second_metric(validation))
         and isinstance(validation, SampleScores)
         and isinstance(test, SampleScores)
     ):
-        both = {"validation": second.compute(validation), "test": second.compute(test)}
-        found["second_accuracy"] = {"metric": second.metric, **both}
-    return found
+        values = {"validation": second.compute(validation), "test": second.compute(test)}
+        fields["second_accuracy"] = {"metric": second.metric, **values}
+    return fields
 
 
 def _evaluate(
     backend: Backend, variant: Variant, split: Split, spec: store.ModelSpec
 ) -> tuple[np.ndarray, SampleResults]:
-    """What it says of each sample, and how right that is; one by one at batch 1, as on the device."""
+    """Return the answers of a variant and their results, with one sample per call as on the device."""
     layout = variant.input.layout
     outputs = [backend.run(to_layout(apply(spec.preprocess, sample[None]), layout)) for sample in split.x]
-    what = f"benchmark: {variant.name}"
+    subject = f"benchmark: {variant.name}"
     fix = f"leave {variant.precision} out of convert.precisions, or normalise the input by a preprocess step"
-    return _score(check_finite(np.concatenate(outputs), what, fix), split, spec)
+    return _score(check_finite(np.concatenate(outputs), subject, fix), split, spec)
 
 
 def _score(outputs: np.ndarray, split: Split, spec: store.ModelSpec) -> tuple[np.ndarray, SampleResults]:
-    kind = tasks.load_task(spec.task)
+    task_module = tasks.load_task(spec.task)
     inputs = predict.inputs_for(spec.task, split.x, spec.preprocess)
-    return kind.answers(outputs, inputs), kind.score_samples(outputs, inputs, split.y)
+    return task_module.answers(outputs, inputs), task_module.score_samples(outputs, inputs, split.y)

@@ -1,4 +1,4 @@
-"""Timings: what was measured of every variant, and when one of them is slower than another."""
+"""Timings of all variants, and the rule by which one variant is slower than another."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ Latencies = dict[str, dict[str, float]]
 
 @dataclass(frozen=True)
 class Timings:
-    """Milliseconds of every call by name, (rounds * calls,) each, and what it takes to tell two apart.
+    """The time of every call in ms by name, (rounds * calls,) each, and the options for comparing two of them.
 
-    A round is here all that one opening of the files had, see `bench.timed_openings`. An interval says how far the
-    openings in this process agree. It cannot see what differs from process to process (which core, what frequency),
-    so a winner is decided from `tie_margin` on: 0.1 is 10 %. `cpu_ms`: the processor's time of a call, (all rounds,)
-    by name. `rounds` are those of what was timed longest. A variant that was given up earlier has fewer, and is
-    compared by the rounds that both have: the first ones of each.
+    Here, a round is everything that was timed with one opening of the files; see `bench.timed_openings`. An interval
+    says how well the openings in this process agree. It does not cover differences between processes, such as the core
+    or its frequency, so a difference must exceed `tie_margin` (0.1 means 10 %) to decide a winner.
+
+    `cpu_ms` is the processor time of a call by name, (all rounds,). `rounds` is the number of rounds of the variant
+    that was timed longest. A variant that was dropped earlier has fewer rounds, and two variants are compared by the
+    first rounds that both have.
     """
 
     samples_ms: Mapping[str, np.ndarray]
@@ -33,38 +35,42 @@ class Timings:
 
     @cached_property
     def latencies(self) -> Latencies:
-        """Percentiles, mean and throughput by name."""
+        """The percentiles, mean and throughput by name."""
         return {name: latency_summary(values) for name, values in self.samples_ms.items()}
 
     def p50_ms(self, name: str) -> float:
-        """The p50 of all calls."""
+        """Return the p50 of all calls in ms."""
         return self.latencies[name]["p50_ms"]
 
     def rounds_of(self, *names: str) -> int:
-        """How many rounds all of these have."""
+        """Return the number of rounds that all of `names` have."""
         return min(len(self.samples_ms[name]) for name in names) // self._calls
 
     def fastest(self, names: Iterable[str]) -> str:
-        """The fastest by point estimate: by the rounds that all have, and beside that one by all that two share."""
+        """Return the fastest of `names` by point estimate.
+
+        If some have more rounds than others, the fastest in the common rounds is compared with each of them by all
+        rounds that the two share.
+        """
         names = sorted(names)
         rounds = self.rounds_of(*names)
-        standings = intervals.relative_latencies({name: self._first(name, rounds) for name in names}, rounds)
-        first = min(names, key=lambda name: standings[name])
+        relative = intervals.relative_latencies({name: self._first(name, rounds) for name in names}, rounds)
+        first = min(names, key=lambda name: relative[name])
         if rounds == max(self.rounds_of(name) for name in names):
             return first
         return min(names, key=lambda name: self._ratio_to(name, first))
 
     def ratio(self, name: str, to: str) -> intervals.RatioInterval:
-        """How many times slower `name` is than `to`, by the rounds that both have."""
+        """Return how many times as long as `to` the variant `name` takes, by the rounds that both have."""
         rounds = self.rounds_of(name, to)
         return intervals.ratio_interval(self._first(name, rounds), self._first(to, rounds), rounds, self.confidence)
 
     def is_slower(self, ratio: intervals.RatioInterval) -> bool:
-        """True where the whole interval lies above the margin; otherwise the two are in a tie."""
+        """Return True if the whole interval lies above the margin; otherwise the two variants tie."""
         return ratio.low > 1 + self.tie_margin
 
     def median(self, name: str) -> intervals.MedianInterval:
-        """The p50 with its interval."""
+        """Return the p50 with its interval."""
         return intervals.p50_interval(self.samples_ms[name], self.rounds_of(name), self.confidence)
 
     @cached_property
@@ -76,5 +82,5 @@ class Timings:
 
     def _ratio_to(self, name: str, to: str) -> float:
         rounds = self.rounds_of(name, to)
-        one, other = (intervals.round_p50s(self._first(each, rounds), rounds) for each in (name, to))
-        return float(np.median(np.log(one) - np.log(other)))
+        own_p50s, other_p50s = (intervals.round_p50s(self._first(each, rounds), rounds) for each in (name, to))
+        return float(np.median(np.log(own_p50s) - np.log(other_p50s)))

@@ -1,7 +1,7 @@
-"""Winners: what latencies decide, those of this machine or those of a class of devices.
+"""Choose the winners by latency, on this machine or on a class of devices.
 
-What rests on a measurement must not turn with its noise: a difference that the intervals do not establish is a tie,
-and a tie goes to the fewest bytes, then to the first name.
+A decision should not depend on the noise of a measurement. A difference that the intervals do not establish is
+therefore a tie, and a tie goes to the smallest file, then to the first name.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ FEWEST_BYTES = "tie: fewest bytes"
 FIRST_NAME = "tie: same bytes, first name"
 NO_WINNER = "none inside the budget"
 RECORDED = "recorded"
-OVER_ALL = "winner over all targets"
-"""The `decision` of the row that is about no single target."""
+OVERALL_WINNER = "winner over all targets"
+"""Name of the decision that is about all targets together."""
 
 
 @dataclass(frozen=True)
 class ClassTimings:
-    """The latencies that decide: this machine's, or where there is a `record` those of the devices in it.
+    """The latencies that decide: those of this machine or, if there is a `record`, those of a class of devices.
 
-    `timings` are then of the slowest of them, of the variants that were sent there. On all `others`, too, a variant
-    must keep the limit of latency.
+    For devices, `timings` are those of the slowest device and have only the variants that were sent to it. A variant
+    must meet the latency limit on all `others` as well.
     """
 
     timings: Timings
     others: tuple[Timings, ...] = ()
     record: DeviceClass | None = None
 
-    def timed(self, rows: Iterable[CheckedVariant]) -> list[CheckedVariant]:
-        """Those that these latencies are of."""
+    def timed_rows(self, rows: Iterable[CheckedVariant]) -> list[CheckedVariant]:
+        """Return the rows of the variants that were timed."""
         return [row for row in rows if row["name"] in self.timings.samples_ms]
 
 
 class OpenComparison(NamedTuple):
-    """What more rounds would settle, in words, and the variants that they would have to time."""
+    """A comparison that more rounds could settle, as text, and the variants that they would have to time."""
 
-    words: str
+    text: str
     variants: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Who won, by which rule, and how near the others came."""
+    """The name of the winner, the rule by which it won, and the figures of all candidates."""
 
     chosen: str | None
     rule: str
@@ -64,99 +64,100 @@ class Choice:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Names that are over the limit of latency, zeros beside none, names for which zeros give no speed-up, and the
-    winner of each target."""
+    """What latencies decide: names over the latency limit, sparse variants compared with dense ones, the names of
+    those without a speed-up, and the choice for each target."""
 
     too_slow: list[str]
-    compared: list[DenseComparison]
-    buys_nothing: list[str]
+    comparisons: list[DenseComparison]
+    without_speedup: list[str]
     choices: dict[str, Choice]
 
 
-def outcome_of(
+def decide_outcome(
     rows: Sequence[CheckedVariant], deciding: ClassTimings, budget: Budget, targets: Sequence[str]
 ) -> Outcome:
-    """What these latencies decide of variants whose other limits are checked."""
-    rows = deciding.timed(rows)
-    slow = too_slow(rows, deciding, budget)
-    compared = against_dense(rows, slow, deciding.timings)
-    nothing = without_speedup(compared)
-    out = {*slow, *nothing}
-    choices = {target: choose(_inside(rows, out, target), deciding.timings) for target in targets}
-    return Outcome(slow, compared, nothing, choices)
+    """Decide by latency among variants whose other limits have been checked."""
+    rows = deciding.timed_rows(rows)
+    slow_names = names_too_slow(rows, deciding, budget)
+    comparisons = compare_all_with_dense(rows, slow_names, deciding.timings)
+    no_speedup_names = without_speedup(comparisons)
+    excluded = {*slow_names, *no_speedup_names}
+    choices = {target: choose_winner(_eligible(rows, excluded, target), deciding.timings) for target in targets}
+    return Outcome(slow_names, comparisons, no_speedup_names, choices)
 
 
-def too_slow(rows: Sequence[CheckedVariant], deciding: ClassTimings, budget: Budget) -> list[str]:
-    """Names of the variants whose p50 is over its target's limit for sure, on any of the devices; sorted.
+def names_too_slow(rows: Sequence[CheckedVariant], deciding: ClassTimings, budget: Budget) -> list[str]:
+    """Return the sorted names of the variants whose p50 significantly exceeds the limit of its target on any device.
 
-    Absolute or a ratio to a reference, a limit is broken where the whole interval is above it.
+    A limit, absolute or relative to a reference, is exceeded if the whole interval lies above it.
     """
-    everywhere = (deciding.timings, *deciding.others)
-    return sorted(row["name"] for row in rows if any(_is_late(row, rows, each, budget) for each in everywhere))
+    all_timings = (deciding.timings, *deciding.others)
+    return sorted(row["name"] for row in rows if any(_exceeds_latency(row, rows, each, budget) for each in all_timings))
 
 
-def _is_late(row: CheckedVariant, rows: Sequence[CheckedVariant], timings: Timings, budget: Budget) -> bool:
+def _exceeds_latency(row: CheckedVariant, rows: Sequence[CheckedVariant], timings: Timings, budget: Budget) -> bool:
     name, limits = row["name"], budget.limits(row["target"])
     if not limits.has_latency_limit:
         return False
 
-    def ratio_low(of: str) -> float:
-        return timings.ratio(name, reference(of, row["target"], rows)).low
+    def ratio_low(reference: str) -> float:
+        return timings.ratio(name, reference_name(reference, row["target"], rows)).low
 
     return limits.exceeds_latency(timings.median(name).low_ms, ratio_low)
 
 
 def winner_of(target: str) -> str:
-    """What the decision on a target's winner is called in every record."""
+    """Return the name of the decision on a target's winner."""
     return f"winner of {target}"
 
 
-def winners(choices: Mapping[str, Choice], chosen: Mapping[str, str], replayed: bool) -> list[DecisionRow]:
-    """A row for each target: who won, with today's evidence; `chosen` is what counts, be it replayed."""
+def winner_rows(choices: Mapping[str, Choice], chosen: Mapping[str, str], is_replayed: bool) -> list[DecisionRow]:
+    """Return a row per target with its winner in `chosen`, which may be replayed, and with this run's evidence."""
     return [
-        decision_row(winner_of(target), choice, chosen.get(target), choice.chosen, replayed)
+        decision_row(winner_of(target), choice, chosen.get(target), choice.chosen, is_replayed)
         for target, choice in choices.items()
     ]
 
 
-def decision_row(decision: str, choice: Choice, chosen: Any, today: Any, replayed: bool = False) -> DecisionRow:
-    """One decision with its evidence, which is always today's; `today` is what it would decide by itself."""
-    row = {
+def decision_row(decision: str, choice: Choice, chosen: Any, own_choice: Any, is_replayed: bool = False) -> DecisionRow:
+    """Return the record of a decision. The evidence, and the choice that follows from it, are always this run's."""
+    record = {
         "decision": decision,
         "chosen": chosen,
-        "rule": RECORDED if replayed else choice.rule,
+        "rule": RECORDED if is_replayed else choice.rule,
         "candidates": choice.candidates,
-        "replayed": replayed,
-        "today": today,
+        "replayed": is_replayed,
+        "today": own_choice,
     }
-    return cast("DecisionRow", row)
+    return cast("DecisionRow", record)
 
 
 def too_close_to_call(decisions: Iterable[DecisionRow], tie_margin: float) -> list[OpenComparison]:
-    """Each of today's winners of a target that stands in the tie only because its interval is wide.
+    """Return this run's winners that are part of a tie only because their interval is wide.
 
-    With more rounds of all that is in the tie, it either leaves it, or its whole interval comes below the margin.
+    With more rounds of all variants in the tie, such a variant either leaves the tie, or its whole interval falls below
+    the margin.
     """
     return [
         OpenComparison(
-            f"{decision['decision']}: {row['name']} takes {with_ends(row, 'ratio')} times as long as the fastest, and "
-            f"a tie ends at {1 + tie_margin:g}",
+            f"{decision['decision']}: {row['name']} takes {with_bounds(row, 'ratio')} times as long as the fastest, "
+            f"and a tie ends at {1 + tie_margin:g}",
             tuple(each["name"] for each in decision["candidates"] if each["in_the_tie"]),
         )
         for decision in decisions
-        if is_winner_decision(decision) and decision["decision"] != OVER_ALL
+        if is_winner_decision(decision) and decision["decision"] != OVERALL_WINNER
         for row in decision["candidates"]
         if row["name"] == decision["today"] and row["ratio_low"] <= 1 + tie_margin < row["ratio_high"]
     ]
 
 
-def with_ends(row: Mapping[str, Any], name: str) -> str:
-    """A figure with the ends of its interval, in words."""
+def with_bounds(row: Mapping[str, Any], name: str) -> str:
+    """Return a figure with the bounds of its interval as text."""
     return f"{row[name]:.3g} ({row[f'{name}_low']:.3g} to {row[f'{name}_high']:.3g})"
 
 
-def choose(rows: Sequence[CheckedVariant], timings: Timings) -> Choice:
-    """The fastest; of all that it does not beat for sure, the one with the fewest bytes, then the first by name."""
+def choose_winner(rows: Sequence[CheckedVariant], timings: Timings) -> Choice:
+    """Choose the fastest variant. If others tie with it, the smallest file wins, then the first name."""
     if not rows:
         return Choice(None, NO_WINNER, [])
     fastest = timings.fastest(row["name"] for row in rows)
@@ -183,162 +184,175 @@ def _candidate(row: CheckedVariant, fastest: str, timings: Timings) -> DecisionC
     }
 
 
-def against_limit(
-    row: CheckedVariant, rows: Sequence[CheckedVariant], timings: Timings, budget: Budget, slow: Iterable[str]
+def compare_with_limit(
+    row: CheckedVariant, rows: Sequence[CheckedVariant], timings: Timings, budget: Budget, slow_names: Iterable[str]
 ) -> LimitComparison:
-    """A variant's median beside the limit, and where that is relative, beside its reference."""
+    """Return a variant's median for comparison with the limit and, if that is relative, with its reference."""
     median = timings.median(row["name"])
-    found = {
+    comparison = {
         "name": row["name"],
         "p50_ms": median.p50_ms,
         "low_ms": median.low_ms,
         "high_ms": median.high_ms,
-        "too_slow": row["name"] in slow,
-        **beside_field(row, rows, timings, budget),
+        "too_slow": row["name"] in slow_names,
+        **reference_field(row, rows, timings, budget),
     }
-    return cast("LimitComparison", found)
+    return cast("LimitComparison", comparison)
 
 
-def _inside(rows: Iterable[CheckedVariant], out: Iterable[str], target: str) -> list[CheckedVariant]:
-    return [row for row in rows if row["target"] == target and row["inside_budget"] and row["name"] not in out]
+def _eligible(rows: Iterable[CheckedVariant], excluded: Iterable[str], target: str) -> list[CheckedVariant]:
+    return [row for row in rows if row["target"] == target and row["inside_budget"] and row["name"] not in excluded]
 
 
-OWN = "the limit of its target"
+TARGET_LIMIT = "the limit of its target"
 
 
-def reference(of: str, target: str, rows: Iterable[Mapping[str, Any]]) -> str:
-    """The name under which a reference was timed; StageError for a baseline without a float file on the target."""
-    return str(_float_baseline(target, rows)["name"]) if of == BASELINE else of
+def reference_name(reference: str, target: str, rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return the name under which a reference was timed.
+
+    Raises StageError if it is the baseline, and the baseline has no float file for the target.
+    """
+    return str(_float_baseline(target, rows)["name"]) if reference == BASELINE else reference
 
 
-def references(rows: Sequence[Mapping[str, Any]], budget: Budget, targets: Iterable[str]) -> set[str]:
-    """What must be timed beside the variants of these targets, by the names of rows and rivals."""
-    held = {target: budget.limits(target).latency_p50 for target in targets}
-    return {reference(limit.of, target, rows) for target, limit in held.items() if limit is not None}
+def reference_names(rows: Sequence[Mapping[str, Any]], budget: Budget, targets: Iterable[str]) -> set[str]:
+    """Return the names of the variants and reference models to which the latency limits of these targets refer."""
+    limits = {target: budget.limits(target).latency_p50 for target in targets}
+    return {reference_name(limit.of, target, rows) for target, limit in limits.items() if limit is not None}
 
 
 def baseline_bytes(target: str, rows: Iterable[Mapping[str, Any]], limits: VariantLimits) -> int | None:
-    """Of the baseline's float file on the target, where its size is what limits it."""
+    """Return the size of the baseline's float file for the target if the size limit refers to it, else None."""
     if limits.size is None or limits.size.of != BASELINE:
         return None
     return int(_float_baseline(target, rows)["bytes"])
 
 
-def beside_field(
+def reference_field(
     row: CheckedVariant, rows: Sequence[CheckedVariant], timings: Timings, budget: Budget
 ) -> dict[str, ReferenceComparison]:
-    """`beside` of a row whose limit is relative: how its p50 compares with the reference's in the same rounds."""
+    """Return the `beside` field of a row: the ratio of its p50 to that of the reference of a relative limit."""
     relative = budget.limits(row["target"]).latency_p50
     if relative is None:
         return {}
-    name = reference(relative.of, row["target"], rows)
-    if not {row["name"], name} <= timings.samples_ms.keys():  # devices are sent only what may win
+    name = reference_name(relative.of, row["target"], rows)
+    if not {row["name"], name} <= timings.samples_ms.keys():  # devices receive only variants that can win
         return {}
-    found = timings.ratio(row["name"], name)
-    figures = {"ratio": found.ratio, "ratio_low": found.low, "ratio_high": found.high}
+    ratio = timings.ratio(row["name"], name)
+    figures = {"ratio": ratio.ratio, "ratio_low": ratio.low, "ratio_high": ratio.high}
     return {"beside": {"name": name, "limit": relative.ratio, **figures}}  # type: ignore[typeddict-item]
 
 
 def limits_field(
     row: CheckedVariant, rows: Sequence[CheckedVariant], timings: Timings | None, budget: Budget
 ) -> dict[str, AppliedLimits]:
-    """`limits` of a row: what it was held to, where the budget's two numbers do not say it.
+    """Return the `limits` field of a row, unless the budget consists of plain numbers.
 
-    Without `timings` nobody knows the ratio, as where devices decided in another run.
+    Without `timings`, for example because devices decided in another run, the ratio to the reference is left out.
     """
     if budget.is_plain:
         return {}
     limits = budget.limits(row["target"])
-    most = limits.max_bytes(baseline_bytes(row["target"], rows, limits))
-    beside = beside_field(row, rows, timings, budget) if timings else {}
-    return {"limits": {"latency_p50_ms": limits.latency_p50_ms, "size_bytes": most, **beside}}  # type: ignore[typeddict-item]
+    max_bytes = limits.max_bytes(baseline_bytes(row["target"], rows, limits))
+    reference = reference_field(row, rows, timings, budget) if timings else {}
+    return {"limits": {"latency_p50_ms": limits.latency_p50_ms, "size_bytes": max_bytes, **reference}}  # type: ignore[typeddict-item]
 
 
-def excess(
+def latency_excess(
     row: CheckedVariant,
     rows: Sequence[CheckedVariant],
     timings: Timings,
     budget: Budget,
     devices: DeviceClass | None,
 ) -> float:
-    """By what share its p50 is over its limit; below 0 where it is not. Devices' p50s count where they decided."""
+    """Return the share by which the p50 of a row exceeds its limit, negative if it does not.
+
+    If devices decided, their p50s are used.
+    """
 
     def deciding_ms(name: str) -> float:
-        there_ms = deciding_device_latency(devices, name)["p50_ms"] if devices else None
-        return timings.p50_ms(name) if there_ms is None else there_ms
+        device_ms = deciding_device_latency(devices, name)["p50_ms"] if devices else None
+        return timings.p50_ms(name) if device_ms is None else device_ms
 
     limits = budget.limits(row["target"])
     if limits.latency_p50 is not None:
-        name = reference(limits.latency_p50.of, row["target"], rows)
+        name = reference_name(limits.latency_p50.of, row["target"], rows)
         ratio = deciding_ms(row["name"]) / deciding_ms(name) if devices else timings.ratio(row["name"], name).ratio
         return ratio / limits.latency_p50.ratio - 1
     return deciding_ms(row["name"]) / limits.latency_p50_ms - 1 if limits.latency_p50_ms else 0.0
 
 
-def limit_words(budget: Budget, targets: Iterable[str]) -> str:
-    """The limit of latency as a decision names it: `0.052 ms`; empty where no target has one."""
-    found = {budget.limits(target).latency_text() for target in targets}
-    return OWN if len(found) > 1 else found.pop() if found else ""
+def limit_text(budget: Budget, targets: Iterable[str]) -> str:
+    """Return the latency limit as text, for example `0.052 ms`; empty if no target has one."""
+    texts = {budget.limits(target).latency_text() for target in targets}
+    return TARGET_LIMIT if len(texts) > 1 else texts.pop() if texts else ""
 
 
 def _float_baseline(target: str, rows: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
-    wanted = (BASELINE, "fp32", target)
-    found = next((row for row in rows if (row["model"], row["precision"], row["target"]) == wanted), None)
-    if found is None:
+    baseline_key = (BASELINE, "fp32", target)
+    baseline = next((row for row in rows if (row["model"], row["precision"], row["target"]) == baseline_key), None)
+    if baseline is None:
         raise StageError(
-            f"budget: a limit of {target} is relative to the baseline, and there is no float file of it; see in "
-            f"notebook 05 why, or give {target} an absolute limit in budget.targets"
+            f"budget: a limit of {target} is relative to the baseline, and the baseline has no float file for it; "
+            f"see notebook 05 for the reason, or give {target} an absolute limit in budget.targets"
         )
-    return found
+    return baseline
 
 
 SPARSITY_DECISION = "sparsity without speed-up"
 """Name of the decision in the result."""
-DENSE = {"sparse": "student"}
-"""The network that a sparse one was made from."""
+DENSE_MODEL = {"sparse": "student"}
+"""The dense network from which each sparse one was made."""
 
 
-def against_dense(rows: Sequence[CheckedVariant], slow: Collection[str], timings: Timings) -> list[DenseComparison]:
-    """Each sparse variant beside its dense counterpart, of the same precision and target: is it faster?
+def compare_all_with_dense(
+    rows: Sequence[CheckedVariant], slow_names: Collection[str], timings: Timings
+) -> list[DenseComparison]:
+    """Compare each sparse variant with its dense counterpart of the same precision and target.
 
-    A counterpart that is outside the budget itself is none: nobody could take it instead.
+    A counterpart outside the budget is ignored, because it could not be used instead.
 
-    Zeros shorten a call only where the kernels skip them, and a file only where it stores them as such (as
-    `convert.sparse_weights` does) or somebody compresses it, which a bundle does not. A sparse variant is rejected that
-    is neither surely faster nor, at the same speed, smaller, each by `tie_margin`. Its compressed size is reported.
+    Zeros make a call shorter only if the kernels skip them. They make a file smaller only if it stores zeros as such,
+    as with `convert.sparse_weights`, or if it is compressed, which a bundle does not do. A sparse variant is rejected
+    if it is neither significantly faster nor, at the same speed, smaller, each by `tie_margin`. Its compressed size is
+    reported.
     """
-    dense = {
+    dense_rows = {
         (row["model"], row["precision"], row["target"]): row
         for row in rows
-        if row["inside_budget"] and row["name"] not in slow
+        if row["inside_budget"] and row["name"] not in slow_names
     }
     return [
-        _beside(row, dense[key], timings)
+        _compare_with_dense(row, dense_rows[key], timings)
         for row in rows
-        if (key := (DENSE.get(row["model"], ""), row["precision"], row["target"])) in dense
+        if (key := (DENSE_MODEL.get(row["model"], ""), row["precision"], row["target"])) in dense_rows
     ]
 
 
-def without_speedup(compared: Iterable[DenseComparison]) -> list[str]:
-    """Names of the sparse variants that are neither faster nor smaller, sorted."""
-    return sorted(row["name"] for row in compared if not row["buys"])
+def without_speedup(comparisons: Iterable[DenseComparison]) -> list[str]:
+    """Return the sorted names of the sparse variants that are neither faster nor smaller."""
+    return sorted(row["name"] for row in comparisons if not row["buys"])
 
 
-def no_speedup_reason(name: str, compared: Iterable[DenseComparison], replaying: bool) -> str:
-    """Why a variant without speed-up is rejected, with today's figures."""
-    recorded = ", as recorded" if replaying else ""
-    row = next((row for row in compared if row["name"] == name), None)
+def no_speedup_reason(name: str, comparisons: Iterable[DenseComparison], is_replayed: bool) -> str:
+    """Say why a sparse variant without a speed-up is rejected, with this run's figures."""
+    suffix = ", as recorded" if is_replayed else ""
+    row = next((row for row in comparisons if row["name"] == name), None)
     if row is None:
-        return f"no speed-up{recorded}"
+        return f"no speed-up{suffix}"
     interval = f"{row['ratio_low']:.2f}–{row['ratio_high']:.2f}"
     return (
-        f"no speed-up{recorded}: {row['ratio']:.2f}× ({interval}) as fast as {row['dense']}, "
+        f"no speed-up{suffix}: {row['ratio']:.2f}× ({interval}) as fast as {row['dense']}, "
         f"{100 * row['bytes_share']:.0f} % of its bytes, compressed {100 * row['zipped_share']:.0f} %"
     )
 
 
-def _beside(row: CheckedVariant, dense: CheckedVariant, timings: Timings) -> DenseComparison:
-    """`ratio`: how many times as fast as the dense one; both shares: bytes, and compressed ones, of that one's."""
+def _compare_with_dense(row: CheckedVariant, dense: CheckedVariant, timings: Timings) -> DenseComparison:
+    """Compare a sparse variant with its dense counterpart.
+
+    `ratio` says how many times as fast it is. The shares are its bytes, and its compressed bytes, relative to the dense
+    variant.
+    """
     ratio = timings.ratio(dense["name"], row["name"])
     is_smaller = row["bytes"] * (1 + timings.tie_margin) < dense["bytes"]
     is_slower = timings.is_slower(timings.ratio(row["name"], dense["name"]))

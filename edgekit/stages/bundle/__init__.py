@@ -1,7 +1,7 @@
-"""Bundle: one file per target that people copy to a device, its golden vectors proven in a fresh process.
+"""Bundle: pack one file per target to copy to a device, and run its self-test in a fresh process.
 
-Leaves NAME-TARGET-VERSION.edge.zip for every target that has a winner, `edgerun.pyz` beside them, and
-`decision.json`. What the fresh process answered is evidence.
+Writes NAME-TARGET-VERSION.edge.zip for every target that has a winner, `edgerun.pyz` next to them, and
+`decision.json`. The outcome of the self-tests is stored as evidence.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["LIBRARIES", "BundleConfig", "run"]
 
 
 def run(source: Artifact, data: Data, config: BundleConfig, out: Path) -> Artifact:
-    """Seal the bundles in `out`."""
+    """Write the bundles to `out`, and return the sealed artifact."""
     from edgekit.stages.bundle.stage import bundle
 
     return bundle(source, data, config, out)

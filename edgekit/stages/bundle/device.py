@@ -1,4 +1,4 @@
-"""A bundle at its device: the texts that people and pip read there, and the selftest in a fresh interpreter."""
+"""What a bundle needs on its device: requirements, commands and README; and its self-test in a fresh process."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ INTERPRETERS = {
     "openvino": ["openvino>=2024.4"],
     "onnx": ["onnxruntime>=1.18"],
 }
-IN_4_BITS = ("int4", "int4_dense")
-"""Precisions that LiteRT reads from version 2.0, and tflite-runtime never."""
-SAMPLES = {"picture": "picture.png", "audio": "sound.wav", "table": "window.csv", "text": "text.txt",
+INT4_PRECISIONS = ("int4", "int4_dense")
+"""Precisions that LiteRT 2.0 and newer can read, but tflite-runtime cannot."""
+SAMPLE_FILES = {"picture": "picture.png", "audio": "sound.wav", "table": "window.csv", "text": "text.txt",
            "tensors": "sample.npz"}  # fmt: skip
-ANSWERS = {
+ANSWER_ATTRIBUTES = {
     "classification": "label",
     "multi_label": "labels",
     "regression": "values",
@@ -37,103 +37,110 @@ ANSWERS = {
 }
 
 
-FITS = {"crop": "cropped around its middle", "stretch": "stretched", "letterbox": "scaled, between black bars,"}
+FIT_DESCRIPTIONS = {
+    "crop": "cropped around its middle",
+    "stretch": "stretched",
+    "letterbox": "scaled, between black bars,",
+}
 
 
 def requirements(target: str) -> list[str]:
-    """Lines of the bundle's requirements.txt."""
+    """Return the lines of the bundle's requirements.txt."""
     return ["numpy>=1.22", *INTERPRETERS[target]]
 
 
 def commands(file: str, target: str, raw: RawSpec) -> list[str]:
-    """The three lines to type on the device, in a virtual environment as PEP 668 asks for."""
-    for_files = ["pillow"] if _pictures(raw) else ["tokenizers"] if raw.kind == "text" else []
-    needed = " ".join(f"'{line}'" for line in [*requirements(target), *for_files])
-    kind = "picture" if _pictures(raw) else "table" if raw.columns else raw.kind
-    sample = SAMPLES.get(kind, "sample.npy")
+    """Return the three commands to type on the device; they create a virtual environment, as PEP 668 requires."""
+    file_packages = ["pillow"] if _takes_pictures(raw) else ["tokenizers"] if raw.kind == "text" else []
+    packages = " ".join(f"'{line}'" for line in [*requirements(target), *file_packages])
+    kind = "picture" if _takes_pictures(raw) else "table" if raw.columns else raw.kind
+    sample = SAMPLE_FILES.get(kind, "sample.npy")
     return [
-        f"python3 -m venv edge && edge/bin/pip install {needed}",
+        f"python3 -m venv edge && edge/bin/pip install {packages}",
         f"edge/bin/python {RUNNER} selftest {file}",
         f"edge/bin/python {RUNNER} predict {file} {sample}",
     ]
 
 
-def texts(manifest: Manifest, file: str, story: Sequence[str]) -> dict[str, bytes]:
-    """The two members that people and pip read; `story` says in a few lines what the model is worth."""
-    listed = "\n".join(manifest.requirements) + "\n"
-    return {"requirements.txt": listed.encode(), "README.md": readme(manifest, file, story).encode()}
+def text_members(manifest: Manifest, file: str, facts: Sequence[str]) -> dict[str, bytes]:
+    """Return the content of requirements.txt and README.md by name.
+
+    `facts` are lines about the model, such as its size and accuracy.
+    """
+    requirement_lines = "\n".join(manifest.requirements) + "\n"
+    return {"requirements.txt": requirement_lines.encode(), "README.md": readme(manifest, file, facts).encode()}
 
 
-def readme(manifest: Manifest, file: str, story: Sequence[str]) -> str:
-    """The README.md inside the bundle."""
-    lines = "\n".join(commands(file, manifest.target, manifest.raw))
-    lines_of_story = "\n".join(f"- {line}" for line in story)
-    raw = _sample(manifest.raw)
-    files = _files(manifest.raw)
-    older = _older(manifest) if manifest.target == "tflite" else ""
+def readme(manifest: Manifest, file: str, facts: Sequence[str]) -> str:
+    """Return the README.md of a bundle, as text."""
+    command_lines = "\n".join(commands(file, manifest.target, manifest.raw))
+    fact_lines = "\n".join(f"- {line}" for line in facts)
+    sample = _describe_sample(manifest.raw)
+    files = _describe_files(manifest.raw)
+    interpreter_note = _older_interpreter_note(manifest) if manifest.target == "tflite" else ""
     return f"""# {manifest.name} {manifest.version} for {manifest.target}
 
 - Variant: `{manifest.variant}`
-- Input: {raw}
-- Output: {_output(manifest)}
-{lines_of_story}
+- Input: {sample}
+- Output: {_describe_output(manifest)}
+{fact_lines}
 
 Copy this file and `{RUNNER}` to the device, then:
 
 ```
-{lines}
+{command_lines}
 ```
 
-{files}{older}
+{files}{interpreter_note}
 From Python:
 
 ```python
 from edgekit.runner import load
 
 model = load("{file}")
-print(model.predict(sample).{ANSWERS[manifest.task]})
+print(model.predict(sample).{ANSWER_ATTRIBUTES[manifest.task]})
 ```
 """
 
 
-def _older(manifest: Manifest) -> str:
-    """Whether the predecessor of LiteRT serves as well."""
-    if set(manifest.variant.split("-")) & set(IN_4_BITS):
+def _older_interpreter_note(manifest: Manifest) -> str:
+    """Say whether LiteRT's predecessor, tflite-runtime, can run the bundle as well."""
+    if set(manifest.variant.split("-")) & set(INT4_PRECISIONS):
         return "\nThe weights have 4 bits: ai-edge-litert 2.0 or newer reads them, tflite-runtime does not.\n"
     return (
         "\nWhere ai-edge-litert has no wheel for your Python, `pip install tflite-runtime 'numpy<2'` serves as well.\n"
     )
 
 
-def _sample(raw: RawSpec) -> str:
-    """What a sample is, in words."""
+def _describe_sample(raw: RawSpec) -> str:
+    """Describe a raw sample: its kind, shape and dtype."""
     if raw.tensors is None:
         return f"{raw.kind}, {'×'.join(map(str, raw.shape))}, {raw.dtype}"
     return f"tensors: {', '.join(f'`{describe(each)}`' for each in raw.tensors)}"
 
 
-def _pictures(raw: RawSpec) -> bool:
-    """Whether a picture in a file can be a sample."""
+def _takes_pictures(raw: RawSpec) -> bool:
+    """Return True if the model accepts picture files."""
     return input_path.find_step(raw.steps, "decode_picture") is not None
 
 
-def _files(raw: RawSpec) -> str:
-    """What may stand in a file, and what becomes of it on its way to a sample."""
-    if _pictures(raw):
+def _describe_files(raw: RawSpec) -> str:
+    """Describe which files the model accepts, and how they become samples."""
+    if _takes_pictures(raw):
         resize = input_path.find_step(raw.steps, "resize_picture")
-        how = FITS[resize["fit"]] if resize else "stretched"
+        fit = FIT_DESCRIPTIONS[resize["fit"]] if resize else "stretched"
         return (
-            f"A picture of any size is turned upright and {how} to {raw.shape[0]}×{raw.shape[1]}, as in training. "
+            f"A picture of any size is turned upright and {fit} to {raw.shape[0]}×{raw.shape[1]}, as in training. "
             "Pillow is for pictures only; a `.npy` array of the input's shape and dtype needs numpy alone.\n"
         )
     if raw.kind == "text":
-        return _text(raw)
+        return _describe_text_file(raw)
     if raw.tensors:
-        return _tensors(raw)
-    return _sound(raw) if raw.kind == "audio" else _table(raw)
+        return _describe_tensor_file(raw)
+    return _describe_audio_file(raw) if raw.kind == "audio" else _describe_table_file(raw)
 
 
-def _sound(raw: RawSpec) -> str:
+def _describe_audio_file(raw: RawSpec) -> str:
     windows = input_path.find_step(raw.steps, "windows")
     rate = "of any rate" if input_path.find_step(raw.steps, "resample") else f"at {raw.sample_rate_hz} Hz"
     channels = "any number of channels" if input_path.find_step(raw.steps, "mix_channels") else "one channel"
@@ -143,23 +150,23 @@ def _sound(raw: RawSpec) -> str:
     return f"`sound.wav` is {rate} and has {channels}. {length}.\n"
 
 
-def _text(raw: RawSpec) -> str:
+def _describe_text_file(raw: RawSpec) -> str:
     step = input_path.find_step(raw.steps, "tokenize")
     if step is None:
         return ""
-    longer = "its end is cut off" if step["too_long"] == "cut" else "it is refused"
+    too_long = "its end is cut off" if step["too_long"] == "cut" else "it is refused"
     rows = input_path.find_step(raw.steps, "decode_text_table")
-    head = "with a header" if rows and rows["header"] else "without a header"
-    parted = f"parted by a {rows['delimiter']}, {head}; the texts are in column `{rows['column']}`" if rows else ""
-    table = f"A `.tsv` or `.csv`, {parted}, gets an answer for each row. " if rows else ""
+    header = "with a header" if rows and rows["header"] else "without a header"
+    columns = f"parted by a {rows['delimiter']}, {header}; the texts are in column `{rows['column']}`" if rows else ""
+    table = f"A `.tsv` or `.csv`, {columns}, gets an answer for each row. " if rows else ""
     return (
         f"`text.txt` is UTF-8. Its tokens are made with `{step['vocabulary']}` of this bundle, as in training; where "
-        f"there are more than {step['length']}, {longer}. {table}Texts need the package tokenizers; a `.npy` "
+        f"there are more than {step['length']}, {too_long}. {table}Texts need the package tokenizers; a `.npy` "
         "array of the ids, int32, needs numpy alone.\n"
     )
 
 
-def _tensors(raw: RawSpec) -> str:
+def _describe_tensor_file(raw: RawSpec) -> str:
     names = [each["name"] for each in raw.tensors or ()]
     arrays = ", ".join(f"{name!r}: …" for name in names)
     return (
@@ -168,20 +175,20 @@ def _tensors(raw: RawSpec) -> str:
     )
 
 
-def _table(raw: RawSpec) -> str:
+def _describe_table_file(raw: RawSpec) -> str:
     if not raw.columns:
         return ""
     names = ", ".join(f"`{name}`" for name in raw.columns)
     step = input_path.find_step(raw.steps, "windows")
     rows = f"at least {raw.shape[0]} rows" if step else f"{raw.shape[0]} rows"
-    more = f"; every window of {step['length']} rows gets an answer, one each {step['stride']} rows" if step else ""
+    windows = f"; every window of {step['length']} rows gets an answer, one each {step['stride']} rows" if step else ""
     return (
-        f"`window.csv` has a header, {rows} and the columns {names}, in any order and beside any others{more}; "
+        f"`window.csv` has a header, {rows} and the columns {names}, in any order and beside any others{windows}; "
         "a `.npy` array has them in this order.\n"
     )
 
 
-def _output(manifest: Manifest) -> str:
+def _describe_output(manifest: Manifest) -> str:
     if manifest.task == "classification":
         return f"scores of {len(manifest.labels)} classes"
     if manifest.task == "multi_label":
@@ -199,15 +206,21 @@ def _output(manifest: Manifest) -> str:
     return f"float32, {'×'.join(map(str, manifest.output_shape))}"
 
 
-def prove(runner: Path, bundle: Path) -> dict[str, Any]:
-    """The report of the selftest in a fresh process; ConversionError if an output differs from its golden vector."""
+def run_selftest(runner: Path, bundle: Path) -> dict[str, Any]:
+    """Run the self-test of `bundle` in a fresh process, and return its report.
+
+    Raises ConversionError if the self-test fails, for example because an output differs from its golden answer, and
+    StageError if it exceeds the time limit.
+    """
     command = [sys.executable, "-I", str(runner.resolve()), "selftest", str(bundle.resolve()), "--json"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired:
-        raise StageError(f"{bundle.name}: the selftest did not answer within {TIMEOUT_S} s") from None
-    if done.returncode:
-        last = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-1]
-        raise ConversionError(f"{bundle.name}: its selftest failed in a fresh process (exit {done.returncode}): {last}")
-    report: dict[str, Any] = json.loads(done.stdout)
+        raise StageError(f"{bundle.name}: the self-test did not end within {TIMEOUT_S} s") from None
+    if process.returncode:
+        message = (process.stderr.strip() or process.stdout.strip() or "no message").splitlines()[-1]
+        raise ConversionError(
+            f"{bundle.name}: its self-test failed in a fresh process (exit {process.returncode}): {message}"
+        )
+    report: dict[str, Any] = json.loads(process.stdout)
     return report

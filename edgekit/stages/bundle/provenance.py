@@ -1,4 +1,4 @@
-"""What a bundle records about how it was made, enough to make it again: `edgekit reproduce` reads what stands here."""
+"""Record how a bundle was made, in enough detail for `edgekit reproduce` to make it again; write its SBOM."""
 
 from __future__ import annotations
 
@@ -25,10 +25,13 @@ from edgekit.core.hashing import digest, write_json
 from edgekit.runner import cpu
 
 
-def record(chain: Sequence[Artifact], last: str, config: dict[str, Any], measured: dict[str, Any]) -> dict[str, Any]:
-    """The provenance of bundles made from `chain` (origin first) by the stage `last` with `config`.
+def provenance_record(
+    chain: Sequence[Artifact], last: str, config: dict[str, Any], decisions: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the provenance of bundles that the stage `last` makes from `chain` (origin first) with `config`.
 
-    `measured` holds by stage the decisions that rest on a measurement, which cannot be rebuilt but only followed.
+    `decisions` holds by stage the decisions that are based on measurements. A rebuild cannot repeat them, so it
+    follows them.
     """
     code = {artifact.stage: digest(artifact.code) for artifact in chain if artifact.code}
     return {
@@ -36,8 +39,8 @@ def record(chain: Sequence[Artifact], last: str, config: dict[str, Any], measure
         "config": _run_config(chain, last, config),
         "weights_sha256": chain[0].config["weights"],
         "data_digest": chain[0].data_digest,
-        "measured": measured,
-        "machine": machine(),
+        "measured": decisions,
+        "machine": machine_record(),
         "code": {**code, last: digest(code_digests(last))},
         "builders": {name: sha for artifact in chain for name, sha in artifact.builders.items()},
         "libraries": {name: version for artifact in chain for name, version in artifact.versions.items()},
@@ -45,17 +48,23 @@ def record(chain: Sequence[Artifact], last: str, config: dict[str, Any], measure
     }
 
 
-def measured(last: Artifact) -> dict[str, Any]:
-    """By stage, what a measurement decided in the chain that ends with `last`; stages that needed none are absent."""
-    deciding = {stage: found for stage in sorted(replay.DECISION_FIELDS) if (found := last.find_ancestor(stage))}
+def measured_decisions(last: Artifact) -> dict[str, Any]:
+    """Return by stage the decisions in the chain up to `last` that are based on measurements.
+
+    Stages without such decisions are left out.
+    """
+    stage_artifacts = {
+        stage: artifact for stage in sorted(replay.DECISION_FIELDS) if (artifact := last.find_ancestor(stage))
+    }
     decisions = {
-        stage: json.loads(found.file("decision.json").read_text(encoding="utf-8")) for stage, found in deciding.items()
+        stage: json.loads(artifact.file("decision.json").read_text(encoding="utf-8"))
+        for stage, artifact in stage_artifacts.items()
     }
     return {stage: decision["measured"] for stage, decision in decisions.items() if "measured" in decision}
 
 
-def machine() -> dict[str, Any]:
-    """What of this machine can decide about the bits of a result."""
+def machine_record() -> dict[str, Any]:
+    """Return the properties of this machine that can affect the bits of a result."""
     return {
         "architecture": platform.machine(),
         "instructions": cpu.instruction_sets(),
@@ -64,58 +73,65 @@ def machine() -> dict[str, Any]:
 
 
 def _run_config(chain: Sequence[Artifact], last: str, config: dict[str, Any]) -> dict[str, Any]:
-    """The stages' configs as one config file, every option written out; no path of any machine stands in it."""
+    """Merge the configs of all stages into one, with every option written out and without paths of this machine."""
     origin = chain[0].config
     configs = {**{artifact.stage: artifact.config for artifact in chain[1:]}, last: config}
-    shared = {name: found[name] for found in configs.values() for name in SHARED_FIELDS if name in found}
-    if not shared.pop("targets_named", True):  # a wish stays one where the bundle is made again
+    shared = {
+        name: stage_config[name] for stage_config in configs.values() for name in SHARED_FIELDS if name in stage_config
+    }
+    if not shared.pop("targets_named", True):  # not named by the user, so a rebuild may choose them too
         del shared["targets"]
-    own = {
-        stage: {name: value for name, value in found.items() if name not in SHARED_FIELDS}
-        for stage, found in configs.items()
+    stage_options = {
+        stage: {name: value for name, value in stage_config.items() if name not in SHARED_FIELDS}
+        for stage, stage_config in configs.items()
     }
     data = dict(origin["data"])
-    shared["task"] = data.pop("task")  # on top in a config; without a student no stage tells it
-    return {**shared, "model": origin["model"], "data": data, "preprocess": origin["preprocess"], **own}
+    shared["task"] = data.pop("task")  # at the top of a config file; without a student no stage records it
+    return {**shared, "model": origin["model"], "data": data, "preprocess": origin["preprocess"], **stage_options}
 
 
 LOCK, SBOM = EVIDENCE_FILES
-SPEC = "1.6"
-LIMIT_S = 300
-FIX = "`pip install cyclonedx-bom` installs what makes it"
+SPEC_VERSION = "1.6"
+TIMEOUT_S = 300
+FIX = "`pip install cyclonedx-bom` installs it"
 
 
 def write_sbom(out: Path) -> None:
-    """Write environment.lock and sbom.cdx.json into `out`; StageError where cyclonedx-py is missing or fails.
+    """Write environment.lock and sbom.cdx.json to `out`, next to the bundles.
 
-    They lie beside the bundles and describe the machine, so they stay out of every content digest; neither holds a
-    path.
+    Both describe this machine, so they are part of no content digest. They contain no paths.
+
+    Raises StageError if cyclonedx-py is missing or fails.
     """
-    (out / LOCK).write_text(lock(), encoding="utf-8")
+    (out / LOCK).write_text(environment_lock(), encoding="utf-8")
     write_json(out / SBOM, build_sbom(out))
 
 
-def lock() -> str:
-    """One line for each installed distribution, for `pip install -r`; what came from this machine is a comment."""
-    found: dict[str, str] = {}
-    for distribution in metadata.distributions(path=_places()):
-        if distribution.name:  # a half-removed one has none
-            found.setdefault(canonicalize_name(distribution.name), _line(distribution))  # the first is what is imported
+def environment_lock() -> str:
+    """Return one line per installed distribution, for `pip install -r`.
+
+    Distributions that were installed from local files are listed as comments.
+    """
+    lines: dict[str, str] = {}
+    for distribution in metadata.distributions(path=_site_folders()):
+        if distribution.name:  # a half-removed distribution has no name
+            # If a distribution is installed twice, Python imports the first one.
+            lines.setdefault(canonicalize_name(distribution.name), _requirement_line(distribution))
     platform_line = (
         f"{platform.python_implementation()} {platform.python_version()} on {platform.system()} {platform.machine()}"
     )
-    return "\n".join([f"# {platform_line}", *(found[name] for name in sorted(found))]) + "\n"
+    return "\n".join([f"# {platform_line}", *(lines[name] for name in sorted(lines))]) + "\n"
 
 
-def _places() -> list[str]:
-    """Where this interpreter finds what is installed; not what a library puts on `sys.path` as it is imported."""
-    added = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
-    own = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
-    return [*added, *own, *site.getsitepackages()]
+def _site_folders() -> list[str]:
+    """Return the folders in which this interpreter finds distributions, without those that libraries add later."""
+    added = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
+    user_folders = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
+    return [*added, *user_folders, *site.getsitepackages()]
 
 
-def _line(distribution: metadata.Distribution) -> str:
-    """`name==version`, or `name @ URL` for what was installed from a URL (PEP 610)."""
+def _requirement_line(distribution: metadata.Distribution) -> str:
+    """Return `name==version`, or `name @ URL` for a distribution that was installed from a URL (PEP 610)."""
     name = canonicalize_name(distribution.name)
     origin = json.loads(distribution.read_text("direct_url.json") or "{}")
     if not origin:
@@ -130,46 +146,48 @@ def _line(distribution: metadata.Distribution) -> str:
 
 
 def build_sbom(folder: Path) -> dict[str, Any]:
-    """What `cyclonedx-py environment` says of this interpreter's distributions, checked by its own validator.
+    """Return the SBOM that `cyclonedx-py environment` writes for this interpreter, checked by its own validator.
 
-    `folder` holds no Python of its own: it is where the tool runs, lest it take a stray module for its own.
+    The tool runs in `folder`, which must not contain Python modules, because the tool could import them.
     """
-    made = json.loads(_run(folder))
-    for component in made["components"]:
-        _forget_pages(component)
-    _validate(made)
-    return dict(made)
+    sbom = json.loads(_run_cyclonedx(folder))
+    for component in sbom["components"]:
+        _drop_links(component)
+    _validate(sbom)
+    return dict(sbom)
 
 
-def _run(folder: Path) -> str:
+def _run_cyclonedx(folder: Path) -> str:
     command = [sys.executable, "-m", "cyclonedx_py", "environment", "--output-reproducible", "--no-validate"]
-    command += ["--spec-version", SPEC, "--output-format", "JSON", sys.executable]
+    command += ["--spec-version", SPEC_VERSION, "--output-format", "JSON", sys.executable]
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        process = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired:
-        raise StageError(f"{SBOM}: cyclonedx-py did not end within {LIMIT_S} s; run this stage again") from None
-    if done.returncode != 0:
-        said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        raise StageError(f"{SBOM}: cyclonedx-py failed: {said}; {FIX}")
-    return done.stdout
+        raise StageError(f"{SBOM}: cyclonedx-py did not end within {TIMEOUT_S} s; run this stage again") from None
+    if process.returncode != 0:
+        message = (process.stderr.strip().splitlines() or [f"exit code {process.returncode}"])[-1]
+        raise StageError(f"{SBOM}: cyclonedx-py failed: {message}; {FIX}")
+    return process.stdout
 
 
-def _forget_pages(component: dict[str, Any]) -> None:
-    """Keep where a component came from; drop paths of this machine and the links to its project's pages.
+def _drop_links(component: dict[str, Any]) -> None:
+    """Drop links to project pages and paths of this machine; keep the sources that packages were installed from.
 
-    The syntax of those some 700 links is all but the whole of the validator's quarter of a minute.
+    Checking the syntax of some 700 links would take the validator about a quarter of a minute.
     """
     references = component.pop("externalReferences", [])
-    kept = [one for one in references if one.get("comment", "").startswith("PackageSource:")]
-    kept = [one for one in kept if not one["url"].startswith("file:")]
-    if kept:
-        component["externalReferences"] = kept
+    sources = [reference for reference in references if reference.get("comment", "").startswith("PackageSource:")]
+    sources = [reference for reference in sources if not reference["url"].startswith("file:")]
+    if sources:
+        component["externalReferences"] = sources
 
 
-def _validate(made: dict[str, Any]) -> None:
+def _validate(sbom: dict[str, Any]) -> None:
     from cyclonedx.schema import SchemaVersion
     from cyclonedx.validation.json import JsonStrictValidator
 
-    fault = JsonStrictValidator(SchemaVersion.from_version(SPEC)).validate_str(json.dumps(made))
-    if fault:
-        raise StageError(f"{SBOM}: cyclonedx-py made no valid CycloneDX {SPEC}: {str(fault)[:300]}; {FIX}")
+    error = JsonStrictValidator(SchemaVersion.from_version(SPEC_VERSION)).validate_str(json.dumps(sbom))
+    if error:
+        raise StageError(
+            f"{SBOM}: cyclonedx-py did not write valid CycloneDX {SPEC_VERSION}: {str(error)[:300]}; {FIX}"
+        )

@@ -1,4 +1,4 @@
-"""Pack the winner of each target with everything it needs to run and to prove itself elsewhere."""
+"""Run the bundle stage: pack the winner of each target with everything that it needs to run and to test itself."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from edgekit.runner.bundle.manifest import Manifest, RawSpec
 from edgekit.runner.preprocess.transform import apply, to_layout
 from edgekit.stages.bundle import provenance, streams
 from edgekit.stages.bundle.config import LIBRARIES, BundleConfig
-from edgekit.stages.bundle.device import RUNNER, commands, prove, requirements, texts
-from edgekit.stages.bundle.streams import told_of_stream
+from edgekit.stages.bundle.device import RUNNER, commands, requirements, run_selftest, text_members
+from edgekit.stages.bundle.streams import stream_summary
 from edgekit.training.predict import EVALUATION_BATCH, prepared_inputs
 
-WATCHED = 10_000
-"""Validation samples that a reference is made of, at most."""
+MAX_REFERENCE_SAMPLES = 10_000
+"""Largest number of validation samples from which a bundle's reference for the monitor is built."""
 ACTIVATIONS = {
     "classification": "softmax",
     "multi_label": "sigmoid",
@@ -44,7 +44,7 @@ ACTIVATIONS = {
 
 
 def bundle(source: Artifact, data: Data, config: BundleConfig, out: Path) -> Artifact:
-    """See `edgekit.stages.bundle`."""
+    """Run the bundle stage; see `edgekit.stages.bundle`."""
     artifacts.begin(out)
     convert = source.ancestor("convert")
     decision = json.loads(source.file("decision.json").read_text(encoding="utf-8"))
@@ -54,7 +54,7 @@ def bundle(source: Artifact, data: Data, config: BundleConfig, out: Path) -> Art
         raise BudgetMissed(
             "no variant met the budget in notebook 06, so there is nothing to bundle; see its nearest miss"
         )
-    streams.check(data, config)
+    streams.check_options(data, config)
     runner_sha256 = pyz.build(out / RUNNER)
     packed = {
         target: _pack(source, convert, variants[winners[target]], data, config, out)
@@ -62,14 +62,14 @@ def bundle(source: Artifact, data: Data, config: BundleConfig, out: Path) -> Art
     }
     with progress.step("writing the software bill of materials (SBOM)"):
         provenance.write_sbom(out)
-    proofs = {
-        target: prove(out / RUNNER, out / packed[target]["file"])
+    selftests = {
+        target: run_selftest(out / RUNNER, out / packed[target]["file"])
         for target in progress.track(list(packed), "self-test", "running the bundle for {} in a fresh process".format)
     }
-    evaluated = {target: found for target, entry in packed.items() if (found := entry.pop("stream")) is not None}
-    content = {"bundles": packed, "runner_sha256": runner_sha256, "streams": evaluated}
+    stream_results = {target: result for target, entry in packed.items() if (result := entry.pop("stream")) is not None}
+    content = {"bundles": packed, "runner_sha256": runner_sha256, "streams": stream_results}
     artifacts.write_json(out / "decision.json", content)
-    artifacts.write_json(out / artifacts.EVIDENCE / "selftest.json", proofs)
+    artifacts.write_json(out / artifacts.EVIDENCE / "selftest.json", selftests)
     return artifacts.seal(
         out,
         stage="bundle",
@@ -78,9 +78,9 @@ def bundle(source: Artifact, data: Data, config: BundleConfig, out: Path) -> Art
         config=config.model_dump(),
         metrics={
             "bundles": packed,
-            "selftest": proofs,
+            "selftest": selftests,
             "runner_bytes": (out / RUNNER).stat().st_size,
-            "streams": evaluated,
+            "streams": stream_results,
         },
         libraries=LIBRARIES,
     )
@@ -91,7 +91,7 @@ def _pack(
 ) -> dict[str, Any]:
     spec = store.read_spec(source.ancestor("profile").file("model/model.json").parent)
     files = {f"model/{name}": content for name, content in read_model_files(convert, variant).items()}
-    raw, scores = _golden(convert, variant, data, config, spec)
+    raw, scores = _golden_answers(convert, variant, data, config, spec)
     row = next(
         row
         for row in json.loads(source.file("decision.json").read_text(encoding="utf-8"))["variants"]
@@ -116,7 +116,7 @@ def _pack(
             "top1": spec.task == "classification",
         },
         budget=config.budget.for_target(variant.target).model_dump(),
-        # latencies are evidence of one machine on one day: they stand in the run's result.json, not in the bundle
+        # Latencies are valid for one machine on one day, so they are in the run's result.json, not in the bundle.
         verdict={
             "met": row["inside_budget"],
             "drop_validation_pp": row["drop_pp"],
@@ -125,23 +125,25 @@ def _pack(
             "accuracy_test": row["accuracy_test"],
             "bytes": row["bytes"],
         },
-        provenance=origin_of(source, config),
+        provenance=provenance_of(source, config),
         requirements=requirements(variant.target),
         task=spec.task,
         activation="none" if variant.model == "baseline" and spec.gives_probabilities else ACTIVATIONS[spec.task],
         threshold=_threshold(convert, variant, data, config, spec) if spec.task == "anomaly" else None,
-        boxes=_boxes(convert, variant, data, spec) if spec.task == "detection" else None,
+        boxes=_box_options(convert, variant, data, spec) if spec.task == "detection" else None,
     )
     manifest = replace(manifest, reference=reference.MEMBER)
-    stream = _stream(convert, variant, data, config, spec, manifest)
-    manifest = replace(manifest, smoothing=_declared(stream, config))
+    stream = _evaluate_stream(convert, variant, data, config, spec, manifest)
+    manifest = replace(manifest, smoothing=_declared_smoothing(stream, config))
     name = f"{config.name}-{variant.target}-{config.version}.edge.zip"
     content = {
         **files,
         **data.members,
         **golden.golden_files(raw, scores),
-        reference.MEMBER: _reference(convert, variant, data, spec, manifest),
-        **texts(manifest, name, [*_story(row, tasks.load_task(spec.task).METRIC), *told_of_stream(stream)]),
+        reference.MEMBER: _monitor_reference(convert, variant, data, spec, manifest),
+        **text_members(
+            manifest, name, [*_readme_facts(row, tasks.load_task(spec.task).METRIC), *stream_summary(stream)]
+        ),
     }
     sha256 = bundles.write(out / name, manifest, content)
     return {
@@ -154,25 +156,25 @@ def _pack(
     }
 
 
-def origin_of(source: Artifact, config: BundleConfig) -> dict[str, Any]:
-    """What a bundle can be rebuilt from."""
-    chain = [found for stage in ("origin", *STAGES) if (found := source.find_ancestor(stage))]
-    measured = provenance.measured(source)
-    return provenance.record(chain, "bundle", config.model_dump(), measured)
+def provenance_of(source: Artifact, config: BundleConfig) -> dict[str, Any]:
+    """Return the provenance of the bundles that are made from `source` with `config`."""
+    chain = [artifact for stage in ("origin", *STAGES) if (artifact := source.find_ancestor(stage))]
+    decisions = provenance.measured_decisions(source)
+    return provenance.provenance_record(chain, "bundle", config.model_dump(), decisions)
 
 
-def _golden(
+def _golden_answers(
     convert: Artifact, variant: Variant, data: Data, config: BundleConfig, spec: store.ModelSpec
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Raw samples (n, *raw) spread over the validation split, and the outputs (n, …) this variant gives them."""
+    """Return raw samples (n, *raw) spread over the validation split, and the outputs (n, …) of `variant` for them."""
     positions = golden.candidate_indices(len(data.validation.y), config.golden_samples)
     raw = np.asarray(data.validation.x[positions])
     scores = _outputs(convert, variant, raw, spec)
     if spec.task == "classification":
-        kept = golden.clearest_indices(scores, config.golden_samples)
+        chosen = golden.clearest_indices(scores, config.golden_samples)
     else:
-        kept = np.sort(golden.evenly_spaced_indices(len(raw), config.golden_samples))
-    return raw[kept], scores[kept]
+        chosen = np.sort(golden.evenly_spaced_indices(len(raw), config.golden_samples))
+    return raw[chosen], scores[chosen]
 
 
 def _outputs(convert: Artifact, variant: Variant, raw: np.ndarray, spec: store.ModelSpec) -> np.ndarray:
@@ -181,11 +183,11 @@ def _outputs(convert: Artifact, variant: Variant, raw: np.ndarray, spec: store.M
 
 
 def _threshold(convert: Artifact, variant: Variant, data: Data, config: BundleConfig, spec: store.ModelSpec) -> float:
-    """The score above which as few normal validation samples lie as the config allows."""
-    places = np.flatnonzero(data.validation.y == 0)
+    """Return the score that only the share `false_alarms` of the normal validation samples exceeds."""
+    indices = np.flatnonzero(data.validation.y == 0)
     scores = []
-    for start in range(0, len(places), EVALUATION_BATCH):  # what it gives back is as large as the samples
-        normal = np.asarray(data.validation.x[places[start : start + EVALUATION_BATCH]])
+    for start in range(0, len(indices), EVALUATION_BATCH):  # the outputs are as large as the samples
+        normal = np.asarray(data.validation.x[indices[start : start + EVALUATION_BATCH]])
         scores.append(
             anomaly.reconstruction_errors(
                 _outputs(convert, variant, normal, spec), prepared_inputs(normal, spec.preprocess)
@@ -194,50 +196,60 @@ def _threshold(convert: Artifact, variant: Variant, data: Data, config: BundleCo
     return float(np.quantile(np.concatenate(scores), 1 - config.false_alarms))
 
 
-def _reference(convert: Artifact, variant: Variant, data: Data, spec: store.ModelSpec, manifest: Manifest) -> bytes:
-    """What the validation samples look like, and this variant's answers to them."""
+def _monitor_reference(
+    convert: Artifact, variant: Variant, data: Data, spec: store.ModelSpec, manifest: Manifest
+) -> bytes:
+    """Return the encoded reference of the monitor: statistics of validation samples and of the answers to them."""
     count = len(data.validation.y)
-    positions = np.arange(count) if count <= WATCHED else np.unique(np.linspace(0, count - 1, WATCHED).astype(np.int64))
+    positions = (
+        np.arange(count)
+        if count <= MAX_REFERENCE_SAMPLES
+        else np.unique(np.linspace(0, count - 1, MAX_REFERENCE_SAMPLES).astype(np.int64))
+    )
     raw = np.asarray(data.validation.x[positions])
     return reference.encode(
         reference.build_reference(manifest, raw, _outputs(convert, variant, raw, spec), data.members)
     )
 
 
-def _stream(
+def _evaluate_stream(
     convert: Artifact, variant: Variant, data: Data, config: BundleConfig, spec: store.ModelSpec, manifest: Manifest
 ) -> StreamResult | None:
-    """Its answers to the validation windows in the order of time, evaluated; None where nobody knows that order."""
-    played = streams.order(data, config)
-    if played is None:
+    """Evaluate the answers to the validation windows in the order of time; None if that order is unknown."""
+    sequence = streams.window_sequence(data, config)
+    if sequence is None:
         return None
-    raw = np.asarray(data.validation.x)[played.places]
+    raw = np.asarray(data.validation.x)[sequence.indices]
     outputs = _outputs(convert, variant, raw, spec)
     samples = prepared_inputs(raw, spec.preprocess) if spec.task == "anomaly" else None
-    return streams.evaluate_smoothing(played, outputs, samples, manifest, config)
+    return streams.evaluate_smoothing(sequence, outputs, samples, manifest, config)
 
 
-def _declared(stream: StreamResult | None, config: BundleConfig) -> dict[str, Any] | None:
-    """What the manifest says under `smoothing`."""
+def _declared_smoothing(stream: StreamResult | None, config: BundleConfig) -> dict[str, Any] | None:
+    """Return the `smoothing` of the manifest."""
     if stream is not None:
         return next(row["smoothing"] for row in stream["candidates"] if row["kept"])
     return config.smoothing.candidates(config.task)[0] if config.smoothing else None
 
 
-def _boxes(convert: Artifact, variant: Variant, data: Data, spec: store.ModelSpec) -> dict[str, Any]:
-    """Which boxes are answers: those whose probability serves validation best."""
+def _box_options(convert: Artifact, variant: Variant, data: Data, spec: store.ModelSpec) -> dict[str, Any]:
+    """Return the options that decide which boxes are answers: the probability limit that is best on validation."""
     outputs = _outputs(convert, variant, np.asarray(data.validation.x), spec)
     return BoxOptions(least_probability=detection.best_probability(outputs, data.validation.y))._asdict()
 
 
-def _story(row: dict[str, Any], metric: str) -> list[str]:
-    """What the README says of a variant, from its row of the benchmark."""
-    also = row.get("second_accuracy")
+def _readme_facts(row: dict[str, Any], metric: str) -> list[str]:
+    """Return the lines about a variant in the README, from its row of the benchmark."""
+    second = row.get("second_accuracy")
     return [
         f"Size: {row['bytes']:,} bytes",
         f"{metric[0].upper()}{metric[1:]}: {row['accuracy_validation']:.2%} on validation, "
         f"{row['accuracy_test']:.2%} on test",
-        *([f"{also['metric']}: {also['validation']:.2%} on validation, {also['test']:.2%} on test"] if also else []),
+        *(
+            [f"{second['metric']}: {second['validation']:.2%} on validation, {second['test']:.2%} on test"]
+            if second
+            else []
+        ),
         f"Drop against the baseline: {row['drop_pp']:.2f} percentage points on {row['samples']} validation samples, "
         f"at most {row['bound_pp']:.2f} at {100 * row['confidence']:g} % confidence",
     ]

@@ -1,7 +1,8 @@
-"""The validation windows of a variant, played in the order of time as the device would get them.
+"""Evaluate the answers of a variant to the validation windows in the order of time, as on a device.
 
-Pieces of recordings lie one behind the other, for what lies between them is of other splits. Smoothing is not begun
-anew at a seam: each piece finds what was said of the one before, and so a change has its price.
+The validation split holds pieces of recordings, because the parts between them belong to other splits. The pieces are
+joined, and smoothing is not reset between them: at the start of a piece it still holds answers from the piece before,
+so the evaluation includes the cost of such a change.
 """
 
 from __future__ import annotations
@@ -25,104 +26,118 @@ from edgekit.runner.errors import InputError
 from edgekit.stages.bundle.config import BundleConfig
 
 TASKS = ("classification", "anomaly")
-NORMAL = 0
-"""The label of normal samples in an anomaly detection."""
+NORMAL_LABEL = 0
+"""Label of the normal samples in an anomaly detection."""
 
 
-class Played(NamedTuple):
-    """Windows in the order of time: where each stands in the split, its label, and the piece that it is of, all (n,).
+class WindowSequence(NamedTuple):
+    """The validation windows in the order of time.
 
-    `rest` is the label of what is no event, None where there is none. `spans` windows begin within the length of one.
+    `indices` in the split, `labels`, and the numbers of the `pieces` to which the windows belong have shape (n,).
+    `background` is the label of windows without an event, or None. `hop` is the distance from one window to the next
+    in samples or rows, and `hop_s` in seconds. `span_windows` windows start within the length of one window.
     """
 
-    places: np.ndarray
-    truth: np.ndarray
+    indices: np.ndarray
+    labels: np.ndarray
     pieces: np.ndarray
-    rest: int | None
+    background: int | None
     hop: int
     hop_s: float | None
-    spans: int
+    span_windows: int
 
 
-def check(data: Data, config: BundleConfig) -> None:
-    """ConfigError for options that these data do not fit, before anything is trained."""
+def check_options(data: Data, config: BundleConfig) -> None:
+    """Raise ConfigError if the options for streams do not fit the data, so that this shows before any training."""
     if config.smoothing is not None:
         try:
             smoothing_rules.check_kind(data.kind)
         except InputError as error:
             raise ConfigError(f"bundle.{error}") from None
-    chooses = config.smoothing is not None and config.smoothing.choose is not None
-    if chooses and data.task not in TASKS:
+    has_choice = config.smoothing is not None and config.smoothing.choose is not None
+    if has_choice and data.task not in TASKS:
         raise ConfigError(
-            f"bundle.smoothing and task disagree: got choose, and task is {data.task}; only answers of "
-            f"{' and '.join(TASKS)} are evaluated over time: name a method and its options"
+            f"bundle.smoothing and task disagree: got choose, and task is {data.task}; only the answers of "
+            f"{' and '.join(TASKS)} can be evaluated over time, so name a method with its options"
         )
-    if chooses and _hop(data) is None:
+    if has_choice and _hop(data) is None:
         raise ConfigError(
             "bundle.smoothing and data disagree: got choose, and the validation samples have no order in time "
-            "(single clips, rows or arrays, or data.limit took windows out); give recordings to data.source wav_track "
-            "or csv_windows, or name a method and its options"
+            "(single clips, rows or arrays, or data.limit removed windows); use data.source wav_track or csv_windows "
+            "with recordings, or name a method with its options"
         )
-    wanted = config.stream.background
-    if wanted is not None and data.task == "classification" and wanted not in data.classes:
-        raise ConfigError(f"bundle.stream.background: got {wanted!r}; the classes are {', '.join(data.classes)}")
-    if wanted is not None and data.task != "classification" and wanted.lower() not in _background_of(data):
-        said = "what is normal is no event" if data.task == "anomaly" else "only classes have one"
-        raise ConfigError(f"bundle.stream.background: got {wanted!r}, and task is {data.task}: {said}; leave it out")
+    background = config.stream.background
+    if background is not None and data.task == "classification" and background not in data.classes:
+        raise ConfigError(f"bundle.stream.background: got {background!r}; the classes are {', '.join(data.classes)}")
+    if background is not None and data.task != "classification" and background.lower() not in _normal_classes(data):
+        is_anomaly = data.task == "anomaly"
+        explanation = "the background is the normal class" if is_anomaly else "only classifications have a background"
+        raise ConfigError(
+            f"bundle.stream.background: got {background!r}, and task is {data.task}: {explanation}; leave it out"
+        )
     rows_per_s = config.stream.rows_per_s
     if rows_per_s is not None and data.sample_rate_hz:
         raise ConfigError(
-            f"bundle.stream.rows_per_s: got {rows_per_s:g}, and the samples are sounds of {data.sample_rate_hz:,} Hz; "
+            f"bundle.stream.rows_per_s: got {rows_per_s:g}, and the samples are audio at {data.sample_rate_hz:,} Hz; "
             "leave it out"
         )
 
 
-def _background_of(data: Data) -> tuple[str, ...]:
+def _normal_classes(data: Data) -> tuple[str, ...]:
     return anomaly.NORMAL_CLASSES if data.task == "anomaly" else ()
 
 
-def order(data: Data, config: BundleConfig) -> Played | None:
-    """The validation windows in the order of time; None where nobody knows it."""
+def window_sequence(data: Data, config: BundleConfig) -> WindowSequence | None:
+    """Return the validation windows in the order of time, or None if that order is unknown."""
     hop, split = _hop(data), data.validation
     if hop is None or data.task not in TASKS:
         return None
     assert split.starts is not None and split.groups is not None
-    places = np.argsort(split.starts, kind="stable")
-    starts, groups = split.starts[places], split.groups[places]
-    seams = (np.diff(groups) != 0) | (np.diff(starts) != hop)
-    pieces = np.concatenate([[0], np.cumsum(seams)])
+    indices = np.argsort(split.starts, kind="stable")
+    starts, groups = split.starts[indices], split.groups[indices]
+    starts_piece = (np.diff(groups) != 0) | (np.diff(starts) != hop)
+    pieces = np.concatenate([[0], np.cumsum(starts_piece)])
     rate = data.sample_rate_hz or config.stream.rows_per_s
     length = data.raw_shape[0]
-    return Played(
-        places, split.y[places], pieces, _rest(data, config), hop, hop / rate if rate else None, -(-length // hop)
+    return WindowSequence(
+        indices,
+        split.y[indices],
+        pieces,
+        _background_label(data, config),
+        hop,
+        hop / rate if rate else None,
+        -(-length // hop),
     )
 
 
-def said(outputs: np.ndarray, samples: np.ndarray | None, manifest: Manifest, way: dict[str, Any] | None) -> np.ndarray:
-    """Label (n,) that is said at each window, by the runner's own code; `way` is the smoothing, None: none.
+def smoothed_labels(
+    outputs: np.ndarray, samples: np.ndarray | None, manifest: Manifest, spec: dict[str, Any] | None
+) -> np.ndarray:
+    """Return the label (n,) that the runner's own code reports at each window with the smoothing `spec` (None: none).
 
-    outputs: (n, …), in the order of time; samples: what the network was given for them, where the task asks for it.
+    `outputs` (n, …) are in the order of time. `samples` are the network's inputs, needed only by some tasks.
     """
-    declared = replace(manifest, smoothing=way)
-    answer, smooth = postprocess.make_postprocessor(declared), smoothing.make_smoother(declared)
-    found = []
-    for place, output in enumerate(outputs):
-        also = () if samples is None else (samples[place],)
-        one = answer(output, 1, {}, *also)
-        found.append(smoothing.label_indices(smooth(one) if smooth else one, declared))
-    return np.array([labels[0] if labels else NORMAL for labels in found], np.int64)
+    declared_manifest = replace(manifest, smoothing=spec)
+    postprocess_window = postprocess.make_postprocessor(declared_manifest)
+    smooth = smoothing.make_smoother(declared_manifest)
+    labels_by_window = []
+    for index, output in enumerate(outputs):
+        extra = () if samples is None else (samples[index],)
+        answer = postprocess_window(output, 1, {}, *extra)
+        labels_by_window.append(smoothing.label_indices(smooth(answer) if smooth else answer, declared_manifest))
+    return np.array([labels[0] if labels else NORMAL_LABEL for labels in labels_by_window], np.int64)
 
 
 def _hop(data: Data) -> int | None:
-    """From window to window, in samples or rows; None where validation has no order in time."""
+    """Return the distance from one window to the next in samples or rows, or None if the order is unknown."""
     step = input_path.find_step(data.input_path or (), "windows")
-    known = data.validation.starts is not None and data.validation.groups is not None
-    return int(step["stride"]) if step and known else None
+    has_order = data.validation.starts is not None and data.validation.groups is not None
+    return int(step["stride"]) if step and has_order else None
 
 
-def _rest(data: Data, config: BundleConfig) -> int | None:
+def _background_label(data: Data, config: BundleConfig) -> int | None:
     if data.task == "anomaly":
-        return NORMAL
+        return NORMAL_LABEL
     name = config.stream.background or data.background
     if name is None:
         return None
@@ -131,69 +146,86 @@ def _rest(data: Data, config: BundleConfig) -> int | None:
     return data.classes.index(name)
 
 
-Way = dict[str, Any] | None
+SmoothingSpec = dict[str, Any] | None
 
 
 def evaluate_smoothing(
-    played: Played, outputs: np.ndarray, samples: np.ndarray | None, manifest: Manifest, config: BundleConfig
+    sequence: WindowSequence, outputs: np.ndarray, samples: np.ndarray | None, manifest: Manifest, config: BundleConfig
 ) -> StreamResult:
-    """The candidates of the config beside no smoothing; `outputs` and `samples` in the order of time.
+    """Compare the smoothings of the config with each other and with no smoothing, and select one.
 
-    Where a class is the background: the fewest false alarms among those that detect no fewer events than answers
-    without smoothing do, up to `smoothing.detection_drop_pp`. Of equals, the most events, then the shortest delay, then
-    the highest accuracy. That is a point on the curve of misses against false alarms by which keyword spotting is
-    evaluated (`edgekit/core/stream_events.py`). Elsewhere: the highest accuracy of the smoothed answers. A last tie
-    goes to the first candidate, and the first of all is no smoothing. The figures of what is chosen are flattered: it
-    is the best of several on these windows.
+    `outputs` and `samples` are in the order of time.
+
+    If a class is the background, the smoothing with the fewest false alarms wins, provided that it does not detect
+    fewer events than no smoothing does, apart from the share that `smoothing.detection_drop_pp` allows. A tie goes to
+    the most events, then to the shortest delay, then to the highest accuracy. This is a point on the curve of misses
+    against false alarms by which keyword spotting is evaluated (`edgekit/core/stream_events.py`). Without a background,
+    the highest accuracy of the smoothed answers wins. A remaining tie goes to the first candidate, and no smoothing
+    comes first.
+
+    The figures of the selected smoothing are optimistic, because it is the best of several on the same windows.
     """
-    tolerance = played.spans if config.stream.tolerance_windows is None else config.stream.tolerance_windows
-    asked = config.smoothing
-    ways: list[Way] = [None, *(asked.candidates(config.task) if asked else [])]
-    told = [said(outputs, samples, manifest, way) for way in ways]
-    right = [float((labels == played.truth).mean()) for labels in told]
+    tolerance = sequence.span_windows if config.stream.tolerance_windows is None else config.stream.tolerance_windows
+    options = config.smoothing
+    specs: list[SmoothingSpec] = [None, *(options.candidates(config.task) if options else [])]
+    labels_by_spec = [smoothed_labels(outputs, samples, manifest, spec) for spec in specs]
+    accuracies = [float((labels == sequence.labels).mean()) for labels in labels_by_spec]
     counts = [
-        stream_events.count_events(labels, played.truth, played.pieces, played.rest, tolerance, played.spans)
-        for labels in told
-        if played.rest is not None
+        stream_events.count_events(
+            labels, sequence.labels, sequence.pieces, sequence.background, tolerance, sequence.span_windows
+        )
+        for labels in labels_by_spec
+        if sequence.background is not None
     ]
-    kept, reasons, rule = len(ways) - 1, [""] * len(ways), "as declared" if asked else "nothing to choose"
-    if asked and asked.choose is not None:
+    selected, reasons, rule = len(specs) - 1, [""] * len(specs), "as declared" if options else "nothing to choose"
+    if options and options.choose is not None:
         rule = "fewest false alarms" if counts else "highest accuracy"
-        kept, reasons = by_events(counts, right, asked.detection_drop_pp) if counts else by_accuracy(right)
+        selected, reasons = (
+            choose_by_events(counts, accuracies, options.detection_drop_pp)
+            if counts
+            else choose_by_accuracy(accuracies)
+        )
     confidence = config.budget.accuracy_confidence
-    first = counts[0] if counts else None
-    hours = first.outside * played.hop_s / 3600 if first and played.hop_s else None
+    unsmoothed = counts[0] if counts else None
+    hours = unsmoothed.outside * sequence.hop_s / 3600 if unsmoothed and sequence.hop_s else None
     return {
         "split": "validation",
-        "windows": len(played.truth),
-        "pieces": int(played.pieces[-1]) + 1,
-        "hop": played.hop,
-        "hop_s": played.hop_s,
-        "background": None if played.rest is None else manifest.labels[played.rest],
-        "events": first.events if first else None,
+        "windows": len(sequence.labels),
+        "pieces": int(sequence.pieces[-1]) + 1,
+        "hop": sequence.hop,
+        "hop_s": sequence.hop_s,
+        "background": None if sequence.background is None else manifest.labels[sequence.background],
+        "events": unsmoothed.events if unsmoothed else None,
         "hours": hours,
-        "windows_outside": first.outside if first else None,
+        "windows_outside": unsmoothed.outside if unsmoothed else None,
         "tolerance_windows": tolerance,
-        "repeat_windows": played.spans,
+        "repeat_windows": sequence.span_windows,
         "confidence": confidence,
-        "rule": rule,  # type: ignore[typeddict-item]  # one of those that it has
+        "rule": rule,  # type: ignore[typeddict-item]  # one of the literals of the schema
         "candidates": [
-            _row(way, accuracy, counts[place] if counts else None, hours, confidence, place == kept, reasons[place])
-            for place, (way, accuracy) in enumerate(zip(ways, right, strict=True))
+            _row(
+                spec, accuracy, counts[index] if counts else None, hours, confidence, index == selected, reasons[index]
+            )
+            for index, (spec, accuracy) in enumerate(zip(specs, accuracies, strict=True))
         ],
     }
 
 
-def by_events(counts: Sequence[EventCounts], right: Sequence[float], drop_pp: float) -> tuple[int, list[str]]:
-    """Which to keep, and why each other is not; the first is no smoothing."""
-    least = counts[0].detected - drop_pp / 100 * counts[0].events
-    able = [place for place, each in enumerate(counts) if each.detected >= least - 1e-9]
-    best = min(able, key=lambda place: (*_costs(counts[place]), -right[place], place))
+def choose_by_events(
+    counts: Sequence[EventCounts], accuracies: Sequence[float], drop_pp: float
+) -> tuple[int, list[str]]:
+    """Return the index of the selected smoothing, and for each other one why it was not selected.
+
+    The first entry of both sequences is that of no smoothing.
+    """
+    min_detected = counts[0].detected - drop_pp / 100 * counts[0].events
+    eligible = [index for index, each in enumerate(counts) if each.detected >= min_detected - 1e-9]
+    best = min(eligible, key=lambda index: (*_event_costs(counts[index]), -accuracies[index], index))
     reasons = []
-    for place, each in enumerate(counts):
-        if place == best:
+    for index, each in enumerate(counts):
+        if index == best:
             reasons.append("")
-        elif place not in able:
+        elif index not in eligible:
             reasons.append(f"detects {counts[0].detected - each.detected} events fewer")
         elif each.false_alarms > counts[best].false_alarms:
             reasons.append("more false alarms")
@@ -202,63 +234,72 @@ def by_events(counts: Sequence[EventCounts], right: Sequence[float], drop_pp: fl
     return best, reasons
 
 
-def by_accuracy(right: Sequence[float]) -> tuple[int, list[str]]:
-    """The same by shares of windows that are answered rightly."""
-    best = max(range(len(right)), key=lambda place: (right[place], -place))
-    reasons = ["" if place == best else _less(share, right[best]) for place, share in enumerate(right)]
+def choose_by_accuracy(accuracies: Sequence[float]) -> tuple[int, list[str]]:
+    """Return the same as `choose_by_events`, but by accuracy over the windows."""
+    best = max(range(len(accuracies)), key=lambda index: (accuracies[index], -index))
+    reasons = [
+        "" if index == best else _accuracy_reason(accuracy, accuracies[best])
+        for index, accuracy in enumerate(accuracies)
+    ]
     return best, reasons
 
 
-def _less(share: float, best: float) -> str:
-    return "less accurate" if share < best else "no better"
+def _accuracy_reason(accuracy: float, best: float) -> str:
+    return "less accurate" if accuracy < best else "no better"
 
 
-def _costs(each: EventCounts) -> tuple[int, int, float]:
-    return each.false_alarms, -each.detected, float(np.mean(each.delays)) if each.delays else 0.0
+def _event_costs(counts: EventCounts) -> tuple[int, int, float]:
+    return counts.false_alarms, -counts.detected, float(np.mean(counts.delays)) if counts.delays else 0.0
 
 
 def _row(
-    way: Way, accuracy: float, each: EventCounts | None, hours: float | None, confidence: float, kept: bool, reason: str
+    spec: SmoothingSpec,
+    accuracy: float,
+    counts: EventCounts | None,
+    hours: float | None,
+    confidence: float,
+    is_selected: bool,
+    reason: str,
 ) -> SmoothingResult:
-    alarms = each.false_alarms if each else None
+    alarms = counts.false_alarms if counts else None
     rated = alarms is not None and bool(hours)
     return {
-        "smoothing": way,
+        "smoothing": spec,
         "accuracy": accuracy,
-        "detected": each.detected if each else None,
-        "delay_windows": float(np.mean(each.delays)) if each and each.delays else None,
+        "detected": counts.detected if counts else None,
+        "delay_windows": float(np.mean(counts.delays)) if counts and counts.delays else None,
         "false_alarms": alarms,
         "per_hour": alarms / hours if alarms is not None and rated and hours else None,
         "per_hour_at_most": stream_events.poisson_upper_bound(alarms, confidence) / hours
         if alarms is not None and hours
         else None,
-        "alarmed_share": each.alarmed / each.outside if each and each.outside else None,
-        "kept": kept,
+        "alarmed_share": counts.alarmed / counts.outside if counts and counts.outside else None,
+        "kept": is_selected,
         "reason": reason,
     }
 
 
-def told_of_stream(stream: StreamResult | None) -> list[str]:
-    """A line on smoothing, and one on detections and false alarms; none where the stream was not evaluated."""
+def stream_summary(stream: StreamResult | None) -> list[str]:
+    """Return lines on the smoothing and on detections and false alarms; empty if the stream was not evaluated."""
     if stream is None:
         return []
     row = next(row for row in stream["candidates"] if row["kept"])
-    lines = [f"Answers to a stream: {smoothing_in_words(row['smoothing'])}, one window every {stream['hop']}"]
+    lines = [f"Answers to a stream: {describe_smoothing(row['smoothing'])}, one window every {stream['hop']}"]
     if row["detected"] is None:
         return lines
-    found = f"{row['detected']} of {stream['events']} events detected, {row['false_alarms']} false alarms"
+    detections = f"{row['detected']} of {stream['events']} events detected, {row['false_alarms']} false alarms"
     if row["per_hour_at_most"] is not None:
-        found += (
+        detections += (
             f" in {stream['hours']:.3g} h outside of them, at most {row['per_hour_at_most']:.3g} an hour "
             f"at {100 * stream['confidence']:g} % confidence"
         )
-    return [*lines, f"On validation: {found}"]
+    return [*lines, f"On validation: {detections}"]
 
 
-def smoothing_in_words(way: Mapping[str, Any] | None) -> str:
-    """`majority of 5 windows`, `hysteresis 0.8 to 0.5`, `no smoothing`."""
-    if way is None:
+def describe_smoothing(spec: Mapping[str, Any] | None) -> str:
+    """Describe a smoothing in words, for example `majority of 5 windows` or `no smoothing`."""
+    if spec is None:
         return "no smoothing"
-    if "windows" in way:
-        return f"{way['method']} of {way['windows']} windows"
-    return f"{way['method']}, enter {way['enter']:g}, leave {way['leave']:g}"
+    if "windows" in spec:
+        return f"{spec['method']} of {spec['windows']} windows"
+    return f"{spec['method']}, enter {spec['enter']:g}, leave {spec['leave']:g}"

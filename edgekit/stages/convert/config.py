@@ -48,75 +48,97 @@ class ConvertConfig(StageConfig):
     targets: list[Target] = Field(
         default_factory=lambda: list(TARGETS), min_length=1, description="formats to convert to"
     )
-    targets_named: bool = Field(True, description="whether each of these targets must end with a file")
+    targets_named: bool = Field(True, description="whether the run fails if no file can be made for one of the targets")
     models: list[Model] = Field(
         default_factory=lambda: list(get_args(Model)),
         min_length=1,
-        description="networks to convert; one that equals an earlier one is skipped",
+        description="networks to convert; a network that equals an earlier one is skipped",
     )
     precisions: list[Precision] = Field(
         default_factory=lambda: list(DEFAULT_PRECISIONS),
         min_length=1,
-        description="precisions, where a target has them; w8: int8 weights; dynamic: ranges of each call; int4: 4-bit "
-        "weights; int4_dense: in dense layers; int16x8: int16 activations",
+        description="precisions to convert to, as far as a target supports them; w8: int8 weights; dynamic: int8 with "
+        "ranges computed in each call; int4: 4-bit weights; int4_dense: 4-bit weights in dense layers only; int16x8: "
+        "int16 activations",
     )
-    calibration_samples: int = Field(200, ge=1, le=100_000, description="most samples that set the int8 ranges")
-    check_samples: int = Field(200, ge=1, le=100_000, description="most validation samples compared at a boundary")
+    calibration_samples: int = Field(
+        200, ge=1, le=100_000, description="largest number of samples from which int8 ranges are determined"
+    )
+    check_samples: int = Field(
+        200, ge=1, le=100_000, description="largest number of validation samples that each check compares"
+    )
     fold_preprocess: bool = Field(
         False,
-        description="whether files take a sample's bytes: scale and normalize become a TFLite input's scale where that "
-        "is proven equal, and operators in other files",
+        description="whether the files accept the bytes of a raw sample: scale and normalize become the scale of a "
+        "TFLite input if that is proven to be equal, and operators in other files",
     )
     sparse_weights: bool = Field(
         False,
-        description="whether TFLite files store the zeros of weights as such, where that is smaller and gives the "
-        "same bits",
+        description="whether TFLite files store zero weights in a sparse format if that is smaller and gives the same "
+        "bits",
     )
     reference_preprocess: str = Field(
         "",
         pattern=f"^$|{BUILDER_PATTERN}",
-        description="package.module:function that prepared the samples of an earlier training; empty: trained here",
+        description="function that prepared the samples when the model was trained elsewhere, as "
+        "package.module:function; empty: it was trained here",
     )
     input_min_snr_db: float = Field(
-        35.0, ge=0, le=200, description="smallest allowed SNR of the runner's input to that of training, dB"
+        35.0, ge=0, le=200, description="smallest allowed SNR of the runner's input relative to that of training, dB"
     )
     calibration_max_outside: float = Field(
-        0.02, ge=0, le=1, description="largest share of a layer's values outside the calibrated range, beyond chance"
+        0.02,
+        ge=0,
+        le=1,
+        description="largest allowed share of a layer's values outside the calibrated range, not counting chance",
     )
     calibration_min_used: float = Field(
-        0.1, ge=0, le=1, description="smallest share of a layer's calibrated range that validation must use"
+        0.1, ge=0, le=1, description="smallest allowed share of a layer's calibrated range that validation samples use"
     )
     timeout_s: float = Field(
-        300.0, gt=0, le=86_400, description="longest time to convert one model to one target, seconds"
+        300.0, gt=0, le=86_400, description="time limit for converting one model to one target, seconds"
     )
-    strict: bool = Field(False, description="whether a variant that fails ends the run, instead of being left out")
-    fp32_max_abs: float = Field(0.01, gt=0, description="largest allowed difference of a logit, fp32 file to PyTorch")
+    strict: bool = Field(
+        False, description="whether the run ends if a variant fails; otherwise the variant is left out"
+    )
+    fp32_max_abs: float = Field(
+        0.01, gt=0, description="largest allowed difference of a logit between the fp32 file and PyTorch"
+    )
     fp32_min_snr_db: float = Field(
-        60.0, ge=0, le=200, description="smallest allowed SNR of the fp32 file to PyTorch, dB"
+        60.0, ge=0, le=200, description="smallest allowed SNR of the fp32 file relative to PyTorch, dB"
     )
     fp32_min_top1_agreement: float = Field(
-        0.99, ge=0, le=1, description="smallest allowed share of equal answers, fp32 file to PyTorch"
+        0.99, ge=0, le=1, description="smallest allowed share of equal answers of the fp32 file and PyTorch"
     )
     fp16_min_snr_db: float = Field(
-        40.0, ge=0, le=200, description="smallest allowed SNR of the fp16 file to the fp32 file, dB"
+        40.0, ge=0, le=200, description="smallest allowed SNR of the fp16 file relative to the fp32 file, dB"
     )
     fp16_min_top1_agreement: float = Field(
-        0.98, ge=0, le=1, description="smallest allowed share of equal answers, fp16 file to fp32 file"
+        0.98, ge=0, le=1, description="smallest allowed share of equal answers of the fp16 file and the fp32 file"
     )
     int8_min_snr_db: float = Field(
-        8.0, ge=-200, le=200, description="smallest allowed SNR of an int8, int4 or int16x8 file to the fp32 file, dB"
+        8.0,
+        ge=-200,
+        le=200,
+        description="smallest allowed SNR of an int8, int4 or int16x8 file relative to the fp32 file, dB",
     )
     int8_min_top1_agreement: float = Field(
-        0.9, ge=0, le=1, description="smallest allowed share of equal answers, int8, int4 or int16x8 file to fp32 file"
+        0.9,
+        ge=0,
+        le=1,
+        description="smallest allowed share of equal answers of an int8, int4 or int16x8 file and the fp32 file",
     )
     int8_max_layer_loss_db: float = Field(
-        20.0, gt=0, le=200, description="largest loss of a single layer in int8 with min-max ranges, dB"
+        20.0, gt=0, le=200, description="largest allowed loss of a single layer in int8 with min-max ranges, dB"
     )
     further_min_snr_db: float = Field(
-        20.0, ge=-200, le=200, description="smallest allowed SNR of a w8 or dynamic file to the fp32 file, dB"
+        20.0, ge=-200, le=200, description="smallest allowed SNR of a w8 or dynamic file relative to the fp32 file, dB"
     )
     further_min_top1_agreement: float = Field(
-        0.95, ge=0, le=1, description="smallest allowed share of equal answers, w8 or dynamic file to fp32 file"
+        0.95,
+        ge=0,
+        le=1,
+        description="smallest allowed share of equal answers of a w8 or dynamic file and the fp32 file",
     )
 
     @field_validator("models", "precisions", "targets")

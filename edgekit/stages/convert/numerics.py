@@ -201,17 +201,17 @@ def _in_float64(model_folder: Path, inputs: np.ndarray) -> np.ndarray | None:
         return None
 
     def widened(module: torch.nn.Module) -> torch.nn.Module:
-        torch.set_default_dtype(torch.float64)  # of what its forward makes, once its weights are loaded
+        torch.set_default_dtype(torch.float64)  # of the tensors that its forward creates
         return module.double()
 
-    usual = torch.get_default_dtype()
+    default_dtype = torch.get_default_dtype()
     try:
-        found = evaluate.torch_outputs(model_folder, inputs.astype(np.float64), widened)
+        outputs = evaluate.torch_outputs(model_folder, inputs.astype(np.float64), widened)
     except EdgekitError:  # its code names float32, or its operators have no float64
         return None
     finally:
-        torch.set_default_dtype(usual)
-    return found if found.dtype == np.float64 else None
+        torch.set_default_dtype(default_dtype)
+    return outputs if outputs.dtype == np.float64 else None
 
 
 def _outputs_of_moved_inputs(model_folder: Path, inputs: np.ndarray) -> Iterator[np.ndarray]:

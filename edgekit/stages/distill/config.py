@@ -61,7 +61,7 @@ class TeacherConfig(StrictModel):
     preprocess: list[dict[str, Any]] = Field(
         default_factory=list, description="steps from a raw sample to the input of the file"
     )
-    sha256: str | None = Field(None, description="SHA-256 of the file; a file with another one is refused")
+    sha256: str | None = Field(None, description="SHA-256 of the file; a file with another digest is refused")
 
     @model_validator(mode="before")
     @classmethod
@@ -111,18 +111,25 @@ class TeacherConfig(StrictModel):
 class DistillConfig(TrainingStageConfig):
     """Options of the distill stage: the student, its teachers, and the losses to compare."""
 
-    student: NetworkConfig | None = Field(None, description="the small network; none: the best of the candidates")
+    student: NetworkConfig | None = Field(
+        None, description="the small network to train; none: the best of the candidates"
+    )
     candidates: list[NetworkConfig] = Field(
-        default_factory=list, description="networks to choose the student from; all are timed before any is trained"
+        default_factory=list,
+        description="networks from which the student is chosen; all are timed before any is trained",
     )
     candidate_epochs: int = Field(
-        0, ge=0, le=10_000, description="training epochs of a candidate before the choice; 0: as many as epochs"
+        0, ge=0, le=10_000, description="training epochs of each candidate before the choice; 0: as many as `epochs`"
     )
-    most_trained: int = Field(0, ge=0, le=100, description="most candidates to train, the fastest first; 0: all")
-    rounds: int = Field(20, ge=10, le=10_000, description="rounds that time the candidates, in rotating order")
-    calls_per_round: int = Field(20, ge=5, le=100_000, description="timed calls of a candidate's file in a round")
+    most_trained: int = Field(
+        0, ge=0, le=100, description="largest number of candidates to train, the fastest first; 0: all"
+    )
+    rounds: int = Field(
+        20, ge=10, le=10_000, description="rounds of timing; each times every candidate once, in rotating order"
+    )
+    calls_per_round: int = Field(20, ge=5, le=100_000, description="timed calls of each candidate's file in a round")
     timeout_s: float = Field(
-        300.0, gt=0, le=86_400, description="longest time to convert a candidate to one target, seconds"
+        300.0, gt=0, le=86_400, description="time limit for converting a candidate to one target, seconds"
     )
     budget: Budget = Field(default_factory=lambda: Budget.model_validate({}))
     targets: list[Target] = Field(default_factory=lambda: list(TARGETS), min_length=1)
@@ -130,27 +137,31 @@ class DistillConfig(TrainingStageConfig):
     teachers: list[TeacherConfig] = Field(
         default_factory=lambda: [TeacherConfig.model_validate({"baseline": True})],
         min_length=1,
-        description="possible teachers, of which the best on validation teaches",
+        description="possible teachers; the one that is most accurate on validation is used",
     )
     ensemble: Literal["none", "logits", "probabilities"] = Field(
-        "none", description="whether all teachers teach together, by the mean of their logits or of their probabilities"
+        "none",
+        description="whether all teachers teach together, with the mean of their logits or of their probabilities",
     )
     losses: list[dict[str, Any]] = Field(
-        default_factory=list, description="losses to compare, with one student each; none: soft targets alone"
+        default_factory=list,
+        description="losses to compare, each by training a student; none: only soft targets",
     )
     lone_student: bool = Field(
-        True, description="whether the student is trained by the labels alone too, to show what the teacher adds"
+        True,
+        description="whether a student is also trained with the labels alone, to show what the teacher contributes",
     )
     stop_losses_after: float = Field(
         0.0,
         ge=0,
         lt=1,
-        description="share of the epochs after which a loss that is surely worse than the best stops; 0: none does",
+        description="share of the epochs after which a loss that is significantly worse than the best one is stopped; "
+        "0: never",
     )
     temperature: float = Field(
-        4.0, ge=0.1, le=100, description="temperature of the soft targets, for teacher and student"
+        4.0, ge=0.1, le=100, description="temperature of the soft targets, for both teacher and student"
     )
-    alpha: float = Field(0.9, ge=0, le=1, description="weight of the soft targets; the labels get the rest")
+    alpha: float = Field(0.9, ge=0, le=1, description="weight of the soft targets; the labels have weight 1 − alpha")
 
     @field_validator("losses")
     @classmethod

@@ -1,7 +1,7 @@
 """Profile: train or load the baseline, then measure where its time goes.
 
-Leaves `model/` (the baseline) and `profile.json` (quality, cost); what is measured, and the diagnosis drawn from it,
-is evidence.
+Writes `model/` (the baseline) and `profile.json` (accuracy and cost). The measurements and the diagnosis based on them
+are stored as evidence.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["LIBRARIES", "ProfileConfig", "run"]
 
 
 def run(source: Artifact, data: Data, config: ProfileConfig, out: Path) -> Artifact:
-    """Seal the baseline and its profile in `out`."""
+    """Write the baseline and its profile to `out`, and return the sealed artifact."""
     from edgekit.stages.profile.stage import profile
 
     return profile(source, data, config, out)

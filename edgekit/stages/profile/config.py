@@ -11,18 +11,20 @@ LIBRARIES = ("numpy", "torch", "safetensors", *model_file.LIBRARIES)
 
 
 class ProfileConfig(TrainingStageConfig):
-    """How the baseline is trained, if it is, and how long it is measured."""
+    """Options of the profile stage: how the baseline is trained, if it has no weights, and how it is measured."""
 
     latency_calls: int = Field(300, ge=20, le=100_000, description="timed calls of the network at batch 1")
-    warmup_calls: int = Field(30, ge=1, le=10_000, description="untimed calls before the timed ones")
-    operator_calls: int = Field(30, ge=1, le=10_000, description="calls under the operator profilers")
+    warmup_calls: int = Field(30, ge=1, le=10_000, description="calls before the timed ones that are not counted")
+    operator_calls: int = Field(30, ge=1, le=10_000, description="calls made with the operator profilers")
     calls_per_start: int = Field(
-        100_000, ge=1, description="answers between two starts of the process; 100,000 is an hour of video"
+        100_000,
+        ge=1,
+        description="predictions that a process makes before it is started again; 100,000 is an hour of video",
     )
-    compiling: bool = Field(True, description="whether torch.compile is measured too, which takes a minute")
+    compiling: bool = Field(True, description="whether to time torch.compile as well, which takes about a minute")
     runtimes: bool = Field(
-        True, description="whether the unmodified network is measured on the runtimes of all targets too"
+        True, description="whether to time the unmodified network on the runtimes of all targets as well"
     )
     timeout_s: float = Field(
-        600.0, gt=0, le=86_400, description="longest time of the session and of each conversion, seconds"
+        600.0, gt=0, le=86_400, description="time limit of the session and of each conversion, seconds"
     )

@@ -1,4 +1,4 @@
-"""Why the model is slow, in words drawn from figures measured in the same run, and what to do about it, ranked."""
+"""Explain from the measurements why the model is slow, and rank what can be done about it."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from edgekit.models.cost import Cost
 from edgekit.stages.profile.runtimes import COMPILED, SCRIPTED
 from edgekit.stages.profile.session import PARTS, cold_ms
 
-INSIDE = ("compute", "memory", "call overhead")
-"""Causes that `execute` is shared out between."""
-WORTH_IT = 1.05
-"""A step with a smaller predicted speed-up is not named."""
-THREADS_PAY = 1.3
-"""From this gain on, a call that uses one thread is said to be bound by that."""
-MOST_STEPS = 3
-FILLED = 0.1
-"""Layers that reach less of their roofline than this are reported as far below it."""
-REAL_SHARE = 0.01
-"""Of the multiply-adds; a smaller share outside layers is not reported."""
+EXECUTE_CAUSES = ("compute", "memory", "call overhead")
+"""The causes among which the time of `execute` is divided."""
+MIN_SPEEDUP = 1.05
+"""Recommendations with a smaller predicted speed-up are left out."""
+MIN_THREAD_SPEEDUP = 1.3
+"""If all cores make a call at least this much faster, the network is called thread-bound."""
+MAX_STEPS = 3
+LOW_ROOF_SHARE = 0.1
+"""If the layers reach a smaller share of their roofline, the summary says that most of their time is not arithmetic."""
+MIN_OUTSIDE_SHARE = 0.01
+"""A smaller share of multiply-adds outside layers is not reported."""
 
 
 @dataclass(frozen=True)
-class Measured:
-    """Everything that the diagnosis rests on, as the modules beside this one return it."""
+class ProfileMeasurements:
+    """The measurements on which the diagnosis is based, as the other modules of this package return them."""
 
     latency: dict[str, dict[str, float]]
     session: SessionTime
     operators: list[Operator]
-    ways: list[RuntimeTime]
+    runtimes: list[RuntimeTime]
     threads: ThreadGain
     machine: dict[str, float]
     layers: list[LayerTime]
@@ -49,15 +49,16 @@ class Measured:
 
     @property
     def costs(self) -> dict[str, float]:
-        """Multiply-adds and bytes of one call."""
+        """Multiply-adds and bytes moved in one call."""
         return {"macs": self.cost.macs, "moved": self.cost.weight_bytes + self.cost.activation_bytes}
 
 
 @dataclass(frozen=True)
-class Step:
-    """Something to do next: where, the predicted speed-up of a whole call, and what that rests on.
+class Recommendation:
+    """A recommended change: where to make it, the predicted speed-up of a complete call, and the reason.
 
-    `against` are the bounds that it lifts: what takes away arithmetic does nothing about calls of operators.
+    `against` names the bottlenecks that the change helps with. For example, less arithmetic does not help if the time
+    goes into calling operators.
     """
 
     title: str
@@ -67,197 +68,209 @@ class Step:
     against: tuple[str, ...]
 
 
-def diagnose(found: Measured) -> Diagnosis:
-    """`bound` and its `shares` of the time of a call, cold start included; `steps` ranked; `text`.
+def diagnose(measurements: ProfileMeasurements) -> Diagnosis:
+    """Return the bottleneck, the shares of a call's time by cause, ranked recommendations, and a summary as text.
 
-    Steps against the bound come first; among those, and among the others, the largest predicted gain does.
+    Recommendations that address the bottleneck come first. Within both groups they are sorted by predicted speed-up.
     """
-    shares = _shares(found)
-    bound = "thread" if _bound_by_threads(found, shares) else max(shares, key=lambda name: shares[name])
-    steps = sorted(_steps(found, shares), key=lambda step: (bound not in step.against, -step.speedup))
-    worth = [step for step in steps if step.speedup >= WORTH_IT][:MOST_STEPS]
+    shares = _time_shares(measurements)
+    bound = "thread" if _is_thread_bound(measurements, shares) else max(shares, key=lambda name: shares[name])
+    steps = sorted(_recommendations(measurements, shares), key=lambda step: (bound not in step.against, -step.speedup))
+    recommended = [step for step in steps if step.speedup >= MIN_SPEEDUP][:MAX_STEPS]
     return {
         "bound": f"{bound}-bound",
         "shares": shares,
-        "floors_ms": _floors_ms(found),
-        "steps": [cast("NextStep", asdict(step)) for step in worth],
-        "text": _text(found, shares, bound),
+        "floors_ms": _minimum_ms(measurements),
+        "steps": [cast("NextStep", asdict(step)) for step in recommended],
+        "text": _summary(measurements, shares, bound),
     }
 
 
-def forecast(found: Measured) -> Forecast:
-    """What `measure.forecast` predicts of variants from."""
-    return {"executions": runtime_forecasts(found.ways, found.costs, found.machine), "costs": found.costs}
+def forecast(measurements: ProfileMeasurements) -> Forecast:
+    """Return what `edgekit.measure.forecast` needs to predict the speed-ups of variants."""
+    return {
+        "executions": runtime_forecasts(measurements.runtimes, measurements.costs, measurements.machine),
+        "costs": measurements.costs,
+    }
 
 
-def _shares(found: Measured) -> dict[str, float]:
-    """Of the mean time of a call in a session of `calls_per_start` calls.
+def _time_shares(measurements: ProfileMeasurements) -> dict[str, float]:
+    """Return the share of each cause in the mean time of a call, in a session of `calls_per_start` calls.
 
-    `execute` is shared out as the time of a call was measured layer by layer. `serialisation` is all that carries an
-    answer: queue, postprocess, serialise.
+    The time of `execute` is divided in proportion to the times measured layer by layer. `serialisation` covers all
+    parts that transport an answer: queue, postprocess and serialise.
     """
-    parts_ms = {name: found.latency[name]["mean_ms"] for name in PARTS}
-    inside_ms = _inside_ms(found.layers)
-    scale = parts_ms["execute"] / sum(inside_ms.values())
+    parts_ms = {name: measurements.latency[name]["mean_ms"] for name in PARTS}
+    execute_ms = _execute_causes_ms(measurements.layers)
+    scale = parts_ms["execute"] / sum(execute_ms.values())
     causes_ms = {
-        "cold start": cold_ms(found.session) / found.calls_per_start,
+        "cold start": cold_ms(measurements.session) / measurements.calls_per_start,
         "preprocess": parts_ms["preprocess"],
-        **{name: value * scale for name, value in inside_ms.items()},
+        **{name: value * scale for name, value in execute_ms.items()},
         "serialisation": parts_ms["queue"] + parts_ms["postprocess"] + parts_ms["serialise"],
     }
-    whole = sum(causes_ms.values())
-    return {name: value / whole for name, value in causes_ms.items()}
+    total_ms = sum(causes_ms.values())
+    return {name: value / total_ms for name, value in causes_ms.items()}
 
 
-def _inside_ms(layers: list[LayerTime]) -> dict[str, float]:
-    """The measured time of a call by its cause.
+def _execute_causes_ms(layers: list[LayerTime]) -> dict[str, float]:
+    """Divide the measured time of a call by cause.
 
-    A layer that multiplies takes its time under its side of the roof, however far below it stands. What else takes time
-    has only what its bytes, or multiply-adds outside layers, need at the machine's best; all the rest is call overhead:
-    Python, the dispatcher, operators that are too small to fill the machine.
+    The complete time of a layer with multiply-adds counts as compute or memory, depending on which of the two limits
+    it in the roofline model. For other layers, and for multiply-adds outside layers, only the minimum time that this
+    machine needs for their bytes or multiply-adds counts. The rest is call overhead: Python, the dispatcher, and
+    operators that are too small to fill the machine.
     """
-    cause_ms = dict.fromkeys(INSIDE, 0.0)
+    cause_ms = dict.fromkeys(EXECUTE_CAUSES, 0.0)
     for row in layers:
-        known_ms = row["ms"] if row["macs"] and row["bound"] else min(row["ms"], row["least_ms"])
-        cause_ms[row["bound"] or "compute"] += known_ms
-        cause_ms["call overhead"] += row["ms"] - known_ms
+        explained_ms = row["ms"] if row["macs"] and row["bound"] else min(row["ms"], row["least_ms"])
+        cause_ms[row["bound"] or "compute"] += explained_ms
+        cause_ms["call overhead"] += row["ms"] - explained_ms
     return cause_ms
 
 
-def _floors_ms(found: Measured) -> dict[str, float]:
-    """The least that this machine needs for the arithmetic, the bytes, and the calls of operators by the network."""
-    dispatched = sum(row["dispatched"] for row in found.operators)
-    least = _eager(found)
+def _minimum_ms(measurements: ProfileMeasurements) -> dict[str, float]:
+    """Return the minimum times that this machine needs for the arithmetic, the bytes and the operator calls."""
+    operator_calls = sum(row["dispatched"] for row in measurements.operators)
+    execution = _eager_execution(measurements)
     return {
-        "compute": least.compute_ms,
-        "memory": least.memory_ms,
-        "call overhead": dispatched * found.machine["overhead_us_per_operator"] / 1e3,
+        "compute": execution.compute_ms,
+        "memory": execution.memory_ms,
+        "call overhead": operator_calls * measurements.machine["overhead_us_per_operator"] / 1e3,
     }
 
 
-def _eager(found: Measured) -> Execution:
-    return estimate_execution(found.latency["execute"]["p50_ms"], found.costs, found.machine)
+def _eager_execution(measurements: ProfileMeasurements) -> Execution:
+    return estimate_execution(measurements.latency["execute"]["p50_ms"], measurements.costs, measurements.machine)
 
 
-def _bound_by_threads(found: Measured, shares: dict[str, float]) -> bool:
-    return found.threads["speedup_low"] >= THREADS_PAY and max(shares, key=lambda name: shares[name]) in INSIDE
+def _is_thread_bound(measurements: ProfileMeasurements, shares: dict[str, float]) -> bool:
+    return (
+        measurements.threads["speedup_low"] >= MIN_THREAD_SPEEDUP
+        and max(shares, key=lambda name: shares[name]) in EXECUTE_CAUSES
+    )
 
 
-def _steps(found: Measured, shares: dict[str, float]) -> list[Step]:
-    inside = sum(shares[name] for name in INSIDE)
-    ways = {row["way"]: row for row in found.ways if "ratio" in row}
+def _recommendations(measurements: ProfileMeasurements, shares: dict[str, float]) -> list[Recommendation]:
+    execute_share = sum(shares[name] for name in EXECUTE_CAUSES)
+    timed_runtimes = {row["way"]: row for row in measurements.runtimes if "ratio" in row}
     steps = [
-        Step(
+        Recommendation(
             "keep one process running, or load a lighter runtime",
             "the program that calls the model",
             amdahl_speedup(shares["cold start"], 1e9),
-            f"a process costs {cold_ms(found.session):,.0f} ms before its first answer, and gives "
-            f"{found.calls_per_start:,} of them; this is the speed-up without any of that",
+            f"a process takes {cold_ms(measurements.session):,.0f} ms to its first answer and gives "
+            f"{measurements.calls_per_start:,} answers; the speed-up is that without any start-up time",
             ("cold start",),
         ),
-        Step(
-            "make the preprocess cheaper: resize less, decode once, keep samples as uint8",
+        Recommendation(
+            "make the preprocessing cheaper: resize less, decode once, keep samples as uint8",
             "preprocess in the config",
             amdahl_speedup(shares["preprocess"], 1e9),
-            f"it is {shares['preprocess']:.0%} of a call; this is the speed-up without any of it",
+            f"it is {shares['preprocess']:.0%} of a call; the speed-up is that without any preprocessing",
             ("preprocess",),
         ),
-        Step(
-            "answer with the class alone, in one process, without text",
+        Recommendation(
+            "return only the class, within one process and not as text",
             "the program that calls the model",
             amdahl_speedup(shares["serialisation"], 1e9),
             f"queue, postprocess and serialise are {shares['serialisation']:.0%} of a call",
             ("serialisation",),
         ),
     ]
-    if found.threads["speedup_low"] > 1:
-        count, gain = found.threads["threads"], found.threads["speedup"]
+    if measurements.threads["speedup_low"] > 1:
+        count, gain = measurements.threads["threads"], measurements.threads["speedup"]
         steps.append(
-            Step(
+            Recommendation(
                 f"use {count} threads",
                 "the runner's --threads",
-                amdahl_speedup(inside, gain),
+                amdahl_speedup(execute_share, gain),
                 f"measured: {gain:.2f}×",
                 ("thread", "compute"),
             )
         )
-    unmodified = found.ways[0]
-    runtimes = {name: row for name, row in ways.items() if name not in (unmodified["way"], COMPILED, SCRIPTED)}
+    unmodified = measurements.runtimes[0]
+    runtimes = {
+        name: row for name, row in timed_runtimes.items() if name not in (unmodified["way"], COMPILED, SCRIPTED)
+    }
     if not runtimes:
         return steps
     best = min(runtimes.values(), key=lambda row: row["p50_ms"])
-    runs = estimate_execution(best["p50_ms"], found.costs, found.machine)
+    execution = estimate_execution(best["p50_ms"], measurements.costs, measurements.machine)
     steps.append(
-        Step(
+        Recommendation(
             f"run it unmodified on {best['way']}",
             "notebook 05",
-            amdahl_speedup(inside, best["ratio"]),
-            f"measured: {best['p50_ms']:.3g} ms in place of {unmodified['p50_ms']:.3g} ms",
-            INSIDE,
+            amdahl_speedup(execute_share, best["ratio"]),
+            f"measured: {best['p50_ms']:.3g} ms instead of {unmodified['p50_ms']:.3g} ms",
+            EXECUTE_CAUSES,
         )
     )
-    both = best["ratio"] * runs.speedup(int8=True)
+    int8_speedup = best["ratio"] * execution.speedup(int8=True)
+    ceiling_ratio = measurements.machine["int8_gmacs_per_s"] / measurements.machine["gmacs_per_s"]
     steps.append(
-        Step(
+        Recommendation(
             f"run it in int8 on {best['way']}",
             "notebook 04",
-            amdahl_speedup(inside, both),
-            f"int8 multiply-adds have {found.machine['int8_gmacs_per_s'] / found.machine['gmacs_per_s']:.1f} times the "
-            f"ceiling of float ones here, and {runs.fixed_ms / best['p50_ms']:.0%} of a call is neither arithmetic nor "
-            "bytes and stays",
+            amdahl_speedup(execute_share, int8_speedup),
+            f"this machine can do {ceiling_ratio:.1f} times as many multiply-adds per second in int8 as in float; "
+            f"{execution.fixed_ms / best['p50_ms']:.0%} of a call is neither arithmetic nor bytes and stays",
             ("compute", "memory"),
         )
     )
     steps.append(
-        Step(
+        Recommendation(
             f"halve its multiply-adds, in float on {best['way']}",
             "notebooks 02 and 03",
-            amdahl_speedup(inside, best["ratio"] * runs.speedup(macs_share=0.5, bytes_share=0.5)),
-            "a smaller student or pruned channels, at half the arithmetic and half the bytes",
+            amdahl_speedup(execute_share, best["ratio"] * execution.speedup(macs_share=0.5, bytes_share=0.5)),
+            "a smaller student or pruned channels, with half the arithmetic and half the bytes",
             ("compute", "memory"),
         )
     )
     return steps
 
 
-def _text(found: Measured, shares: dict[str, float], bound: str) -> str:
-    total, parts, machine = found.latency["total"], found.session["parts_ms"], found.machine
-    once = ", ".join(f"{parts[name]:,.0f} ms {name}" for name in ("start Python", "import", "load", "warm-up"))
-    each = ", ".join(f"{found.latency[name]['share']:.0%} {name}" for name in PARTS)
-    floors = ", ".join(f"{value:.2g} ms ({name})" for name, value in _floors_ms(found).items())
-    gain = found.threads
-    said = f"The network is {bound}-bound"
+def _summary(measurements: ProfileMeasurements, shares: dict[str, float], bound: str) -> str:
+    total, parts, machine = measurements.latency["total"], measurements.session["parts_ms"], measurements.machine
+    cold_parts = ", ".join(f"{parts[name]:,.0f} ms {name}" for name in ("start Python", "import", "load", "warm-up"))
+    call_parts = ", ".join(f"{measurements.latency[name]['share']:.0%} {name}" for name in PARTS)
+    minimums = ", ".join(f"{value:.2g} ms ({name})" for name, value in _minimum_ms(measurements).items())
+    threads = measurements.threads
+    conclusion = f"The network is {bound}-bound"
     if bound == "thread":
-        said += f": it uses one of {gain['threads']} cores, and all of them would make it {gain['speedup']:.2f} times"
-        said += " as fast"
+        conclusion += f": it uses one of {threads['threads']} cores, and with all of them it is "
+        conclusion += f"{threads['speedup']:.2f} times as fast"
     else:
-        said += f": {shares[bound]:.0%} of a call's time, at {found.calls_per_start:,} calls for each start"
+        conclusion += f": {shares[bound]:.0%} of a call's time, with {measurements.calls_per_start:,} calls per start"
     return (
-        f"A process needs {once} before its first answer. Then a call takes {total['p50_ms']:.2f} ms at p50 and "
-        f"{total['p99_ms']:.2f} ms at p99: {each}. "
-        f"It has {found.cost.macs / 1e6:.1f} M multiply-adds and moves {found.costs['moved'] / 1e6:.1f} MB; at this "
-        f"machine's ceilings ({machine['gmacs_per_s']:.0f} GMAC/s in float, {machine['int8_gmacs_per_s']:.0f} in int8, "
+        f"A process needs {cold_parts} before its first answer. Then a call takes {total['p50_ms']:.2f} ms at p50 and "
+        f"{total['p99_ms']:.2f} ms at p99: {call_parts}. "
+        f"It has {measurements.cost.macs / 1e6:.1f} M multiply-adds and moves "
+        f"{measurements.costs['moved'] / 1e6:.1f} MB. At this machine's ceilings "
+        f"({machine['gmacs_per_s']:.0f} GMAC/s in float, {machine['int8_gmacs_per_s']:.0f} in int8, "
         f"{machine['gbytes_per_s']:.0f} GB/s, {machine['overhead_us_per_operator']:.1f} µs an operator) it needs at "
-        f"least {floors}. {_layers_text(found.layers)} {said}."
+        f"least {minimums}. {_layers_summary(measurements.layers)} {conclusion}."
     )
 
 
-def _layers_text(layers: list[LayerTime]) -> str:
-    """What `_inside_ms` found, and how much of its multiply-adds and of the roof that rests on."""
-    cause_ms = _inside_ms(layers)
-    whole_ms = sum(cause_ms.values())
-    said = (
-        f"Of `execute`, {cause_ms['compute'] / whole_ms:.0%} is under the flat part of the roofline (arithmetic), "
-        f"{cause_ms['memory'] / whole_ms:.0%} under its slope (bytes), {cause_ms['call overhead'] / whole_ms:.0%} is "
-        "what neither explains (Python, the dispatcher, operators too small to fill the machine)."
+def _layers_summary(layers: list[LayerTime]) -> str:
+    """Describe the result of `_execute_causes_ms`, and how close the layers come to their roofline."""
+    cause_ms = _execute_causes_ms(layers)
+    total_ms = sum(cause_ms.values())
+    text = (
+        f"Of `execute`, {cause_ms['compute'] / total_ms:.0%} is under the flat part of the roofline (arithmetic), "
+        f"{cause_ms['memory'] / total_ms:.0%} under its slope (bytes), {cause_ms['call overhead'] / total_ms:.0%} is "
+        "explained by neither (Python, the dispatcher, operators too small to fill the machine)."
     )
-    multiply = [row for row in layers if row["macs"] and row["bound"]]
-    if multiply:
-        reached = sum(row["least_ms"] for row in multiply) / sum(row["ms"] for row in multiply)
-        said += f" The layers that multiply reach {reached:.0%} of their roofline"
-        said += f"{': most of their time is not arithmetic' if reached < FILLED else ''}."
-    outside = sum(row["macs"] for row in layers if not row["bound"]) / (sum(row["macs"] for row in layers) or 1)
-    if outside >= REAL_SHARE:
-        said += f" {outside:.0%} of the multiply-adds are done where PyTorch sees no layer: of their time no more "
-        said += "than this machine's minimum can be separated from call overhead."
-    return said
+    multiplying_layers = [row for row in layers if row["macs"] and row["bound"]]
+    if multiplying_layers:
+        reached_share = sum(row["least_ms"] for row in multiplying_layers) / sum(
+            row["ms"] for row in multiplying_layers
+        )
+        text += f" The layers that multiply reach {reached_share:.0%} of their roofline"
+        text += f"{': most of their time is not arithmetic' if reached_share < LOW_ROOF_SHARE else ''}."
+    outside_share = sum(row["macs"] for row in layers if not row["bound"]) / (sum(row["macs"] for row in layers) or 1)
+    if outside_share >= MIN_OUTSIDE_SHARE:
+        text += f" {outside_share:.0%} of the multiply-adds are done where PyTorch sees no layer. Only the minimum "
+        text += "time that this machine needs for them can be told apart from call overhead."
+    return text

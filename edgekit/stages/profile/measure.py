@@ -1,4 +1,4 @@
-"""Everything that is measured on the baseline, and the diagnosis drawn from it."""
+"""Take all measurements of the baseline, and diagnose it."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from edgekit.models.store import ModelSpec
 from edgekit.runner.native_stderr import quiet_native
 from edgekit.stages.profile import runtimes, session
 from edgekit.stages.profile.config import ProfileConfig
-from edgekit.stages.profile.diagnosis import Measured, diagnose, forecast
+from edgekit.stages.profile.diagnosis import ProfileMeasurements, diagnose, forecast
 from edgekit.stages.profile.roofline import measure_machine, roofline
 from edgekit.stages.profile.runtimes import CONFIDENCE, ROUNDS
 
 
 def operator_table(module: nn.Module, data: Data, preprocess: list[dict[str, Any]], calls: int) -> list[Operator]:
-    """Rows of operator, calls per inference, self time in ms per inference, share; slowest first.
+    """Return the calls and the self time in ms of each operator in one inference, slowest first.
 
-    `dispatched` are those of the calls that the network makes itself: `conv2d`, say, which calls `convolution`, and so
-    on down to the kernel, each with a row of its own.
+    `dispatched` counts the calls that the network makes itself. For example, the network calls `conv2d`, which calls
+    `convolution`, and so on down to the kernel. Each of these has a row of its own.
     """
     x = eager_input(data.validation.x[:1], preprocess)
     with quiet_native(), single_thread(), torch.inference_mode():
         for _ in range(3):
             module(x)
-        with torch_profile(activities=[ProfilerActivity.CPU], acc_events=True) as recorded:
+        with torch_profile(activities=[ProfilerActivity.CPU], acc_events=True) as profiler:
             for _ in range(calls):
                 module(x)
-    dispatched = Counter(event.key for event in recorded.events() if event.cpu_parent is None)
+    dispatched = Counter(event.key for event in profiler.events() if event.cpu_parent is None)
     rows = [
         {
             "operator": event.key.removeprefix("aten::"),
@@ -52,34 +52,37 @@ def operator_table(module: nn.Module, data: Data, preprocess: list[dict[str, Any
             "dispatched": dispatched[event.key] / calls,
             "self_ms": event.self_cpu_time_total / 1000 / calls,
         }
-        for event in recorded.key_averages()
+        for event in profiler.key_averages()
         if event.self_cpu_time_total > 0
     ]
-    whole = sum(row["self_ms"] for row in rows)
-    shared = [cast("Operator", {**row, "share": row["self_ms"] / whole}) for row in rows]
-    return sorted(shared, key=lambda row: row["self_ms"], reverse=True)
+    total_ms = sum(row["self_ms"] for row in rows)
+    table = [cast("Operator", {**row, "share": row["self_ms"] / total_ms}) for row in rows]
+    return sorted(table, key=lambda row: row["self_ms"], reverse=True)
 
 
 SAMPLES = 256
-"""Of validation, asked for in turn: enough that none is in a cache because it was there a moment ago."""
-ONE_THREAD: ThreadGain = {"threads": 1, "speedup": 1.0, "speedup_low": 1.0, "speedup_high": 1.0}
-"""Where there is one core, and of a model of another framework, which is opened for one thread."""
+"""Number of validation samples in rotation, so many that no sample is still in a cache when its turn comes again."""
+SINGLE_THREAD: ThreadGain = {"threads": 1, "speedup": 1.0, "speedup_low": 1.0, "speedup_high": 1.0}
+"""The result on a machine with one core, and for models of other frameworks, which are opened with one thread."""
 
 
 @lane.measuring()
 def measure(
     module: nn.Module, folder: Path, spec: ModelSpec, cost: Cost, data: Data, config: ProfileConfig
 ) -> dict[str, Any]:
-    """The evidence of the profile: see the modules beside this one for each part. `folder` holds the saved network."""
+    """Return the evidence of the profile; the other modules of this package describe its parts.
+
+    `folder` holds the saved network.
+    """
     samples = data.validation.x[:SAMPLES]
     x = eager_input(samples[:1], spec.preprocess)
-    with progress.step("timing one session, end to end"), conditions.ConditionsRecorder(children=True) as watch:
-        ends = session.measure(folder, samples, config.latency_calls, config.warmup_calls, config.timeout_s)
-        watch.sample()
+    with progress.step("timing one session, end to end"), conditions.ConditionsRecorder(children=True) as recorder:
+        session_result = session.measure(folder, samples, config.latency_calls, config.warmup_calls, config.timeout_s)
+        recorder.sample()
         operators = operator_table(module, data, spec.preprocess, config.operator_calls) if spec.is_torch else []
-        ceilings = measure_machine()
+        machine = measure_machine()
     with progress.step("timing the network on every runtime"):
-        ways, inside, beside = runtimes.measure(
+        runtime_times, operators_by_target, noise_reasons = runtimes.measure(
             module,
             folder,
             x.numpy(),
@@ -90,60 +93,63 @@ def measure(
             timeout_s=config.timeout_s,
         )
     with progress.step("timing threads and layers"):
-        more = thread_speedup(module, x.numpy(), config.latency_calls) if spec.is_torch else ONE_THREAD
-        whole_ms = None if spec.is_torch else ways[0]["p50_ms"]
-        layers = roofline(module, x, ceilings, config.operator_calls, whole_ms)
-    found = Measured(
-        latency=ends["latency"],
-        session=ends["session"],
+        threads = thread_speedup(module, x.numpy(), config.latency_calls) if spec.is_torch else SINGLE_THREAD
+        call_ms = None if spec.is_torch else runtime_times[0]["p50_ms"]
+        layers = roofline(module, x, machine, config.operator_calls, call_ms)
+    measurements = ProfileMeasurements(
+        latency=session_result["latency"],
+        session=session_result["session"],
         operators=operators,
-        ways=ways,
-        threads=more,
-        machine=ceilings,
+        runtimes=runtime_times,
+        threads=threads,
+        machine=machine,
         cost=cost,
         layers=layers,
         calls_per_start=config.calls_per_start,
     )
-    diagnosis = diagnose(found)
-    seen = conditions.to_record(watch.result())
-    seen["disturbed"] += [f"runtimes: {reason}" for reason in beside]
+    diagnosis = diagnose(measurements)
+    conditions_record = conditions.to_record(recorder.result())
+    conditions_record["disturbed"] += [f"runtimes: {reason}" for reason in noise_reasons]
     return {
-        **ends,
+        **session_result,
         "operators": operators,
-        "inside": inside,
-        "ways": ways,
-        "threads": more,
+        "inside": operators_by_target,
+        "ways": runtime_times,
+        "threads": threads,
         "layers": layers,
-        "machine": ceilings,
-        "forecast": forecast(found),
+        "machine": machine,
+        "forecast": forecast(measurements),
         "diagnosis": diagnosis,
-        "conditions": {**machine_facts(), **seen},
+        "conditions": {**machine_facts(), **conditions_record},
     }
 
 
 def thread_speedup(module: nn.Module, x: np.ndarray, calls: int) -> ThreadGain:
-    """`threads` and how many times faster they are than one, with the interval; 1 where there is one core."""
-    most = available_cores()
-    if most == 1:
-        return ONE_THREAD
-    before = torch.get_num_threads()
+    """Return the number of cores and how many times faster that many threads are than one, with the interval.
+
+    On a machine with one core the speed-up is 1.
+    """
+    cores = available_cores()
+    if cores == 1:
+        return SINGLE_THREAD
+    threads_before = torch.get_num_threads()
     try:
         samples_ms = time_interleaved(
-            {"one": _on(1, eager_call(module, x)), "all": _on(most, eager_call(module, x))},
+            {"one": _with_threads(1, eager_call(module, x)), "all": _with_threads(cores, eager_call(module, x))},
             ROUNDS,
             max(1, calls // ROUNDS),
             2,
         )
     finally:
-        torch.set_num_threads(before)
-    found = intervals.ratio_interval(samples_ms["one"], samples_ms["all"], ROUNDS, CONFIDENCE)
-    return {"threads": most, "speedup": found.ratio, "speedup_low": found.low, "speedup_high": found.high}
+        torch.set_num_threads(threads_before)
+    speedup = intervals.ratio_interval(samples_ms["one"], samples_ms["all"], ROUNDS, CONFIDENCE)
+    return {"threads": cores, "speedup": speedup.ratio, "speedup_low": speedup.low, "speedup_high": speedup.high}
 
 
-def _on(threads: int, call: Callable[[], object]) -> Callable[[], object]:
+def _with_threads(threads: int, call: Callable[[], object]) -> Callable[[], object]:
     def run() -> object:
         if torch.get_num_threads() != threads:
-            torch.set_num_threads(threads)  # the first call of a turn, which is never timed
+            torch.set_num_threads(threads)  # only in the first call of a round, which is not timed
         return call()
 
     return run

@@ -1,6 +1,6 @@
-"""The roofline of this machine and every layer under it: arithmetic intensity, time, and what limits it.
+"""Measure the roofline of this machine, and each layer's time, arithmetic intensity and limit.
 
-The roofline model: Williams, Waterman & Patterson 2009, "Roofline: an insightful visual performance model".
+The roofline model is from Williams, Waterman & Patterson 2009, "Roofline: an insightful visual performance model".
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ from edgekit.models.eager import single_thread
 from edgekit.models.files.as_module import FileModule
 
 WARM_UP = 3
-SIDE = 512
-"""Of the square matrices; 1 MB each in float32, so they stay in a second-level cache or just above it."""
+MATRIX_SIDE = 512
+"""Side of the square matrices that are multiplied: 1 MB each in float32, about the size of a second-level cache."""
 STREAM_VALUES = 8 * 1024 * 1024
-"""float32 values that are copied, 32 MB: more than a core's caches."""
+"""Number of float32 values that are copied: 32 MB, which is more than a core's caches hold."""
 
 
 def measure_machine() -> dict[str, float]:
-    """Multiply-adds per second in float32 and in int8, bytes per second, and the cost of one empty operator."""
+    """Measure multiply-adds per second in float32 and in int8, bytes per second, and the overhead of one operator."""
     with single_thread(), torch.inference_mode():
-        square = torch.rand(SIDE, SIDE)
-        small = torch.randint(-128, 127, (SIDE, SIDE), dtype=torch.int8)
-        block = torch.rand(STREAM_VALUES)
-        target = torch.empty_like(block)
+        square = torch.rand(MATRIX_SIDE, MATRIX_SIDE)
+        int8_square = torch.randint(-128, 127, (MATRIX_SIDE, MATRIX_SIDE), dtype=torch.int8)
+        values = torch.rand(STREAM_VALUES)
+        copied = torch.empty_like(values)
         scalar = torch.zeros(1)
         fp32_s = _fastest(lambda: square @ square, 20)
-        int8_s = _fastest(lambda: torch._int_mm(small, small), 20)
-        copy_s = _fastest(lambda: target.copy_(block), 10)
-        empty_s = _fastest(lambda: [torch.relu(scalar) for _ in range(100)], 50) / 100
+        int8_s = _fastest(lambda: torch._int_mm(int8_square, int8_square), 20)
+        copy_s = _fastest(lambda: copied.copy_(values), 10)
+        operator_s = _fastest(lambda: [torch.relu(scalar) for _ in range(100)], 50) / 100
     return {
-        "gmacs_per_s": SIDE**3 / fp32_s / 1e9,
-        "int8_gmacs_per_s": SIDE**3 / int8_s / 1e9,
-        "gbytes_per_s": 2 * block.nbytes / copy_s / 1e9,
-        "overhead_us_per_operator": empty_s * 1e6,
+        "gmacs_per_s": MATRIX_SIDE**3 / fp32_s / 1e9,
+        "int8_gmacs_per_s": MATRIX_SIDE**3 / int8_s / 1e9,
+        "gbytes_per_s": 2 * values.nbytes / copy_s / 1e9,
+        "overhead_us_per_operator": operator_s * 1e6,
     }
 
 
 def _fastest(call: Callable[[], object], repeats: int) -> float:
-    """Shortest of several runs in seconds: a ceiling is what the machine can do undisturbed."""
+    """Return the shortest of several runs in seconds, because a ceiling is what an otherwise idle machine can do."""
     call()
     best = float("inf")
     for _ in range(repeats):
@@ -58,80 +58,85 @@ def _fastest(call: Callable[[], object], repeats: int) -> float:
 
 
 def roofline(
-    module: nn.Module, x: torch.Tensor, machine: dict[str, float], calls: int, whole_ms: float | None = None
+    module: nn.Module, x: torch.Tensor, machine: dict[str, float], calls: int, call_ms: float | None = None
 ) -> list[LayerTime]:
-    """One row for each leaf layer, in the order of execution, and a last one of what is outside layers.
+    """Return one row per leaf layer in the order of execution, and a last row for everything outside layers.
 
-    `ms` is the median of what a layer takes of a call by PyTorch eager, `least_ms` what the machine needs for its
-    multiply-adds or its bytes at best, whichever is more, `roof_share` the part of the roof that it reached, `bound`
-    which side of the roof it stands under: `compute` or `memory`. `intensity` is in multiply-adds per byte; it and
-    `bound` are None outside layers, where nobody counts bytes, and of a model of another framework. That is one layer,
-    and `whole_ms` what a call of it takes on its own interpreter, where hooks of PyTorch's see nothing.
+    `ms` is the layer's median time in a call of PyTorch eager. `least_ms` is the minimum time that the machine needs
+    for the layer's multiply-adds or its bytes, whichever is longer. `roof_share` is the share of the roof that the
+    layer reaches, and `bound` says what limits it: `compute` or `memory`. `intensity` is in multiply-adds per byte.
+    `intensity` and `bound` are None outside layers, where bytes are not counted, and for models of other frameworks.
+
+    PyTorch's hooks cannot see into a model of another framework. It is treated as one layer, and `call_ms` is the time
+    of a call on its own interpreter.
+
+    Raises ModelError if a layer runs for zeros but not for `x`.
     """
     costs = layer_costs(module, tuple(x.shape[1:]), not x.is_floating_point())
-    if whole_ms is None:
+    if call_ms is None:
         times_ms = layer_times(module, x, calls)
     else:
-        times_ms = {cost.layer: 0.0 if cost.layer == OUTSIDE else whole_ms for cost in costs}
-    if missed := [cost.layer for cost in costs if cost.layer not in times_ms]:
+        times_ms = {cost.layer: 0.0 if cost.layer == OUTSIDE else call_ms for cost in costs}
+    if skipped_layers := [cost.layer for cost in costs if cost.layer not in times_ms]:
         raise ModelError(
-            f"the network runs layer {missed[0]} for zeros and not for a sample of the data, so what it computes "
-            "depends on the values that come in; compute both sides, and choose with torch.where"
+            f"the network runs layer {skipped_layers[0]} for zeros but not for a sample of the data, so the layers "
+            "that it runs depend on the input values; compute both branches, and choose between them with torch.where"
         )
     return [_row(cost, times_ms[cost.layer], machine) for cost in costs]
 
 
 def layer_times(module: nn.Module, x: torch.Tensor, calls: int) -> dict[str, float]:
-    """Median milliseconds of a call that every leaf layer takes, by hooks before and behind it, and what is left.
+    """Return the median time in ms that each leaf layer takes in a call, measured by hooks before and after it.
 
-    A layer that a call reaches twice has both times. What is left, under `OUTSIDE`, is left of a call without hooks.
+    For a layer that is called twice, both times are added. `OUTSIDE` is the time of a call without hooks, minus the
+    times of all layers.
     """
-    began: dict[str, int] = {}
-    elapsed: dict[str, int] = {}
+    started_ns: dict[str, int] = {}
+    elapsed_ns: dict[str, int] = {}
     with single_thread(), torch.inference_mode():
-        whole_ms = _median_ms([_whole(module, x) for _ in range(WARM_UP + calls)])
+        call_ms = _median_ms([_call_ns(module, x) for _ in range(WARM_UP + calls)])
         hooks = []
         for name, layer in module.named_modules():
             if list(layer.children()):
                 continue
 
             def before(_: nn.Module, __: Any, name: str = name) -> None:
-                began[name] = time.perf_counter_ns()
+                started_ns[name] = time.perf_counter_ns()
 
-            def behind(_: nn.Module, __: Any, ___: Any, name: str = name) -> None:
-                elapsed[name] = elapsed.get(name, 0) + time.perf_counter_ns() - began[name]
+            def after(_: nn.Module, __: Any, ___: Any, name: str = name) -> None:
+                elapsed_ns[name] = elapsed_ns.get(name, 0) + time.perf_counter_ns() - started_ns[name]
 
-            hooks += [layer.register_forward_pre_hook(before), layer.register_forward_hook(behind)]
-        taken: dict[str, list[int]] = {}
+            hooks += [layer.register_forward_pre_hook(before), layer.register_forward_hook(after)]
+        samples_ns: dict[str, list[int]] = {}
         try:
             for _ in range(WARM_UP + calls):
-                elapsed.clear()
+                elapsed_ns.clear()
                 module(x)
-                for name, value in elapsed.items():
-                    taken.setdefault(name, []).append(value)
+                for name, value in elapsed_ns.items():
+                    samples_ns.setdefault(name, []).append(value)
         finally:
             for hook in hooks:
                 hook.remove()
-    found = {name: _median_ms(values) for name, values in taken.items()}
-    return {**found, OUTSIDE: max(0.0, whole_ms - sum(found.values()))}
+    times_ms = {name: _median_ms(values) for name, values in samples_ns.items()}
+    return {**times_ms, OUTSIDE: max(0.0, call_ms - sum(times_ms.values()))}
 
 
-def _whole(module: nn.Module, x: torch.Tensor) -> int:
-    began = time.perf_counter_ns()
+def _call_ns(module: nn.Module, x: torch.Tensor) -> int:
+    started = time.perf_counter_ns()
     module(x)
-    return time.perf_counter_ns() - began
+    return time.perf_counter_ns() - started
 
 
-def _median_ms(values: list[int]) -> float:
-    return float(np.median(values[WARM_UP:])) / 1e6
+def _median_ms(samples_ns: list[int]) -> float:
+    return float(np.median(samples_ns[WARM_UP:])) / 1e6
 
 
 def _row(cost: LayerCost, ms: float, machine: dict[str, float]) -> LayerTime:
-    least_ms = {
+    minimum_ms = {
         "compute": cost.macs / machine["gmacs_per_s"] / 1e6,
         "memory": cost.bytes / machine["gbytes_per_s"] / 1e6,
     }
-    is_torch_layer = cost.kind != FileModule.__name__  # of another framework's model nobody sees what takes the time
+    is_torch_layer = cost.kind != FileModule.__name__  # it is unknown what takes time in another framework's model
     intensity = cost.macs / cost.bytes if cost.bytes and is_torch_layer else None
     roof = machine["gmacs_per_s"]
     return {
@@ -141,9 +146,9 @@ def _row(cost: LayerCost, ms: float, machine: dict[str, float]) -> LayerTime:
         "bytes": cost.bytes,
         "intensity": intensity,
         "ms": ms,
-        "least_ms": max(least_ms.values()),
+        "least_ms": max(minimum_ms.values()),
         "gmacs_per_s": cost.macs / (ms * 1e6) if ms else 0.0,
         "roof_gmacs_per_s": roof if intensity is None else min(roof, intensity * machine["gbytes_per_s"]),
-        "roof_share": max(least_ms.values()) / ms if ms else 0.0,
-        "bound": None if intensity is None else max(least_ms, key=lambda side: least_ms[side]),
+        "roof_share": max(minimum_ms.values()) / ms if ms else 0.0,
+        "bound": None if intensity is None else max(minimum_ms, key=lambda side: minimum_ms[side]),
     }

@@ -1,4 +1,4 @@
-"""The unmodified network on every runtime: the speed-up of a change of runtime alone."""
+"""Time the unmodified network on every runtime, which shows the speed-up from changing the runtime alone."""
 
 from __future__ import annotations
 
@@ -46,39 +46,42 @@ def measure(
     runtimes: bool,
     timeout_s: float,
 ) -> tuple[list[RuntimeTime], dict[str, list[Operator]], list[str]]:
-    """A row for each way to run the saved network in float32 on one thread, each runtime's operators, what disturbed.
+    """Time the saved network in float32 on one thread with each runtime.
 
-    `x` (1, C, H, W) or (1, F) float32. A way that fails has a `reason` in place of figures. `ratio` is the time of
-    the unmodified baseline over that of the row, round by round, with its interval. Each round opens every way anew,
-    for where the weights come to lie in memory changes the time; not what torch compiled or traced, which would take
-    minutes.
+    `x` has shape (1, C, H, W) or (1, F), float32. Each round opens the model anew with every runtime, because the place
+    of the weights in memory affects the time. Compiled and traced networks are not prepared anew, because that would
+    take minutes.
+
+    Returns one row per runtime, the operators by target, and reasons why the measurement may be noisy. `ratio` is the
+    time of the unmodified baseline divided by that of the row, computed round by round, with its interval. A runtime
+    that fails has a `reason` instead of figures.
     """
     with tempfile.TemporaryDirectory(prefix="edgekit-runtimes-") as scratch:
         spec = store.read_spec(folder)
         unmodified = baseline_runtime(spec.interpreter)
-        ways, failed, made = _openers(spec, module, folder, x, Path(scratch), compiling, runtimes, timeout_s)
+        openers, reasons, converted = _openers(spec, module, folder, x, Path(scratch), compiling, runtimes, timeout_s)
         with (
-            progress.step("timing", "round", ROUNDS) as shown,
+            progress.step("timing", "round", ROUNDS) as bar,
             single_thread(),
-            conditions.ConditionsRecorder() as watch,
+            conditions.ConditionsRecorder() as recorder,
         ):
-            numbers = (ROUNDS, ROUNDS, max(2, calls // ROUNDS), WARM_UP_CALLS)
+            counts = (ROUNDS, ROUNDS, max(2, calls // ROUNDS), WARM_UP_CALLS)
             samples_ms, rounds = next(
-                timed_openings(ways, *numbers, on_round=progress.call_both(watch.sample, shown.update))
+                timed_openings(openers, *counts, on_round=progress.call_both(recorder.sample, bar.update))
             )
         noise = float(np.median([conditions.noise(each, rounds) for each in samples_ms.values()]))
-        inside: dict[str, list[Operator]] = {}
-        for target, one in progress.track(list(made.items()), "operator table", lambda item: RUNTIMES[item[0]]):
+        operators: dict[str, list[Operator]] = {}
+        for target, model in progress.track(list(converted.items()), "operator table", lambda item: RUNTIMES[item[0]]):
             try:
-                inside[target] = profile.measure(
-                    target, one.step.out, one.files, one.as_input(x), operator_calls, timeout_s
+                operators[target] = profile.measure(
+                    target, model.step.out, model.files, model.as_input(x), operator_calls, timeout_s
                 )
             except ConversionError as error:
                 print(f"profile: {error}")
-        sizes = {RUNTIMES[target]: one.bytes for target, one in made.items()}
-        rows = [_row(way, unmodified, samples_ms, sizes.get(way)) for way in ways]
-    left_out: list[RuntimeTime] = [{"way": way, "reason": reason} for way, reason in failed.items()]
-    return rows + left_out, inside, conditions.noise_reasons(watch.result(noise))
+        sizes = {RUNTIMES[target]: model.bytes for target, model in converted.items()}
+        rows = [_row(runtime, unmodified, samples_ms, sizes.get(runtime)) for runtime in openers]
+    left_out: list[RuntimeTime] = [{"way": runtime, "reason": reason} for runtime, reason in reasons.items()]
+    return rows + left_out, operators, conditions.noise_reasons(recorder.result(noise))
 
 
 def _openers(
@@ -91,68 +94,70 @@ def _openers(
     runtimes: bool,
     timeout_s: float,
 ) -> tuple[dict[str, Opener], dict[str, str], dict[str, latency.ConvertedModel]]:
-    """What opens each way, why the others cannot be, and the converted files by target."""
-    ways: dict[str, Opener] = {baseline_runtime(spec.interpreter): baseline.opener(folder, module, spec, x)}
-    failed: dict[str, str] = {}
-    made: dict[str, latency.ConvertedModel] = {}
+    """Return an opener for each runtime that works, the reasons why the others do not, and the converted models."""
+    openers: dict[str, Opener] = {baseline_runtime(spec.interpreter): baseline.opener(folder, module, spec, x)}
+    reasons: dict[str, str] = {}
+    converted: dict[str, latency.ConvertedModel] = {}
 
     def convert(target: Target) -> latency.ConvertedModel | str:
         try:
-            mine = scratch / target
-            mine.mkdir()
-            made, lost = latency.convert_models({"baseline": folder}, x, [target], ["fp32"], mine, timeout_s)
-            return lost[0].reason if lost else next(iter(made.values()))
+            target_folder = scratch / target
+            target_folder.mkdir()
+            models, failures = latency.convert_models(
+                {"baseline": folder}, x, [target], ["fp32"], target_folder, timeout_s
+            )
+            return failures[0].reason if failures else next(iter(models.values()))
         except (ConversionError, ResourceError) as error:
             return _first_line(error)
 
     with ThreadPoolExecutor(launch.parallel_conversions()) as pool:
-        converting = {target: pool.submit(convert, target) for target in TARGETS if runtimes}
-        for name, make in ((COMPILED, _compiled), (SCRIPTED, _scripted)):  # while the targets are converted
+        conversions = {target: pool.submit(convert, target) for target in TARGETS if runtimes}
+        for name, prepare in ((COMPILED, _compiled), (SCRIPTED, _scripted)):  # in parallel with the conversions
             if not spec.is_torch:
-                failed[name] = "left out: the baseline is no network of PyTorch's"
+                reasons[name] = "left out: the baseline is not a PyTorch network"
                 continue
             if name == COMPILED and not compiling:
-                failed[name] = "left out: profile.compiling is false"
+                reasons[name] = "left out: profile.compiling is false"
                 continue
             try:
-                ways[name] = _always(make(module, x))
-            except Exception as error:  # a missing C++ compiler, an operator that neither can trace: of any class
-                failed[name] = _first_line(error)
-        outcomes = {target: future.result() for target, future in converting.items()}
+                openers[name] = _constant_opener(prepare(module, x))
+            except Exception as error:  # of any class: a missing C++ compiler, an operator that cannot be traced
+                reasons[name] = _first_line(error)
+        outcomes = {target: future.result() for target, future in conversions.items()}
     if not runtimes:
-        failed |= {name: "left out: profile.runtimes is false" for name in RUNTIMES.values()}
+        reasons |= {name: "left out: profile.runtimes is false" for name in RUNTIMES.values()}
     for target, outcome in outcomes.items():
         if isinstance(outcome, str):
-            failed[RUNTIMES[target]] = outcome
+            reasons[RUNTIMES[target]] = outcome
             continue
         opener = partial(outcome.call, x)
         try:
             opener()()
-        except Exception as error:  # an interpreter's own, too: the failure is recorded, and the others continue
-            failed[RUNTIMES[target]] = _first_line(error)
+        except Exception as error:  # interpreters raise their own classes; the other runtimes are still timed
+            reasons[RUNTIMES[target]] = _first_line(error)
             continue
-        ways[RUNTIMES[target]], made[target] = opener, outcome
-    return ways, failed, made
+        openers[RUNTIMES[target]], converted[target] = opener, outcome
+    return openers, reasons, converted
 
 
-def _always(call: Callable[[], object]) -> Opener:
+def _constant_opener(call: Callable[[], object]) -> Opener:
     return lambda: call
 
 
 def _compiled(module: nn.Module, x: np.ndarray) -> Callable[[], np.ndarray]:
-    began = time.perf_counter()
+    started = time.perf_counter()
     with progress.step(COMPILED), quiet_native(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         call = eager_call(torch.compile(module), x)  # type: ignore[arg-type]
         with single_thread():
             call()
-    print(f"profile: torch.compile took {time.perf_counter() - began:.1f} s")
+    print(f"profile: torch.compile took {time.perf_counter() - started:.1f} s")
     return call
 
 
 def _scripted(module: nn.Module, x: np.ndarray) -> Callable[[], np.ndarray]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it is deprecated
+        warnings.simplefilter("ignore")  # TorchScript is deprecated
         traced = torch.jit.freeze(torch.jit.trace(module.eval(), torch.from_numpy(x)))
 
     def call() -> np.ndarray:
@@ -164,17 +169,17 @@ def _scripted(module: nn.Module, x: np.ndarray) -> Callable[[], np.ndarray]:
     return call
 
 
-def _row(way: str, unmodified: str, samples_ms: Mapping[str, np.ndarray], size_bytes: int | None) -> RuntimeTime:
-    median = intervals.p50_interval(samples_ms[way], ROUNDS, CONFIDENCE)
-    faster = intervals.ratio_interval(samples_ms[unmodified], samples_ms[way], ROUNDS, CONFIDENCE)
+def _row(runtime: str, unmodified: str, samples_ms: Mapping[str, np.ndarray], size_bytes: int | None) -> RuntimeTime:
+    median = intervals.p50_interval(samples_ms[runtime], ROUNDS, CONFIDENCE)
+    speedup = intervals.ratio_interval(samples_ms[unmodified], samples_ms[runtime], ROUNDS, CONFIDENCE)
     return {
-        "way": way,
+        "way": runtime,
         "p50_ms": median.p50_ms,
         "low_ms": median.low_ms,
         "high_ms": median.high_ms,
-        "ratio": faster.ratio,
-        "ratio_low": faster.low,
-        "ratio_high": faster.high,
+        "ratio": speedup.ratio,
+        "ratio_low": speedup.low,
+        "ratio_high": speedup.high,
         "bytes": size_bytes,
     }
 

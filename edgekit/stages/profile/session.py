@@ -1,9 +1,9 @@
-"""One session end to end: a process is started, opens the network, answers requests one after another.
+"""Time one session end to end: start a process that opens the network and answers requests one after another.
 
-The parent stamps when it starts the process, when it sends a request and when the answer is there; the process stamps
-what it does in between, so that the parts of a call leave no gap. Two things could still be wrong with them: time
-between the calls that belongs to none, and what the stamps themselves cost. Both are measured: the share of the session
-that the parts cover, and calls that stamp nothing, in turn with calls that do.
+The parent records when it starts the process, sends each request and receives each answer. The process records the
+steps in between, so that the parts of a call leave no gap. Two errors remain possible: time between calls that belongs
+to no part, and the cost of taking the time stamps. Both are measured, the first as the share of the session that the
+parts cover, the second by alternating calls with and without time stamps.
 """
 
 from __future__ import annotations
@@ -29,30 +29,34 @@ from edgekit.device.measure.bench import latency_summary
 from edgekit.measure.eager_session import BARE
 
 COLD = ("start Python", "import", "load", "warm-up")
-"""Parts of a session that come once."""
+"""The parts of a session that happen once."""
 PARTS = ("queue", "preprocess", "execute", "postprocess", "serialise")
-"""Parts of each call: until the process takes the request; what the network wants made of a sample; the network; its
-scores made an answer; the answer made text, sent and read."""
+"""The parts of each call: waiting until the process reads the request, preprocessing the sample, running the network,
+turning its scores into an answer, and writing the answer as text, sending and reading it."""
 
 NAME = "the process that answers requests"
-DYING_S = 5.0
+EXIT_GRACE_S = 5.0
 ROUNDS = 20
 CONFIDENCE = 0.99
 
 
 def measure(model_folder: Path, samples: np.ndarray, calls: int, warmup_calls: int, timeout_s: float) -> dict[str, Any]:
-    """`latency`: percentiles in ms of `total` and each part of a call, with its share of the mean; and `session`.
+    """Measure the latency of each part of a call, and the session as a whole.
 
-    `samples` (n, ...) raw, asked for in turn. The first `warmup_calls` answers are in the session and in no percentile.
-    After the session as many calls again go without stamps, in rounds with ones that have them: `stamped` is what a
-    call with stamps takes of one without, at p50, with its interval. StageError where the process dies or has not ended
-    after `timeout_s`, ModelError where the network cannot answer.
+    `samples` are raw, (n, ...), and requested in turn. The first `warmup_calls` calls count in the session, but not in
+    the percentiles.
+
+    Returns `latency`, the percentiles in ms of `total` and of each part with its share of the mean, and `session`.
+    After the session, calls with and without time stamps alternate: `stamped` is the ratio of their p50s, with its
+    interval.
+
+    Raises StageError if the process dies or exceeds `timeout_s`, and ModelError if the network cannot answer.
     """
-    with tempfile.TemporaryDirectory(prefix="edgekit-session-") as home:
-        path = Path(home) / "samples.npy"
+    with tempfile.TemporaryDirectory(prefix="edgekit-session-") as folder:
+        path = Path(folder) / "samples.npy"
         np.save(path, samples, allow_pickle=False)
-        began = time.perf_counter_ns()
-        with open(Path(home) / "log", "wb") as log:
+        started_ns = time.perf_counter_ns()
+        with open(Path(folder) / "log", "wb") as log:
             process = subprocesses.start(
                 "edgekit.measure.eager_session:answer_requests",
                 [str(model_folder), str(path)],
@@ -62,93 +66,98 @@ def measure(model_folder: Path, samples: np.ndarray, calls: int, warmup_calls: i
                 stderr=log,
             )
             deadline = time.monotonic() + timeout_s
-            watch = threading.Timer(timeout_s, processes.kill_process, [process])  # one that hangs never ends by itself
-            watch.start()
+            watchdog = threading.Timer(timeout_s, processes.kill_process, [process])  # in case it hangs
+            watchdog.start()
             try:
                 ready, stamps = _request_all(process, len(samples), warmup_calls + calls)
-                stamped = _stamped(process, len(samples), max(1, calls // ROUNDS))
-            except (ValueError, OSError):  # it sent nothing, or closed its standard input
-                late = time.monotonic() > deadline
-                processes.has_ended(process, DYING_S)  # or its exit code would be that of being killed here
-                ended = subprocesses.ChildExit(processes.end_process(process), late, Path(log.name))
-                kind = ModelError if ended.code == ModelError.exit_code else StageError
-                raise kind(f"profile: {_why(ended, timeout_s)}") from None
+                stamp_overhead = _stamp_overhead(process, len(samples), max(1, calls // ROUNDS))
+            except (ValueError, OSError):  # the process sent nothing, or closed its standard input
+                timed_out = time.monotonic() > deadline
+                processes.has_ended(process, EXIT_GRACE_S)  # wait for its own exit code before it is killed below
+                child_exit = subprocesses.ChildExit(processes.end_process(process), timed_out, Path(log.name))
+                error_type = ModelError if child_exit.code == ModelError.exit_code else StageError
+                raise error_type(f"profile: {_failure_reason(child_exit, timeout_s)}") from None
             finally:
-                watch.cancel()
+                watchdog.cancel()
                 processes.end_process(process)
                 if process.stdout:
                     process.stdout.close()
-    found = _session(began, ready, stamps)
-    return {"latency": _latency(stamps[warmup_calls:]), "session": {**found, "stamped": stamped}}
+    session = _session(started_ns, ready, stamps)
+    return {"latency": _latency(stamps[warmup_calls:]), "session": {**session, "stamped": stamp_overhead}}
 
 
-def _why(ended: subprocesses.ChildExit, timeout_s: float) -> str:
-    if ended.code == ModelError.exit_code:
-        return subprocesses.last_useful_line(ended.output)
-    if not ended.timed_out:
-        return ended.describe(NAME)
-    return f"{NAME} had not ended after {timeout_s:g} s; raise profile.timeout_s, or lower profile.latency_calls"
+def _failure_reason(child_exit: subprocesses.ChildExit, timeout_s: float) -> str:
+    if child_exit.code == ModelError.exit_code:
+        return subprocesses.last_useful_line(child_exit.output)
+    if not child_exit.timed_out:
+        return child_exit.describe(NAME)
+    return f"{NAME} did not end within {timeout_s:g} s; raise profile.timeout_s, or lower profile.latency_calls"
 
 
 def _request_all(process: subprocess.Popen[bytes], samples: int, calls: int) -> tuple[dict[str, Any], np.ndarray]:
-    """What the process said when it was ready; (calls, 6) stamps in ns: sent, its four, and the answer read."""
+    """Return the message of the process when it was ready, and time stamps (calls, 6) in ns.
+
+    The stamps of a call are: request sent, four of the process, answer read.
+    """
     assert process.stdout
     ready = json.loads(process.stdout.readline())
     requests = [b"%d\n" % (number % samples) for number in range(calls)]
-    found = [_request(process, request) for request in requests]  # between two calls there is nothing else
-    return ready, np.array([(sent, *answer["stamps"], read) for sent, answer, read in found], dtype=np.int64)
+    exchanges = [_request(process, request) for request in requests]  # do nothing else between two calls
+    return ready, np.array(
+        [(sent_ns, *answer["stamps"], read_ns) for sent_ns, answer, read_ns in exchanges], dtype=np.int64
+    )
 
 
-def _stamped(process: subprocess.Popen[bytes], samples: int, calls: int) -> StampOverhead:
-    """Calls with stamps against calls without, in rounds of so many, which of them first in turn."""
-    took_ms: dict[str, list[float]] = {"\n": [], BARE: []}
+def _stamp_overhead(process: subprocess.Popen[bytes], samples: int, calls: int) -> StampOverhead:
+    """Compare `calls` calls per round with and without time stamps; they take turns at being first in a round."""
+    samples_ms: dict[str, list[float]] = {"\n": [], BARE: []}
     for number in range(ROUNDS):
-        for end in sorted(took_ms, reverse=bool(number % 2)):
+        for suffix in sorted(samples_ms, reverse=bool(number % 2)):
             for call in range(calls):
-                sent, _, read = _request(process, f"{(number * calls + call) % samples}{end}".encode())
-                took_ms[end].append((read - sent) / 1e6)
-    with_them, without = (np.array(took_ms[end]) for end in ("\n", BARE))
-    return cast("StampOverhead", asdict(intervals.ratio_interval(with_them, without, ROUNDS, CONFIDENCE)))
+                sent_ns, _, read_ns = _request(process, f"{(number * calls + call) % samples}{suffix}".encode())
+                samples_ms[suffix].append((read_ns - sent_ns) / 1e6)
+    with_stamps, without_stamps = (np.array(samples_ms[suffix]) for suffix in ("\n", BARE))
+    return cast("StampOverhead", asdict(intervals.ratio_interval(with_stamps, without_stamps, ROUNDS, CONFIDENCE)))
 
 
 def _request(process: subprocess.Popen[bytes], request: bytes) -> tuple[int, dict[str, Any], int]:
-    """When it was sent, the answer, and when that had been read; ns."""
+    """Send a request. Returns when it was sent in ns, the answer, and when the answer had been read in ns."""
     assert process.stdin and process.stdout
-    sent = time.perf_counter_ns()
+    sent_ns = time.perf_counter_ns()
     process.stdin.write(request)
     process.stdin.flush()
     answer = json.loads(process.stdout.readline())
-    return sent, answer, time.perf_counter_ns()
+    return sent_ns, answer, time.perf_counter_ns()
 
 
 def _latency(stamps: np.ndarray) -> dict[str, dict[str, float]]:
     parts_ms = np.diff(stamps, axis=1).T / 1e6
     total_ms = (stamps[:, 5] - stamps[:, 0]) / 1e6
-    found = {"total": {**latency_summary(total_ms), "share": 1.0}}
+    latency = {"total": {**latency_summary(total_ms), "share": 1.0}}
     for name, part_ms in zip(PARTS, parts_ms, strict=True):
-        found[name] = {**latency_summary(part_ms), "share": float(part_ms.mean() / total_ms.mean())}
-    return found
+        latency[name] = {**latency_summary(part_ms), "share": float(part_ms.mean() / total_ms.mean())}
+    return latency
 
 
-def _session(began: int, ready: Mapping[str, int], stamps: np.ndarray) -> SessionTime:
-    """Milliseconds of every part over the whole session, the session, and the share of it that the parts cover.
+def _session(started_ns: int, ready: Mapping[str, int], stamps: np.ndarray) -> SessionTime:
+    """Return the total time of each part in ms, the length of the session, and the share of it that the parts cover.
 
-    `calls_covered` is that share from one call's beginning to the next, of the middle call.
+    `calls_covered` is the same share between the starts of two successive calls, as the median over all calls.
     """
-    once = np.diff([began, ready["began"], ready["imported"], ready["loaded"], ready["warm"]]) / 1e6
-    calls = np.diff(stamps, axis=1).sum(axis=0) / 1e6
-    parts_ms = {name: float(value) for name, value in zip((*COLD, *PARTS), (*once, *calls), strict=True)}
-    whole_ms = float(stamps[-1, 5] - began) / 1e6
-    call_ns, until_next = stamps[:-1, 5] - stamps[:-1, 0], stamps[1:, 0] - stamps[:-1, 0]
+    cold_parts = np.diff([started_ns, ready["began"], ready["imported"], ready["loaded"], ready["warm"]]) / 1e6
+    call_parts = np.diff(stamps, axis=1).sum(axis=0) / 1e6
+    parts_ms = {name: float(value) for name, value in zip((*COLD, *PARTS), (*cold_parts, *call_parts), strict=True)}
+    session_ms = float(stamps[-1, 5] - started_ns) / 1e6
+    call_ns, interval_ns = stamps[:-1, 5] - stamps[:-1, 0], stamps[1:, 0] - stamps[:-1, 0]
     return {
         "parts_ms": parts_ms,
-        "whole_ms": whole_ms,
-        "covered": sum(parts_ms.values()) / whole_ms,
-        "calls_covered": float(np.median(call_ns / until_next)),  # no interruption between two calls decides
+        "whole_ms": session_ms,
+        "covered": sum(parts_ms.values()) / session_ms,
+        "calls_covered": float(np.median(call_ns / interval_ns)),  # the median ignores single interruptions
         "calls": len(stamps),
     }
 
 
-def cold_ms(session: SessionTime) -> float:
-    """What a process costs before its first answer."""
-    return float(sum(session["parts_ms"][name] for name in COLD))
+def cold_ms(session_time: SessionTime) -> float:
+    """Return the time in ms that a process needs before its first answer."""
+    return float(sum(session_time["parts_ms"][name] for name in COLD))

@@ -1,4 +1,4 @@
-"""The baseline: the float model the user came with, trained or loaded, and everything measured on it."""
+"""Run the profile stage: train or load the float model that the user starts from, and measure it."""
 
 from __future__ import annotations
 
@@ -30,14 +30,17 @@ from edgekit.training.teachers import model_file
 def load_model_file(
     source: Artifact, origin: dict[str, Any], data: Data, config: ProfileConfig, out: Path
 ) -> tuple[nn.Module, store.ModelSpec]:
-    """The user's model file, saved in `out`; says what it is. ModelError where it cannot be run, or knows no class."""
+    """Load the user's model file, save it in `out`, and print what it is.
+
+    Raises ModelError if the file cannot be run, or if it is not better than always giving the same answer.
+    """
     path = source.file(origin["model"]["source"])
     for name in source.files:
         source.file(name)
-    opened = model_file.open_file(path, origin["preprocess"])
+    model = model_file.open_file(path, origin["preprocess"])
     split = data.validation
-    found, facts = model_file.logits_and_facts(
-        opened,
+    outputs, facts = model_file.logits_and_facts(
+        model,
         split.x,
         classes=len(data.classes),
         timeout_s=config.timeout_s,
@@ -45,7 +48,7 @@ def load_model_file(
         task=data.task,
         tensors=data.tensors or (),
     )
-    task_outputs.check_answers(path.name, found, split.y, data.classes, origin["preprocess"], data.task)
+    task_outputs.check_answers(path.name, outputs, split.y, data.classes, origin["preprocess"], data.task)
     spec = spec_for(data, None, {}, origin["preprocess"], store.Source(**facts))
     store.save_source(out, path, spec)
     print(f"{path.name} is {describe(spec)}")
@@ -53,30 +56,36 @@ def load_model_file(
 
 
 def describe(spec: store.ModelSpec) -> str:
-    """The file in one line: format, outputs and cost."""
-    found = spec.source
-    assert found is not None
-    known = {"probabilities": found.probabilities, "sigmoids": found.sigmoids}
-    ends = "values" if spec.task == "regression" else next((name for name, yes in known.items() if yes), "logits")
-    cost = f", {found.parameters:,} parameters, {found.macs / 1e6:.1f} M multiply-adds" if found.parameters else ""
-    before = {"detection": "boxes and ", "segmentation": "a grid of "}.get(spec.task, "")
-    of = f"{spec.num_classes} {ends}" if spec.task == "regression" else f"{before}{ends} of {spec.num_classes} classes"
-    return f"{TITLES[found.kind]}: gives {of}{cost}"
+    """Describe a model file in one line: format, outputs and cost."""
+    source = spec.source
+    assert source is not None
+    output_kinds = {"probabilities": source.probabilities, "sigmoids": source.sigmoids}
+    kind = (
+        "values"
+        if spec.task == "regression"
+        else next((name for name, applies in output_kinds.items() if applies), "logits")
+    )
+    cost = f", {source.parameters:,} parameters, {source.macs / 1e6:.1f} M multiply-adds" if source.parameters else ""
+    prefix = {"detection": "boxes and ", "segmentation": "a grid of "}.get(spec.task, "")
+    outputs = (
+        f"{spec.num_classes} {kind}" if spec.task == "regression" else f"{prefix}{kind} of {spec.num_classes} classes"
+    )
+    return f"{TITLES[source.kind]}: gives {outputs}{cost}"
 
 
 def profile(source: Artifact, data: Data, config: ProfileConfig, out: Path) -> Artifact:
-    """Train or load, evaluate on validation, count, time; see `edgekit.stages.profile`."""
+    """Run the profile stage; see `edgekit.stages.profile`."""
     artifacts.begin(out)
     origin = json.loads(source.file("origin.json").read_text(encoding="utf-8"))
-    history, merged = None, None
+    history, reparameterized = None, None
     if "source" in origin["model"]:
         module, spec = load_model_file(source, origin, data, config, out / "model")
     else:
         spec = spec_for(data, origin["model"]["builder"], origin["model"]["kwargs"], origin["preprocess"])
-        place = resume.folder_for(out, "profile", source, data.digest, config.model_dump(), LIBRARIES)
-        module, history = _train_or_load(source, data, config, spec, place, origin["weights"] is not None)
-        looked_at = eager_input(data.validation.x[: reparameterize.COMPARED_SAMPLES], spec.preprocess)
-        module, spec, merged = reparameterize.merge_and_compare(module.cpu(), spec, looked_at)
+        resume_folder = resume.folder_for(out, "profile", source, data.digest, config.model_dump(), LIBRARIES)
+        module, history = _train_or_load(source, data, config, spec, resume_folder, origin["weights"] is not None)
+        compared_inputs = eager_input(data.validation.x[: reparameterize.COMPARED_SAMPLES], spec.preprocess)
+        module, spec, reparameterized = reparameterize.merge_and_compare(module.cpu(), spec, compared_inputs)
         store.save(out / "model", module, spec)
     module = module.cpu().eval()
 
@@ -103,7 +112,7 @@ def profile(source: Artifact, data: Data, config: ProfileConfig, out: Path) -> A
         metrics={
             **quality,
             **evidence,
-            **({"reparameterized": merged.row()} if merged else {}),
+            **({"reparameterized": reparameterized.row()} if reparameterized else {}),
             **({"data_notes": list(data.notes)} if data.notes else {}),
         },
         libraries=LIBRARIES,
@@ -111,7 +120,12 @@ def profile(source: Artifact, data: Data, config: ProfileConfig, out: Path) -> A
 
 
 def _train_or_load(
-    source: Artifact, data: Data, config: ProfileConfig, spec: store.ModelSpec, place: ResumeFolder, has_weights: bool
+    source: Artifact,
+    data: Data,
+    config: ProfileConfig,
+    spec: store.ModelSpec,
+    resume_folder: ResumeFolder,
+    has_weights: bool,
 ) -> tuple[nn.Module, list[dict[str, Any]] | None]:
     module = store.build(spec, seed=config.seed)
     if has_weights:
@@ -131,6 +145,6 @@ def _train_or_load(
             device=config.device,
             threads=config.threads,
             training=config.training,
-            resume=place.checkpoint("baseline"),
+            resume=resume_folder.checkpoint("baseline"),
         )
     return module, [dataclasses.asdict(epoch) for epoch in history.epochs]

@@ -26,64 +26,86 @@ class PruneConfig(TuningStageConfig):
     selected, unless `tune_with` asks for the labels alone.
     """
 
-    enabled: bool = Field(True, description="whether anything is removed; prune: false says the same as enabled: false")
+    enabled: bool = Field(True, description="whether to prune; `prune: false` is short for `enabled: false`")
     budget: Budget = Field(default_factory=lambda: Budget.model_validate({}))
     targets: list[Target] = Field(default_factory=lambda: list(TARGETS))
     epochs: int = Field(5, ge=1, le=10_000, description="fine-tuning epochs after each step")
-    learning_rate: float = Field(0.02, gt=0, le=10, description="peak learning rate of the fine-tuning")
+    learning_rate: float = Field(0.02, gt=0, le=10, description="peak learning rate of fine-tuning")
     structured: Literal["ratio", "latency"] = Field(
-        "ratio", description="what channels are removed by: a share of each layer's, or the time that each cut saves"
+        "ratio",
+        description="how channels are chosen: ratio removes a share of the channels, latency makes the cuts that save "
+        "the most time",
     )
-    ratio: float = Field(0.5, gt=0, lt=0.95, description="share of channels that is removed by the last step")
+    ratio: float = Field(
+        0.5, gt=0, lt=0.95, description="share of the channels that has been removed after the last step"
+    )
     steps: int = Field(3, ge=1, le=50, description="number of structured pruning steps")
-    importance: Literal["l1", "l2", "taylor", "lamp"] = Field("l2", description="measure of how much a channel matters")
+    importance: Literal["l1", "l2", "taylor", "lamp"] = Field("l2", description="measure of a channel's importance")
     scope: Literal["layer", "global"] = Field(
-        "layer", description="whether channels are ranked within each layer or over the network"
+        "layer", description="whether channels are ranked within each layer or across the whole network"
     )
     max_layer_ratio: float = Field(
         0.8, gt=0, lt=1, description="largest share of a layer's channels that may be removed"
     )
     taylor_samples: int = Field(
-        512, ge=1, le=1_000_000, description="most train samples whose gradients the measure taylor uses"
+        512,
+        ge=1,
+        le=1_000_000,
+        description="largest number of train samples whose gradients the importance taylor uses",
     )
     latency_ratio: float = Field(
-        0.7, gt=0.05, lt=1, description="p50 to reach by the last step, as a share of the student's; structured latency"
+        0.7,
+        gt=0.05,
+        lt=1,
+        description="p50 to reach with the last step, as a share of the student's; only with structured: latency",
     )
     cuts_per_step: int = Field(
-        2, ge=1, le=50, description="groups of channels that are cut in a step at most, each chosen by new timings"
+        2, ge=1, le=50, description="largest number of cuts in a step, each chosen by new timings"
     )
     widths_per_group: int = Field(
-        3, ge=1, le=64, description="widths that are timed of each group of channels at most, the widest first"
+        3,
+        ge=1,
+        le=64,
+        description="largest number of widths to time for each group of channels, the widest first",
     )
     candidate_epochs: int = Field(
-        0, ge=0, le=1_000, description="fine-tuning epochs of each cut that may be chosen; 0: its batch norms alone"
+        0,
+        ge=0,
+        le=1_000,
+        description="fine-tuning epochs of each cut before one is chosen; 0: only its batch norms are updated",
     )
     from_scratch: bool = Field(
-        False, description="whether a network of the pruned shape is trained from new weights too, to be compared"
+        False, description="whether a network of the pruned shape is also trained from new weights, for comparison"
     )
     scratch_epochs: int = Field(
-        0, ge=0, le=10_000, description="epochs of that; 0: as many as the student and its fine-tuning had together"
+        0,
+        ge=0,
+        le=10_000,
+        description="epochs of that training; 0: as many as the student and its fine-tuning had together",
     )
-    channel_multiple: int = Field(4, ge=1, le=64, description="number of which every channel count is a multiple")
-    sparsity: float = Field(0.7, gt=0, lt=0.99, description="share of weights that are zero by the last sparse step")
+    channel_multiple: int = Field(4, ge=1, le=64, description="every number of channels is a multiple of this number")
+    sparsity: float = Field(
+        0.7, gt=0, lt=0.99, description="share of the weights that are zero after the last unstructured step"
+    )
     sparsity_steps: int = Field(3, ge=1, le=50, description="number of unstructured pruning steps")
     sparsity_layers: Literal["all", "pointwise"] = Field(
         "all",
-        description="where weights are zeroed: in all layers, or in 1x1 convolutions, for which Arm has kernels",
+        description="layers whose weights are set to zero: all, or only 1x1 convolutions, for which there are sparse "
+        "kernels on Arm",
     )
-    measure: bool = Field(True, description="whether every step is timed on the targets")
+    measure: bool = Field(True, description="whether to time every step on the targets")
     rounds: int = Field(
         15, ge=10, le=10_000, description="rounds of timing; each times every step once, in rotating order"
     )
-    calls_per_round: int = Field(20, ge=5, le=100_000, description="timed calls of a network in a round")
-    timeout_s: float = Field(300.0, gt=0, le=86_400, description="longest time to convert one network, seconds")
+    calls_per_round: int = Field(20, ge=5, le=100_000, description="timed calls of each network in a round")
+    timeout_s: float = Field(300.0, gt=0, le=86_400, description="time limit for converting one network, seconds")
 
     def check_consistency(self) -> None:
         """Raise ConfigError if `ratio` exceeds what may be removed from any single layer."""
         if self.structured == "ratio" and self.ratio > self.max_layer_ratio:
             raise ConfigError(
-                f"prune: ratio ({self.ratio:g}) and max_layer_ratio ({self.max_layer_ratio:g}) disagree: no layer may "
-                "lose as large a share of its channels as the network shall; lower the one or raise the other"
+                f"prune: ratio ({self.ratio:g}) and max_layer_ratio ({self.max_layer_ratio:g}) disagree: ratio is "
+                "larger than the share that any layer may lose; lower ratio or raise max_layer_ratio"
             )
 
     def unused(self) -> list[str]:

@@ -67,9 +67,9 @@ def measured_decision(artifact: Artifact) -> Any:
 @functools.cache
 def machine_facts(scope: Scope) -> dict[str, Any]:
     """Return the properties of this machine that must agree."""
-    from edgekit.stages.bundle.provenance import machine
+    from edgekit.stages.bundle.provenance import machine_record
 
-    same_bits = machine()
+    same_bits = machine_record()
     if scope == "bits":
         return same_bits
     return {**same_bits, "processor": cpu.name() or platform.processor(), "cores": cpu.usable_core_count()}

@@ -139,8 +139,8 @@ BUNDLING = (
     Seed(
         "golden-vectors-of-another-variant",
         "stages/bundle/stage.py",
-        "raw, scores = _golden(convert, variant, data",
-        "raw, scores = _golden(convert, read_variants(convert)[0], data",
+        "raw, scores = _golden_answers(convert, variant, data",
+        "raw, scores = _golden_answers(convert, read_variants(convert)[0], data",
         "a bundle's golden scores are another model's",
         ("tests/stages/bundle/test_stage.py",),
     ),

@@ -115,7 +115,7 @@ EXPLAINING = (
     Seed(
         "smoothing-may-lose-every-event",
         "stages/bundle/streams.py",
-        "if each.detected >= least - 1e-9",
+        "if each.detected >= min_detected - 1e-9",
         "if each.detected >= 0",
         "quiet is bought with events that nobody detects",
         ("tests/stages/bundle/test_smoothing.py",),
@@ -123,8 +123,8 @@ EXPLAINING = (
     Seed(
         "windows-of-a-stream-out-of-order",
         "stages/bundle/streams.py",
-        'places = np.argsort(split.starts, kind="stable")',
-        "places = np.arange(len(split.y))",
+        'indices = np.argsort(split.starts, kind="stable")',
+        "indices = np.arange(len(split.y))",
         "smoothing is chosen on windows that never followed one another",
         ("tests/stages/bundle/test_streams.py",),
     ),

@@ -15,7 +15,7 @@ from edgekit.core.artifacts import RECORD
 from edgekit.core.config import Budget
 from edgekit.core.hashing import digest, write_json
 from edgekit.report import result
-from edgekit.stages.benchmark.decide import decide
+from edgekit.stages.benchmark.decision import decide
 from edgekit.stages.benchmark.timings import Timings
 from edgekit.workbook.plan import load_plan
 from edgekit.workbook.run import write_result

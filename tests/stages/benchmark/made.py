@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.core.config import Budget
-from edgekit.stages.benchmark.decide import Decision, decide
+from edgekit.stages.benchmark.decision import Decision, decide
 from edgekit.stages.benchmark.timings import Timings
 
 ROUNDS, CALLS = 10, 5

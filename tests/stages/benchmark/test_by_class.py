@@ -15,7 +15,14 @@ from edgekit.core.schema.by_class import ByClass
 from edgekit.data import load, parse
 from edgekit.data.texts import text_of_sample
 from edgekit.report.sections import classes as classes_section
-from edgekit.stages.benchmark.evidence import MOST_CLASSES, MOST_GROUPS, MOST_LOST, break_down, shown, write_evidence
+from edgekit.stages.benchmark.evidence import (
+    MAX_CLASSES,
+    MAX_GROUPS,
+    MAX_LOST,
+    break_down,
+    shipped_variants,
+    write_evidence,
+)
 from tests.data.sources.test_text_folder import section, texts
 
 
@@ -45,7 +52,7 @@ def test_counts_add_up_and_lost_samples_are_told() -> None:
     ]
     assert found.by_class["groups"][4]["answers"][1]["false"] == 10
     assert (found.by_class["lost"], found.by_class["gained"]) == ({"w": 10}, {"w": 1})
-    assert found.lost["in_all"] == 10 and found.places == list(range(30, 40))
+    assert found.lost["in_all"] == 10 and found.indices == list(range(30, 40))
     assert found.lost["samples"][0] == {"place": 30, "label": "c3", "baseline": "c3", "variant": "c4"}
 
 
@@ -58,20 +65,20 @@ def test_a_confusion_matrix_counts_every_sample_once() -> None:
     assert np.array(confusion["counts"]["baseline-eager"])[0].tolist() == [9, 1, 0, 0, 0]
 
 
-@pytest.mark.parametrize("classes", [MOST_CLASSES, 200])
+@pytest.mark.parametrize("classes", [MAX_CLASSES, 200])
 def test_many_classes_stay_readable_and_the_worst_stand_first(classes: int) -> None:
     y, answers = classified(classes, wrong_in=classes - 2)
     answers["w"][y == 1] = 2  # two of them lost
     found = break_down("classification", y, names(classes), answers, ["w"])
     TypeAdapter(ByClass).validate_python(found.by_class)
     assert found.by_class["groups_in_all"] == classes
-    assert len(found.by_class["groups"]) == min(classes, MOST_GROUPS)
-    if classes > MOST_GROUPS:
+    assert len(found.by_class["groups"]) == min(classes, MAX_GROUPS)
+    if classes > MAX_GROUPS:
         assert {row["name"] for row in found.by_class["groups"][:2]} == {"c1", f"c{classes - 2}"}
     assert found.confusion is not None and {"c1", "c2", f"c{classes - 2}"} <= set(found.confusion["classes"])
     cells = np.array(found.confusion["counts"]["w"])
     assert cells.sum() + found.confusion["among_the_rest"]["w"] == len(y)
-    assert found.confusion["rest"] == max(0, classes - MOST_CLASSES) and len(cells) <= MOST_CLASSES + 1
+    assert found.confusion["rest"] == max(0, classes - MAX_CLASSES) and len(cells) <= MAX_CLASSES + 1
 
 
 def test_mistakes_among_the_rest_are_no_right_answers() -> None:
@@ -88,8 +95,8 @@ def test_the_gallery_takes_lost_samples_of_each_class_in_turn() -> None:
     y = np.repeat(np.arange(4), 50)
     after = np.where(y < 3, (y + 1) % 4, y)
     found = break_down("classification", y, names(4), {"b": y, "w": after}, ["w"])
-    assert found.lost["in_all"] == 150 and len(found.places) == MOST_LOST
-    assert np.bincount(y[found.places], minlength=4).tolist() == [4, 4, 4, 0]
+    assert found.lost["in_all"] == 150 and len(found.indices) == MAX_LOST
+    assert np.bincount(y[found.indices], minlength=4).tolist() == [4, 4, 4, 0]
 
 
 def test_the_evidence_has_lost_texts_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +119,7 @@ def test_labels_anomalies_and_values_are_broken_down_too() -> None:
     off[:5, 0] = ~off[:5, 0]
     labels = break_down("multi_label", y, ["a", "b", "c"], {"b": said, "w": off}, ["w"])
     assert labels.confusion is None and labels.by_class["lost"] == {"w": 5}
-    assert sorted(labels.places) == list(range(5))
+    assert sorted(labels.indices) == list(range(5))
     y = np.r_[np.zeros(50, np.int64), np.ones(10, np.int64)]
     scores = np.r_[np.linspace(0, 1, 50), np.full(10, 2.0)]
     missed = np.r_[scores[:50], np.full(4, 0.5), np.full(6, 2.0)]
@@ -128,13 +135,13 @@ def test_labels_anomalies_and_values_are_broken_down_too() -> None:
 
 def test_what_ships_is_shown_or_what_comes_nearest() -> None:
     won = {"winner": "b", "winners": {"onnx": "a", "tflite": "b"}, "nearest_miss": None}
-    assert shown(won) == ["b", "a"]
-    assert shown({"winner": None, "winners": {}, "nearest_miss": {"name": "near"}}) == ["near"]
-    assert shown({"winner": None, "winners": {}, "nearest_miss": None}) == []
+    assert shipped_variants(won) == ["b", "a"]
+    assert shipped_variants({"winner": None, "winners": {}, "nearest_miss": {"name": "near"}}) == ["near"]
+    assert shipped_variants({"winner": None, "winners": {}, "nearest_miss": None}) == []
 
 
 def test_with_nothing_to_ship_the_baseline_stands_alone() -> None:
     y, answers = classified(5)
     found = break_down("classification", y, names(5), {"baseline-eager": answers["baseline-eager"]}, [])
     TypeAdapter(ByClass).validate_python(found.by_class)
-    assert found.by_class["variants"] == ["baseline-eager"] and found.lost["samples"] == [] and found.places == []
+    assert found.by_class["variants"] == ["baseline-eager"] and found.lost["samples"] == [] and found.indices == []

@@ -14,8 +14,8 @@ import pytest
 from edgekit.core.errors import ConfigError
 from edgekit.device.measure.bench import time_interleaved, timed_openings
 from edgekit.measure.energy import EnergyUnavailable, EnergyUsed
-from edgekit.stages.benchmark.config import BenchmarkConfig, Cost
-from edgekit.stages.benchmark.cost import described, measure_costs, source_of
+from edgekit.stages.benchmark.config import BenchmarkConfig, CostOptions
+from edgekit.stages.benchmark.cost import cost_record, energy_source, measure_costs
 from edgekit.stages.benchmark.timings import Timings
 
 BUSY_S = 0.001
@@ -128,16 +128,16 @@ def test_a_source_that_fails_leaves_energy_unknown_and_all_else_known() -> None:
 
 def test_a_meter_that_cannot_be_read_is_a_fault_of_the_config(tmp_path: Path) -> None:
     path = tmp_path / "meter"
-    cost = Cost.model_validate({"meter": str(path), "meter_unit": "watts"})
-    with pytest.raises(ConfigError, match=r"benchmark\.cost\.meter: .* cannot be read .* name a file"):
-        source_of(cost)
+    cost = CostOptions.model_validate({"meter": str(path), "meter_unit": "watts"})
+    with pytest.raises(ConfigError, match=r"benchmark\.cost\.meter: .* cannot be read .* give the path of a file"):
+        energy_source(cost)
     path.write_text("3.5")
-    source = source_of(cost)
+    source = energy_source(cost)
     assert not isinstance(source, str) and source.name.startswith("power meter (watts in meter)")
 
 
 def test_zero_seconds_of_energy_measure_none() -> None:
-    found = source_of(Cost.model_validate({"energy_s": 0}))
+    found = energy_source(CostOptions.model_validate({"energy_s": 0}))
     assert isinstance(found, str) and "energy_s is 0" in found
 
 
@@ -153,7 +153,7 @@ def test_zero_seconds_of_energy_measure_none() -> None:
 )
 def test_what_disagrees_is_refused(given: dict[str, object], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        Cost.model_validate(given)
+        CostOptions.model_validate(given)
 
 
 def test_prices_and_meters_are_no_part_of_a_key() -> None:
@@ -168,7 +168,7 @@ def test_prices_and_meters_are_no_part_of_a_key() -> None:
 def test_what_a_variant_saves_is_over_the_rounds_that_the_baseline_has_too() -> None:
     cpu_ms = {"baseline": np.full(10, 3.0), "variant": np.concatenate([np.full(10, 1.0), np.full(20, 2.0)])}
     samples_ms = {name: np.repeat(values, 5) for name, values in cpu_ms.items()}
-    costs = described(["baseline", "variant"], Timings(samples_ms, 30, 0.99, 0.1, cpu_ms), None, "no source")
+    costs = cost_record(["baseline", "variant"], Timings(samples_ms, 30, 0.99, 0.1, cpu_ms), None, "no source")
     row = costs["calls"][1]
     assert row["cpu_s"]["value"] == pytest.approx((10 * 1.0 + 20 * 2.0) / 30 / 1000)
     assert row["saved_cpu_s"]["value"] == pytest.approx(2.0 / 1000)

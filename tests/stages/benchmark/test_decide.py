@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgekit.core.tasks.accuracy_drop import drop_of_counts
-from edgekit.stages.benchmark.decide import check_limits, unresolved_steps
+from edgekit.stages.benchmark.decision import check_limits, unresolved_steps
 from edgekit.stages.benchmark.timings import Timings
 from edgekit.stages.benchmark.winners import too_close_to_call
 from tests.stages.benchmark.made import CALLS, Row, budget, decided, row, told

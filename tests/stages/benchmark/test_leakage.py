@@ -25,8 +25,14 @@ from edgekit.models.from_artifact import spec_for
 from edgekit.report import checks, console
 from edgekit.report.result import RESULT
 from edgekit.report.sections import outcome
-from edgekit.stages.benchmark.leakage import LEVEL, LIMITS_S, by_chance, check_leakage, seen_by_teacher
-from edgekit.stages.benchmark.rivals import open_rivals
+from edgekit.stages.benchmark.leakage import (
+    SIGNIFICANCE_LEVEL,
+    TIME_LIMITS_S,
+    check_leakage,
+    check_teacher,
+    fisher_p_value,
+)
+from edgekit.stages.benchmark.reference_models import open_reference_models
 from edgekit.training.teachers.config import ModelFile
 from edgekit.training.teachers.from_artifact import FOLDER, RECORD, copy_file
 from edgekit.training.teachers.model_file import open_file
@@ -45,7 +51,7 @@ def answers(right: int, samples: int) -> np.ndarray:
 def test_the_probability_is_fishers(table: tuple[int, int, int, int]) -> None:
     right, samples, other, others = table
     wanted = fisher_exact([[right, samples - right], [other, others - other]], alternative="greater").pvalue
-    assert by_chance(*table) == pytest.approx(wanted, rel=1e-6)
+    assert fisher_p_value(*table) == pytest.approx(wanted, rel=1e-6)
 
 
 @pytest.mark.parametrize("accuracy", [0.5, 0.9, 0.99])
@@ -59,9 +65,9 @@ def test_a_network_that_knows_neither_split_is_called_out_no_oftener_than_the_le
         mine[right] * others[other]
         for right in range(samples[0] + 1)
         for other in range(samples[1] + 1)
-        if by_chance(right, samples[0], other, samples[1]) <= LEVEL
+        if fisher_p_value(right, samples[0], other, samples[1]) <= SIGNIFICANCE_LEVEL
     )
-    assert 0 < called_out <= LEVEL or accuracy == 0.99
+    assert 0 < called_out <= SIGNIFICANCE_LEVEL or accuracy == 0.99
 
 
 def test_one_that_learnt_validation_is_called_out_and_one_that_did_not_is_not() -> None:
@@ -149,11 +155,11 @@ def test_a_rival_that_really_learnt_validation_is_found_and_an_honest_one_is_not
     split: str, data: Data, tmp_path: Path
 ) -> None:
     path = learnt(getattr(data, split), tmp_path / "theirs.onnx")
-    [rival] = open_rivals([ModelFile.model_validate({"path": str(path)})], data, 1)
-    assert rival.seen is not None and (rival.seen["name"], rival.seen["role"]) == ("theirs.onnx", "rival")
-    assert rival.seen["known"] == (split == "validation")
-    assert rival.seen["accuracy_test"] == rival.row["accuracy_test"]
-    assert (rival.seen["accuracy_validation"] == 1.0) == (split == "validation")
+    [rival] = open_reference_models([ModelFile.model_validate({"path": str(path)})], data, 1)
+    assert rival.leakage is not None and (rival.leakage["name"], rival.leakage["role"]) == ("theirs.onnx", "rival")
+    assert rival.leakage["known"] == (split == "validation")
+    assert rival.leakage["accuracy_test"] == rival.row["accuracy_test"]
+    assert (rival.leakage["accuracy_validation"] == 1.0) == (split == "validation")
 
 
 def taught_by(path: Path, data: Data, root: Path, baseline: Path | None = None) -> Artifact:
@@ -176,17 +182,17 @@ def test_a_teacher_that_really_learnt_validation_is_found_where_it_is_a_file_of_
     data: Data, tmp_path: Path
 ) -> None:
     path = learnt(data.validation, tmp_path / "theirs.onnx")
-    found = seen_by_teacher(taught_by(path, data, tmp_path / "a"), data, 1)
+    found = check_teacher(taught_by(path, data, tmp_path / "a"), data, 1)
     assert found is not None and found["known"] and (found["name"], found["role"]) == ("theirs.onnx", "teacher")
-    assert seen_by_teacher(taught_by(path, data, tmp_path / "b", baseline=path), data, 1) is None
+    assert check_teacher(taught_by(path, data, tmp_path / "b", baseline=path), data, 1) is None
 
 
 def test_a_slow_teacher_has_as_long_as_where_it_taught(
     data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A rival has an hour, and a network that taught for longer must not end the run now."""
-    monkeypatch.setitem(LIMITS_S, "rival", 0.01)
+    monkeypatch.setitem(TIME_LIMITS_S, "rival", 0.01)
     path = learnt(data.train, tmp_path / "theirs.onnx")
-    assert seen_by_teacher(taught_by(path, data, tmp_path / "a"), data, 0) is not None
+    assert check_teacher(taught_by(path, data, tmp_path / "a"), data, 0) is not None
     with pytest.raises(ModelError, match=r"theirs.onnx: not finished after 0.01 s"):
-        open_rivals([ModelFile.model_validate({"path": str(path)})], data, 1)
+        open_reference_models([ModelFile.model_validate({"path": str(path)})], data, 1)

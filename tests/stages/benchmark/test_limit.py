@@ -18,7 +18,7 @@ from edgekit.core.variants import read_variants
 from edgekit.data import load as load_data
 from edgekit.report import checks
 from edgekit.stages import benchmark
-from edgekit.stages.benchmark.winners import ClassTimings, too_slow
+from edgekit.stages.benchmark.winners import ClassTimings, names_too_slow
 from edgekit.workbook.plan import load_plan
 from tests.conftest import TINY, FinishedRun
 from tests.stages.benchmark.made import Row, budget, decided, row, timings, told
@@ -54,9 +54,9 @@ def test_what_noise_leaves_open_is_no_reason_to_reject() -> None:
     unsure = timings({**TIMES, NAMES[2]: 0.065}, noise=0.3)
     slower = timings({name: 2 * ms for name, ms in TIMES.items()}, noise=0.005)
     rows: Any = ROWS
-    assert NAMES[2] in too_slow(rows, ClassTimings(sure), limits)
-    assert NAMES[2] not in too_slow(rows, ClassTimings(unsure), limits)
-    assert NAMES[2] not in too_slow(rows, ClassTimings(slower), limits)
+    assert NAMES[2] in names_too_slow(rows, ClassTimings(sure), limits)
+    assert NAMES[2] not in names_too_slow(rows, ClassTimings(unsure), limits)
+    assert NAMES[2] not in names_too_slow(rows, ClassTimings(slower), limits)
 
 
 def test_the_baseline_is_its_float_file_on_the_same_target() -> None:
@@ -72,7 +72,9 @@ def test_the_baseline_is_its_float_file_on_the_same_target() -> None:
 
 
 def test_a_target_without_a_float_file_of_the_baseline_is_named() -> None:
-    with pytest.raises(StageError, match="a limit of onnx is relative to the baseline, and there is no float file"):
+    with pytest.raises(
+        StageError, match="a limit of onnx is relative to the baseline, and the baseline has no float file"
+    ):
         decided(ROWS, TIMES, budget(latency_p50=beside(0.5, "baseline")))
 
 
@@ -97,8 +99,8 @@ def test_on_devices_a_variant_must_keep_its_ratio_to_the_baseline_on_each() -> N
     limits, rows = budget(latency_p50=beside(0.2, "baseline")), ROWS[:3]
     kept, broken = timings(TIMES, 0.005), timings({**TIMES, NAMES[2]: 0.1}, 0.005)
     checked: Any = rows
-    assert NAMES[2] not in too_slow(checked, ClassTimings(kept, (kept,)), limits)
-    assert NAMES[2] in too_slow(checked, ClassTimings(kept, (broken,)), limits)
+    assert NAMES[2] not in names_too_slow(checked, ClassTimings(kept, (kept,)), limits)
+    assert NAMES[2] in names_too_slow(checked, ClassTimings(kept, (broken,)), limits)
 
 
 def test_the_nearest_miss_is_told_beside_its_reference() -> None:

@@ -20,7 +20,7 @@ from edgekit.report.console import print_run
 from edgekit.report.result import RESULT
 from edgekit.report.sections import loads as loads_section
 from edgekit.stages.benchmark import BenchmarkConfig
-from edgekit.stages.benchmark.loads import bound_ms, measure_loads
+from edgekit.stages.benchmark.load_test import measure_loads, p99_bound_ms
 from edgekit.workbook.config_file import parse_stage
 from edgekit.workbook.plan import load_plan
 from edgekit.workbook.stage import open_stage
@@ -49,9 +49,9 @@ def config(**options: object) -> BenchmarkConfig:
 
 
 def test_the_bound_is_what_was_asked_for_or_follows_the_budget() -> None:
-    assert bound_ms(config(p99_bound_ms=3.0, budget=budget(latency_p50_ms=2.0))) == 3.0
-    assert bound_ms(config(budget=budget(latency_p50_ms=2.0))) == 20.0
-    assert bound_ms(config()) == 10.0
+    assert p99_bound_ms(config(p99_bound_ms=3.0, budget=budget(latency_p50_ms=2.0))) == 3.0
+    assert p99_bound_ms(config(budget=budget(latency_p50_ms=2.0))) == 20.0
+    assert p99_bound_ms(config()) == 10.0
 
 
 def test_the_baseline_and_each_winner_are_driven_in_every_scenario(benchmark: Artifact) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from edgekit.core import replay as replay_file
 from edgekit.core.errors import StageError, TrustError
-from edgekit.stages.benchmark.decide import Decision
+from edgekit.stages.benchmark.decision import Decision
 from tests.stages.benchmark.made import Row, budget, decided, row, told
 
 ROWS = [row("student-fp32-tflite"), row("pruned-fp32-tflite", size=900), row("student-int8-tflite", 0.9)]

@@ -19,7 +19,7 @@ from edgekit.data import Split
 from edgekit.data import load as load_data
 from edgekit.report.sections import variants
 from edgekit.stages import benchmark
-from edgekit.stages.benchmark.rivals import compare_with, open_rivals
+from edgekit.stages.benchmark.reference_models import compare_with_winner, open_reference_models
 from edgekit.training.teachers.config import ModelFile
 from edgekit.workbook.config_file import parse_stage
 from edgekit.workbook.plan import load_plan
@@ -80,7 +80,7 @@ def test_an_openvino_rival_is_its_xml_and_the_weights_beside_it(tiny_run: Finish
     for name in found.files:
         shutil.copyfile(tiny_run.folder / "convert" / name, tmp_path / f"rival{Path(name).suffix}")
     named = ModelFile.model_validate({"path": str(tmp_path / "rival.xml"), "preprocess": STEPS})
-    [opened] = open_rivals([named], load_data(PLAN.data), 1)
+    [opened] = open_reference_models([named], load_data(PLAN.data), 1)
     rows = artifacts.load(tiny_run.folder / "benchmark").metrics["rows"]
     twin = next(each for each in rows if each["name"] == "baseline-fp32-openvino")
     assert opened.row["accuracy_test"] == twin["accuracy_test"]
@@ -91,10 +91,10 @@ def test_an_openvino_rival_is_its_xml_and_the_weights_beside_it(tiny_run: Finish
 
 def test_without_a_winner_nothing_is_held_against_a_rival(tiny_run: FinishedRun, tmp_path: Path) -> None:
     named = ModelFile.model_validate({"path": str(rival_of(tiny_run, tmp_path)), "preprocess": STEPS})
-    rivals = open_rivals([named], load_data(PLAN.data), 1)
-    [told] = compare_with(rivals, None, timings({"rival.onnx": 0.5}))
+    rivals = open_reference_models([named], load_data(PLAN.data), 1)
+    [told] = compare_with_winner(rivals, None, timings({"rival.onnx": 0.5}))
     assert told["winner"] is told["winner_speedup"] is told["winner_gain_pp"] is None
-    [told] = compare_with(
+    [told] = compare_with_winner(
         rivals, row("student-fp32-tflite", 0.9), timings({"rival.onnx": 0.5, "student-fp32-tflite": 0.1})
     )
     assert told["winner_speedup"] == pytest.approx(5.0)
@@ -131,4 +131,4 @@ def test_a_file_that_does_not_fit_the_samples_is_told(tiny_run: FinishedRun, tmp
     other = replace(data, held_out=Split(data.test.x.repeat(2, axis=2), data.test.y))
     named = ModelFile.model_validate({"path": str(rival_of(tiny_run, tmp_path)), "preprocess": STEPS})
     with pytest.raises(ModelError, match="rival.onnx: takes"):
-        open_rivals([named], other, 1)
+        open_reference_models([named], other, 1)

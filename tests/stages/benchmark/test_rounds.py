@@ -59,7 +59,7 @@ def measured(
     monkeypatch.setenv(progress.FILE, str(file))
     monkeypatch.setattr(progress, "_messages", [])  # what earlier tests of this process said
     with conditions.ConditionsRecorder() as watch:
-        found = rounds.measured(ROWS, noisy(), given, watch, recorded)
+        found = rounds.measure_rounds(ROWS, noisy(), given, watch, recorded)
     state = progress.read_state(file)
     assert state is not None
     return found, "\n".join(text for _, text in state.said)
@@ -75,7 +75,7 @@ def test_a_limit_in_minutes_ends_rounds_and_says_what_stayed_open(
     (line,) = [line for line in found.stayed_open if line.startswith("gain of convert: ")]
     assert line.endswith(f"rounds ended after {done} rounds, by benchmark.most_minutes (0.03)")
     assert "Timing 2 models in 10 rounds takes about " in said
-    assert "; up to 10000 rounds and 2 s (benchmark.most_minutes) where variants are too close to call" in said
+    assert "; up to 10000 rounds and 2 s (benchmark.most_minutes) if variants are too close to call" in said
     ended = f"Timing ended after {done} rounds, by benchmark.most_minutes (0.03)"
     assert re.search(rf"{re.escape(ended)}; \d comparisons? (is|are) not settled, see the report\.", said), said
 
@@ -143,7 +143,7 @@ class Simulated:
     def measured(self, latencies: dict[str, tuple[float, float]], given: BenchmarkConfig, sizes: dict[str, int]) -> Any:
         openers = {name: self.opener(*each) for name, each in {"baseline-eager": (9.0, 0.0), **latencies}.items()}
         with conditions.ConditionsRecorder() as watch:
-            return rounds.measured(
+            return rounds.measure_rounds(
                 [BASELINE, *(row(name, size=sizes.get(name, 1000)) for name in latencies)], openers, given, watch, None
             )
 

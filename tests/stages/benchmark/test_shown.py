@@ -12,7 +12,7 @@ from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import StageError
 from edgekit.report import checks
 from edgekit.report.sections import decisions, pruning, variants
-from edgekit.stages.benchmark.decide import Decision
+from edgekit.stages.benchmark.decision import Decision
 from tests.stages.benchmark.made import EAGER_MS, budget, decided, row
 
 ROWS = [row("student-fp32-tflite", size=900), row("pruned-fp32-tflite", size=800), row("student-fp32-onnx")]

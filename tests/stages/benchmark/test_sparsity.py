@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from edgekit.stages.benchmark.decide import Decision
+from edgekit.stages.benchmark.decision import Decision
 from tests.stages.benchmark.made import Row, budget, decided, row, told
 
 DENSE, SPARSE = "student-fp32-onnx", "sparse-fp32-onnx"

@@ -10,7 +10,7 @@ import pytest
 from edgekit.runner.bundle.manifest import Manifest
 from edgekit.stages.bundle import streams
 from edgekit.stages.bundle.config import BundleConfig
-from edgekit.stages.bundle.streams import Played, told_of_stream
+from edgekit.stages.bundle.streams import WindowSequence, stream_summary
 from tests.runner.bundle.test_manifest import MEMBERS, MODEL
 from tests.runner.conftest import manifest_for
 
@@ -24,9 +24,9 @@ def manifest(task: str = "classification") -> Manifest:
     return manifest_for(MODEL, members=MEMBERS, task=task, **more)
 
 
-def played(truth: str, hop_s: float | None = 0.5) -> Played:
+def sequence(truth: str, hop_s: float | None = 0.5) -> WindowSequence:
     labels = np.array([" w".index(each) for each in truth], np.int64)
-    return Played(np.arange(len(labels)), labels, np.zeros(len(labels), np.int64), REST, 800, hop_s, 2)
+    return WindowSequence(np.arange(len(labels)), labels, np.zeros(len(labels), np.int64), REST, 800, hop_s, 2)
 
 
 def outputs(said: str) -> np.ndarray:
@@ -37,7 +37,7 @@ def outputs(said: str) -> np.ndarray:
 
 def judged(said: str, truth: str, hop_s: float | None = 0.5, **options: Any) -> Any:
     config = BundleConfig.model_validate({"smoothing": "auto", **options})
-    return streams.evaluate_smoothing(played(truth, hop_s), outputs(said), None, manifest(), config)
+    return streams.evaluate_smoothing(sequence(truth, hop_s), outputs(said), None, manifest(), config)
 
 
 def kept(found: Any) -> Any:
@@ -90,7 +90,7 @@ def test_the_first_of_equals_is_kept() -> None:
 
 
 def test_without_a_background_the_most_accurate_is_kept() -> None:
-    of = played(TRUTH)._replace(rest=None)
+    of = sequence(TRUTH)._replace(background=None)
     config = BundleConfig.model_validate({"smoothing": "auto"})
     found = streams.evaluate_smoothing(of, outputs(BLIPS), None, manifest(), config)
     best = kept(found)
@@ -116,11 +116,11 @@ def test_without_a_rate_alarms_are_counted_and_no_hours_claimed() -> None:
 
 
 def test_anomalies_are_events_and_scores_are_smoothed() -> None:
-    truth = played("        wwwwww         " * 3)
+    windows = sequence("        wwwwww         " * 3)
     scores = np.array([4.0 if each == "w" else 0.1 for each in "  w     wwwwww    w    " * 3])
     given = np.sqrt(scores)[:, None].astype(np.float32)
     config = BundleConfig.model_validate({"smoothing": "auto", "task": "anomaly"})
-    found = streams.evaluate_smoothing(truth, given, np.zeros_like(given), manifest("anomaly"), config)
+    found = streams.evaluate_smoothing(windows, given, np.zeros_like(given), manifest("anomaly"), config)
     assert found["background"] == "normal" and found["candidates"][0]["false_alarms"] == 6
     assert (kept(found)["false_alarms"], kept(found)["detected"]) == (0, 3)
 
@@ -130,7 +130,7 @@ def test_the_same_answers_give_the_same_record() -> None:
 
 
 def test_a_bundles_readme_tells_hours_and_bound() -> None:
-    lines = told_of_stream(judged(BLIPS, TRUTH))
+    lines = stream_summary(judged(BLIPS, TRUTH))
     assert lines[0].startswith("Answers to a stream: ") and "one window every 800" in lines[0]
     assert "4 of 4 events detected, 0 false alarms in 0.01 h outside of them, at most 300 an hour" in lines[1]
-    assert told_of_stream(None) == []
+    assert stream_summary(None) == []

@@ -1,4 +1,4 @@
-"""Validation windows played in the order of time: which windows, in which order, and what cannot be played."""
+"""Validation windows sequence in the order of time: which windows, in which order, and what cannot be sequence."""
 
 from __future__ import annotations
 
@@ -36,35 +36,35 @@ def track(path: Path, **more: Any) -> Data:
 def test_windows_of_a_track_come_in_the_order_of_the_recording(street: tuple[Path, Data]) -> None:
     """And within a piece each begins one hop behind the one before, as a stream's windows do."""
     path, data = street
-    played = streams.order(data, config())
-    assert played is not None and (played.hop, played.hop_s, played.spans) == (WINDOW // 2, 0.025, 2)
-    assert sorted(played.places) == list(range(len(data.validation)))
+    sequence = streams.window_sequence(data, config())
+    assert sequence is not None and (sequence.hop, sequence.hop_s, sequence.span_windows) == (WINDOW // 2, 0.025, 2)
+    assert sorted(sequence.indices) == list(range(len(data.validation)))
     whole = np.frombuffer(path.read_bytes()[-2 * recorded(path) :], "<i2").astype(np.float32) / 32768
     found = []
-    for x in data.validation.x[played.places]:
+    for x in data.validation.x[sequence.indices]:
         [start] = [at for at in np.flatnonzero(whole == x[0]) if np.array_equal(whole[at : at + WINDOW], x)]
         found.append(int(start))
     assert found == sorted(found)
     for place in range(1, len(found)):
-        together = played.pieces[place] == played.pieces[place - 1]
+        together = sequence.pieces[place] == sequence.pieces[place - 1]
         if together:
-            assert found[place] - found[place - 1] == played.hop
-            assert played.truth[place] == played.truth[place - 1]
-    assert data.classes[played.rest or 0] == "street"
+            assert found[place] - found[place - 1] == sequence.hop
+            assert sequence.labels[place] == sequence.labels[place - 1]
+    assert data.classes[sequence.background or 0] == "street"
 
 
 def test_recordings_of_sensors_follow_one_another_whole_and_mixed(tmp_path: Path) -> None:
     values = {"source": "csv_windows", "path": str(folder(tmp_path / "worn", each=24, rows=320)), "window": 64}
     data = load(parse({**values, "stride": 32, "calibration_samples": 20}))
-    played = streams.order(data, config(stream={"rows_per_s": 50.0}))
-    assert played is not None and played.rest is None and (played.hop, played.hop_s) == (32, 0.64)
-    ordered = data.validation.x[played.places]
+    sequence = streams.window_sequence(data, config(stream={"rows_per_s": 50.0}))
+    assert sequence is not None and sequence.background is None and (sequence.hop, sequence.hop_s) == (32, 0.64)
+    ordered = data.validation.x[sequence.indices]
     for place in range(1, len(ordered)):
-        if played.pieces[place] == played.pieces[place - 1]:
+        if sequence.pieces[place] == sequence.pieces[place - 1]:
             assert np.array_equal(ordered[place, :32], ordered[place - 1, 32:])
-    pieces = int(played.pieces[-1]) + 1
+    pieces = int(sequence.pieces[-1]) + 1
     assert pieces == len(np.unique(data.validation.groups if data.validation.groups is not None else []))
-    labels = [int(played.truth[played.pieces == piece][0]) for piece in range(pieces)]
+    labels = [int(sequence.labels[sequence.pieces == piece][0]) for piece in range(pieces)]
     assert len(set(labels)) > 1 and labels != sorted(labels), "not one class behind the other"
 
 
@@ -82,26 +82,26 @@ def test_the_order_is_part_of_the_datas_digest(street: tuple[Path, Data]) -> Non
 def test_what_has_no_order_in_time_is_refused_in_one_line(street: tuple[Path, Data]) -> None:
     path, data = street
     for unknown in (track(path, limit=100), replace(data, validation=replace(data.validation, starts=None))):
-        assert streams.order(unknown, config()) is None
+        assert streams.window_sequence(unknown, config()) is None
         with pytest.raises(ConfigError, match="have no order in time .single clips, rows or arrays, or data.limit"):
-            streams.check(unknown, config())
-        streams.check(unknown, config(smoothing={"method": "majority", "windows": 3}))
-        streams.check(unknown, config(smoothing=None))
+            streams.check_options(unknown, config())
+        streams.check_options(unknown, config(smoothing={"method": "majority", "windows": 3}))
+        streams.check_options(unknown, config(smoothing=None))
 
 
 def test_what_does_not_fit_the_data_is_refused(street: tuple[Path, Data]) -> None:
     _, data = street
-    streams.check(data, config())
+    streams.check_options(data, config())
     with pytest.raises(ConfigError, match="bundle.stream.background: got 'traffic'; the classes are a, b, street"):
-        streams.check(data, config(stream={"background": "traffic"}))
+        streams.check_options(data, config(stream={"background": "traffic"}))
     with pytest.raises(ConfigError, match="bundle.smoothing and task disagree: got choose, and task is regression"):
-        streams.check(replace(data, task="regression"), config())
-    streams.check(replace(data, task="anomaly"), config(stream={"background": "normal"}))
+        streams.check_options(replace(data, task="regression"), config())
+    streams.check_options(replace(data, task="anomaly"), config(stream={"background": "normal"}))
     for task in ("anomaly", "regression"):
         with pytest.raises(ConfigError, match=f"background: got 'nonsense', and task is {task}: .*; leave it out"):
-            streams.check(replace(data, task=task), config(smoothing=None, stream={"background": "nonsense"}))
-    with pytest.raises(ConfigError, match="rows_per_s: got 50, and the samples are sounds of .* Hz; leave it out"):
-        streams.check(data, config(stream={"rows_per_s": 50.0}))
+            streams.check_options(replace(data, task=task), config(smoothing=None, stream={"background": "nonsense"}))
+    with pytest.raises(ConfigError, match="rows_per_s: got 50, and the samples are audio at .* Hz; leave it out"):
+        streams.check_options(data, config(stream={"rows_per_s": 50.0}))
 
 
 @pytest.mark.parametrize("kind", ["tensors", "text", "vector"])
@@ -112,22 +112,22 @@ def test_samples_that_come_in_no_stream_have_none_to_smooth(
     data = replace(street[1], kind=kind)
     words = f"^bundle.smoothing: it is for streams, and there are none of the kind {kind}, only of image, audio, window"
     with pytest.raises(ConfigError, match=words):
-        streams.check(data, config(smoothing=smoothing))
-    streams.check(data, config(smoothing=None))
+        streams.check_options(data, config(smoothing=smoothing))
+    streams.check_options(data, config(smoothing=None))
 
 
 @pytest.mark.parametrize(
     ("smoothing", "words"),
     [
-        ({}, "name either method"),
-        ({"method": "mean", "windows": 3, "choose": "auto"}, "name either method"),
+        ({}, "give either method"),
+        ({"method": "mean", "windows": 3, "choose": "auto"}, "give either method"),
         ({"choose": "auto", "windows": 3}, "windows belong to a method"),
         ({"choose": []}, "choose is empty"),
         ({"method": "median", "windows": 3}, "method"),
         ("autoo", "got 'autoo'; write auto, or a method with its options"),
         (
             {"method": "mean", "windows": 3, "detection_drop_pp": 2.0},
-            "detection_drop_pp: got 2, which belongs to choose",
+            "detection_drop_pp: got 2, which is only used with choose",
         ),
     ],
 )

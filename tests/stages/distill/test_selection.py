@@ -21,7 +21,7 @@ from edgekit.models.from_artifact import open_model
 from edgekit.report import rejected_steps
 from edgekit.report.sections import distillation
 from edgekit.stages import distill, profile
-from edgekit.stages.bundle.provenance import measured
+from edgekit.stages.bundle.provenance import measured_decisions
 from edgekit.stages.distill import shortlist
 from edgekit.targets import evaluate
 from edgekit.training.resume import ResumeFolder
@@ -197,7 +197,7 @@ def test_a_bundle_records_the_choice_beside_the_winners(free: Artifact, tmp_path
     (tmp_path / "decision.json").write_text('{"measured": {"winners": {}, "too_slow": [], "buys_nothing": []}}')
     benchmark: Any = SimpleNamespace(file=lambda name: tmp_path / name)
     last: Any = SimpleNamespace(find_ancestor=lambda stage: {"benchmark": benchmark, "distill": free}.get(stage))
-    found = measured(last)
+    found = measured_decisions(last)
     assert found == {
         "distill": decision(free)["measured"],
         "benchmark": {"winners": {}, "too_slow": [], "buys_nothing": []},

@@ -10,7 +10,7 @@ from torch import nn
 
 from edgekit.data import Data, Split
 from edgekit.models.cost import Cost
-from edgekit.stages.profile.diagnosis import MOST_STEPS, WORTH_IT, Measured, diagnose
+from edgekit.stages.profile.diagnosis import MAX_STEPS, MIN_SPEEDUP, ProfileMeasurements, diagnose
 from edgekit.stages.profile.measure import operator_table
 from edgekit.stages.profile.roofline import measure_machine
 
@@ -44,14 +44,16 @@ def layers(**ms: float) -> list[dict[str, object]]:
     ]
 
 
-def measured(**other: object) -> Measured:
+def measured(**other: object) -> ProfileMeasurements:
     cold = {"start Python": 100.0, "import": 1000.0, "load": 50.0, "warm-up": 10.0}
     ways = [
         {"way": "PyTorch eager", "p50_ms": 5.0, "ratio": 1.0},
         {"way": "LiteRT", "p50_ms": 1.0, "ratio": 5.0},
         {"way": "torch.compile", "reason": "left out"},
     ]
-    found = Measured(latency(PARTS), {"parts_ms": cold}, CALLED, ways, ONE_CORE, MACHINE, layers(), SMALL, 100_000)
+    found = ProfileMeasurements(
+        latency(PARTS), {"parts_ms": cold}, CALLED, ways, ONE_CORE, MACHINE, layers(), SMALL, 100_000
+    )
     return replace(found, **other)  # type: ignore[arg-type]
 
 
@@ -125,8 +127,8 @@ def test_steps_are_ranked_and_few_and_worth_taking() -> None:
     assert found["bound"] == "compute-bound"
     gains = [step["speedup"] for step in steps]
     assert gains == sorted(gains, reverse=True)
-    assert 1 < len(steps) <= MOST_STEPS
-    assert min(gains) >= WORTH_IT
+    assert 1 < len(steps) <= MAX_STEPS
+    assert min(gains) >= MIN_SPEEDUP
     assert "int8 on LiteRT" in steps[0]["title"], "arithmetic that int8 does four times as fast gains most"
 
 
@@ -154,7 +156,7 @@ def test_an_expensive_preprocess_comes_first() -> None:
 
 
 def test_no_runtime_no_promise_of_one() -> None:
-    found = diagnose(measured(ways=[{"way": "PyTorch eager", "p50_ms": 5.0, "ratio": 1.0}]))
+    found = diagnose(measured(runtimes=[{"way": "PyTorch eager", "p50_ms": 5.0, "ratio": 1.0}]))
     assert all("int8" not in step["title"] for step in found["steps"])
 
 

@@ -58,5 +58,5 @@ def test_a_network_that_cannot_be_opened_is_told_in_a_line(network: Path, tmp_pa
 
 
 def test_too_slow_is_told_with_what_to_raise(network: Path) -> None:
-    with pytest.raises(StageError, match=r"had not ended after 0\.5 s; raise profile\.timeout_s"):
+    with pytest.raises(StageError, match=r"did not end within 0\.5 s; raise profile\.timeout_s"):
         session.measure(network, SAMPLES, 5, 1, 0.5)  # a process that loads torch says nothing for longer

@@ -1,6 +1,7 @@
-"""The winners and the baseline under load by LoadGen, each in its own process. Evidence only: it decides nothing.
+"""Test the winners and the baseline under load with LoadGen, each in its own process.
 
-Unlike the rounds, which time the model alone, a query goes from the raw sample to the answer.
+The results are evidence only and decide nothing. A query goes from the raw sample to the answer, whereas the rounds of
+timing cover the model alone.
 """
 
 from __future__ import annotations
@@ -25,22 +26,25 @@ from edgekit.measure.load.subjects import SubjectSpec
 from edgekit.stages.benchmark.config import BenchmarkConfig
 
 SAMPLES = 64
-"""Of validation, asked for in random order."""
-QUEUE = 10.0
-"""How many times the budget's p50 a p99 may be: one worker that answers in a fixed time reaches that at four fifths of
-what it could answer (the wait in an M/D/1 queue; Kleinrock, "Queueing Systems", 1975)."""
+"""Number of validation samples, which are requested in random order."""
+P99_FACTOR = 10.0
+"""The limit of the p99 as a multiple of the budget's p50. A single worker with a constant service time reaches it at
+four fifths of its capacity (the waiting time in an M/D/1 queue; Kleinrock, "Queueing Systems", 1975)."""
 
 
-def bound_ms(config: BenchmarkConfig) -> float:
-    """What was asked for; else ten times the budget's p50; else what LoadGen itself would hold a server to."""
-    return config.p99_bound_ms or _from_budget(config) or P99_BOUND_MS
+def p99_bound_ms(config: BenchmarkConfig) -> float:
+    """Return the limit of the p99 in ms: that of the config, or ten times the budget's p50, or LoadGen's default."""
+    return config.p99_bound_ms or _budget_bound_ms(config) or P99_BOUND_MS
 
 
 def measure_loads(
     source: Artifact, data: Data, config: BenchmarkConfig, baseline: str, winners: Iterable[str], winner: str | None
 ) -> Loads:
-    """Every scenario for the baseline and each winner; the highest rate for the baseline and the overall `winner`."""
-    bound = bound_ms(config)
+    """Run all scenarios for the baseline and each winner.
+
+    For the baseline and the overall `winner` the highest sustainable rate is searched as well.
+    """
+    bound = p99_bound_ms(config)
     record: Loads = {
         "seconds": 0.0,
         "p99_bound_ms": bound,
@@ -61,15 +65,15 @@ def measure_loads(
         models = [baseline, *sorted(set(winners))]
         for name in progress.track(models, "model", "load test of {}".format):
             subject = _subject(name, name == baseline, source, samples, config)
-            outcome = run_loads(_job(subject, config, bound, searched=name in (baseline, winner)))
-            _add(record, name, outcome)
+            outcome = run_loads(_load_job(subject, config, bound, has_rate_search=name in (baseline, winner)))
+            _add_outcome(record, name, outcome)
     return record
 
 
-def _from_budget(config: BenchmarkConfig) -> float:
-    """Of this machine's limit, of several the largest; 0 where none is in milliseconds, or devices are held to it."""
+def _budget_bound_ms(config: BenchmarkConfig) -> float:
+    """Return ten times the largest latency limit; 0 if no limit is in milliseconds or if it applies to devices."""
     limits_ms = [config.budget.limits(target).latency_p50_ms or 0.0 for target in config.targets]
-    return 0.0 if config.where else QUEUE * max(limits_ms, default=0.0)
+    return 0.0 if config.where else P99_FACTOR * max(limits_ms, default=0.0)
 
 
 def _subject(name: str, is_baseline: bool, source: Artifact, samples: Path, config: BenchmarkConfig) -> SubjectSpec:
@@ -84,34 +88,38 @@ def _subject(name: str, is_baseline: bool, source: Artifact, samples: Path, conf
     return SubjectSpec("edgekit.measure.load.subjects:open_convert_variant", {**keywords, **shared})
 
 
-def _job(subject: SubjectSpec, config: BenchmarkConfig, bound: float, searched: bool) -> LoadJob:
+def _load_job(subject: SubjectSpec, config: BenchmarkConfig, bound: float, has_rate_search: bool) -> LoadJob:
     common: dict[str, Any] = {
         "seconds": config.load_s,
         "p99_bound_ms": bound,
         "confidence": config.confidence,
         "seed": config.seed,
     }
-    search = Load("server", queries=MIN_TRIAL_QUERIES, **common) if searched else None
+    search = Load("server", queries=MIN_TRIAL_QUERIES, **common) if has_rate_search else None
     return LoadJob(subject, tuple(Load(scenario, **common) for scenario in SCENARIOS), search)
 
 
-def _add(record: Loads, name: str, outcome: LoadOutcome) -> None:
-    record["runs"] += [_run(name, result) for result in outcome.results]
+def _add_outcome(record: Loads, name: str, outcome: LoadOutcome) -> None:
+    record["runs"] += [_run_row(name, result) for result in outcome.results]
     record["loadgen"] = next((result.loadgen["version"] for result in outcome.results), record["loadgen"])
     if outcome.search:
-        record["rates"].append(_rate(name, outcome.search))
+        record["rates"].append(_rate_row(name, outcome.search))
     if outcome.failed:
         record["failed"].append({"name": name, "reason": outcome.failed})
 
 
-def _run(name: str, result: LoadResult) -> LoadRun:
+def _run_row(name: str, result: LoadResult) -> LoadRun:
     row = {"name": name, **result.to_json()}
-    for key, found in result.latency.items():
-        row |= {f"{key}_ms": found.value_ms, f"{key}_low_ms": found.low_ms, f"{key}_high_ms": found.high_ms}
-    kept = {key: value for key, value in row.items() if key not in ("latency", "loadgen", "p99_bound_ms")}
-    return cast("LoadRun", kept)
+    for key, percentile in result.latency.items():
+        row |= {
+            f"{key}_ms": percentile.value_ms,
+            f"{key}_low_ms": percentile.low_ms,
+            f"{key}_high_ms": percentile.high_ms,
+        }
+    fields = {key: value for key, value in row.items() if key not in ("latency", "loadgen", "p99_bound_ms")}
+    return cast("LoadRun", fields)
 
 
-def _rate(name: str, found: RateSearch) -> LoadRate:
-    row = found.to_json()
+def _rate_row(name: str, search: RateSearch) -> LoadRate:
+    row = search.to_json()
     return cast("LoadRate", {"name": name, **{key: value for key, value in row.items() if key != "p99_bound_ms"}})
