@@ -19,7 +19,7 @@ DECIDING = (
         "if drop.bound_pp <= allowed_pp:",
         "if drop.drop_pp <= allowed_pp:",
         "a handful of samples is enough to claim any budget",
-        ("tests/core/tasks/test_accuracy_drop.py", "tests/stages/benchmark/test_decide.py"),
+        ("tests/core/tasks/test_accuracy_drop.py", "tests/stages/benchmark/test_decision.py"),
     ),
     Seed(
         "bound-taken-two-sided",
@@ -53,7 +53,7 @@ DECIDING = (
         """    if low == 1 == high:
         return "no difference\"""",
         "the waterfall credits a step with what the clock's noise gave",
-        ("tests/report/test_formatting.py", "tests/stages/benchmark/test_account.py"),
+        ("tests/report/test_formatting.py", "tests/stages/benchmark/test_summary.py"),
     ),
     Seed(
         "size-budget-the-wrong-way-round",
@@ -61,7 +61,7 @@ DECIDING = (
         'row["bytes"] > max_bytes',
         'row["bytes"] < max_bytes',
         "only variants that are too large are inside the budget",
-        ("tests/stages/benchmark/test_decide.py",),
+        ("tests/stages/benchmark/test_decision.py",),
     ),
     Seed(
         "most-bytes-win-a-tie",
@@ -69,7 +69,7 @@ DECIDING = (
         'sorted((row["bytes"], row["name"]) for row in candidates if row["in_the_tie"])',
         'sorted(((row["bytes"], row["name"]) for row in candidates if row["in_the_tie"]), reverse=True)',
         "of equally fast variants the largest ships",
-        ("tests/stages/benchmark/test_decide.py",),
+        ("tests/stages/benchmark/test_decision.py",),
     ),
     Seed(
         "fastest-of-all-is-the-slowest",
@@ -77,7 +77,7 @@ DECIDING = (
         '"in_the_tie": not timings.is_slower(ratio)',
         '"in_the_tie": timings.is_slower(ratio)',
         "what is slower for sure wins",
-        ("tests/stages/benchmark/test_decide.py",),
+        ("tests/stages/benchmark/test_decision.py",),
     ),
     Seed(
         "zeros-need-not-pay",
@@ -125,7 +125,7 @@ DECIDING = (
         "timings.ratio(baseline, name)",
         "timings.ratio(name, baseline)",
         "the verdict table calls the slowest variant the fastest",
-        ("tests/stages/benchmark/test_account.py", "tests/report/test_console.py"),
+        ("tests/stages/benchmark/test_summary.py", "tests/report/test_console.py"),
     ),
     Seed(
         "any-result-is-current",
