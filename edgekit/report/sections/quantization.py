@@ -81,7 +81,7 @@ def recipes_table(artifact: Artifact) -> Table:
             percent(row["validation_accuracy"]),
             percentage_points(row["drop_pp"]),
             percentage_points(row["bound_pp"]),
-            f"kept: {row['reason']}" if row["kept"] else row["reason"],
+            f"selected: {row['reason']}" if row["kept"] else row["reason"],
         )
         for row in tried
     ]
@@ -98,7 +98,7 @@ def mixed_table(artifact: Artifact) -> Table:
             percentage_points(row["drop_pp"]),
             percentage_points(row["bound_pp"]),
             "inside the budget" if row["inside_budget"] else row["reason"],
-            "chosen" if row["kept"] else "",
+            "selected" if row["kept"] else "",
         )
         for row in metrics["mixed"]
     ]
