@@ -169,7 +169,7 @@ async def release_status(session: DeviceSession, hello: HelloFacts) -> ReleaseSt
         return hello.status
     if hello.edgerun:
         return await Edgerun(session, hello, hello.edgerun).status()
-    if hello.kept:
+    if hello.has_release:
         raise DeviceError(
             "has a release, and no runner that answers from here; `edgekit fleet push` brings one",
             IN_ANOTHER_STATE,

@@ -75,7 +75,9 @@ def _wrong_golden_answers(report: FieldReport, against: FieldComparison | None) 
     if isinstance(canary, dict) and canary.get("ok") is False:
         why = f"the golden answers differ ({canary.get('reason')}), so the inputs are not the cause"
         yield AdvisedStep(
-            "another interpreter", why, "run `edgerun selftest` there; install the version that the previous report names"
+            "another interpreter",
+            why,
+            "run `edgerun selftest` there; install the version that the previous report names",
         )
 
 

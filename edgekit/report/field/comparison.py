@@ -146,5 +146,7 @@ def _machine_sentences(a: FieldReport, b: FieldReport) -> list[str]:
 def _health_sentences(report: FieldReport) -> list[str]:
     verdict = report.verdict
     if verdict is None:
-        return ["No monitor was attached, so it is unknown whether the answers are right: see `edgerun predict --watch`."]
+        return [
+            "No monitor was attached, so it is unknown whether the answers are right: see `edgerun predict --watch`."
+        ]
     return [f"Health now: {verdict.get('level')}. {str(verdict.get('reason') or '').strip()}".strip()]

@@ -146,7 +146,9 @@ class FieldReport:
             machine[end].get(what) for end in ("first", "last") for what in ("throttled", "under_voltage")
         ]
         observations = [
-            each for each in (machine.get("throttled"), *self._observed("throttled"), *first_and_last) if each is not None
+            each
+            for each in (machine.get("throttled"), *self._observed("throttled"), *first_and_last)
+            if each is not None
         ]
         return any(observations) if observations else None
 

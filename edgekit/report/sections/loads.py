@@ -139,7 +139,7 @@ def rates_grid(loads: Loads) -> Grid | None:
 
 
 def latencies_grid(loads: Loads, confidence: float) -> Grid | None:
-    """Percentiles with their intervals; not of offline, where they only say how long the whole took."""
+    """Percentiles with their intervals, except for `offline`, where they only depend on the length of the whole run."""
     rows = [row for row in loads["runs"] if row["scenario"] != "offline"]
     lines = [
         Line(

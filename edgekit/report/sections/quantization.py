@@ -132,7 +132,7 @@ def calibration_table(artifact: Artifact) -> Table:
 
 
 def calibration_sentence(artifact: Artifact) -> str:
-    """What the study says about this run's number of samples. Draws with common samples agree for that reason alone."""
+    """The study's result for this run's number of samples. Draws that share samples agree for that reason alone."""
     study, used = _calibration(artifact), artifact.metrics["calibration_samples"]
     rows = [row for row in study["sizes"] if not row["shared_samples"]]
     left_out = ", ".join(map(str, study["too_large"]))

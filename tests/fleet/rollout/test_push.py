@@ -139,7 +139,7 @@ def test_a_wrong_and_an_unknown_host_key_fail_alone(fleet: Fleet, tmp_path: Path
     fleet.rig.forget(2)
     found = fleet.asked(8, "push", fleet.bundles["1.0.0"], "--confirm")
     assert [each["state"] for each in found.values()] == [CONFIRMED, "failed", "failed", CONFIRMED]
-    assert "not the one that known_hosts has" in found["d1"]["why"] and "is not known" in found["d2"]["why"]
+    assert "not the one in known_hosts" in found["d1"]["why"] and "is not known" in found["d2"]["why"]
     assert not list(fleet.rig.device(1).iterdir())
 
 
