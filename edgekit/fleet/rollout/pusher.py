@@ -83,7 +83,7 @@ class Pusher:
         current = status.release(status.current)
         if status.state == "trial" and current is not None and current.sha256 != self._payload.bundle.sha256:
             raise DeviceError(
-                f"release {current.number} ({current.name} {current.version}) is on trial there; "
+                f"release {current.number} ({current.name} {current.version}) is on probation there; "
                 "confirm it or roll it back first",
                 4,
             )
@@ -95,7 +95,7 @@ class Pusher:
         return status.is_current(bundle, *more) and not status.refused
 
     async def install(self, before: Outcome) -> Outcome:
-        """Install it: on trial, then confirmed by the device or from here."""
+        """Install it on probation, then let the device confirm it or confirm it from here."""
         outcome = before.to(INSTALLING)
         self._say(outcome)
         async with DeviceSession(self._network, before.host) as session:
