@@ -273,7 +273,7 @@ def test_weights_in_a_file_beside_it(tmp_path: Path, onnx_file: Path) -> None:
     assert "its weights are missing; put two.onnx.data beside it" in refused(path, images)
     save("elsewhere.bin")
     weights_.write_bytes(bytes(8))
-    assert "in other files than two.onnx.data; make one file" in refused(path, images)
+    assert "in other files than two.onnx.data; convert it to one file" in refused(path, images)
 
 
 def test_a_crash_is_named_by_its_signal(tmp_path: Path) -> None:
