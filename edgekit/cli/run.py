@@ -16,7 +16,7 @@ from edgekit.cli.parallel_runs import load_plans, run_all
 from edgekit.core.config import STAGES, suggest
 from edgekit.core.errors import BudgetMissed, ConfigError
 from edgekit.core.terminal_progress import show_progress
-from edgekit.training.shares import environment
+from edgekit.training.data_parallel import environment
 from edgekit.workbook.plan import Plan
 
 if TYPE_CHECKING:
@@ -50,9 +50,9 @@ def training_processes(requested: int | None, shares: int) -> Iterator[bool]:
     ConfigError
         There are more processes than shards.
     """
-    is_torchrun = environment.of_torchrun()
-    with environment.asking(None if is_torchrun else requested):
-        count = environment.processes()
+    is_torchrun = environment.torchrun_processes()
+    with environment.use_processes(None if is_torchrun else requested):
+        count = environment.process_count()
         if count > shares:
             raise ConfigError(
                 f"{'torchrun' if is_torchrun else '--processes'} and training.shares disagree: got {count} processes "
@@ -62,13 +62,13 @@ def training_processes(requested: int | None, shares: int) -> Iterator[bool]:
         if not is_torchrun:
             yield True
             return
-        from edgekit.training.shares import torchrun
+        from edgekit.training.data_parallel import torchrun
 
         if environment.rank():
             torchrun.follow()
             yield False
             return
-        with torchrun.leading():
+        with torchrun.end_followers():
             yield True
 
 
@@ -157,7 +157,7 @@ def _run_one(
     from edgekit.workbook.shared_cache.run_caches import cache_urls
 
     if parallel > 1:  # for the kernels; it does not affect the result
-        from edgekit.training.side_by_side import PARALLEL
+        from edgekit.training.parallel_trainings import PARALLEL
 
         os.environ[PARALLEL] = str(parallel)
     with training_processes(processes, plan.run.training.shares) as is_first:

@@ -124,7 +124,7 @@ class DeviceExtension(Extension):
         parser.add_argument(
             "--trust",
             metavar="DIR",
-            help="folder with a signed policy: refuse what nobody signed who may (default: none)",
+            help="folder with a signed policy: refuse bundles without an accepted signature (default: none)",
         )
 
     def verified(self, options: argparse.Namespace) -> tuple[Bundle, Any]:

@@ -98,7 +98,7 @@ def function_named(name: str) -> Any:
 
 
 def has_ended(process: subprocess.Popen[bytes], within_s: float = 0.0) -> bool:
-    """Whether the process has ended, or ends within so many seconds."""
+    """Whether the process has ended, or ends within this many seconds."""
     deadline, pause_s = time.monotonic() + within_s, 0.0005
     while not _has_ended(process):
         remaining_s = deadline - time.monotonic()

@@ -110,5 +110,5 @@ def _leakage_lines(result: Result) -> list[str]:
 
 def _steps_text(steps: list[WaterfallStep]) -> str:
     return " · ".join(
-        f"{step['step']} {faster_with_bounds(step, 'gain')}{'' if step['kept'] else ', not kept'}" for step in steps[1:]
+        f"{step['step']} {faster_with_bounds(step, 'gain')}{'' if step['kept'] else ', rejected'}" for step in steps[1:]
     )

@@ -20,7 +20,7 @@ DropWithBound = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Returns the drop of a training row below the baseline, and its bound."""
 COLUMNS: tuple[Column[RejectedStep], ...] = (
     Column("stage", lambda row: row["stage"], numeric=False),
-    Column("not kept", lambda row: row["what"], numeric=False, breaks=True),
+    Column("rejected", lambda row: row["what"], numeric=False, breaks=True),
     Column("validation", lambda row: percent(row["accuracy_validation"])),
     Column("drop, pp", lambda row: percentage_points(row["drop_pp"])),
     Column("at most", lambda row: percentage_points(row["bound_pp"])),
@@ -33,8 +33,7 @@ def rejected_steps(benchmark: Artifact) -> list[RejectedStep]:
     """What distilling, pruning, quantizing, converting and measuring rejected, in the order of the pipeline.
 
     Each row has `stage`, `what`, `accuracy_validation`, `drop_pp` below the baseline with its `bound_pp`, and `reason`.
-    The
-    figures are None for a network that was not trained, and for what could not be made or measured.
+    The figures are None for networks that were not trained, and for variants that could not be converted or measured.
     """
     bounds = partial(_drop, benchmark.config["task"], benchmark.config["budget"]["accuracy_confidence"])
     trained: list[RejectedStep] = []

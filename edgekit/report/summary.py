@@ -200,7 +200,7 @@ def _not_kept(result: Result, has_report: bool) -> str:
     variants = len(result["variants"]) - 1 + len(left_out)
     parts = [f"{len(steps)} {'step' if len(steps) == 1 else 'steps'}"] if steps else []
     parts += [f"{len(outside)} of {variants} variants"] if outside and result["winners"] else []
-    rejected_text = f"Tried and not kept: {' and '.join(parts)}. " if parts else ""
+    rejected_text = f"Tried and rejected: {' and '.join(parts)}. " if parts else ""
     left_out_text = f"{len(left_out)} of {variants} variants could not be made. " if left_out else ""
     return f"{rejected_text}{left_out_text}The {where} the reason for each." if rejected_text or left_out_text else ""
 

@@ -72,10 +72,10 @@ PAGE = """<!doctype html>
 <script>
 const $ = id => document.getElementById(id);
 const text = (tag, value, kind) => {
-  const made = document.createElement(tag);
-  made.textContent = value;
-  if (kind) made.className = kind;
-  return made;
+  const element = document.createElement(tag);
+  element.textContent = value;
+  if (kind) element.className = kind;
+  return element;
 };
 const headers = () => $("token").value ? {Authorization: "Bearer " + $("token").value} : {};
 const digits = value => value < 0.1 ? 3 : value < 10 ? 2 : 0;

@@ -121,9 +121,9 @@ def _shifted(arrays: np.ndarray, down: np.ndarray, right: np.ndarray, fill: int 
     height, width = arrays.shape[1:3]
     shifted = np.full_like(arrays, fill)
     for array, target, y, x in zip(arrays, shifted, down, right, strict=True):
-        into = np.s_[max(0, y) : height + min(0, y), max(0, x) : width + min(0, x)]
-        out_of = np.s_[max(0, -y) : height + min(0, -y), max(0, -x) : width + min(0, -x)]
-        target[into] = array[out_of]
+        target_area = np.s_[max(0, y) : height + min(0, y), max(0, x) : width + min(0, x)]
+        source_area = np.s_[max(0, -y) : height + min(0, -y), max(0, -x) : width + min(0, -x)]
+        target[target_area] = array[source_area]
     return shifted
 
 
@@ -154,31 +154,32 @@ class Chain:
 
     def __init__(self, options: Sequence[AugmentationOptions], classes: int) -> None:
         self.steps = [(augmentations.function(each), each) for each in options]
-        self.mixes = any(augmentations.mixes(each) for each in options)
+        self.mixes = any(augmentations.mixes_samples(each) for each in options)
         self.classes = classes
 
     def __call__(
         self, samples: np.ndarray, labels: np.ndarray, random: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Samples (n, *sample) of the same type, and their labels: as they were, or (n, classes) float32 where mixed.
+        """Return the augmented samples (n, *sample) and their labels, which are soft (n, classes) if samples are mixed.
 
-        Soft labels are the mean of both samples' labels by the share of each (Zhang et al. 2018, equation 2).
+        A soft label is the mean of both samples' labels, weighted by how much of each sample is in the mix (Zhang et
+        al. 2018, equation 2). The samples keep their type; soft labels are float32.
         """
         if self.mixes:
             labels = self._soft(labels)
         for apply, options in self.steps:
             samples, mix = apply(samples, options, random)
             if mix is not None:
-                share: np.ndarray = mix.kept[:, None].astype(np.float32)
-                labels = share * labels + (1 - share) * labels[mix.partners]
+                weights: np.ndarray = mix.own_shares[:, None].astype(np.float32)
+                labels = weights * labels + (1 - weights) * labels[mix.partners]
         return samples, labels
 
     def _soft(self, labels: np.ndarray) -> np.ndarray:
         """Return classes (n,) as one-hot rows (n, classes); multi-label rows stay as they are."""
         if labels.ndim == 2:
             return labels.astype(np.float32)
-        found: np.ndarray = np.eye(self.classes, dtype=np.float32)[labels]
-        return found
+        one_hot: np.ndarray = np.eye(self.classes, dtype=np.float32)[labels]
+        return one_hot
 
 
 def epoch(data: Data, options: TrainOptions, random: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:

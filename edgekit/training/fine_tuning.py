@@ -50,16 +50,16 @@ def tuning(
     if tune_with == "labels":
         return Tuning(None, _row(None, None, "tune_with is labels"))
     decision = json.loads(distill.file(RECORD).read_text(encoding="utf-8"))
-    [kept_student] = [row for row in decision["students"] if row["kept"]]
+    [chosen_student] = [row for row in decision["students"] if row["kept"]]
     teacher_name = decision["teacher"]["name"]
-    if kept_student["options"] is None:
-        return Tuning(None, _row(None, None, f"distill kept the student that {teacher_name} did not teach"))
-    teacher, options = chosen_teacher(distill), losses.parse(kept_student["options"])
-    reason = f"distill kept the student that {options.loss} made"
+    if chosen_student["options"] is None:
+        return Tuning(None, _row(None, None, "distill chose the student that was trained on the labels alone"))
+    teacher, options = chosen_teacher(distill), losses.parse(chosen_student["options"])
+    reason = f"distill chose the student trained with {options.loss}"
     if all(row["options"] for row in decision["students"]):
-        reason = f"{reason}, and trained none by labels alone"
-    if losses.needs_features(options) and (obstacle := without_maps(teacher, teacher_name, module, spec)):
-        reason = f"{reason}, and here it goes on without feature maps: {obstacle}"
+        reason = f"{reason}, and trained none on the labels alone"
+    if losses.needs_features(options) and (obstacle := feature_maps_obstacle(teacher, teacher_name, module, spec)):
+        reason = f"{reason}; feature maps are not compared here: {obstacle}"
         options = without_features(options)
     return Tuning(Distillation(teacher, options, cache_folder), _row(options, teacher_name, reason))
 
@@ -69,16 +69,16 @@ def untuned(reason: str) -> dict[str, Any]:
     return _row(None, None, reason)
 
 
-def without_maps(teacher: nn.Module | TeacherFile, name: str, module: nn.Module, spec: ModelSpec) -> str:
+def feature_maps_obstacle(teacher: nn.Module | TeacherFile, name: str, module: nn.Module, spec: ModelSpec) -> str:
     """Return why the teacher's feature maps cannot be compared with those of the module; empty if they can."""
     if isinstance(teacher, TeacherFile):
-        return f"the best teacher, {name}, is a file: its feature maps cannot be read"
+        return f"the best teacher, {name}, is a file, so its feature maps cannot be read"
     if isinstance(teacher, Ensemble):
-        return f"the teacher, the {name}, is several networks: each has feature maps of its own"
+        return f"the teacher, the {name}, is several networks, and each has feature maps of its own"
     try:
         input_spec = spec.input_shape, spec.takes_ids
         with Features(module, *input_spec) as student_maps, Features(teacher, *input_spec) as teacher_maps:
-            hints.paired(student_maps(), teacher_maps())
+            hints.matching_maps(student_maps(), teacher_maps())
     except ModelError as error:
         return str(error)
     return ""

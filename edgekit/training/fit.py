@@ -24,11 +24,11 @@ from edgekit.runner.preprocess.transform import apply
 from edgekit.training import batches, checkpoint, losses, torch_settings
 from edgekit.training.batches import prepare_in_thread
 from edgekit.training.checkpoint import Checkpoint, MovingAverage
+from edgekit.training.data_parallel.coordinator import ShardCoordinator
+from edgekit.training.data_parallel.division import threads_per_shard
+from edgekit.training.data_parallel.session import check_positives, open_coordinator
 from edgekit.training.objective import Distillation, LabelObjective, objective
 from edgekit.training.predict import EVALUATION_BATCH, Inputs, Steps, outputs_of, pick_device, to_device, to_input
-from edgekit.training.shares.coordinator import ShardCoordinator
-from edgekit.training.shares.data_parallel import check_positives, open_coordinator
-from edgekit.training.shares.division import threads_per_shard
 from edgekit.training.torch_settings import computing_in, reproducible
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def fit(
     batches as the student.
 
     With `training.shares` above 1, the weights differ in the last bits, but do not depend on the number of processes:
-    see `edgekit.training.shares`. They also differ with another `training.precision`.
+    see `edgekit.training.data_parallel`. They also differ between values of `training.precision`.
 
     Parameters
     ----------
@@ -153,16 +153,16 @@ def fit(
         module,
         *([distillation.teacher] if distillation and isinstance(distillation.teacher, nn.Module) else []),
     ]
-    shares, precision = training.shares, resolve_precision(training, torch_device.type).precision
+    shards, precision = training.shares, resolve_precision(training, torch_device.type).precision
     prepared_example = apply(preprocess, data.train.x[:1])
     current_device = next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
     memory_layout.detect_for_training(module, to_device(current_device, prepared_example))
     with (
         torch_settings.keep_freed_memory(),
-        reproducible(torch_device, seed, threads_per_shard(threads, shares) if shares > 1 else threads),
+        reproducible(torch_device, seed, threads_per_shard(threads, shards) if shards > 1 else threads),
         open_coordinator(
-            shares, module, distillation, data.task, prepared_example, torch_device, seed, precision
-        ) as make_team,
+            shards, module, distillation, data.task, prepared_example, torch_device, seed, precision
+        ) as make_coordinator,
         strided_pointwise_as_slices(module),
         computing_in(precision, module, torch_device),
     ):
@@ -172,7 +172,7 @@ def fit(
         try:
             with objective(
                 distillation, module, data, preprocess, options, example,
-                seed=seed, threads=threads or os.cpu_count() or 1, shares=shares,
+                seed=seed, threads=threads or os.cpu_count() or 1, shards=shards,
             ) as training_objective:  # fmt: skip
                 loop = _Loop(
                     module,
@@ -183,7 +183,7 @@ def fit(
                     torch_device,
                     seed,
                     resume,
-                    make_team(training_objective),
+                    make_coordinator(training_objective),
                 )
                 return loop.run(after_step, on_epoch, stop_epoch or options.epochs)
         finally:
@@ -205,10 +205,10 @@ class _Loop:
         device: torch.device,
         seed: int,
         resume: Checkpoint | None,
-        team: ShardCoordinator | None,
+        coordinator: ShardCoordinator | None,
     ) -> None:
         self.module, self.data, self.preprocess, self.options = module, data, preprocess, options
-        self.objective, self.device, self.resume, self.team = training_objective, device, resume, team
+        self.objective, self.device, self.resume, self.coordinator = training_objective, device, resume, coordinator
         self.random = np.random.default_rng(seed)
         self.batches = batches.BatchPreparer(data, options, preprocess)
         self.validation = Inputs(data.validation.x, preprocess)
@@ -227,7 +227,7 @@ class _Loop:
     def run(self, after_step: AfterStep, on_epoch: OnEpoch, stop_epoch: int) -> History:
         self._restore()
         with progress.step("", "epoch", self.options.epochs, len(self.results)) as bar:
-            while len(self.results) < stop_epoch and not self._finished():
+            while len(self.results) < stop_epoch and not self._is_finished():
                 epoch, rate = len(self.results) + 1, self.optimiser.param_groups[0]["lr"]
                 loss = self._epoch(epoch, after_step, bar)
                 with self.average.inside(self.module) if self.average else nullcontext():
@@ -249,7 +249,7 @@ class _Loop:
             self.best, self.best_state = result, copy.deepcopy(self.module.state_dict())
         return result
 
-    def _finished(self) -> bool:
+    def _is_finished(self) -> bool:
         epochs, patience = len(self.results), self.options.patience_epochs
         epochs_since_best = epochs - self.best.epoch if self.best else 0
         return epochs == self.options.epochs or bool(patience and epochs_since_best >= patience)
@@ -284,7 +284,7 @@ class _Loop:
         self.best = self.results[facts["best"] - 1]
         self.schedule.last_epoch = len(self.results) * self.steps_per_epoch
         self.random.bit_generator.state = facts["random"]
-        status = "was finished" if self._finished() else "goes on"
+        status = "had finished" if self._is_finished() else "continues"
         print(f"{self.resume.path.stem}: {status} after {len(self.results)} of {self.options.epochs} epochs")
 
     def _rank(self, result: EpochResult) -> tuple[bool, float, float]:
@@ -315,14 +315,14 @@ class _Loop:
         if not math.isfinite(mean):
             raise ModelError(
                 f"epoch {epoch}: the loss is {mean}; lower learning_rate ({self.options.learning_rate}), or look for "
-                "wild values in the samples or a missing scale step in preprocess"
+                "extreme values in the samples or a missing scale step in preprocess"
             )
         return mean
 
     def _gradient(self, inputs: np.ndarray, labels: np.ndarray) -> torch.Tensor:
         """Compute the gradient of a batch and return its loss."""
-        if self.team is not None:
-            return self.team.gradient(inputs, labels, self.schedule.last_epoch)
+        if self.coordinator is not None:
+            return self.coordinator.gradient(inputs, labels, self.schedule.last_epoch)
         x, y = to_device(self.device, inputs), torch.from_numpy(labels).to(self.device)
         loss = self.objective.loss(self.module, x, y)
         self.optimiser.zero_grad(set_to_none=True)
@@ -336,7 +336,7 @@ class _Loop:
         accuracy = tasks.accuracy(task.score_samples(scores, expected, split.y))
         if task.RECONSTRUCTS:  # reconstructing an anomaly well is no success
             scores, expected = scores[split.y == 0], expected[split.y == 0]
-        loss = losses.hard(self.data.task)(torch.from_numpy(scores), torch.from_numpy(np.array(expected)))
+        loss = losses.label_loss(self.data.task)(torch.from_numpy(scores), torch.from_numpy(np.array(expected)))
         return float(loss), accuracy
 
 

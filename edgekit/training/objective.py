@@ -49,10 +49,10 @@ class Distillation:
 
 
 class LabelObjective:
-    """The task's own loss (`losses.hard`) on the labels. The training loop calls `begin`, `loss` and `end`."""
+    """The task's own loss (`losses.label_loss`) on the labels. The training loop calls `begin`, `loss` and `end`."""
 
     def __init__(self, task: Task = "classification") -> None:
-        self.hard, self.reconstructs = losses.hard(task), tasks.load_task(task).RECONSTRUCTS
+        self.label_loss, self.reconstructs = losses.label_loss(task), tasks.load_task(task).RECONSTRUCTS
 
     beside: nn.Module | None = None
     """Additional layers that are trained with the network and discarded afterwards."""
@@ -62,7 +62,7 @@ class LabelObjective:
 
     def loss(self, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         """Return the scalar loss for inputs x (N, …) and labels y (N, …)."""
-        return self.hard(join_outputs(module(x)), self.expected(x, y))
+        return self.label_loss(join_outputs(module(x)), self.expected(x, y))
 
     def expected(self, x: Tensor, y: Tensor) -> Tensor:
         """Return the expected outputs: the labels, or the inputs if the task reconstructs them."""
@@ -162,14 +162,14 @@ class FeatureObjective(LabelObjective):
     ) -> None:
         super().__init__(task)
         self.compare, self.teacher, self.student_maps, self.teacher_maps = compare, teacher, student_maps, teacher_maps
-        self.beside = self.regressors = hints.regressors(*hints.paired(student_maps(), teacher_maps()))
+        self.beside = self.regressors = hints.build_regressors(*hints.matching_maps(student_maps(), teacher_maps()))
 
     def loss(self, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         """See `LabelObjective.loss`."""
         scores = join_outputs(module(x))
         with torch.no_grad():
             targets = join_outputs(self.teacher(x))
-        student_maps, teacher_maps = hints.paired(self.student_maps(), self.teacher_maps())
+        student_maps, teacher_maps = hints.matching_maps(self.student_maps(), self.teacher_maps())
         # maps are in bfloat16 if the network computes in it
         predicted = tuple(regress(each.float()) for regress, each in zip(self.regressors, student_maps, strict=True))
         return self.compare(Outputs(scores, predicted), Outputs(targets, teacher_maps), self.expected(x, y))
@@ -186,12 +186,12 @@ def objective(
     *,
     seed: int,
     threads: int,
-    shares: int = 1,
+    shards: int = 1,
 ) -> Iterator[LabelObjective]:
     """Open the objective of a training.
 
     A teacher network must be on the device of `example`, a network input of shape (1, …). `seed`, `threads` and
-    `shares` are part of the key of the teacher's cache. Raises ModelError if the loss compares feature maps and the
+    `shards` are part of the key of the teacher's cache. Raises ModelError if the loss compares feature maps and the
     teacher is a file.
     """
     if distillation is None:
@@ -199,14 +199,14 @@ def objective(
         return
     teacher, compare = distillation.teacher, losses.function(distillation.loss, data.task)
     settings = {"seed": seed, "threads": threads, "device": example.device.type}
-    if shares > 1:  # a teacher's last bits depend on how many samples it sees at once
-        settings["shares"] = shares
-    cache = TeacherCache.of(distillation.cache_folder, teacher, data, preprocess, options, **settings)
+    if shards > 1:  # a teacher's last bits depend on how many samples it sees at once
+        settings["shares"] = shards
+    cache = TeacherCache.open(distillation.cache_folder, teacher, data, preprocess, options, **settings)
     if isinstance(teacher, TeacherFile):
         if losses.needs_features(distillation.loss):
             raise ModelError(
-                f"{distillation.loss.loss}: compares feature maps, and the teacher {teacher.path.name} is a file, "
-                "which shows only its outputs; choose a loss of logits alone or a PyTorch teacher"
+                f"{distillation.loss.loss}: compares feature maps, but the teacher {teacher.path.name} is a file, "
+                "of which only the outputs are known; choose a loss that compares logits only, or a PyTorch teacher"
             )
         yield PrecomputedLogits(compare, partial(_epoch_logits, teacher, data, options, threads), cache, data.task)
         return

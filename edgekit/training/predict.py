@@ -36,31 +36,31 @@ class Inputs:
     step of `preprocess` sees one sample at a time, so the inputs do not depend on the order or the batch.
     """
 
-    def __init__(self, raw: np.ndarray, preprocess: list[dict[str, Any]], held_bytes: int = MAX_CACHED_BYTES) -> None:
+    def __init__(self, raw: np.ndarray, preprocess: list[dict[str, Any]], max_bytes: int = MAX_CACHED_BYTES) -> None:
         self.raw, self.transform = raw, pipeline(preprocess)
-        self._made = self._hold(preprocess, held_bytes) if preprocess and len(raw) else None
+        self._prepared = self._from_cache(preprocess, max_bytes) if preprocess and len(raw) else None
 
     def __len__(self) -> int:
         return len(self.raw)
 
     def take(self, indices: np.ndarray | slice) -> np.ndarray:
         """Return the inputs (k, *input) of some samples. They are copies, because a network may modify its input."""
-        return self.transform(self.raw[indices]) if self._made is None else np.array(self._made[indices])
+        return self.transform(self.raw[indices]) if self._prepared is None else np.array(self._prepared[indices])
 
     def all(self) -> np.ndarray:
         """Return the inputs of all samples, (n, *input)."""
         starts = range(0, max(1, len(self)), CHUNK)
         return np.concatenate([self.take(slice(start, start + CHUNK)) for start in starts])
 
-    def _hold(self, preprocess: list[dict[str, Any]], held_bytes: int) -> np.ndarray | None:
+    def _from_cache(self, preprocess: list[dict[str, Any]], max_bytes: int) -> np.ndarray | None:
         """Return the inputs from the cache, preparing them if necessary, or None if they are too large."""
         first = self.transform(self.raw[:1])
         needed = first.nbytes * len(self.raw)
-        if needed > held_bytes:
+        if needed > max_bytes:
             return None
         key = self._digest(preprocess)
         if key not in _cached:
-            if needed + sum(prepared.nbytes for _, prepared in _cached.values()) > held_bytes:
+            if needed + sum(prepared.nbytes for _, prepared in _cached.values()) > max_bytes:
                 return None
             prepared = np.empty((len(self.raw), *first.shape[1:]), first.dtype)
             for start in range(0, len(self.raw), CHUNK):
@@ -91,11 +91,11 @@ Steps = list[dict[str, Any]]
 def logits(
     module: nn.Module, x: np.ndarray, preprocess: Steps, batch: int = EVALUATION_BATCH, device: str = "cpu"
 ) -> np.ndarray:
-    """Return the outputs of `module` for raw samples `x` (n, *sample), float32 of shape (n, …)."""
+    """Return the outputs of `module` for raw samples `x` (n, *sample), as float32 of shape (n, …)."""
     torch_device = pick_device(device)
     original_device = next((parameter.device for parameter in module.parameters()), torch_device)
     try:
-        return outputs_of(module.to(torch_device), Inputs(x, preprocess, held_bytes=0), torch_device, batch)
+        return outputs_of(module.to(torch_device), Inputs(x, preprocess, max_bytes=0), torch_device, batch)
     finally:
         module.to(original_device)
 
@@ -113,7 +113,7 @@ def pick_device(name: str = "auto") -> torch.device:
 
 def prepared_inputs(raw: np.ndarray, preprocess: Steps) -> np.ndarray:
     """Return the network inputs for raw samples, in the network's order of axes."""
-    return to_input(Inputs(raw, preprocess, held_bytes=0).all())
+    return to_input(Inputs(raw, preprocess, max_bytes=0).all())
 
 
 def inputs_for(task: str, raw: np.ndarray, preprocess: Steps) -> np.ndarray | None:
@@ -165,10 +165,10 @@ def score_samples(outputs: np.ndarray, split: Split, preprocess: Steps, task: st
 
 
 def check_finite(outputs: np.ndarray, what: str, fix: str) -> np.ndarray:
-    """Return the outputs (n, …). Raises ModelError, which names the first sample, if one is NaN or infinite."""
+    """Return the outputs (n, …) unchanged. Raises ModelError, naming the first sample, if any is NaN or infinite."""
     invalid = np.flatnonzero(~np.isfinite(outputs).reshape(len(outputs), -1).all(axis=1))
     if len(invalid):
-        raise ModelError(f"{what} answers sample {invalid[0]} of {len(outputs)} with NaN or infinity; {fix}")
+        raise ModelError(f"{what} outputs NaN or infinity for sample {invalid[0]} of {len(outputs)}; {fix}")
     return outputs
 
 

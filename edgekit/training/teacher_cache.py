@@ -1,4 +1,4 @@
-"""A cache on disk for a teacher's logits, epoch by epoch. Trainings that see the same batches share it."""
+"""A cache on disk for a teacher's logits of each epoch, which trainings that see the same batches share."""
 
 from __future__ import annotations
 
@@ -24,60 +24,61 @@ from edgekit.training.teachers.model_file import LIBRARIES, TeacherFile
 if TYPE_CHECKING:
     from edgekit.data import Data
 
-TRAINING = ("edgekit.training.fit", "edgekit.training.objective", "edgekit.training.teachers")
+TRAINING_MODULES = ("edgekit.training.fit", "edgekit.training.objective", "edgekit.training.teachers")
 """Modules whose code may change the logits or the batches that they belong to."""
 LIBRARY = "torch"
-"""Its networks are identified by its version, all others by their source."""
+"""Layers of this library are identified by its version, all others by their source code."""
 
 
 @dataclass(frozen=True)
 class TeacherCache:
-    """Logits (n, classes) float32 of each epoch, in the order of its batches. Without a folder nothing is cached."""
+    """Logits (n, classes) float32 for each epoch, in the order of its batches. Without a folder, nothing is cached."""
 
     folder: Path | None
 
     @classmethod
-    def of(
+    def open(
         cls,
-        home: Path | None,
+        parent: Path | None,
         teacher: nn.Module | TeacherFile,
         data: Data,
         preprocess: list[dict[str, Any]],
         options: TrainOptions,
         **conditions: Any,
     ) -> TeacherCache:
-        """A folder in `home`, named by a digest of all that decides the logits.
+        """Return the cache of a training, in a folder in `parent` named by a digest of all that decides the logits.
 
-        `conditions` are seed, threads and device. Without `home` nothing is cached.
+        `conditions` are the seed, the device and the numbers of threads and shards. Without `parent`, nothing is
+        cached.
         """
-        if home is None:
+        if parent is None:
             return cls(None)
-        stream = {
+        key = {
             "teacher": teacher_digest(teacher),
             "data": data.digest,
             "preprocess": preprocess,
             "batch_size": options.batch_size,
             "augment": options.augment,
             "torch": torch.__version__,
-            "code": code_digest(*TRAINING, without=MODULES_WITHOUT_EFFECT),
+            "code": code_digest(*TRAINING_MODULES, without=MODULES_WITHOUT_EFFECT),
             **({"augmentations": options.augmentations} if options.augmentations else {}),
             **conditions,
         }
-        return cls(home / digest(stream)[:32])
+        return cls(parent / digest(key)[:32])
 
     def get(self, epoch: int) -> np.ndarray | None:
-        """The logits of an epoch; None where they are missing or damaged."""
+        """Return the logits of an epoch, or None if they are missing or damaged."""
         if self.folder is None:
             return None
         try:
-            with np.load(self._path(epoch), allow_pickle=False) as kept:
-                logits: np.ndarray = kept["logits"]
+            with np.load(self._path(epoch), allow_pickle=False) as file:
+                logits: np.ndarray = file["logits"]
                 return logits
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
             return None
 
     def put(self, epoch: int, logits: np.ndarray) -> None:
-        """Store the logits of an epoch. The file is a zip, for its checksum."""
+        """Store the logits of an epoch, in a zip file because of its checksum."""
         if self.folder is None:
             return
         make_folder(self.folder)
@@ -85,7 +86,7 @@ class TeacherCache:
         np.savez(content, allow_pickle=False, logits=logits)
         try:
             write_atomically(self._path(epoch), content.getvalue())
-        except FileNotFoundError:  # a process of another host with the same number has put its own, equal one there
+        except FileNotFoundError:  # a process with the same number on another host has just written the same file
             if not self._path(epoch).is_file():
                 raise
 
@@ -95,20 +96,20 @@ class TeacherCache:
 
 
 def teacher_digest(teacher: nn.Module | TeacherFile) -> str:
-    """Hex sha256 of what decides a teacher's logits.
+    """Return the SHA-256, in hex, of everything that decides a teacher's logits.
 
-    Of a network: its weights, its structure and its own source code.
-    Of a file: its content, its preprocess steps and the versions of the interpreters.
+    For a network these are its weights, structure and source code; for a file its content, its preprocess steps and the
+    versions of the interpreters.
     """
     if isinstance(teacher, TeacherFile):
         return digest([teacher.sha256, teacher.preprocess, installed_versions(("numpy", *LIBRARIES))])
     classes = {f"{type(part).__module__}:{type(part).__name__}" for part in teacher.modules()}
     sources = {name: source_digest(name) for name in sorted(classes) if top_module(name) != LIBRARY}
-    found = hashlib.sha256(f"{teacher!r}{sources}".encode())
+    hasher = hashlib.sha256(f"{teacher!r}{sources}".encode())
     for name, value in sorted(teacher.state_dict().items()):
-        found.update(name.encode())
-        found.update(value.detach().cpu().contiguous().numpy().tobytes())
-    return found.hexdigest()
+        hasher.update(name.encode())
+        hasher.update(value.detach().cpu().contiguous().numpy().tobytes())
+    return hasher.hexdigest()
 
 
 def training_key(
@@ -121,7 +122,10 @@ def training_key(
     threads: int,
     training: TrainingOptions,
 ) -> str:
-    """Hex sha256 of the network and its source, the options, the data, the libraries and the code that trains."""
+    """Return the key of a training: the SHA-256, in hex, of everything that decides its weights.
+
+    These are the network and its source code, the options, the data, the libraries and the code of the training loop.
+    """
     return digest(
         {
             "spec": spec.model_dump(mode="json"),
@@ -132,6 +136,6 @@ def training_key(
             "where": [seed, device, threads],
             "training": training.model_dump(mode="json"),
             "libraries": installed_versions(("numpy", "torch")),
-            "code": code_digest(*TRAINING, without=MODULES_WITHOUT_EFFECT),
+            "code": code_digest(*TRAINING_MODULES, without=MODULES_WITHOUT_EFFECT),
         }
     )

@@ -11,7 +11,7 @@ from typing import Any
 from edgekit.core import lock
 from edgekit.core.config import STAGES
 from edgekit.core.run_folder import failed_notebook, working_notebook
-from edgekit.training.shares import environment
+from edgekit.training.data_parallel import environment
 from edgekit.workbook.config_file import split_settings
 from edgekit.workbook.plan import Plan
 from edgekit.workbook.stage import RUN_LOCK, STAGE_LOCK
@@ -80,8 +80,8 @@ def next_command(plan: Plan, out: Path) -> str:
     command = ["edgekit", "run", _relative_path(plan.path)]
     command += [word for setting in split_settings(plan.settings) for word in ("--set", setting)]
     command += ["--out", str(out)] if out != Path("artifacts") else []
-    if plan.run.training.shares > 1 and not environment.of_torchrun() and environment.processes() > 1:
-        command += ["--processes", str(environment.processes())]
+    if plan.run.training.shares > 1 and not environment.torchrun_processes() and environment.process_count() > 1:
+        command += ["--processes", str(environment.process_count())]
     return shlex.join(command)
 
 

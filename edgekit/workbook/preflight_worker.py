@@ -136,7 +136,7 @@ def _check_batches(plan: Plan, data: Data) -> None:
     ConfigError
         A batch holds too few samples of a label.
     """
-    from edgekit.training.shares.data_parallel import check_positives
+    from edgekit.training.data_parallel.session import check_positives
 
     if data.task != "embedding":
         return

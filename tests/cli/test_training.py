@@ -8,7 +8,7 @@ import pytest
 
 from edgekit.cli.run import training_processes
 from edgekit.core.errors import ConfigError
-from edgekit.training.shares.environment import PROCESSES, processes
+from edgekit.training.data_parallel.environment import PROCESSES, process_count
 from tests.conftest import TINY, run_edgekit
 
 
@@ -24,9 +24,9 @@ def test_more_processes_than_shares_are_refused_in_one_line(tmp_path) -> None:
 def test_kernels_inherit_the_number_and_it_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PROCESSES, "2")
     with training_processes(4, 4) as is_first:
-        assert is_first and processes() == 4
+        assert is_first and process_count() == 4
     with training_processes(None, 4):
-        assert processes() == 2
+        assert process_count() == 2
     assert os.environ[PROCESSES] == "2"
 
 
@@ -34,4 +34,4 @@ def test_kernels_inherit_the_number_and_it_is_put_back(monkeypatch: pytest.Monke
 def test_a_number_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, message: str) -> None:
     monkeypatch.setenv(PROCESSES, message)
     with pytest.raises(ConfigError, match=f"^EDGEKIT_PROCESSES: got {message!r}; set it to a number of processes"):
-        processes()
+        process_count()

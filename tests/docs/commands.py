@@ -159,9 +159,9 @@ WORKERS = "tests/workbook/workers starts a scheduler and workers, and sends work
 CONFIGS = "walks two configs; tests/workbook/test_parallel_runs.py runs several"
 
 ELSEWHERE = {
-    "edgekit run configs/digits.yaml --set training.shares=4 --processes 4": "tests/training/shares trains so",
+    "edgekit run configs/digits.yaml --set training.shares=4 --processes 4": "tests/training/data_parallel trains so",
     "torchrun --standalone --nproc-per-node 4 --no-python edgekit run configs/digits.yaml --set training.shares=4": (
-        "tests/training/shares/test_torchrun.py trains so"
+        "tests/training/data_parallel/test_torchrun.py trains so"
     ),
     "pipx install model-signing": "a program in an environment of its own, as in make fleet",
     "pipx inject model-signing pyopenssl": "a program in an environment of its own, as in make fleet",

@@ -22,8 +22,8 @@ from edgekit.report import one_batch
 from edgekit.stages.distill import DistillConfig
 from edgekit.stages.prune import PruneConfig, structured
 from edgekit.stages.quantize.studies import snr_db
-from edgekit.training.losses import hard
-from edgekit.training.losses.soft_targets import mixed
+from edgekit.training.losses import label_loss
+from edgekit.training.losses.soft_targets import combined_loss
 
 STEPS = [{"step": "scale", "factor": 1 / 255}]
 STUDENT = {"builder": "edgekit.models.ds_cnn:ds_cnn", "kwargs": {"width": 16, "blocks": 2}}
@@ -51,9 +51,9 @@ def test_the_two_terms_of_a_batch_make_its_loss(options: dict[str, Any], profile
     with torch.no_grad():
         assert torch.equal(teacher, baseline(eager_input(data.train.x[:32], STEPS)))
     assert not torch.equal(student, teacher)
-    soft, labels = (mixed(student, teacher, expected, 4.0, alpha) for alpha in (1.0, 0.0))
-    assert float(labels) == pytest.approx(float(hard("classification")(student, expected)))
-    assert float(mixed(student, teacher, expected, 4.0, 0.9)) == pytest.approx(float(0.9 * soft + 0.1 * labels))
+    soft, labels = (combined_loss(student, teacher, expected, 4.0, alpha) for alpha in (1.0, 0.0))
+    assert float(labels) == pytest.approx(float(label_loss("classification")(student, expected)))
+    assert float(combined_loss(student, teacher, expected, 4.0, 0.9)) == pytest.approx(float(0.9 * soft + 0.1 * labels))
 
 
 def test_a_higher_temperature_softens(data: Data) -> None:

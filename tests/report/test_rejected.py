@@ -193,5 +193,5 @@ def test_the_page_shows_the_notebooks_table() -> None:
     assert list(grid.columns) == list(notebook.columns)
     assert [line.cells for line in grid.lines] == notebook.rows
     assert notebook.title in grid.caption and "90 % confidence" in notebook.title
-    assert (grid.numeric, grid.words) == ({"validation", "drop, pp", "at most"}, {"not kept", "why"})
+    assert (grid.numeric, grid.words) == ({"validation", "drop, pp", "at most"}, {"rejected", "why"})
     assert decisions.rejected_grid({**result, "rejected": []}) is None  # type: ignore[arg-type]

@@ -121,7 +121,7 @@ def test_a_run_that_drove_no_load_has_no_section_of_it(driven: Row) -> None:
     assert loads.section(cast("Any", {"loads": nothing}), 0.99) is None
     assert loads.pictures(cast("Any", nothing)) == {}
     skipped = loads.section(cast("Any", {"loads": {**nothing, "skipped": "no LoadGen"}}), 0.99)
-    assert skipped == {"grids": [], "failed": ["no load was driven: no LoadGen."]}
+    assert skipped == {"grids": [], "failed": ["no load test was run: no LoadGen."]}
 
 
 @pytest.mark.parametrize(("host", "rows"), [("here", [WINNER]), ("elsewhere", [])])

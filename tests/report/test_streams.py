@@ -38,10 +38,10 @@ def test_notebook_and_page_show_the_same_rows() -> None:
     assert grid is not None and [tuple(line.cells) for line in grid.lines] == notebook.rows
     assert notebook.rows == [
         ("tflite", "no smoothing", "95.00\u00a0%", "9 of 10", "1.2", "2", "4", "12.6", "more false alarms"),
-        ("", "majority of 5 windows", "95.00\u00a0%", "9 of 10", "1.2", "2", "4", "12.6", "kept"),
+        ("", "majority of 5 windows", "95.00\u00a0%", "9 of 10", "1.2", "2", "4", "12.6", "selected"),
     ]
     assert "1,200 validation windows in the order of time, in 30 pieces; 0.5 h outside of events" in grid.caption
-    assert "at 95 % confidence; kept by: fewest false alarms" in notebook.title
+    assert "at 95 % confidence; selected by: fewest false alarms" in notebook.title
 
 
 def test_without_a_rate_or_a_background_no_rate_is_shown() -> None:

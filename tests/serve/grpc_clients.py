@@ -149,10 +149,10 @@ def descriptors(address: str, x: np.ndarray) -> dict[str, Any]:
         for name, nested in ours.nested_types_by_name.items():
             compare(nested, other.nested_types_by_name[name])
 
-    kept = FileDescriptorProto.FromString(generate.kept())
+    kept = FileDescriptorProto.FromString(generate.stored_descriptors())
     for each in kept.message_type:
         compare(protocol_buffers.message(each.name).DESCRIPTOR, theirs[each.name])
-    same = FileDescriptorProto.FromString(generate.compiled()) == kept
+    same = FileDescriptorProto.FromString(generate.compile_descriptors()) == kept
     return {"differing": differing, "count": count, "made_again": same}
 
 

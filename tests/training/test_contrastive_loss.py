@@ -41,7 +41,7 @@ def by_hand(outputs: torch.Tensor, labels: torch.Tensor) -> float:
 
 def test_it_is_the_formula() -> None:
     assert float(task_losses.contrastive_loss(vectors(0), LABELS)) == pytest.approx(by_hand(vectors(0), LABELS))
-    assert losses.hard("embedding") is task_losses.contrastive_loss
+    assert losses.label_loss("embedding") is task_losses.contrastive_loss
 
 
 def test_a_split_is_looked_at_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,11 +63,13 @@ def test_a_batch_holds_as_many_pairs_of_a_label_as_are_counted() -> None:
     labels, random = np.repeat(np.arange(40), 3), np.random.default_rng(0)
     drawn = [np.unique(labels[random.permutation(120)[:16]], return_counts=True)[1] for _ in range(4000)]
     assert np.mean([(each * (each - 1) / 2).sum() for each in drawn]) == pytest.approx(2.017, rel=0.05)
-    assert positives.pairs(labels, 16) == pytest.approx(120 * 2 / 119)
-    assert positives.pairs(labels, 500) == pytest.approx(120)  # all three pairs of each
-    needed = positives.least(labels)
-    assert positives.pairs(labels, needed - 1) < 1 <= positives.pairs(labels, needed)
-    assert positives.least(np.array([*range(50), 0])) == 51, "the two that are alike are in one batch if all are"
+    assert positives.expected_pairs(labels, 16) == pytest.approx(120 * 2 / 119)
+    assert positives.expected_pairs(labels, 500) == pytest.approx(120)  # all three pairs of each
+    needed = positives.min_batch_size(labels)
+    assert positives.expected_pairs(labels, needed - 1) < 1 <= positives.expected_pairs(labels, needed)
+    assert positives.min_batch_size(np.array([*range(50), 0])) == 51, (
+        "the two that are alike are in one batch if all are"
+    )
 
 
 def identities(folder: Path, count: int = 300, each: int = 4) -> Data:
@@ -83,8 +85,8 @@ def identities(folder: Path, count: int = 300, each: int = 4) -> Data:
 def test_batches_that_would_teach_nothing_are_refused_before_the_training(tmp_path: Path) -> None:
     data = identities(tmp_path)
     network = store.build(spec_for(data, "edgekit.models.mlp:mlp", {"width": 8, "dimensions": 4}, []), seed=0)
-    needed = positives.least(data.train.y)
-    words = rf"^batch_size: got 8; .* holds 0\.\d+ pairs of them on average; use {needed} or more, or give more samples"
+    needed = positives.min_batch_size(data.train.y)
+    words = rf"^batch_size: got 8; .* contains 0\.\d+ such pairs on average; use {needed} or more, or add samples"
     with pytest.raises(ConfigError, match=words):
         fit(network, data, [], TrainOptions(epochs=1, batch_size=8), seed=0, device="cpu", threads=1)
     fit(network, data, [], TrainOptions(epochs=1, batch_size=needed), seed=0, device="cpu", threads=1)

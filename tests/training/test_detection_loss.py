@@ -22,7 +22,7 @@ from tests.data.boxed import WRITERS, scenes
 def perfect(y: torch.Tensor) -> torch.Tensor:
     """Outputs (n, points, 4 + classes) in which each point that answers for a box gives just that box, and is sure."""
     points, strides = (torch.from_numpy(each) for each in grid_centres((HEIGHT, WIDTH), POINTS))
-    box_of = task_losses.assigned(y[:, 1:], points, strides[:, 0])
+    box_of = task_losses.assign_points(y[:, 1:], points, strides[:, 0])
     outputs = torch.zeros(len(y), POINTS, 4 + CLASSES)
     outputs[..., 4:] = -20
     for picture, rows in enumerate(box_of):
@@ -64,7 +64,7 @@ def test_every_box_is_answered_for(wanted: torch.Tensor) -> None:
     y = torch.full((1, 3, 5), -1.0)
     y[0, 0] = torch.tensor([0.0, 8.0, 8.0, 18.0, 18.0])
     y[0, 1] = torch.tensor([1.0, 20.0, 4.0, 90.0, 60.0])
-    found = task_losses.assigned(y, points, strides[:, 0])[0]
+    found = task_losses.assign_points(y, points, strides[:, 0])[0]
     assert set(found.tolist()) == {-1, 0, 1}
     assert (strides[found == 0] == 8).all() and (strides[found == 1] == 16).all()
 

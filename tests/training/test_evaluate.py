@@ -18,7 +18,7 @@ def test_what_is_no_number_is_no_answer(bad: float) -> None:
     outputs = np.zeros((4, 2, 3), np.float32)
     assert predict.check_finite(outputs, "net", "mend it") is outputs
     outputs[2, 1, 0] = bad
-    with pytest.raises(ModelError, match="net answers sample 2 of 4 with NaN or infinity; mend it"):
+    with pytest.raises(ModelError, match="net outputs NaN or infinity for sample 2 of 4; mend it"):
         predict.check_finite(outputs, "net", "mend it")
 
 

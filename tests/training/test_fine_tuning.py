@@ -58,13 +58,13 @@ def test_a_loss_that_was_kept_goes_on_with_its_options_and_its_teacher(name: str
     expected = store.build(SPEC, 0).state_dict()
     assert all(torch.equal(value, expected[key]) for key, value in found.distillation.teacher.state_dict().items())
     assert (found.row["loss"], found.row["options"], found.row["teacher"]) == (name, options_of(name), "baseline")
-    assert found.row["reason"] == f"distill kept the student that {name} made"
+    assert found.row["reason"] == f"distill chose the student trained with {name}"
 
 
 def test_where_the_lone_student_was_kept_nobody_teaches(tmp_path: Path) -> None:
     found = tuning(distilled(tmp_path, None), store.build(SPEC, 3), SPEC, tmp_path)
     assert found.distillation is None
-    reason = "distill kept the student that baseline did not teach"
+    reason = "distill chose the student that was trained on the labels alone"
     assert found.row == {"loss": None, "options": None, "teacher": None, "reason": reason}
 
 
@@ -80,7 +80,7 @@ def test_without_a_lone_student_the_loss_that_was_trained_goes_on_and_that_is_to
     made = distilled(tmp_path, options_of("dkd"), lone_student=False)
     found = tuning(made, store.build(SPEC, 3), SPEC, None)
     assert found.distillation is not None and found.row["loss"] == "dkd"
-    assert found.row["reason"] == "distill kept the student that dkd made, and trained none by labels alone"
+    assert found.row["reason"] == "distill chose the student trained with dkd, and trained none on the labels alone"
 
 
 def test_a_network_without_maps_of_the_teachers_sizes_learns_its_soft_targets(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_network_without_maps_of_the_teachers_sizes_learns_its_soft_targets(tm
     assert found.distillation is not None
     assert found.distillation.loss == losses.parse({"loss": "soft_targets", "temperature": 5.0, "alpha": 0.5})
     assert found.row["loss"] == "soft_targets"
-    assert "goes on without feature maps: Sequential: no layer gives feature maps" in found.row["reason"]
+    assert "feature maps are not compared here: Sequential: no layer gives feature maps" in found.row["reason"]
 
 
 def test_a_teacher_that_is_a_file_goes_on_as_it_was_copied(tmp_path: Path) -> None:

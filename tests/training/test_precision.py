@@ -8,12 +8,12 @@ import torch
 from edgekit.core.config import TrainingOptions, TrainOptions
 from edgekit.core.precision import BFLOAT16_INSTRUCTIONS, resolve_precision
 from edgekit.runner import cpu
+from edgekit.training.data_parallel.environment import use_processes
 from edgekit.training.fit import History, fit
 from edgekit.training.losses import hints
 from edgekit.training.objective import Distillation
-from edgekit.training.shares.environment import asking
 from edgekit.training.torch_settings import computing_in
-from tests.training.shares.test_shares import trained
+from tests.training.data_parallel.test_shards import trained
 from tests.training.test_fit import SCALE, bars, convolutions, data_of, options, same
 
 BFLOAT16 = TrainingOptions(precision="bfloat16")
@@ -69,7 +69,7 @@ def test_another_process_computes_its_shares_in_bfloat16_too() -> None:
     for count, precision in ((1, "bfloat16"), (2, "bfloat16"), (1, "float32")):
         network = convolutions()
         how = TrainingOptions(shares=2, precision=precision)  # type: ignore[arg-type]
-        with asking(count):
+        with use_processes(count):
             trained(network, data_of(bars, "image", 2), 2, SCALE, options(1), training=how)
         networks.append(network)
     assert same(networks[0], networks[1])

@@ -24,9 +24,9 @@ def _nothing_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(predict, "_cached", {})
 
 
-@pytest.mark.parametrize("held_bytes", [0, 1 << 20])
-def test_inputs_are_those_of_the_steps_in_any_order(raw: np.ndarray, held_bytes: int) -> None:
-    inputs, chosen = Inputs(raw, STEPS, held_bytes), np.random.default_rng(1).permutation(300)[:70]
+@pytest.mark.parametrize("max_bytes", [0, 1 << 20])
+def test_inputs_are_those_of_the_steps_in_any_order(raw: np.ndarray, max_bytes: int) -> None:
+    inputs, chosen = Inputs(raw, STEPS, max_bytes), np.random.default_rng(1).permutation(300)[:70]
     assert np.array_equal(inputs.take(chosen), apply(STEPS, raw[chosen]))
     assert np.array_equal(inputs.take(slice(250, 400)), apply(STEPS, raw[250:]))
     assert np.array_equal(inputs.all(), apply(STEPS, raw))

@@ -87,7 +87,7 @@ def plainly(module: nn.Module, data: Data, steps: list[dict], options: TrainOpti
     groups = [{"params": weights, "weight_decay": options.weight_decay}, {"params": others, "weight_decay": 0.0}]
     optimiser = torch.optim.SGD(groups, options.learning_rate, 0.9, nesterov=True)
     random, step = np.random.default_rng(SEED), 0
-    hard, reconstructs = losses.hard(data.task), data.task == "anomaly"
+    hard, reconstructs = losses.label_loss(data.task), data.task == "anomaly"
     total = len(batches.batch_slices(COUNT, options.batch_size)) * options.epochs
     module.to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]
     torch.manual_seed(SEED)
@@ -145,5 +145,5 @@ def test_inputs_too_large_to_be_held_give_the_same_weights(monkeypatch: pytest.M
     data, steps, make, augment = case("sounds")
     held = trained(built(make), data, steps, options_of(augment))
     monkeypatch.setattr(predict.Inputs.__init__, "__defaults__", (0,))
-    assert predict.Inputs(data.train.x, steps)._made is None
+    assert predict.Inputs(data.train.x, steps)._prepared is None
     assert_same(trained(built(make), data, steps, options_of(augment)), held)

@@ -47,8 +47,8 @@ def test_a_run_killed_while_it_trains_goes_on_to_the_same_bits(tiny_run: Finishe
     again = run_edgekit("run", str(TINY), "--out", str(tmp_path))
     assert again.returncode == 0, again.stderr
     executed = (run / "notebooks/02_distill.ipynb").read_text()
-    assert "student-alone: was finished after 12 of 12 epochs" in executed
-    assert "student-soft_targets: goes on after" in executed or "student-soft_targets: was finished" in executed
+    assert "student-alone: had finished after 12 of 12 epochs" in executed
+    assert "student-soft_targets: continues after" in executed or "student-soft_targets: had finished" in executed
     whole, stopped = (artifacts.load(folder / "distill") for folder in (tiny_run.folder, run))
     assert stopped.digest == whole.digest and stopped.took != whole.took
     assert "profile: reused" in again.stdout

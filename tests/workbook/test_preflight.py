@@ -85,13 +85,15 @@ def test_batches_of_an_embedding_that_hold_no_two_of_a_label_are_told(
     shared = ["task=embedding", "model.builder=edgekit.models.mlp:mlp", student, FEW]
     message = answer(config, *shared, *settings)
     assert message["exit_code"] == 2 and message["error"].startswith(
-        f"{where}batch_size: got 4; an embedding learns of two"
+        f"{where}batch_size: got 4; an embedding learns from pairs"
     )
     enough = [each.replace("=4", "=64").replace(": 4", ": 64") for each in settings]
     assert "found" in answer(config, *shared, *enough)
     divided = answer(config, *shared, *enough, "training.shares=16")
     assert divided["exit_code"] == 2
-    assert divided["error"].startswith("profile: training.shares: got 16, and a share is a batch of its own here. bat")
+    assert divided["error"].startswith(
+        "profile: training.shares: got 16, and an embedding compares only the samples within a shard. batch_size"
+    )
 
 
 def test_what_is_sound_is_told(config: Path) -> None:

@@ -53,7 +53,7 @@ def draft_config(name: str, task: str, findings: Findings, path_in_config: str |
     splits = (data.train, data.calibration, data.validation, data.test)
     if path_in_config is not None:
         section["path"] = path_in_config
-    least_batch = positives.least(data.train.y) if task == "embedding" else 2
+    least_batch = positives.min_batch_size(data.train.y) if task == "embedding" else 2
     return ConfigDraft(
         name, task, findings, section, data, replace(SplitSizes(*map(len, splits)), least_batch=least_batch)
     )

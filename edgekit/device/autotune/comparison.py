@@ -1,7 +1,7 @@
-"""Try and time every way to run a bundle on this device: each interpreter with each number of threads.
+"""Find the fastest interpreter and number of threads for a bundle on this device.
 
-Each candidate gets a child process, where it passes the self-test and may crash without harm. The candidates that pass
-are timed in rounds, one child at a time, so that a device that changes its pace slows all of them alike.
+Each candidate gets a child process, in which it runs the self-test and may crash without harm. The candidates that pass
+are timed in rounds, one child at a time, so that a device whose speed changes slows all of them down alike.
 """
 
 from __future__ import annotations
@@ -73,14 +73,16 @@ def find_best(
     target = bundle.manifest.target
     quick = list_candidates(target, threads, interpreter, device)
     if on_progress is not None and len(quick) > 1:
-        message = f"trying {len(quick)} ways to run it, once (--no-trial skips this)"
+        message = f"trying {len(quick)} combinations of interpreter and threads, once (--no-trial skips this)"
         on_progress(f"first time with this bundle: {message}", False)
     exceeds_memory = _exceeds_memory(sum(len(data) for data in bundle.model_files().values()), len(quick))
     tried = time_candidates(path, bundle.identity, quick, device, one_at_a_time=exceeds_memory)
-    if all(way.fault for way in tried):
-        names = {way.interpreter for way in tried}
+    if all(candidate.fault for candidate in tried):
+        names = {candidate.interpreter for candidate in tried}
         slow = list_candidates(target, threads, interpreter, device, all_of_them=True)
-        tried += time_candidates(path, bundle.identity, [way for way in slow if way.interpreter not in names], device)
+        tried += time_candidates(
+            path, bundle.identity, [candidate for candidate in slow if candidate.interpreter not in names], device
+        )
     return select_best(tried)
 
 
@@ -106,41 +108,42 @@ def time_candidates(
     rounds: int = ROUNDS,
     one_at_a_time: bool = False,
 ) -> list[Candidate]:
-    """Every way with its figures or its fault, in the order given; nothing is timed where there is but one.
+    """Return the candidates with their latencies or their fault, in the same order. A single candidate is not timed.
 
-    `one_at_a_time` keeps no two of them in memory: less fair, for models that would not fit otherwise.
+    With `one_at_a_time`, only one of them is in memory at a time. This is less fair, because they are not timed in
+    turns, and meant for models that would not fit otherwise.
     """
-    found: dict[int, Candidate] = {}
+    results: dict[int, Candidate] = {}
     with ExitStack() as stack:
         running: dict[int, TuningProcess] = {}
-        for number, way in enumerate(tried):
+        for number, candidate in enumerate(tried):
             child = stack.enter_context(TuningProcess(path, identity))
-            found[number] = way = _validate(child, way, device)
-            if not way.fault and len(tried) > 1:
-                found[number] = way = _timed(child, way, rounds if one_at_a_time else 0)
-            fastest = min((each.p50_ms[0] for each in found.values() if each.p50_ms), default=0.0)
-            promising = len(tried) > 1 and not way.fault and way.p50_ms[0] <= GIVE_UP_FACTOR * fastest
+            results[number] = candidate = _validate(child, candidate, device)
+            if not candidate.fault and len(tried) > 1:
+                results[number] = candidate = _timed(child, candidate, rounds if one_at_a_time else 0)
+            fastest = min((each.p50_ms[0] for each in results.values() if each.p50_ms), default=0.0)
+            promising = len(tried) > 1 and not candidate.fault and candidate.p50_ms[0] <= GIVE_UP_FACTOR * fastest
             if promising and not one_at_a_time:
                 running[number] = child
             else:
                 child.close()
-        _take_turns(running, found, rounds)
-    return [found[number] for number in range(len(tried))]
+        _take_turns(running, results, rounds)
+    return [results[number] for number in range(len(tried))]
 
 
 def select_best(tried: Sequence[Candidate]) -> Candidate:
     """Return the fastest candidate, the first among equals. Raises SelftestError or BackendError with every reason."""
-    valid = [way for way in tried if not way.fault]
+    valid = [candidate for candidate in tried if not candidate.fault]
     if not valid:
-        reasons = "; ".join(dict.fromkeys(prefix_fault(way.interpreter, way.fault) for way in tried))
-        kind = SelftestError if any(way.wrong for way in tried) else BackendError
+        reasons = "; ".join(dict.fromkeys(prefix_fault(candidate.interpreter, candidate.fault) for candidate in tried))
+        kind = SelftestError if any(candidate.wrong for candidate in tried) else BackendError
         raise kind(f"no interpreter here runs this bundle: {reasons}. `edgerun doctor BUNDLE` may say why")
     if len(valid) == 1:
         return valid[0]
-    complete = max(len(way.p50_ms) for way in valid)
-    finalists = [way for way in valid if len(way.p50_ms) == complete]
-    fastest = min(way.typical_ms for way in finalists)
-    return next(way for way in finalists if way.typical_ms <= TIE_FACTOR * fastest)
+    complete = max(len(candidate.p50_ms) for candidate in valid)
+    finalists = [candidate for candidate in valid if len(candidate.p50_ms) == complete]
+    fastest = min(candidate.typical_ms for candidate in finalists)
+    return next(candidate for candidate in finalists if candidate.typical_ms <= TIE_FACTOR * fastest)
 
 
 def store_winner(
@@ -166,37 +169,37 @@ def store_winner(
     if not choice_cache.store_choice(key, choice, blob) and on_progress is not None:
         place = choice_cache.cache_folder() or "a cache folder"
         on_progress(
-            f"{place} cannot be written, or not by this user alone, so every start tries anew; "
+            f"{place} cannot be written, or not by this user alone, so every start tries them again; "
             "set XDG_CACHE_HOME to a folder of your own, or use --no-trial",
             True,
         )
     return choice
 
 
-def _validate(child: TuningProcess, way: Candidate, device: str) -> Candidate:
+def _validate(child: TuningProcess, candidate: Candidate, device: str) -> Candidate:
     try:
-        opened = child.ask("open", interpreter=way.interpreter, threads=way.threads, device=device)
+        opened = child.ask("open", interpreter=candidate.interpreter, threads=candidate.threads, device=device)
         report = child.ask("selftest", most_s=SELFTEST_S)
     except BackendError as error:
-        return replace(way, fault=str(error))
-    way = replace(way, version=opened["version"], open_ms=opened["open_ms"])
+        return replace(candidate, fault=str(error))
+    candidate = replace(candidate, version=opened["version"], open_ms=opened["open_ms"])
     if report["ok"]:
-        return way
+        return candidate
     delta, atol = report["max_abs_delta"], report["atol"]
     fault = f"outputs differ from the golden vectors: max |Δ| {delta:.3g}, allowed {atol:.3g}"
-    return replace(way, fault=fault, wrong=True)
+    return replace(candidate, fault=fault, wrong=True)
 
 
-def _timed(child: TuningProcess, way: Candidate, rounds: int) -> Candidate:
-    """Time one first round, and then so many rounds in a row."""
+def _timed(child: TuningProcess, candidate: Candidate, rounds: int) -> Candidate:
+    """Time a first round, and then this many rounds in a row."""
     try:
         first = _round(child, None)
-        return replace(way, p50_ms=(first, *(_round(child, first) for _ in range(rounds))))
+        return replace(candidate, p50_ms=(first, *(_round(child, first) for _ in range(rounds))))
     except BackendError as error:
-        return replace(way, fault=str(error))
+        return replace(candidate, fault=str(error))
 
 
-def _take_turns(running: dict[int, TuningProcess], found: dict[int, Candidate], rounds: int) -> None:
+def _take_turns(running: dict[int, TuningProcess], results: dict[int, Candidate], rounds: int) -> None:
     """Time rounds in turn until there are enough or the time is up."""
     numbers = list(running)
     started = perf_counter()
@@ -205,12 +208,14 @@ def _take_turns(running: dict[int, TuningProcess], found: dict[int, Candidate], 
             break
         start = turn % max(len(numbers), 1)
         for number in numbers[start:] + numbers[:start]:
-            way = found[number]
+            candidate = results[number]
             try:
-                found[number] = replace(way, p50_ms=(*way.p50_ms, _round(running[number], way.p50_ms[0])))
+                results[number] = replace(
+                    candidate, p50_ms=(*candidate.p50_ms, _round(running[number], candidate.p50_ms[0]))
+                )
             except BackendError as error:
-                found[number] = replace(way, fault=str(error), p50_ms=())
-        numbers = [number for number in numbers if not found[number].fault]
+                results[number] = replace(candidate, fault=str(error), p50_ms=())
+        numbers = [number for number in numbers if not results[number].fault]
 
 
 def _round(child: TuningProcess, expected_ms: float | None) -> float:

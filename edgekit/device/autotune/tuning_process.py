@@ -122,7 +122,7 @@ class TuningProcess:
             return BackendError(f"crashed ({name}); {REASONS.get(name, 'the model is broken, or for another version')}")
         self._stderr.seek(0)
         last = self._stderr.read().decode(errors="replace").strip().splitlines()[-1:]
-        return BackendError(f"ended with exit code {code}: {''.join(last)[:300] or 'it said nothing'}")
+        return BackendError(f"ended with exit code {code}: {''.join(last)[:300] or 'it printed nothing'}")
 
 
 def _forward(handle: int, pieces: SimpleQueue[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""`predict --keep` and `--report`: what goes from the field back to the desk."""
+"""`predict --keep` and `--report`: samples and reports from the device for the workstation."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options; without them nothing is kept or reported."""
-    group = parser.add_argument_group("from the field back to the desk")
-    group.add_argument("--keep", metavar="FOLDER", help="keep the most doubtful samples of each day, to be labelled")
-    group.add_argument("--keep-per-day", metavar="N", type=_shared.positive, help="the most of a day (default: 100)")
+    """Add the options. Without them no samples are stored and no report is written."""
+    group = parser.add_argument_group("for the workstation")
+    group.add_argument("--keep", metavar="FOLDER", help="keep the most uncertain samples of each day for labelling")
+    group.add_argument("--keep-per-day", metavar="N", type=_shared.positive, help="most samples per day (default: 100)")
     group.add_argument(
-        "--keep-bytes", metavar="B", type=_shared.positive, help="the most that all take (default: 100000000)"
+        "--keep-bytes", metavar="B", type=_shared.positive, help="most bytes of all samples (default: 100000000)"
     )
     group.add_argument(
         "--report", metavar="FILE", help="write a field report as JSON, each minute and at the end: FILE.json"

@@ -63,7 +63,7 @@ def _load_validated(options: argparse.Namespace, path: str) -> Model:
 
 
 def _opener(model: Model) -> Callable[[], Callable[[], object]]:
-    """Return a function that opens the bundle anew, with the same choices, for calls with its first golden sample."""
+    """Return a function that opens the bundle again, with the same choices, for calls with its first golden sample."""
     settings = (model.threads, model.backend.name, model.device)
     x = model.prepare(model.golden()[0][0])
 

@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> None:
         _print_head(planned, capacity, options.rate is None)
         soak.run_soak(call, planned, on_window=_print_row)
     findings = drift.soak_findings(planned.windows, rate) if planned.windows else {}
-    reasons = facts["why"] + [findings[key].words for key in FALSIFIERS if key in findings and findings[key].found]
+    reasons = facts["why"] + [findings[key].words for key in FALSIFIERS if key in findings and findings[key].is_present]
     if options.json:
         facts.update(comparable=not reasons, why=reasons)
         _shared.print_json({**facts, "capacity_per_s": capacity, **_soaked(planned, findings)})

@@ -15,7 +15,9 @@ WARMUP = 20
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
-    parser.add_argument("bundle", metavar="BUNDLE", nargs="+", help="a file that ends in .edge.zip; several take turns")
+    parser.add_argument(
+        "bundle", metavar="BUNDLE", nargs="+", help="a file that ends in .edge.zip; several are timed in turns"
+    )
     _shared.add_json_argument(parser)
     parser.add_argument("--calls", metavar="N", type=_shared.positive, help=f"timed calls (default: {CALLS})")
     parser.add_argument(
@@ -24,11 +26,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--compare", action="store_true", help="time every interpreter and number of threads instead")
     several = parser.add_argument_group("several bundles, or one with --rounds, in turns")
     several.add_argument("--rounds", metavar="N", type=_shared.positive, help="each times all once (default: 30)")
-    several.add_argument("--samples", action="store_true", help="with --json: the time of every call, nanoseconds")
+    several.add_argument("--samples", action="store_true", help="with --json: the time of every call in nanoseconds")
     soak = parser.add_argument_group("over time, at a fixed rate")
-    soak.add_argument("--minutes", metavar="N", type=_above_zero, help="measure for so long, window by window")
+    soak.add_argument("--minutes", metavar="N", type=_above_zero, help="measure for this long, window by window")
     soak.add_argument(
-        "--rate", metavar="R", type=_above_zero, help="calls a second (default: half of what a short trial reaches)"
+        "--rate", metavar="R", type=_above_zero, help="calls per second (default: half of what a short test reaches)"
     )
     soak.add_argument("--window", metavar="S", type=_above_zero, help="seconds (default: a twentieth of the time)")
     _shared.add_interpreter_arguments(parser)

@@ -1,4 +1,4 @@
-"""`edgerun boot`: the release to start now. On trial, a try is spent first; if none is left, it is rolled back."""
+"""`edgerun boot`: select the release to start. On probation, a start uses up a try; without any, it is rolled back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edgekit.runner.errors import BackendError, ReleaseError
 if TYPE_CHECKING:
     from edgekit.device.releases.home import Home
 
-HELP = "spend a try of a release on trial, then print its path or start a program with it"
+HELP = "print the path of the current release or start a program with it, using up a try on probation"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

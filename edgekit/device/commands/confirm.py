@@ -1,4 +1,4 @@
-"""`edgerun confirm`: keep the release that is on trial."""
+"""`edgerun confirm`: confirm the release that is on probation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import argparse
 from edgekit.device.commands import _options
 from edgekit.runner.commands import _shared
 
-HELP = "keep the release that is on trial"
+HELP = "confirm the release that is on probation"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

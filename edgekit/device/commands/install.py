@@ -1,4 +1,4 @@
-"""`edgerun install`: a bundle becomes a release that was validated here, on trial."""
+"""`edgerun install`: validate a bundle on this device and install it as a release on probation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edgekit.device.commands import _options
 from edgekit.runner.commands import _shared
 from edgekit.runner.errors import InputError
 
-HELP = "prove a bundle on this device and put it on trial"
+HELP = "validate a bundle on this device and install it on probation"
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 

@@ -12,7 +12,7 @@ HELP = "go back to the release that was confirmed before"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
-    parser.add_argument("--why", metavar="TEXT", default="taken back by hand", help="kept with the release")
+    parser.add_argument("--why", metavar="TEXT", default="taken back by hand", help="reason to record with the release")
     parser.add_argument(
         "--release", metavar="N", type=_shared.positive, help="only from this one; nothing happens where it has failed"
     )

@@ -160,7 +160,7 @@ class Settings:
     port: int = _option("where", "--port", 8000, "port; 0 takes a free one (default: 8000)", _port)
     uds: str = _option("where", "--uds", "", "a Unix socket in place of host and port", metavar="PATH")
     admin_host: str = _option(
-        "where", "--admin-host", "127.0.0.1", "of the second port (default: 127.0.0.1)", metavar="HOST"
+        "where", "--admin-host", "127.0.0.1", "address of the second port (default: 127.0.0.1)", metavar="HOST"
     )
     admin_port: int = _option(
         "where", "--admin-port", 8002,
@@ -176,10 +176,10 @@ class Settings:
     interpreter: str = _option(
         "how", "--interpreter", "", "default: the fastest, measured", _shared.interpreter_name, "NAME"
     )
-    batch: bool = _option("how", "--no-batch", True, "one sample a call, whatever was measured")
+    batch: bool = _option("how", "--no-batch", True, "run one sample per call, whatever was measured")
     queue_delay_ms: float = _option(
         "how", "--queue-delay-ms", 0.0,
-        "wait so long for a batch to fill, where batching pays (default: 0)", _milliseconds, "MS",
+        "how long to wait for a batch to fill, if batching is faster (default: 0)", _milliseconds, "MS",
     )  # fmt: skip
 
     deadline_ms: float = _option(
@@ -191,11 +191,11 @@ class Settings:
         "limits", "--max-connections", 1024, "of each worker (default: 1024)", _shared.positive, "N"
     )
     receive_s: float = _option(
-        "limits", "--receive-s", 15.0, "until a request must be whole (default: 15)", _seconds, "S"
+        "limits", "--receive-s", 15.0, "time in which a request must arrive completely (default: 15)", _seconds, "S"
     )
     drain_s: float = _option(
         "limits", "--drain-s", 2.0,
-        "after SIGTERM, answer new requests so long while not ready (default: 2)", _seconds, "S",
+        "time after SIGTERM in which new requests are still answered (default: 2)", _seconds, "S",
     )  # fmt: skip
     most_json_bytes: int = 8 << 20
     most_header_bytes: int = 64 << 10
@@ -210,34 +210,36 @@ class Settings:
     )
     cache_redis: str = _option(
         "cache of answers", "--cache-redis", "",
-        "redis://HOST:PORT behind the cache, where executing takes longer than asking it, or a file that holds "
-        "such a URL with its password; needs --cache-mb", _redis, "URL",
+        "redis://HOST:PORT of a Redis behind the cache, for models that take longer than a query, or a file with such "
+        "a URL and its password; needs --cache-mb", _redis, "URL",
     )  # fmt: skip
 
     trace_to: str = _option(
         "traces", "--trace-to", "",
-        "http://HOST:4318 of a collector of OpenTelemetry, which gets spans over OTLP/HTTP (default: none)",
+        "http://HOST:4318 of an OpenTelemetry collector, which receives spans over OTLP/HTTP (default: none)",
         _collector, "URL",
     )  # fmt: skip
     trace_share: float = _option(
         "traces", "--trace-share", 0.01,
-        "of the requests whose client does not decide, from 0 to 1 (default: 0.01)", _share, "SHARE",
+        "share of the requests to trace if the client does not decide, from 0 to 1 (default: 0.01)", _share, "SHARE",
     )  # fmt: skip
 
     watch: bool = _option(
-        "is it still right?", "--watch", False,
-        "hold samples and answers against the bundle's validation, and ask its golden vectors again",
+        "monitoring", "--watch", False,
+        "compare samples and answers with the bundle's validation, and run its golden samples regularly",
     )  # fmt: skip
     watch_per_s: float = _option(
-        "is it still right?", "--watch-per-s", 20.0,
-        "samples of each model that a worker looks at in a second, at most (default: 20)", _per_second, "N",
+        "monitoring", "--watch-per-s", 20.0,
+        "most samples of each model that a worker examines per second (default: 20)", _per_second, "N",
     )  # fmt: skip
     canary_s: float = _option(
-        "is it still right?", "--canary-s", 60.0,
-        "all golden vectors are asked again in so long; 0 asks none (default: 60)", _seconds, "S",
+        "monitoring", "--canary-s", 60.0,
+        "period in which all golden samples are run once; 0 runs none (default: 60)", _seconds, "S",
     )  # fmt: skip
 
-    token_file: str = _option("access", "--token-file", "", "tokens that clients must send, one a line", metavar="FILE")
+    token_file: str = _option(
+        "access", "--token-file", "", "tokens that clients must send, one per line", metavar="FILE"
+    )
     certificate: str = _option("access", "--certificate", "", "for TLS, with --key", metavar="PEM")
     key: str = _option("access", "--key", "", "for TLS, with --certificate", metavar="PEM")
 

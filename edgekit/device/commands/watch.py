@@ -14,7 +14,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
     parser.add_argument(
         "--confirm-after", metavar="S", type=_options.non_negative_number, default=60.0,
-        help="a release on trial is kept when it was healthy so long (default: 60)",
+        help="confirm a release on probation after it was healthy this long (default: 60)",
     )  # fmt: skip
     parser.add_argument(
         "--every",

@@ -37,10 +37,10 @@ def device_needs_openvino(case: DoctorCase) -> Iterator[DoctorFinding]:
 
 
 def plugin(case: DoctorCase) -> Iterator[DoctorFinding]:
-    device, found = _pinned(case), case.facts.has("openvino")
-    if not device or not found or device in case.facts.plugins:
+    device, openvino = _pinned(case), case.facts.has("openvino")
+    if not device or not openvino or device in case.facts.plugins:
         return
-    cause, fix = f"the installed openvino {found.version} has no plug-in for the {device}", "use --device CPU"
+    cause, fix = f"the installed openvino {openvino.version} has no plug-in for the {device}", "use --device CPU"
     if case.facts.machine == "x86_64":  # elsewhere there is none to install
         fix = advice.install_command(case.facts, "--force-reinstall", "openvino")
     yield DoctorFinding(f"{device.lower()}-plugin", ERROR, cause, fix)

@@ -234,10 +234,10 @@ def _glibc_of(tag: str) -> tuple[int, int] | None:
 
 def _fits_python(tag: str, python: tuple[int, ...]) -> bool:
     interpreter, abi = (*tag.split("-"), "")[:2]
-    mine = f"cp3{python[1]}"
+    own_tag = f"cp3{python[1]}"
     if abi == "abi3" and interpreter.startswith("cp3") and interpreter[3:].isdigit():
         return int(interpreter[3:]) <= python[1]
-    return interpreter.startswith("py") or mine in interpreter.split(".")
+    return interpreter.startswith("py") or own_tag in interpreter.split(".")
 
 
 def _dotted(numbers: tuple[int, ...]) -> str:

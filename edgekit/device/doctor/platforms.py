@@ -56,11 +56,11 @@ def unknown_machine(case: DoctorCase) -> Iterator[DoctorFinding]:
 
 def bundle_architecture(case: DoctorCase) -> Iterator[DoctorFinding]:
     supported = case.subject.architectures if case.subject else ()
-    mine = cpu.ARCHITECTURE_ALIASES.get(case.facts.machine.lower(), case.facts.machine)
-    if supported and mine not in {cpu.ARCHITECTURE_ALIASES.get(each, each) for each in supported}:
-        cause = f"the bundle was made for {', '.join(supported)}; this machine is {case.facts.machine}"
+    machine = cpu.ARCHITECTURE_ALIASES.get(case.facts.machine.lower(), case.facts.machine)
+    if supported and machine not in {cpu.ARCHITECTURE_ALIASES.get(each, each) for each in supported}:
+        cause = f"the bundle was built for {', '.join(supported)}; this machine is {case.facts.machine}"
         yield DoctorFinding(
-            "bundle-architecture", ERROR, cause, f"build a bundle for {mine}, or run it on {supported[0]}"
+            "bundle-architecture", ERROR, cause, f"build a bundle for {machine}, or run it on {supported[0]}"
         )
 
 

@@ -120,8 +120,9 @@ def _device(case: DoctorCase) -> Iterator[tuple[str, str]]:
         "temperature",
         f"{degrees}, {words[reading.throttled if reading.throttled is not None else reading.throttled_since_boot]}",
     )
-    free, total, mine = (_mib(size) for size in (reading.available_bytes, reading.total_bytes, reading.resident_bytes))
-    yield "memory", f"{free} of {total} MiB free, this process {mine} MiB"
+    sizes = reading.available_bytes, reading.total_bytes, reading.resident_bytes
+    free, total, resident = (_mib(size) for size in sizes)
+    yield "memory", f"{free} of {total} MiB free, this process {resident} MiB"
     if facts.render_nodes or facts.accel_nodes:
         yield "accelerators", ", ".join((*facts.render_nodes, *facts.accel_nodes))
 

@@ -193,8 +193,8 @@ def _cgroups(base: Path, controller: str) -> list[Path]:
 
 def _cores(base: Path) -> list[Path]:
     folder = base / "sys/devices/system/cpu"
-    mine = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
-    return [found for number in sorted(mine) if (found := folder / f"cpu{number}").is_dir()]
+    usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    return [core_folder for number in sorted(usable) if (core_folder := folder / f"cpu{number}").is_dir()]
 
 
 def _frequency_mhz(base: Path, name: str) -> float | None:

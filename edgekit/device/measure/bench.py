@@ -78,7 +78,7 @@ def timed_openings(
     limit_s: float = math.inf,
     cpu_ms: dict[str, np.ndarray] | None = None,
 ) -> Generator[tuple[dict[str, np.ndarray], int], Collection[str] | None, None]:
-    """Like `time_interleaved`, but `openers` open everything anew every few rounds, in rotating order.
+    """Like `time_interleaved`, but `openers` open everything again every few rounds, in rotating order.
 
     Yields the milliseconds so far and the number of openings, after every `rounds` more, until `most_rounds`: the
     caller stops when it knows enough. Each opening has the same number of calls, and is what `intervals` resamples.
@@ -142,7 +142,7 @@ def _opening(
     """
     start_s, order = perf_counter(), list(openers)
     start = number % len(order) if order else 0
-    calls: dict[str, Callable[[], object]] = {}  # those of the opening before have gone
+    calls: dict[str, Callable[[], object]] = {}  # the previous ones have been closed
     for name in order[start:] + order[:start]:
         calls[name] = openers[name]()
         for _ in range(FRESH_CALLS):

@@ -1,6 +1,6 @@
-"""What a soak's windows show: whether it kept up, drifted, throttled, grew. Functions of recorded windows only.
+"""Check the windows of a soak for saturation, drift, throttling and memory growth. Only recorded windows are used.
 
-Each finding is True, False, or None if the data does not tell. A sentence and values come with it.
+Each finding is True, False, or None if the data does not suffice. It comes with a sentence and values.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ MIN_GROWTH = 0.01
 
 @dataclass(frozen=True)
 class SoakFinding:
-    """The answer to a yes-or-no question, None if it cannot be given."""
+    """The result of one check."""
 
-    found: bool | None
+    is_present: bool | None
+    """Whether the problem is present; None if the data does not suffice."""
     words: str
     figures: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as a dictionary for JSON."""
-        return {"found": self.found, "words": self.words, **self.figures}
+        return {"found": self.is_present, "words": self.words, **self.figures}
 
 
 def soak_findings(windows: Sequence[SoakWindow], rate_per_s: float) -> dict[str, SoakFinding]:

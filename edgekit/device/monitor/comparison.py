@@ -17,7 +17,7 @@ ALARM = 1.0
 FAR_WORTH = 32
 """Independent samples that a longer window is worth if most of its values are far outside the reference."""
 MIN_SAMPLES = 64
-"""Samples from which a verdict is given."""
+"""Number of samples from which on there is a verdict."""
 EARLY_SAMPLES, EARLY_WINDOWS = 512, 8
 """Samples, and windows of a length, before which it is unknown how long a stream's neighbours stay correlated."""
 OVERLAPS = 2
@@ -161,9 +161,9 @@ class Comparison:
         high = np.where(quantiles[:, -1] > quantiles[:, -2], 1 - end, ranks[-1])
         inside = (n - 1) / (n + 1) / weights.sum()
 
-        def mean(of: np.ndarray, first: np.ndarray, last: np.ndarray) -> np.ndarray:
-            found: np.ndarray = weights @ of * inside + (first + last) / (n + 1)
-            return found
+        def mean(values: np.ndarray, first: np.ndarray, last: np.ndarray) -> np.ndarray:
+            weighted_mean: np.ndarray = weights @ values * inside + (first + last) / (n + 1)
+            return weighted_mean
 
         return np.stack(
             [mean(*each) for each in ((ranks, low, high), tuple(np.abs(2 * x - 1) for x in (ranks, low, high)))]

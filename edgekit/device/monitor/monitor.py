@@ -41,11 +41,11 @@ class Monitor:
     reference : Reference or dict
         The contents of the bundle's `reference.json`.
     every_s : float
-        Examine at most one sample in so many seconds; 0 examines all.
+        Examine at most one sample in this many seconds; 0 examines all.
     canary_s : float
-        Answer all golden samples within so many seconds, one at a time between answers; 0 answers none.
+        Period in seconds in which all golden samples are run, one at a time between other samples; 0 runs none.
     false_alarms_per : int
-        Accept one false alarm in so many healthy samples.
+        Accept one false alarm in this many healthy samples.
 
     Raises
     ------

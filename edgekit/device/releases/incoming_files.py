@@ -51,7 +51,7 @@ def receive_file(
     size : int, optional
         Size of the complete file. Without it, the file is checked when the stream ends.
     acknowledge : int
-        Report the offset every so many bytes.
+        Report the offset each time that this many bytes have arrived.
     resend : bool
         The stream is the complete file, whatever has already arrived.
     restart : bool
@@ -138,7 +138,7 @@ def _store(home: Home, handle: int, path: Path, sha256: str, is_at_end: bool) ->
     if is_at_end:
         path.unlink()
         sync_folder(home.incoming)
-        raise TrustError(f"{sha256}: what came has another digest, and was removed; send the file again")
+        raise TrustError(f"{sha256}: the received file has another digest and was removed; send it again")
     return False
 
 

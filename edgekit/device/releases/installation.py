@@ -117,7 +117,7 @@ def _check_no_probation(home: Home) -> None:
     probation = records.read_probation(home)
     if probation is not None:
         number = probation.release
-        raise ReleaseError(f"release {number} is on trial; first `edgerun confirm` or `edgerun rollback`")
+        raise ReleaseError(f"release {number} is on probation; first `edgerun confirm` or `edgerun rollback`")
 
 
 def _check_unused(home: Home, number: int) -> None:

@@ -86,9 +86,9 @@ def read_probation(home: Home) -> Probation | None:
     return Probation(release, origin, tries, str(record.get("boot")), record.get("running") is True, outages or 0)
 
 
-def write_probation(home: Home, trial: Probation) -> None:
+def write_probation(home: Home, probation: Probation) -> None:
     """Write the probation with one rename."""
-    facts = trial._asdict()
+    facts = probation._asdict()
     write_record(home.trial, {"from": facts.pop("origin"), **facts})
 
 

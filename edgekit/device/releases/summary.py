@@ -66,7 +66,7 @@ def summary(home: Home) -> dict[str, Any]:
 
 def _release(home: Home, number: int) -> dict[str, Any]:
     folder = home.release(number)
-    proof, failed = records.read_record(folder / records.PROOF), records.read_record(folder / records.FAILED)
+    validation, failed = records.read_record(folder / records.PROOF), records.read_record(folder / records.FAILED)
     state = "built"
     for name in (records.PROOF, records.CONFIRMED, records.FAILED):
         state = name.partition(".")[0] if (folder / name).exists() else state
@@ -76,7 +76,7 @@ def _release(home: Home, number: int) -> dict[str, Any]:
         "state": {"proof": "proven"}.get(state, state),
         "files": sorted(records.installed_files(home, number).values()),
         "why": str(failed.get("why", "")),
-        **{key: proof.get(key) for key in ("name", "version", "target", "p50_ms", "limit_ms")},
+        **{key: validation.get(key) for key in ("name", "version", "target", "p50_ms", "limit_ms")},
     }
 
 
@@ -88,7 +88,7 @@ def summary_lines(state: dict[str, Any]) -> list[str]:
     else:
         tries = f", tries left: {state['tries']}" if state["state"] == "trial" else ""
         number, name = state["current"], names[state["current"]]
-        lines = [f"release {number} ({name}): {'on trial' if tries else 'confirmed'}{tries}"]
+        lines = [f"release {number} ({name}): {'on probation' if tries else 'confirmed'}{tries}"]
     if "refused" in state:
         lines.append(f"refused, so nothing loads it: {state['refused']}")
     if state["back"] is not None:

@@ -82,7 +82,7 @@ class ValidationProcess:
                 "problem": f"crashed ({name}); the model is broken, or needs more than the {memory_mb} MB it may use"
             }
         last = "".join(stderr.strip().splitlines()[-1:])[:300]
-        return {"problem": f"ended with exit code {code}: {last or 'it said nothing'}"}
+        return {"problem": f"ended with exit code {code}: {last or 'it printed nothing'}"}
 
     def wait(self) -> dict[str, Any]:
         """Wait for the report."""

@@ -128,7 +128,7 @@ class Attempt:
         self.next_check = self.started
         self.failures = 0
         self.passed_at: float | None = None
-        self.proof: ValidationProcess | None = None
+        self.validation: ValidationProcess | None = None
         self.process: subprocess.Popen[bytes] | None = None
         self.current, running = records.current_number(home), records.read_probation(home)
         self.is_on_probation = running is not None and running.release == number
@@ -168,8 +168,8 @@ class Attempt:
 
     def close(self) -> None:
         """End the program, gently at first, and a running validation."""
-        if self.proof is not None:
-            self.proof.close()
+        if self.validation is not None:
+            self.validation.close()
         if self.process is not None:
             if self.process.returncode is None and not processes.has_ended(self.process):
                 self.process.terminate()
@@ -208,14 +208,16 @@ class Attempt:
 
     def _check(self) -> str:
         """Start or end a validation if it is time. Returns what is wrong with a release on probation, or ""."""
-        if self.proof is None:
+        if self.validation is None:
             if time.monotonic() >= self.next_check:
-                self.proof = ValidationProcess(self.home, self.number, self.options.limits, self.options.interpreter)
+                self.validation = ValidationProcess(
+                    self.home, self.number, self.options.limits, self.options.interpreter
+                )
             return ""
-        report = self.proof.report()
+        report = self.validation.report()
         if report is None:
             return ""
-        self.proof, is_first = None, self.passed_at is None
+        self.validation, is_first = None, self.passed_at is None
         if report["problem"]:
             return self._check_failed(report)
         self.failures, self.passed_at = 0, time.monotonic()
@@ -287,7 +289,7 @@ class Attempt:
             self.next_check = time.monotonic() + LONGEST_PAUSE_S
 
     def _tell(self, what: str) -> None:
-        line = f"release {self.number}{' on trial' if self.is_on_probation else ''}: {what}"
+        line = f"release {self.number}{' on probation' if self.is_on_probation else ''}: {what}"
         self.report(line)
         self.notifier.send(f"STATUS={line}")
 

@@ -99,8 +99,8 @@ def check_bundle(
         try:
             policy_history.update_history(trust, rules, release.time_s)
         except OSError as error:
-            # what was let in before is loaded on a full disk too, and who may not write here, or nobody may, runs
-            # what is signed without adding to what was seen
+            # Bundles that were accepted before are loaded even if the disk is full. Users without write access, and
+            # read-only systems, run signed bundles without updating the history.
             if floors is not None and error.errno not in READ_ONLY_ERRORS:
                 raise ResourceError(
                     f"{trust / policy_history.SEEN}: cannot be written ({error.strerror}); free some"

@@ -127,7 +127,7 @@ class Edgerun:
     async def install(
         self, sha256: str, statement: str | None, signatures: Sequence[str], options: Sequence[str]
     ) -> ReleaseStatus:
-        """Install a bundle from the store: it is on trial then, unless it was current before. Safe to repeat."""
+        """Install a bundle from the store: it is then on probation, unless it was current before. Safe to repeat."""
         signed = ["--statement", statement] if statement else []
         for signature in signatures:
             signed += ["--signature", signature]
@@ -169,7 +169,7 @@ async def release_status(session: DeviceSession, hello: HelloFacts) -> ReleaseSt
         return hello.status
     if hello.edgerun:
         return await Edgerun(session, hello, hello.edgerun).status()
-    if hello.kept:
+    if hello.has_release:
         raise DeviceError(
             "has a release, and no runner that answers from here; `edgekit fleet push` brings one",
             IN_ANOTHER_STATE,

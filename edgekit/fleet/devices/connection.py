@@ -81,7 +81,7 @@ class Network:
                     **{key: value for key, value in options.items() if value is not None},
                 )
         except TimeoutError:
-            raise Unreachable(f"{host.address}: nobody let us in within {self._connect_s:g} s") from None
+            raise Unreachable(f"{host.address}: no login within {self._connect_s:g} s") from None
         except asyncssh.HostKeyNotVerifiable as error:
             raise HostKeyError(
                 host_keys.explain_host_key(host, offer, offer.is_known(known_hosts, host), error.reason)
@@ -96,7 +96,7 @@ class Network:
             ) from None
         except (asyncssh.ConfigParseError, asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
             raise ConfigError(f"{host_keys.CONFIG} or a key of yours: {shell_text.printable(error)}") from None
-        except Exception as error:  # whatever a stranger's bytes do to asyncssh is the end of this device alone
+        except Exception as error:  # unexpected bytes may raise anything in asyncssh, and must end only this device
             if offer.connected:
                 await self._check_kind_of_key(host, known_hosts)
             raise Unreachable(f"{host.address}: cannot be reached ({_reason(error)})") from None
@@ -108,7 +108,7 @@ class Network:
 
         offer, key = host_keys.OfferedKey(), None
         port = host.port or ()
-        with contextlib.suppress(Exception):  # as above: whatever a stranger's bytes do to asyncssh
+        with contextlib.suppress(Exception):  # as above: unexpected bytes may raise anything in asyncssh
             async with asyncio.timeout(self._connect_s):
                 key = await asyncssh.get_server_host_key(host.host, port)
         if key is not None and offer.is_known(known, host):

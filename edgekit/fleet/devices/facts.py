@@ -59,7 +59,7 @@ class ReleaseStatus:
         return next((each for each in matching if each.number == self.current), matching[-1] if matching else None)
 
     def is_current(self, sha256: str, *files: str) -> bool:
-        """Return whether a bundle, with these files beside it, is the current release, even if it is on trial."""
+        """Return whether a bundle, with these files beside it, is the current release, even if it is on probation."""
         current = self.release(self.current)
         return current is not None and current.sha256 == sha256 and current.files.issuperset(files)
 
@@ -69,8 +69,8 @@ class HelloFacts:
     """A device and its Python.
 
     `runner` is whether this machine's runner is there; `edgerun` is the digest of the one that answered, or "".
-    `launched` is the one that `edgerun` in the home starts. `status` is None if no runner can report it. `kept` is
-    whether a release is current there, whoever sent it. `ahead_s` is how many seconds its clock is ahead of this
+    `launched` is the one that `edgerun` in the home starts. `status` is None if no runner can report it. `has_release`
+    is whether a release is current there, whoever sent it. `ahead_s` is how many seconds its clock is ahead of this
     machine's, including the time that the answer took.
     """
 
@@ -89,7 +89,7 @@ class HelloFacts:
     status: ReleaseStatus | None = None
     edgerun: str = ""
     launched: str = ""
-    kept: bool = False
+    has_release: bool = False
 
     @property
     def dotted(self) -> str:
@@ -114,7 +114,7 @@ def parse_hello(out: bytes, token: str) -> HelloFacts:
     lines = out.decode("utf-8", "replace").splitlines()
     token_index = next((index for index, line in enumerate(lines) if line.startswith(token)), None)
     if token_index is None:
-        raise DeviceError("answers, but not what it was asked; does its login start something else?", MALFORMED_ANSWER)
+        raise DeviceError("gives an unexpected answer; does its login start another program?", MALFORMED_ANSWER)
     values = device_json.parse_object(lines[token_index][len(token) :])
     libc = device_json.get_text(values, "libc", 40)
     home = device_json.get_text(values, "home", 1000)
@@ -142,7 +142,7 @@ def parse_hello(out: bytes, token: str) -> HelloFacts:
         status=parse_status(json_lines[-1]) if json_lines else None,
         edgerun=device_json.get_text(values, "edgerun", 64) if "edgerun" in values else "",
         launched=device_json.get_text(values, "launched", 64) if "launched" in values else "",
-        kept=values.get("kept") is True,
+        has_release=values.get("kept") is True,
     )
 
 
@@ -177,7 +177,7 @@ def parse_status(text: str) -> ReleaseStatus:
 
 def _release(values: Any) -> DeviceRelease:
     if not isinstance(values, dict):
-        raise DeviceError("lists a release that is none", MALFORMED_ANSWER)
+        raise DeviceError("lists a release that is not an object", MALFORMED_ANSWER)
     return DeviceRelease(
         number=device_json.get_count(values, "release"),
         sha256=device_json.get_text(values, "sha256", 64),

@@ -80,7 +80,7 @@ class Inventory:
         return tuple(host for host in self.hosts if host.device_class == name)
 
     def chosen(self, names: tuple[str, ...], device_class: str | None = None) -> tuple[Host, ...]:
-        """Return the hosts with these names (all if none are given) and of the class.
+        """Return the hosts with these names (by default all) that are of the class.
 
         Raises ConfigError if none is left.
         """

@@ -70,6 +70,6 @@ def _line(answer: CommandResult) -> str:
     lines = [line for line in answer.stdout.decode("utf-8", "replace").splitlines() if line.startswith("{")]
     if not lines:
         raise DeviceError(
-            f"answers with no JSON ({shell_text.last_line(answer.stderr) or 'it said nothing'})", MALFORMED_ANSWER
+            f"answers with no JSON ({shell_text.last_line(answer.stderr) or 'it printed nothing'})", MALFORMED_ANSWER
         )
     return lines[-1]

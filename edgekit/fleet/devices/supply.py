@@ -1,4 +1,4 @@
-"""Send what a device lacks: the runner by its digest, and wheels for its Python. Nothing that it has already."""
+"""Send a device what it lacks: the runner, identified by its digest, and wheels for its Python."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Supplies:
         self._files: dict[Path, FileContent] = {}
 
     @cached_property
-    def house(self) -> list[Wheel]:
+    def wheels(self) -> list[Wheel]:
         """The wheels of the folder, read once."""
         return wheels.read_folder(self.folder) if self.folder else []
 
@@ -123,7 +123,7 @@ def _chosen(hello: HelloFacts, supplies: Supplies, target: str | None) -> list[W
             "there, or bring wheels with `edgekit fleet push --wheels DIR`",
             NO_INTERPRETER,
         )
-    return wheels.choose_wheels(supplies.house, hello, target)
+    return wheels.choose_wheels(supplies.wheels, hello, target)
 
 
 async def put_file(

@@ -72,10 +72,10 @@ def missing_distributions(facts: HelloFacts, target: str) -> list[str]:
     return missing if any(name in installed for name in interpreters) else [*missing, interpreters[0]]
 
 
-def choose_wheels(house: list[Wheel], facts: HelloFacts, target: str) -> list[Wheel]:
+def choose_wheels(available_wheels: list[Wheel], facts: HelloFacts, target: str) -> list[Wheel]:
     """Return the wheels to send so that a bundle of this target runs. Raises DeviceError if the folder lacks one."""
     missing = missing_distributions(facts, target)
-    fitting = [wheel for wheel in house if wheel.tags & supported_tags(facts)]
+    fitting = [wheel for wheel in available_wheels if wheel.tags & supported_tags(facts)]
     requirements = [Requirement(f"numpy{OLDEST_NUMPY}")] if "numpy" in missing else []
     if missing and missing != ["numpy"]:
         names = [known.distribution_of(name) for name in known.interpreters_for(target)]
@@ -84,7 +84,7 @@ def choose_wheels(house: list[Wheel], facts: HelloFacts, target: str) -> list[Wh
     return list(_resolved(requirements, fitting, facts).values())
 
 
-def _resolved(requirements: list[Requirement], house: list[Wheel], facts: HelloFacts) -> dict[str, Wheel]:
+def _resolved(requirements: list[Requirement], wheels: list[Wheel], facts: HelloFacts) -> dict[str, Wheel]:
     """Return the newest wheel of each distribution that meets all requirements.
 
     What is on the device and fits is kept.
@@ -103,7 +103,7 @@ def _resolved(requirements: list[Requirement], house: list[Wheel], facts: HelloF
             continue
         if name not in selected and _is_there(name, specifiers[name], facts):
             continue
-        candidates = [wheel for wheel in house if wheel.name == name and wheel.version in specifiers[name]]
+        candidates = [wheel for wheel in wheels if wheel.name == name and wheel.version in specifiers[name]]
         if not candidates:
             raise DeviceError(_lacking(name, specifiers[name], facts), NO_INTERPRETER)
         selected[name] = max(candidates, key=lambda wheel: wheel.version)

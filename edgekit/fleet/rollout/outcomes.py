@@ -53,7 +53,7 @@ DEVICE_FAULTS = (EdgekitError, RunnerError, OSError)
 
 def failed_outcome(before: Outcome, error: EdgekitError | RunnerError | OSError) -> Outcome:
     """Return the outcome of a device after an error."""
-    if isinstance(error, OSError):  # of a file of ours
+    if isinstance(error, OSError):  # of a file on the workstation
         error = ResourceError(f"{error.strerror or error}: {error.filename or before.host.name}")
     state = UNREACHABLE if isinstance(error, Unreachable) else FAILED
     text = str(error).removeprefix(f"{before.host.address}: ")

@@ -39,8 +39,8 @@ class PushRequest:
         for name, value in (("--wait", self.wait_s), ("--latency-ms", self.latency_ms)):
             if value is not None and not 0 <= value < math.inf:
                 raise ConfigError(f"{name} {value:g}: write a number from 0")
-        proof = () if self.latency_ms is None else ("--latency-ms", f"{self.latency_ms:g}")
-        return PushOptions(self.wait_s, self.confirm, proof)
+        install_options = () if self.latency_ms is None else ("--latency-ms", f"{self.latency_ms:g}")
+        return PushOptions(self.wait_s, self.confirm, install_options)
 
 
 def run(request: PushRequest, as_json: bool) -> int:
@@ -49,7 +49,7 @@ def run(request: PushRequest, as_json: bool) -> int:
     pace = RolloutPace(request.canary, payload.parse_fraction(request.share), selection.parallel)
     network, supplies = Network(), Supplies(RunnerFile.build(), request.wheels)
     if request.wheels is not None:
-        supplies.house  # noqa: B018  (a folder that holds none is said before any device is asked)
+        supplies.wheels  # noqa: B018  (an empty folder is reported before any device is contacted)
     with journal.open_journal(selection.inventory, f"edgekit fleet push {request.bundle.name}") as record:
         callbacks: dict[str, Callable[[Outcome], object]] = {}
 

@@ -25,13 +25,13 @@ TAKEN_BACK, NOT_YET = 5, 7
 class PushOptions:
     """Options of a push.
 
-    `wait_s` limits the wait for the device's own confirmation (0: none); `confirm` confirms it from here; `proof` is
-    for install.
+    `wait_s` limits the wait for the device's own confirmation (0: none); `confirm` confirms it from here.
+    `install_options` are passed to `edgerun install`.
     """
 
     wait_s: float = 180.0
     confirm: bool = False
-    proof: tuple[str, ...] = ()
+    install_options: tuple[str, ...] = ()
 
 
 class Pusher:
@@ -83,7 +83,7 @@ class Pusher:
         current = status.release(status.current)
         if status.state == "trial" and current is not None and current.sha256 != self._payload.bundle.sha256:
             raise DeviceError(
-                f"release {current.number} ({current.name} {current.version}) is on trial there; "
+                f"release {current.number} ({current.name} {current.version}) is on probation there; "
                 "confirm it or roll it back first",
                 4,
             )
@@ -95,7 +95,7 @@ class Pusher:
         return status.is_current(bundle, *more) and not status.refused
 
     async def install(self, before: Outcome) -> Outcome:
-        """Install it: on trial, then confirmed by the device or from here."""
+        """Install it on probation, then let the device confirm it or confirm it from here."""
         outcome = before.to(INSTALLING)
         self._say(outcome)
         async with DeviceSession(self._network, before.host) as session:
@@ -106,7 +106,7 @@ class Pusher:
             statement = self._payload.statement.sha256 if self._payload.statement else None
             signatures = [file.sha256 for file in self._payload.signatures]
             sha256 = self._payload.bundle.sha256
-            status = await edgerun.install(sha256, statement, signatures, self._options.proof)
+            status = await edgerun.install(sha256, statement, signatures, self._options.install_options)
             if not status.is_current(sha256) or status.current is None:
                 raise DeviceError("says that it has installed the bundle, and another is current; look at it", 8)
             outcome = outcome.to(ON_TRIAL, release=status.current)

@@ -60,30 +60,32 @@ class Rollout:
         """Stop all classes if a device of the wave failed. Stop a class if none of its devices got the bundle."""
         for host in wave:
             if self._is_bad(host.name):
+                state = self.outcomes[host.name].state
+                reason = "was not confirmed" if state == ON_TRIAL else state
                 for name in self._classes:
-                    self._stopped.setdefault(name, f"not installed, for {host.name} {self.outcomes[host.name].state}")
+                    self._stopped.setdefault(name, f"not installed, because {host.name} {reason}")
         for name in {host.device_class for host in wave}:
             if not any(self._has(host) for host in wave if host.device_class == name):
-                self._stopped.setdefault(name, "not installed, for nobody of the wave before can be reached")
+                self._stopped.setdefault(name, "not installed, because no device of the previous wave can be reached")
 
     def _next(self, ready: Collection[str]) -> list[Host]:
         """Return the next wave of every class that goes on, in the order of the inventory."""
         wave: list[Host] = []
         for name, members in self._classes.items():
             if name not in self._stopped:
-                proven = sum(self._has(host) and host.name not in ready for host in members)
-                wave += waves.next_wave(members, ready, proven, self._pace.canary, self._pace.share)
+                installed = sum(self._has(host) and host.name not in ready for host in members)
+                wave += waves.next_wave(members, ready, installed, self._pace.canary, self._pace.share)
         return sorted(wave, key=lambda host: self._order[host.name])
 
     def _has(self, host: Host) -> bool:
-        """Return whether it has the bundle: confirmed or, if that is not waited for, on trial."""
+        """Return whether it has the bundle: confirmed or, if nobody waits for that, on probation."""
         outcome = self.outcomes[host.name]
         return outcome.state in (CONFIRMED, ON_TRIAL) and outcome.exit_code == 0
 
     def _doubt_of_sending(self, host: Host, error: Exception) -> None:
         """Stop a class if one of its devices rejects the bundle. Other errors concern only the device itself."""
         if isinstance(error, DeviceError) and error.exit_code in BUNDLE_FAULT_CODES:
-            self._stopped.setdefault(host.device_class, f"not installed, for {host.name} failed while it was sent")
+            self._stopped.setdefault(host.device_class, f"not installed, because {host.name} rejected it")
 
     def _is_bad(self, name: str) -> bool:
         """Return whether it failed in its wave, or was not confirmed although that was waited for."""

@@ -1,1 +1,1 @@
-"""The desk's side of trust: policies are made and changed, bundles signed. Verifying is the runner's own code."""
+"""Trust on the workstation: create and change policies, and sign bundles. The runner verifies them."""

@@ -104,7 +104,8 @@ def _write(folder: Path, root: Path, changed: Policy, days: int | None = None) -
     data = encode_policy(changed._replace(version=changed.version + 1, time_s=now_s, expires_s=expires_s))
     if len(data) > policy.LARGEST:
         raise TrustError(
-            f"{folder}: the policy would have {len(data)} bytes, devices read {policy.LARGEST}; begin anew"
+            f"{folder}: the policy would have {len(data)} bytes, but devices read at most {policy.LARGEST}; start a "
+            "new policy"
         )
     armour = ssh_signing.sign(data, root, policy.NAMESPACE)
     verified = policy.verify_policy(data, armour, policy.root_key(folder))

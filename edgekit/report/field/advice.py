@@ -3,7 +3,7 @@
 Each rule reads a report, and the comparison if there is one, and yields steps with reasons.
 
 The rules are in the order in which to follow them. A device that throttles says nothing about a network, so this rule
-comes before those about latency, and wrong answers come before slow ones.
+comes before the rules about latency, and wrong answers come before slow ones.
 """
 
 from __future__ import annotations
@@ -75,7 +75,9 @@ def _wrong_golden_answers(report: FieldReport, against: FieldComparison | None) 
     if isinstance(canary, dict) and canary.get("ok") is False:
         why = f"the golden answers differ ({canary.get('reason')}), so the inputs are not the cause"
         yield AdvisedStep(
-            "another interpreter", why, "run `edgerun selftest` there; install the version of the report before"
+            "another interpreter",
+            why,
+            "run `edgerun selftest` there; install the version that the previous report names",
         )
 
 
@@ -92,8 +94,8 @@ def _overheated(report: FieldReport, against: FieldComparison | None) -> Iterato
 
 def _refused_samples(report: FieldReport, against: FieldComparison | None) -> Iterator[AdvisedStep]:
     invalid = report.content["refused"].get("invalid", 0)
-    if report.asked and invalid > MAX_INVALID_SHARE * report.asked:
-        why = f"{invalid:,} of {report.asked:,} samples were refused"
+    if report.received and invalid > MAX_INVALID_SHARE * report.received:
+        why = f"{invalid:,} of {report.received:,} samples were refused"
         yield AdvisedStep("look at the inputs", why, "compare what is sent with `edgerun info`: shape, type and range")
 
 
@@ -123,30 +125,30 @@ def _drift(report: FieldReport, against: FieldComparison | None) -> Iterator[Adv
 def _slower(report: FieldReport, against: FieldComparison | None) -> Iterator[AdvisedStep]:
     if against is None or not against.same_bundle or report.throttled:
         return
-    if (execute := against.part("execute")) and execute.said == "slower":
+    if (execute := against.part("execute")) and execute.outcome == "slower":
         if software := [name for name in SOFTWARE if name in against.changed]:
             changes = "; ".join(
                 f"{name} {against.changed[name][0]} then, {against.changed[name][1]} now" for name in software
             )
             how = "run `edgerun bench --compare` there, and pin the version that was faster"
-            yield AdvisedStep("another interpreter", f"the model takes {execute.shown} as long; {changes}", how)
+            yield AdvisedStep("another interpreter", f"the model takes {execute.ratio_text} as long; {changes}", how)
         elif not HARDWARE & against.changed.keys():
-            why = f"the model takes {execute.shown} as long with the same interpreter"
+            why = f"the model takes {execute.ratio_text} as long with the same interpreter"
             how = "run `edgerun bench`, which names the cause: other processes, the governor or the clock"
             yield AdvisedStep("look at the device", why, how)
     if (
         (preprocess := against.part("preprocess"))
-        and preprocess.said == "slower"
+        and preprocess.outcome == "slower"
         and not HARDWARE & against.changed.keys()
     ):
-        why = f"preprocess takes {preprocess.shown} as long"
+        why = f"preprocess takes {preprocess.ratio_text} as long"
         yield AdvisedStep("look at the inputs", why, "see whether files became larger or have another rate")
 
 
 def _dropped_windows(report: FieldReport, against: FieldComparison | None) -> Iterator[AdvisedStep]:
     dropped = report.content["dropped"]
-    if report.asked and dropped > MAX_DROPPED_SHARE * report.asked:
-        why = f"{dropped:,} of {report.asked:,} windows came too fast to be answered"
+    if report.received and dropped > MAX_DROPPED_SHARE * report.received:
+        why = f"{dropped:,} of {report.received:,} windows came too fast to be answered"
         yield AdvisedStep(
             "look at the device", why, "use a longer --hop, or a faster variant: `edgerun bench --compare`"
         )

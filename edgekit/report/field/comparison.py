@@ -46,10 +46,11 @@ class PartComparison:
     ratio: float | None
     low: float | None
     high: float | None
-    said: str
+    outcome: str
+    """`slower`, `faster` or `no difference`, or why there is none of them."""
 
     @property
-    def shown(self) -> str:
+    def ratio_text(self) -> str:
         """The ratio with its interval, for a table."""
         if self.ratio is None:
             return "–"
@@ -105,7 +106,7 @@ def _compare_part(a: FieldReport, b: FieldReport, name: str, rank: str) -> PartC
     percentiles = [percentile(one, PERCENTILES[rank]) for one in counts]
     a_ms, b_ms = (None if one is None else one.value_ms for one in percentiles)
     if compared is None:
-        return PartComparison(name, rank, a_ms, b_ms, None, None, None, "in one report alone")
+        return PartComparison(name, rank, a_ms, b_ms, None, None, None, "in one report only")
     return PartComparison(name, rank, a_ms, b_ms, compared.ratio, compared.low, compared.high, _verdict(compared))
 
 
@@ -123,10 +124,10 @@ def _latency_sentence(comparison: FieldComparison) -> str:
     if whole.low is None:
         return f"{first}{times(whole.ratio)}, with too few answers for an interval."
     changed_parts = [
-        each for each in comparison.parts if each.percentile == "p50" and each.said in ("slower", "faster")
+        each for each in comparison.parts if each.percentile == "p50" and each.outcome in ("slower", "faster")
     ]
     details = ", ".join(
-        f"{PART_NAMES.get(each.part, each.part)} is {each.said}, {each.shown}" for each in changed_parts
+        f"{PART_NAMES.get(each.part, each.part)} is {each.outcome}, {each.ratio_text}" for each in changed_parts
     )
     return f"{first}{details or NO_DIFFERENCE}."
 
@@ -145,5 +146,7 @@ def _machine_sentences(a: FieldReport, b: FieldReport) -> list[str]:
 def _health_sentences(report: FieldReport) -> list[str]:
     verdict = report.verdict
     if verdict is None:
-        return ["No monitor was attached, so nobody knows whether it is still right: see `edgerun predict --watch`."]
+        return [
+            "No monitor was attached, so it is unknown whether the answers are right: see `edgerun predict --watch`."
+        ]
     return [f"Health now: {verdict.get('level')}. {str(verdict.get('reason') or '').strip()}".strip()]

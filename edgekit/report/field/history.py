@@ -147,8 +147,8 @@ def latency_table(comparison: FieldComparison) -> Table:
             each.percentile,
             milliseconds(each.a_ms),
             milliseconds(each.b_ms),
-            each.shown,
-            each.said,
+            each.ratio_text,
+            each.outcome,
         )
         for each in comparison.parts
     ]

@@ -119,8 +119,8 @@ class FieldReport:
         return int(self.content["answered"])
 
     @property
-    def asked(self) -> int:
-        """All samples: answered, rejected and dropped ones."""
+    def received(self) -> int:
+        """The number of all samples: answered, refused and dropped ones."""
         return self.answered + sum(self.content["refused"].values()) + int(self.content["dropped"])
 
     @property
@@ -136,7 +136,7 @@ class FieldReport:
     @property
     def temperature_c(self) -> float | None:
         """The highest temperature that was read."""
-        return max((each for each in self._seen("temperature_c") if each is not None), default=None)
+        return max((each for each in self._observed("temperature_c") if each is not None), default=None)
 
     @property
     def throttled(self) -> bool | None:
@@ -146,7 +146,9 @@ class FieldReport:
             machine[end].get(what) for end in ("first", "last") for what in ("throttled", "under_voltage")
         ]
         observations = [
-            each for each in (machine.get("throttled"), *self._seen("throttled"), *first_and_last) if each is not None
+            each
+            for each in (machine.get("throttled"), *self._observed("throttled"), *first_and_last)
+            if each is not None
         ]
         return any(observations) if observations else None
 
@@ -165,12 +167,12 @@ class FieldReport:
     @property
     def parts(self) -> list[str]:
         """The parts of an answer that have latencies, the whole answer last."""
-        there = self.content["latency_ms"]
-        return [part for part in ("wait", "preprocess", "execute", "postprocess", TOTAL) if part in there]
+        latencies = self.content["latency_ms"]
+        return [part for part in ("wait", "preprocess", "execute", "postprocess", TOTAL) if part in latencies]
 
-    def _seen(self, what: str) -> list[Any]:
+    def _observed(self, key: str) -> list[Any]:
         machine = self.content["machine"]
-        return [each.get(what) for each in (machine["first"], *self.readings, machine["last"])]
+        return [each.get(key) for each in (machine["first"], *self.readings, machine["last"])]
 
 
 def read_report(path: Path) -> FieldReport:

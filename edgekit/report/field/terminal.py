@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from edgekit.report.field import advice
-from edgekit.report.field.comparison import NO_DIFFERENCE, PART_NAMES, FieldComparison
+from edgekit.report.field.comparison import NO_DIFFERENCE, PART_NAMES, FieldComparison, PartComparison
 from edgekit.report.field.latency import CONFIDENCE
 from edgekit.report.field.reports import FieldReport
 from edgekit.report.formatting import milliseconds, percent
@@ -59,11 +59,16 @@ def comparison_to_json(comparison: FieldComparison) -> dict[str, Any]:
         "b": report_facts(comparison.b),
         "same_bundle": comparison.same_bundle,
         "confidence": CONFIDENCE,
-        "latency": [asdict(each) for each in comparison.parts],
+        "latency": [_part_to_json(each) for each in comparison.parts],
         "changed": {name: list(pair) for name, pair in comparison.changed.items()},
         "words": comparison.words,
         "next": [asdict(each) for each in advice.steps(comparison.b, comparison)],
     }
+
+
+def _part_to_json(part: PartComparison) -> dict[str, Any]:
+    fields = asdict(part)
+    return {**fields, "said": fields.pop("outcome")}
 
 
 MAX_LABELS = 5
@@ -110,7 +115,7 @@ def _share_change(comparison: FieldComparison, label: str) -> float:
 def _latency_table(comparison: FieldComparison, show_all: bool) -> Table:
     """The whole answer and the parts that became slower or faster, or all parts."""
     title = f"Latency, ms, B against A; intervals at {100 * CONFIDENCE:g} %"
-    rows = [each for each in comparison.parts if show_all or each.part == WHOLE_ANSWER or each.said != NO_DIFFERENCE]
+    rows = [each for each in comparison.parts if show_all or each.part == WHOLE_ANSWER or each.outcome != NO_DIFFERENCE]
     hidden = len({each.part for each in comparison.parts} - {each.part for each in rows})
     caption = f"{hidden} parts without a difference are left out; --all shows them" if hidden else None
     table = Table(title=title, title_justify="left", title_style="bold", caption=caption, caption_justify="left")
@@ -119,7 +124,7 @@ def _latency_table(comparison: FieldComparison, show_all: bool) -> Table:
         table.add_column(heading, justify="right")
     table.add_column("B is")
     for each in rows:
-        cells = (each.percentile, milliseconds(each.a_ms), milliseconds(each.b_ms), each.shown, each.said)
+        cells = (each.percentile, milliseconds(each.a_ms), milliseconds(each.b_ms), each.ratio_text, each.outcome)
         table.add_row(PART_NAMES.get(each.part, each.part), *cells)
     return table
 

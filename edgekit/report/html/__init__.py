@@ -45,13 +45,13 @@ def write_page(folder: Path) -> Path:
     return folder / PAGE
 
 
-def try_write_page(folder: Path, say: Callable[[str], None]) -> bool:
-    """As `write_page`, but only print an error, because the verdict is valid without a page."""
+def try_write_page(folder: Path, print_line: Callable[[str], None]) -> bool:
+    """As `write_page`, but pass an error to `print_line` instead of raising it: the verdict is valid without a page."""
     try:
         write_page(folder)
         return True
     except Exception as error:
-        say(
+        print_line(
             f"{PAGE} could not be written ({type(error).__name__}: {error}). The verdict is valid; try again with: "
             f"edgekit report {folder}"
         )

@@ -245,14 +245,14 @@ def draw_front(
 
 def _panel(panel: Axes, axes: Sequence[Mapping[str, Any]], points: Sequence[Mapping[str, Any]], x: int, y: int) -> None:
     for kind, (_, look) in KIND_STYLES.items():
-        mine = [row for row in points if row["kind"] == kind]
+        rows = [row for row in points if row["kind"] == kind]
         if kind == "front":
             _step_line(panel, axes, [row for row in points if row["kind"] != "over"], x, y)
-            for row in mine:
+            for row in rows:
                 at = row["values"][x], row["values"][y]
                 panel.plot([row["lows"][x], row["highs"][x]], [at[1]] * 2, color=ACCENT, linewidth=1, zorder=2.5)
                 panel.plot([at[0]] * 2, [row["lows"][y], row["highs"][y]], color=ACCENT, linewidth=1, zorder=2.5)
-        panel.plot([row["values"][x] for row in mine], [row["values"][y] for row in mine], linestyle="none",
+        panel.plot([row["values"][x] for row in rows], [row["values"][y] for row in rows], linestyle="none",
                   zorder=3, **look)  # fmt: skip
     panel.margins(0.09)
     for place, scale, line in ((x, panel.set_xscale, panel.axvline), (y, panel.set_yscale, panel.axhline)):
@@ -354,12 +354,12 @@ def draw_parallel(axes: Sequence[Mapping[str, Any]], lines: Sequence[Mapping[str
         figure, panel = plt.subplots(figsize=(max(7.6, 1.08 * len(axes) + 0.6), 4.6), layout="constrained")
         panel.set_axis_off()
         for kind, (label, look) in LINE_STYLES.items():
-            mine = [row for row in lines if row["kind"] == kind]
-            look = {**look, "linewidth": look["linewidth"] * (0.65 if len(mine) > THIN_LINES_ABOVE else 1)}
-            for row in mine:
+            rows = [row for row in lines if row["kind"] == kind]
+            look = {**look, "linewidth": look["linewidth"] * (0.65 if len(rows) > THIN_LINES_ABOVE else 1)}
+            for row in rows:
                 _draw_trial_line(panel, row["places"], [axis["option"] for axis in axes], look)
-            if mine:
-                panel.plot([], [], label=f"{label} ({len(mine)})", **look)
+            if rows:
+                panel.plot([], [], label=f"{label} ({len(rows)})", **look)
         for place, axis in enumerate(axes):
             panel.plot([place, place], [0, 1], color="#333333", linewidth=1, zorder=3)
             for at, text in axis["ticks"]:

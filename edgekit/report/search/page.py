@@ -44,13 +44,13 @@ def write_page(path: Path) -> Path:
     return page
 
 
-def try_write_page(path: Path, say: Callable[[str], None]) -> bool:
-    """As `write_page`, but only print an error, because the study is valid without a page."""
+def try_write_page(path: Path, print_line: Callable[[str], None]) -> bool:
+    """As `write_page`, but pass an error to `print_line` instead of raising it: the study is valid without a page."""
     try:
         write_page(path)
         return True
     except Exception as error:
-        say(f"{PAGE} could not be written ({type(error).__name__}: {error}). The study is complete: {path}")
+        print_line(f"{PAGE} could not be written ({type(error).__name__}: {error}). The study is complete: {path}")
         return False
 
 

@@ -19,15 +19,15 @@ def table(artifact: Artifact) -> Table:
     """Every bundle with the result of its self-test in a new process."""
     rows = []
     for target, entry in artifact.metrics["bundles"].items():
-        proof = artifact.metrics["selftest"][target]
+        selftest = artifact.metrics["selftest"][target]
         rows.append(
             (
                 entry["file"],
                 entry["variant"],
                 count(entry["bytes"]),
-                f"{proof['interpreter']} {proof['version']}",
-                f"{proof['max_abs_delta']:.2g}",
-                f"{proof['top1_agreement']:.0%} of {proof['vectors']}",
+                f"{selftest['interpreter']} {selftest['version']}",
+                f"{selftest['max_abs_delta']:.2g}",
+                f"{selftest['top1_agreement']:.0%} of {selftest['vectors']}",
                 entry["sha256"][:12],
             )
         )

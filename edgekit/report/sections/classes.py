@@ -111,8 +111,7 @@ def confusion_figure(confusion: Confusion, variants: Sequence[str]) -> Figure:
     """How often each class was answered as each other one, for the first two variants: before and after.
 
     Right answers are on the grey diagonal. The darker another cell, the larger the share of its class that is mistaken
-    for
-    the other one.
+    for the other one.
     """
     shown = {name: np.array(confusion["counts"][name]) for name in variants if name in confusion["counts"]}
     shown = dict(list(shown.items())[:2])
@@ -135,12 +134,12 @@ def confusion_figure(confusion: Confusion, variants: Sequence[str]) -> Figure:
 
 
 def lost_figure(lost: ShownLostSamples, x: np.ndarray) -> Figure | None:
-    """The lost samples `x`, raw or as words, with their label and what they were taken for; None if there are none."""
+    """The lost samples `x`, raw or as words, with their labels and the variant's answers; None if there are none."""
     samples = lost["samples"]
     if not samples:
         return None
     rows = -(-len(samples) // SAMPLE_COLUMNS)
-    titles = [[*_lines("is", row["label"]), *_lines("said", row["variant"])] for row in samples]
+    titles = [[*_lines("label", row["label"]), *_lines("answer", row["variant"])] for row in samples]
     height = 0.3 + rows * (1.25 + 0.14 * max(map(len, titles)))
     with plt.rc_context(PLAIN_TEXT_STYLE):
         figure, grid = plt.subplots(rows, SAMPLE_COLUMNS, figsize=(7.6, height), layout="constrained", squeeze=False)

@@ -110,6 +110,6 @@ def rejected_table(artifact: Artifact) -> Table:
 def rejected_grid(result: Result) -> Grid | None:
     """Every step that was tried and rejected."""
     caption = (
-        f"Measured and not kept, in the order of the pipeline. {bound_note(result['budget']['accuracy_confidence'])}"
+        f"Measured and rejected, in the order of the pipeline. {bound_note(result['budget']['accuracy_confidence'])}"
     )
     return grid_from_columns(caption, rejections.COLUMNS, result["rejected"]) if result["rejected"] else None

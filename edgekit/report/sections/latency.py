@@ -97,7 +97,7 @@ def waterfall_figure(steps: Sequence[WaterfallStep]) -> Figure:
             )
             axes.bar(position, step["p50_ms"], width=0.62, **look)
             note = f"{step['p50_ms']:.3g} ms" + (f"\n{_gain(step)}" if "gain" in step else "")
-            note += "" if step["kept"] else "\nnot kept"
+            note += "" if step["kept"] else "\nrejected"
             axes.annotate(
                 note, (position, step["p50_ms"]), xytext=(0, 3), textcoords="offset points", ha="center", fontsize=8
             )
@@ -151,6 +151,6 @@ def pictures(result: Result, benchmark: Artifact) -> dict[str, Picture]:
     if result["waterfall"]:
         steps = "; ".join(f"{step['step']} {faster_with_bounds(step, 'gain')}" for step in result["waterfall"][1:])
         alt = f"p50 after each step of the pipeline: {steps}"
-        caption = "Hatched steps were measured and not kept. The interval of each ratio is in brackets."
+        caption = "Hatched steps were measured and rejected. The interval of each ratio is in brackets."
         drawn["waterfall"] = picture(waterfall_figure(result["waterfall"]), alt, caption)
     return drawn

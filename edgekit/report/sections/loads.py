@@ -46,13 +46,13 @@ def table(artifact: Artifact) -> Table:
     rate_by_name = {row["name"]: row for row in loads["rates"]}
     rows = [_run(row, rate_by_name.get(row["name"])) for row in loads["runs"]]
     rows += [(row["name"], *[""] * 9, f"failed: {row['reason']}") for row in loads["failed"]]
-    heads = ("driven", "scenario", "asked, 1/s", "answered, 1/s", "p50, ms", "p95, ms", "p99, ms", "errors", "cores")
+    heads = ("model", "scenario", "offered, 1/s", "answered, 1/s", "p50, ms", "p95, ms", "p99, ms", "errors", "cores")
     return Table((*heads, "peak, MiB", ""), rows, _title(artifact) if rows else not_run_message(loads))
 
 
 def not_run_message(loads: Loads) -> str:
     """The message that there was no load test, and why if one was requested."""
-    return f"no load was driven: {reason}" if (reason := loads.get("skipped")) else "no load was driven"
+    return f"no load test was run: {reason}" if (reason := loads.get("skipped")) else "no load test was run"
 
 
 def rate_text(row: LoadRate) -> str:
@@ -133,13 +133,13 @@ def rates_grid(loads: Loads) -> Grid | None:
         )
         for row in rows
     ]
-    columns = ("driven", "highest rate, 1/s", "p99 there, ms", "trials", "how the search ended")
+    columns = ("model", "highest rate, 1/s", "p99 there, ms", "trials", "how the search ended")
     caption = f"The highest rate of Poisson arrivals whose p99 stays within {loads['p99_bound_ms']:g} ms"
     return Grid(caption, columns, lines, frozenset(columns[1:4]), frozenset(columns[4:])) if rows else None
 
 
 def latencies_grid(loads: Loads, confidence: float) -> Grid | None:
-    """Percentiles with their intervals; not of offline, where they only say how long the whole took."""
+    """Percentiles with their intervals, except for `offline`, where they only depend on the length of the whole run."""
     rows = [row for row in loads["runs"] if row["scenario"] != "offline"]
     lines = [
         Line(
@@ -152,7 +152,7 @@ def latencies_grid(loads: Loads, confidence: float) -> Grid | None:
         )
         for row in rows
     ]
-    columns = ("driven", "scenario", *(f"p{rank}, ms" for rank in RANKS), f"bound, {loads['p99_bound_ms']:g} ms")
+    columns = ("model", "scenario", *(f"p{rank}, ms" for rank in RANKS), f"bound, {loads['p99_bound_ms']:g} ms")
     caption = (
         f"Latency from the intended start of a query to its answer, in brackets the {100 * confidence:g} % interval "
         "where there are enough of them; the bound is one of the server’s p99"
@@ -179,7 +179,7 @@ def throughput_grid(loads: Loads) -> Grid | None:
         for row in rows
     ]
     columns = (
-        "driven", "scenario", "asked, 1/s", "answered, 1/s", "errors", "cores used", "peak, MiB", "rests on",
+        "model", "scenario", "offered, 1/s", "answered, 1/s", "errors", "cores used", "peak, MiB", "evidence",
     )  # fmt: skip
     caption = (
         f"MLPerf’s LoadGen {loads['loadgen']}, {loads['seconds']:g} s each, from raw sample to answer by one worker; "
@@ -237,8 +237,8 @@ def _draw_rates(axes: Axes, rates: Sequence[LoadRate], bound_ms: float, looks: d
         if row["rate_per_s"] is not None:
             toward = 1 if row["rate_per_s"] < middle else -1  # the side of the line that has more room
             axes.axvline(row["rate_per_s"], color=looks[row["name"]]["color"], linewidth=1.5, linestyle=":")
-            held = f"{row['name']}\nholds {row['rate_per_s']:,.0f}/s{' (short)' if row['short'] else ''}"
-            axes.annotate(held, (row["rate_per_s"], 0.98 - 0.14 * place),
+            note = f"{row['name']}\nsustains {row['rate_per_s']:,.0f}/s{' (short)' if row['short'] else ''}"
+            axes.annotate(note, (row["rate_per_s"], 0.98 - 0.14 * place),
                           xycoords=("data", "axes fraction"), xytext=(4 * toward, 0), textcoords="offset points",
                           fontsize=8, ha="left" if toward > 0 else "right", va="top")  # fmt: skip
     plain_ticks(axes)
@@ -249,9 +249,9 @@ def _draw_percentiles(axes: Axes, runs: Sequence[LoadRun], looks: dict[str, Plot
     shown = [row for row in runs if row["scenario"] in SHOWN_SCENARIOS]
     for row in shown:
         look = looks[row["name"]]
-        beside = (list(looks).index(row["name"]) - (len(looks) - 1) / 2) * 0.8 / len(looks)
+        offset = (list(looks).index(row["name"]) - (len(looks) - 1) / 2) * 0.8 / len(looks)
         for rank in RANKS:
-            x, (y, low, high) = places.index((row["scenario"], rank)) + beside, percentile_with_bounds(row, rank)
+            x, (y, low, high) = places.index((row["scenario"], rank)) + offset, percentile_with_bounds(row, rank)
             if low is not None and high is not None:
                 axes.vlines(x, low, high, color="#333333", linewidth=1)
             axes.plot(x, y, markeredgecolor="#333333", markersize=6, linestyle="", **look)
@@ -276,7 +276,7 @@ def pictures(loads: Loads) -> dict[str, Picture]:
         "Left: every trial in the search for the highest rate. Right: how long a query waits and takes. The p99 rises "
         "long before the worker is busy all the time, because arrivals come in bursts."
     )
-    alt = f"p99 against the rate of arrivals; highest rates held a second: {rates}"
+    alt = f"p99 against the rate of arrivals; highest sustained rates per second: {rates}"
     return {"loads": picture(figure(loads), alt, caption)}
 
 
@@ -284,6 +284,6 @@ def sentences(result: Result) -> list[str]:
     """The highest confirmed rates, and a line for each failure."""
     loads = result["loads"]
     rates = ", ".join(f"{row['name']} {rate_text(row)}" for row in loads["rates"])
-    lines = [f"Poisson arrivals held with a p99 within {loads['p99_bound_ms']:g} ms: {rates}"] if rates else []
+    lines = [f"Poisson arrivals sustained with a p99 within {loads['p99_bound_ms']:g} ms: {rates}"] if rates else []
     lines += [f"Load test failed: {row['name']}, {row['reason']}" for row in loads["failed"]]
     return [*lines, f"Load test: {not_run_message(loads)}"] if loads.get("skipped") else lines

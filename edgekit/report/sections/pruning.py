@@ -64,7 +64,7 @@ def table(artifact: Artifact) -> Table:
                     count(step["macs"]),
                     count(step["parameters"]),
                     percent(step["sparsity"]),
-                    "kept" if step["kept"] else "",
+                    "selected" if step["kept"] else "",
                 )
             )
     heads = ("removed", "step", "validation accuracy", "drop, pp", "at most", "MACs", "parameters", "zero weights", "")
@@ -265,8 +265,8 @@ def _draw_steps(axes: Axes, x: Sequence[float], rows: Sequence[PruneStep], floor
     y = [row["validation_accuracy"] for row in rows]
     axes.vlines(x, [lowest_accuracy(row) for row in rows], y, color=MID, linewidth=2, label="left open by the samples")
     axes.plot(x, y, "-o", color=DARK, markersize=5)
-    kept_index = next(index for index, row in enumerate(rows) if row["kept"])
-    axes.plot([x[kept_index]], [y[kept_index]], "o", markersize=12, markerfacecolor="none", color=ACCENT, label="kept")
+    selected = next(index for index, row in enumerate(rows) if row["kept"])
+    axes.plot([x[selected]], [y[selected]], "o", markersize=12, markerfacecolor="none", color=ACCENT, label="selected")
     axes.axhline(floor, color="#333333", linewidth=1, linestyle="--", label="accuracy budget")
     for row, across, up in zip(rows, x, y, strict=True):
         axes.annotate(

@@ -81,7 +81,7 @@ def recipes_table(artifact: Artifact) -> Table:
             percent(row["validation_accuracy"]),
             percentage_points(row["drop_pp"]),
             percentage_points(row["bound_pp"]),
-            f"kept: {row['reason']}" if row["kept"] else row["reason"],
+            f"selected: {row['reason']}" if row["kept"] else row["reason"],
         )
         for row in tried
     ]
@@ -98,7 +98,7 @@ def mixed_table(artifact: Artifact) -> Table:
             percentage_points(row["drop_pp"]),
             percentage_points(row["bound_pp"]),
             "inside the budget" if row["inside_budget"] else row["reason"],
-            "chosen" if row["kept"] else "",
+            "selected" if row["kept"] else "",
         )
         for row in metrics["mixed"]
     ]
@@ -132,7 +132,7 @@ def calibration_table(artifact: Artifact) -> Table:
 
 
 def calibration_sentence(artifact: Artifact) -> str:
-    """What the study says about this run's number of samples. Draws with common samples agree for that reason alone."""
+    """The study's result for this run's number of samples. Draws that share samples agree for that reason alone."""
     study, used = _calibration(artifact), artifact.metrics["calibration_samples"]
     rows = [row for row in study["sizes"] if not row["shared_samples"]]
     left_out = ", ".join(map(str, study["too_large"]))

@@ -35,12 +35,12 @@ def caption(streams: Mapping[str, StreamResult]) -> str:
     stream = next(iter(streams.values()))
     text = f"{count(stream['windows'])} validation windows in the order of time, in {count(stream['pieces'])} pieces"
     if stream["background"] is None:
-        return f"{text}; no class is the background, so there are no events; kept by: {stream['rule']}"
+        return f"{text}; no class is the background, so there are no events; selected by: {stream['rule']}"
     if stream["hours"] is None:
         outside = f"{count(stream['windows_outside'] or 0)} windows outside of events; no rate is known"
     else:
         outside = f"{stream['hours']:.3g} h outside of events; at most: at {100 * stream['confidence']:g} % confidence"
-    return f"{text}; {outside}; kept by: {stream['rule']}"
+    return f"{text}; {outside}; selected by: {stream['rule']}"
 
 
 def _cells(row: SmoothingResult, stream: StreamResult) -> tuple[str, ...]:
@@ -53,7 +53,7 @@ def _cells(row: SmoothingResult, stream: StreamResult) -> tuple[str, ...]:
         _number(row["false_alarms"], ",d"),
         _number(row["per_hour"], ".3g"),
         _number(row["per_hour_at_most"], ".3g"),
-        "kept" if row["kept"] else row["reason"],
+        "selected" if row["kept"] else row["reason"],
     )
 
 

@@ -145,7 +145,7 @@ class Variants:
 
     @property
     def caption(self) -> str:
-        """What the headings do not say."""
+        """The notes that explain the headings."""
         text = f"{bound_note(self.confidence)}; speed-up over the baseline, – if its interval contains 1"
         if self.devices is None:
             return text

@@ -183,7 +183,7 @@ def _health_alerts() -> list[Alert]:
             "For half an hour something has differed from validation.",
             (
                 "Its verdict in words: what differs, and by how much.",
-                "The most doubtful inputs, where they are kept: look at a dozen of them.",
+                "The most uncertain inputs, if they are stored: look at a dozen of them.",
                 "What changed then: a camera, a microphone, a place, a library, a client?",
             ),
         ),

@@ -27,11 +27,11 @@ UNITS_MS = {"us": 1e-3, "ms": 1.0, "s": 1e3}
 class Objective:
     """The service level objective.
 
-    `asked_ms` is the requested latency, `bound` the `le` of the nearest histogram bucket, which is used instead, and
+    `requested_ms` is the requested latency. `bound` is the `le` of the nearest histogram bucket, which is used instead.
     `availability` is in percent.
     """
 
-    asked_ms: float
+    requested_ms: float
     bound: str
     availability: float
 
@@ -48,10 +48,10 @@ class Objective:
     @property
     def lines(self) -> list[str]:
         """The objective in words, for the console and the README, including whether the latency was rounded."""
-        asked, bound = f"{self.asked_ms:g} ms", f"{self.bound_ms:.4g} ms"
+        requested, bound = f"{self.requested_ms:g} ms", f"{self.bound_ms:.4g} ms"
         latency = f"latency: 99 % of the answers come within {bound}"
-        if asked != bound:
-            latency += f" (asked for {asked}; {bound} is the nearest bucket of the histogram)"
+        if requested != bound:
+            latency += f" (requested: {requested}; {bound} is the nearest bucket of the histogram)"
         return [latency, f"availability: {self.availability:g} % of the requests are answered"]
 
 
@@ -62,20 +62,20 @@ def bounds() -> list[str]:
 
 def read_objective(p99: str | None, availability: str | None) -> Objective:
     """Parse the objective, with defaults for what is None. Raises ConfigError for invalid or extreme values."""
-    asked_ms = _latency_ms(P99 if p99 is None else p99)
-    nearest = min(bounds(), key=lambda bound: abs(math.log(float(bound) * 1e3 / asked_ms)))
-    return Objective(asked_ms, nearest, _percent(AVAILABILITY if availability is None else availability))
+    requested_ms = _latency_ms(P99 if p99 is None else p99)
+    nearest = min(bounds(), key=lambda bound: abs(math.log(float(bound) * 1e3 / requested_ms)))
+    return Objective(requested_ms, nearest, _percent(AVAILABILITY if availability is None else availability))
 
 
 def _latency_ms(text: str) -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(us|ms|s)", text.strip())
     if not match:
         raise ConfigError(f"--slo-p99: got {text!r}; write a number with its unit, for example 50ms or 0.2s")
-    asked_ms = float(match[1]) * UNITS_MS[match[2]]
+    requested_ms = float(match[1]) * UNITS_MS[match[2]]
     least_ms, most_ms = (float(bounds()[index]) * 1e3 for index in (0, -1))
-    if not least_ms <= asked_ms <= most_ms:
+    if not least_ms <= requested_ms <= most_ms:
         raise ConfigError(f"--slo-p99: got {text!r}; the histogram reaches from {least_ms:g}ms to {most_ms:.4g}ms")
-    return asked_ms
+    return requested_ms
 
 
 def _percent(text: str) -> float:

@@ -294,9 +294,9 @@ def _cache_row() -> Row:
         (
             _line_panel("Hits", "Share of the requests that the cache answered.", "percentunit",
                    f"{hits}\n/ ({hits} + {misses})", WHO, most=1),
-            _line_panel("Size", "Bytes of the answers that are kept.", "bytes",
+            _line_panel("Size", "Bytes of the cached answers.", "bytes",
                    f"sum by (instance) (edgekit_cache_bytes{{{MACHINE}}})", WHERE),
-            _line_panel("Entries", "Answers that are kept.", "short",
+            _line_panel("Entries", "Cached answers.", "short",
                    f"sum by (instance) (edgekit_cache_entries{{{MACHINE}}})", WHERE),
         ),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Made from inference.proto by generate.py: its descriptors, deflated, and that file's sha256."""
+"""Generated from inference.proto by generate.py: its descriptors, deflated, and that file's SHA-256."""
 
 SOURCE_SHA256 = "49d06a265413c11364637693f4f5398b0efe8258b7b69d0a3b6d44b637461be7"
 DESCRIPTORS = (

@@ -1,6 +1,6 @@
-"""Writes descriptors.py from inference.proto. Run this file with a Python that has the package grpcio-tools.
+"""Write descriptors.py from inference.proto. Run this file with a Python that has the package grpcio-tools.
 
-That package brings protoc and a protobuf of its own, so it belongs in an environment of its own.
+That package brings protoc and its own version of protobuf, so install it in a separate environment.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ SOURCE, TARGET = FOLDER / "inference.proto", FOLDER / "descriptors.py"
 WIDTH = 112
 
 
-def compiled() -> bytes:
-    """The source as protoc understands it: a FileDescriptorProto."""
+def compile_descriptors() -> bytes:
+    """Compile inference.proto with protoc, and return the serialized FileDescriptorProto."""
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
     from grpc_tools import protoc
 
@@ -25,33 +25,33 @@ def compiled() -> bytes:
         output = Path(folder) / "set"
         arguments = ["protoc", f"-I{FOLDER}", f"--descriptor_set_out={output}", SOURCE.name]
         if protoc.main(arguments) != 0:
-            raise SystemExit(f"{SOURCE}: protoc refused it; it says why above")
+            raise SystemExit(f"{SOURCE}: protoc rejected it; the reason is above")
         [file] = FileDescriptorSet.FromString(output.read_bytes()).file
         return file.SerializeToString(deterministic=True)
 
 
-def kept() -> bytes:
-    """What was made last."""
+def stored_descriptors() -> bytes:
+    """Return the descriptors that descriptors.py contains."""
     from edgekit.serve.protocol_buffers.descriptors import DESCRIPTORS
 
     return zlib.decompress(base64.b85decode(DESCRIPTORS))
 
 
 def source_sha256() -> str:
-    """Of the file that the descriptors were made from."""
+    """Return the SHA-256 of inference.proto, in hex."""
     return hashlib.sha256(SOURCE.read_bytes()).hexdigest()
 
 
-def text(descriptors: bytes) -> str:
-    """The module that holds them."""
+def module_text(descriptors: bytes) -> str:
+    """Return the source text of descriptors.py."""
     encoded = base64.b85encode(zlib.compress(descriptors, 9)).decode()
     lines = [encoded[first : first + WIDTH] for first in range(0, len(encoded), WIDTH)]
     quoted = "\n".join(f'    r"{line}"' for line in lines)
     return (
-        '"""Made from inference.proto by generate.py: its descriptors, deflated, and that file\'s sha256."""\n\n'
+        '"""Generated from inference.proto by generate.py: its descriptors, deflated, and that file\'s SHA-256."""\n\n'
         f'SOURCE_SHA256 = "{source_sha256()}"\nDESCRIPTORS = (\n{quoted}\n)\n'
     )
 
 
 if __name__ == "__main__":
-    TARGET.write_text(text(compiled()), encoding="utf-8")
+    TARGET.write_text(module_text(compile_descriptors()), encoding="utf-8")

@@ -24,7 +24,7 @@ from edgekit.data.paths import PathText
 from edgekit.training import augmentations, losses
 from edgekit.training.losses import LossOptions
 from edgekit.training.teachers import model_file
-from edgekit.training.teachers.config import sha256_of
+from edgekit.training.teachers.config import checked_sha256
 
 LIBRARIES = (
     *("numpy", "torch", "safetensors", *model_file.LIBRARIES),
@@ -81,7 +81,7 @@ class TeacherConfig(StrictModel):
         ):
             if values.get(other) and owner != sources[0]:
                 raise ValueError(f"{other} belongs to a teacher with {owner}, this one has {sources[0]}")
-        return {**values, "sha256": sha256_of(values)} if isinstance(values.get("path"), str) else values
+        return {**values, "sha256": checked_sha256(values)} if isinstance(values.get("path"), str) else values
 
     @model_validator(mode="after")
     def _known_augmentations(self) -> TeacherConfig:
@@ -202,7 +202,7 @@ class DistillConfig(TrainingStageConfig):
         """Raise ConfigError for an unknown loss, or one that no teacher can serve."""
         loss_options = self.loss_options()
         for options in loss_options:
-            if not losses.serves(options, self.task):
+            if not losses.supports_task(options, self.task):
                 raise ConfigError(
                     f"task and distill.losses disagree: {options.loss} compares the scores of classes, task is "
                     f"{self.task}; use soft_targets or hints"

@@ -21,7 +21,7 @@ from edgekit.stages.distill.shortlist import (
     targets_without_file,
 )
 from edgekit.stages.distill.training import StudentTrainer, TrainedStudent, best_so_far
-from edgekit.training import side_by_side
+from edgekit.training import parallel_trainings
 from edgekit.training.resume import ResumeFolder
 
 EVIDENCE_FILE = "candidates.json"
@@ -59,7 +59,7 @@ def select_student(
         if entry.title in shortlist.choice["trained"]
     }
     compared_titles = list(trainers) if len(trainers) > 1 else []
-    side_by_side.ahead(
+    parallel_trainings.train_in_parallel(
         [trainers[title].planned_training(None, epochs) for title in compared_titles], data, resume_folder.folder
     )
     students: dict[str, TrainedStudent] = {}

@@ -24,8 +24,8 @@ from edgekit.stages.distill.selection import select_student, selection_metrics, 
 from edgekit.stages.distill.shortlist import time_candidates
 from edgekit.stages.distill.teacher import Teacher, best_teacher, join_teachers, open_teachers
 from edgekit.stages.distill.training import LABELS_ALONE, StudentTrainer, TrainedStudent, best_so_far
-from edgekit.training import losses, resume, side_by_side
-from edgekit.training.fine_tuning import without_maps
+from edgekit.training import losses, parallel_trainings, resume
+from edgekit.training.fine_tuning import feature_maps_obstacle
 from edgekit.training.losses import LossOptions
 from edgekit.training.predict import sample_scores
 from edgekit.training.resume import ResumeFolder
@@ -59,7 +59,7 @@ def distill(source: Artifact, data: Data, config: DistillConfig, out: Path) -> A
         *(options for options in loss_options if options.loss not in stopped),
     ]
     students = [trained_by_labels] if trained_by_labels else []
-    side_by_side.ahead(
+    parallel_trainings.train_in_parallel(
         [trainer.planned_training(options, config.epochs, teacher) for options in planned], data, resume_folder.folder
     )
     for options in progress.track(planned, "training", best=lambda: best_so_far(students)):
@@ -127,7 +127,7 @@ def _usable_losses(
     """Return the losses that this teacher and this student support, and the reasons against the others by name."""
     reason = ""
     if any(losses.needs_features(options) for options in loss_options):
-        reason = without_maps(teacher.model, teacher.name, store.build(spec), spec)
+        reason = feature_maps_obstacle(teacher.model, teacher.name, store.build(spec), spec)
     skipped = {options.loss: reason for options in loss_options if reason and losses.needs_features(options)}
     return [options for options in loss_options if options.loss not in skipped], skipped
 

@@ -18,11 +18,11 @@ from edgekit.models.cost import cost
 from edgekit.models.files import task_outputs
 from edgekit.models.from_artifact import open_model, spec_for
 from edgekit.stages.distill.config import DistillConfig, TeacherConfig
-from edgekit.training import resume, side_by_side
+from edgekit.training import parallel_trainings, resume
 from edgekit.training.objective import TEACHER_LIMIT_S
+from edgekit.training.parallel_trainings import Training
 from edgekit.training.predict import evaluate, score_samples
 from edgekit.training.resume import ResumeFolder
-from edgekit.training.side_by_side import Training
 from edgekit.training.teacher_cache import training_key
 from edgekit.training.teachers import ensemble, model_file
 from edgekit.training.teachers.ensemble import Ensemble
@@ -74,7 +74,7 @@ def open_teachers(source: Artifact, data: Data, config: DistillConfig, resume_fo
         if teacher_config.builder is not None
     }
     if not resume.is_shared():  # processes with a shared folder train each teacher once and wait for each other
-        side_by_side.ahead(list(trainings.values()), data, resume_folder.folder)
+        parallel_trainings.train_in_parallel(list(trainings.values()), data, resume_folder.folder)
     for number, (name, teacher_config) in progress.track(numbered, "teacher", lambda item: f"preparing {item[1][0]}"):
         if teacher_config.path is not None:
             teachers.append(open_teacher_file(name, teacher_config, data, config.threads))

@@ -25,9 +25,9 @@ from edgekit.training.checkpoint import Checkpoint
 from edgekit.training.fit import fit
 from edgekit.training.losses import LossOptions
 from edgekit.training.objective import Distillation
+from edgekit.training.parallel_trainings import Training
 from edgekit.training.predict import sample_scores
 from edgekit.training.resume import ResumeFolder
-from edgekit.training.side_by_side import Training
 
 LABELS_ALONE = "alone"
 CONFIDENCE = 0.95

@@ -90,7 +90,7 @@ def accumulate_gradients(
     The module is in eval mode and runs on one thread, batch by batch in order, so results are identical bit by bit.
     """
     chosen = train.take(np.unique(np.linspace(0, len(train) - 1, min(samples, len(train))).round().astype(np.int64)))
-    loss, reconstructs = losses.hard(task), tasks.load_task(task).RECONSTRUCTS
+    loss, reconstructs = losses.label_loss(task), tasks.load_task(task).RECONSTRUCTS
     module.eval()
     module.zero_grad(set_to_none=True)
     with single_thread(), strided_pointwise_as_slices(module):

@@ -1,9 +1,14 @@
-"""Augmentations beside shifts and mirror images: one file each, the file's name is its kind.
+"""Augmentations other than shifts and mirroring. Each is a module here, and the module's name is its `kind`.
 
-A file offers `class Options(AugmentationOptions)`, `KINDS` and `TASKS`, the samples and the tasks that it serves,
-`MIXES`, whether it mixes samples with one another, and `apply(samples, options, random)`. That returns new samples of
-the same shape and type, and a `Mix` where it mixes, else None. The module here imports no numpy: a config without
-augmentations is checked without it.
+Such a module defines:
+
+- `Options`, a subclass of `AugmentationOptions`
+- `KINDS` and `TASKS`, the kinds of samples and the tasks that it supports
+- `MIXES`, whether it mixes samples with one another
+- `apply(samples, options, random)`, which returns new samples of the same shape and type, and a `Mix`, or None if it
+  does not mix
+
+This package does not import NumPy itself, so that configs without augmentations can be checked without it.
 """
 
 from __future__ import annotations
@@ -30,7 +35,7 @@ PLURALS = {"image": "images", "window": "windows", "vector": "vectors", "audio":
 
 
 class AugmentationOptions(StrictModel):
-    """Options that every augmentation takes. A file's own `Options` narrows `kind` to the file's name."""
+    """Options of every augmentation. The `Options` of a module narrow `kind` to the name of the module."""
 
     kind: str = Field(description="name of the augmentation")
     probability: float = Field(1.0, ge=0, le=1, description="probability that a sample is changed")
@@ -38,21 +43,23 @@ class AugmentationOptions(StrictModel):
 
 @dataclass(frozen=True, eq=False)
 class Mix:
-    """What a batch of n samples was mixed of.
-
-    partners: (n,) int64, the place in the batch of the sample that was mixed in
-    kept: (n,) floats, the share of its own that a sample kept; 1 where nothing was mixed in
-    """
+    """How the n samples of a batch were mixed with one another."""
 
     partners: np.ndarray
-    kept: np.ndarray
+    """Index in the batch of the sample that was mixed into each sample, (n,) int64."""
+    own_shares: np.ndarray
+    """Share of each mixed sample that is the original one, (n,) floats; 1 if nothing was mixed in."""
 
 
-Apply = Callable[["np.ndarray", Any, "np.random.Generator"], tuple["np.ndarray", Mix | None]]
+ApplyFunction = Callable[["np.ndarray", Any, "np.random.Generator"], tuple["np.ndarray", Mix | None]]
 
 
 def parse(section: Any, where: str = FIELD) -> AugmentationOptions:
-    """Check one entry of `augmentations`, `{"kind": "cutmix", "alpha": 1.0}`; ConfigError names what was meant."""
+    """Check one entry of `augmentations`, for example `{"kind": "cutmix", "alpha": 1.0}`, and return its options.
+
+    Raises ConfigError if the entry is wrong, and suggests the name that was probably meant. `where` is the entry's
+    place in the config, for messages.
+    """
     if not isinstance(section, dict) or not isinstance(section.get("kind"), str):
         raise ConfigError(f"{where}: got {section!r}; it needs `kind:`, one of {', '.join(NAMES)}")
     if section["kind"] not in NAMES:
@@ -62,36 +69,39 @@ def parse(section: Any, where: str = FIELD) -> AugmentationOptions:
 
 
 def parse_all(sections: Sequence[Any], where: str = FIELD) -> list[AugmentationOptions]:
-    """All entries, in their order; ConfigError for the first that is wrong."""
+    """Check all entries and return their options in order. Raises ConfigError for the first entry that is wrong."""
     return [parse(section, f"{where}.{place}") for place, section in enumerate(sections)]
 
 
 def active(sections: Sequence[Any], data: Data, where: str = FIELD) -> list[AugmentationOptions]:
-    """Those that change samples at all; ConfigError for one that makes no sense of these samples and labels."""
-    found = parse_all(sections, where)
-    for options in found:
+    """Return the options of those augmentations whose probability is above zero.
+
+    Raises ConfigError if an augmentation does not support the samples or the task of `data`.
+    """
+    parsed = parse_all(sections, where)
+    for options in parsed:
         module = _module(options.kind)
         if data.kind not in module.KINDS:
             raise ConfigError(
-                f"{where}: got {options.kind}, and the samples are {PLURALS.get(data.kind, data.kind)}; it changes "
-                f"{' and '.join(PLURALS[kind] for kind in module.KINDS)} alone; leave it out"
+                f"{where}: got {options.kind}, but the samples are {PLURALS.get(data.kind, data.kind)}; it supports "
+                f"only {' and '.join(PLURALS[kind] for kind in module.KINDS)}; leave it out"
             )
         if data.task not in module.TASKS:
             raise ConfigError(
-                f"{where}: got {options.kind}, and task is {data.task}: the labels would not fit the changed samples; "
-                f"it serves {', '.join(module.TASKS)}; leave it out"
+                f"{where}: got {options.kind}, but task is {data.task}: the labels would not fit the changed samples; "
+                f"it supports {', '.join(module.TASKS)}; leave it out"
             )
-    return [options for options in found if options.probability > 0]
+    return [options for options in parsed if options.probability > 0]
 
 
-def function(options: AugmentationOptions) -> Apply:
-    """`(samples, options, random) -> (samples, mix)`."""
-    found: Apply = _module(options.kind).apply
-    return found
+def function(options: AugmentationOptions) -> ApplyFunction:
+    """Return the function `(samples, options, random) -> (samples, mix)` of an augmentation."""
+    apply: ApplyFunction = _module(options.kind).apply
+    return apply
 
 
-def mixes(options: AugmentationOptions) -> bool:
-    """Whether it mixes samples, and so makes labels soft."""
+def mixes_samples(options: AugmentationOptions) -> bool:
+    """Return whether an augmentation mixes samples, which makes their labels soft."""
     return bool(_module(options.kind).MIXES)
 
 

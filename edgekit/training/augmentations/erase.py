@@ -1,6 +1,6 @@
 """Random erasing: Zhong, Zheng, Kang, Li, Yang, "Random Erasing Data Augmentation", AAAI 2020.
 
-A rectangle of an image becomes noise, so that no single part of an object is all that is looked at.
+A rectangle of an image is replaced by noise, so that the network does not rely on a single part of an object.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from edgekit.training.augmentations import AugmentationOptions
 KINDS = ("image",)
 TASKS = ("classification", "multi_label", "regression", "embedding")
 MIXES = False
-LONGEST = 1 / 0.3
-"""The rectangle's longer side by its shorter one, at most."""
+MAX_ASPECT_RATIO = 1 / 0.3
+"""Largest ratio of the longer side of the rectangle to the shorter one."""
 
 
 class Options(AugmentationOptions):
-    """How often and how much is erased; the defaults are the authors'."""
+    """Options of random erasing. The defaults are those of the authors."""
 
     kind: Literal["erase"] = "erase"
     probability: float = Field(0.5, ge=0, le=1, description="probability that a sample is changed")
@@ -28,7 +28,7 @@ class Options(AugmentationOptions):
     largest_area: float = Field(0.4, gt=0, le=1, description="largest share of the image that is erased")
 
     @model_validator(mode="after")
-    def _in_order(self) -> Options:
+    def _check_areas(self) -> Options:
         if self.least_area > self.largest_area:
             raise ValueError(
                 f"least_area ({self.least_area:g}) is above largest_area ({self.largest_area:g}); swap them"
@@ -37,21 +37,22 @@ class Options(AugmentationOptions):
 
 
 def apply(images: np.ndarray, options: Options, random: np.random.Generator) -> tuple[np.ndarray, None]:
-    """Images (n, height, width, channels); each value of the rectangle is drawn anew, 0 to 255 or in the image's range.
+    """Erase a rectangle of some of the images (n, height, width, channels).
 
-    A rectangle that is longer than the image is cut to it. The authors draw another one.
+    Each value of the rectangle is drawn at random: from 0 to 255 for bytes, otherwise from the range of the image's
+    values. A rectangle that is longer than the image is clipped, whereas the authors draw another one.
     """
     count, height, width = images.shape[:3]
     chosen = random.random(count) < options.probability
     areas = random.uniform(options.least_area, options.largest_area, count) * height * width
-    ratios = np.exp(random.uniform(-np.log(LONGEST), np.log(LONGEST), count))
-    high = np.clip(np.rint(np.sqrt(areas * ratios)), 1, height).astype(np.int64)
-    wide = np.clip(np.rint(np.sqrt(areas / ratios)), 1, width).astype(np.int64)
-    top, left = random.integers(0, height - high + 1), random.integers(0, width - wide + 1)
+    ratios = np.exp(random.uniform(-np.log(MAX_ASPECT_RATIO), np.log(MAX_ASPECT_RATIO), count))
+    heights = np.clip(np.rint(np.sqrt(areas * ratios)), 1, height).astype(np.int64)
+    widths = np.clip(np.rint(np.sqrt(areas / ratios)), 1, width).astype(np.int64)
+    top, left = random.integers(0, height - heights + 1), random.integers(0, width - widths + 1)
     erased = images.copy()
-    for place in np.flatnonzero(chosen):
-        part = erased[place, top[place] : top[place] + high[place], left[place] : left[place] + wide[place]]
-        part[...] = _noise(images[place], part.shape, random)
+    for index in np.flatnonzero(chosen):
+        part = erased[index, top[index] : top[index] + heights[index], left[index] : left[index] + widths[index]]
+        part[...] = _noise(images[index], part.shape, random)
     return erased, None
 
 

@@ -1,8 +1,13 @@
-"""Distillation losses: one file each, the file's name is its key.
+"""Distillation losses. Each is a module here, and the module's name is its key in a config.
 
-A file offers `class Options(LossOptions)`, `loss(student, teacher, wanted, options)` and `NEEDS_FEATURES`; with
-`FOR_ALL_TASKS` its loss gets the task as well, else it serves classes alone. Nothing here imports torch before a loss
-is computed: a config is checked without torch.
+Such a module defines:
+
+- `Options`, a subclass of `LossOptions`
+- `loss(student, teacher, labels, options)`, which returns a scalar, the mean over the batch
+- `NEEDS_FEATURES`, whether it compares feature maps
+- `FOR_ALL_TASKS`, whether it supports other tasks than classification; `loss` then also takes `task`
+
+Nothing here imports torch before a loss is computed, so that configs can be checked without torch.
 """
 
 from __future__ import annotations
@@ -28,23 +33,26 @@ _WHERE = "distill.losses"
 
 
 class LossOptions(StrictModel):
-    """Options that every loss takes. A loss's own `Options` narrows `loss` to its file's name."""
+    """Options of every loss. The `Options` of a module narrow `loss` to the name of the module."""
 
     loss: str = Field(description="name of the loss")
 
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """What a network says about a batch; `features` go from fine to coarse, in order of execution."""
+    """The outputs of a network for a batch."""
 
     logits: Tensor
-    """(N, classes), or whatever else the task's outputs are"""
+    """Logits (N, classes), or the outputs of another task."""
     features: tuple[Tensor, ...] = ()
-    """Feature maps, (N, C, H, W) each; empty unless the loss has NEEDS_FEATURES."""
+    """Feature maps (N, C, H, W) in order of execution, from fine to coarse; empty unless the loss NEEDS_FEATURES."""
 
 
 def parse(section: dict[str, Any]) -> LossOptions:
-    """Check one entry of `distill.losses`, `{"loss": "dkd", "beta": 4.0}`; ConfigError names what was meant."""
+    """Check one entry of `distill.losses`, for example `{"loss": "dkd", "beta": 4.0}`, and return its options.
+
+    Raises ConfigError if the entry is wrong, and suggests the name that was probably meant.
+    """
     if not isinstance(section, dict) or "loss" not in section:
         raise ConfigError(f"{_WHERE}: got {section!r}; it needs `loss:`, one of {', '.join(NAMES)}")
     name = section["loss"]
@@ -57,30 +65,33 @@ def parse(section: dict[str, Any]) -> LossOptions:
 
 
 def function(options: LossOptions, task: Task = "classification") -> Callable[[Outputs, Outputs, Tensor], Tensor]:
-    """`(student, teacher, wanted) -> scalar`, the mean over the batch; `wanted` as for `hard`."""
+    """Return the function `(student, teacher, labels) -> scalar` of a loss, the mean over the batch.
+
+    The labels are those of `label_loss`.
+    """
     module = _module(options.loss)
     extra = {"task": task} if module.FOR_ALL_TASKS else {}
     return partial(module.loss, options=options, **extra)
 
 
-def serves(options: LossOptions, task: Task) -> bool:
-    """Whether the loss can compare what networks of this task say."""
+def supports_task(options: LossOptions, task: Task) -> bool:
+    """Return whether the loss can compare the outputs of networks for this task."""
     return task == "classification" or bool(_module(options.loss).FOR_ALL_TASKS)
 
 
-def hard(task: Task) -> Callable[[Tensor, Tensor], Tensor]:
-    """`(outputs, wanted) -> scalar`, what is minimised without a teacher, the mean over the batch.
+def label_loss(task: Task) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return the function `(outputs, labels) -> scalar` that is minimized without a teacher, the mean over the batch.
 
-    Cross entropy with classes (N,) int64, binary cross entropy with labels (N, labels) of 0 and 1, and the squared
-    error of values (N, values), or of a reconstruction, for which the network's input itself is wanted. Other tasks
-    have theirs in `edgekit.training.task_losses`.
+    This is the cross entropy with classes (N,) int64, the binary cross entropy with labels (N, labels) of 0 and 1, or
+    the squared error of values (N, values). For a reconstruction it is the squared error too, and the labels are the
+    inputs of the network. The losses of other tasks are in `edgekit.training.task_losses`.
     """
     from torch.nn import functional
 
     from edgekit.training import task_losses
 
     if task == "multi_label":
-        return lambda outputs, wanted: functional.binary_cross_entropy_with_logits(outputs, wanted.to(outputs.dtype))
+        return lambda outputs, labels: functional.binary_cross_entropy_with_logits(outputs, labels.to(outputs.dtype))
     by_task: dict[Task, Callable[..., Tensor]] = {
         "classification": functional.cross_entropy,
         "detection": task_losses.detection_loss,
@@ -91,7 +102,7 @@ def hard(task: Task) -> Callable[[Tensor, Tensor], Tensor]:
 
 
 def needs_features(options: LossOptions) -> bool:
-    """True where the loss compares feature maps, so `Outputs.features` must be filled."""
+    """Return whether the loss compares feature maps, so that `Outputs.features` must be given."""
     return bool(_module(options.loss).NEEDS_FEATURES)
 
 

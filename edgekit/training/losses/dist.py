@@ -1,7 +1,7 @@
 """DIST: Huang, You, Wang, Qian, Xu, "Knowledge Distillation from A Stronger Teacher", NeurIPS 2022.
 
-The student's probabilities need not equal the teacher's, only correlate with them: over the classes of a sample, and
-over the samples of a batch.
+The probabilities of the student need not equal those of the teacher, but only correlate with them: over the classes of
+each sample, and over the samples of a batch for each class.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ if TYPE_CHECKING:
 
 NEEDS_FEATURES = False
 FOR_ALL_TASKS = False
-FLAT = 1e-6
-"""Norm of what deviates from the mean, as a share of the whole's: below it, it is float32's rounding."""
+CONSTANT_TOLERANCE = 1e-6
+"""A vector counts as constant if the norm of its deviations from the mean is at most this share of its own norm.
+
+Smaller deviations are rounding errors of float32.
+"""
 
 
 class Options(LossOptions):
-    """Weights of the two parts beside cross entropy's 1; the defaults are the authors' for CIFAR-100."""
+    """Weights of the two terms; cross entropy has a weight of 1. The authors use the defaults for CIFAR-100."""
 
     loss: Literal["dist"] = "dist"
     temperature: float = Field(4.0, ge=0.1, le=100, description="temperature of the softmax, for teacher and student")
@@ -31,29 +34,34 @@ class Options(LossOptions):
 
 
 def loss(student: Outputs, teacher: Outputs, labels: Tensor, options: Options) -> Tensor:
-    """Cross entropy + T^2 * (beta * inter + gamma * intra), the paper's section 3 with the T^2 of the authors' code.
+    """Return cross entropy + T^2 * (beta * inter + gamma * intra), as in section 3 of the paper.
 
-    Both parts are mean Pearson distances (0 to 2) of probabilities softened by T: inter of rows, intra of columns.
+    The factor T^2 is from the authors' code. Both terms are mean Pearson distances (0 to 2) of the probabilities
+    softened by T: inter compares the rows, intra the columns.
     """
     from torch.nn import functional
 
-    learnt = functional.softmax(student.logits / options.temperature, dim=1)
-    taught = functional.softmax(teacher.logits / options.temperature, dim=1)
-    relations = options.beta * _distance(learnt, taught, dim=1) + options.gamma * _distance(learnt, taught, dim=0)
+    student_probs = functional.softmax(student.logits / options.temperature, dim=1)
+    teacher_probs = functional.softmax(teacher.logits / options.temperature, dim=1)
+    inter = _pearson_distance(student_probs, teacher_probs, dim=1)
+    intra = _pearson_distance(student_probs, teacher_probs, dim=0)
+    relations = options.beta * inter + options.gamma * intra
     return functional.cross_entropy(student.logits, labels) + options.temperature**2 * relations
 
 
-def _distance(student: Tensor, teacher: Tensor, dim: int) -> Tensor:
-    """1 - Pearson's correlation along `dim`, averaged; 1 and without gradient where one of the two is constant.
+def _pearson_distance(student: Tensor, teacher: Tensor, dim: int) -> Tensor:
+    """Return the mean of 1 - Pearson's correlation along `dim`.
 
-    A constant has no direction to turn, and the gradient of its rounding would be a million times too large.
+    It is 1, without a gradient, where one of the two vectors is constant, because the gradient of the rounding errors
+    would be a million times too large.
     """
     from torch.nn import functional
 
-    learnt, taught = (y - y.mean(dim, keepdim=True) for y in (student, teacher))
-    flat = _flat(student, learnt, dim) | _flat(teacher, taught, dim)
-    return 1 - functional.cosine_similarity(learnt, taught, dim=dim).masked_fill(flat, 0.0).mean()
+    student_deviations, teacher_deviations = (y - y.mean(dim, keepdim=True) for y in (student, teacher))
+    is_constant = _is_constant(student, student_deviations, dim) | _is_constant(teacher, teacher_deviations, dim)
+    similarities = functional.cosine_similarity(student_deviations, teacher_deviations, dim=dim)
+    return 1 - similarities.masked_fill(is_constant, 0.0).mean()
 
 
-def _flat(y: Tensor, deviation: Tensor, dim: int) -> Tensor:
-    return deviation.detach().norm(dim=dim) <= FLAT * y.detach().norm(dim=dim)
+def _is_constant(y: Tensor, deviations: Tensor, dim: int) -> Tensor:
+    return deviations.detach().norm(dim=dim) <= CONSTANT_TOLERANCE * y.detach().norm(dim=dim)

@@ -1,8 +1,8 @@
 """DKD: Zhao, Cui, Song, Qiu, Liang, "Decoupled Knowledge Distillation", CVPR 2022.
 
-The divergence of soft targets taken apart: how sure the teacher is of the right class, and how it ranks the others. The
-authors raise the distillation's weight from 0 over the first 20 of 240 epochs. That is left out here, for a loss does
-not know the epoch, and the training loop warms up the learning rate.
+It splits the divergence of soft targets into two terms: how confident the teacher is of the correct class, and how it
+ranks the other classes. The authors raise the weight of the distillation from 0 during the first 20 of 240 epochs. This
+is left out here, because a loss does not know the epoch, and the training loop warms up the learning rate instead.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FOR_ALL_TASKS = False
 
 
 class Options(LossOptions):
-    """Weights of the two parts beside cross entropy's 1; the defaults are the authors' for CIFAR-100."""
+    """Weights of the two terms; cross entropy has a weight of 1. The authors use the defaults for CIFAR-100."""
 
     loss: Literal["dkd"] = "dkd"
     temperature: float = Field(4.0, ge=0.1, le=100, description="temperature of the softmax, for teacher and student")
@@ -30,28 +30,34 @@ class Options(LossOptions):
 
 
 def loss(student: Outputs, teacher: Outputs, labels: Tensor, options: Options) -> Tensor:
-    """Cross entropy + T^2 * (alpha * TCKD + beta * NCKD), the paper's section 3.2; mean over the batch.
+    """Return cross entropy + T^2 * (alpha * TCKD + beta * NCKD), as in section 3.2 of the paper, the mean of the batch.
 
-    Labels are classes (N,), or the shares (N, classes) of mixed samples. TCKD compares (p, 1 - p) of the label's class,
-    NCKD the other classes' shares of 1 - p. Nothing is masked by a large number: the label's logit is left out, so wild
-    logits stay finite, and so do their gradients.
+    Labels are classes (N,), or soft labels (N, classes) of mixed samples. TCKD compares (p, 1 - p), where p is the
+    probability of the labelled class; NCKD compares how the other classes share 1 - p. The logit of the labelled class
+    is left out instead of being masked with a large number, so that extreme logits and their gradients stay finite.
     """
     from torch.nn import functional
 
-    decouple = _of_mixed if labels.is_floating_point() else _decoupled
+    decouple = _decoupled_soft_labels if labels.is_floating_point() else _decoupled
     decoupled = decouple(student.logits / options.temperature, teacher.logits / options.temperature, labels, options)
     return functional.cross_entropy(student.logits, labels) + options.temperature**2 * decoupled
 
 
-def _decoupled(student: Tensor, teacher: Tensor, labels: Tensor, options: Options, each: str = "batchmean") -> Tensor:
-    """alpha * TCKD + beta * NCKD of softened logits; `each` "none": of every sample, (N,)."""
-    (target_s, others_s), (target_t, others_t) = _apart(student, labels), _apart(teacher, labels)
-    parts = _divergence(target_s, target_t, each), _divergence(others_s, others_t, each)
-    return options.alpha * parts[0] + options.beta * parts[1]
+def _decoupled(
+    student: Tensor, teacher: Tensor, labels: Tensor, options: Options, reduction: str = "batchmean"
+) -> Tensor:
+    """Return alpha * TCKD + beta * NCKD of softened logits; with a reduction of "none" for each sample, (N,)."""
+    (student_target, student_others), (teacher_target, teacher_others) = (
+        _split_logits(student, labels),
+        _split_logits(teacher, labels),
+    )
+    target_term = _divergence(student_target, teacher_target, reduction)
+    others_term = _divergence(student_others, teacher_others, reduction)
+    return options.alpha * target_term + options.beta * others_term
 
 
-def _of_mixed(student: Tensor, teacher: Tensor, labels: Tensor, options: Options) -> Tensor:
-    """The same of samples with several labels: the mean over each one's labels (N, classes), by their shares."""
+def _decoupled_soft_labels(student: Tensor, teacher: Tensor, labels: Tensor, options: Options) -> Tensor:
+    """Return the same for soft labels (N, classes): the mean over each sample's labels, weighted by their shares."""
     import torch
 
     shares, classes = labels.topk(int((labels > 0).sum(1).max()), dim=1)
@@ -59,8 +65,8 @@ def _of_mixed(student: Tensor, teacher: Tensor, labels: Tensor, options: Options
     return (shares * torch.stack(parts, dim=1)).sum(dim=1).mean()
 
 
-def _apart(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Logits of (label, all others together), (N, 2), and of the others one by one, (N, classes - 1)."""
+def _split_logits(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the logits (label, all others combined), (N, 2), and those of each other class, (N, classes - 1)."""
     import torch
 
     label = labels.unsqueeze(1)
@@ -69,11 +75,14 @@ def _apart(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     return torch.cat((logits.gather(1, label), others.logsumexp(1, keepdim=True)), dim=1), others
 
 
-def _divergence(student: Tensor, teacher: Tensor, each: str = "batchmean") -> Tensor:
-    """KL(teacher || student) of two sets of logits, mean over the batch; `each` "none": of every sample, (N,)."""
+def _divergence(student: Tensor, teacher: Tensor, reduction: str = "batchmean") -> Tensor:
+    """Return KL(teacher || student) of two sets of logits: the mean over the batch, or (N,) with "none"."""
     from torch.nn import functional
 
-    found = functional.kl_div(
-        functional.log_softmax(student, dim=1), functional.log_softmax(teacher, dim=1), reduction=each, log_target=True
+    divergence = functional.kl_div(
+        functional.log_softmax(student, dim=1),
+        functional.log_softmax(teacher, dim=1),
+        reduction=reduction,
+        log_target=True,
     )
-    return found.sum(dim=1) if each == "none" else found
+    return divergence.sum(dim=1) if reduction == "none" else divergence

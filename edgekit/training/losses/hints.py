@@ -1,7 +1,8 @@
-"""Hints: Romero et al., "FitNets: Hints for Thin Deep Nets", ICLR 2015: the student foretells the teacher's maps.
+"""Hints: Romero et al., "FitNets: Hints for Thin Deep Nets", ICLR 2015.
 
-FitNets trains up to one hint first and on soft targets afterwards. Here one loss does both from the first step, as in
-Tian, Krishnan, Isola, "Contrastive Representation Distillation", ICLR 2020, whose comparison the weight is from.
+The student learns to predict the teacher's feature maps. FitNets first trains the network up to one hint, and then all
+of it on soft targets. Here one loss does both from the first step, as in Tian, Krishnan, Isola, "Contrastive
+Representation Distillation", ICLR 2020. The default weight is from their comparison.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pydantic import Field
 from edgekit.core.errors import ModelError
 from edgekit.core.tasks import Task
 from edgekit.training.losses import LossOptions, Outputs
-from edgekit.training.losses.soft_targets import mixed
+from edgekit.training.losses.soft_targets import combined_loss
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -23,7 +24,7 @@ FOR_ALL_TASKS = True
 
 
 class Options(LossOptions):
-    """Soft targets, and how much the feature maps count beside them."""
+    """Options of soft targets, and the weight of the feature maps."""
 
     loss: Literal["hints"] = "hints"
     temperature: float = Field(4.0, ge=0.1, le=100, description="temperature of the softmax, for teacher and student")
@@ -31,54 +32,63 @@ class Options(LossOptions):
     weight: float = Field(100.0, ge=0, le=10_000, description="weight of the feature maps' mean squared error")
 
 
-def loss(student: Outputs, teacher: Outputs, wanted: Tensor, options: Options, task: Task = "classification") -> Tensor:
-    """Soft targets + weight * the squared error of the feature maps, averaged over each map's elements and the maps.
+def loss(student: Outputs, teacher: Outputs, labels: Tensor, options: Options, task: Task = "classification") -> Tensor:
+    """Return the soft-target loss + weight * the mean squared error of the feature maps, each map counting the same.
 
-    `student.features` have gone through `regressors`. The teacher's maps are taken as they are, as in FitNets'
-    equation 3: the regressors' batch normalisation learns each channel's scale.
+    `student.features` are the outputs of the regressors (see `build_regressors`). The teacher's maps are not
+    normalized, as in equation 3 of FitNets, because the batch normalization of the regressors learns the scale of each
+    channel. Raises ModelError if the maps differ in number or size.
     """
     import torch
     from torch.nn import functional
 
-    _agree(student.features, teacher.features)
+    _check_sizes(student.features, teacher.features)
     errors = [functional.mse_loss(*pair) for pair in zip(student.features, teacher.features, strict=True)]
-    soft = mixed(student.logits, teacher.logits, wanted, options.temperature, options.alpha, task)
+    soft = combined_loss(student.logits, teacher.logits, labels, options.temperature, options.alpha, task)
     return soft + options.weight * torch.stack(errors).mean()
 
 
-def paired(student: tuple[Tensor, ...], teacher: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """The maps of both whose size (H, W) the other has as well, in the student's order; ModelError if there is none."""
+def matching_maps(
+    student: tuple[Tensor, ...], teacher: tuple[Tensor, ...]
+) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """Return the maps of student and teacher that have the same size (H, W) in both, in the student's order.
+
+    Raises ModelError if there are none.
+    """
     by_size = {tuple(each.shape[2:]): each for each in teacher}
-    learnt = tuple(each for each in student if tuple(each.shape[2:]) in by_size)
-    if not learnt:
-        _agree(student, teacher)
-    return learnt, tuple(by_size[tuple(each.shape[2:])] for each in learnt)
+    student_maps = tuple(each for each in student if tuple(each.shape[2:]) in by_size)
+    if not student_maps:
+        _check_sizes(student, teacher)
+    return student_maps, tuple(by_size[tuple(each.shape[2:])] for each in student_maps)
 
 
-def regressors(student: tuple[Tensor, ...], teacher: tuple[Tensor, ...]) -> nn.ModuleList:
-    """For each pair of maps (N, C, H, W) a 1x1 convolution and batch normalisation: student's channels to teacher's.
+def build_regressors(student: tuple[Tensor, ...], teacher: tuple[Tensor, ...]) -> nn.ModuleList:
+    """Return a regressor for each pair of maps (N, C, H, W), from the student's number of channels to the teacher's.
 
-    Fresh weights come from torch's global generator; train them with the student, and drop them afterwards.
-    ModelError where the maps differ in number or size.
+    A regressor is a 1×1 convolution with batch normalization. Its initial weights come from torch's global random
+    generator. Regressors are trained with the student and discarded afterwards. Raises ModelError if the maps differ in
+    number or size.
     """
     from torch import nn
 
     from edgekit.models.layers import conv_bn
 
-    _agree(student, teacher)
+    _check_sizes(student, teacher)
     return nn.ModuleList(
-        conv_bn(learnt.shape[1], taught.shape[1], 1) for learnt, taught in zip(student, teacher, strict=True)
+        conv_bn(student_map.shape[1], teacher_map.shape[1], 1)
+        for student_map, teacher_map in zip(student, teacher, strict=True)
     )
 
 
-def _agree(student: tuple[Tensor, ...], teacher: tuple[Tensor, ...]) -> None:
-    learnt, taught = ([tuple(x.shape[2:]) for x in maps] for maps in (student, teacher))
-    if not learnt or learnt != taught:
+def _check_sizes(student: tuple[Tensor, ...], teacher: tuple[Tensor, ...]) -> None:
+    student_sizes, teacher_sizes = ([tuple(x.shape[2:]) for x in maps] for maps in (student, teacher))
+    if not student_sizes or student_sizes != teacher_sizes:
         raise ModelError(
-            f"hints compares feature maps of the same sizes, got {_sizes(learnt)} of the student and "
-            f"{_sizes(taught)} of the teacher; give both the same strides, or choose a loss of logits alone"
+            f"hints compares feature maps of the same sizes, got {_describe(student_sizes)} of the student and "
+            f"{_describe(teacher_sizes)} of the teacher; give both the same strides, or choose a loss that compares "
+            "logits only"
         )
 
 
-def _sizes(maps: list[tuple[int, ...]]) -> str:
-    return ", ".join("×".join(str(side) for side in size) for size in maps) or "none"
+def _describe(sizes: list[tuple[int, ...]]) -> str:
+    return ", ".join("×".join(str(side) for side in size) for size in sizes) or "none"

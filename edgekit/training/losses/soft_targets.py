@@ -18,29 +18,30 @@ FOR_ALL_TASKS = True
 
 
 class Options(LossOptions):
-    """How soft the targets are, and how much they count."""
+    """Options of soft targets."""
 
     loss: Literal["soft_targets"] = "soft_targets"
     temperature: float = Field(4.0, ge=0.1, le=100, description="temperature of the softmax, for teacher and student")
     alpha: float = Field(0.9, ge=0, le=1, description="weight of the soft targets; the labels get the rest")
 
 
-def loss(student: Outputs, teacher: Outputs, wanted: Tensor, options: Options, task: Task = "classification") -> Tensor:
-    """See `mixed`."""
-    return mixed(student.logits, teacher.logits, wanted, options.temperature, options.alpha, task)
+def loss(student: Outputs, teacher: Outputs, labels: Tensor, options: Options, task: Task = "classification") -> Tensor:
+    """See `combined_loss`."""
+    return combined_loss(student.logits, teacher.logits, labels, options.temperature, options.alpha, task)
 
 
-def mixed(
-    student: Tensor, teacher: Tensor, wanted: Tensor, temperature: float, alpha: float, task: Task = "classification"
+def combined_loss(
+    student: Tensor, teacher: Tensor, labels: Tensor, temperature: float, alpha: float, task: Task = "classification"
 ) -> Tensor:
-    """alpha * the distance to the teacher's outputs + (1 - alpha) * that to what is wanted (`losses.hard`).
+    """Return alpha * the distance to the teacher's outputs + (1 - alpha) * `losses.label_loss`.
 
-    Of logits (N, classes) the distance is T^2 * KL(teacher || student, both softened by T), which keeps the soft part's
-    gradient at the scale of the hard part's. For several labels it is the same for each of them, for masks for each
-    cell. For values and reconstructions it is the squared error, and of vectors 1 - cosine; T has no meaning there.
+    For logits (N, classes) the distance is T^2 * KL(teacher || student), with both softened by T. The factor T^2 keeps
+    its gradient at the scale of the other term's. For several labels the distance is computed for each label, for masks
+    for each cell. For values and reconstructions it is the squared error, and for embeddings 1 - cosine; T has no
+    effect there.
     """
-    hard = losses.hard(task)(student, wanted)
-    return alpha * _distance(student, teacher, temperature, task) + (1 - alpha) * hard
+    hard_loss = losses.label_loss(task)(student, labels)
+    return alpha * _distance(student, teacher, temperature, task) + (1 - alpha) * hard_loss
 
 
 def _distance(student: Tensor, teacher: Tensor, temperature: float, task: Task) -> Tensor:
@@ -49,13 +50,13 @@ def _distance(student: Tensor, teacher: Tensor, temperature: float, task: Task) 
     from edgekit.training import task_losses
 
     if task == "classification":
-        learnt, taught = (functional.log_softmax(each / temperature, dim=1) for each in (student, teacher))
-        return temperature**2 * functional.kl_div(learnt, taught, reduction="batchmean", log_target=True)
+        student_logs, teacher_logs = (functional.log_softmax(each / temperature, dim=1) for each in (student, teacher))
+        return temperature**2 * functional.kl_div(student_logs, teacher_logs, reduction="batchmean", log_target=True)
     if task == "multi_label":
-        said = (teacher / temperature).sigmoid()
-        apart = functional.binary_cross_entropy_with_logits(student / temperature, said)
-        own = functional.binary_cross_entropy_with_logits(teacher / temperature, said)
-        return temperature**2 * (apart - own)
+        targets = (teacher / temperature).sigmoid()
+        cross_entropy = functional.binary_cross_entropy_with_logits(student / temperature, targets)
+        entropy = functional.binary_cross_entropy_with_logits(teacher / temperature, targets)
+        return temperature**2 * (cross_entropy - entropy)
     if task == "detection":
         return task_losses.detection_distance(student, teacher, temperature)
     if task == "segmentation":

@@ -1,5 +1,5 @@
-"""Teachers that come as files: raw samples in, logits out.
+"""Teachers of a distillation that are not a single network: model files and ensembles.
 
-A kind of file is one module with `open(path, threads) -> Opened`, used in a process of its own only:
-`model_file.logits` starts it, `worker.py` is it. The format is detected from the content, not the extension.
+`model_file.logits` runs a model file on raw samples, in a process of its own whose code is `worker.py`. The format is
+detected from the content, not from the extension. The modules that open the formats are in `edgekit.models.files`.
 """

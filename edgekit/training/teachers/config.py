@@ -1,4 +1,4 @@
-"""A model file as a config names it: looked at before anything runs, and recorded without the place where it lay."""
+"""A model file in a config. It is checked when the config is read, and recorded by its name without the folder."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from edgekit.data.paths import PathText, expand_path
 from edgekit.training.teachers import model_file
 
 KINDS = ("tflite", "onnx", "openvino")
-"""What is called here as the runner calls it, so that times can be compared."""
+"""Formats that can be run in the same way as the runner runs them, so that times are comparable."""
 
 
 class ModelFile(StrictModel):
-    """A `.tflite`, `.onnx` or OpenVINO `.xml` file and its own steps from a raw sample; recorded by name and sha256."""
+    """A `.tflite`, `.onnx` or OpenVINO `.xml` file with preprocess steps of its own. Recorded by name and SHA-256."""
 
     path: PathText = Field(description="path of a .tflite, .onnx or OpenVINO .xml file")
     preprocess: list[dict[str, Any]] = Field(
@@ -27,34 +27,37 @@ class ModelFile(StrictModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _look(cls, given: Any) -> Any:
-        if not isinstance(given, dict) or not isinstance(given.get("path"), str):
-            return given
-        sha256 = sha256_of(given)
-        kind = model_file.open_file(expand_path(given["path"], "path")).kind
+    def _check_file(cls, section: Any) -> Any:
+        if not isinstance(section, dict) or not isinstance(section.get("path"), str):
+            return section
+        sha256 = checked_sha256(section)
+        kind = model_file.open_file(expand_path(section["path"], "path")).kind
         if kind not in KINDS:
-            raise ValueError(f"{given['path']}: a {kind} file; this must be one of {', '.join(KINDS)}")
-        return {**given, "sha256": sha256}
+            raise ValueError(f"{section['path']}: is a {kind} file; it must be one of {', '.join(KINDS)}")
+        return {**section, "sha256": sha256}
 
     @model_serializer(mode="wrap")
-    def _as_said(self, plain: Any) -> dict[str, Any]:
-        return {**plain(self), "path": PurePath(self.path).name}
+    def _without_folder(self, serialize: Any) -> dict[str, Any]:
+        return {**serialize(self), "path": PurePath(self.path).name}
 
     def __str__(self) -> str:
         return self.name
 
     @property
     def name(self) -> str:
-        """How tables call it."""
+        """The name of the file, as shown in tables."""
         return PurePath(self.path).name
 
 
-def sha256_of(given: dict[str, Any]) -> str:
-    """Of the file at `path`; ValueError for one that is none, or another than `sha256` wants."""
+def checked_sha256(section: dict[str, Any]) -> str:
+    """Return the SHA-256, in hex, of the model file at `path` in a section of a config.
+
+    Raises ValueError if it is not a model file, or if the section has another `sha256`.
+    """
     try:
-        found = model_file.open_file(expand_path(given["path"], "path"), given.get("preprocess") or [])
+        file = model_file.open_file(expand_path(section["path"], "path"), section.get("preprocess") or [])
     except EdgekitError as error:
         raise ValueError(str(error)) from None
-    if given.get("sha256") not in (None, found.sha256):
-        raise ValueError(f"{found.path}: has sha256 {found.sha256}, {given['sha256']} is wanted; find that file")
-    return found.sha256
+    if section.get("sha256") not in (None, file.sha256):
+        raise ValueError(f"{file.path}: has sha256 {file.sha256}, expected {section['sha256']}; find that file")
+    return file.sha256

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from torch import nn
 
 FOLDER = "teacher"
-"""Where the stage leaves a teacher that is not the baseline."""
+"""The folder of the artifact in which the stage stores a teacher that is not the baseline."""
 RECORD = "decision.json"
 ENSEMBLE = "ensemble"
-"""The kind of a teacher that is several."""
+"""The kind of a teacher that consists of several networks."""
 
 
 def chosen_teacher(distill: Artifact) -> nn.Module | TeacherFile:
-    """As it taught the student, every file of it checked by digest."""
+    """Load the teacher that taught the student, and check the digest of each of its files."""
     recorded = json.loads(distill.file(RECORD).read_text(encoding="utf-8"))["teacher"]
     if recorded["kind"] == "baseline":
         return open_model(distill.ancestor("profile"))[0]
@@ -40,7 +40,7 @@ def chosen_teacher(distill: Artifact) -> nn.Module | TeacherFile:
 
 
 def copy_file(teacher: TeacherFile, folder: Path) -> str:
-    """Copy a teacher's file, and what belongs to it, into `folder` of an artifact; its name there."""
+    """Copy a teacher's file, and the files that belong to it, into `folder` of an artifact. Returns its name there."""
     folder.mkdir()
     for path in members(teacher.path, teacher.kind):
         shutil.copyfile(path, folder / path.name)

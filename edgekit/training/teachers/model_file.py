@@ -1,6 +1,7 @@
-"""A teacher that comes as a file: what it is, and its logits for raw samples.
+"""A teacher that is a model file, and its logits for raw samples.
 
-Nothing heavy is imported here: the file is opened in a process of its own, which a broken one may take with it.
+No large library is imported here, because the file is opened in a process of its own: a broken file may crash that
+process, but not this one.
 """
 
 from __future__ import annotations
@@ -26,38 +27,41 @@ if TYPE_CHECKING:
 
     from edgekit.models.files.interface import Tensors
 
-SERVED: tuple[Task, ...] = ("classification", "regression", "detection", "segmentation")
-"""Tasks whose outputs a file gives as they are wanted."""
+SUPPORTED_TASKS: tuple[Task, ...] = ("classification", "regression", "detection", "segmentation")
+"""Tasks for which a model file can be used."""
 LIBRARIES = ("ai-edge-litert", "keras", "onnxruntime", "openvino", "tensorflow")
-"""Those that may run it."""
+"""Libraries that may run a model file."""
 SAMPLES, LOGITS, JOURNAL = "samples.npy", "logits.npy", "journal"
-"""Files in the folder of the process that runs it; the journal has the number of answered samples, one a line."""
+"""Files in the folder of the process that runs the model. Lines of the journal are numbers of finished samples."""
 
 
 @dataclass(frozen=True)
 class TeacherFile:
-    """A model file. `preprocess` are its own steps from a raw sample to its input, none: the numbers as they are.
-
-    kind: the module in `edgekit.models.files` that opens it
-    sha256: of the file's bytes; where its weights lie in another file, of both together
-    """
+    """A model file, which has not been loaded yet."""
 
     path: Path
     kind: str
+    """The module in `edgekit.models.files` that opens it."""
     preprocess: list[dict[str, Any]]
+    """Steps from a raw sample to the input of the file; empty if it takes raw samples."""
     sha256: str
+    """SHA-256 of the file, in hex. If its weights are in another file, of both together."""
 
 
 def check_task(where: str, task: Task) -> None:
-    """ConfigError for a model file in a run whose task none serves."""
-    if task not in SERVED:
+    """Raise ConfigError if model files cannot be used for the task. `where` is the config key for the message."""
+    if task not in SUPPORTED_TASKS:
         raise ConfigError(
-            f"task and {where} disagree: a model file serves {', '.join(SERVED)}, task is {task}; name a builder"
+            f"task and {where} disagree: a model file supports {', '.join(SUPPORTED_TASKS)}, but task is {task}; name "
+            "a builder instead"
         )
 
 
 def open_file(path: Path, preprocess: Sequence[dict[str, Any]] = ()) -> TeacherFile:
-    """The teacher at `path`, not loaded yet; ModelError where no such model is there, ConfigError for a wrong step."""
+    """Return the teacher at `path` without loading it.
+
+    Raises ModelError if there is no model file of a known format, and ConfigError if a preprocess step is wrong.
+    """
     try:
         steps.check_keys(preprocess)
     except InputError as error:
@@ -80,21 +84,45 @@ def logits(
     tensors: Tensors = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> np.ndarray:
-    """Logits (n, classes) float32 of raw samples (n, *sample), uint8 or float32, maybe a memory map.
+    """Run a model file on raw samples and return its logits, (n, classes) float32.
 
-    Outputs that are probabilities or sigmoids are undone (see `outputs.logits`); of a regression they are the values
-    (n, values), of a detection (n, points, 4 + classes), of a segmentation (n, classes, rows, columns). `tensors` are
-    those that a sample joins. 0 threads: all cores. `progress` is called with (done, n) now and then.
+    Outputs that are probabilities or sigmoids are converted back to logits (`task_outputs.to_logits`). A regression
+    returns values (n, values), a detection (n, points, 4 + classes), a segmentation (n, classes, rows, columns).
 
-    Raises ModelError for a model that cannot be opened or run, crashes, takes longer than `timeout_s`, does not fit the
-    samples or the classes, or gives NaN. Raises ConfigError for steps that do not fit the samples, and ResourceError if
-    there is no room for the samples' copy. Each names the file and the cause in one line.
+    Parameters
+    ----------
+    teacher : TeacherFile
+        The model file.
+    x : numpy.ndarray
+        Raw samples (n, *sample), uint8 or float32; may be a memory map.
+    classes : int
+        Number of classes, or of values.
+    timeout_s : float
+        Longest time for all samples, in seconds.
+    threads : int
+        Number of threads; 0 means all cores.
+    task : str
+        The task, one of SUPPORTED_TASKS.
+    tensors : sequence of dict
+        The tensors that are joined in a sample, if the model has several inputs.
+    progress : callable, optional
+        Called now and then with the number of finished samples and n.
+
+    Raises
+    ------
+    ModelError
+        The model cannot be opened or run, crashes, takes longer than `timeout_s`, does not fit the samples or the
+        classes, or outputs NaN.
+    ConfigError
+        The preprocess steps do not fit the samples.
+    ResourceError
+        There is no disk space for a copy of the samples.
     """
     import numpy as np
 
     if not len(x):
         return np.empty((0, classes), dtype=np.float32)
-    return _run(teacher, x, classes, timeout_s, threads, task, tensors, counted=False, progress=progress)[0]
+    return _run(teacher, x, classes, timeout_s, threads, task, tensors, is_baseline=False, progress=progress)[0]
 
 
 def logits_and_facts(
@@ -107,9 +135,13 @@ def logits_and_facts(
     task: Task = "classification",
     tensors: Tensors = (),
 ) -> tuple[np.ndarray, dict[str, Any]]:
-    """The same, of at least one sample, and the model's facts: the fields of `models.store.Source`."""
-    found, facts = _run(teacher, x, classes, timeout_s, threads, task, tensors, counted=True)
-    return found, {"kind": teacher.kind, "file": teacher.path.name, **facts}
+    """Run a model file that is to be the baseline of a run, and return its logits and facts about the model.
+
+    The facts are the fields of `models.store.Source`. In addition to what `logits` checks, the model must be usable on
+    a device. `x` needs at least one sample.
+    """
+    outputs, facts = _run(teacher, x, classes, timeout_s, threads, task, tensors, is_baseline=True)
+    return outputs, {"kind": teacher.kind, "file": teacher.path.name, **facts}
 
 
 def _run(
@@ -121,22 +153,23 @@ def _run(
     task: Task,
     tensors: Tensors,
     *,
-    counted: bool,
+    is_baseline: bool,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[np.ndarray, dict[str, Any]]:
     import numpy as np
 
     if tensors and teacher.preprocess:
         raise ConfigError(
-            f"{teacher.path}: got {len(teacher.preprocess)} steps of preprocess, and samples of several tensors take "
-            "none, for each would change all; write preprocess: [], and let the file scale its inputs"
+            f"{teacher.path}: got {len(teacher.preprocess)} preprocess steps, but samples of several tensors cannot "
+            "have any, because each step would change all tensors; write preprocess: [], and let the file scale its "
+            "inputs"
         )
     try:
         steps.check(teacher.preprocess, x.shape[1:], str(x.dtype))
     except InputError as error:
         raise ConfigError(f"{teacher.path}: {error}") from None
     if detect.sha256(teacher.path, teacher.kind) != teacher.sha256:
-        raise ModelError(f"{teacher.path}: has changed while it was in use; start again")
+        raise ModelError(f"{teacher.path}: has changed since the run started; start again")
     with contextlib.ExitStack() as stack:
         try:
             home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="edgekit-teacher-")))
@@ -146,10 +179,10 @@ def _run(
                 f"{teacher.path}: cannot copy {len(x):,} samples to {tempfile.gettempdir()} "
                 f"({error.strerror or error}); free some space there, or set TMPDIR to another folder"
             ) from error
-        shown = stack.enter_context(step("answers of the model file", "samples", len(x)))
+        bar = stack.enter_context(step("running the model file", "samples", len(x)))
 
-        def seen(count: int) -> None:
-            shown.update(count)
+        def report_progress(count: int) -> None:
+            bar.update(count)
             if progress is not None:
                 progress(count, len(x))
 
@@ -161,45 +194,48 @@ def _run(
             "classes": classes,
             "threads": threads or available_cores(),
             "task": task,
-            "counted": counted,
+            "is_baseline": is_baseline,
             "tensors": list(tensors),
         }
-        facts = _in_a_process(teacher.path, job, home, timeout_s, seen)
+        facts = _run_in_process(teacher.path, job, home, timeout_s, report_progress)
         return np.load(home / LOGITS, allow_pickle=False), facts
 
 
-def _in_a_process(
-    path: Path, job: dict[str, Any], home: Path, timeout_s: float, seen: Callable[[int], None]
+def _run_in_process(
+    path: Path, job: dict[str, Any], home: Path, timeout_s: float, report_progress: Callable[[int], None]
 ) -> dict[str, Any]:
-    """The facts of the model, its logits left in `home`; its error, or ModelError where its process dies or is late."""
+    """Run the worker process, which writes the logits to `home`, and return the facts about the model.
+
+    Raises the error of the worker, or ModelError if its process dies or takes longer than `timeout_s`.
+    """
     journal, count = subprocesses.FileTail(home / JOURNAL), 0
 
-    def look() -> None:
+    def read_journal() -> None:
         nonlocal count
         if lines := journal.new():
             count = int(lines[-1])
-            seen(count)
+            report_progress(count)
 
-    quiet = {
-        **subprocesses.QUIET_ENVIRONMENT,
-        "TMPDIR": str(home.absolute()),
-    }  # what it leaves when it is killed goes with it
+    # temporary files of a killed process are removed together with `home`
+    environment = {**subprocesses.QUIET_ENVIRONMENT, "TMPDIR": str(home.absolute())}
     try:
         facts: dict[str, Any] = subprocesses.call(
-            "edgekit.training.teachers.worker:leave_logits", job, home, timeout_s, quiet, should_stop=look
+            "edgekit.training.teachers.worker:write_logits", job, home, timeout_s, environment, should_stop=read_journal
         )
     except EdgekitError as error:
-        kind = ModelError if type(error) is EdgekitError else type(error)  # the latter: of the runner
+        kind = ModelError if type(error) is EdgekitError else type(error)  # errors of the runner are plain EdgekitError
         raise kind(f"{path}: {error}") from None
     except subprocesses.ChildDied as died:
-        limit = f"not finished after {timeout_s:g} s, with {count:,} samples done; allow it more time, or more threads"
-        raise ModelError(f"{path}: {limit if died.ended.timed_out else _cause(died.ended)}") from None
+        timeout = (
+            f"not finished after {timeout_s:g} s, with {count:,} samples done; allow it more time, or more threads"
+        )
+        raise ModelError(f"{path}: {timeout if died.ended.timed_out else _describe_exit(died.ended)}") from None
     return facts
 
 
-def _cause(ended: subprocesses.ChildExit) -> str:
-    if ended.was_killed:
-        return "was killed (SIGKILL), as the system does when memory runs out; free some"
-    if ended.signal:
-        return f"crashed its interpreter ({ended.signal}); the file is broken, export it again"
-    return f"cannot be run: {subprocesses.last_useful_line(ended.output)}"
+def _describe_exit(child_exit: subprocesses.ChildExit) -> str:
+    if child_exit.was_killed:
+        return "its process was killed (SIGKILL), as the system does when memory runs out; free some memory"
+    if child_exit.signal:
+        return f"crashed its interpreter ({child_exit.signal}); the file is broken, export it again"
+    return f"cannot be run: {subprocesses.last_useful_line(child_exit.output)}"

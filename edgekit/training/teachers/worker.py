@@ -1,4 +1,4 @@
-"""Opens and runs a teacher's file, in a process of its own that `model_file` starts."""
+"""The process that opens a teacher's model file and runs it on samples. `model_file` starts it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from edgekit.runner import input_vector
 from edgekit.runner.preprocess.transform import pipeline
 from edgekit.training.teachers.model_file import JOURNAL, LOGITS, SAMPLES
 
-LOOKED_AT = 64
-"""Samples that are compared with what an input of integers can hold."""
-INSIDE = 1 / 255
-"""Between two neighbouring probabilities that a softmax of 8 bits gives."""
+RANGE_CHECK_SAMPLES = 64
+"""Number of samples that are compared with the range of a quantized input."""
+INT8_SOFTMAX_STEP = 1 / 255
+"""Difference between two neighbouring probabilities of an 8-bit softmax."""
 
 
-def leave_logits(
+def write_logits(
     home: str,
     path: str,
     kind: str,
@@ -30,10 +30,13 @@ def leave_logits(
     classes: int,
     threads: int,
     task: tasks.Task,
-    counted: bool,
+    is_baseline: bool,
     tensors: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    """Leave the logits of the samples in the folder `home`, and return what was found out about the model."""
+    """Write the logits of the samples to the folder `home`, and return facts about the model.
+
+    With `is_baseline`, the model must also be usable on a device, and its operations are counted.
+    """
     folder = Path(home)
     x = np.load(folder / SAMPLES, mmap_mode="r", allow_pickle=False)
     steps = pipeline(preprocess)
@@ -45,89 +48,105 @@ def leave_logits(
         except Exception as error:
             raise _model_error("cannot be opened", error) from None
         run_for_shape = model.for_shape
-        placed = interface.find_layout(model.shape, sample)
-        _check_input_range(model, x, preprocess, counted)
-        _check_ranges(model, x, tensors)
-        if counted:
-            _check_input_shape(model.shape, placed, sample)
+        layout = interface.find_layout(model.shape, sample)
+        _check_input_range(model, x, preprocess, is_baseline)
+        _check_tensor_ranges(model, x, tensors)
+        if is_baseline:
+            _check_input_shape(model.shape, layout, sample)
             if needed.is_plain:
                 model = replace(model, for_shape=lambda shape: _check_outputs(run_for_shape(shape), classes))
         try:
-            found = task_outputs.outputs(
+            outputs = task_outputs.outputs(
                 model,
-                placed,
+                layout,
                 x,
-                lambda some: placed.arrange(steps(some)),
+                lambda raw: layout.arrange(steps(raw)),
                 needed,
                 lambda count: print(count, file=journal),
             )
-            needed.check_scores(found)
+            needed.check_scores(outputs)
         except Exception as error:
             raise _model_error("cannot be run", error) from None
-    of_classes = task == "classification"
-    quantized = bool(model.step) or module(kind).is_quantized(Path(path))
+    is_classification = task == "classification"
+    is_quantized = bool(model.step) or module(kind).is_quantized(Path(path))
     step = model.step
-    if quantized and not step and not task_outputs.are_probabilities(found, 0.0):
-        step = INSIDE  # its softmax may be rounded, though what it gives are floats
-    np.save(folder / LOGITS, task_outputs.to_logits(found, step) if of_classes else found)
-    costs = asdict(op_count.count_file(Path(path), kind)) if counted else {}
-    ends = task_outputs.output_kind(found, step) if of_classes else None
-    return {"probabilities": ends == "probabilities", "sigmoids": ends == "sigmoids", "integers": quantized, **costs}
+    if is_quantized and not step and not task_outputs.are_probabilities(outputs, 0.0):
+        step = INT8_SOFTMAX_STEP  # the softmax may be rounded, although the file outputs floats
+    np.save(folder / LOGITS, task_outputs.to_logits(outputs, step) if is_classification else outputs)
+    costs = asdict(op_count.count_file(Path(path), kind)) if is_baseline else {}
+    output_kind = task_outputs.output_kind(outputs, step) if is_classification else None
+    return {
+        "probabilities": output_kind == "probabilities",
+        "sigmoids": output_kind == "sigmoids",
+        "integers": is_quantized,
+        **costs,
+    }
 
 
-def _check_input_range(model: OpenedModel, x: np.ndarray, preprocess: list[dict[str, Any]], shipped: bool) -> None:
-    """ModelError for an input of integers that cannot hold what the samples become, or means other bytes by them."""
+def _check_input_range(model: OpenedModel, x: np.ndarray, preprocess: list[dict[str, Any]], is_baseline: bool) -> None:
+    """Raise ModelError if a quantized input cannot represent the preprocessed samples.
+
+    For a baseline, also if it is unclear which bytes the input expects.
+    """
     if model.grid is None:
         return
-    some = pipeline(preprocess)(x[:: max(1, len(x) // LOOKED_AT)])
-    problem = interface.range_fault(model.grid, some, x.dtype.name, preprocess)
-    problem = problem or (interface.range_ambiguity(model.grid, x.dtype.name, preprocess) if shipped else "")
+    prepared = pipeline(preprocess)(x[:: max(1, len(x) // RANGE_CHECK_SAMPLES)])
+    problem = interface.range_fault(model.grid, prepared, x.dtype.name, preprocess)
+    problem = problem or (interface.range_ambiguity(model.grid, x.dtype.name, preprocess) if is_baseline else "")
     if problem:
         raise ModelError(problem)
 
 
-def _check_ranges(model: OpenedModel, x: np.ndarray, tensors: list[dict[str, Any]]) -> None:
-    """ModelError for one of several inputs of integers that cannot hold its tensor."""
-    parts = input_vector.split(x[:: max(1, len(x) // LOOKED_AT)], [each["shape"] for each in tensors])
-    for tensor, part, grid in zip(tensors, parts, model.grids, strict=False):  # most kinds of files have none
+def _check_tensor_ranges(model: OpenedModel, x: np.ndarray, tensors: list[dict[str, Any]]) -> None:
+    """Raise ModelError if one of several quantized inputs cannot represent its tensor."""
+    parts = input_vector.split(x[:: max(1, len(x) // RANGE_CHECK_SAMPLES)], [each["shape"] for each in tensors])
+    for tensor, part, grid in zip(tensors, parts, model.grids, strict=False):  # most formats have no grids
         if grid is not None and (problem := interface.range_fault(grid, part, "float32", (), "the samples hold")):
             raise ModelError(f"tensor {tensor['name']}: {problem}")
 
 
-def _check_input_shape(shape: tuple[int, ...], placed: interface.Layout, sample: tuple[int, ...]) -> None:
-    """ModelError for an input that a file may have to be asked, and not to be converted and run on a device."""
+def _check_input_shape(shape: tuple[int, ...], layout: interface.Layout, sample: tuple[int, ...]) -> None:
+    """Raise ModelError for an input with which a file can be a teacher, but not be converted and run on a device."""
     if any(side < 0 for side in shape[1:]):
-        shown = ", ".join("?" if side < 0 else str(side) for side in shape)
-        raise ModelError(f"takes [{shown}], of which more than the batch is open; export it for {list(placed.sides)}")
+        sides = ", ".join("?" if side < 0 else str(side) for side in shape)
+        raise ModelError(f"takes [{sides}], in which not only the batch is open; export it for {list(layout.sides)}")
     if shape[0] > 1:
-        raise ModelError(f"takes {shape[0]} samples at a time, a device has one; export it for a batch of 1, or any")
-    if len(placed.sides) != len(sample):
         raise ModelError(
-            f"takes {list(placed.sides)}, and the samples are {list(sample)}: as a baseline it must take their "
+            f"takes {shape[0]} samples at a time, but a device has one; export it for a batch of 1 or of any size"
+        )
+    if len(layout.sides) != len(sample):
+        raise ModelError(
+            f"takes {list(layout.sides)}, but the samples are {list(sample)}: as a baseline it must take their "
             f"channels too; let it begin with a reshape from {list(sample)}"
         )
 
 
 def _check_outputs(run: Run, classes: int) -> Run:
-    """ModelError for outputs that a bundle's model may not have, though their values could be separated."""
+    """Return `run` with a check: it raises ModelError for outputs of a shape that the model of a bundle may not have.
 
-    def checked(x: np.ndarray) -> np.ndarray:
-        found = run(x)
-        if found.shape[1:] != (classes,) and found.size == len(x) * classes:
+    A teacher may have them, because its values can be separated.
+    """
+
+    def checked_run(x: np.ndarray) -> np.ndarray:
+        outputs = run(x)
+        if outputs.shape[1:] != (classes,) and outputs.size == len(x) * classes:
             raise ModelError(
-                f"gives {list(found.shape)}; as a baseline it must give [{len(x)}, {classes}]: let it end with a "
+                f"gives {list(outputs.shape)}; as a baseline it must give [{len(x)}, {classes}]: let it end with a "
                 "flatten, and export it again"
             )
-        return found
+        return outputs
 
-    return checked
+    return checked_run
 
 
-def _model_error(what: str, error: Exception) -> Exception:
-    """One line for what a library says; the libraries' errors share no base class."""
+def _model_error(action: str, error: Exception) -> Exception:
+    """Return the error to raise for an error of a library, with a message of one line.
+
+    `action` says what failed. The errors of the libraries have no common base class.
+    """
     if isinstance(error, EdgekitError) or (isinstance(error, OSError) and error.errno in RESOURCE_ERRNOS):
         return error
     if isinstance(error, MemoryError):
-        return ResourceError("needs more memory than there is; free some")
+        return ResourceError("needs more memory than there is; free some memory")
     reason = " ".join(str(error).split())[:300] or type(error).__name__
-    return ModelError(f"{what}: {reason}; export it again")
+    return ModelError(f"{action}: {reason}; export it again")

@@ -37,7 +37,7 @@ def test_a_step_and_a_slope_are_drift_and_so_is_becoming_faster() -> None:
     slope = noisy(generator, 30) * np.linspace(1, 1.25, 30)
     for p50s in (step, slope, step[::-1]):
         found = drift.check_drift(windows(p50s.tolist()))
-        assert found.found is True
+        assert found.is_present is True
         assert found.figures["p50_ratio_low"] <= found.figures["p50_ratio"] <= found.figures["p50_ratio_high"]
     assert "faster" in drift.check_drift(windows(step[::-1].tolist())).words
     assert drift.check_drift(windows(step.tolist())).figures["p50_ratio"] == pytest.approx(1.2, rel=0.03)
@@ -46,52 +46,53 @@ def test_a_step_and_a_slope_are_drift_and_so_is_becoming_faster() -> None:
 def test_a_constant_call_hardly_ever_drifts() -> None:
     generator = np.random.default_rng(1)
     for count, spread in ((9, 0.03), (18, 0.03), (18, 0.10), (60, 0.10)):
-        answers = [drift.check_drift(windows(noisy(generator, count, spread).tolist())).found for _ in range(100)]
+        answers = [drift.check_drift(windows(noisy(generator, count, spread).tolist())).is_present for _ in range(100)]
         assert answers.count(True) <= 3, (count, spread)
-    assert drift.check_drift(windows(noisy(generator, 18, 0.005).tolist())).found is False
+    assert drift.check_drift(windows(noisy(generator, 18, 0.005).tolist())).is_present is False
 
 
 def test_a_change_within_the_margin_is_none() -> None:
     values = [2.0] * 9 + [2.06] * 9
-    assert drift.check_drift(windows(values)).found is False
+    assert drift.check_drift(windows(values)).is_present is False
 
 
 def test_what_cannot_be_said_is_not_said() -> None:
-    assert drift.check_drift(windows([2.0, 3.0] * 4)).found is None
+    assert drift.check_drift(windows([2.0, 3.0] * 4)).is_present is None
     assert "8 windows, 9 are needed" in drift.check_drift(windows([2.0] * 8)).words
     uneven = drift.check_drift(windows([2.0, 3.0, 2.4] * 6))
-    assert uneven.found is None and "too uneven to say" in uneven.words
-    assert drift.check_memory_growth(windows()).found is None
-    assert drift.check_memory_growth(windows([2.0] * 8, resident=[MB] * 8)).found is None
-    assert drift.check_saturation([], 10).found is None
+    assert uneven.is_present is None and "too uneven to say" in uneven.words
+    assert drift.check_memory_growth(windows()).is_present is None
+    assert drift.check_memory_growth(windows([2.0] * 8, resident=[MB] * 8)).is_present is None
+    assert drift.check_saturation([], 10).is_present is None
 
 
 def test_throttling_is_named_with_when_and_how_warm() -> None:
     flags = [False] * 6 + [True] * 3 + [False] * 9
     warm = [40.0 + number for number in range(18)]
     found = drift.check_throttling(windows(throttled=flags, temperature_c=warm))
-    assert found.found and "in 3 of 18 windows, first after 60 s; 57 °C at most" in found.words
-    assert drift.check_throttling(windows(throttled=False, temperature_c=warm)).found is False
-    assert drift.check_throttling(windows(throttled=None)).found is None
+    assert found.is_present and "in 3 of 18 windows, first after 60 s; 57 °C at most" in found.words
+    assert drift.check_throttling(windows(throttled=False, temperature_c=warm)).is_present is False
+    assert drift.check_throttling(windows(throttled=None)).is_present is None
 
 
 def test_a_clock_that_falls_is_throttling_where_a_governor_rules_it() -> None:
     fallen = [1800.0] * 10 + [1500.0] * 8
     found = drift.check_throttling(windows(frequency_mhz=fallen, governor="ondemand"))
-    assert found.found and "from 1,800 to 1,500 MHz (governor ondemand)" in found.words
+    assert found.is_present and "from 1,800 to 1,500 MHz (governor ondemand)" in found.words
     assert found.figures["lowest_mhz"] == 1500
-    assert drift.check_throttling(windows(frequency_mhz=fallen, governor=None)).found is None
+    assert drift.check_throttling(windows(frequency_mhz=fallen, governor=None)).is_present is None
     once = [1800.0] * 10 + [1500.0] + [1800.0] * 7
-    assert drift.check_throttling(windows(frequency_mhz=once, governor="ondemand")).found is False
+    assert drift.check_throttling(windows(frequency_mhz=once, governor="ondemand")).is_present is False
     assert (
-        drift.check_throttling(windows(frequency_mhz=[1800.0] * 9 + [1650.0] * 9, governor="ondemand")).found is False
+        drift.check_throttling(windows(frequency_mhz=[1800.0] * 9 + [1650.0] * 9, governor="ondemand")).is_present
+        is False
     )
 
 
 def test_steady_growth_is_found_and_told_per_hour() -> None:
     leak = [50 * MB + number * MB // 2 for number in range(18)]
     found = drift.check_memory_growth(windows(resident=leak))
-    assert found.found and found.figures["mb_per_hour"] == pytest.approx(0.5 * 360)
+    assert found.is_present and found.figures["mb_per_hour"] == pytest.approx(0.5 * 360)
     assert "+180.0 MB per hour" in found.words
 
 
@@ -108,13 +109,13 @@ def test_steady_growth_is_found_and_told_per_hour() -> None:
     ],
 )
 def test_memory_that_does_not_go_on_growing_is_steady(resident: list[int]) -> None:
-    assert drift.check_memory_growth(windows(resident=resident)).found is False
+    assert drift.check_memory_growth(windows(resident=resident)).is_present is False
 
 
 def test_a_backlog_that_grows_is_saturation_and_one_that_is_worked_off_is_not() -> None:
-    assert drift.check_saturation(windows(waiting=[100 * (number + 1) for number in range(18)]), 100).found
-    assert drift.check_saturation(windows(waiting=[0] * 9 + [400] + [0] * 8), 100).found is False
-    assert drift.check_saturation(windows(waiting=[0] * 17 + [30]), 100).found is False
+    assert drift.check_saturation(windows(waiting=[100 * (number + 1) for number in range(18)]), 100).is_present
+    assert drift.check_saturation(windows(waiting=[0] * 9 + [400] + [0] * 8), 100).is_present is False
+    assert drift.check_saturation(windows(waiting=[0] * 17 + [30]), 100).is_present is False
 
 
 def test_every_finding_is_json() -> None:

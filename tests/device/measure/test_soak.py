@@ -70,7 +70,7 @@ def test_calls_that_a_stall_delays_are_late_and_say_so() -> None:
     assert stalled.p90_ms == pytest.approx(300 - 9 * 10, abs=10)
     assert stalled.p50_ms == pytest.approx(1, rel=0.05) and stalled.service_p50_ms == pytest.approx(1, rel=0.05)
     assert all(each.max_ms < 1.1 for each in done.windows if each is not stalled)
-    assert drift.check_saturation(done.windows, 100).found is False
+    assert drift.check_saturation(done.windows, 100).is_present is False
 
 
 def test_a_rate_that_cannot_be_kept_ends_in_time_and_is_named() -> None:
@@ -80,13 +80,13 @@ def test_a_rate_that_cannot_be_kept_ends_in_time_and_is_named() -> None:
     assert [each.waiting for each in done.windows] == pytest.approx([50 * (n + 1) for n in range(10)], abs=2)
     assert done.windows[-1].p50_ms == pytest.approx(4770, rel=0.02)
     found = drift.check_saturation(done.windows, 100)
-    assert found.found and "cannot keep up with 100 per s" in found.words and "50" in found.words
+    assert found.is_present and "cannot keep up with 100 per s" in found.words and "50" in found.words
 
 
 def test_a_rate_just_above_what_can_be_kept_is_named_too() -> None:
     done = measured(lambda number: 0.0101, seconds=60, window_s=3)
-    assert drift.check_saturation(done.windows, 100).found
-    assert not drift.check_saturation(measured(lambda number: 0.0098, seconds=60, window_s=3).windows, 100).found
+    assert drift.check_saturation(done.windows, 100).is_present
+    assert not drift.check_saturation(measured(lambda number: 0.0098, seconds=60, window_s=3).windows, 100).is_present
 
 
 def test_looking_at_the_machine_is_in_no_latency() -> None:
@@ -181,20 +181,22 @@ def test_a_call_that_slows_by_a_fifth_midway_is_found() -> None:
     begun = time.thread_time()
     windows = soaked(lambda: busy(0.004 if time.thread_time() - begun < 1.8 else 0.0048)).windows
     found = drift.check_drift(windows)
-    assert found.found, found.words
+    assert found.is_present, found.words
     assert found.figures["p50_ratio"] == pytest.approx(1.2, rel=0.03) and "slower" in found.words
-    assert drift.check_saturation(windows, 100).found is False
+    assert drift.check_saturation(windows, 100).is_present is False
 
 
 @pytest.mark.numerics
 def test_a_constant_call_is_clean() -> None:
     windows = soaked(lambda: busy(0.004)).windows
-    assert [drift.soak_findings(windows, 100)[name].found for name in ("saturated", "drifted", "grew")] == [False] * 3
+    assert [drift.soak_findings(windows, 100)[name].is_present for name in ("saturated", "drifted", "grew")] == [
+        False
+    ] * 3
 
 
 @pytest.mark.numerics
 def test_a_call_that_leaks_is_found() -> None:
     held: list[bytes] = []  # growth is held against 1 % of what is resident, and a long run of tests holds gigabytes
     found = drift.check_memory_growth(soaked(lambda: held.append(b"x" * 500_000)).windows)
-    assert found.found, found.words
+    assert found.is_present, found.words
     assert found.figures["mb_per_hour"] == pytest.approx(100 * 0.5 * 3600, rel=0.5)

@@ -155,7 +155,7 @@ def test_on_a_read_only_disk_the_confirmed_release_starts(trying: Device) -> Non
     """Where a try cannot be counted, none is begun."""
     fixed = on_a_read_only_disk(trying)
     assert started(fixed) == 1
-    assert fixed.status()["state"] == "trial" and "on trial" in fixed.do("status")
+    assert fixed.status()["state"] == "trial" and "on probation" in fixed.do("status")
     assert "Read-only file system" in fixed.refused(7, "confirm")
     trying.do("confirm")
     assert started(fixed) == 2 and fixed.status()["state"] == "confirmed"

@@ -27,7 +27,7 @@ def test_a_first_release_is_on_trial_until_it_is_confirmed(empty: Device, sound:
     (release,) = found["releases"]
     assert (release["name"], release["version"], release["state"]) == ("tiny", "1.0.0", "proven")
     assert release["p50_ms"] > 0 and release["sha256"] == digest(sound["1.0.0"])
-    assert "on trial" in empty.do("status")
+    assert "on probation" in empty.do("status")
     assert "confirmed" in empty.do("confirm") and empty.do("confirm")
     assert empty.status()["state"] == "confirmed" and not (empty.root / "trial.json").exists()
 
@@ -85,7 +85,7 @@ def test_an_older_release_can_be_installed_again(empty: Device, sound: dict[str,
 def test_one_trial_at_a_time(empty: Device, sound: dict[str, Path]) -> None:
     empty.install(sound["1.0.0"])
     other = empty.receive(sound["2.0.0"])
-    assert "release 1 is on trial; first `edgerun confirm` or" in empty.refused(4, "install", other)
+    assert "release 1 is on probation; first `edgerun confirm` or" in empty.refused(4, "install", other)
     empty.do("confirm")
     empty.do("install", other)
 
@@ -94,7 +94,7 @@ def test_a_file_on_the_device_is_taken_as_it_lies_there(empty: Device, sound: di
     """Whatever has arrived of it before."""
     data = sound["1.0.0"].read_bytes()
     empty.do("receive", digest(sound["1.0.0"]), data=data[:1000])
-    assert "on trial" in empty.do("install", sound["1.0.0"])
+    assert "on probation" in empty.do("install", sound["1.0.0"])
     assert empty.status()["incoming"] == {} and empty.status()["store"] == [digest(sound["1.0.0"])]
     empty.do("confirm")
     assert "no such file, and no sha256" in empty.refused(4, "install", "nonsuch.edge.zip")
@@ -258,7 +258,7 @@ def test_two_installs_at_once_leave_one_on_trial(empty: Device, sound: dict[str,
     said = [process.communicate()[0] for process in both]
     assert codes == [0, 4], said
     assert empty.status()["state"] == "trial" and empty.fault() == ""
-    assert any("is on trial; first" in text for text in said)
+    assert any("is on probation; first" in text for text in said)
 
 
 def test_a_command_does_not_wait_for_ever(empty: Device, sound: dict[str, Path]) -> None:

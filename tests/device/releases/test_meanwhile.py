@@ -60,7 +60,7 @@ def test_one_on_trial_neither(empty: Device, sound: dict[str, Path]) -> None:
     sha256 = empty.receive(sound["1.0.0"])
     with stopped(empty, sha256, "--latency-ms", "1e-6") as late:
         empty.do("install", sha256, "--tries", 7)
-    assert late.returncode == 0 and "on trial" in late.communicate()[0]
+    assert late.returncode == 0 and "on probation" in late.communicate()[0]
     assert (empty.status()["state"], empty.status()["tries"]) == ("trial", 7)
 
 

@@ -213,7 +213,7 @@ def test_systemd_is_told_that_it_is_ready_and_alive(
     asked = {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "400000"}
     watching = watch(trying, "--confirm-after", 2, *program, **asked)
     watching.until(lambda: "READY=1" in manager.read())
-    assert manager.told[0].startswith("STATUS=release 2 on trial") or manager.told[0] == "WATCHDOG=1"
+    assert manager.told[0].startswith("STATUS=release 2 on probation") or manager.told[0] == "WATCHDOG=1"
     watching.until(lambda: manager.read().count("WATCHDOG=1") > 8)
     watching.until(lambda: "STATUS=release 2: confirmed" in manager.read())
     environment = Path(f"/proc/{watching.program()[1]}/environ").read_text()

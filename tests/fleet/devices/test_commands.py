@@ -101,8 +101,8 @@ def test_what_is_no_python_at_all_is_no_device(python: str, desk: Rig) -> None:
 @pytest.mark.parametrize(
     ("out", "said"),
     [
-        (b"", "not what it was asked"),
-        (b"\xff\xfe garbage", "not what it was asked"),
+        (b"", "gives an unexpected answer"),
+        (b"\xff\xfe garbage", "gives an unexpected answer"),
         (b"token {", "no JSON"),
         (b"token []", "another shape"),
         (b"token " + b"[" * 100_000, "no JSON"),
@@ -118,7 +118,7 @@ def test_what_is_no_python_at_all_is_no_device(python: str, desk: Rig) -> None:
         (answer(machine=7), "does not say its machine"),
         (answer() + b'{"state": "fine"}', "its state is 'fine'"),
         (answer() + b'{"state": "none", "releases": {}}', "does not list its releases"),
-        (answer() + b'{"state": "none", "releases": [1]}', "a release that is none"),
+        (answer() + b'{"state": "none", "releases": [1]}', "a release that is not an object"),
         (answer() + b'{"state": "none", "releases": [{"release": 1e99}]}', "release is"),
         (answer() + b'{"state": "none", "releases": [{"release": 1, "sha256": 5}]}', "does not say its sha256"),
     ],

@@ -139,7 +139,7 @@ def test_a_wrong_and_an_unknown_host_key_fail_alone(fleet: Fleet, tmp_path: Path
     fleet.rig.forget(2)
     found = fleet.asked(8, "push", fleet.bundles["1.0.0"], "--confirm")
     assert [each["state"] for each in found.values()] == [CONFIRMED, "failed", "failed", CONFIRMED]
-    assert "not the one that known_hosts has" in found["d1"]["why"] and "is not known" in found["d2"]["why"]
+    assert "not the one in known_hosts" in found["d1"]["why"] and "is not known" in found["d2"]["why"]
     assert not list(fleet.rig.device(1).iterdir())
 
 
@@ -193,7 +193,7 @@ def test_what_was_only_sent_is_installed_by_the_next_push(fleet: Fleet) -> None:
 def test_another_release_on_trial_is_not_pushed_over(fleet: Fleet) -> None:
     fleet.run(0, "push", fleet.bundles["1.0.0"], "--wait", "0", "--only", "d0")
     found = fleet.asked(4, "push", fleet.bundles["2.0.0"], "--confirm", "--only", "d0")
-    assert "release 1 (tiny 1.0.0) is on trial there" in found["d0"]["why"]
+    assert "release 1 (tiny 1.0.0) is on probation there" in found["d0"]["why"]
 
 
 def test_lines_that_are_cut_are_gone_on_with(fleet: Fleet) -> None:

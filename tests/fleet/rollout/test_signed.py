@@ -39,7 +39,7 @@ def test_a_device_in_signed_mode_refuses_what_nobody_signed_and_gets_no_byte_of_
     fleet.run(0, "push", signer.bundle, "--trust", signer.trust, "--confirm", "--only", "d0")
     found = fleet.asked(8, "push", fleet.bundles["2.0.0"], "--confirm", "--only", "d0", "--only", "d1")
     assert "nobody has signed this bundle; use `edgekit sign`" in found["d0"]["why"]
-    assert found["d1"]["state"] == "sent" and "d0 failed while it was sent" in found["d1"]["why"]
+    assert found["d1"]["state"] == "sent" and "d0 rejected it" in found["d1"]["why"]
     assert len(fleet.status(0)["store"]) == 3
 
 

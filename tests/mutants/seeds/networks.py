@@ -64,8 +64,8 @@ TRAINING = (
     Seed(
         "teacher-and-student-swapped",
         "training/losses/soft_targets.py",
-        "functional.kl_div(learnt, taught,",
-        "functional.kl_div(taught, learnt,",
+        "functional.kl_div(student_logs, teacher_logs,",
+        "functional.kl_div(teacher_logs, student_logs,",
         "the divergence is taken the other way round",
         ("tests/training/losses",),
     ),

@@ -48,8 +48,8 @@ def test_a_part_in_one_report_alone_and_few_answers_are_said() -> None:
     stream = made(latency_ms={**latencies(1.0), **latencies(0.1, part="wait")})
     result = compare_reports(made(latency_ms=latencies(1.0, answers=6)), stream)
     wait, execute = result.part("wait"), result.part("execute")
-    assert wait is not None and wait.said == "in one report alone" and wait.ratio is None
-    assert execute is not None and execute.said == "too few answers to say" and execute.ratio is not None
+    assert wait is not None and wait.outcome == "in one report only" and wait.ratio is None
+    assert execute is not None and execute.outcome == "too few answers to say" and execute.ratio is not None
     empty = compare_reports(made(latency_ms={}), stream)
     assert empty.words[0].startswith("Latency is not compared")
 

@@ -22,7 +22,7 @@ from tests.report.field.reports import EXAMPLES, example, made
 def test_the_examples_are_read_in_their_order() -> None:
     result = folder(EXAMPLES)
     assert [each.name for each in result] == ["camera-7-march", "camera-7-june", "camera-7-september"]
-    assert all(each.answered == each.asked == 3000 == sum(each.counts("whole")) for each in result)
+    assert all(each.answered == each.received == 3000 == sum(each.counts("whole")) for each in result)
     assert [each.temperature_c for each in result] == [51.0, 63.5, 58.0]
     assert [(each.verdict or {})["level"] for each in result] == ["sound", "sound", "doubtful"]
     assert result[0].parts == ["preprocess", "execute", "postprocess", "whole"]

@@ -83,7 +83,7 @@ def test_nothing_is_driven_without_a_wish_or_a_winner(benchmark: Artifact, load_
     assert (told["seconds"], told["loadgen"]) == (0, None), "what the schema calls: nothing was driven"
     assert (told["runs"], told["rates"], told["failed"]) == ([], [], [])
     shown = SimpleNamespace(metrics={"loads": told}, config={"confidence": 0.99})
-    assert "no load was driven" in repr(loads_section.table(shown))  # type: ignore[arg-type]
+    assert "no load test was run" in repr(loads_section.table(shown))  # type: ignore[arg-type]
 
 
 def test_without_loadgen_nothing_is_driven_and_every_reader_learns_why(
@@ -96,13 +96,13 @@ def test_without_loadgen_nothing_is_driven_and_every_reader_learns_why(
     assert (found["seconds"], found["runs"], found["rates"], found["failed"]) == (0, [], [], [])
     assert found["skipped"] and found["skipped"].startswith("LoadGen is not installed")
     table = loads_section.table(SimpleNamespace(metrics={"loads": found}, config={"confidence": 0.99}))  # type: ignore[arg-type]
-    assert "no load was driven: LoadGen is not installed" in repr(table)
+    assert "no load test was run: LoadGen is not installed" in repr(table)
     result = {**json.loads((tiny_run.folder / RESULT).read_text()), "loads": found}
     section = loads_section.section(result, 0.99)
     assert section and section["grids"] == [] and "LoadGen is not installed" in section["failed"][0]
     text = io.StringIO()
     print_run(result, tiny_run.folder, Console(file=text, width=200))
-    assert "no load was driven: LoadGen is not installed" in text.getvalue()
+    assert "no load test was run: LoadGen is not installed" in text.getvalue()
 
 
 def test_a_load_that_fails_is_told_and_the_others_go_on(benchmark: Artifact) -> None:
@@ -143,7 +143,7 @@ def test_the_verdict_names_the_rates_and_what_failed(tiny_run: FinishedRun, benc
     stream = io.StringIO()
     loads = {**benchmark.metrics["loads"], "rates": rates, "failed": failed}
     print_run({**result, "loads": loads}, tiny_run.folder, Console(file=stream, width=200))
-    said = "held with a p99 within 10 ms: student-int8-tflite 1,234/s (short: 1 of 600 s), "
+    said = "sustained with a p99 within 10 ms: student-int8-tflite 1,234/s (short: 1 of 600 s), "
     assert f"{said}{BASELINE} no rate was confirmed, too noisy (noisy: 1 of 2 trials)" in stream.getvalue()
     assert "Load test failed: theirs, opening it: gone" in stream.getvalue()
 

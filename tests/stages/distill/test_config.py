@@ -57,7 +57,7 @@ def config_with(tmp_path: Path, **distill: object) -> DistillConfig:
         ({"teachers": [{"path": "absent.onnx"}]}, ["distill.teachers", "absent.onnx", "no such file"]),
         ({"teachers": [{"path": "run.yaml"}]}, ["distill.teachers", "run.yaml", "looks like"]),
         ({"teachers": [{**FILE, "preprocess": [{"stp": "scale"}]}]}, ["distill.teachers", "teacher.tflite", "stp"]),
-        ({"teachers": [{**FILE, "sha256": "0" * 64}]}, ["distill.teachers", "0" * 64, "is wanted"]),
+        ({"teachers": [{**FILE, "sha256": "0" * 64}]}, ["distill.teachers", "0" * 64, "expected"]),
         ({"teachers": [{"path": "${NOBODY_SET_THIS}/a.onnx"}]}, ["NOBODY_SET_THIS", "not set"]),
         ({"teachers": [FILE], "losses": [{"loss": "hints"}]}, ["losses", "teachers", "hints", "feature maps"]),
         ({"teachers": [{"builder": "a.b:c", "training": {"epoch": 3}}]}, ["training.epoch", "epochs"]),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.training.side_by_side import PARALLEL
+from edgekit.training.parallel_trainings import PARALLEL
 from tests.stages.distill.test_selection import distilled, home
 
 __all__ = ["home"]
@@ -31,5 +31,5 @@ def test_the_artifact_is_the_same_to_the_byte(
     monkeypatch.setenv(PARALLEL, "2")
     together = distilled(home, tmp_path / "together", in_turn.metrics["shortlist"]["measured"], **OPTIONS)
     said = capsys.readouterr().out
-    assert said.count("was finished after") == 6  # two teachers, two candidates, and two losses; "alone" is one of them
+    assert said.count("had finished after") == 6  # two teachers, two candidates, and two losses; "alone" is one of them
     assert together.digest == in_turn.digest

@@ -84,9 +84,9 @@ def test_what_is_not_there_is_refused_with_its_place(section: Any, message: str)
 def test_samples_and_labels_that_they_make_no_sense_of_are_refused_before_the_first_batch() -> None:
     vectors, windows = data_of(blobs, "vector", 3), data_of(waves, "window", 2)
     for data, name, words in (
-        (vectors, "cutmix", "got cutmix, and the samples are vectors; it changes images alone; leave it out"),
-        (vectors, "mixup", "got mixup, and the samples are vectors; it changes images and windows alone; leave it out"),
-        (windows, "erase", "got erase, and the samples are windows; it changes images alone; leave it out"),
+        (vectors, "cutmix", "got cutmix, but the samples are vectors; it supports only images; leave it out"),
+        (vectors, "mixup", "got mixup, but the samples are vectors; it supports only images and windows; leave it out"),
+        (windows, "erase", "got erase, but the samples are windows; it supports only images; leave it out"),
     ):
         with pytest.raises(ConfigError) as caught:
             fit(convolutions(), data, [], options(1, augmentations=[{"kind": name}]), seed=0, device="cpu", threads=1)
@@ -101,7 +101,7 @@ def test_tasks_whose_labels_would_be_wrong_are_refused(name: str, task: str) -> 
 
     pictures: Any = Pictures()
     pictures.task = task
-    with pytest.raises(ConfigError, match=f"got {name}, and task is {task}: the labels would not fit"):
+    with pytest.raises(ConfigError, match=f"got {name}, but task is {task}: the labels would not fit"):
         augmentations.active([{"kind": name}], pictures)
 
 
@@ -146,21 +146,21 @@ class TestContract:
         assert np.array_equal(first, again)
         assert not np.array_equal(first, other)
         assert not np.array_equal(first, raw)
-        assert (mixed is None) == (mixed_again is None) == (not augmentations.mixes(parsed(name)))
+        assert (mixed is None) == (mixed_again is None) == (not augmentations.mixes_samples(parsed(name)))
         if mixed is not None:
-            assert np.array_equal(mixed.kept, mixed_again.kept)
+            assert np.array_equal(mixed.own_shares, mixed_again.own_shares)
             assert np.array_equal(mixed.partners, mixed_again.partners)
 
     def test_probability_is_that_of_a_sample(self, name: str) -> None:
         raw = samples((400, *SHAPES[kinds(name)[0]][0][1:]))
         found, mix = applied(name, raw, probability=0.0)
-        assert np.array_equal(found, raw) and (mix is None or (mix.kept == 1).all())
+        assert np.array_equal(found, raw) and (mix is None or (mix.own_shares == 1).all())
         found, mix = applied(name, raw, probability=0.5)
         changed = (found != raw).reshape(len(raw), -1).any(axis=1)
         assert 100 < changed.sum() < 260  # some operations change little
         if mix is not None:
             by_another = mix.partners != np.arange(len(raw))
-            assert (mix.kept[~changed & by_another] > 0.9).all()
+            assert (mix.own_shares[~changed & by_another] > 0.9).all()
 
     def test_mixed_labels_are_shares_and_all_others_stay_as_they_are(self, name: str) -> None:
         raw, labels = samples(SHAPES[kinds(name)[0]][0]), np.arange(SHAPES[kinds(name)[0]][0][0]) % 3
@@ -173,7 +173,7 @@ class TestContract:
             return
         assert soft.dtype == np.float32 and soft.shape == (len(raw), 3)
         assert (soft >= 0).all() and soft.sum(axis=1) == pytest.approx(1)
-        for row, label, other, kept in zip(soft, labels, labels[mix.partners], mix.kept, strict=True):
+        for row, label, other, kept in zip(soft, labels, labels[mix.partners], mix.own_shares, strict=True):
             assert row[label] == pytest.approx(1 if label == other else kept)
 
     def test_a_stopped_training_goes_on_to_the_same_bits(self, name: str, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ PLAIN = np.repeat(np.arange(200, dtype=np.uint8), 12 * 10).reshape(200, 12, 10, 
 def test_what_was_replaced_is_one_rectangle_of_the_partner_and_the_share_is_what_stayed() -> None:
     found, mix = apply(PLAIN, Options(probability=1.0), np.random.default_rng(1))
     sizes = set()
-    for image, own, partner, kept in zip(found, PLAIN, mix.partners, mix.kept, strict=True):
+    for image, own, partner, kept in zip(found, PLAIN, mix.partners, mix.own_shares, strict=True):
         elsewhere = (image != own).any(axis=2)
         assert set(np.unique(image)) <= {own[0, 0, 0], partner}
         if elsewhere.any():
@@ -32,5 +32,5 @@ def test_pixels_stay_where_they_were() -> None:
 
 def test_a_large_alpha_cuts_about_half() -> None:
     _, mix = apply(PLAIN, Options(probability=1.0, alpha=10.0), np.random.default_rng(1))
-    inside = mix.kept[mix.kept < 0.8]  # a rectangle at the edge is cut off
+    inside = mix.own_shares[mix.own_shares < 0.8]  # a rectangle at the edge is cut off
     assert len(inside) > 50 and inside.min() > 0.2

@@ -5,7 +5,7 @@ import pytest
 
 from edgekit.core.errors import ConfigError
 from edgekit.training import augmentations
-from edgekit.training.augmentations.erase import LONGEST, Options, apply
+from edgekit.training.augmentations.erase import MAX_ASPECT_RATIO, Options, apply
 
 FLAT = np.full((300, 20, 24, 3), 7, dtype=np.uint8)
 
@@ -30,7 +30,7 @@ def test_one_rectangle_of_the_shares_and_ratios_of_the_paper() -> None:
     assert 0.06 < min(shares) < 0.12 and 0.18 < max(shares) < 0.25  # sides are whole pixels
     ratios = [height / width for height, width in sizes]
     assert min(ratios) < 0.5 and max(ratios) > 2
-    assert max(max(ratios), 1 / min(ratios)) < 1.3 * LONGEST
+    assert max(max(ratios), 1 / min(ratios)) < 1.3 * MAX_ASPECT_RATIO
     assert len(set(sizes)) > 30
 
 

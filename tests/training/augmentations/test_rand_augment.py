@@ -90,5 +90,5 @@ def test_all_operations_come_up_and_an_image_is_the_same_in_any_company() -> Non
 
 
 def test_other_types_are_refused() -> None:
-    with pytest.raises(ConfigError, match="rand_augment: got images of float32; it changes those of uint8 alone"):
+    with pytest.raises(ConfigError, match="rand_augment: got images of float32; it supports only uint8"):
         apply(IMAGES.astype(np.float32), Options(), np.random.default_rng(0))

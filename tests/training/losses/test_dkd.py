@@ -57,7 +57,9 @@ def test_one_sample_weighted_by_what_the_teacher_gives_the_others_is_plain_soft_
     """The paper's central identity: KD = TCKD + (1 - p of the label) * NCKD."""
     student, teacher, label = logits(0)[[sample]], logits(1)[[sample]], LABELS[[sample]]
     beta = float(1 - parts(student[0], teacher[0], label[0], 4.0)[2])
-    plain = soft_targets.mixed(*(torch.from_numpy(x) for x in (student, teacher, label)), temperature=4.0, alpha=1.0)
+    plain = soft_targets.combined_loss(
+        *(torch.from_numpy(x) for x in (student, teacher, label)), temperature=4.0, alpha=1.0
+    )
     decoupled = compute(student, teacher, label, alpha=1.0, beta=beta) - cross_entropy(student, label)
     assert decoupled == pytest.approx(float(plain), rel=1e-10)
 

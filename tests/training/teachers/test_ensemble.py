@@ -11,7 +11,7 @@ import torch
 from edgekit.core import artifacts
 from edgekit.core.errors import TrustError
 from edgekit.models import store
-from edgekit.training.fine_tuning import tuning, without_maps
+from edgekit.training.fine_tuning import feature_maps_obstacle, tuning
 from edgekit.training.teacher_cache import teacher_digest
 from edgekit.training.teachers import ensemble
 from edgekit.training.teachers.ensemble import Ensemble
@@ -82,5 +82,5 @@ def test_it_comes_back_from_a_sealed_artifact_and_a_changed_member_is_refused(tm
 
 
 def test_it_has_no_feature_maps_of_its_own() -> None:
-    why = without_maps(together(), "mean logits of a and b", store.build(SPEC, 3), SPEC)
-    assert why == "the teacher, the mean logits of a and b, is several networks: each has feature maps of its own"
+    why = feature_maps_obstacle(together(), "mean logits of a and b", store.build(SPEC, 3), SPEC)
+    assert why == "the teacher, the mean logits of a and b, is several networks, and each has feature maps of its own"

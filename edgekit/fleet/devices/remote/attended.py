@@ -23,11 +23,11 @@ def main(home: str, silence_s: float, patience_s: float, words: list) -> int:
     deadline = time.monotonic() + patience_s
     while not take(lock):
         if time.monotonic() > deadline:
-            return end(7, "another measurement is at work on this device (" + holder(lock) + "); wait until it ends")
+            return end(7, "another measurement is running on this device (" + holder(lock) + "); wait until it ends")
         if not listens(POLL_S):
             return 6
     os.ftruncate(lock, 0)
-    with contextlib.suppress(OSError):  # a full disk: the lock is held all the same
+    with contextlib.suppress(OSError):  # the lock is valid even if the disk is full
         os.pwrite(lock, ("process " + str(os.getpid())).encode(), 0)
     ended_fd, child_fd = os.pipe()  # the command has the other end, and closes it by ending
     command = [sys.executable, *words]
@@ -37,7 +37,7 @@ def main(home: str, silence_s: float, patience_s: float, words: list) -> int:
         if not ready or not os.read(0, 4096):
             kill(child)
             return end(
-                6, "nobody listened any more, so it was ended" if ready else "the line was silent, so it was ended"
+                6, "the connection was closed, so it was ended" if ready else "the line was silent, so it was ended"
             )
     code = child.wait()
     return code if code >= 0 else end(6, "was ended by signal " + str(-code))
@@ -56,7 +56,7 @@ def holder(lock: int) -> str:
 
 
 def listens(within_s: float) -> bool:
-    """Return whether the requester is still connected, as far as this is known after so many seconds."""
+    """Return whether the requester is still connected, as far as this is known after this many seconds."""
     return not select.select([0], [], [], within_s)[0] or bool(os.read(0, 4096))
 
 

@@ -51,9 +51,9 @@ def main(token: str, home: str, runner: str) -> None:
         runpy.run_path(path, run_name="__main__")
 
 
-def locate(given: str) -> str:
+def locate(home: str) -> str:
     """Find the home as the runner does."""
-    path = os.path.expanduser(given) or os.environ.get("EDGERUN_HOME")
+    path = os.path.expanduser(home) or os.environ.get("EDGERUN_HOME")
     if not path:
         path = os.path.expanduser("~/.edge")
         if os.path.lexists("/var/lib/edge") or path.startswith("~"):

@@ -18,7 +18,7 @@ import sys
 PIECE_BYTES = 1 << 16
 KEEP = 3
 LAUNCHER = """#!/bin/sh
-# Made by `edgekit fleet`: the newest runner that was brought here, with the packages that were brought.
+# Written by `edgekit fleet`: the newest runner that was brought here, with the packages that were brought.
 EDGERUN_HOME=$(dirname "$(readlink -f "$0")")
 packages=$(sed "s|^|$EDGERUN_HOME/desk/packages/|" "$EDGERUN_HOME/desk/packages/used" 2>/dev/null | tr '\\n' ':')
 PYTHONPATH=$packages$PYTHONPATH
@@ -64,11 +64,11 @@ def receive(path: str, final: str, sha256: str, offset: int, size: int, acknowle
             acknowledged = position
     os.fsync(handle)
     fcntl.flock(handle, fcntl.LOCK_EX)
-    if position < size or not is_at(handle, path):  # to be gone on with, or another desk was faster
+    if position < size or not is_at(handle, path):  # to be continued, or another workstation was faster
         return
     if digest(path) != sha256:
         os.unlink(path)
-        end(8, sha256 + ": what came has another digest, and was removed; send the file again")
+        end(8, sha256 + ": the received file has another digest and was removed; send it again")
     os.chmod(path, 0o500 if final.endswith(".pyz") else 0o400)
     os.replace(path, final)
     sync(os.path.dirname(final))
@@ -76,12 +76,12 @@ def receive(path: str, final: str, sha256: str, offset: int, size: int, acknowle
 
 def append(handle: int, path: str, data: bytes, position: int, sha256: str) -> int:
     """Write all of the data and return the new size, unless another sender has written meanwhile."""
-    fcntl.flock(handle, fcntl.LOCK_EX)  # of the file: others may go on while this one waits for a line that is cut
+    fcntl.flock(handle, fcntl.LOCK_EX)  # per piece, so that others may continue while this connection is broken
     try:
         size = os.fstat(handle).st_size
         if size != position or not is_at(handle, path):
             tell(sha256, size if is_at(handle, path) else 0, False)
-            end(4, sha256 + ": another desk sends it, too; ask for the offset, and go on from there")
+            end(4, sha256 + ": another workstation sends it too; ask for the offset, and continue from there")
         while data:
             written = os.write(handle, data)
             data, position = data[written:], position + written
@@ -108,14 +108,14 @@ def folder(path: str) -> str:
         while not os.path.lexists(ancestor):
             ancestor = os.path.dirname(ancestor)
         if not os.path.isdir(ancestor):
-            end(7, ancestor + ": is no folder, so none can be made in it; name another home in hosts.yaml")
+            end(7, ancestor + ": is not a folder; name another home in hosts.yaml")
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        with contextlib.suppress(FileExistsError):  # another desk was faster
+        with contextlib.suppress(FileExistsError):  # another workstation was faster
             os.mkdir(path, 0o755 if path == "/var/lib/edge" else 0o700)  # as the runner does
         sync(os.path.dirname(path))
     status = os.lstat(path)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
-        end(8, path + ": is no folder of this user's in which nobody else can write; look at it, or name another home")
+        end(8, path + ": is not a folder that only this user can write to; look at it, or name another home")
     return path
 
 
@@ -134,11 +134,11 @@ def launch(home: str, runner: str) -> None:
 def forget(home: str, sha256: str) -> None:
     """Remove old runners, except the newest ones, this one and the one that the launcher starts."""
     desk, launcher = os.path.join(home, "desk"), os.path.join(home, "edgerun")
-    kept = sha256
+    used = sha256
     if os.path.exists(launcher):
         with open(launcher) as stream:
-            kept += stream.read()
-    paths = [os.path.join(desk, name) for name in os.listdir(desk) if name.endswith(".pyz") and name[:-4] not in kept]
+            used += stream.read()
+    paths = [os.path.join(desk, name) for name in os.listdir(desk) if name.endswith(".pyz") and name[:-4] not in used]
     for path in sorted(paths, key=os.path.getmtime)[: 1 - KEEP]:
         os.unlink(path)
 

@@ -10,23 +10,23 @@ MIN_SHARD_SAMPLES = 2
 """Fewest samples of a shard, because batch norms need at least two."""
 
 
-def shard_slices(samples: int, shares: int) -> list[slice]:
+def shard_slices(samples: int, shards: int) -> list[slice]:
     """Return the shards of a batch in order. Their sizes differ by at most 1; a small batch has fewer shards."""
-    count = max(1, min(shares, samples // MIN_SHARD_SAMPLES))
+    count = max(1, min(shards, samples // MIN_SHARD_SAMPLES))
     edges = [samples * place // count for place in range(count + 1)]
     return [slice(start, stop) for start, stop in zip(edges, edges[1:], strict=False)]
 
 
-def shard_owners(shares: int, processes: int) -> list[int]:
+def shard_owners(shards: int, processes: int) -> list[int]:
     """Return the process of each shard. Neighbours stay together, so that process 0 always has shard 0."""
-    return [share * min(shares, processes) // shares for share in range(shares)]
+    return [shard * min(shards, processes) // shards for shard in range(shards)]
 
 
-def threads_per_shard(threads: int, shares: int) -> int:
+def threads_per_shard(threads: int, shards: int) -> int:
     """Return the threads of a shard, which do not depend on the number of processes. `threads` of 0 means all cores."""
-    return max(1, (threads or os.cpu_count() or 1) // shares)
+    return max(1, (threads or os.cpu_count() or 1) // shards)
 
 
-def shard_seed(seed: int, step: int, share: int) -> int:
+def shard_seed(seed: int, step: int, shard: int) -> int:
     """Return the seed of torch's generator (for example for dropout) for one shard of one step."""
-    return int(np.random.SeedSequence((seed, step, share)).generate_state(1, np.uint64)[0] >> np.uint64(1))
+    return int(np.random.SeedSequence((seed, step, shard)).generate_state(1, np.uint64)[0] >> np.uint64(1))

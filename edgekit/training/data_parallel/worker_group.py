@@ -17,36 +17,36 @@ import torch.distributed as dist
 from edgekit.core.errors import EdgekitError, StageError
 from edgekit.core.subprocesses import BackgroundCall, ChildDied
 from edgekit.device import processes
-from edgekit.training.shares import environment, torchrun, worker
-from edgekit.training.shares.channel import Channel, PeerLost, join_group
+from edgekit.training.data_parallel import environment, torchrun, worker
+from edgekit.training.data_parallel.channel import Channel, PeerLost, join_group
 
 START_LIMIT_S = 300.0
 EXIT_LIMIT_S = 5.0
 """How long to wait for the exit of a process whose connection was lost, in seconds."""
-RESUME_HINT = "finished epochs are kept: run it again to continue the training"
+RESUME_HINT = "finished epochs are saved: run it again to continue the training"
 
 
 @contextmanager
-def worker_processes(job: Callable[[], bytes], shares: int, device: torch.device) -> Iterator[Channel | None]:
+def worker_processes(job: Callable[[], bytes], shards: int, device: torch.device) -> Iterator[Channel | None]:
     """Run the worker processes inside the `with` block, and yield the channel to them, or None without any.
 
     If the job cannot be pickled, this process computes all shards itself, with the same result, and prints why. Raises
     StageError if a worker process dies.
     """
-    count = min(shares, environment.processes())
+    count = min(shards, environment.process_count())
     try:
         content = job() if count > 1 else b""
     except Exception as error:  # pickle raises all kinds of exceptions if a class cannot be imported
-        print(f"one process trains all {shares} shares: the network cannot be sent to others ({error})")
+        print(f"one process trains all {shards} shards, because the network cannot be sent to others ({error})")
         count = 1
     if count == 1:
         yield None
-    elif environment.of_torchrun():
+    elif environment.torchrun_processes():
         with _explain_lost_peer([]), torchrun.join_torchrun(count, device) as channel:
             yield from _distribute_job(channel, content)
     else:
         with (
-            tempfile.TemporaryDirectory(prefix="edgekit-shares-") as folder,
+            tempfile.TemporaryDirectory(prefix="edgekit-shards-") as folder,
             _start_workers(Path(folder), count, device) as peers,
             _explain_lost_peer(peers),
             _use_loopback(),
@@ -72,7 +72,7 @@ class _WorkerProcess:
     ready: Path
     call: BackgroundCall
 
-    def why(self) -> Exception | None:
+    def end_error(self) -> Exception | None:
         """Return the error that ended the process, or None while it runs."""
         if not self.call.has_ended:
             return None
@@ -94,7 +94,9 @@ def _start_workers(folder: Path, count: int, device: torch.device) -> Iterator[l
             home = folder / f"process-{rank}"
             home.mkdir()
             job = {"folder": str(folder), "rank": rank, "processes": count, "device": device.type}
-            call = stack.enter_context(BackgroundCall("edgekit.training.shares.worker:train", job, home, _LOOPBACK))
+            call = stack.enter_context(
+                BackgroundCall("edgekit.training.data_parallel.worker:train", job, home, _LOOPBACK)
+            )
             peers.append(
                 _WorkerProcess(f"training process {rank + 1} of {count}", folder / f"{worker.READY}-{rank}", call)
             )
@@ -104,12 +106,12 @@ def _start_workers(folder: Path, count: int, device: torch.device) -> Iterator[l
 
 def _wait_until_ready(peers: list[_WorkerProcess]) -> None:
     """Wait until all processes have started. Raises StageError if one does not."""
-    until = time.monotonic() + START_LIMIT_S
+    deadline = time.monotonic() + START_LIMIT_S
     for peer in peers:
         while not peer.ready.exists():
-            if why := peer.why():
-                raise why
-            if time.monotonic() > until:
+            if error := peer.end_error():
+                raise error
+            if time.monotonic() > deadline:
                 raise StageError(f"{peer.name}: did not start in {START_LIMIT_S:g} s")
             time.sleep(processes.POLL_S)
 
@@ -120,13 +122,13 @@ def _explain_lost_peer(peers: list[_WorkerProcess]) -> Iterator[None]:
     try:
         yield
     except PeerLost as lost:
-        until = time.monotonic() + EXIT_LIMIT_S
+        deadline = time.monotonic() + EXIT_LIMIT_S
         while True:
             for peer in peers:
-                if why := peer.why():
-                    raise why from lost
-            if time.monotonic() > until or not peers:
-                raise StageError(f"another training process is lost ({lost}); {RESUME_HINT}") from lost
+                if error := peer.end_error():
+                    raise error from lost
+            if time.monotonic() > deadline or not peers:
+                raise StageError(f"lost the connection to another training process ({lost}); {RESUME_HINT}") from lost
             time.sleep(processes.POLL_S)
 
 

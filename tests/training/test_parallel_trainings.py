@@ -18,11 +18,11 @@ from edgekit.core.errors import ConfigError, ModelError
 from edgekit.data import Data, Split
 from edgekit.models import store
 from edgekit.models.from_artifact import spec_for
-from edgekit.training import side_by_side
+from edgekit.training import parallel_trainings
 from edgekit.training.checkpoint import Checkpoint
 from edgekit.training.losses import soft_targets
 from edgekit.training.objective import Distillation
-from edgekit.training.side_by_side import FOLDER, PARALLEL, Training, ahead
+from edgekit.training.parallel_trainings import FOLDER, PARALLEL, Training, train_in_parallel
 from edgekit.training.teachers.ensemble import Ensemble
 from tests.training.test_fit import blobs, data_of, options, same
 
@@ -63,13 +63,13 @@ def test_what_was_made_ahead_is_recalled_to_the_same_bits(
     data: Data, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made, here = trainings(data, tmp_path / "ahead"), trainings(data, tmp_path / "here")
-    ahead(made, data, tmp_path / "ahead")
+    train_in_parallel(made, data, tmp_path / "ahead")
     assert not (tmp_path / "ahead" / FOLDER).exists()
     files = {each.checkpoint.path: each.checkpoint.path.stat().st_mtime_ns for each in made}
     for one, other in zip(made, here, strict=True):
         assert one.is_finished and same(one.fit(data)[0], other.fit(data)[0])
-        assert f"{one.checkpoint.path.stem}: was finished after 4 of 4 epochs" in capsys.readouterr().out
-    ahead(made, data, tmp_path / "ahead")  # all are finished: nothing is started
+        assert f"{one.checkpoint.path.stem}: had finished after 4 of 4 epochs" in capsys.readouterr().out
+    train_in_parallel(made, data, tmp_path / "ahead")  # all are finished: nothing is started
     assert files == {path: path.stat().st_mtime_ns for path in files}
 
 
@@ -83,7 +83,7 @@ def test_students_of_several_teachers_together_are_made_ahead_too(data: Data, tm
         ]
         for place in ("ahead", "here")
     )
-    ahead(made, data, tmp_path / "ahead")
+    train_in_parallel(made, data, tmp_path / "ahead")
     for one, other in zip(made, here, strict=True):
         assert one.is_finished and same(one.fit(data)[0], other.fit(data)[0])
 
@@ -95,12 +95,12 @@ def test_a_killed_one_goes_on_from_its_checkpoint(
     made = trainings(data, tmp_path / "ahead", 60)
     killer = threading.Thread(target=kill_the_owner_of, args=(made[0].checkpoint.path,), daemon=True)
     killer.start()
-    ahead(made, data, tmp_path / "ahead")
+    train_in_parallel(made, data, tmp_path / "ahead")
     killer.join()
     assert "net 0: the process was killed (SIGKILL)" in capsys.readouterr().out
     assert [each.is_finished for each in made] == [False, True, True]
     networks = [each.fit(data)[0] for each in made]
-    assert "net-0: goes on after" in capsys.readouterr().out
+    assert "net-0: continues after" in capsys.readouterr().out
     here = trainings(data, tmp_path / "here", 60)
     assert all(same(one, other.fit(data)[0]) for one, other in zip(networks, here, strict=True))
 
@@ -110,17 +110,17 @@ def test_what_a_killed_stage_left_is_no_hindrance(
 ) -> None:
     made = trainings(data, tmp_path)
     (tmp_path / FOLDER).mkdir()
-    side_by_side.write_data(data, tmp_path / FOLDER / "data")
+    parallel_trainings.write_data(data, tmp_path / FOLDER / "data")
     (tmp_path / FOLDER / "0").mkdir()
     (tmp_path / FOLDER / "0" / "job.json").write_text("{")
-    ahead(made, data, tmp_path)
+    train_in_parallel(made, data, tmp_path)
     assert all(each.is_finished for each in made) and not (tmp_path / FOLDER).exists()
 
 
 def kill_the_owner_of(checkpoint: Path) -> None:
     while not checkpoint.is_file():
         time.sleep(0.002)
-    wanted = ["edgekit.training.side_by_side:train", str(checkpoint.parent / FOLDER / "0")]
+    wanted = ["edgekit.training.parallel_trainings:train", str(checkpoint.parent / FOLDER / "0")]
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
@@ -133,9 +133,9 @@ def kill_the_owner_of(checkpoint: Path) -> None:
 def test_an_error_is_the_stages_own_to_raise(data: Data, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wild = replace(data, train=Split(data.train.x * np.float32("nan"), data.train.y))
     made = trainings(wild, tmp_path)
-    ahead(made, wild, tmp_path)
+    train_in_parallel(made, wild, tmp_path)
     said = capsys.readouterr().out
-    assert said.count("the stage goes on from its checkpoint") == 3 and "the loss is nan" in said
+    assert said.count("the stage continues from its checkpoint") == 3 and "the loss is nan" in said
     with pytest.raises(ModelError, match="epoch 1: the loss is nan"):
         made[0].fit(wild)
 
@@ -147,10 +147,10 @@ def test_where_data_cannot_be_written_the_stage_goes_on_by_itself(
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (256, before[1]))
     try:
-        ahead(made, data, tmp_path)
+        train_in_parallel(made, data, tmp_path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert capsys.readouterr().out.startswith("2 side by side: ")
+    assert capsys.readouterr().out.startswith("2 trainings in parallel: ")
     assert not (tmp_path / FOLDER).exists() and not any(each.is_finished for each in made)
     assert same(made[0].fit(data)[0], trainings(data, tmp_path / "again")[0].fit(data)[0])
 
@@ -160,7 +160,7 @@ def test_one_at_a_time_starts_no_process(
     count: str, data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(PARALLEL, count)
-    ahead(trainings(data, tmp_path), data, tmp_path)
+    train_in_parallel(trainings(data, tmp_path), data, tmp_path)
     assert not list(tmp_path.iterdir())
 
 
@@ -168,7 +168,7 @@ def test_one_at_a_time_starts_no_process(
 def test_a_wrong_number_is_told(wrong: str, data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PARALLEL, wrong)
     with pytest.raises(ConfigError, match=f"^EDGEKIT_PARALLEL: got '{wrong}'; give a whole number from 1 to 64, or"):
-        ahead(trainings(data, tmp_path), data, tmp_path)
+        train_in_parallel(trainings(data, tmp_path), data, tmp_path)
 
 
 def test_data_are_handed_on_whole_and_a_mapped_split_by_its_place(data: Data, tmp_path: Path) -> None:
@@ -177,9 +177,9 @@ def test_data_are_handed_on_whole_and_a_mapped_split_by_its_place(data: Data, tm
     whole = np.load(tmp_path / "x.npy", mmap_mode="r")
     train = Split(whole[10:500:2, :100], np.arange(245), np.arange(245), None)
     given = replace(data, train=train, members={"a": b"\xff"}, notes=("n",), input_path=({"step": "decode_csv"},))
-    side_by_side.write_data(given, tmp_path / "data")
+    parallel_trainings.write_data(given, tmp_path / "data")
     assert sum(path.stat().st_size for path in (tmp_path / "data").iterdir()) < 20_000
-    found = side_by_side.read_data(tmp_path / "data")
+    found = parallel_trainings.read_data(tmp_path / "data")
     for split in ("train", "calibration", "validation"):
         one, other = getattr(given, split), getattr(found, split)
         assert np.array_equal(one.x, other.x) and np.array_equal(one.y, other.y) and not other.x.flags.writeable

@@ -34,9 +34,9 @@ class Channel:
 
     def send(self, content: Any, to: int) -> None:
         """Send an object that torch.save can write."""
-        written = io.BytesIO()
-        torch.save(content, written)
-        flat = torch.frombuffer(bytearray(written.getvalue()), dtype=torch.uint8)
+        buffer = io.BytesIO()
+        torch.save(content, buffer)
+        flat = torch.frombuffer(bytearray(buffer.getvalue()), dtype=torch.uint8)
         with _lost_peer_errors():
             dist.send(torch.tensor([len(flat)], device=self.device), to)
             dist.send(flat.to(self.device), to)
@@ -51,7 +51,7 @@ class Channel:
         return torch.load(io.BytesIO(flat.cpu().numpy().tobytes()), weights_only=False)
 
     def send_flat(self, flat: Tensor, to: int) -> None:
-        """Send bytes whose number the receiver knows."""
+        """Send bytes to a process that already knows how many they are."""
         with _lost_peer_errors():
             dist.send(flat.to(self.device), to)
 
@@ -73,13 +73,13 @@ class Channel:
 @contextmanager
 def join_group(store: dist.Store, rank: int, processes: int, device: torch.device) -> Iterator[Channel]:
     """Join the process group of a training; the processes find each other through the store."""
-    by_nccl = device.type == "cuda" and dist.is_nccl_available() and torch.cuda.device_count() >= processes
+    uses_nccl = device.type == "cuda" and dist.is_nccl_available() and torch.cuda.device_count() >= processes
     with _lost_peer_errors():
         dist.init_process_group(
-            "nccl" if by_nccl else "gloo", store=store, rank=rank, world_size=processes, timeout=SILENCE_LIMIT
+            "nccl" if uses_nccl else "gloo", store=store, rank=rank, world_size=processes, timeout=SILENCE_LIMIT
         )
     try:
-        yield Channel(rank, processes, device if by_nccl else torch.device("cpu"))
+        yield Channel(rank, processes, device if uses_nccl else torch.device("cpu"))
     finally:
         dist.destroy_process_group()
 
@@ -97,13 +97,13 @@ def packed_size(tensors: Sequence[Tensor]) -> int:
 
 def unpack(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
     """Return packed tensors; `like` are tensors of the same types and shapes."""
-    found, start = [], 0
+    tensors, start = [], 0
     for each in like:
         stop = start + each.numel() * each.element_size()
         # cloned, because a view of another type must be aligned to its size
-        found.append(flat[start:stop].clone().view(each.dtype).reshape(each.shape))
+        tensors.append(flat[start:stop].clone().view(each.dtype).reshape(each.shape))
         start = stop
-    return found
+    return tensors
 
 
 @contextmanager

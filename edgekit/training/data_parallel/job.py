@@ -18,15 +18,15 @@ from edgekit.models import memory_layout
 from edgekit.models.features import Features
 from edgekit.models.memory_layout import strided_pointwise_as_slices
 from edgekit.training import losses
+from edgekit.training.data_parallel.learner import ShardLearner
 from edgekit.training.losses import LossOptions
 from edgekit.training.objective import FeatureObjective, LabelObjective, LogitObjective
 from edgekit.training.predict import to_input
-from edgekit.training.shares.learner import ShardLearner
 from edgekit.training.teacher_cache import TeacherCache
 from edgekit.training.torch_settings import computing_in, reproducible
 
-OF_MAIN = b"c__main__\n"
-"""How pickle begins a name of the module that this process was started with."""
+MAIN_MODULE_PREFIX = b"c__main__\n"
+"""How pickle begins a name that is defined in the module with which this process was started."""
 
 
 @dataclass(frozen=True)
@@ -48,21 +48,21 @@ class Job:
 
     def to_bytes(self) -> bytes:
         """Return the job as bytes. Raises any exception of pickle if a class cannot be imported elsewhere."""
-        trains = {name for name, each in self.module.named_parameters() if each.requires_grad}
+        trained_names = {name for name, each in self.module.named_parameters() if each.requires_grad}
         content = io.BytesIO()
-        torch.save((replace(self, module=_parts(self.module)), trains), content)
-        if OF_MAIN in content.getvalue():
+        torch.save((replace(self, module=_parts(self.module)), trained_names), content)
+        if MAIN_MODULE_PREFIX in content.getvalue():
             raise TypeError("a part of it is defined in __main__, which is another module there")
         return content.getvalue()
 
     @classmethod
     def read(cls, content: bytes) -> Job:
         """Read the job that process 0 wrote."""
-        found, trains = torch.load(io.BytesIO(content), weights_only=False)
-        module = found.module if isinstance(found.module, nn.Module) else found.module.rebuild()
+        stored, trained_names = torch.load(io.BytesIO(content), weights_only=False)
+        module = stored.module if isinstance(stored.module, nn.Module) else stored.module.rebuild()
         for name, each in module.named_parameters():
-            each.requires_grad_(name in trains)
-        job: Job = replace(found, module=module)
+            each.requires_grad_(name in trained_names)
+        job: Job = replace(stored, module=module)
         return job
 
 
@@ -75,8 +75,8 @@ def _parts(module: nn.Module) -> Any:
 
 
 @contextmanager
-def learning(job: Job, rank: int) -> Iterator[ShardLearner]:
-    """Prepare the network as in process 0: the same device, memory layout, objective and threads."""
+def open_learner(job: Job, rank: int) -> Iterator[ShardLearner]:
+    """Yield the learner of a worker process, set up as in process 0: device, memory layout, objective and threads."""
     device = torch.device(job.device, rank % torch.cuda.device_count()) if job.device == "cuda" else (
         torch.device(job.device))  # fmt: skip
     networks = [job.module, *([job.teacher] if job.teacher else [])]
@@ -87,10 +87,10 @@ def learning(job: Job, rank: int) -> Iterator[ShardLearner]:
     ):
         for network in networks:
             memory_layout.apply_layout(network.to(device), memory_layout.layout_of(network))
-        with _objective(job, torch.from_numpy(np.array(to_input(job.example)))) as aim:
-            if aim.beside is not None:
-                aim.beside.to(device)
-            yield ShardLearner(job.module.train(), aim, device)
+        with _objective(job, torch.from_numpy(np.array(to_input(job.example)))) as objective:
+            if objective.beside is not None:
+                objective.beside.to(device)
+            yield ShardLearner(job.module.train(), objective, device)
 
 
 @contextmanager
@@ -103,6 +103,6 @@ def _objective(job: Job, example: Tensor) -> Iterator[LabelObjective]:
     if not losses.needs_features(job.loss):
         yield LogitObjective(compare, teacher, TeacherCache(None), job.task)
         return
-    takes = tuple(example.shape[1:]), not example.is_floating_point()
-    with Features(job.module, *takes) as learnt, Features(teacher, *takes) as taught:
-        yield FeatureObjective(compare, teacher, learnt, taught, job.task)
+    example_input = tuple(example.shape[1:]), not example.is_floating_point()
+    with Features(job.module, *example_input) as student_maps, Features(teacher, *example_input) as teacher_maps:
+        yield FeatureObjective(compare, teacher, student_maps, teacher_maps, job.task)

@@ -9,14 +9,14 @@ import sys
 import pytest
 
 from tests.conftest import ROOT
-from tests.training.shares.test_shares import trained
+from tests.training.data_parallel.test_shards import trained
 from tests.training.test_fit import blobs, data_of, options, perceptron
 
 pytestmark = pytest.mark.processes
 
 SCRIPT = """
 from edgekit.cli.run import training_processes
-from tests.training.shares.test_shares import trained
+from tests.training.data_parallel.test_shards import trained
 from tests.training.test_fit import blobs, data_of, options, perceptron
 
 with training_processes(None, 4) as is_first:

@@ -9,32 +9,32 @@ import torch.distributed as dist
 
 from edgekit.core.errors import EdgekitError, StageError
 from edgekit.models.user_errors import describe
-from edgekit.training.shares.channel import Channel, PeerLost, join_group, packed_size, unpack
-from edgekit.training.shares.coordinator import send_gradients
-from edgekit.training.shares.job import Job, learning
+from edgekit.training.data_parallel.channel import Channel, PeerLost, join_group, packed_size, unpack
+from edgekit.training.data_parallel.coordinator import send_gradients
+from edgekit.training.data_parallel.job import Job, open_learner
 
 STORE, READY = "store", "ready"
 """Files in the folder that a training's processes share; the latter ends with a process's rank."""
 
 
-def answer(channel: Channel) -> None:
-    """Take part in one training, from its job to its end. Raises PeerLost if process 0 has ended."""
+def serve_training(channel: Channel) -> None:
+    """Compute gradients for one training, from its job to its end. Raises PeerLost if process 0 has ended."""
     job = Job.read(channel.receive(0))
-    with learning(job, channel.rank) as learner:
+    with open_learner(job, channel.rank) as learner:
         size = packed_size(learner.state)
-        while (shares := channel.receive(0)) is not None:
+        while (shards := channel.receive(0)) is not None:
             learner.follow(unpack(channel.broadcast(torch.empty(size, dtype=torch.uint8)), learner.state))
-            for each in learner.learn(shares):
-                send_gradients(channel, learner, each)
+            for gradient in learner.learn(shards):
+                send_gradients(channel, gradient)
 
 
 def train(folder: str, rank: int, processes: int, device: str) -> None:
-    """Take part in one training, as the main function of a process. Raises StageError for errors of the network."""
+    """Run one worker process for one training. Raises StageError for errors of the network."""
     home = Path(folder)
     (home / f"{READY}-{rank}").touch()
     try:
         with join_group(dist.FileStore(str(home / STORE), processes), rank, processes, torch.device(device)) as channel:
-            answer(channel)
+            serve_training(channel)
     except (PeerLost, EdgekitError):
         raise
     except Exception as error:

@@ -13,17 +13,17 @@ import pytest
 from edgekit.core import artifacts
 from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import StageError
-from edgekit.training.shares.environment import asking
+from edgekit.training.data_parallel.environment import use_processes
 from edgekit.workbook.stage import open_stage
 from tests.conftest import TINY
-from tests.training.shares.test_processes import gone, workers
+from tests.training.data_parallel.test_processes import gone, workers
 
 pytestmark = pytest.mark.processes
 SETTINGS = "training.shares=4 data.limit=300 profile.epochs=4 profile.latency_calls=20"
 
 
 def profile(out: Path, processes: int) -> Artifact:
-    with asking(processes):
+    with use_processes(processes):
         return open_stage("profile", {"config": str(TINY), "out": str(out), "settings": SETTINGS}).run()
 
 

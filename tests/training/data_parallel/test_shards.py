@@ -11,10 +11,10 @@ from edgekit.core.config import TrainingOptions, TrainOptions
 from edgekit.core.errors import ConfigError
 from edgekit.models.resnet import resnet8
 from edgekit.training.checkpoint import Checkpoint
+from edgekit.training.data_parallel.division import shard_owners, shard_slices, threads_per_shard
 from edgekit.training.fit import History, fit
 from edgekit.training.losses import hints, soft_targets
 from edgekit.training.objective import Distillation
-from edgekit.training.shares.division import shard_owners, shard_slices, threads_per_shard
 from tests.training.test_checkpoint import Stopped, stop_after
 from tests.training.test_fit import SCALE, bars, blobs, data_of, options, perceptron, same
 
@@ -135,5 +135,7 @@ def test_early_stopping_and_what_runs_after_a_step_go_with_shares(vectors) -> No
 def test_an_embeddings_share_must_hold_pairs_of_a_label() -> None:
     data = data_of(lambda count, seed: blobs(count, seed), "vector", 3)
     object.__setattr__(data, "task", "embedding")
-    with pytest.raises(ConfigError, match=r"^training.shares: got 8, and a share is a batch of its own here\. batch"):
+    with pytest.raises(
+        ConfigError, match=r"^training.shares: got 8, and an embedding compares only the samples within a shard\. batch"
+    ):
         trained(perceptron(), data, 8, chosen=options(1))

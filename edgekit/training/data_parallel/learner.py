@@ -53,30 +53,30 @@ class ShardLearner:
         self.buffers = [each for _, each in sorted(trained.named_buffers(), key=itemgetter(0))]
         self.state: list[Tensor] = [*parameters, *self.buffers]
 
-    def learn(self, shares: Sequence[Shard]) -> Iterator[ShardGradient]:
+    def learn(self, shards: Sequence[Shard]) -> Iterator[ShardGradient]:
         """Yield the gradients of each shard. All begin with the same buffers; those of shard 0 are kept."""
         before = [each.clone() for each in self.buffers]
         after = before
-        for share in shares:
+        for shard in shards:
             self._put(self.buffers, before)
-            answer = self._learn(share)
-            if share.number == 0:
+            gradient = self._learn(shard)
+            if shard.number == 0:
                 after = [each.clone() for each in self.buffers]
-            yield answer
+            yield gradient
         self._put(self.buffers, after)
 
     def follow(self, state: Sequence[Tensor]) -> None:
         """Copy the weights and buffers of another process."""
         self._put(self.state, state)
 
-    def _learn(self, share: Shard) -> ShardGradient:
-        torch.manual_seed(share.seed)
+    def _learn(self, shard: Shard) -> ShardGradient:
+        torch.manual_seed(shard.seed)
         if isinstance(self.objective, LogitObjective):
-            self.objective.cached, self.objective.computed, self.objective.at = share.cached, [], 0
+            self.objective.cached, self.objective.computed, self.objective.at = shard.cached, [], 0
         for parameter in self.parameters:
             parameter.grad = None
-        x, y = self._tensor(to_input(share.x)), self._tensor(share.y)
-        loss = self.objective.loss(self.module, x, y) * share.weight
+        x, y = self._tensor(to_input(shard.x)), self._tensor(shard.y)
+        loss = self.objective.loss(self.module, x, y) * shard.weight
         loss.backward()
         parts = self.objective.computed if isinstance(self.objective, LogitObjective) else []
         computed = np.concatenate(parts) if parts else None
@@ -87,7 +87,7 @@ class ShardLearner:
         return torch.from_numpy(np.require(values, requirements="W")).clone().to(self.device)
 
     @staticmethod
-    def _put(into: Sequence[Tensor], values: Sequence[Tensor]) -> None:
+    def _put(targets: Sequence[Tensor], values: Sequence[Tensor]) -> None:
         with torch.no_grad():
-            for each, value in zip(into, values, strict=True):
-                each.copy_(value)
+            for target, value in zip(targets, values, strict=True):
+                target.copy_(value)

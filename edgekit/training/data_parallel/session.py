@@ -1,4 +1,4 @@
-"""The entry point of the training loop to data-parallel training."""
+"""Start and end the data-parallel part of a training, as the training loop calls it."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from torch import nn
 from edgekit.core.errors import ConfigError
 from edgekit.core.tasks import Task
 from edgekit.training import positives
+from edgekit.training.data_parallel.coordinator import ShardCoordinator
+from edgekit.training.data_parallel.job import Job
+from edgekit.training.data_parallel.learner import ShardLearner
+from edgekit.training.data_parallel.worker_group import worker_processes
 from edgekit.training.objective import Distillation, LabelObjective
-from edgekit.training.shares.coordinator import ShardCoordinator
-from edgekit.training.shares.job import Job
-from edgekit.training.shares.learner import ShardLearner
-from edgekit.training.shares.worker_group import worker_processes
 
 MakeCoordinator = Callable[[LabelObjective], ShardCoordinator | None]
 
 
 @contextmanager
 def open_coordinator(
-    shares: int,
+    shards: int,
     module: nn.Module,
     distillation: Distillation | None,
     task: Task,
@@ -35,10 +35,10 @@ def open_coordinator(
 ) -> Iterator[MakeCoordinator]:
     """Start the worker processes and yield a function that makes the coordinator from the training's objective.
 
-    With `shares` of 1, that function returns None and no process is started. Enter this context before any hooks are
+    With one shard, that function returns None and no process is started. Enter this context before any hooks are
     registered in the networks. `example` is one preprocessed sample of shape (1, *input).
     """
-    if shares == 1:
+    if shards == 1:
         yield lambda _: None
         return
 
@@ -55,15 +55,22 @@ def open_coordinator(
             precision,
         ).to_bytes()
 
-    with worker_processes(job, shares, device) as channel:
-        yield lambda aim: ShardCoordinator(ShardLearner(module, aim, device), aim, shares, seed, channel)
+    with worker_processes(job, shards, device) as channel:
+        yield lambda objective: ShardCoordinator(
+            ShardLearner(module, objective, device), objective, shards, seed, channel
+        )
 
 
-def check_positives(labels: Any, batch_size: int, shares: int) -> None:
-    """Check a shard with `positives.check`, because an embedding only compares samples within a shard."""
+def check_positives(labels: Any, batch_size: int, shards: int) -> None:
+    """Check that a shard has pairs of samples with one label, because an embedding compares samples within a shard.
+
+    Raises ConfigError like `positives.check_batch_size`.
+    """
     try:
-        positives.check(labels, batch_size // shares)
+        positives.check_batch_size(labels, batch_size // shards)
     except ConfigError as error:
-        if shares == 1:
+        if shards == 1:
             raise
-        raise ConfigError(f"training.shares: got {shares}, and a share is a batch of its own here. {error}") from None
+        raise ConfigError(
+            f"training.shares: got {shards}, and an embedding compares only the samples within a shard. {error}"
+        ) from None

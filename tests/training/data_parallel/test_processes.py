@@ -16,15 +16,15 @@ from torch import nn
 from edgekit.core.errors import StageError
 from edgekit.models.resnet import resnet8
 from edgekit.training.checkpoint import Checkpoint
+from edgekit.training.data_parallel.environment import use_processes
 from edgekit.training.losses import dkd, hints
 from edgekit.training.objective import Distillation
-from edgekit.training.shares.environment import asking
 from tests.conftest import ROOT
-from tests.training.shares.test_shares import residual, trained
+from tests.training.data_parallel.test_shards import residual, trained
 from tests.training.test_fit import SCALE, bars, blobs, data_of, options, perceptron, same
 
 pytestmark = pytest.mark.processes
-WORKER = "edgekit.training.shares.worker:train"
+WORKER = "edgekit.training.data_parallel.worker:train"
 
 
 def workers(parent: int) -> list[int]:
@@ -72,7 +72,7 @@ def test_one_two_and_four_processes_give_one_network(images) -> None:
     networks, histories, seen = [], [], []
     for count in (1, 2, 4):
         network = residual()
-        with asking(count):
+        with use_processes(count):
             history = trained(
                 network, images, 4, SCALE, options(2, augment="shift_flip", batch_size=18),
                 distillation=Distillation(residual(8, 1), hints.Options()),
@@ -92,7 +92,7 @@ def test_mixed_samples_and_averaged_weights_are_the_same_for_any_number_of_proce
     )
     networks, histories = [residual(), residual()], []
     for count, network in zip((1, 2), networks, strict=True):
-        with asking(count):
+        with use_processes(count):
             lesson = Distillation(residual(8, 1), dkd.Options())
             histories.append(trained(network, images, 2, SCALE, chosen, distillation=lesson))
     assert same(*networks)
@@ -109,24 +109,24 @@ def test_a_killed_process_ends_the_training_in_words_and_the_next_one_goes_on(ve
             killed.extend(workers(os.getpid()))
             os.kill(killed[-1], signal.SIGKILL)
 
-    with asking(3), pytest.raises(StageError) as caught:
+    with use_processes(3), pytest.raises(StageError) as caught:
         trained(perceptron(), vectors, 4, chosen=options(4), resume=place, on_epoch=kill)
     said = str(caught.value)
     assert caught.value.exit_code == 6 and "\n" not in said
     assert said.startswith(("training process 2 of 3 was killed (SIGKILL)", "training process 3 of 3 was killed"))
-    assert said.endswith("finished epochs are kept: run it again to continue the training")
+    assert said.endswith("finished epochs are saved: run it again to continue the training")
     assert len(killed) == 2 and gone(killed)
     again = perceptron(seed=9)
-    with asking(2):
+    with use_processes(2):
         assert trained(again, vectors, 4, chosen=options(4), resume=place) == expected
     assert same(again, whole)
 
 
 SCRIPT = """
 import sys, pathlib
-from tests.training.shares.test_processes import *
+from tests.training.data_parallel.test_processes import *
 place = Checkpoint(pathlib.Path(sys.argv[1]), "key")
-with asking(2):
+with use_processes(2):
     trained(perceptron(), data_of(blobs, "vector", 3), 4, chosen=options(400), resume=place,
             on_epoch=lambda result: print(result.epoch, *workers(os.getpid()), flush=True))
 """
@@ -164,9 +164,9 @@ def test_a_network_that_cannot_be_sent_is_trained_by_one_process(where, vectors,
 
     alone, asked = make(), make()
     trained(alone, vectors, 2)
-    with asking(2):
+    with use_processes(2):
         trained(asked, vectors, 2)
-    assert "one process trains all 2 shares: the network cannot be sent to others" in capsys.readouterr().out
+    assert "one process trains all 2 shards, because the network cannot be sent to others" in capsys.readouterr().out
     assert same(alone, asked)
 
 
@@ -182,7 +182,7 @@ def test_a_quantized_network_is_sent_and_tuned_to_the_same_bits(images) -> None:
     tuned = []
     for count in (1, 2):
         tuned.append(copy.deepcopy(quantized))
-        with asking(count):
+        with use_processes(count):
             trained(tuned[-1], images, 2, SCALE, options(1))
     assert same(*tuned) and not same(tuned[0], quantized)
 
@@ -198,6 +198,9 @@ class Faulty(nn.Sequential):
 
 
 def test_an_error_in_another_process_is_told_in_its_words(vectors) -> None:
-    with asking(2), pytest.raises(StageError, match=r"^training process 2 of 2: ValueError: not in this process \(te"):
+    with (
+        use_processes(2),
+        pytest.raises(StageError, match=r"^training process 2 of 2: ValueError: not in this process \(te"),
+    ):
         trained(Faulty(nn.Linear(4, 3)), vectors, 2)
     assert workers(os.getpid()) == []
