@@ -12,10 +12,10 @@ from edgekit.fleet.devices.inventory import Host
 from edgekit.runner.errors import RunnerError
 
 WAITING, SENDING, SENT, INSTALLING = "waiting", "sending", "sent", "installing"
-ON_TRIAL, CONFIRMED, FAILED, UNREACHABLE = "on trial", "confirmed", "failed", "unreachable"
+ON_PROBATION, CONFIRMED, FAILED, UNREACHABLE = "on probation", "confirmed", "failed", "unreachable"
 REFUSED, REFUSED_CODE = "refused", 8
 """Current on a device that would refuse to load it."""
-ARRIVED = (SENT, INSTALLING, ON_TRIAL, CONFIRMED)
+ARRIVED = (SENT, INSTALLING, ON_PROBATION, CONFIRMED)
 """States in which the bundle is on the device."""
 SEVERITY = (8, 5, 4, 6, 2, 7)
 """Exit codes, the worst first: a problem of a device or the bundle outweighs one of a connection or a disk."""
@@ -67,10 +67,10 @@ def worst_exit_code(outcomes: Iterable[Outcome]) -> int:
 
 
 def count_line(outcomes: Sequence[Outcome] | Mapping[str, Outcome]) -> str:
-    """Return `sent 40/50 · on trial 3 · confirmed 1 · failed 0 · unreachable 2`, after those in progress."""
+    """Return `sent 40/50 · on probation 3 · confirmed 1 · failed 0 · unreachable 2`, after those in progress."""
     all_outcomes = list(outcomes.values()) if isinstance(outcomes, Mapping) else list(outcomes)
     states = [each.state for each in all_outcomes]
     arrived = sum(state in ARRIVED for state in states)
-    counts = [f"{state} {states.count(state)}" for state in (ON_TRIAL, CONFIRMED, FAILED, UNREACHABLE)]
+    counts = [f"{state} {states.count(state)}" for state in (ON_PROBATION, CONFIRMED, FAILED, UNREACHABLE)]
     in_progress = [f"{state} {states.count(state)}" for state in (WAITING, SENDING, INSTALLING) if state in states]
     return " · ".join([*in_progress, f"sent {arrived}/{len(all_outcomes)}", *counts])

@@ -13,7 +13,7 @@ from edgekit.fleet.devices.device_errors import DeviceError, Unreachable
 from edgekit.fleet.devices.facts import HelloFacts, ReleaseStatus
 from edgekit.fleet.devices.session import DeviceSession
 from edgekit.fleet.devices.supply import Supplies, supply
-from edgekit.fleet.rollout.outcomes import CONFIRMED, INSTALLING, ON_TRIAL, REFUSED_CODE, SENDING, SENT, Outcome
+from edgekit.fleet.rollout.outcomes import CONFIRMED, INSTALLING, ON_PROBATION, REFUSED_CODE, SENDING, SENT, Outcome
 from edgekit.fleet.rollout.payload import Payload
 
 FIRST_LOOK_S, LONGEST_LOOK_S = 1.0, 5.0
@@ -77,7 +77,7 @@ class Pusher:
         if status is None:
             return None
         if self._payload.policy is None and self._brings_nothing(status):
-            return before.to(CONFIRMED if status.state == "confirmed" else ON_TRIAL, release=status.current)
+            return before.to(CONFIRMED if status.state == "confirmed" else ON_PROBATION, release=status.current)
         if status.signed and not self._payload.signatures:
             raise DeviceError("is in signed mode, and nobody has signed this bundle; use `edgekit sign`", 8)
         current = status.release(status.current)
@@ -109,7 +109,7 @@ class Pusher:
             status = await edgerun.install(sha256, statement, signatures, self._options.install_options)
             if not status.is_current(sha256) or status.current is None:
                 raise DeviceError("says that it has installed the bundle, and another is current; look at it", 8)
-            outcome = outcome.to(ON_TRIAL, release=status.current)
+            outcome = outcome.to(ON_PROBATION, release=status.current)
             self._say(outcome)
             if status.state != "confirmed" and self._options.confirm:
                 status = await edgerun.confirm(status.current)
@@ -141,7 +141,7 @@ class Pusher:
         if lost is not None:
             raise lost
         return outcome.to(
-            ON_TRIAL,
+            ON_PROBATION,
             why=f"not confirmed within {self._options.wait_s:g} s; does `edgerun watch` run there? "
             "`edgekit fleet confirm` keeps it",
             exit_code=NOT_YET,

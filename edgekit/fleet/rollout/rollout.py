@@ -10,7 +10,7 @@ from functools import partial
 from edgekit.fleet.devices.device_errors import DeviceError
 from edgekit.fleet.devices.inventory import Host
 from edgekit.fleet.rollout import waves
-from edgekit.fleet.rollout.outcomes import CONFIRMED, DEVICE_FAULTS, FAILED, ON_TRIAL, SENT, Outcome, failed_outcome
+from edgekit.fleet.rollout.outcomes import CONFIRMED, DEVICE_FAULTS, FAILED, ON_PROBATION, SENT, Outcome, failed_outcome
 
 Step = Callable[[Outcome], Awaitable[Outcome]]
 BUNDLE_FAULT_CODES = (5, 8)
@@ -49,7 +49,7 @@ class Rollout:
         await self._each(self._hosts, send, self._doubt_of_sending)
         if install is None:
             return
-        ready = {name for name, each in self.outcomes.items() if each.state in (SENT, ON_TRIAL)}
+        ready = {name for name, each in self.outcomes.items() if each.state in (SENT, ON_PROBATION)}
         while wave := self._next(ready):
             ready -= {host.name for host in wave}
             await self._each(wave, install, stopped=partial(self._failed, wave))
@@ -61,7 +61,7 @@ class Rollout:
         for host in wave:
             if self._is_bad(host.name):
                 state = self.outcomes[host.name].state
-                reason = "was not confirmed" if state == ON_TRIAL else state
+                reason = "was not confirmed" if state == ON_PROBATION else state
                 for name in self._classes:
                     self._stopped.setdefault(name, f"not installed, because {host.name} {reason}")
         for name in {host.device_class for host in wave}:
@@ -80,7 +80,7 @@ class Rollout:
     def _has(self, host: Host) -> bool:
         """Return whether it has the bundle: confirmed or, if nobody waits for that, on probation."""
         outcome = self.outcomes[host.name]
-        return outcome.state in (CONFIRMED, ON_TRIAL) and outcome.exit_code == 0
+        return outcome.state in (CONFIRMED, ON_PROBATION) and outcome.exit_code == 0
 
     def _doubt_of_sending(self, host: Host, error: Exception) -> None:
         """Stop a class if one of its devices rejects the bundle. Other errors concern only the device itself."""
@@ -90,7 +90,7 @@ class Rollout:
     def _is_bad(self, name: str) -> bool:
         """Return whether it failed in its wave, or was not confirmed although that was waited for."""
         outcome = self.outcomes[name]
-        return outcome.state == FAILED or (outcome.state == ON_TRIAL and outcome.exit_code != 0)
+        return outcome.state == FAILED or (outcome.state == ON_PROBATION and outcome.exit_code != 0)
 
     def _say_who_is_left(self) -> None:
         for outcome in self.outcomes.values():

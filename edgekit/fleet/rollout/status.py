@@ -14,7 +14,7 @@ from edgekit.fleet.rollout import outcomes, table
 from edgekit.fleet.rollout.outcomes import REFUSED, REFUSED_CODE, Outcome
 from edgekit.fleet.rollout.selection import FleetSelection, run_on_each
 
-STATES = {"none": "no release", "trial": outcomes.ON_TRIAL, "confirmed": outcomes.CONFIRMED}
+STATES = {"none": "no release", "trial": outcomes.ON_PROBATION, "confirmed": outcomes.CONFIRMED}
 
 
 MOST_ROWS = 20

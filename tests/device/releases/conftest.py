@@ -83,7 +83,7 @@ def program(tmp_path: Path) -> list[str]:
 
 @pytest.fixture
 def trying(empty: Device, sound: dict[str, Path]) -> Device:
-    """Release 1 is confirmed, release 2 on trial."""
+    """Release 1 is confirmed, release 2 on probation."""
     empty.confirmed(sound["1.0.0"])
     empty.install(sound["2.0.0"])
     return empty

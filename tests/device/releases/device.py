@@ -92,7 +92,7 @@ class Device:
         return digest(path)
 
     def install(self, path: Path, *options: object) -> int:
-        """Received and on trial; the release's number."""
+        """Received and on probation; the release's number."""
         self.do("install", self.receive(path), *options)
         return self.status()["current"]
 

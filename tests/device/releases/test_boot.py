@@ -1,4 +1,4 @@
-"""Starts of a release on trial: each spends a try first, but for those that the power cut short."""
+"""Starts of a release on probation: each spends a try first, but for those that the power cut short."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the store to a release on trial: what proves itself here is tried, anything else leaves the device as it was."""
+"""From the store to a release on probation: a bundle that fails its self-test here leaves the device as it was."""
 
 from __future__ import annotations
 

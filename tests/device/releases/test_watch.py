@@ -122,7 +122,7 @@ def test_a_program_of_a_confirmed_release_that_ends_by_itself_ends_the_watch(
 def test_one_that_ends_before_its_release_is_confirmed_spends_a_try(
     trying: Device, watch: Callable[..., Watch]
 ) -> None:
-    """Else a release whose program has nothing to do would stay on trial, and the device down, without end."""
+    """Else a release whose program has nothing to do would stay on probation, and the device down, without end."""
     watching = watch(trying, "--", "true")
     assert watching.process.wait(PATIENCE_S) == 0, "release 1 is confirmed, so its end is a good one"
     assert watching.said.count("release 2: the program ended with exit code 0 before it was confirmed") == 3

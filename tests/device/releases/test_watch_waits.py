@@ -217,7 +217,7 @@ def test_a_confirmed_release_that_is_revoked_waits_for_the_next(
 def test_a_clock_that_is_wrong_is_waited_out(
     signed: Device, desk: Desk, watch: Callable[..., Watch], program: list[str], tmp_path: Path
 ) -> None:
-    """Ten years ahead, where the policy has expired; and what is on trial then loses no try."""
+    """Ten years ahead, where the policy has expired; and what is on probation then loses no try."""
     clock = tmp_path / "clock"
     clock.write_text(str(10 * YEAR_S))
     signed.do("install", at(desk, 2))

@@ -23,7 +23,7 @@ def test_status_says_what_runs_where_and_what_failed(fleet: Fleet) -> None:
     fleet.run(0, "push", fleet.bundles["2.0.0"], "--wait", "0", "--only", "d0")
     fleet.rig.inventory(d3={"port": 1})
     found = fleet.asked(7, "status")
-    assert [each["state"] for each in found.values()] == ["on trial", CONFIRMED, "no release", "unreachable"]
+    assert [each["state"] for each in found.values()] == ["on probation", CONFIRMED, "no release", "unreachable"]
     assert (found["d0"]["name"], found["d0"]["version"], found["d0"]["release"]) == ("tiny", "2.0.0", 2)
     assert "answers wrongly here" in found["d1"]["failed"]["2"]
     table = fleet.run(7, "status")
@@ -87,7 +87,7 @@ def test_a_runner_of_another_version_and_a_full_disk_keep_nobody_from_taking_bac
     (full / "sitecustomize.py").write_text(f"{text}os.statvfs = lambda path: full\n")
     fleet.rig.setting(0, 'export PYTHONPATH="$HOME/full"')
     only = ("--only", "d0")
-    assert fleet.states(0, "status", *only) == ["on trial"]
+    assert fleet.states(0, "status", *only) == ["on probation"]
     assert fleet.states(0, "confirm", fleet.bundles["2.0.0"], *only) == [CONFIRMED]
     assert fleet.states(0, "rollback", fleet.bundles["2.0.0"], *only) == ["taken back"]
     assert [each.name for each in (edge / "desk").glob("*.pyz")] == [theirs.name]

@@ -26,9 +26,9 @@ def test_the_worst_exit_code_is_about_the_bundle_before_it_is_about_a_line() -> 
 
 
 def test_counts_are_one_line() -> None:
-    states = ["confirmed", "confirmed", "on trial", "sent", "failed", "unreachable", "waiting"]
+    states = ["confirmed", "confirmed", "on probation", "sent", "failed", "unreachable", "waiting"]
     found = outcomes.count_line([Outcome(HOST, state) for state in states])
-    assert found == "waiting 1 · sent 4/7 · on trial 1 · confirmed 2 · failed 1 · unreachable 1"
+    assert found == "waiting 1 · sent 4/7 · on probation 1 · confirmed 2 · failed 1 · unreachable 1"
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_what_a_device_has_confirmed_is_known_to_the_next_command(fleet: Invento
         assert notes.state(Host("door-1", "pi4", "10.0.0.6", "pi", 22), "key") == "waiting", (
             "another device of this name"
         )
-        for state, known in (("on trial", "sent"), ("sent", "sent"), ("failed", "waiting"), ("sending", "waiting")):
+        for state, known in (("on probation", "sent"), ("sent", "sent"), ("failed", "waiting"), ("sending", "waiting")):
             notes.note(Outcome(HOST, state, 5), "key")
             assert notes.state(HOST, "key") == known
         assert notes.known(HOST, "key") == ""

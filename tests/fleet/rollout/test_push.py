@@ -58,7 +58,7 @@ def watched_there(fleet: Fleet, number: int) -> Iterator[None]:
 def test_all_devices_get_it_and_confirm_it_themselves(fleet: Fleet) -> None:
     with watched(fleet, [0, 1, 2, 3], "sleep", "1000"):
         said = fleet.run(0, "push", fleet.bundles["1.0.0"])
-    assert said == "sent 4/4 · on trial 0 · confirmed 4 · failed 0 · unreachable 0\n"
+    assert said == "sent 4/4 · on probation 0 · confirmed 4 · failed 0 · unreachable 0\n"
     for number in range(4):
         found = fleet.status(number)
         assert (found["state"], found["current"]) == ("confirmed", 1)
@@ -172,10 +172,10 @@ def test_a_program_that_crashes_with_it_is_taken_back_and_stops_the_waves(fleet:
 
 def test_nobody_who_confirms_is_a_doubt_that_says_what_to_do(fleet: Fleet) -> None:
     found = fleet.asked(7, "push", fleet.bundles["1.0.0"], "--wait", "2")
-    assert [each["state"] for each in found.values()] == ["on trial", SENT, SENT, SENT]
+    assert [each["state"] for each in found.values()] == ["on probation", SENT, SENT, SENT]
     assert "does `edgerun watch` run there?" in found["d0"]["why"]
     assert fleet.states(0, "confirm", fleet.bundles["1.0.0"])[0] == CONFIRMED
-    assert fleet.states(0, "push", fleet.bundles["1.0.0"], "--wait", "0") == [CONFIRMED, *["on trial"] * 3]
+    assert fleet.states(0, "push", fleet.bundles["1.0.0"], "--wait", "0") == [CONFIRMED, *["on probation"] * 3]
 
 
 def test_what_was_only_sent_is_installed_by_the_next_push(fleet: Fleet) -> None:
@@ -301,4 +301,4 @@ def test_a_line_now_and_then_says_how_many_are_how_far(fleet: Fleet) -> None:
     words = [sys.executable, "-m", "edgekit", "fleet", "push", str(fleet.bundles["1.0.0"]), "--to", str(fleet.hosts)]
     done = subprocess.run([*words, "--confirm", "--json"], capture_output=True, text=True, env=environment, timeout=300)
     assert done.returncode == 0 and all(map(json.loads, done.stdout.splitlines()))
-    assert "sent 0/4 · on trial 0" in done.stderr and "sent 4/4" in done.stderr
+    assert "sent 0/4 · on probation 0" in done.stderr and "sent 4/4" in done.stderr

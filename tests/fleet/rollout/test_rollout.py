@@ -10,14 +10,14 @@ import pytest
 
 from edgekit.fleet.devices.device_errors import DeviceError, HostKeyError, Unreachable
 from edgekit.fleet.devices.inventory import Host
-from edgekit.fleet.rollout.outcomes import CONFIRMED, FAILED, INSTALLING, ON_TRIAL, SENT, UNREACHABLE, Outcome
+from edgekit.fleet.rollout.outcomes import CONFIRMED, FAILED, INSTALLING, ON_PROBATION, SENT, UNREACHABLE, Outcome
 from edgekit.fleet.rollout.rollout import Rollout, RolloutPace, Step, for_each
 
 HOSTS = [Host(f"h{number}", "pi", f"h{number}") for number in range(40)]
 
 
 class Steps:
-    """`ends` says of single devices how they end: at `send:h3` or `install:h3`, failed, unreachable or on trial."""
+    """`ends` says of single devices how they end: at `send:h3` or `install:h3`, failed, unreachable or on probation."""
 
     def __init__(self, **ends: str) -> None:
         self.ends = {name.replace("__", ":"): end for name, end in ends.items()}
@@ -42,7 +42,7 @@ class Steps:
             raise DeviceError("does not work", 5)
         if end == UNREACHABLE:
             raise Unreachable("nobody there")
-        return before.to(end, exit_code=7 if end == ON_TRIAL else 0)
+        return before.to(end, exit_code=7 if end == ON_PROBATION else 0)
 
 
 def rolled(steps: Steps, pace: RolloutPace | None = None) -> tuple[Counter[str], dict[str, Outcome]]:
@@ -74,8 +74,8 @@ def test_a_canary_that_fails_keeps_all_others_as_they_are() -> None:
 
 
 def test_a_canary_that_stays_on_trial_does_so_too() -> None:
-    states, outcomes = rolled(Steps(install__h0=ON_TRIAL))
-    assert states == {ON_TRIAL: 1, SENT: 39} and outcomes["h1"].why == "not installed, because h0 was not confirmed"
+    states, outcomes = rolled(Steps(install__h0=ON_PROBATION))
+    assert states == {ON_PROBATION: 1, SENT: 39} and outcomes["h1"].why == "not installed, because h0 was not confirmed"
 
 
 def test_within_a_wave_none_is_begun_behind_a_failure() -> None:
@@ -96,7 +96,7 @@ def test_devices_that_cannot_be_sent_to_stop_nobody() -> None:
         (DeviceError("answers with nonsense", 8), True),
         (DeviceError("lacks numpy", 5), True),
         (DeviceError("no room", 7), False),
-        (DeviceError("another release is on trial", 4), False),
+        (DeviceError("another release is on probation", 4), False),
         (HostKeyError("another key"), False),
     ],
 )
@@ -137,10 +137,10 @@ def test_the_canary_is_one_that_was_reached_when_it_was_sent_to() -> None:
 
 def test_where_nobody_waits_a_release_on_trial_is_enough_for_the_next_wave() -> None:
     async def install(before: Outcome) -> Outcome:
-        return before.to(ON_TRIAL)
+        return before.to(ON_PROBATION)
 
     found = end_of(HOSTS, Steps().send, install)
-    assert {each.state for each in found.values()} == {ON_TRIAL}
+    assert {each.state for each in found.values()} == {ON_PROBATION}
 
 
 def others(count: int) -> list[Host]:

@@ -31,9 +31,9 @@ TRAINING = (
     ),
     Seed(
         "tuned-by-a-teacher-that-did-not-pay",
-        "stages/prune/stage.py",
-        "tuner = Tuner(baseline, tuning_setup.distillation, spec",
-        "tuner = Tuner(baseline, Distillation(baseline), spec",
+        "training/fine_tuning.py",
+        '[chosen_student] = [row for row in decision["students"] if row["kept"]]',
+        'chosen_student = next(row for row in decision["students"] if row["options"])',
         "pruning fine-tunes towards a teacher that the student had outgrown",
         ("tests/stages/test_tuning.py",),
     ),
