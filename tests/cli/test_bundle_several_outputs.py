@@ -250,7 +250,7 @@ def test_points_of_no_grids_are_told(tmp_path: Path) -> None:
     [
         (2, None, "gives [2, 8, 12] for each sample; a segmentation of 3 classes gives logits [3, rows, columns] or"),
         (1, None, "of one channel make two: a concatenation of -x and x"),
-        (3, (0, 1, 3, 2), "a grid of 12×8 cells over 32×48 pixels: both sides must be divided"),
+        (3, (0, 1, 3, 2), "a grid of 12×8 cells over 32×48 pixels: height and width must be the same whole"),
     ],
 )
 def test_grids_of_another_kind_are_told(

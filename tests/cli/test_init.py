@@ -882,7 +882,7 @@ def test_a_table_of_numbers_is_no_table_of_texts(tmp_path: Path) -> None:
 def test_a_text_that_is_not_utf8_is_named(tmp_path: Path) -> None:
     (tmp_path / "x.tsv").write_bytes(b"ham\tcaf\xe9 today\n" * 9)
     done = edgekit("init", "mine", "--out", tmp_path, "--data", tmp_path / "x.tsv")
-    assert done.exit_code == 4 and "x.tsv, line 1: no text in UTF-8" in done.output
+    assert done.exit_code == 4 and "x.tsv, line 1: not text in UTF-8" in done.output
 
 
 @pytest.mark.parametrize("layout", sorted(MASKS))

@@ -90,7 +90,7 @@ FAULTS = {
     "absolute": ("file,label\n/{0},a\n", "labels.csv, line 2: '/{0}' is outside the table's folder"),
     "no header": ("{0},a\n{1},b\n", "labels.csv: no column is called 'file'; its header is"),
     "another column": ("file,class\n{0},a\n", "labels.csv: no column is called 'label'; its header is 'file', 'class'"),
-    "cells": ("file,label\n{0},a,b\n", "labels.csv, line 2: 3 cells, the header has 2"),
+    "cells": ("file,label\n{0},a,b\n", "labels.csv, line 2: 3 cells, but the header has 2"),
     "a split": (
         "file,label,split\n{0},a,trian\n",
         "labels.csv, line 2: 'trian' is not the name of a split, did you mean",

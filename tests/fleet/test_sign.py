@@ -120,7 +120,7 @@ def test_the_sbom_beside_a_bundle_must_be_the_signed_one(desk: Desk) -> None:
     sbom.write_text("[]")
     assert "sbom.cdx.json: its sha256 is" in said(8, "verify", desk.bundle, "--trust", desk.trust)
     sbom.unlink()
-    assert "SBOM        signed, and not here" in said(0, "verify", desk.bundle, "--trust", desk.trust)
+    assert "SBOM        signed, but not present here" in said(0, "verify", desk.bundle, "--trust", desk.trust)
 
 
 def test_a_statement_that_calls_the_bundle_otherwise_is_refused(desk: Desk) -> None:
@@ -143,7 +143,7 @@ def test_counters_rise_by_themselves(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["--key", "thief"], 8, "is no signer of this policy; it has anna"),
+        (["--key", "thief"], 8, "is not a signer of this policy, which has anna"),
         (["--key", "none"], 8, "none.pub: cannot be read"),
         (["--key", "anna", "--trust", "nowhere"], 8, "policy.json: cannot be read"),
         (["--key", "anna", "--cosign", "--counter", "6"], 2, "--counter 6: a co-signer"),

@@ -213,7 +213,7 @@ def test_what_comes_in_no_stream_has_none_to_smooth(kind: str) -> None:
     assert manifest_json.parse(json.dumps(fields).encode()).raw.kind == kind
     with pytest.raises(BundleError) as caught:
         manifest_json.parse(json.dumps({**fields, "smoothing": EXAMPLES["mean"]}).encode())
-    assert f"manifest.json: smoothing: it is for streams, and there are none of the kind {kind}" in str(caught.value)
+    assert f"manifest.json: smoothing: a sample of the kind {kind} cannot be part of a stream" in str(caught.value)
 
 
 def test_a_method_must_fit_the_task() -> None:

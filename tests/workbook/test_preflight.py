@@ -60,7 +60,7 @@ def answer(config: Path, *settings: str) -> dict[str, Any]:
 def test_samples_that_come_in_no_stream_are_not_smoothed(value: str, config: Path) -> None:
     done = CliRunner().invoke(app, ["run", str(config), "--set", f"bundle.smoothing={value}", "--dry-run"])
     assert done.exit_code == 2
-    assert "bundle.smoothing: it is for streams, and there are none of the kind vector, only of" in done.output
+    assert "bundle.smoothing: a sample of the kind vector cannot be part of a stream, only one of" in done.output
     assert "found" in answer(config)
 
 

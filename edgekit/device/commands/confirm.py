@@ -7,12 +7,12 @@ import argparse
 from edgekit.device.commands import _options
 from edgekit.runner.commands import _shared
 
-HELP = "keep the release that is on trial"
+HELP = "confirm the release that is on probation"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
-    parser.add_argument("--release", metavar="N", type=_shared.positive, help="only where this is the current one")
+    parser.add_argument("--release", metavar="N", type=_shared.positive, help="only if this is the current release")
     _options.add_home_argument(parser)
     _shared.add_json_argument(parser)
 

@@ -255,7 +255,7 @@ class Attempt:
             transitions.recover(self.home)
             if records.current_number(self.home) == self.number and records.read_probation(self.home):
                 origin = transitions.fail_current(self.home, why)
-                self.report(f"release {self.number} was taken back; current is {origin or 'none'}")
+                self.report(f"release {self.number} was rolled back; the current release is {origin or 'none'}")
 
     def _failed(self, why: str) -> str:
         """End the attempt as failed. The next one follows, or the rollback."""
@@ -287,13 +287,13 @@ class Attempt:
             self.next_check = time.monotonic() + LONGEST_PAUSE_S
 
     def _tell(self, what: str) -> None:
-        line = f"release {self.number}{' on trial' if self.is_on_probation else ''}: {what}"
+        line = f"release {self.number}{' on probation' if self.is_on_probation else ''}: {what}"
         self.report(line)
         self.notifier.send(f"STATUS={line}")
 
 
 def _exit_text(code: int) -> str:
-    return f"ended with exit code {code}" if code >= 0 else f"was ended by {processes.signal_name(-code)}"
+    return f"ended with exit code {code}" if code >= 0 else f"was terminated by {processes.signal_name(-code)}"
 
 
 def _text(error: Exception) -> str:

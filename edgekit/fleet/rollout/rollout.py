@@ -61,10 +61,12 @@ class Rollout:
         for host in wave:
             if self._is_bad(host.name):
                 for name in self._classes:
-                    self._stopped.setdefault(name, f"not installed, for {host.name} {self.outcomes[host.name].state}")
+                    self._stopped.setdefault(
+                        name, f"not installed, because of {host.name}: {self.outcomes[host.name].state}"
+                    )
         for name in {host.device_class for host in wave}:
             if not any(self._has(host) for host in wave if host.device_class == name):
-                self._stopped.setdefault(name, "not installed, for nobody of the wave before can be reached")
+                self._stopped.setdefault(name, "not installed, because no device of the previous wave can be reached")
 
     def _next(self, ready: Collection[str]) -> list[Host]:
         """Return the next wave of every class that goes on, in the order of the inventory."""
@@ -83,7 +85,7 @@ class Rollout:
     def _doubt_of_sending(self, host: Host, error: Exception) -> None:
         """Stop a class if one of its devices rejects the bundle. Other errors concern only the device itself."""
         if isinstance(error, DeviceError) and error.exit_code in BUNDLE_FAULT_CODES:
-            self._stopped.setdefault(host.device_class, f"not installed, for {host.name} failed while it was sent")
+            self._stopped.setdefault(host.device_class, f"not installed, because {host.name} failed while it was sent")
 
     def _is_bad(self, name: str) -> bool:
         """Return whether it failed in its wave, or was not confirmed although that was waited for."""

@@ -104,14 +104,14 @@ def test_a_vocabulary_of_the_users_is_taken_as_it_is(tmp_path: Path) -> None:
 def test_long_texts_are_cut_and_counted_or_refused_by_name(tmp_path: Path) -> None:
     data = load(parse(config(tmp_path, tokens=8, overlap="drop")))
     assert any("are longer than data.tokens and are cut" in note for note in data.notes)
-    with pytest.raises(DataError, match=r"\.txt: \d+ tokens, the bundle takes 8; .*set data.too_long: cut"):
+    with pytest.raises(DataError, match=r"\.txt: \d+ tokens, but the bundle takes 8; .*set data.too_long: cut"):
         load(parse(config(tmp_path, tokens=8, too_long="refuse")))
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"caf\xe9", r"bad.txt: no text in UTF-8 \(byte 3\); save it in UTF-8"),
+        (b"caf\xe9", r"bad.txt: not text in UTF-8 \(byte 3\); save it in UTF-8"),
         (b"a" * (1 << 21), "more than 1,048,576"),
     ],
 )

@@ -295,7 +295,7 @@ class TestPredict:
     @pytest.mark.parametrize(
         ("options", "text"),
         [
-            (("--keep-per-day", "3"), "--keep-per-day and --keep-bytes are for --keep"),
+            (("--keep-per-day", "3"), "--keep-per-day and --keep-bytes apply only with --keep"),
             (("--keep", ""), "--keep: name a folder"),
             (("--report", "r.txt"), "--report r.txt: name a file that ends in .json"),
         ],

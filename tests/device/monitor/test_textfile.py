@@ -105,9 +105,7 @@ def test_a_folder_that_vanishes_costs_one_warning_and_no_answer(bundle: Path, tm
     (tmp_path / "gone").rename(folder)
     wait_for(lambda: count(folder / "model.prom") == 200)
     metrics.close()
-    assert problems == [
-        f"metrics: {folder}/model.prom is not written (No such file or directory); it is tried again meanwhile"
-    ]
+    assert problems == [f"metrics: {folder}/model.prom is not written (No such file or directory); trying again later"]
 
 
 def test_the_warning_of_a_library_is_pythons_own(bundle: Path, tmp_path: Path) -> None:

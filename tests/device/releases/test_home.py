@@ -58,9 +58,9 @@ def test_a_folder_that_others_can_write_is_refused(mode: int, empty: Device, sou
     empty.confirmed(sound["1.0.0"])
     empty.root.chmod(mode)
     for command in ("status", "boot", "confirm", "rollback", "gc", "watch") if mode == 0o770 else ("boot",):
-        assert "others can write there" in empty.refused(8, command)
-    assert "others can write there" in empty.refused(8, "receive", "0" * 64)
-    assert "others can write there" in empty.refused(8, "install", "0" * 64)
+        assert "other users can write there" in empty.refused(8, command)
+    assert "other users can write there" in empty.refused(8, "receive", "0" * 64)
+    assert "other users can write there" in empty.refused(8, "install", "0" * 64)
     empty.root.chmod(0o700)
     empty.do("boot")
 
@@ -92,9 +92,9 @@ def test_so_is_a_link_or_an_open_folder_in_it(name: str, empty: Device, sound: d
     for mode in (0o770, 0o707, 0o1777):
         folder.chmod(mode)
         for command in ("status", "boot", "watch", "gc") if mode == 0o770 else ("boot",):
-            assert f"{folder}: others can write there" in empty.refused(8, command)
+            assert f"{folder}: other users can write there" in empty.refused(8, command)
         assert f"`chmod 700 {folder}`" in empty.refused(8, "receive", "0" * 64)
-        with pytest.raises(TrustError, match="others can write there"):
+        with pytest.raises(TrustError, match="other users can write there"):
             current_release.find_release(Home(empty.root))
     folder.chmod(0o700)
     empty.do("boot")

@@ -34,7 +34,7 @@ def stopped(on: Device, *words: object) -> Iterator[Popen[str]]:
     (folder / "sitecustomize.py").write_text(GATE.format(gate=str(folder / "open")))
     process = on.start("install", *words, PYTHONPATH=f"{folder}{os.pathsep}{ROOT}")
     assert process.stdout
-    while "proving it on this device" not in (line := process.stdout.readline()):
+    while "running its self-test on this device" not in (line := process.stdout.readline()):
         assert line, process.wait()
     try:
         yield process
@@ -60,7 +60,7 @@ def test_one_on_trial_neither(empty: Device, sound: dict[str, Path]) -> None:
     sha256 = empty.receive(sound["1.0.0"])
     with stopped(empty, sha256, "--latency-ms", "1e-6") as late:
         empty.do("install", sha256, "--tries", 7)
-    assert late.returncode == 0 and "on trial" in late.communicate()[0]
+    assert late.returncode == 0 and "on probation" in late.communicate()[0]
     assert (empty.status()["state"], empty.status()["tries"]) == ("trial", 7)
 
 
@@ -71,7 +71,7 @@ def test_one_that_was_taken_back_meanwhile_is_not_put_on_trial_again(empty: Devi
         empty.do("install", sha256)
         empty.do("rollback", "--why", "too hot")
     assert late.returncode == 4
-    assert "another command has tried it meanwhile, release 1 is current" in late.communicate()[0]
+    assert "another command has tried it meanwhile, and release 1 is current" in late.communicate()[0]
     assert empty.status()["state"] == "confirmed" and empty.status()["releases"][1]["why"] == "too hot"
 
 

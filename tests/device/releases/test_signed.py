@@ -46,7 +46,7 @@ def test_a_signed_bundle_is_installed_started_and_loaded(signed: Device, desk: D
     assert record["signers"] == ["anna"] and record["counter"] == 10
     assert signed.do("boot").strip().endswith("releases/1/bundle.edge.zip")
     assert loaded(signed) == "1.0.0"
-    assert "signed mode: what the policy in" in signed.do("status")
+    assert "signed mode: bundles that the policy in" in signed.do("status")
 
 
 def loaded(on: Device, before: str = "", **more: str) -> str:
@@ -69,7 +69,7 @@ def without_signature(desk: Desk) -> str:
 
 def by_a_thief(desk: Desk) -> str:
     sign(desk, "thief", statement_path(at(desk, 2)).read_bytes())
-    return "is no signer of this policy"
+    return "is not a signer of this policy"
 
 
 def of_another_bundle(desk: Desk) -> str:
@@ -270,7 +270,7 @@ def test_a_policy_is_taken_over_by_one_command_at_a_time(signed: Device, desk: D
     old = Path(shutil.copytree(desk.trust, desk.home / "old"))
     desk.add("bert")
     signed.do("trust", desk.trust)
-    assert "version 2, this device has seen version 3" in signed.refused(8, "trust", old)
+    assert "version 2, but this device has already seen version 3" in signed.refused(8, "trust", old)
 
 
 def test_kills_in_signed_mode_leave_the_old_release_or_the_new_one(signed: Device, desk: Desk) -> None:

@@ -77,7 +77,7 @@ def test_an_exit_code_and_the_last_line_come_back(desk: Rig) -> None:
 
 def test_a_host_key_that_nobody_knows_is_refused_with_its_fingerprint(desk: Rig, known: Path) -> None:
     desk.forget(0)
-    with pytest.raises(HostKeyError, match="is not known; `ssh -p") as caught:
+    with pytest.raises(HostKeyError, match="is not known; connect once with `ssh -p") as caught:
         run(host(desk), "true")
     printed = subprocess.run(["ssh-keygen", "-l", "-f", str(desk.host_key)], capture_output=True, text=True).stdout
     assert printed.split()[1] in str(caught.value) and caught.value.exit_code == 8
@@ -89,12 +89,12 @@ def test_a_host_key_that_nobody_knows_is_refused_with_its_fingerprint(desk: Rig,
 def test_another_host_key_than_the_known_one_is_told_apart(desk: Rig, known: Path, tmp_path: Path) -> None:
     desk.forget(0)
     desk.know((address(0), desk.port), key=make_key(tmp_path / "other"))
-    with pytest.raises(HostKeyError, match="not the one that known_hosts has") as caught:
+    with pytest.raises(HostKeyError, match="not the one in known_hosts") as caught:
         run(host(desk), "true")
     assert f"ssh-keygen -R '[{address(0)}]:{desk.port}'" in str(caught.value)
     desk.forget(0)
     desk.know((address(0), desk.port), key=make_key(tmp_path / "ecdsa", "ecdsa"))
-    with pytest.raises(HostKeyError, match="not the one that known_hosts has"):
+    with pytest.raises(HostKeyError, match="not the one in known_hosts"):
         run(host(desk), "true")
 
 
@@ -162,7 +162,10 @@ def test_a_key_that_only_an_agent_has_is_enough(desk: Rig, monkeypatch: pytest.M
 
 def test_nobody_there_and_nobody_who_answers_are_unreachable(desk: Rig) -> None:
     with socket.create_server(("127.1.9.9", 0)) as mute:
-        for port, said in ((mute.getsockname()[1], "nobody let us in within 1 s"), (1, "Connect call failed|refused")):
+        for port, said in (
+            (mute.getsockname()[1], "the login was not completed within 1 s"),
+            (1, "Connect call failed|refused"),
+        ):
             with pytest.raises(Unreachable, match=said):
                 run(host(desk, host="127.1.9.9", port=port), "true", connect_s=1.0)
     with pytest.raises(Unreachable):

@@ -38,17 +38,17 @@ def answer(sent: BenchmarkBundle, **changes: Any) -> str:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"machine": None}, "does not say what machine it is"),
-        ({"machine": {**MACHINE, "cpu": 7}}, "does not say its cpu"),
+        ({"machine": None}, "did not report what machine it is"),
+        ({"machine": {**MACHINE, "cpu": 7}}, "did not report its cpu"),
         ({"openings": 1}, "opened each file 1 times in 10 rounds"),
         ({"openings": 7}, "opened each file 7 times in 10 rounds"),
-        ({"samples_ns": [0] * 50}, "calls took no time"),
-        ({"samples_ns": [1000] * 49}, "does not give the times of 50 calls"),
-        ({"samples_ns": [float("nan")] * 50}, "does not give the times of 50 calls"),
-        ({"samples_ns": [-1] * 50}, "does not give the times of 50 calls"),
-        ({"samples_ns": "fast"}, "does not give the times of 50 calls"),
+        ({"samples_ns": [0] * 50}, "calls that took no time"),
+        ({"samples_ns": [1000] * 49}, "did not report the times of 50 calls"),
+        ({"samples_ns": [float("nan")] * 50}, "did not report the times of 50 calls"),
+        ({"samples_ns": [-1] * 50}, "did not report the times of 50 calls"),
+        ({"samples_ns": "fast"}, "did not report the times of 50 calls"),
         ({"sha256": "0" * 64}, "timed another file than tiny"),
-        ({"bundles": []}, "timed other bundles than it was asked to"),
+        ({"bundles": []}, "timed other bundles than those requested"),
     ],
 )
 def test_what_no_measurement_says_is_refused_in_a_line(

@@ -163,7 +163,7 @@ def test_a_second_measurement_is_refused_in_a_line_while_one_runs(
         first = asyncio.create_task(edgerun.bench(*paths, *FOREVER, within_s=600))
         await until(lambda: benches(desk))
         with pytest.raises(
-            DeviceError, match=r"another measurement is at work on this device \(process \d+\)"
+            DeviceError, match=r"another measurement is running on this device \(process \d+\)"
         ) as caught:
             await edgerun.bench(*paths, *FOREVER, within_s=600)
         assert caught.value.exit_code == 7 and len(benches(desk)) == 1
@@ -192,7 +192,9 @@ def test_a_line_that_is_silent_ends_it_too(desk: Rig, bundle: TemporaryBundle, m
     monkeypatch.setattr(commands, "SILENCE_S", 1.0)
 
     async def silent(line: DeviceSession, edgerun: Edgerun, paths: list[str]) -> None:
-        with pytest.raises(DeviceError, match="the line was silent, so it was ended"):
+        with pytest.raises(
+            DeviceError, match="nothing was received from the workstation, so the measurement was stopped"
+        ):
             await edgerun.bench(*paths, *FOREVER, within_s=60)
         assert not benches(desk)
 

@@ -70,12 +70,12 @@ def test_no_more_than_so_many_at_once() -> None:
 def test_a_canary_that_fails_keeps_all_others_as_they_are() -> None:
     states, outcomes = rolled(Steps(install__h0=FAILED))
     assert states == {FAILED: 1, SENT: 39}
-    assert outcomes["h39"].why == "not installed, for h0 failed" and outcomes["h39"].exit_code == 0
+    assert outcomes["h39"].why == "not installed, because of h0: failed" and outcomes["h39"].exit_code == 0
 
 
 def test_a_canary_that_stays_on_trial_does_so_too() -> None:
     states, outcomes = rolled(Steps(install__h0=ON_TRIAL))
-    assert states == {ON_TRIAL: 1, SENT: 39} and outcomes["h1"].why == "not installed, for h0 on trial"
+    assert states == {ON_TRIAL: 1, SENT: 39} and outcomes["h1"].why == "not installed, because of h0: on trial"
 
 
 def test_within_a_wave_none_is_begun_behind_a_failure() -> None:
@@ -113,7 +113,7 @@ def test_what_speaks_against_the_bundle_while_it_is_sent_stops_its_class(error: 
     assert {found[host.name].state for host in hosts[4:]} == {CONFIRMED}, "the other class goes on"
     rest = [found[host.name] for host in hosts[:3]]
     assert {each.state for each in rest} == ({SENT} if stops else {CONFIRMED})
-    assert {each.why for each in rest} == ({"not installed, for h3 failed while it was sent"} if stops else {""})
+    assert {each.why for each in rest} == ({"not installed, because h3 failed while it was sent"} if stops else {""})
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5])
@@ -124,7 +124,7 @@ def test_a_class_of_which_nobody_got_it_goes_no_further_and_the_other_does(share
     found = end_of(hosts, steps.send, steps.install, RolloutPace(share=share))
     assert [call for call in steps.calls if call.startswith("install:h")] == ["install:h0"]
     assert {found[host.name].state for host in hosts[1:10]} == {SENT}
-    assert "nobody of the wave before" in found["h9"].why
+    assert "no device of the previous wave" in found["h9"].why
     assert {found[host.name].state for host in hosts[10:]} == {CONFIRMED}
 
 
@@ -159,7 +159,7 @@ def test_unreachable_devices_stop_nobody_but_a_whole_wave_of_them_does() -> None
     states, _ = rolled(Steps(install__h1=UNREACHABLE, install__h20=UNREACHABLE))
     assert states == {UNREACHABLE: 2, CONFIRMED: 38}
     states, outcomes = rolled(Steps(install__h0=UNREACHABLE))
-    assert states == {UNREACHABLE: 1, SENT: 39} and "nobody of the wave before" in outcomes["h9"].why
+    assert states == {UNREACHABLE: 1, SENT: 39} and "no device of the previous wave" in outcomes["h9"].why
 
 
 def test_a_fault_of_ours_ends_one_device() -> None:

@@ -47,7 +47,7 @@ def test_whoever_is_told_that_it_was_confirmed_had_it_there(
                 assert releases[found["release"]]["sha256"] == found["sha256"]
                 assert releases[found["release"]]["state"] == "confirmed"
             else:
-                assert push.returncode != 0 or found["why"].startswith("not installed, for"), found
+                assert push.returncode != 0 or found["why"].startswith("not installed, because"), found
                 assert found["why"], "who did not win is told why"
         assert ("confirmed" in told) == (status["state"] == "confirmed"), told
         if versions[0] == versions[1]:

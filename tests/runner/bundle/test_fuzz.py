@@ -278,7 +278,7 @@ def test_a_newer_format_asks_for_a_newer_runner_however_it_is_packed(packing: st
     elif packing == "other dates":
         entries = [entry.both(date=21000) for entry in entries]
     told = refusal(pack(entries, comment=words))
-    assert f"format {FORMAT + 1}, this runner knows {FORMAT}; update the runner" in told
+    assert f"format {FORMAT + 1}, but this runner reads {FORMAT}; update the runner" in told
 
 
 def test_a_bundle_for_another_architecture(write_bundle: WriteBundle, capsys: pytest.CaptureFixture[str]) -> None:

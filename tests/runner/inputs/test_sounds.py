@@ -117,7 +117,7 @@ def test_a_sine_of_ffmpeg_is_that_sine(codec: str, tmp_path: Path, kinds: dict[s
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (riff(form(1, 16, rate_hz=16000), bytes(800)), ["16000 samples a second, the bundle takes 8000"]),
+        (riff(form(1, 16, rate_hz=16000), bytes(800)), ["16000 samples a second, but the bundle takes 8000"]),
         (riff(form(1, 16, channels=2), bytes(1600)), ["2 channels"]),
         (riff(form(1, 16), bytes(798)), ["399 samples, the bundle takes 400 (0.05 s)"]),
         (riff(form(1, 16), bytes(802)), ["401 samples"]),

@@ -113,11 +113,11 @@ ROWS = np.random.default_rng(5).integers(-900, 900, (50, 3)).astype("<i2")
 TABLE = ("ax,ay,az\n" + "".join(",".join(map(str, row)) + "\n" for row in ROWS.tolist())).encode()
 ENDS = {
     "a row of float32 is cut": ("f32le", ROWS.astype("<f4").tobytes() + b"abc", "after 50 rows: 3 of its 12 bytes"),
-    "a row of int16 is cut": ("s16le", ROWS.tobytes() + b"abcde", "after 50 rows: 5 of its 6 bytes are there"),
-    "a line loses a column": ("csv", TABLE + b"1,2\n" + TABLE[9:], "line 52: 2 cells, the header has 3"),
-    "a line gains a column": ("csv", TABLE + b"1,2,3,4\n" + TABLE[9:], "line 52: 4 cells, the header has 3"),
+    "a row of int16 is cut": ("s16le", ROWS.tobytes() + b"abcde", "after 50 rows: 5 of its 6 bytes have arrived"),
+    "a line loses a column": ("csv", TABLE + b"1,2\n" + TABLE[9:], "line 52: 2 cells, but the header has 3"),
+    "a line gains a column": ("csv", TABLE + b"1,2,3,4\n" + TABLE[9:], "line 52: 4 cells, but the header has 3"),
     "another table begins": ("csv", TABLE + b"ax,ay,az\n" + TABLE[9:], "line 52, column 'ax': got 'ax'"),
-    "the last line is cut": ("csv", TABLE + b"1,2", "line 52: 2 cells, the header has 3"),
+    "the last line is cut": ("csv", TABLE + b"1,2", "line 52: 2 cells, but the header has 3"),
 }
 
 

@@ -23,7 +23,7 @@ def main(home: str, silence_s: float, patience_s: float, words: list) -> int:
     deadline = time.monotonic() + patience_s
     while not take(lock):
         if time.monotonic() > deadline:
-            return end(7, "another measurement is at work on this device (" + holder(lock) + "); wait until it ends")
+            return end(7, "another measurement is running on this device (" + holder(lock) + "); wait until it ends")
         if not listens(POLL_S):
             return 6
     os.ftruncate(lock, 0)
@@ -37,7 +37,10 @@ def main(home: str, silence_s: float, patience_s: float, words: list) -> int:
         if not ready or not os.read(0, 4096):
             kill(child)
             return end(
-                6, "nobody listened any more, so it was ended" if ready else "the line was silent, so it was ended"
+                6,
+                "the connection was closed, so the measurement was stopped"
+                if ready
+                else "nothing was received from the workstation, so the measurement was stopped",
             )
     code = child.wait()
     return code if code >= 0 else end(6, "was ended by signal " + str(-code))
