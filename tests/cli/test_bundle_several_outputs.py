@@ -184,7 +184,7 @@ def test_an_embedding_is_of_length_one(tmp_path: Path) -> None:
 
 REFUSED = [
     ("classification", {}, (), 4, "has 2 outputs (boxes, scores); a bundle's model has one output, besides states"),
-    ("segmentation", {}, (), 4, "boxes with their logits take --task detection, any others --task raw"),
+    ("segmentation", {}, (), 4, "use --task detection for boxes with their logits, and --task raw for any others"),
     ("detection", {}, ("--labels", "a,b"), 4, "a detection of 2 classes gives boxes [points, 4] and logits"),
     ("detection", {"end": "Sigmoid"}, (), 4, "lie from 0 to 1, as after a sigmoid; a bundle takes the sigmoid itself"),
     ("detection", {"order": ("boxes", "scores", "joined")}, (), 4, "a detection of 3 classes gives boxes"),
@@ -217,7 +217,7 @@ def test_a_detection_without_labels_and_with_a_resize_is_told(tmp_path: Path) ->
     assert edgekit(*common) == 2 and "--labels: name the classes of --task detection" in last_output()
     steps = "[{step: resize, height: 32, width: 48}]"
     assert edgekit(*common, "--labels", "a,b,c", "--preprocess", steps, "--size", "64x96") == 2
-    assert "boxes lie in the pixels that the model sees; leave out resize, and --size" in last_output()
+    assert "boxes are measured in the pixels that the model sees; leave out resize and --size" in last_output()
 
 
 def test_boxes_in_pixels_are_no_distances(tmp_path: Path) -> None:

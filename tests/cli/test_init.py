@@ -564,7 +564,7 @@ def test_nothing_is_written_among_the_data(tmp_path: Path) -> None:
     path = unpacked(tmp_path, samples())
     for out in (path, path / "train/bee/more"):
         done = edgekit("init", "mine", "--data", path, "--out", out)
-        assert (done.exit_code, "lies inside the data" in done.output) == (2, True), done.output
+        assert (done.exit_code, "is inside the data" in done.output) == (2, True), done.output
     assert not list(path.rglob("mine.*"))
 
 

@@ -140,7 +140,7 @@ BAD: dict[str, tuple[Any, tuple[str, ...]]] = {
     "no data": ([PICTURE, {**IDS, "data": None}], ("inputs[1].data: got nothing",)),
     "bytes that are missing": (
         [PICTURE, {**BARE, "parameters": {"binary_data_size": 24}}],
-        ("body: 0 binary bytes, binary_data_size says 24",),
+        ("body: 0 binary bytes, but binary_data_size says 24",),
     ),
 }  # fmt: skip
 
@@ -168,7 +168,10 @@ def test_whole_numbers_that_would_be_rounded_are_refused(server: Server, number:
 
 def test_bytes_that_are_left_or_lacking_are_refused(server: Server) -> None:
     body, headers = request(samples(1), iter((True, True)))
-    for changed, word in ((body + b"1", "1 bytes are left"), (body[:-1], "87 binary bytes, binary_data_size says 88")):
+    for changed, word in (
+        (body + b"1", "1 bytes are left"),
+        (body[:-1], "87 binary bytes, but binary_data_size says 88"),
+    ):
         assert word in refused(server.post(f"{ONNX}/infer", changed, headers), 400)
 
 

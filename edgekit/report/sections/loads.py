@@ -276,7 +276,7 @@ def pictures(loads: Loads) -> dict[str, Picture]:
         "Left: every trial in the search for the highest rate. Right: how long a query waits and takes. The p99 rises "
         "long before the worker is busy all the time, because arrivals come in bursts."
     )
-    alt = f"p99 against the rate of arrivals; highest rates held a second: {rates}"
+    alt = f"p99 against the rate of arrivals; highest rates per second: {rates}"
     return {"loads": picture(figure(loads), alt, caption)}
 
 

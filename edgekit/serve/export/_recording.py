@@ -51,7 +51,7 @@ class Objective:
         asked, bound = f"{self.asked_ms:g} ms", f"{self.bound_ms:.4g} ms"
         latency = f"latency: 99 % of the answers come within {bound}"
         if asked != bound:
-            latency += f" (asked for {asked}; {bound} is the nearest bucket of the histogram)"
+            latency += f" (requested: {asked}; {bound} is the nearest bucket of the histogram)"
         return [latency, f"availability: {self.availability:g} % of the requests are answered"]
 
 

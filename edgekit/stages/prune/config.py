@@ -62,7 +62,10 @@ class PruneConfig(TuningStageConfig):
         False, description="whether a network of the pruned shape is trained from new weights too, to be compared"
     )
     scratch_epochs: int = Field(
-        0, ge=0, le=10_000, description="epochs of that; 0: as many as the student and its fine-tuning had together"
+        0,
+        ge=0,
+        le=10_000,
+        description="epochs of that training; 0: as many as the student and its fine-tuning had together",
     )
     channel_multiple: int = Field(4, ge=1, le=64, description="number of which every channel count is a multiple")
     sparsity: float = Field(0.7, gt=0, lt=0.99, description="share of weights that are zero by the last sparse step")
@@ -82,8 +85,9 @@ class PruneConfig(TuningStageConfig):
         """Raise ConfigError if `ratio` exceeds what may be removed from any single layer."""
         if self.structured == "ratio" and self.ratio > self.max_layer_ratio:
             raise ConfigError(
-                f"prune: ratio ({self.ratio:g}) and max_layer_ratio ({self.max_layer_ratio:g}) disagree: no layer may "
-                "lose as large a share of its channels as the network shall; lower the one or raise the other"
+                f"prune: ratio ({self.ratio:g}) and max_layer_ratio ({self.max_layer_ratio:g}) disagree: the "
+                f"network is to lose a larger share of its channels than any layer may; lower ratio or raise "
+                f"max_layer_ratio"
             )
 
     def unused(self) -> list[str]:

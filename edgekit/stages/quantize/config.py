@@ -31,7 +31,7 @@ class QuantizeConfig(TuningStageConfig):
     recipes: list[Recipe] = Field(
         default_factory=lambda: list(get_args(Recipe)),
         min_length=1,
-        description="PTQ recipes to compare; a later one is taken only if it is better beyond chance",
+        description="PTQ recipes to compare; a later one is chosen only if it is better beyond chance",
     )
     max_float_layers: int = Field(
         3, ge=0, le=1000, description="most layers that stay in float if int8 misses the budget"

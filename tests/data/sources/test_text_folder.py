@@ -34,7 +34,7 @@ def folder(home: Path, count: int = 90) -> Path:
 
 
 def given(tmp_path: Path) -> str:
-    """A vocabulary of these texts: one that is made of the train split changes with the split."""
+    """A vocabulary of these texts: one that is built from the train split changes with the split."""
     path = tmp_path / "given.json"
     path.write_bytes(vocabulary.train_vocabulary([text for _, text in texts(90)], 90))
     return str(path)
@@ -89,7 +89,7 @@ def test_a_divided_pool_gives_a_vocabulary_of_what_is_trained_on(tmp_path: Path)
     own = [text for _, text in texts(90) if sample(text) in trained]
     assert 50 < len(own) < 80
     assert vocabulary.train_vocabulary(own, 120) == data.members["tokenizer.json"]
-    assert any(f"made of the {len(own)} texts of train" in note for note in data.notes)
+    assert any(f"built from the {len(own)} texts of train" in note for note in data.notes)
 
 
 def test_a_vocabulary_of_the_users_is_taken_as_it_is(tmp_path: Path) -> None:

@@ -103,13 +103,13 @@ def test_a_sender_that_hangs_spoils_nothing_that_was_begun_anew(empty: Device, s
     assert json.loads(hanging.stdout.readline())["offset"] == 10
     empty.do("receive", sha256, "--restart", data=DATA[:10])
     _, err = hanging.communicate(b"!" * 100, timeout=60)
-    assert hanging.returncode == 4 and b"another command appends to it" in err
+    assert hanging.returncode == 4 and b"another command is appending to it" in err
     (said,) = answers(empty.do("receive", sha256, "--offset", 10, data=DATA[10:]))
     assert said["stored"]
 
 
 def test_a_size_that_no_bundle_has_is_refused(empty: Device, sha256: str) -> None:
-    words = f"got a size of {2**31} bytes, at most {2**31 - 1} are taken"
+    words = f"got a size of {2**31} bytes, but at most {2**31 - 1} are accepted"
     assert words in empty.refused(4, "receive", sha256, "--size", 2**31, data=DATA)
     assert not empty.root.exists()
 
@@ -151,7 +151,7 @@ def test_a_sender_whose_line_hangs_holds_up_nobody(empty: Device, sha256: str) -
     (said,) = answers(empty.do("receive", sha256, "--offset", 10, data=DATA[10:]))
     assert said["stored"]
     _, err = hanging.communicate(DATA[10:], timeout=60)
-    assert hanging.returncode == 4 and b"another command appends to it" in err
+    assert hanging.returncode == 4 and b"another command is appending to it" in err
     assert (empty.root / "store" / sha256).read_bytes() == DATA
 
 
