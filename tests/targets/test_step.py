@@ -184,7 +184,7 @@ STATE = {"hidden": (1, 4)}
         (Broken({"h": (1.0, 4)}, lambda x, h: (x, h)), "a shape is a tuple"),
         (Broken(STATE, lambda x, h: (x, None)), "forward gives NoneType for new_hidden; it must be a tensor"),
         (Broken(STATE, lambda x, h: (None, h)), "forward gives NoneType for output"),
-        (Broken(STATE, lambda x, h: x), r"forward gives Tensor; needed \(y, new_hidden\)"),
+        (Broken(STATE, lambda x, h: x), r"forward gives Tensor; it must give \(y, new_hidden\)"),
         (Broken(STATE, lambda x, h: (x, h, h)), "forward gives 3 values"),
         (Broken(STATE, lambda x, h: (x, h[:, :2])), r"new_hidden is \[1, 2\]; the state is \[1, 4\]"),
         (Broken(STATE, lambda x, h: (x, h.double())), "new_hidden holds torch.float64"),
