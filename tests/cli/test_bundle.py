@@ -300,7 +300,7 @@ def test_probabilities_are_told_from_logits(tmp_path: Path, network: Write) -> N
         words = ("--golden", tmp_path, "--labels", "a,b,c", "--activation", requested, "--out", tmp_path / "out")
         assert edgekit("bundle", model, *words) == 0, last_output()
         assert bundles.read(bundle_in(tmp_path / "out")).manifest.activation == activation
-        assert ("as asked" in last_output()) == (requested != "auto")
+        assert ("as requested" in last_output()) == (requested != "auto")
 
 
 def test_an_open_batch_is_set_to_one_and_said(tmp_path: Path, network: Write) -> None:

@@ -127,7 +127,7 @@ def test_a_statement_that_calls_the_bundle_otherwise_is_refused(desk: Desk) -> N
     """Counters and revocations go by that name."""
     desk.sign(counter=7)
     desk.forge(name="other")
-    words = "is called 'tiny' in its manifest, 'other' in its statement; sign it again"
+    words = "is called 'tiny' in its manifest, but 'other' in its statement; sign it again"
     assert words in said(8, "verify", desk.bundle, "--trust", desk.trust)
     desk.add("bert")
     with pytest.raises(TrustError, match="is called 'tiny' in its manifest"):
@@ -183,7 +183,7 @@ def test_a_co_signer_signs_the_statement_that_lies_there(desk: Desk) -> None:
     desk.add("bert")
     desk.rotate(threshold=2)
     arguments = ["--key", desk.key("bert"), "--trust", desk.trust, "--cosign"]
-    assert "signed in epoch 1, now is 2" in said(8, "sign", desk.bundle, *arguments)
+    assert "signed in epoch 1, but the policy is now at epoch 2" in said(8, "sign", desk.bundle, *arguments)
     desk.sign("anna", counter=1)
     before = desk.statement.read_bytes()
     out = said(0, "sign", desk.bundle, *arguments)

@@ -92,7 +92,7 @@ def policy_key(desk: Desk, name: str) -> str:
         (["revoke", "trust", "--root", "root"], 2, "names no signer"),
         (["revoke", "trust", "bert", "--root", "root"], 2, "not a signer of this policy, which has anna"),
         (["revoke", "trust", "--below", "digits", "--root", "root"], 2, "write BUNDLE=COUNTER"),
-        (["revoke", "trust", "--below", "digits=6", "--root", "root"], 2, "the policy has 7 already"),
+        (["revoke", "trust", "--below", "digits=6", "--root", "root"], 2, "the policy already requires 7"),
         (["revoke", "trust", "--below", "di gits=6", "--root", "root"], 2, "not a name"),
         (["rotate", "trust", "bert=bert.pub", "--root", "root"], 2, "not a signer of this policy"),
         (["rotate", "trust", "anna", "--root", "root"], 2, "write NAME=KEY.pub"),

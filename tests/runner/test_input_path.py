@@ -107,9 +107,9 @@ def test_from_python_a_file_is_read_as_on_the_command_line_or_strictly(tmp_path:
     ("content", "words"),
     [
         (ramp(400, rate_hz=16_000), "16000 samples a second, but the bundle takes 8000"),
-        (ramp(400, channels=2), "2 channels, the bundle takes one"),
-        (ramp(401), "401 samples, the bundle takes 400"),
-        (ramp(399), "399 samples, the bundle takes 400"),
+        (ramp(400, channels=2), "2 channels, but the bundle takes one"),
+        (ramp(401), "401 samples, but the bundle takes 400"),
+        (ramp(399), "399 samples, but the bundle takes 400"),
     ],
 )
 def test_strictly_a_sound_must_be_the_sample_already(content: bytes, words: str, tmp_path: Path) -> None:
@@ -213,8 +213,8 @@ def test_an_hour_of_sound_is_refused_with_the_line_that_parts_it(tmp_path: Path)
         ([{"step": "decode_mp3"}], "known steps"),
         ([{"step": ["decode_wav"]}], "known steps"),
         (["decode_wav"], "known steps"),
-        ([{"step": "decode_wav", "rate_hz": 3}], "needed \\[\\]"),
-        ([{"step": "resample"}], "needed \\['rate_hz'\\]"),
+        ([{"step": "decode_wav", "rate_hz": 3}], "needs \\[\\]"),
+        ([{"step": "resample"}], "needs \\['rate_hz'\\]"),
         ([{"step": "decode_wav"}, {"step": "resample", "rate_hz": True}], "a whole number above 0"),
         ([{"step": "decode_wav"}, {"step": "resample", "rate_hz": 16_000}], "the sample has 8000 Hz"),
         ([{"step": "resample", "rate_hz": 8000}], "without decode_wav; begin with that step"),

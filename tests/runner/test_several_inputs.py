@@ -337,8 +337,14 @@ def test_a_bundle_of_one_input_takes_no_mapping_and_its_manifest_has_no_tensors(
         ((PICTURE, IDS), "the model has 3 inputs, but the bundle declares 2"),
         ((*THREE, Source("more", (1,))), "the model has 3 inputs, but the bundle declares 4"),
         ((PICTURE, IDS, replace(ZOOM, name="zoon")), "no tensor zoon, which the bundle calls an input"),
-        ((PICTURE, replace(IDS, shape=(5,)), ZOOM), "input: the model has int32[1, 4], the bundle says int32[1, 5]"),
-        ((PICTURE, replace(IDS, dtype="int64"), ZOOM), "input: the model has int32[1, 4], the bundle says int64[1, 4]"),
+        (
+            (PICTURE, replace(IDS, shape=(5,)), ZOOM),
+            "input: the model has int32[1, 4], but the bundle says int32[1, 5]",
+        ),
+        (
+            (PICTURE, replace(IDS, dtype="int64"), ZOOM),
+            "input: the model has int32[1, 4], but the bundle says int64[1, 4]",
+        ),
         ((PICTURE, IDS, IDS), "two inputs of the bundle are one tensor of the model"),
     ],
 )

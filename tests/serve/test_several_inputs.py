@@ -125,7 +125,7 @@ BAD: dict[str, tuple[Any, tuple[str, ...]]] = {
     "unknown": ([{**PICTURE, "name": "image"}, IDS], ("inputs[0].name: got 'image'", "'picture', 'ids'")),
     "a name that is none": ([{**PICTURE, "name": ["picture"]}, IDS], ("inputs[0].name: got ['picture']",)),
     "no name": ([PICTURE, {**IDS, "name": None}], ("inputs[1].name: got nothing", "'picture', 'ids'")),
-    "doubled": ([IDS, IDS], ("inputs[1].name: got 'ids' once more", "'picture', 'ids'")),
+    "doubled": ([IDS, IDS], ("inputs[1].name: got 'ids' twice", "'picture', 'ids'")),
     "another count": ([PICTURE, TWICE], ("inputs[1].shape: got 2 samples; inputs[0] has 1",)),
     "another datatype": ([PICTURE, {**IDS, "datatype": "INT64"}], ("inputs[1].datatype: got 'INT64'", "INT32")),
     "another shape": ([{**PICTURE, "shape": [1, 4, 4, 1]}, IDS], ("inputs[0].shape: got [1, 4, 4, 1]", "[n, 1, 4, 4]")),

@@ -35,7 +35,7 @@ CUT = {"longer than the sample": 38, "like JSON": 13}
 """Tokens of those that are longer than a sample."""
 BAD_TEXTS = {
     "nothing": (b"", 415, "got nothing; this model takes .npy, .txt"),
-    "blanks": (b" \r\n\t ", 400, "body: an empty text, which has no token of its own"),
+    "blanks": (b" \r\n\t ", 400, "body: an empty text, which has no tokens"),
     "Latin 1": (b"caf\xe9", 400, "body: not text in UTF-8 (byte 3); save it in UTF-8"),
     "with a nought": (b"free\0prize", 400, "body: holds U+0000, so it is not text"),
     "UTF-16": ("hi".encode("utf-16"), 400, "body: not text in UTF-8 (byte 0)"),

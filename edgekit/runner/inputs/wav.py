@@ -194,7 +194,7 @@ def _length_problem(header: WavHeader, spec: AudioSpec) -> str:
     if windows.window_count(length, step) if step else length == spec.samples:
         return ""
     more = "at least " if step else ""
-    return f"{length} samples, {spec.by} {more}{spec.samples} ({spec.samples / spec.rate_hz:g} s)"
+    return f"{length} samples, but {spec.by} {more}{spec.samples} ({spec.samples / spec.rate_hz:g} s)"
 
 
 def conversion_command(path: str, samples: int, rate_hz: int) -> str:

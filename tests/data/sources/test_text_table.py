@@ -106,7 +106,7 @@ DEVICE = {
         b"label\tmessage\nham\thi\n",
         "line 1: not exactly one column 'text'; the header is 'label', 'message'",
     ),
-    "an empty text": (b"label\ttext\nham\t \n", "line 2: an empty text, which has no token of its own; give it words"),
+    "an empty text": (b"label\ttext\nham\t \n", "line 2: an empty text, which has no tokens; give it words"),
     "a header alone": (b"label\ttext\n", "0 rows, but the bundle takes 1; check the delimiter and the header"),
     "nothing": (b"", "0 rows, but the bundle takes 1"),
     "Latin 1": (b"label\ttext\nham\tcaf\xe9\n", r"line 2: not text in UTF-8 \(byte 18\)"),
@@ -156,7 +156,7 @@ def test_texts_in_files_of_their_own_make_no_bundle_that_takes_tables(tmp_path: 
         (b"label\ttext\nham\thel\0lo\n", {}, r"x.tsv, line 2: holds U\+0000, so it is not text"),
         (b"ham\thello\n", {"header": False}, "without a header columns have no names; give its number"),
         (b"ham\thello\n", {"header": False, "text": 3, "label": 1}, "data.text: x.tsv, line 1: no column 3, it has 2"),
-        (b'label,text\nham,"hel"lo\n', {"delimiter": "comma"}, "x.tsv, line 2: no CSV"),
+        (b'label,text\nham,"hel"lo\n', {"delimiter": "comma"}, "x.tsv, line 2: not CSV"),
     ],
 )
 def test_a_table_that_does_not_fit_is_refused_in_one_line(

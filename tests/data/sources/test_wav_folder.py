@@ -55,7 +55,7 @@ def test_other_lengths_are_filled_up_cut_or_refused(tmp_path: Path) -> None:
     shorter = load(parse({**options, "seconds": 0.05}))
     assert shorter.raw_shape == (400,)
     with pytest.raises(
-        DataError, match=r"wav: 800 samples, the config asks for 400 .*run: ffmpeg .*or set data.lengths: fit"
+        DataError, match=r"wav: 800 samples, but the config asks for 400 .*run: ffmpeg .*or set data.lengths: fit"
     ):
         load(parse({**options, "seconds": 0.05, "lengths": "exact"}))
     with pytest.raises(ConfigError, match="are not a whole number of samples"):

@@ -84,7 +84,7 @@ def test_nobody_holds_the_model_any_more_and_it_is_written(bundle: Path, tmp_pat
 
 
 def test_a_folder_that_is_not_there_is_refused_at_once(bundle: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"^metrics: there is no folder .*/none; use a file in one"):
+    with pytest.raises(InputError, match=r"^metrics: there is no folder .*/none; use a file in a folder"):
         load(bundle, trial=False, metrics=tmp_path / "none" / "model.prom")
     (tmp_path / "folder.prom").mkdir()
     with pytest.raises(InputError, match=r"folder\.prom is a folder"):

@@ -97,7 +97,7 @@ def test_releases_are_read_by_everybody_and_from_such_a_disk(user: int, read_onl
 
 def test_only_the_owner_changes_them(signed: Machine) -> None:
     for words in (("confirm",), ("rollback",), ("gc",), ("install", SIGNED), ("trust", "/mnt/desk/trust")):
-        assert "belongs to user 0, this is user 65534" in signed.refused(*words, user=NOBODY)
+        assert "belongs to user 0, but this is user 65534" in signed.refused(*words, user=NOBODY)
 
 
 def test_a_release_of_another_user_is_on_trial_for_its_owner_alone(signed: Machine) -> None:

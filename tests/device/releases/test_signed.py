@@ -64,7 +64,7 @@ def unsigned(desk: Desk) -> str:
 
 def without_signature(desk: Desk) -> str:
     Path(f"{statement_path(at(desk, 2))}.sig").unlink()
-    return "nobody has signed"
+    return "the bundle is not signed"
 
 
 def by_a_thief(desk: Desk) -> str:
@@ -183,7 +183,7 @@ def test_another_name_in_the_statement_sidesteps_no_version(signed: Device, desk
     values["predicate"][RELEASE]["name"] = "other"
     path.write_bytes(json.dumps(values).encode())
     Path(f"{path}.sig").write_bytes(ssh_signing.sign(path.read_bytes(), desk.key("anna"), NAMESPACE))
-    words = "is called 'tiny' in its manifest, 'other' in its statement"
+    words = "is called 'tiny' in its manifest, but 'other' in its statement"
     assert words in signed.refused(8, "install", at(desk, 1))
     assert signed.status()["current"] == 1 and signed.status()["floor"] == {LABEL: {"epoch": 1, "counter": 20}}
     assert words in signed.refused(8, "verify", at(desk, 1), "--trust", desk.trust)

@@ -209,7 +209,7 @@ def test_a_policy_of_which_a_file_is_missing_trusts_nobody(lost: str, desk: Desk
 
 def test_a_bundle_without_a_statement_or_without_a_signature_is_refused(desk: Desk) -> None:
     desk.signature.unlink()
-    refused(desk, "nobody has signed")
+    refused(desk, "the bundle is not signed")
     desk.statement.unlink()
     refused(desk, "No such file", "edgekit sign")
 
@@ -220,7 +220,7 @@ def test_what_has_expired_is_refused(desk: Desk) -> None:
     assert desk.check(clock=now_s).signers == ("anna",)
     refused(desk, "intoto.json: expired", "sign the bundle again", clock=now_s + 2 * DAY_S, remember=False)
     desk.forge(expires=desk.later(1000))
-    refused(desk, "policy.json: expired", "bring a newer policy", clock=now_s + 366 * DAY_S)
+    refused(desk, "policy.json: expired", "install a newer policy", clock=now_s + 366 * DAY_S)
 
 
 @pytest.mark.parametrize("days", [0, -1])
@@ -395,5 +395,5 @@ def test_what_ssh_keygen_gets_lies_where_nobody_else_looks(desk: Desk, monkeypat
         assert Path(folder).parent == private and Path(folder).stat().st_mode & 0o777 == 0o700
     desk.check()
     desk.forge("thief")
-    refused(desk, "no signer")
+    refused(desk, "not a signer")
     assert list(private.iterdir()) == []

@@ -172,12 +172,12 @@ def test_a_bundle_is_loaded_while_the_policy_is_replaced(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"format": 2}, "format '2', this edgekit reads 1"),
+        ({"format": 2}, "has format '2', but this edgekit reads 1"),
         ({"version": 0}, "version: got '0'"),
         ({"version": 2.5}, "version: got '2.5'"),
         ({"epoch": True}, "epoch: got 'True'"),
         ({"epoch": 2**53 + 1}, "epoch: got"),
-        ({"threshold": 17}, "threshold: got 17; at most 16"),
+        ({"threshold": 17}, "threshold: got 17; use at most 16"),
         ({"threshold": 0}, "threshold"),
         ({"expires": "2027-01-31"}, "expires: got '2027-01-31'"),
         ({"expires": "2027-01-31T12:00:00+00:00"}, "expires: got"),

@@ -86,7 +86,7 @@ def test_an_old_python_is_said_plainly(version: str, desk: Rig) -> None:
     python = with_python(version)
     what = f"python{version}, on the PATH or from pyenv"
     requirements.condition(python is not None, what, required_in_ci=False)
-    with pytest.raises(DeviceError, match="is older than the 3.9|too old to be asked") as caught:
+    with pytest.raises(DeviceError, match="is older than the 3.9|too old to be queried") as caught:
         desks.greeted(desks.host(desk, python=str(python)))
     assert caught.value.exit_code == 5
     assert version in str(caught.value)
@@ -113,13 +113,13 @@ def test_what_is_no_python_at_all_is_no_device(python: str, desk: Rig) -> None:
         (answer(home="relative"), "is not a path"),
         (answer(home="/x\x1b[2J"), "is not a path"),
         (answer(home=None), "did not report its home"),
-        (answer(bits=-64), "bits is '-64'"),
-        (answer(bits=True), "bits is 'True'"),
+        (answer(bits=-64), "invalid bits: '-64'"),
+        (answer(bits=True), "invalid bits: 'True'"),
         (answer(machine=7), "did not report its machine"),
         (answer() + b'{"state": "fine"}', "the state 'fine'"),
         (answer() + b'{"state": "none", "releases": {}}', "did not list its releases"),
         (answer() + b'{"state": "none", "releases": [1]}', "a release that is not valid"),
-        (answer() + b'{"state": "none", "releases": [{"release": 1e99}]}', "release is"),
+        (answer() + b'{"state": "none", "releases": [{"release": 1e99}]}', "invalid release: "),
         (answer() + b'{"state": "none", "releases": [{"release": 1, "sha256": 5}]}', "did not report its sha256"),
     ],
 )

@@ -69,7 +69,7 @@ def test_a_device_measures_and_is_asked_again_while_it_is_disturbed(
     (desk.device(0) / "answer").write_text(answer(sent, why=["it was 85 °C hot"]) + "\n")
     desk.setting(0, 'case "$SSH_ORIGINAL_COMMAND" in *" bench "*) cat "$HOME/answer"; exit 0;; esac')
     part = time_on_hosts([host(desk)], [sent], ASKED, say=told.append)["d0"]
-    assert part.disturbed == ("it was 85 °C hot",) and len(told) == 2 and "measured again" in told[0]
+    assert part.disturbed == ("it was 85 °C hot",) and len(told) == 2 and "measuring again" in told[0]
     desk.setting(0, "")
     part = time_on_hosts([host(desk)], [sent], ASKED, say=told.append)["d0"]
     assert part.samples_ms["tiny"].shape == (50,) and np.median(part.samples_ms["tiny"]) > 0

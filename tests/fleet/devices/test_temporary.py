@@ -144,7 +144,7 @@ def test_an_unsigned_one_is_not_sent_to_a_device_in_signed_mode(desk: Rig, bundl
     async def on(line: DeviceSession) -> None:
         _, found = await desks.ready(line)
         signed = replace(found, status=ReleaseStatus(signed=True))
-        with pytest.raises(DeviceError, match="is in signed mode, and nobody has signed this bundle") as caught:
+        with pytest.raises(DeviceError, match="is in signed mode, but this bundle is not signed") as caught:
             async with temporary_bundles(line, signed, [TemporaryBundle(bundle.bundle)]):
                 pass
         assert caught.value.exit_code == 8 and not lying(desk)

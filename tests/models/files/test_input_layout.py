@@ -45,7 +45,11 @@ def test_one_layout_fits(shape: tuple[int, ...], sample: tuple[int, ...], order:
         ((), (5,), r"takes \[\]"),
         ((-1, -1, -1, -1), COLOUR, r"takes \[\?, \?, \?, \?\], in which .* channels first and last"),
         ((1, 3, 3, 3), (3, 3, 3), "channels first and last"),
-        ((1, 3, 8), (8, 3), r"takes \[1, 3, 8\], channels before time, .* windows \[8, 3\].* transpose inside"),
+        (
+            (1, 3, 8),
+            (8, 3),
+            r"takes \[1, 3, 8\], channels before time, .* windows \[8, 3\].* transpose as its first step",
+        ),
         ((1, 24), (8, 3), r"takes \[1, 24\]"),
         ((1, 8, 3, 1), (8, 3), r"takes \[1, 8, 3, 1\]"),
     ],

@@ -167,7 +167,7 @@ def test_an_id_outside_the_vocabulary_is_refused(ids: list[int], said: str, path
     [
         ("x.txt", b"caf\xe9", "x.txt: not text in UTF-8 (byte 3); save it in UTF-8"),
         ("x.txt", b"\xff\xfeh\0i\0", "x.txt: not text in UTF-8 (byte 0)"),
-        ("x.txt", b"", "x.txt: an empty text, which has no token of its own; give it words"),
+        ("x.txt", b"", "x.txt: an empty text, which has no tokens; give it words"),
         ("x.txt", b"\xef\xbb\xbf \n\t", "x.txt: an empty text"),
         ("x.txt", b"h\0i\0", "x.txt: holds U+0000, so it is not text, or it is UTF-16; save it in UTF-8"),
         ("x.txt", b"e" + "\u0323\u0301".encode() * 501, "x.txt: more than 1000 combining marks in a row"),

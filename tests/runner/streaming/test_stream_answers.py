@@ -241,7 +241,7 @@ def test_ends_are_told_and_nothing_whole_is_lost(tmp_path: Path) -> None:
     model = opened(tmp_path, 400, [MEL])
     notes: list[str] = []
     found = list(model.stream([np.zeros(2650, np.int16)], on_note=notes.append))
-    assert len(found) == 2 and notes == ["the stream ended; its last 250 samples fill no window"]
+    assert len(found) == 2 and notes == ["the stream ended; its last 250 samples do not fill a window"]
     with pytest.raises(InputError, match="the stream ended after 1999 samples; a window has 2000"):
         list(model.stream([np.zeros(1999, np.int16)]))
     with pytest.raises(InputError, match="nothing arrived"):

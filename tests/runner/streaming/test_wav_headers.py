@@ -106,7 +106,7 @@ def test_a_stream_that_ends_in_the_middle_of_a_sample(
     expected = of_file(model, recordings.wav(tmp_path / "a.wav", X[:whole]))
     found, said = ended(model, chunks(DATA[:-cut], size), "s16le")
     assert found == expected
-    assert f"ended in the middle of a sample, after {whole / RATE_HZ:.2f} s: {words} are there" in said
+    assert f"ended in the middle of a sample, after {whole / RATE_HZ:.2f} s: {words} have arrived" in said
 
 
 @pytest.mark.parametrize("rate_hz", [8000, 44100])
@@ -158,7 +158,7 @@ def test_what_no_step_declares_is_refused(step: str, tmp_path: Path) -> None:
     model = load(recordings.sound_bundle(tmp_path / "a.edge.zip", 400, input_path=path), trial=False)
     options, words = {
         "resample": ({"rate_hz": 16000}, "rate: got 16000 samples a second, but the bundle takes 8000 and declares no"),
-        "mix_channels": ({"channels": 2}, "channels: got 2, the bundle takes one and declares no mixing"),
+        "mix_channels": ({"channels": 2}, "channels: got 2, but the bundle takes one and declares no mixing"),
     }[step]
     with pytest.raises(InputError, match=words):
         model.stream(iter(()), "s16le", **options)  # type: ignore[arg-type]

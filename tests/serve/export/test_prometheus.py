@@ -147,9 +147,9 @@ def test_what_people_read_has_every_label_and_value(rules: Path, alerts: list[di
 @pytest.mark.parametrize(
     ("asked", "bound", "said"),
     [
-        ("50ms", "0.0410238", "asked for 50 ms; 41.02 ms is the nearest bucket"),
-        ("0.2s", "0.219488", "asked for 200 ms; 219.5 ms is the nearest bucket"),
-        ("100us", "8.75651e-05", "asked for 0.1 ms; 0.08757 ms is the nearest bucket"),
+        ("50ms", "0.0410238", "requested: 50 ms; 41.02 ms is the nearest bucket"),
+        ("0.2s", "0.219488", "requested: 200 ms; 219.5 ms is the nearest bucket"),
+        ("100us", "8.75651e-05", "requested: 0.1 ms; 0.08757 ms is the nearest bucket"),
         ("41.02ms", "0.0410238", "come within 41.02 ms\n"),
     ],
 )

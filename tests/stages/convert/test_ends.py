@@ -141,7 +141,7 @@ def test_probabilities_are_no_logits() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda x: 0.1 * x, "do not show what validation shows: .* lie outside"),
+        (lambda x: 0.1 * x, "do not show what validation shows: .* are outside"),
         (lambda x: np.concatenate([x[:-1], 50 * x[-1:]]), "span far more than validation"),
     ],
 )
