@@ -349,7 +349,7 @@ def test_ranges_that_are_none_are_refused(words: list[str], message: str, tmp_pa
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        ("0,0.5", "got 0,0.5; the input is int64: whole numbers"),
+        ("0,0.5", "got 0,0.5; the input is int64, so use whole numbers"),
         ("0,99999999", "got 0,99999999; of int64 it may be -16777216,16777216 at most"),
     ],
 )

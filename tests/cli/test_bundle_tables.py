@@ -125,7 +125,11 @@ def test_a_column_of_words_is_no_feature_and_labels_may_be_renamed_in_order(tmp_
 
 
 FAULTS = {
-    "other columns": (("--golden", "wide.csv"), 2, "has 7 columns (wind, rain, heat, dew, sun, haze, more), the model"),
+    "other columns": (
+        ("--golden", "wide.csv"),
+        2,
+        "has 7 columns (wind, rain, heat, dew, sun, haze, more), but the model",
+    ),
     "too few named": (("--golden", "golden.csv", "--columns", "wind,rain"), 2, "got 2 names, but the model takes 6"),
     "a column twice": (("--golden", "golden.csv", "--columns", "a,b,a"), 2, "'a' is column 1 and 3"),
     "an empty cell": (

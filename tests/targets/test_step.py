@@ -186,7 +186,7 @@ STATE = {"hidden": (1, 4)}
         (Broken(STATE, lambda x, h: (None, h)), "forward gives NoneType for output"),
         (Broken(STATE, lambda x, h: x), r"forward gives Tensor; it must give \(y, new_hidden\)"),
         (Broken(STATE, lambda x, h: (x, h, h)), "forward gives 3 values"),
-        (Broken(STATE, lambda x, h: (x, h[:, :2])), r"new_hidden is \[1, 2\]; the state is \[1, 4\]"),
+        (Broken(STATE, lambda x, h: (x, h[:, :2])), r"new_hidden is \[1, 2\], but the state is \[1, 4\]"),
         (Broken(STATE, lambda x, h: (x, h.double())), "new_hidden holds torch.float64"),
         (Broken(STATE, lambda x, h: (x / 0, h)), "output holds torch.float32, or NaN"),
         (Broken(STATE, lambda x, h: (x @ h, h)), "its step fails on zeros: RuntimeError"),

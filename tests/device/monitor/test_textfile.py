@@ -105,13 +105,15 @@ def test_a_folder_that_vanishes_costs_one_warning_and_no_answer(bundle: Path, tm
     (tmp_path / "gone").rename(folder)
     wait_for(lambda: count(folder / "model.prom") == 200)
     metrics.close()
-    assert problems == [f"metrics: {folder}/model.prom is not written (No such file or directory); trying again later"]
+    assert problems == [
+        f"metrics: {folder}/model.prom cannot be written (No such file or directory); trying again later"
+    ]
 
 
 def test_the_warning_of_a_library_is_pythons_own(bundle: Path, tmp_path: Path) -> None:
     folder = tmp_path / "collector"
     folder.mkdir()
-    with pytest.warns(RuntimeWarning, match=r"^metrics: .*model\.prom is not written \(No such file"):
+    with pytest.warns(RuntimeWarning, match=r"^metrics: .*model\.prom cannot be written \(No such file"):
         model = load(bundle, trial=False, metrics=folder / "model.prom")
         wait_for((folder / "model.prom").exists)
         folder.rename(tmp_path / "gone")

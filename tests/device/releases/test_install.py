@@ -113,7 +113,7 @@ def test_what_was_not_received_is_named(empty: Device, sound: dict[str, Path]) -
     [
         ("wrong", [], "wrong answers on this device"),
         ("endless", ["--wall-s", "6"], "did not end within 6 s"),
-        ("endless", ["--cpu-s", "3"], "used more than 3 s of the processor"),
+        ("endless", ["--cpu-s", "3"], "used more than 3 s of processor time"),
         ("greedy", ["--memory-mb", "600"], "memory"),
         ("slow", [], "too slow on this device: p50"),
     ],

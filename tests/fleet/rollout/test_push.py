@@ -266,8 +266,8 @@ def test_classes_have_canaries_of_their_own(fleet: Fleet) -> None:
         (("--class", "bux"), 2, 'did you mean "box"?'),
         (("--wheels", "nowhere"), 2, "no such folder"),
         (("--trust", "nowhere"), 8, "nowhere"),
-        (("--latency-ms", "inf"), 2, "--latency-ms inf: write a number from 0"),
-        (("--wait", "inf"), 2, "--wait inf: write a number from 0"),
+        (("--latency-ms", "inf"), 2, "--latency-ms inf: use a number from 0"),
+        (("--wait", "inf"), 2, "--wait inf: use a number from 0"),
     ],
 )
 def test_what_is_wrong_at_the_desk_is_said_before_any_device_is_asked(

@@ -39,7 +39,7 @@ def test_one_layout_fits(shape: tuple[int, ...], sample: tuple[int, ...], order:
 @pytest.mark.parametrize(
     ("shape", "sample", "said"),
     [
-        ((-1, 6, 4, 3), COLOUR, r"takes \[\?, 6, 4, 3\], the samples are \[4, 6, 3\] after its preprocess"),
+        ((-1, 6, 4, 3), COLOUR, r"takes \[\?, 6, 4, 3\], but the samples are \[4, 6, 3\] after its preprocess"),
         ((-1, 72), COLOUR, r"takes \[\?, 72\]"),  # flat, but in which order?
         ((4, 6, 3), COLOUR, "the batch first"),
         ((), (5,), r"takes \[\]"),

@@ -285,7 +285,9 @@ def test_a_bundle_for_another_architecture(write_bundle: WriteBundle, capsys: py
     network = Made("onnx", {"model.onnx": onnx_model()}, NCHW, SCORES, 1e-4)
     path = write_bundle(network, architectures=["riscv64", "s390x"])
     for trial in (True, False):
-        with pytest.raises(BundleError, match=f"for riscv64, s390x, this machine is {os.uname().machine}") as caught:
+        with pytest.raises(
+            BundleError, match=f"for riscv64, s390x, but this machine is {os.uname().machine}"
+        ) as caught:
             load(path, trial=trial)
         assert caught.value.exit_code == 4
     for command in ("predict", "bench", "selftest"):
