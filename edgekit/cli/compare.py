@@ -49,7 +49,7 @@ def compare(
             return
         if json_:
             raise ConfigError(
-                "--json: is for two field reports, named *.json; the figures of a run are in its result.json"
+                "--json: applies only to two field reports, named *.json; the figures of a run are in its result.json"
             )
         from edgekit.report import comparison as comparing
         from edgekit.report import finished_run as runs

@@ -30,18 +30,23 @@ def export(
         typer.Option(metavar="NAME", help="triton, kserve: native, or python for the bundle's own preprocess."),
     ] = None,
     storage_uri: Annotated[
-        str | None, typer.Option(metavar="URI", help="kserve: where the repository will lie, such as s3://bucket/x.")
+        str | None,
+        typer.Option(metavar="URI", help="kserve: where the repository will be stored, such as s3://bucket/x."),
     ] = None,
     image: Annotated[
         str | None, typer.Option(metavar="NAME", help="kserve: the image that runs edgekit's own server.")
     ] = None,
     slo_p99: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="prometheus, grafana: 99 % of the answers come within it [100ms]."),
+        typer.Option(
+            metavar="TIME", help="prometheus, grafana: time within which 99 % of the answers must come [100ms]."
+        ),
     ] = None,
     availability: Annotated[
         str | None,
-        typer.Option(metavar="PERCENT", help="prometheus, grafana: so many requests are answered [99.9]."),
+        typer.Option(
+            metavar="PERCENT", help="prometheus, grafana: percentage of the requests that must be answered [99.9]."
+        ),
     ] = None,
     scrape: Annotated[
         list[str] | None,
@@ -49,7 +54,7 @@ def export(
     ] = None,
     docs: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="prometheus: where your copy of the page on alerts is, for their links."),
+        typer.Option(metavar="URL", help="prometheus: address of your copy of the page on alerts, for their links."),
     ] = None,
 ) -> None:
     """Prepare bundles for another server, or rules and a dashboard for those who watch `edgekit serve`.
@@ -80,7 +85,7 @@ def _paths(server: str, argument: Path | None, out: Path | None, takes_bundles: 
             raise ConfigError(f"--out: is missing; name the folder to make, for example --out for-{server}")
         return argument, out
     if argument is not None and out is not None:
-        raise ConfigError(f"{argument}: {server} takes no bundle; name the folder alone: edgekit export {server} {out}")
+        raise ConfigError(f"{argument}: {server} takes no bundle; name only the folder: edgekit export {server} {out}")
     folder = argument or out
     if folder is None:
         raise ConfigError(f"OUT: is missing; name the folder to make, for example edgekit export {server} monitoring")

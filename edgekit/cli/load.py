@@ -170,6 +170,6 @@ def _search_lines(search: RateSearch) -> Iterator[str]:
 def _warnings(result: LoadResult | RateSearch) -> Iterator[str]:
     """Return why the result is not reliable."""
     if result.short:
-        yield f"  SHORT       of what MLPerf asks for: {result.why_short}"
+        yield f"  SHORT       of what MLPerf requires: {result.why_short}"
     if result.disturbed:
         yield f"  DISTURBED   {'; '.join(result.disturbed)}"

@@ -178,7 +178,7 @@ def load(path: Path) -> Artifact:
         fields = json.loads(record.read_text(encoding="utf-8"))
         if (format_number := fields.pop("format")) != FORMAT:
             raise TrustError(
-                f"{record}: format {format_number}, this edgekit writes {FORMAT}; run stage {path.name!r} again"
+                f"{record}: has format {format_number}, but this edgekit writes {FORMAT}; run stage {path.name!r} again"
             )
         recorded = fields.pop("record_sha256")
         artifact = Artifact(path=path, **fields)

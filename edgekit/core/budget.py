@@ -42,7 +42,9 @@ class RelativeLimit(StrictModel):
 class RelativeLatencyLimit(RelativeLimit):
     """A limit on p50 relative to that of a reference timed in the same rounds."""
 
-    sha256: str | None = Field(None, description="SHA-256 of a rival; filled in, and refused where it is another")
+    sha256: str | None = Field(
+        None, description="SHA-256 of the reference model; edgekit fills it in, and refuses a file with another one"
+    )
     _file: dict[str, Any] | None = PrivateAttr(None)
 
     @property
@@ -55,7 +57,11 @@ class RelativeLatencyLimit(RelativeLimit):
 class RelativeSizeLimit(RelativeLimit):
     """A limit on the number of bytes relative to that of a reference."""
 
-    bytes: int | None = Field(None, gt=0, description="bytes of a rival; filled in, and refused where they are others")
+    bytes: int | None = Field(
+        None,
+        gt=0,
+        description="bytes of the reference model; edgekit fills them in, and refuses a file of another size",
+    )
 
 
 class TargetBudget(StrictModel):

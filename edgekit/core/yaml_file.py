@@ -127,7 +127,7 @@ def read(path: Path, limits: FileLimits = CONFIG_LIMITS) -> dict[str, Any]:
         raise ConfigError(f"{path}: no such config file{_similar_files(path)}")
     if (size := path.stat().st_size) > limits.bytes:
         raise ConfigError(
-            f"{path}: {size:,} bytes, and {limits.what} has at most {limits.bytes:,}; is it another file?"
+            f"{path}: {size:,} bytes, but {limits.what} has at most {limits.bytes:,}; is it the wrong file?"
         )
     try:
         values = parse(path.read_text(encoding="utf-8"), limits)

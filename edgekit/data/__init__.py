@@ -78,7 +78,9 @@ def parse(section: dict[str, Any], task: Task | None = None) -> SourceConfig:
     if name not in source_names():
         raise ConfigError(f"data.source: got {name!r}; {suggest(name, source_names())}")
     if task and "task" in section:
-        raise ConfigError("data.task: stands at the top level of the config, for all stages; move it there")
+        raise ConfigError(
+            "data.task: belongs at the top level of the config, because all stages share it; move it there"
+        )
     values = {**section, "task": task} if task else section
     config: SourceConfig = validate(config_class(name), values, "data")
     served = supported_tasks(name)

@@ -217,7 +217,7 @@ def _sample(path: Path, file: str, abouts: Mapping[str, Mapping[str, Any]]) -> t
         time.gmtime(when)
         bundle = abouts.get(identity)
         if bundle is not None and (list(raw.shape), str(raw.dtype)) != (bundle["raw"]["shape"], bundle["raw"]["dtype"]):
-            raise ValueError(f"it holds {raw.dtype}{list(raw.shape)}, and the bundle takes {bundle['raw']}")
+            raise ValueError(f"it holds {raw.dtype}{list(raw.shape)}, but the bundle takes {bundle['raw']}")
         answer = "" if bundle is None else LABEL_SEPARATOR.join(_answer(bundle, about["answer"]))
     except DAMAGED_FILE_ERRORS as error:
         raise DataError(f"{path}: is damaged ({error}); remove it, or copy it from the device again") from None
@@ -328,7 +328,7 @@ def _x(samples: FieldSamples, selected: Sequence[FieldSample]) -> dict[str, np.n
     raw = samples.about["raw"]
     x = np.stack([each.raw for each in selected])
     if list(x.shape[1:]) != list(raw["shape"]):
-        raise DataError(f"kept samples are {x.shape[1:]}, and the bundle takes {raw['shape']}; copy them again")
+        raise DataError(f"kept samples are {x.shape[1:]}, but the bundle takes {raw['shape']}; copy them again")
     if raw["kind"] != "tensors":
         return {"x_train": x}
     parts = input_vector.split(x, [each["shape"] for each in raw["tensors"]])

@@ -317,10 +317,10 @@ def table_entries(path: Path) -> Iterator[TableEntry]:
     for line, row in rows[1:]:
         where = f"{path.name}, line {line}"
         if len(row) != len(header):
-            raise DataError(f"{where}: {len(row)} cells, the header has {len(header)}; give each row as many")
+            raise DataError(f"{where}: {len(row)} cells, but the header has {len(header)}; give each row as many cells")
         name, label = (row[columns[key]].strip() for key in (FILE, LABEL))
         if not name or not label:
-            raise DataError(f"{where}: the {FILE if not name else LABEL} is empty; write it, or leave the row out")
+            raise DataError(f"{where}: the {FILE if not name else LABEL} is empty; fill it in, or leave the row out")
         relative_path = PurePosixPath(name)
         if relative_path.is_absolute() or ".." in relative_path.parts:
             raise DataError(f"{where}: {name!r} is outside the table's folder; put it beside the table, or below")

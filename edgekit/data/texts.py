@@ -34,15 +34,23 @@ MAX_VOCABULARY_ROUNDS = 5
 class TextSourceConfig(SourceConfig):
     """Options that the sources of texts share."""
 
-    tokens: int = Field(64, ge=4, le=4096, description="token ids in a sample, those before and behind it included")
+    tokens: int = Field(
+        64, ge=4, le=4096, description="token ids in a sample, including the special tokens before and after the text"
+    )
     too_long: Literal["cut", "refuse"] = Field("cut", description="text of more tokens: cut its end off, or refuse it")
     tokenizer: PathText | None = Field(
-        None, description="path of a tokenizer.json, WordPiece or byte-level BPE; none: made of the train split"
+        None,
+        description="path of a tokenizer.json, WordPiece or byte-level BPE; none: it is built from the train split",
     )
     vocabulary: int = Field(
-        2000, ge=100, le=100_000, description="most tokens of a vocabulary that is made of the train split"
+        2000,
+        ge=100,
+        le=100_000,
+        description="largest number of tokens in a vocabulary that is built from the train split",
     )
-    lowercase: bool = Field(True, description="whether a vocabulary that is made has small letters only, no accents")
+    lowercase: bool = Field(
+        True, description="whether a vocabulary that is built has only lower-case letters without accents"
+    )
 
     @property
     def raw_shape(self) -> tuple[int, ...]:
@@ -104,7 +112,7 @@ def _make_vocabulary(
         previous, training_indices = training_indices, _trained_on(content, texts_by_split, classes, config)
         if training_indices == previous:
             return content, [
-                f"vocabulary: {_read(content).size:,} tokens, made of the {len(training_indices):,} texts of train"
+                f"vocabulary: {_read(content).size:,} tokens, built from the {len(training_indices):,} texts of train"
             ]
     untrained = len(set(previous) - set(training_indices))
     note = f"vocabulary: {_read(content).size:,} tokens; {untrained} of its {len(previous):,} texts are not in train"

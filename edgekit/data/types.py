@@ -31,24 +31,24 @@ class SourceConfig(StrictModel):
     """Options of every source. The class of a source narrows `source` to its name."""
 
     source: str = Field(description="name of the data source, one of those below")
-    task: Task = Field("classification", description="what the labels mean; stands at the top level of a config")
+    task: Task = Field("classification", description="what the labels mean; belongs at the top level of a config")
     split_seed: int = Field(0, ge=0, lt=2**31, description="seed of the division into splits")
     validation_fraction: float = Field(
-        0.2, gt=0, lt=1, description="share of a pool that becomes validation, where the source has none"
+        0.2, gt=0, lt=1, description="share of a pool that becomes validation, if the source has none"
     )
     validation_from: Literal["train", "test"] = Field(
         "train",
         description="pool that validation is taken from; test suits a model that was trained elsewhere on all of train",
     )
     test_fraction: float = Field(
-        0.2, gt=0, lt=1, description="share of the train pool that becomes test, where the source has none"
+        0.2, gt=0, lt=1, description="share of the train pool that becomes test, if the source has none"
     )
     calibration_samples: int | None = Field(
         None,
         ge=1,
         le=100_000,
-        description="samples taken out of train for calibration, classes balanced; none: 200, or of fewer than 400 a "
-        "quarter",
+        description="samples taken out of train for calibration, classes balanced; none: 200, or a quarter of "
+        "train if it has fewer than 400",
     )
     limit: int | None = Field(
         None, ge=10, description="most samples of the train pool, stratified; validation and test shrink in proportion"

@@ -41,10 +41,11 @@ def read(path: str | os.PathLike[str]) -> Bundle:
                 trust.check_bundle(file, home.trust, floors, current_release.clock_floor(home), sha256=digest).name
             )
         except TrustError as error:
-            raise TrustError(f"{error}; this device is in signed mode, by {home.trust}") from None
+            raise TrustError(f"{error}; this device is in signed mode (policy: {home.trust})") from None
         except OSError as error:
             raise TrustError(
-                f"{error.filename}: cannot be read ({error.strerror}); this device is in signed mode, by {home.trust}: "
+                f"{error.filename}: cannot be read ({error.strerror}); this device is in signed mode (policy: "
+                f"{home.trust}): "
                 "let this user read the folder, or run as its owner"
             ) from None
     bundle = read_bytes(data, os.fspath(path))

@@ -124,7 +124,7 @@ class DeviceExtension(Extension):
         parser.add_argument(
             "--trust",
             metavar="DIR",
-            help="folder with a signed policy: refuse bundles without an accepted signature (default: none)",
+            help="folder with a signed policy: bundles without a signature that it trusts are refused (default: none)",
         )
 
     def verified(self, options: argparse.Namespace) -> tuple[Bundle, Any]:

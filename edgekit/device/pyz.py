@@ -60,7 +60,7 @@ def main() -> None:
     """`python -m edgekit.device.pyz PATH [--small]`."""
     parser = argparse.ArgumentParser("edgekit.device.pyz", description="Build the runner as one file.")
     parser.add_argument("path", metavar="PATH", nargs="?", default=NAME, help=f"the file to write (default: {NAME})")
-    parser.add_argument("--small", action="store_true", help="only what loads a bundle and answers")
+    parser.add_argument("--small", action="store_true", help="only the part that loads a bundle and predicts")
     options = parser.parse_args()
     try:
         print(f"{build(options.path, options.small)}  {options.path}")

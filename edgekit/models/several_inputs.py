@@ -81,8 +81,8 @@ def wrap_inputs(module: nn.Module, spec: ModelSpec) -> nn.Module:
     wrapper = SeveralInputs(module, tensors).eval()
     if sorted(arguments := _order(module, wrapper.names)) != sorted(wrapper.names):
         raise ModelError(
-            f"{spec.called}: its forward takes {', '.join(arguments) or 'nothing'}, the data have the tensors "
-            f"{', '.join(wrapper.names)}; give both the same names"
+            f"{spec.called}: its forward takes {', '.join(arguments) or 'nothing'}, but the data have the "
+            f"tensors {', '.join(wrapper.names)}; give both the same names"
         )
     if misplaced := _first_misplaced(module, arguments):
         raise ModelError(

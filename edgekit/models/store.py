@@ -278,7 +278,7 @@ def _arguments(builder: Callable[..., Any], spec: ModelSpec) -> dict[str, Any]:
     ]
     if wrong := next((name for name in missing if name in (SHAPE, SHAPES)), ""):
         content, right = ("several tensors", SHAPES) if spec.tensors else ("one array each", SHAPE)
-        raise ModelError(f"{spec.builder}: needs {wrong}, and the samples are {content}; let it take {right}")
+        raise ModelError(f"{spec.builder}: needs {wrong}, but the samples are {content}; let it take {right}")
     if missing:
         raise ModelError(f"{spec.builder}: needs {', '.join(missing)}; give it under model.kwargs")
     return kwargs

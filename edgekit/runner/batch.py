@@ -46,7 +46,7 @@ def open_batch(model: Model, size: int) -> BatchedModel:
     if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= MAX_BATCH:
         raise InputError(f"batch: got {size!r}; use a whole number from 1 to {MAX_BATCH}")
     if model.manifest.states and size > 1:
-        raise BackendError(f"{size} samples at once: the model has states: one at a time")
+        raise BackendError(f"{size} samples at once: the model has states, so it takes one sample at a time")
     batch = BatchedModel(
         size, _single_call(model) if size == 1 else _batched_call(model, size), _input_shape(model, size)
     )
@@ -91,7 +91,7 @@ class BatchedModel:
             The interpreter failed.
         """
         if x.shape != self._shape:
-            raise InputError(f"batch: got an array of {list(x.shape)}; this one takes {list(self._shape)}")
+            raise InputError(f"batch: got an array of {list(x.shape)}, but this model takes {list(self._shape)}")
         return self._call(x)
 
 

@@ -30,19 +30,19 @@ def loads(data: bytes, object_pairs_hook: Callable[[list[tuple[str, Any]]], Any]
                 parse_constant=_refuse_constant,
             )
     except RecursionError:
-        raise ValueError("nested too deep") from None
+        raise ValueError("nested too deeply") from None
 
 
 def _bounded_int(text: str) -> int:
     if len(text) > MAX_INTEGER_CHARACTERS:
-        raise ValueError(f"a whole number of {len(text)} characters; at most {MAX_INTEGER_CHARACTERS} are taken")
+        raise ValueError(f"a whole number of {len(text)} characters; at most {MAX_INTEGER_CHARACTERS} are accepted")
     return int(text)
 
 
 def _finite_float(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f"{text[:40]} is beyond what a float holds")
+        raise ValueError(f"{text[:40]} is beyond the range of a float")
     return value
 
 

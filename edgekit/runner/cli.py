@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ImportError as error:
         if "numpy" not in f"{error.name} {error}":
             raise
-        return _fail(f"numpy cannot be imported ({_first_line(error)}); `edgerun doctor` says what to install", 5)
+        return _fail(f"numpy cannot be imported ({_first_line(error)}); `edgerun doctor` shows what to install", 5)
     except KeyboardInterrupt as end:
         keep_exit_code_after_interrupt()
         return _fail("terminated", TERMINATED) if end.args else _fail("interrupted", INTERRUPTED)

@@ -88,8 +88,8 @@ def _home_in_signed_mode_file() -> str | None:
         facts = os.fstat(handle)
         if not stat.S_ISREG(facts.st_mode) or facts.st_uid != 0 or facts.st_mode & OTHERS_MAY_WRITE:
             raise TrustError(
-                f"{SIGNED_MODE_FILE}: belongs to user {facts.st_uid} with mode {facts.st_mode & 0o777:o}; it has to be "
-                "a file of root's that nobody else can write: look inside, then "
+                f"{SIGNED_MODE_FILE}: belongs to user {facts.st_uid} with mode {facts.st_mode & 0o777:o}; it "
+                f"must be a file of root that nobody else can write: check what is inside, then "
                 f"`chown root {SIGNED_MODE_FILE}` and `chmod 644`"
             )
         text = stream.read(MOST_BYTES).decode("utf-8", "replace")
@@ -101,6 +101,6 @@ def _home_in_signed_mode_file() -> str | None:
 
 def _unreadable(path: str, error: OSError) -> TrustError:
     return TrustError(
-        f"{path}: cannot be looked at ({error.strerror}), so it is unknown whether this device runs only signed "
+        f"{path}: cannot be examined ({error.strerror}), so it is unknown whether this device runs only signed "
         "bundles; let this user enter the folder, or run as its owner"
     )

@@ -67,8 +67,8 @@ def check_drawable(manifest: Manifest) -> None:
     """Raise InputError if the answers have no place in a picture, the samples are no pictures, or Pillow is missing."""
     if manifest.task not in DRAW_FUNCTIONS:
         raise InputError(
-            f"--draw: the bundle answers with {manifest.task}, which has no place in a picture; what is drawn is "
-            f"{', '.join(DRAW_FUNCTIONS)}"
+            f"--draw: the bundle answers with {manifest.task}, which cannot be drawn into a picture; only "
+            f"{', '.join(DRAW_FUNCTIONS)} can"
         )
     raw = manifest.raw
     if raw.kind != "image" or raw.dtype != "uint8":

@@ -61,7 +61,7 @@ class Extension:
 
         if homes := device_home.homes_with_policy(device_home.find_home()):
             raise TrustError(
-                f"{path}: this device is in signed mode, by {homes[0]}, and this runner cannot check "
+                f"{path}: this device is in signed mode (policy: {homes[0]}), and this runner cannot check "
                 "signatures; use the complete edgerun.pyz"
             )
         return bundle.read(path)

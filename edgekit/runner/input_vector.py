@@ -113,13 +113,13 @@ def _flat(value: Any, tensor: Mapping[str, Any]) -> np.ndarray:
     try:
         array = np.asarray(value)
     except Exception as error:  # raised for rows of different length, and for tensors of other libraries
-        raise InputError(f"tensor {name}: got {type(value).__name__}, which is no array: {_line(error)}") from None
+        raise InputError(f"tensor {name}: got {type(value).__name__}, which is not an array: {_line(error)}") from None
     check_type(tensor, array.shape, array.dtype)
     if (
         array.dtype.kind in "iu"
         and not -LARGEST_EXACT_INTEGER <= int(array.min()) <= int(array.max()) <= LARGEST_EXACT_INTEGER
     ):
-        raise InputError(f"tensor {name}: holds numbers beyond {LARGEST_EXACT_INTEGER}, which no bundle takes")
+        raise InputError(f"tensor {name}: holds numbers beyond {LARGEST_EXACT_INTEGER}, which no bundle accepts")
     with np.errstate(over="ignore"):  # a double beyond float32 becomes infinite, which the model refuses
         return array.reshape(-1).astype(np.float32)
 
@@ -135,7 +135,7 @@ def check_values(raw: np.ndarray, tensors: Sequence[Mapping[str, Any]]) -> None:
     for tensor, part in zip(tensors, split(raw[None], [each["shape"] for each in tensors])):
         name = tensor["name"]
         if tensor["dtype"] != "float32" and (part != np.rint(part)).any():
-            raise InputError(f"sample: tensor {name}: holds fractions; the bundle takes whole numbers there")
+            raise InputError(f"sample: tensor {name}: holds fractions, but the bundle takes whole numbers there")
         if tensor["range"] is None:
             continue
         limits = np.array(tensor["range"], np.float32)
@@ -146,5 +146,5 @@ def check_values(raw: np.ndarray, tensors: Sequence[Mapping[str, Any]]) -> None:
             )
             raise InputError(
                 f"sample: tensor {name}: values from {low} to {high}; the bundle takes {least} to {most}, "
-                "make the tensor as the training data were"
+                "prepare the tensor like the training data"
             )

@@ -24,8 +24,8 @@ def cell_size(size: Sequence[int], grid: Sequence[int]) -> int:
     side = height // max(1, rows)
     if side < 1 or (rows * side, columns * side) != (height, width):
         raise BundleError(
-            f"a grid of {rows}×{columns} cells over {height}×{width} pixels: both sides must be divided by the same "
-            "whole number"
+            f"a grid of {rows}×{columns} cells over {height}×{width} pixels: height and width must be the "
+            f"same whole multiple of the grid's"
         )
     return side
 
@@ -64,7 +64,5 @@ def check_grids(size: Sequence[int], labels: int, grids: Sequence[Sequence[int]]
     if not 1 < labels <= UNKNOWN:
         raise BundleError(f"manifest.json: labels: got {labels}; name 2 to {UNKNOWN} classes")
     if len(size) != 3 or len(grids) != 1 or len(grids[0]) != 3 or grids[0][0] != labels:
-        raise BundleError(
-            f"manifest.json: outputs: got {grids}; needed one of [1, {labels}, rows, columns], of pictures"
-        )
+        raise BundleError(f"manifest.json: outputs: got {grids}; use one of [1, {labels}, rows, columns], of pictures")
     cell_size(size[:2], grids[0][1:])

@@ -50,12 +50,12 @@ def check_range(raw: np.ndarray, spec: RawSpec) -> None:
         return
     if raw.dtype == np.int32:
         raise InputError(
-            f"sample: token ids from {low} to {high}; the bundle's vocabulary has 0 to {limits[1]}, "
-            "make them with that vocabulary"
+            f"sample: token ids from {low} to {high}; the bundle's vocabulary has 0 to {limits[1]}, so "
+            f"make them with that vocabulary"
         )
     raise InputError(
-        f"sample: values from {low:.6g} to {high:.6g}; the bundle takes {limits[0]:g} to {limits[1]:g}, "
-        "scale the sample as the training data were"
+        f"sample: values from {low:.6g} to {high:.6g}; the bundle takes {limits[0]:g} to {limits[1]:g}; "
+        "scale the sample like the training data"
     )
 
 

@@ -70,7 +70,9 @@ def golden_vectors(manifest: Manifest, members: Mapping[str, bytes]) -> tuple[np
     inputs, outputs = (_array(manifest.golden[key], members) for key in ("inputs", "outputs"))
     expected_shape = (len(inputs), *manifest.output_shape)
     if len(inputs) == 0 or outputs.shape != expected_shape or not np.isfinite(outputs).all():
-        raise BundleError(f"golden vectors: outputs {list(outputs.shape)}, needed finite {list(expected_shape)}")
+        raise BundleError(
+            f"golden vectors: outputs {list(outputs.shape)}, but they must be finite {list(expected_shape)}"
+        )
     return inputs, outputs
 
 

@@ -99,11 +99,13 @@ def read_tokenizer(content: bytes, name: str = "tokenizer.json") -> Tokenizer:
 
 def _parse(content: bytes) -> dict[str, Any]:
     if len(content) > LARGEST_BYTES:
-        raise InputError(f"{len(content):,} bytes, at most {LARGEST_BYTES:,} are read")
+        raise InputError(f"{len(content):,} bytes, but at most {LARGEST_BYTES:,} are read")
     try:
         values = bounded_json.loads(content)
     except ValueError as error:
-        raise InputError(f"no JSON in UTF-8 ({error}); save it with Tokenizer.save of the library tokenizers") from None
+        raise InputError(
+            f"not JSON in UTF-8 ({error}); save it with Tokenizer.save of the library tokenizers"
+        ) from None
     if not isinstance(values, dict) or not isinstance(values.get("model"), dict):
         raise InputError("not a tokenizer.json of the library tokenizers: it has no object 'model'")
     return values
@@ -129,7 +131,9 @@ def _check(values: dict[str, Any]) -> None:
         raise InputError(f"model.unk_token: got {model.get('unk_token')!r}, which is not in the vocabulary")
     for option in BPE_OPTIONS if kind == "BPE" else ():
         if model.get(option):
-            raise InputError(f"model.{option}: got {str(model[option])[:80]!r}; a byte-level vocabulary has none")
+            raise InputError(
+                f"model.{option}: got {str(model[option])[:80]!r}; a byte-level vocabulary must not have it"
+            )
 
 
 def _types(section: Any) -> list[str | None]:

@@ -180,7 +180,9 @@ def _dump_yaml(values: dict[str, Any]) -> str:
     ordered = {key: values[key] for key in [*order, *values]}
     text = yaml.dump(ordered, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
     if yaml_file.parse(text) != values:
-        raise ConfigError("the study's config cannot be written as YAML; it was edited, or another edgekit wrote it")
+        raise ConfigError(
+            "the study's config cannot be written as YAML; it was edited, or written by another version of edgekit"
+        )
     return text
 
 

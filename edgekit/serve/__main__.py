@@ -41,7 +41,7 @@ async def _run(settings: Settings, secrets: Secrets) -> None:
         served = ", ".join(" = ".join(entry.names) for entry in supervisor.entries)
         log(f"ready on {supervisor.address}: {served}")
         await stop.wait()
-        log("stopping: finishing what is there")
+        log("stopping: finishing the requests in progress")
     finally:
         await supervisor.stop()
 
@@ -58,7 +58,8 @@ def _check_certificate(settings: Settings) -> None:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.certificate, settings.key, password="")
         except (OSError, ValueError) as error:
             raise InputError(
-                f"{settings.certificate} and {settings.key}: not a certificate and its key in PEM without a password "
+                f"{settings.certificate} and {settings.key}: must be a certificate and its key in PEM format, "
+                f"without a password "
                 f"({getattr(error, 'reason', None) or getattr(error, 'strerror', None) or error})"
             ) from None
 

@@ -387,7 +387,7 @@ def _json(value: Any, status: int = 200) -> Response:
 
 
 POST, GET = ("POST",), ("GET", "HEAD")
-SEE_INDEX = "see / for what there is"
+SEE_INDEX = "see / for the available paths"
 ROUTES: Router[Callable[[App, HttpRequest], Awaitable[Response]]] = Router(
     [
         Route(POST, "/v2/models/{model}/infer", App.infer),

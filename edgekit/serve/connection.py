@@ -73,7 +73,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._buffered = BufferedTransport(self)
         if len(self.connections) > self.limits.connections:
             self.connections.discard(self)
-            reason = f"{self.limits.connections} connections are open, that is the limit"
+            reason = f"{self.limits.connections} connections are open, which is the limit"
             self._refuse(503, reason, b"retry-after: 1\r\n", REFUSED_READ_S)
             return
         self._start_deadline()

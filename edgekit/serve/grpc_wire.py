@@ -39,11 +39,11 @@ def check_size(body: bytes, is_infer_request: bool, limit_bytes: int) -> None:
     if len(body) <= PLAIN_BYTES:
         return
     if not is_infer_request:
-        raise RequestError(413, f"message: got {len(body)} bytes, at most {PLAIN_BYTES} are taken")
+        raise RequestError(413, f"message: got {len(body)} bytes, but at most {PLAIN_BYTES} are accepted")
     described = _described_bytes(body)
     if described > limit_bytes:
         raise RequestError(
-            413, f"message: got {described} bytes beside raw_input_contents, at most {limit_bytes} are taken"
+            413, f"message: got {described} bytes beside raw_input_contents, but at most {limit_bytes} are accepted"
         )
 
 
@@ -165,7 +165,7 @@ def _output_object(output: Any) -> dict[str, Any]:
 
 def _parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     if len(parameters) > MAX_PARAMETERS:
-        raise RequestError(400, f"parameters: got {len(parameters)}; at most {MAX_PARAMETERS} are taken")
+        raise RequestError(400, f"parameters: got {len(parameters)}, but at most {MAX_PARAMETERS} are accepted")
     values = {}
     for name, each in parameters.items():
         kind = each.WhichOneof("parameter_choice")

@@ -34,7 +34,11 @@ COUNTS = {
     "nv_cache_num_hits_per_model": ("cache_hit_count", 1, "Requests answered from the cache"),
     "nv_cache_num_misses_per_model": ("cache_miss_count", 1, "Requests that the cache had no answer for"),
     "nv_cache_hit_duration_per_model": ("cache_hit_ns", 1000, "Microseconds until the cache gave its answers"),
-    "nv_cache_miss_duration_per_model": ("cache_miss_ns", 1000, "Microseconds of looking up in vain, and of keeping"),
+    "nv_cache_miss_duration_per_model": (
+        "cache_miss_ns",
+        1000,
+        "Microseconds of failed look-ups, and of storing answers",
+    ),
 }
 TRITON_REASONS = ("busy", "late", "cancelled")
 """Reasons that appear by name in Triton's counter of failures. All others are counted as `other` there."""
@@ -98,7 +102,7 @@ def _triton(sums: dict[tuple[str, str], dict[str, int]]) -> Iterator[Any]:
     failed = CounterMetricFamily(
         "nv_inference_request_failure", "Requests refused or failed", labels=(*LABELS, "reason")
     )
-    pending = GaugeMetricFamily("nv_inference_pending_request_count", "Samples that wait", labels=LABELS)
+    pending = GaugeMetricFamily("nv_inference_pending_request_count", "Samples that are waiting", labels=LABELS)
     for names, counts in sums.items():
         by_reason = {reason: counts[f"refused_{reason}"] for reason in TRITON_REASONS}
         other = counts["fail_count"] - by_reason["busy"] - by_reason["late"]
@@ -126,7 +130,7 @@ def _batches(sums: dict[tuple[str, str], dict[str, int]]) -> Any:
 
 
 def _refused(sums: dict[tuple[str, str], dict[str, int]]) -> Any:
-    text = "Requests that got no answer; the model is empty where it was refused before one was known"
+    text = "Requests that got no answer; the model is empty if the request was refused before one was known"
     family = CounterMetricFamily("edgekit_refused", text, labels=(*LABELS, "reason"))
     for names, counts in sums.items():
         for reason in Reason:

@@ -177,7 +177,7 @@ def check_no_page(headers: Iterable[tuple[bytes, bytes]], host: str) -> None:
     for name, value in headers:
         if name == b"origin" or (name == b"sec-fetch-site" and value not in OWN_SITES):
             raise RequestError(
-                403, f"{name.decode()}: got {value.decode('latin-1')}; this port takes nothing from web pages"
+                403, f"{name.decode()}: got {value.decode('latin-1')}; this port accepts no requests from web pages"
             )
         if name == b"content-type" and value.partition(b";")[0].strip().lower() != b"application/json":
             raise RequestError(

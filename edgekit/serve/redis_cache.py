@@ -151,7 +151,7 @@ class RedisCache:
         """Say in one sentence whether a model's answers are shared through Redis, with both measured times."""
         cost_ms = self._cost_ms.get(output_bytes)
         if cost_ms is None:
-            return f"Redis at {self.name} does not answer, and is tried again"
+            return f"Redis at {self.name} does not answer, and will be tried again"
         costs = f"asking takes {cost_ms:.3g} ms, executing {execute_ms:.3g} ms"
         if execute_ms <= cost_ms:
             return f"Redis at {self.name} is not used: {costs}"

@@ -51,7 +51,7 @@ def check_json(length: int, limit_bytes: int) -> None:
     """Raise RequestError (413) if the JSON before the binary tensors is longer than `limit_bytes`."""
     if length > limit_bytes:
         raise RequestError(
-            413, f"Inference-Header-Content-Length: got {length} bytes of JSON, at most {limit_bytes} are taken"
+            413, f"Inference-Header-Content-Length: got {length} bytes of JSON, but at most {limit_bytes} are accepted"
         )
 
 
@@ -76,7 +76,7 @@ def check_body(headers: Headers, limit_bytes: int, unit: str = "bytes") -> None:
     """Raise RequestError (413) if Content-Length is above `limit_bytes`, and (415) if the body is compressed."""
     length = headers.get(b"content-length", b"0")[:MAX_DIGITS]
     if length.isdigit() and int(length) > limit_bytes:
-        raise RequestError(413, f"body: got {int(length)} {unit}, at most {limit_bytes} are taken")
+        raise RequestError(413, f"body: got {int(length)} {unit}, but at most {limit_bytes} are accepted")
     coding = headers.get(b"content-encoding", b"identity")
     if coding.lower() != b"identity":
         raise RequestError(415, f"Content-Encoding: got {coding.decode('latin-1')}; send the body as it is")
@@ -159,7 +159,8 @@ class Reservation:
         if held_bytes > SMALL_BYTES and others_bytes and 2 * held_bytes > budget.max_bytes - others_bytes:
             raise RequestError(
                 503,
-                f"the requests in hand take {budget.used_bytes >> 20} MB, of {budget.max_bytes >> 20} MB for all; "
+                f"the requests being processed take {budget.used_bytes >> 20} of the {budget.max_bytes >> 20} "
+                f"MB for all; "
                 "send large ones one after the other",
                 RETRY_S,
             )

@@ -152,7 +152,7 @@ class ServedModel:
     def _tensor(self, requested: wire.RequestedOutput, outputs: np.ndarray, samples: np.ndarray) -> wire.Tensor:
         if requested.name == ANSWER:
             if requested.classes:
-                raise RequestError(400, f"outputs: classification is of the model's own values, not of {ANSWER!r}")
+                raise RequestError(400, f"outputs: classification applies to the model's own values, not to {ANSWER!r}")
             texts = [orjson.dumps(each).decode() for each in self.answers(outputs, samples)]
             return wire.Tensor(ANSWER, "BYTES", (len(outputs), 1), texts)
         values = outputs if len(self._values) == 1 else self._one_of_several(outputs, requested.name)
@@ -168,7 +168,7 @@ class ServedModel:
         """Return the classes with the highest values as `value:index:label`, like Triton's classification extension."""
         if outputs.ndim != 2:
             raise RequestError(
-                400, f"outputs: classification needs one axis of values, the output has {list(outputs.shape[1:])}"
+                400, f"outputs: classification needs one axis of values, but the output has {list(outputs.shape[1:])}"
             )
         count = min(count, outputs.shape[1])
         labels = self.manifest.labels if len(self.manifest.labels) == outputs.shape[1] else None

@@ -345,7 +345,7 @@ class CountingExporter(SpanExporter):
         self.lost += count
         if monotonic() - self._logged_s >= LOG_INTERVAL_S and monotonic() < self.deadline_s:
             self._is_failing, self._logged_s = True, monotonic()
-            log(f"traces: {self._url}: {reason}; spans are lost until it accepts them again; answers do not wait")
+            log(f"traces: {self._url}: {reason}; spans are lost until it accepts them again; answers are not delayed")
 
     def shutdown(self) -> None:
         """Shut down the exporter behind this one."""

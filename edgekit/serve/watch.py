@@ -102,7 +102,7 @@ class Watcher:
                 self._run_canary()
         except Exception as error:  # requests are still answered
             self.close()
-            log(f"{self._name}: is not watched any more: {where(error)}")
+            log(f"{self._name}: is no longer watched: {where(error)}")
 
     def close(self) -> None:
         """Stop watching, because the model is about to be closed."""
@@ -269,7 +269,7 @@ class Verdicts:
                 facts = model.evaluate()
             except Exception as error:  # the other models are evaluated nevertheless
                 del self._models[identity]
-                log(f"{model.name} {model.version}: is not watched any more: {where(error)}")
+                log(f"{model.name} {model.version}: is no longer watched: {where(error)}")
                 continue
             if facts is not None:
                 verdicts[identity] = facts

@@ -157,7 +157,7 @@ class TensorInput(NamedTuple):
                 f"{list(shape)} takes {value_count * dtype.itemsize}",
             )
         if start + size > len(binary_data):
-            raise RequestError(400, f"body: {len(binary_data)} binary bytes, binary_data_size says {start + size}")
+            raise RequestError(400, f"body: {len(binary_data)} binary bytes, but binary_data_size says {start + size}")
         return np.frombuffer(binary_data[start : start + size], dtype).reshape(shape), size
 
 
@@ -205,7 +205,7 @@ def parse_json(text: Body) -> Any:
     """
     if len(text) > 2 * MAX_CONTAINERS and (count := _containers(bytes(text))) > MAX_CONTAINERS:
         raise RequestError(
-            413, f"body: {count} lists and objects in JSON, at most {MAX_CONTAINERS} are read; give data flat"
+            413, f"body: {count} lists and objects in JSON, but at most {MAX_CONTAINERS} are read; give data flat"
         )
     try:
         return orjson.loads(text)
@@ -387,7 +387,7 @@ class MultipleInputs:
             index = self._index_of(tensor.get("name"), where)
             if arrays[index] is not None:
                 raise RequestError(
-                    400, f"{where}.name: got {shorten(tensor['name'])} once more; give each once: {self._names}"
+                    400, f"{where}.name: got {shorten(tensor['name'])} twice; give each once: {self._names}"
                 )
             values, size = self.inputs[index].parse_tensor(tensor, binary_data, where, used)
             if number and len(values) != count:

@@ -31,9 +31,9 @@ CAUSES = (
     (r"found invalid output rank", "shape",
      "a dense layer meets a map of one pixel: flatten the map before it, or give larger samples"),
     (r"Cannot view a tensor with shape", "shape",
-     "write .reshape in the place of .view, or .contiguous() before it"),
+     "write .reshape instead of .view, or .contiguous() before it"),
     (r"No module named 'onnx2tf\.ops\.|Failed to find proper ai\.onnx domain", "operator",
-     "onnx2tf and ONNX Runtime's quantizer know ai.onnx alone, no trees: leave this target out, or train a network"),
+     "onnx2tf and ONNX Runtime's quantizer support only ai.onnx, not trees: leave this target out, or train a network"),
     (r"No module named '(openvino|onnxruntime|ai_edge_litert|litert_torch)", "other",
      "install the package, or leave this target out"),
     (r"Output tensors of a Functional model|calling layer \"tf\.|Eager execution of tf\.constant", "operator",
@@ -41,7 +41,7 @@ CAUSES = (
     (r"shared mode is not supported", "operator",
      "ONNX Runtime's quantizer cannot take this graph: leave int8 out of convert.precisions, or onnx out of targets"),
     (r"no conversion rule|not supported|unsupported|Lowering not found|No ONNX function|NotImplemented", "operator",
-     "replace it by operators that the target has, or leave this target out"),
+     "replace it with operators that the target has, or leave this target out"),
 )  # fmt: skip
 """A pattern in a converter's message, the kind of failure, and what to do instead."""
 FALLBACK_ADVICE = "leave this target out, or report it with the network"

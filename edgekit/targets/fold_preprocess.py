@@ -71,12 +71,12 @@ def model_affine(model_folder: Path) -> Affine | str:
 def _of_channels(preprocess: Sequence[Mapping[str, Any]], raw: Mapping[str, Any]) -> np.ndarray | str:
     """Return the value of each byte of each channel after the steps, (256, channels) float32, increasing."""
     if raw.get("dtype") != "uint8":
-        return f"the samples are {raw.get('dtype')} and no bytes"
+        return f"the samples are {raw.get('dtype')}, not bytes"
     if not preprocess:
         return "there is no step to fold"
     other = next((step["step"] for step in preprocess if step["step"] not in ELEMENTWISE), None)
     if other is not None:
-        return f"{other} is no affine step"
+        return f"{other} is not an affine step"
     columns: np.ndarray = transform.apply(preprocess, np.repeat(BYTES[:, None], raw["shape"][-1], axis=1))
     if not (np.diff(columns, axis=0) > 0).all():
         return "the steps do not rise from byte to byte"
@@ -89,11 +89,11 @@ def find_scale(values: np.ndarray) -> tuple[float, int] | str:
     exact_zero = -float(values[0]) / mean
     zero = round(exact_zero)
     if not 0 <= zero < len(values):
-        return f"zero is no byte: it would be {exact_zero:.4g}"
+        return f"zero is not a byte: it would be {exact_zero:.4g}"
     for scale in _near(mean, values, zero):
         if ((BYTES - np.float32(zero)) * scale == values).all():
             return float(scale), zero
-    return f"one scale gives other last bits; zero is byte {exact_zero:.4g}, and a zero point is a whole number"
+    return f"a single scale gives other last bits; zero is byte {exact_zero:.4g}, and a zero point is a whole number"
 
 
 def _near(mean: float, values: np.ndarray, zero: int) -> list[np.float32]:

@@ -201,7 +201,7 @@ def inputs_in_order(inputs: Sequence[TensorSpec], names: Sequence[str]) -> tuple
     if not by_name or sorted(by_name) != sorted(names):
         expected = ", ".join(names) or "one tensor"
         raise ConversionError(
-            f"the converted file takes {', '.join(by_name) or 'nothing'}, the samples have {expected}; "
+            f"the converted file takes {', '.join(by_name) or 'nothing'}, but the samples have {expected}; "
             f"{_fix_inputs(len(by_name), max(len(names), 1))}"
         )
     return tuple(by_name[name] for name in names)

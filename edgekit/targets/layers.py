@@ -38,10 +38,14 @@ def read_layers(model_folder: Path, names: Sequence[str]) -> list[WeightedLayer]
     layers = []
     for name in names:
         if name not in modules:
-            raise ConversionError(f"keep_float: got {name!r}, and the network has no such module; take one of its own")
+            raise ConversionError(
+                f"keep_float: got {name!r}, but the network has no such module; name one of its modules"
+            )
         weights = tuple(weight for part in modules[name].modules() for weight in _weights(part))
         if not weights:
-            raise ConversionError(f"keep_float: got {name!r}, a module without weights; name a convolution or a dense")
+            raise ConversionError(
+                f"keep_float: got {name!r}, which has no weights; name a convolution or a dense layer"
+            )
         layers.append(WeightedLayer(name, weights))
     return layers
 

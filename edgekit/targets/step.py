@@ -150,11 +150,14 @@ def read_step(network: nn.Module, input_shape: tuple[int, ...]) -> NetworkStep:
     reserved = {INPUT, OUTPUT, *(f"{NEW_PREFIX}{name}" for name in states)}
     for name in states:
         if not str(name).isidentifier() or name in reserved:
-            raise ModelError(f"{kind}.states: got the name {name!r}; use letters, digits and '_', and none of a file's")
+            raise ModelError(
+                f"{kind}.states: got the name {name!r}; use letters, digits and '_', and no name that a file "
+                f"uses itself"
+            )
     for name, shape in states.items():
         if not _is_shape(shape):
             raise ModelError(
-                f"{kind}.states: {name} is {shape!r}; a shape is a tuple of whole numbers from 1, as (1, 64)"
+                f"{kind}.states: {name} is {shape!r}; a shape is a tuple of whole numbers from 1, such as (1, 64)"
             )
     step = NetworkStep(network.eval(), input_shape, {str(name): tuple(shape) for name, shape in states.items()}, ())
     try:
@@ -164,13 +167,13 @@ def read_step(network: nn.Module, input_shape: tuple[int, ...]) -> NetworkStep:
         raise ModelError(f"{kind}: its step fails on zeros: {type(error).__name__}: {error}") from error
     if not isinstance(outputs, (tuple, list)) or len(outputs) != 1 + len(states):
         got = f"{len(outputs)} values" if isinstance(outputs, (tuple, list)) else type(outputs).__name__
-        raise ModelError(f"{kind}: forward gives {got}; needed (y, {', '.join(step.outputs[1:])})")
+        raise ModelError(f"{kind}: forward gives {got}; it must give (y, {', '.join(step.outputs[1:])})")
     for name, value in zip(step.outputs, outputs, strict=True):
         if not isinstance(value, torch.Tensor):
             raise ModelError(f"{kind}: forward gives {type(value).__name__} for {name}; it must be a tensor")
     for name, shape, value in zip(step.outputs[1:], step.states.values(), outputs[1:], strict=True):
         if tuple(value.shape) != shape:
-            raise ModelError(f"{kind}: {name} is {list(value.shape)}; the state is {list(shape)}")
+            raise ModelError(f"{kind}: {name} is {list(value.shape)}; but the state is {list(shape)}")
     for name, value in zip(step.outputs, outputs, strict=True):
         if value.dtype != torch.float32 or not value.isfinite().all():
             raise ModelError(f"{kind}: {name} holds {value.dtype}, or NaN or infinity; all must be finite float32")
@@ -199,7 +202,7 @@ def _compare(step: NetworkStep, target: str, paths: Sequence[Path]) -> None:
     allowed = TOLERANCE * max(float(np.ptp(expected)), 1e-6)
     if not error <= allowed:
         raise ConversionError(
-            f"{target}: after {STEPS} steps off by {error:.3g} from PyTorch, {allowed:.3g} is allowed"
+            f"{target}: after {STEPS} steps it differs from PyTorch by {error:.3g}, but {allowed:.3g} is allowed"
         )
 
 

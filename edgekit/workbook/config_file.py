@@ -256,7 +256,7 @@ def check_sample_counts(data: Data, sections: Mapping[str, Mapping[str, Any]]) -
             count, available = section.get(option), len(getattr(data, split))
             if count is not None and count > available:
                 faults.add(
-                    f"{stage}.{option}: got {count}, and the {split} split has {available} samples; set it to at most "
+                    f"{stage}.{option}: got {count}, but the {split} split has {available} samples; set it to at most "
                     f"{available}, or leave it out"
                 )
     faults.raise_all()

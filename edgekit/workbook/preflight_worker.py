@@ -187,8 +187,8 @@ def _check_network(plan: Plan, data: Data, field: str, network: NetworkConfig) -
         spec = spec_for(data, network.builder, network.kwargs, plan.run.preprocess)
         if spec.outputs != expected_outputs:
             raise ConfigError(
-                f"{network.builder} gives outputs of shape {spec.outputs}, the baseline of {expected_outputs}; give "
-                f"both the same kwargs.{store.DIMENSIONS}"
+                f"{network.builder} gives outputs of shape {spec.outputs}, but the baseline of "
+                f"{expected_outputs}; give both the same kwargs.{store.DIMENSIONS}"
             )
         dry_run.build_and_check(spec, plan.run.seed, data)
     except EdgekitError as error:

@@ -300,7 +300,7 @@ def test_probabilities_are_told_from_logits(tmp_path: Path, network: Write) -> N
         words = ("--golden", tmp_path, "--labels", "a,b,c", "--activation", requested, "--out", tmp_path / "out")
         assert edgekit("bundle", model, *words) == 0, last_output()
         assert bundles.read(bundle_in(tmp_path / "out")).manifest.activation == activation
-        assert ("as asked" in last_output()) == (requested != "auto")
+        assert ("as requested" in last_output()) == (requested != "auto")
 
 
 def test_an_open_batch_is_set_to_one_and_said(tmp_path: Path, network: Write) -> None:
@@ -354,7 +354,7 @@ def test_channels_first_or_last_is_asked_where_both_may_be(tmp_path: Path, netwo
 
 FAULTS = {
     "a flag that is none": (["--labls", "a,b,c"], 2, "--labls"),
-    "labels too few": (["--labels", "a,b"], 2, "2 labels (a … b), the model gives 3"),
+    "labels too few": (["--labels", "a,b"], 2, "2 labels (a … b), but the model gives 3"),
     "a label twice": (["--labels", "a,b,a"], 2, "'a' is label 1 and 3; give each value a name of its own"),
     "an empty label": (["--labels", "a,,c"], 2, "label 2 of 3 is empty"),
     "no labels": ([], 2, "--labels"),

@@ -89,7 +89,7 @@ def test_bytes_that_would_saturate_are_refused_with_the_step(tmp_path: Path) -> 
         ("float32", None, "--dtype float32 fits"),
         ("float32", "int8", "--dtype float32 fits"),
         ("float64", None, "--dtype float32 fits once it is saved as float32"),
-        ("int32", None, "save it as uint8, or as another of uint8, int8, float32"),
+        ("int32", None, "save it as uint8, or as one of uint8, int8, float32"),
     ],
 )
 def test_the_dtype_that_fits_is_said(dtype: str, requested: str | None, fits: str, tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_ids_as_the_only_input_are_refused_with_what_to_do(dtype: str, tmp_path:
     np.save(tmp_path / "a.npy", np.arange(7))
     assert edgekit("bundle", model, "--golden", tmp_path / "a.npy", "--labels", "a,b,c", "--out", tmp_path / "out") == 4
     assert last_output().startswith(
-        f"edgekit: input ids: takes {dtype.lower()}[1, 7]; as the only input a bundle takes floats"
+        f"edgekit: input ids: takes {dtype.lower()}[1, 7]; a single input must be of floats"
     )
     assert "with a Cast from float32 in front" in last_output() and not (tmp_path / "out").exists()
 

@@ -110,7 +110,7 @@ def test_ranges_that_are_not_known_are_said(texts: dict[str, Path], tmp_path: Pa
     [line] = [line for line in last_output().splitlines() if line.startswith("range ")]
     assert line == (
         "range       of input_ids is not known: ids outside the model's vocabulary are not refused, and some "
-        "interpreters answer them without an error; where you know it, give --input-range input_ids=LOW,HIGH"
+        "interpreters answer them without an error; if you know it, give --input-range input_ids=LOW,HIGH"
     )
     tensors = load(bundle_in(tmp_path / "out"), trial=False).manifest.raw.tensors or ()
     assert [each["range"] for each in tensors] == [[-(2**24), 2**24], [0, 1]]
@@ -349,7 +349,7 @@ def test_ranges_that_are_none_are_refused(words: list[str], message: str, tmp_pa
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        ("0,0.5", "got 0,0.5; the input is int64: whole numbers"),
+        ("0,0.5", "got 0,0.5; the input is int64, so use whole numbers"),
         ("0,99999999", "got 0,99999999; of int64 it may be -16777216,16777216 at most"),
     ],
 )
@@ -373,7 +373,7 @@ def test_options_of_several_inputs_are_refused_for_one(tmp_path: Path) -> None:
     ("shapes", "outputs", "message"),
     [
         ({"a": (1, 3), "b": (1, 3)}, 2, "has 2 outputs (output_0, output_1); a bundle's model has one output"),
-        ({"a": (1, 3), "b": ("n",)}, 1, "input b: takes [?]; of several inputs each has a batch of 1"),
+        ({"a": (1, 3), "b": ("n",)}, 1, "input b: takes [?]; each of several inputs must have a batch of 1"),
         ({"a": (4, 3), "b": (4, 3)}, 1, "input a: its shape is [4, 3]; export the model with a batch of 1"),
     ],
 )

@@ -184,7 +184,7 @@ def test_an_embedding_is_of_length_one(tmp_path: Path) -> None:
 
 REFUSED = [
     ("classification", {}, (), 4, "has 2 outputs (boxes, scores); a bundle's model has one output, besides states"),
-    ("segmentation", {}, (), 4, "boxes with their logits take --task detection, any others --task raw"),
+    ("segmentation", {}, (), 4, "use --task detection for boxes with their logits, and --task raw for any others"),
     ("detection", {}, ("--labels", "a,b"), 4, "a detection of 2 classes gives boxes [points, 4] and logits"),
     ("detection", {"end": "Sigmoid"}, (), 4, "lie from 0 to 1, as after a sigmoid; a bundle takes the sigmoid itself"),
     ("detection", {"order": ("boxes", "scores", "joined")}, (), 4, "a detection of 3 classes gives boxes"),
@@ -217,7 +217,7 @@ def test_a_detection_without_labels_and_with_a_resize_is_told(tmp_path: Path) ->
     assert edgekit(*common) == 2 and "--labels: name the classes of --task detection" in last_output()
     steps = "[{step: resize, height: 32, width: 48}]"
     assert edgekit(*common, "--labels", "a,b,c", "--preprocess", steps, "--size", "64x96") == 2
-    assert "boxes lie in the pixels that the model sees; leave out resize, and --size" in last_output()
+    assert "boxes are measured in the pixels that the model sees; leave out resize and --size" in last_output()
 
 
 def test_boxes_in_pixels_are_no_distances(tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ def test_points_of_no_grids_are_told(tmp_path: Path) -> None:
     [
         (2, None, "gives [2, 8, 12] for each sample; a segmentation of 3 classes gives logits [3, rows, columns] or"),
         (1, None, "of one channel make two: a concatenation of -x and x"),
-        (3, (0, 1, 3, 2), "a grid of 12×8 cells over 32×48 pixels: both sides must be divided"),
+        (3, (0, 1, 3, 2), "a grid of 12×8 cells over 32×48 pixels: height and width must be the same whole"),
     ],
 )
 def test_grids_of_another_kind_are_told(

@@ -93,7 +93,7 @@ def test_an_open_height_and_width_are_set_to_what_comes_in(
 def test_without_a_size_the_option_is_named(target: str, open_onnx: Path, pictures: Path, tmp_path: Path) -> None:
     words = ("--golden", pictures, *LABELS, "--out", tmp_path / "out")
     assert edgekit("bundle", converted(target, open_onnx, tmp_path), *words) == 4
-    assert "is open; say their size with --size HEIGHTxWIDTH" in last_output()
+    assert "is open; give their size with --size HEIGHTxWIDTH" in last_output()
     assert "damaged" not in last_output()
 
 
@@ -178,7 +178,7 @@ def test_an_argmax_is_cut_off_by_the_line_that_is_told(tmp_path: Path) -> None:
     model = flat(tmp_path / "net.onnx", 3, "ArgMax", "INT64")
     words = ("--golden", tmp_path / "sample.npy", *LABELS, "--out", tmp_path / "out")
     assert edgekit("bundle", model, *words) == 4
-    assert "ends in an argmax, which gives a class and no scores" in last_output()
+    assert "ends in an argmax, which gives a class but no scores" in last_output()
     code = last_output().partition('python -c "')[2].rpartition('"')[0]
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
     assert edgekit("bundle", tmp_path / "scores.onnx", *words) == 0, last_output()

@@ -56,7 +56,7 @@ def test_a_forest_from_its_file_to_a_devices_answers(tmp_path: Path) -> None:
     golden = table(tmp_path / "golden.csv", classic.samples(60, 4))
     bundle, output = bundled(tmp_path, model(tmp_path, "forest"), "--golden", golden)
     assert "labels      calm, storm, wind: the model's own names" in output
-    assert "changed     its label (output_label) and its ZipMap were taken off" in output
+    assert "changed     its label (output_label) and its ZipMap were removed" in output
     assert f"columns     {', '.join(COLUMNS)}: those of golden.csv" in output
     rows = table(tmp_path / "rows.csv", x)
     runner = str(tmp_path / "out" / "edgerun.pyz")
@@ -125,8 +125,12 @@ def test_a_column_of_words_is_no_feature_and_labels_may_be_renamed_in_order(tmp_
 
 
 FAULTS = {
-    "other columns": (("--golden", "wide.csv"), 2, "has 7 columns (wind, rain, heat, dew, sun, haze, more), the model"),
-    "too few named": (("--golden", "golden.csv", "--columns", "wind,rain"), 2, "2 are named, the model takes 6"),
+    "other columns": (
+        ("--golden", "wide.csv"),
+        2,
+        "has 7 columns (wind, rain, heat, dew, sun, haze, more), but the model",
+    ),
+    "too few named": (("--golden", "golden.csv", "--columns", "wind,rain"), 2, "got 2 names, but the model takes 6"),
     "a column twice": (("--golden", "golden.csv", "--columns", "a,b,a"), 2, "'a' is column 1 and 3"),
     "an empty cell": (
         ("--golden", "gap.csv"),

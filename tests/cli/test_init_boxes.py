@@ -140,8 +140,11 @@ def broken_pictures(home: Path) -> None:
 @pytest.mark.parametrize(
     ("spoilt", "message"),
     [
-        (both_formats, "annotations of Pascal VOC and YOLO lie in it; keep one, or write the config by hand"),
-        (no_label_files, "none is of boxes, such as labels/test/scene000.txt for images/test/scene000.png"),
+        (both_formats, "contains annotations of Pascal VOC and YOLO; keep one kind, or write the config by hand"),
+        (
+            no_label_files,
+            "none of them describes boxes, for example labels/test/scene000.txt for images/test/scene000.png",
+        ),
         (polygons, "line 1: 9 numbers, as polygons have; export boxes"),
         (no_names, "the classes have no names: add data.yaml or classes.txt"),
         (half_a_json, "not COCO annotations; expected lists under images, annotations, categories"),

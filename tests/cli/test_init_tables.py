@@ -109,7 +109,7 @@ def test_an_empty_class_of_a_text_is_named_with_its_line(suffix: str, tmp_path: 
     (tmp_path / f"x{suffix}").write_text("\n".join([f"text{between}label", f"who are you{between} ", *lines]))
     done = edgekit("init", "mine", "--data", tmp_path / f"x{suffix}", "--out", tmp_path / "out")
     assert done.exit_code == 4 and done.output == (
-        f"edgekit: x{suffix}, line 2: the label is empty; fill it, or leave the row out\n"
+        f"edgekit: x{suffix}, line 2: the label is empty; fill it in, or leave the row out\n"
     )
 
 

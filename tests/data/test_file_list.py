@@ -84,13 +84,16 @@ FAULTS = {
         "1 of its 2 files do not exist: 'no.png' (line 3); names are relative",
     ),
     "twice": ("file,label\n{0},a\n./{0},b\n", "labels.csv, line 3: './{0}' is already in line 2; keep one"),
-    "no label": ("file,label\n{0},a\n{1},\n", "labels.csv, line 3: the label is empty; write it, or leave the row out"),
+    "no label": (
+        "file,label\n{0},a\n{1},\n",
+        "labels.csv, line 3: the label is empty; fill it in, or leave the row out",
+    ),
     "no file": ("file,label\n,a\n", "labels.csv, line 2: the file is empty"),
     "outside": ("file,label\n../{0},a\n", "labels.csv, line 2: '../{0}' is outside the table's folder"),
     "absolute": ("file,label\n/{0},a\n", "labels.csv, line 2: '/{0}' is outside the table's folder"),
     "no header": ("{0},a\n{1},b\n", "labels.csv: no column is called 'file'; its header is"),
     "another column": ("file,class\n{0},a\n", "labels.csv: no column is called 'label'; its header is 'file', 'class'"),
-    "cells": ("file,label\n{0},a,b\n", "labels.csv, line 2: 3 cells, the header has 2"),
+    "cells": ("file,label\n{0},a,b\n", "labels.csv, line 2: 3 cells, but the header has 2"),
     "a split": (
         "file,label,split\n{0},a,trian\n",
         "labels.csv, line 2: 'trian' is not the name of a split, did you mean",

@@ -105,7 +105,7 @@ def test_a_source_whose_labels_are_classes() -> None:
 
 
 def test_the_task_stands_at_the_top() -> None:
-    with pytest.raises(ConfigError, match="data.task: stands at the top level of the config"):
+    with pytest.raises(ConfigError, match="data.task: belongs at the top level of the config"):
         parse({"source": "digits", "task": "classification"}, "classification")
 
 

@@ -97,7 +97,7 @@ def test_the_server_serves_what_is_signed_and_nothing_else(read_only: bool, sign
             assert (done.returncode, done.stdout) == (0, "ready\n"), done.stderr
         else:
             assert done.returncode == 8 and done.stdout == "", done.stderr
-            assert "make it with `edgekit sign`" in done.stderr and "signed mode, by /var/lib/edge" in done.stderr
+            assert "make it with `edgekit sign`" in done.stderr and "signed mode (policy: /var/lib/edge" in done.stderr
 
 
 def test_watch_starts_what_is_signed(signed: Machine) -> None:
@@ -114,4 +114,4 @@ def test_what_reads_releases_beside_watch_does(signed: Machine) -> None:
         how = {"user": NOBODY, "strict": True, "read_only": read_only}
         assert signed.do("-c", load, command=(sys.executable,), **how) == "1.2.0\n"
         unsigned = signed.refused("predict", "--no-trial", "/mnt/unsigned/tiny.edge.zip", "/mnt/x.npy", **how)
-        assert "signed mode, by /var/lib/edge/trust" in unsigned
+        assert "signed mode (policy: /var/lib/edge/trust" in unsigned

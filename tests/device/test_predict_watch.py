@@ -49,7 +49,9 @@ def test_a_change_is_said_once_and_again_at_the_end(
 
 def test_few_samples_are_too_early_to_say(watched: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flat.predict(watched, arrays(tmp_path / "in", flat.examples(flat.PICTURE, 5)), "--watch")
-    assert said(capsys.readouterr().err) == ["edgerun: still right? early: 5 samples are too few to say; 64 are needed"]
+    assert said(capsys.readouterr().err) == [
+        "edgerun: still right? early: 5 samples are too few for a verdict; 64 are needed"
+    ]
 
 
 def test_a_batch_is_watched_as_well(watched: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

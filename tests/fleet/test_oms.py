@@ -57,7 +57,7 @@ def test_a_bundle_is_signed_and_verified_in_that_format_too(desk: Desk) -> None:
         0, *signing(desk, "--oms", desk.home / "oms.pem")
     )
     out = said(0, *verifying(desk, "--oms", desk.home / "oms.pub.pem"))
-    assert "OMS         a.edge.zip.oms.sig holds for oms.pub.pem" in out and "signed by   anna" in out
+    assert "OMS         a.edge.zip.oms.sig verifies with oms.pub.pem" in out and "signed by   anna" in out
     envelope = json.loads((desk.home / "a.edge.zip.oms.sig").read_text())
     assert {"mediaType", "verificationMaterial", "dsseEnvelope"} <= set(envelope)
 

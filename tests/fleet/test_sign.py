@@ -120,14 +120,14 @@ def test_the_sbom_beside_a_bundle_must_be_the_signed_one(desk: Desk) -> None:
     sbom.write_text("[]")
     assert "sbom.cdx.json: its sha256 is" in said(8, "verify", desk.bundle, "--trust", desk.trust)
     sbom.unlink()
-    assert "SBOM        signed, and not here" in said(0, "verify", desk.bundle, "--trust", desk.trust)
+    assert "SBOM        signed, but not present here" in said(0, "verify", desk.bundle, "--trust", desk.trust)
 
 
 def test_a_statement_that_calls_the_bundle_otherwise_is_refused(desk: Desk) -> None:
     """Counters and revocations go by that name."""
     desk.sign(counter=7)
     desk.forge(name="other")
-    words = "is called 'tiny' in its manifest, 'other' in its statement; sign it again"
+    words = "is called 'tiny' in its manifest, but 'other' in its statement; sign it again"
     assert words in said(8, "verify", desk.bundle, "--trust", desk.trust)
     desk.add("bert")
     with pytest.raises(TrustError, match="is called 'tiny' in its manifest"):
@@ -143,7 +143,7 @@ def test_counters_rise_by_themselves(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["--key", "thief"], 8, "is no signer of this policy; it has anna"),
+        (["--key", "thief"], 8, "is not a signer of this policy, which has anna"),
         (["--key", "none"], 8, "none.pub: cannot be read"),
         (["--key", "anna", "--trust", "nowhere"], 8, "policy.json: cannot be read"),
         (["--key", "anna", "--cosign", "--counter", "6"], 2, "--counter 6: a co-signer"),
@@ -183,7 +183,7 @@ def test_a_co_signer_signs_the_statement_that_lies_there(desk: Desk) -> None:
     desk.add("bert")
     desk.rotate(threshold=2)
     arguments = ["--key", desk.key("bert"), "--trust", desk.trust, "--cosign"]
-    assert "signed in epoch 1, now is 2" in said(8, "sign", desk.bundle, *arguments)
+    assert "signed in epoch 1, but the policy is now at epoch 2" in said(8, "sign", desk.bundle, *arguments)
     desk.sign("anna", counter=1)
     before = desk.statement.read_bytes()
     out = said(0, "sign", desk.bundle, *arguments)

@@ -79,7 +79,7 @@ def other(num_classes: int) -> nn.Module:
 
 def test_other_names_are_the_users_error(found: data.Data) -> None:
     spec = spec_for(found, f"{__name__}:other", {}, [])
-    with pytest.raises(ModelError, match="takes picture, words, the data have the tensors picture, sensors, ids"):
+    with pytest.raises(ModelError, match="takes picture, words, but the data have the tensors picture, sensors, ids"):
         store.build(spec)
 
 

@@ -329,7 +329,7 @@ def boundary(target: str, precision: str, layer: str) -> str:
 
 FAULTS = (
     Fault("reshaped instead of transposed", _trained_by("reshaped"), INPUT + "layout: channels last"),
-    Fault("channels last in training", _trained_by("channels_last"), INPUT + "its channels stand last"),
+    Fault("channels last in training", _trained_by("channels_last"), INPUT + "its channels come last"),
     Fault("height and width exchanged", _trained_by("exchanged"), INPUT + "layout: height and width"),
     Fault("BGR for RGB", _trained_by("bgr"), INPUT + "channel order"),
     Fault("wrong resize filter", _trained_by("nearest"), INPUT + "resize"),

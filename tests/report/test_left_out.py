@@ -28,7 +28,7 @@ def lost(precision: str, kind: str, reason: str, target: str = "onnx") -> Row:
 LOST = [
     lost("fp32", "operator", "svd: no such operator [opset 18]"),
     lost("int8", "rests", "it is made from baseline-fp32-onnx, which was left out"),
-    lost("dynamic", "numerics", "SNR 3.0 dB, at least 20 dB asked", "tflite"),
+    lost("dynamic", "numerics", "SNR 3.0 dB, at least 20 dB required", "tflite"),
 ]
 KEPT = {
     "name": "baseline-fp32-onnx", "accuracy_validation": 0.9, "bytes": 1000, "p50_ms": 1.0, "interpreter": "onnx",
@@ -47,7 +47,7 @@ def result(*rows: Row) -> Row:
 def test_the_verdict_has_a_line_for_each_failure() -> None:
     assert verdict.left_out_lines(result(*LOST)) == [  # type: ignore[arg-type]
         "baseline-fp32-onnx (and with it baseline-int8-onnx): svd: no such operator [opset 18]",
-        "baseline-dynamic-tflite: SNR 3.0 dB, at least 20 dB asked",
+        "baseline-dynamic-tflite: SNR 3.0 dB, at least 20 dB required",
     ]
     assert verdict.left_out_lines(result()) == []  # type: ignore[arg-type]
 
@@ -89,4 +89,4 @@ def test_it_is_a_tag_in_mlflow() -> None:
 
 def test_the_lines_name_what_rests_on_the_lost_float_model_alone() -> None:
     [line] = left_out.describe_left_out([LOST[2], lost("w8", "rests", "it is made from another")])
-    assert line == "baseline-dynamic-tflite: SNR 3.0 dB, at least 20 dB asked"
+    assert line == "baseline-dynamic-tflite: SNR 3.0 dB, at least 20 dB required"

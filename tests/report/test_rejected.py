@@ -109,7 +109,7 @@ def test_layers_in_float_are_told_where_they_were_not_kept_and_so_is_what_could_
 
 
 def test_every_candidate_that_convert_left_out_is_told(benchmark: Artifact) -> None:
-    left_out = {"name": "pruned-w8-openvino", "reason": "SNR 3.0 dB, at least 20 dB asked"}
+    left_out = {"name": "pruned-w8-openvino", "reason": "SNR 3.0 dB, at least 20 dB required"}
 
     def ancestor(stage: str) -> Any:
         return SimpleNamespace(metrics={"left_out": [left_out]}) if stage == "convert" else benchmark.ancestor(stage)
@@ -179,7 +179,7 @@ def test_the_table_has_a_line_for_each(benchmark: Artifact) -> None:
 
 
 def test_the_page_shows_the_notebooks_table() -> None:
-    left_out = {"name": "pruned-w8-openvino", "reason": "SNR 3.0 dB, at least 20 dB asked"}
+    left_out = {"name": "pruned-w8-openvino", "reason": "SNR 3.0 dB, at least 20 dB required"}
     sealed = SimpleNamespace(
         metrics=made(False, False, (0.6, 0.5, 0.7)),
         config={"task": "classification", "budget": {"accuracy_confidence": 0.9}},

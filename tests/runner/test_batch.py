@@ -211,5 +211,7 @@ def test_a_spec_states_one_sample(made: dict[str, Made]) -> None:
     backend = open_backend("tflite", model.files, (model.input,), (model.output,), batch=3)
     assert backend.shape == (3, 8, 8, 1) and model.input.shape == (1, 8, 8, 1)
     wide = TensorSpec("scores", (1, 4), "float32", "NC")
-    with pytest.raises(BackendError, match=r"output: the model has float32\[3, 3\], the bundle says float32\[3, 4\]"):
+    with pytest.raises(
+        BackendError, match=r"output: the model has float32\[3, 3\], but the bundle says float32\[3, 4\]"
+    ):
         open_backend("tflite", model.files, (model.input,), (wide,), batch=3)

@@ -132,7 +132,7 @@ def test_bench_says_in_one_line_what_disturbed_it(
         for name in [name for name in vars(conditions) if name.startswith("MAX_")]:
             monkeypatch.setattr(conditions, name, limit if name == "MAX_NOISE" else float("inf"))
         text = answer(capsys, "bench", bundles["onnx"], "--calls", 40)
-        reasons = [line for line in text.splitlines() if line.startswith("disturbed: the rounds spread by")]
+        reasons = [line for line in text.splitlines() if line.startswith("noisy measurement: the rounds spread by")]
         assert len(reasons) == lines
         assert "NOT COMPARABLE" not in text
 

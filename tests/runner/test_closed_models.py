@@ -244,10 +244,10 @@ def test_a_tflite_file_keeps_its_weights() -> None:
         with pytest.raises(BundleError, match="weights in another file"):
             check_closed("model.tflite", tflite(**tables))
     for offset, size in ((10_000, 4), (2**64 - 4, 8)):
-        with pytest.raises(BundleError, match="behind the end"):
+        with pytest.raises(BundleError, match="beyond the end"):
             check_closed("model.tflite", tflite(buffers=[buffer(offset, size)]))
     check_closed("model.tflite", tflite(buffers=[buffer(8, 4)]))
-    with pytest.raises(BundleError, match="FlexReadFile, and such can open any file"):
+    with pytest.raises(BundleError, match="FlexReadFile, which can open any file"):
         check_closed("model.tflite", tflite(operatorCodes=[custom("FlexReadFile")]))
 
 

@@ -58,7 +58,7 @@ def test_loading_survives_and_remembers_nothing(
     crashing: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    with pytest.raises(BackendError, match="no interpreter here runs this bundle: .*SIGSEGV"):
+    with pytest.raises(BackendError, match="no interpreter on this machine can run this bundle: .*SIGSEGV"):
         load(crashing, interpreter="litert")
     assert not list(tmp_path.glob("cache/**/*.json"))
     assert main(["predict", str(crashing), "sample.npy", "--interpreter", "litert"]) == 5

@@ -94,22 +94,22 @@ def test_from_python_a_file_is_read_as_on_the_command_line_or_strictly(tmp_path:
     answers = list(model.predict_file(tmp_path / "a.csv"))
     assert [str(answer.span) for answer in answers] == ["rows 1–4", "rows 3–6", "rows 5–8"]
     assert answers[1].span and answers[1].span.to_dict() == {"first_row": 3, "last_row": 6}
-    with pytest.raises(InputError, match="more than 4 rows, the bundle takes 4"):
+    with pytest.raises(InputError, match="more than 4 rows, but the bundle takes 4"):
         list(model.predict_file(tmp_path / "a.csv", strict=True))
     (tmp_path / "a.csv").write_text(table(4))
     assert len(list(model.predict_file(tmp_path / "a.csv", strict=True))) == 1
     (tmp_path / "a.csv").write_text(table(3))
-    with pytest.raises(InputError, match="3 rows, the bundle takes 4; record for longer"):
+    with pytest.raises(InputError, match="3 rows, but the bundle takes 4; record for longer"):
         list(model.predict_file(tmp_path / "a.csv"))
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (ramp(400, rate_hz=16_000), "16000 samples a second, the bundle takes 8000"),
-        (ramp(400, channels=2), "2 channels, the bundle takes one"),
-        (ramp(401), "401 samples, the bundle takes 400"),
-        (ramp(399), "399 samples, the bundle takes 400"),
+        (ramp(400, rate_hz=16_000), "16000 samples a second, but the bundle takes 8000"),
+        (ramp(400, channels=2), "2 channels, but the bundle takes one"),
+        (ramp(401), "401 samples, but the bundle takes 400"),
+        (ramp(399), "399 samples, but the bundle takes 400"),
     ],
 )
 def test_strictly_a_sound_must_be_the_sample_already(content: bytes, words: str, tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_strictly_a_picture_must_be_the_sample_already(tmp_path: Path) -> None:
     Image.new("RGB", (10, 6)).save(tmp_path / "fits.png")
     Image.new("RGB", (20, 12)).save(tmp_path / "large.png")
     Image.new("RGB", (6, 10)).save(tmp_path / "turned.png", exif=exif)
-    for name, words in (("large", "20×12 pixels, the bundle takes 10×6"), ("turned", "EXIF tag says")):
+    for name, words in (("large", "20×12 pixels, but the bundle takes 10×6"), ("turned", "EXIF tag says")):
         assert inputs.read_first_sample(str(tmp_path / f"{name}.png"), PICTURE).shape == PICTURE.shape
         with pytest.raises(InputError, match=words):
             inputs.read_first_sample(str(tmp_path / f"{name}.png"), PICTURE, strict=True)
@@ -191,7 +191,7 @@ def test_channels_are_mixed_evenly(tmp_path: Path) -> None:
     [
         (ramp(0), "it holds no sound"),
         (riff(form(1, 16, 1, 100), coded([1] * 90, 16)), "100 samples a second, which cannot be resampled to 8000"),
-        (riff(form(1, 16, 2), coded([1] * 801, 16)), "no whole number of samples"),
+        (riff(form(1, 16, 2), coded([1] * 801, 16)), "not a whole number of samples"),
     ],
 )
 def test_what_no_step_puts_right_is_refused(content: bytes, words: str, tmp_path: Path) -> None:
@@ -213,14 +213,14 @@ def test_an_hour_of_sound_is_refused_with_the_line_that_parts_it(tmp_path: Path)
         ([{"step": "decode_mp3"}], "known steps"),
         ([{"step": ["decode_wav"]}], "known steps"),
         (["decode_wav"], "known steps"),
-        ([{"step": "decode_wav", "rate_hz": 3}], "needed \\[\\]"),
-        ([{"step": "resample"}], "needed \\['rate_hz'\\]"),
+        ([{"step": "decode_wav", "rate_hz": 3}], "needs \\[\\]"),
+        ([{"step": "resample"}], "needs \\['rate_hz'\\]"),
         ([{"step": "decode_wav"}, {"step": "resample", "rate_hz": True}], "a whole number above 0"),
         ([{"step": "decode_wav"}, {"step": "resample", "rate_hz": 16_000}], "the sample has 8000 Hz"),
-        ([{"step": "resample", "rate_hz": 8000}], "without decode_wav; begin with it"),
-        ([{"step": "mix_channels"}, {"step": "decode_wav"}], "decode_wav: not here"),
-        ([{"step": "decode_wav"}, {"step": "decode_wav"}], "decode_wav: not here"),
-        ([{"step": "decode_csv"}], "decode_csv: not here"),
+        ([{"step": "resample", "rate_hz": 8000}], "without decode_wav; begin with that step"),
+        ([{"step": "mix_channels"}, {"step": "decode_wav"}], "decode_wav: not allowed here"),
+        ([{"step": "decode_wav"}, {"step": "decode_wav"}], "decode_wav: not allowed here"),
+        ([{"step": "decode_csv"}], "decode_csv: not allowed here"),
         ([{"step": "decode_wav"}, input_path.windows_step(399, 1, "silence")], "the sample has 400"),
         ([{"step": "decode_wav"}, input_path.windows_step(400, 1, "noise")], "use one of"),
         ([{"step": "read_array", "dtypes": ["object"], "shape": [400]}], "known: uint8"),
@@ -245,7 +245,7 @@ def test_a_path_comes_back_as_it_was_written(made: Any) -> None:
     ):
         written = manifest_for(made["onnx"], raw=RawSpec("image", (8, 8, 1), "uint8", input_path=raw.input_path))
         if raw is PICTURE:
-            with pytest.raises(BundleError, match="channels; needed 1"):
+            with pytest.raises(BundleError, match="channels; it must have 1"):
                 manifest_json.parse(manifest_json.to_json(written))
         else:
             assert manifest_json.parse(manifest_json.to_json(written)).raw == raw

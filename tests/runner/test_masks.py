@@ -74,7 +74,7 @@ def test_the_nearest_old_pixel_is_the_one_below_the_middle_of_the_new_one() -> N
 
 @pytest.mark.parametrize("grid", [(3, 6), (4, 4), (5, 7), (16, 24), (0, 0)])
 def test_a_grid_that_does_not_fit_is_refused(grid: tuple[int, int]) -> None:
-    with pytest.raises(BundleError, match="both sides must be divided by the same"):
+    with pytest.raises(BundleError, match="height and width must be the same"):
         masks.cell_size(SHAPE, grid)
 
 
@@ -140,11 +140,11 @@ def test_outputs_that_are_not_finite_are_no_answer(packed: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"labels": ["a", "b"]}, r"needed one of \[1, 2, rows, columns\]"),
+        ({"labels": ["a", "b"]}, r"use one of \[1, 2, rows, columns\]"),
         ({"labels": ["a", "a", "b"]}, "need names of their own"),
         ({"outputs": (replace(OUTPUT, shape=(1, 3, 3, 6)),)}, "a grid of 3×6 cells over 8×12 pixels"),
         ({"outputs": (replace(OUTPUT, shape=(1, 3, 24)),)}, "rows, columns"),
-        ({"outputs": (OUTPUT, replace(OUTPUT, name="b"))}, "needed one of"),
+        ({"outputs": (OUTPUT, replace(OUTPUT, name="b"))}, "use one of"),
         ({"activation": "softmax"}, "segmentation: none"),
         ({"boxes": {"most": 1}}, "a segmentation has none"),
         ({"threshold": 1.0}, "a segmentation has none"),

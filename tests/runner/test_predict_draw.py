@@ -125,12 +125,12 @@ def test_what_cannot_be_is_one_line_before_anything_is_written(
 ) -> None:
     (tmp_path / "file").write_text("mine")
     cases = [
-        ((pictures, "--draw", tmp_path / "one.png"), "3 pictures do not go into one file; name a folder"),
+        ((pictures, "--draw", tmp_path / "one.png"), "3 pictures do not fit into one file; name a folder"),
         ((pictures / "a.png", "--draw", ""), "--draw: names nothing"),
         ((pictures / "a.png", "--draw", tmp_path / "file"), "is a file; name a folder, or a file that ends in .png"),
         ((pictures / "a.png", "--draw", tmp_path / "no" / "one.png"), "there is no folder"),
-        ((pictures / "a.png", "--draw", pictures), "would write over the input"),
-        ((pictures / "a.png", "--draw", pictures / "a.png"), "would write over the input"),
+        ((pictures / "a.png", "--draw", pictures), "would overwrite the input"),
+        ((pictures / "a.png", "--draw", pictures / "a.png"), "would overwrite the input"),
         (("--stream", "rgb24", "--size", "9x9", "--draw", tmp_path / "one.png"), "are many pictures; name a folder"),
     ]
     before = sorted(tmp_path.rglob("*"))
@@ -210,7 +210,7 @@ def test_a_folder_that_cannot_be_made_is_one_line(packed: Path, pictures: Path) 
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"task": "classification"}, "answers with classification, which has no place in a picture; what is drawn is "),
+        ({"task": "classification"}, "answers with classification, which cannot be drawn into a picture; only "),
         ({"raw": RawSpec("image", (*SHAPE, 3), "float32")}, "takes image float32[32, 48, 3], not pictures of bytes"),
     ],
 )

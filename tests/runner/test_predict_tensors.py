@@ -93,7 +93,9 @@ def test_the_doctor_says_which_files_it_takes(packed: dict[str, Path], capsys: C
     out, _ = told(capsys, 0, "doctor", packed["onnx"], "--input", "one.npz")
     assert "takes tensors\n" in out and "input-unreadable" not in out
     out, _ = told(capsys, 5, "doctor", packed["onnx"], "--input", "one.png")
-    assert "error    one.png: .png is not read; .npy, .npz are  [input-unreadable]\n    fix  save it as .npz\n" in out
+    assert (
+        "error    one.png: .png is not supported; .npy, .npz are  [input-unreadable]\n    fix  save it as .npz\n" in out
+    )
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -122,7 +124,7 @@ def test_a_stream_is_refused_in_one_line(stream: tuple[str, ...], packed: dict[s
 
 def test_a_stream_of_mappings_is_refused(packed: dict[str, Path]) -> None:
     model = load(packed["onnx"], trial=False, interpreter="onnxruntime")
-    with pytest.raises(InputError, match=r"the bundle takes tensors float32\[11\], no sound and no rows"):
+    with pytest.raises(InputError, match=r"the bundle takes tensors float32\[11\], neither sound nor rows"):
         model.stream(iter(SAMPLES))
 
 

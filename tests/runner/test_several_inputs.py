@@ -256,7 +256,7 @@ NAMES = "; give picture, ids, zoom"
         ({"ids": np.array([2**24 + 1, 0, 0, 0])}, "tensor ids: holds numbers beyond 16777216"),
         ({"ids": np.array([2**64 - 1, 0, 0, 0], np.uint64)}, "tensor ids: holds numbers beyond 16777216"),
         ({"ids": np.array([10, 0, 0, 0])}, "sample: tensor ids: values from 0 to 10; the bundle takes 0 to 9, "
-         "make the tensor as the training data were"),
+         "prepare the tensor like the training data"),
         ({"ids": np.array([-1, 0, 0, 0])}, "sample: tensor ids: values from -1 to 0; the bundle takes 0 to 9, "),
         ({"zoom": np.ones(1, int)}, "tensor zoom: got int64[1]; the bundle takes float32[1]"),
         ({"zoom": np.ones(1, complex)}, "tensor zoom: got complex128[1]; the bundle takes float32[1]"),
@@ -284,7 +284,10 @@ def test_a_mapping_that_is_no_sample_is_refused(
         (np.zeros(12, np.float32), "sample: got float32[12]; the bundle takes float32[11] (tensors)"),
         (np.zeros(11), "sample: got float64[11]; the bundle takes float32[11] (tensors)"),
         ([0.0] * 11, "sample: got list; the bundle takes float32[11] (tensors)"),
-        (np.float32([0] * 6 + [0, 1.5, 0, 0] + [1]), "sample: tensor ids: holds fractions; the bundle takes whole "),
+        (
+            np.float32([0] * 6 + [0, 1.5, 0, 0] + [1]),
+            "sample: tensor ids: holds fractions, but the bundle takes whole ",
+        ),
         (np.float32([0] * 6 + [0, 10, 0, 0] + [1]), "sample: tensor ids: values from 0 to 10; the bundle takes 0 to 9"),
         (np.float32([0] * 10 + [np.inf]), "sample: holds NaN or infinity"),
     ],
@@ -331,11 +334,17 @@ def test_a_bundle_of_one_input_takes_no_mapping_and_its_manifest_has_no_tensors(
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ((PICTURE, IDS), "the model has 3 inputs, the bundle says 2"),
-        ((*THREE, Source("more", (1,))), "the model has 3 inputs, the bundle says 4"),
+        ((PICTURE, IDS), "the model has 3 inputs, but the bundle declares 2"),
+        ((*THREE, Source("more", (1,))), "the model has 3 inputs, but the bundle declares 4"),
         ((PICTURE, IDS, replace(ZOOM, name="zoon")), "no tensor zoon, which the bundle calls an input"),
-        ((PICTURE, replace(IDS, shape=(5,)), ZOOM), "input: the model has int32[1, 4], the bundle says int32[1, 5]"),
-        ((PICTURE, replace(IDS, dtype="int64"), ZOOM), "input: the model has int32[1, 4], the bundle says int64[1, 4]"),
+        (
+            (PICTURE, replace(IDS, shape=(5,)), ZOOM),
+            "input: the model has int32[1, 4], but the bundle says int32[1, 5]",
+        ),
+        (
+            (PICTURE, replace(IDS, dtype="int64"), ZOOM),
+            "input: the model has int32[1, 4], but the bundle says int64[1, 4]",
+        ),
         ((PICTURE, IDS, IDS), "two inputs of the bundle are one tensor of the model"),
     ],
 )

@@ -135,7 +135,7 @@ def test_every_interpreter_gives_both_outputs_as_one_array(
 def test_a_file_with_another_number_of_outputs_is_refused(
     target: str, name: str, made: dict[str, dict[str, bytes]]
 ) -> None:
-    with pytest.raises(BackendError, match="2 outputs, the bundle says 1"):
+    with pytest.raises(BackendError, match="2 outputs, but the bundle declares 1"):
         backends.open_backend(target, made[target], (INPUT,), OUTPUTS[:1], interpreter=name)
 
 

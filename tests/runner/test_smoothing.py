@@ -181,8 +181,8 @@ def test_a_manifest_may_declare_it_and_has_no_key_otherwise(method: str, task: s
         ({"windows": 3}, 'write {"method": "majority", "windows": 5}'),
         ({"method": "median", "windows": 3}, "median"),
         ({"method": ["mean"]}, "smoothing: got"),
-        ({"method": "mean"}, "smoothing mean: has [], needed ['windows']"),
-        ({"method": "mean", "windows": 3, "more": 1}, "has ['more', 'windows']"),
+        ({"method": "mean"}, "smoothing mean: has the options [], but needs ['windows']"),
+        ({"method": "mean", "windows": 3, "more": 1}, "has the options ['more', 'windows']"),
         ({"method": "mean", "windows": 0}, "smoothing.windows: got 0; use a whole number from 1 to 1000"),
         ({"method": "majority", "windows": 2.0}, "windows: got 2.0"),
         ({"method": "majority", "windows": True}, "windows: got True"),
@@ -213,7 +213,7 @@ def test_what_comes_in_no_stream_has_none_to_smooth(kind: str) -> None:
     assert manifest_json.parse(json.dumps(fields).encode()).raw.kind == kind
     with pytest.raises(BundleError) as caught:
         manifest_json.parse(json.dumps({**fields, "smoothing": EXAMPLES["mean"]}).encode())
-    assert f"manifest.json: smoothing: it is for streams, and there are none of the kind {kind}" in str(caught.value)
+    assert f"manifest.json: smoothing: a sample of the kind {kind} cannot be part of a stream" in str(caught.value)
 
 
 def test_a_method_must_fit_the_task() -> None:

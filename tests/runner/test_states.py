@@ -139,7 +139,7 @@ def test_a_stream_waits_and_takes_no_other_hop(packed: dict[str, Path]) -> None:
     model = load(packed["onnx"], trial=False, interpreter="onnxruntime")
     stream = model.stream(io.BytesIO(b"a,b,c\n"), "csv")
     assert (stream.hop, stream.when_slow) == (stepped.TIME, "wait")
-    with pytest.raises(InputError, match="hop: got 1; the model has states, which go on every 2"):
+    with pytest.raises(InputError, match="hop: got 1; the model has states, which advance every 2"):
         model.stream(iter(stepped.steps()), hop=1)
     with pytest.raises(InputError, match="when_slow: the model has states, which need every window"):
         model.stream(iter(stepped.steps()), when_slow="drop")
@@ -241,8 +241,8 @@ def test_states_that_do_not_hold_together_are_refused(changes: dict[str, Any], s
 @pytest.mark.parametrize(
     ("states", "said"),
     [
-        ((), "3 inputs, the bundle says 1"),
-        ((COUNT,), "2 inputs, the bundle says 1"),
+        ((), "3 inputs, but the bundle declares 1"),
+        ((COUNT,), "2 inputs, but the bundle declares 1"),
         ((replace(COUNT, input="missing"), ECHO), "no tensor missing"),
         ((replace(COUNT, shape=(4,)), ECHO), "state count: the model has float32"),
         ((replace(COUNT, output="new_echo"), replace(ECHO, output="new_count")), "state count: the model has"),

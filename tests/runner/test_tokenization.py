@@ -105,9 +105,9 @@ def added(**options: Any) -> bytes:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"\xff\xfe", "no JSON in UTF-8"),
+        (b"\xff\xfe", "not JSON in UTF-8"),
         (b"[1, 2]", "it has no object 'model'"),
-        (b"{" * 100_000, "no JSON"),
+        (b"{" * 100_000, "not JSON"),
         (model(BERT, type="Unigram"), "got 'Unigram'; bundles support WordPiece and BPE"),
         (model(BERT, unk_token="nothing"), "unk_token: got 'nothing'"),
         (model(BERT, vocab={}), "no tokens"),

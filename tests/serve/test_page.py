@@ -97,7 +97,7 @@ def test_it_shows_where_the_time_goes(browser: Browser, server: Server) -> None:
 def test_it_says_whether_a_model_is_still_right(browser: Browser, start: Start, tmp_path: Path) -> None:
     watched = start(with_reference(cached.tiny(tmp_path)), "--watch")
     open_page(browser, watched)
-    until(browser, "document.getElementById('models').innerText.includes('early: 0 samples are too few to say')")
+    until(browser, "document.getElementById('models').innerText.includes('early: 0 samples are too few for a verdict')")
 
 
 def drop(browser: Browser, content: bytes) -> None:

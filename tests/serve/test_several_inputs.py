@@ -125,7 +125,7 @@ BAD: dict[str, tuple[Any, tuple[str, ...]]] = {
     "unknown": ([{**PICTURE, "name": "image"}, IDS], ("inputs[0].name: got 'image'", "'picture', 'ids'")),
     "a name that is none": ([{**PICTURE, "name": ["picture"]}, IDS], ("inputs[0].name: got ['picture']",)),
     "no name": ([PICTURE, {**IDS, "name": None}], ("inputs[1].name: got nothing", "'picture', 'ids'")),
-    "doubled": ([IDS, IDS], ("inputs[1].name: got 'ids' once more", "'picture', 'ids'")),
+    "doubled": ([IDS, IDS], ("inputs[1].name: got 'ids' twice", "'picture', 'ids'")),
     "another count": ([PICTURE, TWICE], ("inputs[1].shape: got 2 samples; inputs[0] has 1",)),
     "another datatype": ([PICTURE, {**IDS, "datatype": "INT64"}], ("inputs[1].datatype: got 'INT64'", "INT32")),
     "another shape": ([{**PICTURE, "shape": [1, 4, 4, 1]}, IDS], ("inputs[0].shape: got [1, 4, 4, 1]", "[n, 1, 4, 4]")),
@@ -140,7 +140,7 @@ BAD: dict[str, tuple[Any, tuple[str, ...]]] = {
     "no data": ([PICTURE, {**IDS, "data": None}], ("inputs[1].data: got nothing",)),
     "bytes that are missing": (
         [PICTURE, {**BARE, "parameters": {"binary_data_size": 24}}],
-        ("body: 0 binary bytes, binary_data_size says 24",),
+        ("body: 0 binary bytes, but binary_data_size says 24",),
     ),
 }  # fmt: skip
 
@@ -168,7 +168,10 @@ def test_whole_numbers_that_would_be_rounded_are_refused(server: Server, number:
 
 def test_bytes_that_are_left_or_lacking_are_refused(server: Server) -> None:
     body, headers = request(samples(1), iter((True, True)))
-    for changed, word in ((body + b"1", "1 bytes are left"), (body[:-1], "87 binary bytes, binary_data_size says 88")):
+    for changed, word in (
+        (body + b"1", "1 bytes are left"),
+        (body[:-1], "87 binary bytes, but binary_data_size says 88"),
+    ):
         assert word in refused(server.post(f"{ONNX}/infer", changed, headers), 400)
 
 

@@ -111,7 +111,7 @@ BAD: dict[str, tuple[Any, str]] = {
         request("two", [ONE], raw_input_contents=[bytes(24)] * 2, inputs=[
             {"name": "ids", "datatype": "INT32", "shape": [1, 6]},
         ] * 2),
-        "inputs[1].name: got 'ids' once more; give each once: 'picture', 'ids'",
+        "inputs[1].name: got 'ids' twice; give each once: 'picture', 'ids'",
     ),
     "one block for two": (request("two", [ONE], raw_input_contents=[bytes(64)]), "got 1 for 2 inputs"),
     "three blocks for two": (request("two", [ONE], raw_input_contents=[bytes(64)] * 3), "got 3 for 2 inputs"),

@@ -35,10 +35,10 @@ CUT = {"longer than the sample": 38, "like JSON": 13}
 """Tokens of those that are longer than a sample."""
 BAD_TEXTS = {
     "nothing": (b"", 415, "got nothing; this model takes .npy, .txt"),
-    "blanks": (b" \r\n\t ", 400, "body: an empty text, which has no token of its own"),
-    "Latin 1": (b"caf\xe9", 400, "body: no text in UTF-8 (byte 3); save it in UTF-8"),
-    "with a nought": (b"free\0prize", 400, "body: holds U+0000, so it is no text"),
-    "UTF-16": ("hi".encode("utf-16"), 400, "body: no text in UTF-8 (byte 0)"),
+    "blanks": (b" \r\n\t ", 400, "body: an empty text, which has no tokens"),
+    "Latin 1": (b"caf\xe9", 400, "body: not text in UTF-8 (byte 3); save it in UTF-8"),
+    "with a nought": (b"free\0prize", 400, "body: holds U+0000, so it is not text"),
+    "UTF-16": ("hi".encode("utf-16"), 400, "body: not text in UTF-8 (byte 0)"),
     "a picture": (BAD["png, huge"], 415, "got a picture; this model takes .npy, .txt"),
     "too many bytes": (b"a" * ((1 << 20) + 1), 400, "body: more than 1,048,576 bytes"),
     "an array of floats": (npy(np.zeros(TOKENS, np.float32)), 400, "the bundle takes int32[12] (text)"),
@@ -84,7 +84,7 @@ def test_what_is_no_text_is_refused_with_a_sentence(case: str, server: Server) -
 def test_a_text_too_long_is_refused_where_none_is_cut(start: Start, tmp_path: Path) -> None:
     server = start(packed(tmp_path / "strict.edge.zip", raw("refuse"), MEMBERS))
     error = refused(server.post("/predict", GOOD["longer than the sample"]), 400)
-    assert error == "body: 38 tokens, the bundle takes 12; shorten the text"
+    assert error == "body: 38 tokens, but the bundle takes 12; shorten the text"
     assert server.post("/predict", GOOD["words"]).status == 200
 
 

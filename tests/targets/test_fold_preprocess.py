@@ -30,11 +30,11 @@ SOUND = {"rate_hz": 8, "window_samples": 4, "hop_samples": 2, "fft_samples": 4, 
          "floor": 1e-6}  # fmt: skip
 
 OF_EACH_KIND: dict[str, tuple[dict[str, Any], str]] = {
-    "resize": ({"height": 3, "width": 3}, "resize is no affine step"),
-    "channels": ({"count": 1}, "channels is no affine step"),
+    "resize": ({"height": 3, "width": 3}, "resize is not an affine step"),
+    "channels": ({"count": 1}, "channels is not an affine step"),
     "scale": ({"factor": 1 / 255}, ""),
     "normalize": ({"mean": [128], "std": [64]}, ""),
-    "log_mel": (SOUND, "log_mel is no affine step"),
+    "log_mel": (SOUND, "log_mel is not an affine step"),
 }
 """A step's options, and why it cannot be folded; empty where it can."""
 
@@ -76,7 +76,7 @@ def test_steps_that_no_scale_can_say_have_a_reason(
     [
         (DIGITS, "zero is byte 77.85"),
         ([{"step": "normalize", "mean": [127.5], "std": [127.5]}], "zero is byte 127.5"),
-        ([{"step": "normalize", "mean": [-20], "std": [1]}], "zero is no byte"),
+        ([{"step": "normalize", "mean": [-20], "std": [1]}], "zero is not a byte"),
         ([{"step": "normalize", "mean": [0], "std": [255]}], "other last bits"),
     ],
 )
@@ -167,7 +167,7 @@ def test_a_float_file_whose_steps_round_otherwise_stays_as_it_is(tmp_path: Path)
     model = saved(tmp_path, DIGITS)
     plain = convert.convert(model, "fp32", None, tmp_path / "plain")
     made = convert.convert(model, "fp32", None, tmp_path / "folded", fold=True)
-    assert made.folding.startswith("not folded: one scale gives other last bits")
+    assert made.folding.startswith("not folded: a single scale gives other last bits")
     assert replace(made, folding="") == plain
     assert (tmp_path / "plain" / convert.FILE).read_bytes() == (tmp_path / "folded" / convert.FILE).read_bytes()
 

@@ -145,7 +145,7 @@ def test_steps_that_cannot_be_folded_have_a_reason(tiny_folder: Path, tmp_path: 
     folder = saved(tmp_path / "model", tiny_folder, [{"step": "resize", "height": 8, "width": 8}, *CHANNELS])
     for target, module in CONVERT.items():
         files = module.convert(folder, "fp32", None, tmp_path / target, fold=True)
-        assert files.folding == "not folded: resize is no affine step" and files.input.dtype == "float32"
+        assert files.folding == "not folded: resize is not an affine step" and files.input.dtype == "float32"
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ def test_a_file_that_litert_does_not_open_stays_dense_and_says_so(folder: Path, 
 
 def test_without_zeros_enough_the_file_stays_as_it_is(tmp_path: Path) -> None:
     files, content = converted(saved(tmp_path / "model", 0.1), "fp32", tmp_path / "out")
-    assert files.sparse_weights == "kept dense: no weight has zeros enough to be smaller"
+    assert files.sparse_weights == "kept dense: no weight has enough zeros to become smaller"
     assert all(tensor.sparsity is None for tensor in flatbuffer.parse(content).subgraphs[0].tensors)
 
 

@@ -33,7 +33,7 @@ def test_the_run_goes_on_and_tells_what_was_left_out(out: Path) -> None:
     assert set(result["bundles"]) == set(TARGETS)
     assert sorted(row["name"] for row in result["left_out"]) == HALVES
     for row in result["left_out"]:
-        assert row["kind"] == "numerics" and "at least 199 dB asked" in row["cause"]
+        assert row["kind"] == "numerics" and "at least 199 dB required" in row["cause"]
         assert row["advice"].startswith("values leave the range of float16")
     said = " ".join(done.stdout.split())
     page, notebook = (out / "tiny" / name for name in ("report.html", "notebooks/05_convert.ipynb"))

@@ -260,7 +260,7 @@ def test_what_is_no_text_or_far_too_long_is_refused_unread(tmp_path: Path) -> No
     with pytest.raises(ConfigError, match="is not text in UTF-8 .byte 8.; save it as UTF-8"):
         load_plan(tmp_path / "latin.yaml")
     (tmp_path / "data.yaml").write_text("a: 1\n" * 300_000)
-    with pytest.raises(ConfigError, match="1,500,000 bytes, and a config has at most 1,000,000"):
+    with pytest.raises(ConfigError, match="1,500,000 bytes, but a config has at most 1,000,000"):
         load_plan(tmp_path / "data.yaml")
 
 

@@ -60,7 +60,7 @@ def answer(config: Path, *settings: str) -> dict[str, Any]:
 def test_samples_that_come_in_no_stream_are_not_smoothed(value: str, config: Path) -> None:
     done = CliRunner().invoke(app, ["run", str(config), "--set", f"bundle.smoothing={value}", "--dry-run"])
     assert done.exit_code == 2
-    assert "bundle.smoothing: it is for streams, and there are none of the kind vector, only of" in done.output
+    assert "bundle.smoothing: a sample of the kind vector cannot be part of a stream, only one of" in done.output
     assert "found" in answer(config)
 
 
@@ -144,7 +144,7 @@ def test_students_and_teachers_give_vectors_as_long_as_the_baselines(place: str,
     result = answer(config, *settings, setting.replace("{}", network))
     assert result["exit_code"] == 2, result
     assert result["error"].startswith(
-        f"{place}: edgekit.models.mlp:mlp gives outputs of shape (4,), the baseline of (8,)"
+        f"{place}: edgekit.models.mlp:mlp gives outputs of shape (4,), but the baseline of (8,)"
     )
 
 
@@ -181,7 +181,7 @@ class Two(torch.nn.Module):
     ("network", "inputs", "message"),
     [
         (Two(), (torch.zeros(1, 6), torch.zeros(1, 6)), "has 2 outputs; a model file has one"),
-        (torch.nn.Linear(7, 3), (torch.zeros(1, 7),), "takes [1, 7], the samples are [6]"),
+        (torch.nn.Linear(7, 3), (torch.zeros(1, 7),), "takes [1, 7], but the samples are [6]"),
         (torch.nn.Linear(6, 5), (torch.zeros(1, 6),), "gives [5] for each sample; the data have 3 classes"),
         (torch.nn.Linear(6, 3).double(), (torch.zeros(1, 6, dtype=torch.float64),), "tensor(double); a model file"),
     ],

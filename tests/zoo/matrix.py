@@ -71,7 +71,7 @@ def cell(entry: Entry, target: str, home: Path) -> Cell:
         if found[precision] < LEAST_DB[precision]:
             where = _parted(home / "model", target, out, files, x, precision)
             instead = advise(Divergence(home / "model", precision, before, outputs, where.layer))
-            asked = f"{found[precision]:.1f} dB, at least {LEAST_DB[precision]:g} dB asked"
+            asked = f"{found[precision]:.1f} dB, at least {LEAST_DB[precision]:g} dB required"
             said = f"{precision}: {asked}: {where.message}; {instead}"
             return Cell(NUMERICS, said, found)
         before = outputs

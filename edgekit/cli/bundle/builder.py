@@ -39,8 +39,8 @@ def complete_options(options: BundleOptions, facts: ModelFacts, say: Say) -> Bun
         say(f"labels      {_list_some(model_labels)}: the model's own names")
     elif sorted(model_labels) == sorted(options.labels) and model_labels != options.labels:
         raise ConfigError(
-            f"--labels: {_list_some(options.labels)}; the model's own order is {_list_some(model_labels)}: give that, "
-            "or leave them out"
+            f"--labels: {_list_some(options.labels)}; the model's own order is "
+            f"{_list_some(model_labels)}; use that order, or leave the option out"
         )
     columns = options.columns or _table_columns(options, facts, say)
     return replace(options, task=task, labels=options.labels or model_labels, columns=columns)
@@ -73,8 +73,8 @@ def _table_columns(options: BundleOptions, facts: ModelFacts, say: Say) -> tuple
     columns = header if len(header) == features else numeric
     if len(columns) != features:
         raise ConfigError(
-            f"--columns: {path} has {len(header)} columns ({_list_some(header)}), the model takes {features} features; "
-            "name its columns, in the order in which the model was trained"
+            f"--columns: {path} has {len(header)} columns ({_list_some(header)}), but the model takes "
+            f"{features} features; name the columns in the order in which the model was trained"
         )
     say(f"columns     {_list_some(columns)}: those of {path.name}, in this order")
     return columns

@@ -83,7 +83,7 @@ def choose_activation(options: BundleOptions, facts: ModelFacts, outputs: np.nda
     chosen = options.activation if options.activation != "auto" else "none" if are_usable else "softmax"
     description = "probabilities already" if are_probabilities else "sigmoids, each class with a probability of its own"
     finding = f"are {description}" if are_usable else "are not probabilities"
-    note = " (as asked; auto would choose otherwise)" if (chosen == "none") != are_usable else ""
+    note = " (as requested; auto would choose another)" if (chosen == "none") != are_usable else ""
     say(f"activation  {chosen}: the {len(outputs)} recorded outputs {finding}{note}")
     return chosen
 

@@ -55,7 +55,8 @@ def run_job(job: str, model: Path, folder: Path, **arguments: Any) -> dict[str, 
 def _error_of_death(model: Path, end: subprocesses.ChildExit) -> Exception:
     if end.timed_out:
         return BackendError(
-            f"{model}: no answer within {LIMIT_S} s; it is too slow here, or broken: give fewer inputs, or export again"
+            f"{model}: no answer within {LIMIT_S} s; the model is too slow on this machine, or it is "
+            f"broken: give fewer inputs, or export it again"
         )
     if end.was_killed:
         return ResourceError(f"{model}: {end.describe('its interpreter')}; free some memory")
@@ -198,7 +199,7 @@ def _check_dtype(sample: np.ndarray, raw: RawSpec) -> None:
     )
     allowed = [name for name in steps.RAW_DTYPES if (name == "int32") == (raw.kind == "text")]
     if dtype not in allowed:
-        raise InputError(f"{message}; save it as {raw.dtype}, or as another of {', '.join(allowed)}")
+        raise InputError(f"{message}; save it as {raw.dtype}, or as one of {', '.join(allowed)}")
     condition = "" if sample.dtype == dtype else f" once it is saved as {dtype}"
     raise InputError(f"{message}; --dtype {dtype} fits{condition}")
 

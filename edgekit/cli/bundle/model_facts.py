@@ -90,7 +90,7 @@ def examine_model(
     state_specs = state_pairs.split_off_states(path, facts, states)
     _check_outputs(path, facts, task)
     if not facts["inputs"]:
-        raise ModelError(f"{path}: has no input besides its states; a bundle's model takes a sample")
+        raise ModelError(f"{path}: has no input besides its states, but a bundle's model must take a sample")
     inputs, outputs = ([_tensor(item) for item in facts[key]] for key in ("inputs", "outputs"))
     origin = {"source": path.name, "sha256": hexdigest(data)}
     if ".bin" in files:
@@ -130,11 +130,11 @@ def _check_outputs(path: Path, facts: dict[str, Any], task: str) -> None:
     hint = (
         ""
         if task in MULTI_OUTPUT_TASKS
-        else f"; boxes with their logits take --task detection, any others {ALL_OUTPUTS_OPTION}"
+        else f"; use --task detection for boxes with their logits, and {ALL_OUTPUTS_OPTION} for any others"
     )
     raise ModelError(
         f"{path}: has {len(outputs)} outputs ({', '.join(names) or 'none'}); a bundle's model has one output"
-        f"{facts.get('instead') or f', besides states: name those by --state INPUT=OUTPUT{hint}'}"
+        f"{facts.get('instead') or f', besides states: name those with --state INPUT=OUTPUT{hint}'}"
     )
 
 

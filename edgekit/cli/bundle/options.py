@@ -242,6 +242,6 @@ def _state_spec(
         )
     if dtype not in STATE_DTYPES:
         raise ModelError(
-            f"{path}: the state {input_name} is {dtype}; states are {', '.join(STATE_DTYPES)}: keep them in float"
+            f"{path}: the state {input_name} is {dtype}; states must be {', '.join(STATE_DTYPES)}; keep them in float"
         )
     return StateSpec(input_name, tuple(shape), dtype, input_name, output_name)

@@ -41,7 +41,7 @@ def type_hint(path: Path, library_error: str = "") -> str:
     if not file_type.is_model(target, data):
         return file_type.explain_mismatch(target, data)
     if target == "openvino" and "weights" in library_error.lower():
-        return "its .bin is cut short, or that of another model; copy both files again"
+        return "its .bin is cut short, or belongs to another model; copy both files again"
     try:
         operators.read(target, {path.name: data})
     except BundleError:
@@ -117,7 +117,7 @@ def _read_onnx(path: Path, name: str, size: Size, two_classes: bool = False) -> 
         raise ModelError(f"{name}: {error}") from None
     model = onnx.load_model_from_string(classic.content)
     if not model.graph.output:
-        raise ModelError(f"{name}: not an ONNX model: it has no graph; {type_hint(path)}")
+        raise ModelError(f"{name}: not an ONNX model, because it has no graph; {type_hint(path)}")
     if onnx_batch.has_external_weights(model):
         raise ModelError(
             f"{name}: keeps its weights in other files; make one file of it: "
@@ -126,7 +126,7 @@ def _read_onnx(path: Path, name: str, size: Size, two_classes: bool = False) -> 
     if scores := onnx_batch.argmax_input(model):
         cut_points = [[each["name"] for each in onnx_batch.describe_ports(model)["inputs"]], [scores]]
         raise ModelError(
-            f"{name}: ends in an argmax, which gives a class and no scores; cut that off: python -c "
+            f"{name}: ends in an argmax, which gives a class but no scores; remove it: python -c "
             f"\"import onnx.utils; onnx.utils.extract_model('{name}', 'scores.onnx', {cut_points[0]}, "
             f'{cut_points[1]})"'
         )

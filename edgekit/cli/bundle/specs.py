@@ -57,7 +57,9 @@ def outputs_by_name(outputs: tuple[ModelTensor, ...]) -> dict[str, ModelTensor]:
 def _picture_task_outputs(options: BundleOptions, facts: ModelFacts, raw: RawSpec) -> tuple[TensorSpec, ...]:
     task = options.task
     if raw.kind != "image":
-        raise ConfigError(f"--task {task}: takes pictures, the model's samples are of kind {raw.kind}; use --task raw")
+        raise ConfigError(
+            f"--task {task}: takes pictures, but the model's samples are of kind {raw.kind}; use --task raw"
+        )
     if not options.labels:
         raise ConfigError(f"--labels: name the classes of --task {task}, in the model's order, or use --task raw")
     for tensor in facts.outputs:
@@ -70,8 +72,9 @@ def _picture_task_outputs(options: BundleOptions, facts: ModelFacts, raw: RawSpe
             return (TensorSpec(output.name, output.shape, output.dtype, layout),)
         if any(step["step"] == "resize" for step in options.preprocess):
             raise ConfigError(
-                "--preprocess: boxes lie in the pixels that the model sees; leave out resize, and --size: pictures of "
-                f"any size are brought to {raw.shape[0]}×{raw.shape[1]} before, as --fit says"
+                "--preprocess: boxes are measured in the pixels that the model sees; leave out resize and "
+                "--size, because pictures of any size are brought to {raw.shape[0]}×{raw.shape[1]} first, as "
+                "set by --fit"
             )
         positions = task_outputs.box_outputs(sides, classes, raw.shape[:2], _box_output(options, facts))
     except ModelError as error:
@@ -179,9 +182,9 @@ def _stray_boxes(outputs: np.ndarray, decode: boxes.Decoder, size: tuple[int, ..
 SINGLE_INPUT_OPTIONS = {
     "preprocess": ("--preprocess", "such models scale by themselves; make each tensor as in training"),
     "size": ("--size", "a tensor has the shape that the model takes"),
-    "layout": ("--layout", "a tensor is as the model takes it"),
-    "sample_rate_hz": ("--sample-rate", "sounds are for models of one input"),
-    "columns": ("--columns", "tables are for models of one input"),
+    "layout": ("--layout", "a tensor has the layout that the model takes"),
+    "sample_rate_hz": ("--sample-rate", "sounds need a model with one input"),
+    "columns": ("--columns", "tables need a model with one input"),
     "dtype": ("--dtype", "a tensor has the type that the model takes"),
     "range": ("--range", "each has its own: --input-range NAME=LOW,HIGH"),
 }
@@ -239,7 +242,7 @@ def input_lines(options: BundleOptions, facts: ModelFacts, raw: RawSpec) -> Iter
         yield (
             f"range       of {', '.join(unbounded)} is not known: ids outside the model's vocabulary are not refused, "
             "and "
-            "some interpreters answer them without an error; where you know it, give --input-range "
+            "some interpreters answer them without an error; if you know it, give --input-range "
             f"{unbounded[0]}=LOW,HIGH"
         )
 
@@ -253,7 +256,9 @@ def _check_options(options: BundleOptions, facts: ModelFacts) -> None:
         if getattr(options, attribute):
             raise ConfigError(f"{option}: {description}; {reason}; leave {option} out")
     if duplicate := next((name for name in names if names.count(name) > 1), None):
-        raise ModelError(f"{options.model}: has two inputs of the name {duplicate}; export it with names of their own")
+        raise ModelError(
+            f"{options.model}: has two inputs named {duplicate}; export it with a name of its own for each"
+        )
     for name, _ in options.input_ranges:
         if name not in names:
             raise ConfigError(f"--input-range {name}: the model has no such input; it has {', '.join(names)}")
@@ -268,8 +273,8 @@ def _input_spec(tensor: ModelTensor) -> TensorSpec:
     if len(tensor.shape) < 2:
         shape = [side if side > 0 else "?" for side in tensor.shape]
         raise ModelError(
-            f"input {name}: takes {shape}; of several inputs each has a batch of 1 and at least one more side, "
-            "such as [1, 1]".replace("'", "")
+            f"input {name}: takes {shape}; each of several inputs must have a batch of 1 and at least one "
+            f"more dimension, such as [1, 1]".replace("'", "")
         )
     check_tensor("input", tensor, is_only=False)
     if not prod(tensor.shape):
@@ -286,12 +291,13 @@ def _dtype_and_range(tensor: ModelTensor, ranges: dict[str, tuple[float, float]]
     low, high = requested or (lowest, highest)
     if low < lowest or high > highest:
         raise ConfigError(
-            f"--input-range {name}: got {low:.9g},{high:.9g}; of {dtype} it may be {lowest:.9g},{highest:.9g} at most"
+            f"--input-range {name}: got {low:.9g},{high:.9g}; the largest range of {dtype} is "
+            f"{lowest:.9g},{highest:.9g}"
         )
     if is_float:
         return {"dtype": dtype, "range": None if requested is None else [low, high]}
     if int(low) != low or int(high) != high:
-        raise ConfigError(f"--input-range {name}: got {low:g},{high:g}; the input is {dtype}: whole numbers")
+        raise ConfigError(f"--input-range {name}: got {low:g},{high:g}; the input is {dtype}, so use whole numbers")
     return {"dtype": dtype, "range": [int(low), int(high)]}
 
 

@@ -58,9 +58,9 @@ def input_spec(tensor: ModelTensor, layout: str | None) -> TensorSpec:
     shape = tensor.shape
     if tensor.dtype in TOKEN_ID_DTYPES:
         raise ModelError(
-            f"input {tensor.name}: takes {tensor.dtype}{list(shape)}; as the only input a bundle takes floats or "
-            "integers of 8 bits, and token ids where `edgekit run` learns from texts; export the model with a Cast "
-            "from float32 in front, and say which ids there are with --range LOW,HIGH"
+            f"input {tensor.name}: takes {tensor.dtype}{list(shape)}; a single input must be of floats or "
+            f"8-bit integers (token ids are possible only if `edgekit run` learns from texts); export the "
+            f"model with a Cast from float32 in front, and give the range of the ids with --range LOW,HIGH"
         )
     if len(shape) in (2, 3):
         if layout:
@@ -68,8 +68,8 @@ def input_spec(tensor: ModelTensor, layout: str | None) -> TensorSpec:
         return TensorSpec(tensor.name, shape, tensor.dtype, "NC" if len(shape) == 2 else "ANY")
     if len(shape) != 4:
         raise ModelError(
-            f"input {tensor.name}: takes {list(shape)}; a bundle holds [1, features], [1, time, channels] or a batch "
-            "of 1 image"
+            f"input {tensor.name}: takes {list(shape)}; a bundle's model takes [1, features], [1, time, "
+            f"channels] or a batch of 1 image"
         )
     possible = [name for name, axis in (("NHWC", 3), ("NCHW", 1)) if shape[axis] in CHANNELS]
     if not possible:
@@ -95,19 +95,20 @@ def output_spec(tensor: ModelTensor, options: BundleOptions) -> TensorSpec:
         return TensorSpec(tensor.name, shape, tensor.dtype, "NC" if len(shape) == 2 else "ANY")
     if len(shape) != 2:
         raise ConfigError(
-            f"--task {options.task}: needs [1, values], and the model gives {list(shape)}; use --task raw"
+            f"--task {options.task}: needs [1, values], but the model gives {list(shape)}; use --task raw"
         )
     if options.task == "classification" and shape[1] < 2:
         raise ConfigError(
-            "--task classification: the model gives one value, not a score for each class; where that is the "
-            "probability of one of two, use --task regression with its name in --labels, or let the model end in both: "
+            "--task classification: the model gives one value, not a score for each class; if that is "
+            "the probability of one of two classes, use --task regression with its name in --labels, or "
+            "let the model end in both: "
             f"{TWO_SCORES}"
         )
     if not options.labels:
         raise ConfigError(f"--labels: name the {shape[1]} values that the model gives, or use --task raw")
     if len(options.labels) != shape[1]:
         raise ConfigError(
-            f"--labels: {len(options.labels)} labels ({options.labels[0]} … {options.labels[-1]}), "
+            f"--labels: {len(options.labels)} labels ({options.labels[0]} … {options.labels[-1]}), but "
             f"the model gives {shape[1]} values; name each once, in the model's order"
         )
     return TensorSpec(tensor.name, shape, tensor.dtype, "NC")
@@ -156,16 +157,22 @@ def raw_spec(
         raise ConfigError(f"--{error}") from None
     if output_shape != model_shape:
         raise ConfigError(
-            f"--preprocess: makes {list(output_shape)} of raw samples {list(shape)}, the model takes "
-            f"{list(model_shape)}; "
+            f"--preprocess: turns raw samples {list(shape)} into {list(output_shape)}, but the model "
+            f"takes {list(model_shape)}; "
             "add a resize or channels step, or give the size of raw samples with --size"
         )
     if options.columns and (kind not in ("vector", "window") or dtype != "float32"):
-        raise ConfigError(f"--columns: a table holds float32 vectors and windows, this is {kind} {dtype}; leave it out")
+        raise ConfigError(
+            f"--columns: a table holds float32 vectors and windows, but the samples are {kind} {dtype}; leave it out"
+        )
     if options.columns and len(options.columns) != shape[-1]:
-        raise ConfigError(f"--columns: {len(options.columns)} are named, the model takes {shape[-1]}; name each once")
+        raise ConfigError(
+            f"--columns: got {len(options.columns)} names, but the model takes {shape[-1]} columns; name each once"
+        )
     if options.fit and (kind != "image" or dtype != "uint8"):
-        raise ConfigError(f"--fit {options.fit}: pictures in files are uint8, this is {kind} {dtype}; leave it out")
+        raise ConfigError(
+            f"--fit {options.fit}: pictures in files are uint8, but the samples are {kind} {dtype}; leave it out"
+        )
     value_range = (-1.0, 1.0) if kind == "audio" and options.range is None else options.range
     columns = options.columns or None
     path_steps = (
@@ -199,7 +206,7 @@ def model_picture_size(options: BundleOptions) -> tuple[int, ...] | None:
 def _raw_image_shape(options: BundleOptions, model_shape: tuple[int, ...]) -> tuple[int, ...]:
     names = [step["step"] for step in options.preprocess]
     if options.size is None and "resize" in names:
-        raise ConfigError("--size: preprocess resizes; say what size raw pictures have, as HEIGHTxWIDTH")
+        raise ConfigError("--size: is missing, but preprocess resizes; give the size of raw pictures as HEIGHTxWIDTH")
     sides = options.size or model_shape[:2]
     if len(sides) == 3:
         return sides
@@ -223,7 +230,7 @@ def check_tensor(role: str, tensor: ModelTensor, is_only: bool = True) -> None:
     """
     shape_text = [side if side > 0 else "?" for side in tensor.shape]
     if any(side < 1 for side in tensor.shape):
-        size_hint = "say their size with --size HEIGHTxWIDTH, or " if is_only and image_axes(tensor.shape) else ""
+        size_hint = "give their size with --size HEIGHTxWIDTH, or " if is_only and image_axes(tensor.shape) else ""
         example = "[1,3,224,224]" if is_only else f"{tensor.name}{shape_text}".replace("?", "SIZE").replace(" ", "")
         raise ModelError(
             f"{role} {tensor.name}: its shape {shape_text} is open; {size_hint}export the model with a fixed one "
@@ -232,7 +239,7 @@ def check_tensor(role: str, tensor: ModelTensor, is_only: bool = True) -> None:
     if not tensor.shape or tensor.shape[0] != 1:
         raise ModelError(f"{role} {tensor.name}: its shape is {shape_text}; export the model with a batch of 1")
     if tensor.dtype not in SUPPORTED_DTYPES:
-        advice = "; where it is the number of a class, export the model without its argmax" if role == "output" else ""
+        advice = "; if it is the number of a class, export the model without its argmax" if role == "output" else ""
         if tensor.dtype == "float64":
             advice = "; convert the model again for float32: to_onnx(model, X[:1].astype(numpy.float32)) of skl2onnx"
         raise ModelError(

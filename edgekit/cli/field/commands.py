@@ -11,7 +11,7 @@ from edgekit.cli.exit_codes import errors_as_exit_codes
 from edgekit.cli.help import hide_switch_types
 from edgekit.core.errors import ConfigError
 
-RETAINED = "the files that were there stay"
+RETAINED = "existing files are unchanged"
 app = typer.Typer(
     no_args_is_help=True, help="Bring kept samples and field reports from devices back to the workstation."
 )
@@ -19,20 +19,28 @@ app = typer.Typer(
 
 @app.command()
 def pack(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="What `edgerun predict --keep FOLDER` filled.")],
-    out: Annotated[Path, typer.Argument(metavar="OUT.npz", help="File to write; the table of labels lies beside it.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="The folder that `edgerun predict --keep FOLDER` filled.")
+    ],
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT.npz", help="File to write; the table of labels is written beside it.")
+    ],
     labels: Annotated[
-        Path | None, typer.Option(metavar="CSV", help="The table, corrected: only samples with a label are packed.")
+        Path | None, typer.Option(metavar="CSV", help="The corrected table; only samples with a label are packed.")
     ] = None,
     with_: Annotated[
-        Path | None, typer.Option("--with", metavar="NPZ", help="Data trained with before; kept samples come behind.")
+        Path | None,
+        typer.Option("--with", metavar="NPZ", help="Data of the earlier training; kept samples are appended to it."),
     ] = None,
     files: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write the samples as files, too: PNG, WAV or .npy.")
     ] = None,
     add_class: Annotated[list[str] | None, typer.Option(metavar="NAME", help="A new class. Repeat for more.")] = None,
     bundle: Annotated[
-        str | None, typer.Option(metavar="ID", help="Of several bundles: the beginning of its identity.")
+        str | None,
+        typer.Option(
+            metavar="ID", help="If there are samples of several bundles: the first digits of the identity of one."
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite OUT.npz and the table.")] = False,
 ) -> None:

@@ -81,7 +81,7 @@ def _print_packed(
     request: PackRequest, packed: field_samples.PackedSamples, table: Path, say: Callable[[str], object]
 ) -> None:
     count = len(packed.arrays["y_train"]) - packed.older + sum(packed.tested.values())
-    note = f" behind {packed.older:,} of {request.older}" if request.older else ""
+    note = f" after {packed.older:,} of {request.older}" if request.older else ""
     say(f"wrote       {request.out}: {count:,} samples{note}")
     for split, count_moved in packed.tested.items():
         say(f"split       {count_moved:,} of new classes are in {split}, which needs samples of every class")
@@ -101,7 +101,7 @@ def _check(request: PackRequest) -> None:
     existing = [str(path) for path in files if path.exists()]
     if existing and not request.force:
         raise ConfigError(
-            f"{' and '.join(existing)}: there already, and may hold your labels; use --force to overwrite"
+            f"{' and '.join(existing)}: already present, and may hold your labels; use --force to overwrite"
         )
     if request.labels is None and request.add_classes:
         raise ConfigError("--add-class: belongs to --labels, which names the samples of the new class")

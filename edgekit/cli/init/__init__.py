@@ -108,11 +108,11 @@ def _data_path(data: str | None, out: Path) -> Path | None:
         os.fspath(path).encode()
     except UnicodeEncodeError:
         raise ConfigError(
-            f"--data: got {data!r}; its name is not UTF-8, which a config is written in; rename it"
+            f"--data: got {data!r}; its name is not UTF-8, but a config is written in UTF-8; rename it"
         ) from None
     if path.is_dir() and out.resolve().is_relative_to(path.resolve()):
         raise ConfigError(
-            f"--out {out}: lies inside the data, {path}, but a run must not write there; name a folder outside, such "
+            f"--out {out}: is inside the data, {path}, but a run must not write there; name a folder outside, such "
             f"as --out {os.path.relpath(path.parent)}"
         )
     return path

@@ -69,9 +69,9 @@ def annotation_formats(source: Archive) -> list[str]:
     elif not formats and any("labels" in PurePosixPath(name).parts for name in texts):
         label_path = yolo.label_paths(PurePosixPath(picture_names[0]))[0]
         raise DataError(
-            f"labels lie beside pictures, as YOLO has it, and none is of boxes, such as {label_path} for "
-            f"{picture_names[0]}; "
-            "each line holds class, centre x, centre y, width, height"
+            f"the pictures have labels beside them, as in YOLO's layout, but none of them describes "
+            f"boxes, for example {label_path} for {picture_names[0]}; each line must hold class, centre "
+            f"x, centre y, width, height"
         )
     return formats
 
@@ -80,7 +80,7 @@ def inspect_boxes(path: Path, container: str, source: Archive, formats: Sequence
     """Find the size and colour of most pictures and the splits that the annotations name."""
     if len(formats) > 1:
         titles = " and ".join(BOX_FORMAT_TITLES[name] for name in formats)
-        raise DataError(f"{path}: annotations of {titles} lie in it; keep one, or write the config by hand")
+        raise DataError(f"{path}: contains annotations of {titles}; keep one kind, or write the config by hand")
     annotations = box_formats.read_annotations(formats[0], source)
     total = sum(len(picture.boxes) for picture in annotations.pictures)
     if not total:

@@ -18,7 +18,8 @@ def init(
     task: Annotated[
         Task | None,
         typer.Option(
-            help="What the model learns; none: detection of boxes, segmentation of masks, else classification.",
+            help="What the model learns; by default detection for boxes, segmentation for masks, otherwise "
+            "classification.",
             show_default=False,
         ),
     ] = None,
@@ -26,7 +27,7 @@ def init(
         str | None,
         typer.Option(
             metavar="PATH",
-            help="An .npz, .csv, .tsv or .wav, or a folder or zip of pictures, WAV, CSV or texts; none: digits.",
+            help="An .npz, .csv, .tsv or .wav, or a folder or zip of pictures, WAV, CSV or texts; by default digits.",
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder to write into.")] = Path("."),

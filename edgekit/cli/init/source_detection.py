@@ -14,13 +14,13 @@ from edgekit.core.file_type import describe
 from edgekit.data import archives, folder_layout
 
 EXPECTED = """edgekit init takes one of
-  an .npz file with x_train, y_train and, if there, x_validation, y_validation, x_test, y_test, classes;
+  an .npz file with x_train, y_train and, if you have them, x_validation, y_validation, x_test, y_test, classes;
     of a network of several inputs x_train.NAME for each
   a folder or a zip of pictures, split/class/*.jpg or .png, as in train/cat/0001.jpg
   a folder or a zip of sounds, split/class/*.wav, as in train/yes/0001.wav
   a folder or a zip of recordings, split/class/*.csv, as in train/walking/0001.csv
   a .csv of pictures or sounds beside it, with the columns file,label; or the folder that holds it
-  a .csv of features and a label, a row for each sample; or a folder with train.csv and, if there, test.csv
+  a .csv of features and a label, a row for each sample; or a folder with train.csv and, if you have it, test.csv
   a .wav with its label track, NAME.txt beside it, of start, end and label; or a folder of such
   a folder or a zip of texts, split/class/*.txt, as in train/spam/0001.txt
   a table of texts, .tsv or .csv, with a column of texts and one of classes
@@ -62,7 +62,7 @@ def detect_source(path: Path | None, task: str | None = None) -> Findings:
     if path is None:
         return Findings({"source": "digits", "size": 32}, "scikit-learn's handwritten digits, pictures of 32×32 pixels")
     if not path.exists():
-        raise DataError(f"--data: nothing at {path}; name a file or a folder that is there, or leave --data out")
+        raise DataError(f"--data: {path} does not exist; name an existing file or folder, or leave --data out")
     if path.is_dir():
         return (
             table_inspection.inspect_row_table(path)

@@ -154,7 +154,7 @@ def best_probability(outputs: np.ndarray, y: np.ndarray) -> float:
 
 def constant_answer(y: np.ndarray) -> tuple[float, str]:
     """The accuracy of answers without boxes."""
-    return 0.0, "always saying that nothing is there"
+    return 0.0, "always answering without a box"
 
 
 def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:

@@ -64,8 +64,9 @@ def check_split(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
         )
     if counts.max() < 2:
         raise DataError(
-            f"{name}: no two of {len(y)} samples have the same label, and a sample is right where the nearest other "
-            "one has its label; give this split more samples of each, or a larger fraction"
+            f"{name}: no two of {len(y)} samples have the same label, but a sample counts as right only "
+            f"if the nearest other one has its label; give this split more samples of each label, or a "
+            f"larger fraction"
         )
 
 

@@ -17,7 +17,7 @@ from edgekit.core.tasks.accuracy_drop import Drop, bootstrap_drop
 from edgekit.core.tasks.labels import label_columns, quote_names
 
 METRIC = "R²"
-METRIC_TEXT = "accuracy is R²: 100 % where every value is right, 0 % where their mean would be as good"
+METRIC_TEXT = "accuracy is R²: 100 % if every value is right, 0 % if their mean would be as good"
 OUTPUTS_NAME = "values"
 AT_MOST_ONE = False
 RECONSTRUCTS = False

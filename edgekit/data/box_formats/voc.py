@@ -104,7 +104,10 @@ def _lists(listing: Listing, folder: str) -> list[PurePosixPath]:
 
 def _parse(data: bytes, where: str) -> tuple[tuple[Box, ...], tuple[int, int] | None]:
     if len(data) > MOST_BYTES or b"<!ENTITY" in data:
-        raise DataError(f"{where}: {len(data)} bytes, or entities; annotations are small and plain: export them again")
+        raise DataError(
+            f"{where}: {len(data)} bytes, or it declares entities; annotations must be small and plain, "
+            f"so export them again"
+        )
     try:
         root = ElementTree.fromstring(data)
     except (ElementTree.ParseError, LookupError, ValueError) as error:

@@ -39,7 +39,7 @@ class CsvRowsConfig(SourceConfig):
 
     source: Literal["csv_rows"] = "csv_rows"
     path: PathText = Field(
-        description="a .csv; or a folder or .zip with train.csv and, if there, validation.csv and test.csv"
+        description="a .csv; or a folder or .zip with train.csv and, if you have them, validation.csv and test.csv"
     )
     label: str | list[str] = Field(
         min_length=1, description="column with a row's class or value; a list for several values, or labels of 0 and 1"

@@ -25,7 +25,7 @@ class MasksConfig(PictureSourceConfig):
 
     source: Literal["masks"] = "masks"
     layout: Literal["folders", "voc"] = Field(
-        "folders", description="where they lie: in images and masks, or as Pascal VOC has them"
+        "folders", description="how the masks are laid out: in the folders images and masks, or as in Pascal VOC"
     )
     max_bad_fraction: float = Field(
         0.01, ge=0, lt=1, description="largest share of pictures that cannot be read with their masks, to skip"

@@ -31,7 +31,7 @@ class TextTableConfig(TextSourceConfig):
     source: Literal["text_table"] = "text_table"
     path: PathText = Field(description="path of the .tsv or .csv file, in UTF-8")
     delimiter: Literal["tab", "comma", "semicolon"] = Field(
-        "tab", description="what parts the cells; between tabs nothing is quoted"
+        "tab", description="separator of the cells; if it is a tab, quotation marks have no meaning"
     )
     header: bool = Field(True, description="whether the first row names the columns")
     text: str | int = Field("text", description="column of the texts: its name, or its number, counted from 1")
@@ -75,7 +75,7 @@ def read(config: TextTableConfig, progress: ProgressCallback | None = None) -> P
             )
         label = cells[columns[1]].strip()
         if not label:
-            raise DataError(f"{where}: the label is empty; fill it, or leave the row out")
+            raise DataError(f"{where}: the label is empty; fill it in, or leave the row out")
         contents.append(cells[columns[0]])
         names.append(where)
         labels.append(label)

@@ -257,8 +257,8 @@ def check_length(name: str, stretches: Sequence[LabelledStretch], seconds: float
     for stretch in stretches:
         if stretch.end_s > seconds + SLACK_S:
             raise DataError(
-                f"{name}: {stretch.label!r} reaches to {stretch.end_s:g} s, the recording ends at {seconds:.2f} s; "
-                "is it the track of another recording?"
+                f"{name}: {stretch.label!r} reaches to {stretch.end_s:g} s, but the recording ends at "
+                f"{seconds:.2f} s; is it the track of another recording?"
             )
 
 

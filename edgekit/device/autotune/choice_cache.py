@@ -93,7 +93,7 @@ def remove_choice(key: str) -> None:
 def _path(name: str) -> str:
     """Return the path of a file in the cache folder. Raises OSError if another user could have put it there."""
     if not is_private(cache_folder()):
-        raise PermissionError(f"{cache_folder()}: not this user's alone")
+        raise PermissionError(f"{cache_folder()}: other users can write there")
     return os.path.join(cache_folder(), name)
 
 

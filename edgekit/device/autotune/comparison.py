@@ -73,7 +73,7 @@ def find_best(
     target = bundle.manifest.target
     quick = list_candidates(target, threads, interpreter, device)
     if on_progress is not None and len(quick) > 1:
-        message = f"trying {len(quick)} combinations of interpreter and threads, once (--no-trial skips this)"
+        message = f"timing {len(quick)} combinations of interpreter and threads once (--no-trial skips this)"
         on_progress(f"first time with this bundle: {message}", False)
     exceeds_memory = _exceeds_memory(sum(len(data) for data in bundle.model_files().values()), len(quick))
     tried = time_candidates(path, bundle.identity, quick, device, one_at_a_time=exceeds_memory)
@@ -137,7 +137,9 @@ def select_best(tried: Sequence[Candidate]) -> Candidate:
     if not valid:
         reasons = "; ".join(dict.fromkeys(prefix_fault(candidate.interpreter, candidate.fault) for candidate in tried))
         kind = SelftestError if any(candidate.wrong for candidate in tried) else BackendError
-        raise kind(f"no interpreter here runs this bundle: {reasons}. `edgerun doctor BUNDLE` may say why")
+        raise kind(
+            f"no interpreter on this machine can run this bundle: {reasons}. `edgerun doctor BUNDLE` may show why"
+        )
     if len(valid) == 1:
         return valid[0]
     complete = max(len(candidate.p50_ms) for candidate in valid)
@@ -169,7 +171,7 @@ def store_winner(
     if not choice_cache.store_choice(key, choice, blob) and on_progress is not None:
         place = choice_cache.cache_folder() or "a cache folder"
         on_progress(
-            f"{place} cannot be written, or not by this user alone, so every start tries them again; "
+            f"{place} cannot be written, or other users can write there too, so every start repeats the timing; "
             "set XDG_CACHE_HOME to a folder of your own, or use --no-trial",
             True,
         )

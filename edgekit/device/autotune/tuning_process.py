@@ -23,7 +23,7 @@ POLL_S = 0.2
 REASONS = {
     "SIGKILL": "it was killed, most likely because memory ran out",
     "SIGILL": "it was built for a processor with other instructions",
-    "SIGTERM": "somebody ended it",
+    "SIGTERM": "it was terminated from outside",
 }
 
 OnProgress = Callable[[str, bool], object]
@@ -106,7 +106,7 @@ class TuningProcess:
                     continue
                 processes.kill_process(self._process)
                 raise BackendError(
-                    f"gave no answer within {self._limit_s:.0f} s and was ended; the model may be broken"
+                    f"gave no answer within {self._limit_s:.0f} s and was stopped; the model may be broken"
                 ) from None
             if not piece:
                 raise self._died()
@@ -119,10 +119,12 @@ class TuningProcess:
         code = processes.end_process(self._process)
         if code < 0:
             name = processes.signal_name(-code)
-            return BackendError(f"crashed ({name}); {REASONS.get(name, 'the model is broken, or for another version')}")
+            return BackendError(
+                f"crashed ({name}); {REASONS.get(name, 'the model is broken, or was made for another version')}"
+            )
         self._stderr.seek(0)
         last = self._stderr.read().decode(errors="replace").strip().splitlines()[-1:]
-        return BackendError(f"ended with exit code {code}: {''.join(last)[:300] or 'it printed nothing'}")
+        return BackendError(f"ended with exit code {code}: {''.join(last)[:300] or 'no output'}")
 
 
 def _forward(handle: int, pieces: SimpleQueue[bytes]) -> None:

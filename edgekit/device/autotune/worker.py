@@ -42,7 +42,7 @@ def _read(path: str, identity: str) -> Bundle:
 
     opened = bundle.read(path)
     if opened.identity != identity:
-        raise TrustError(f"{path}: another file lies there than the one that was read first; load it again")
+        raise TrustError(f"{path}: the file has changed since it was first read; load it again")
     return opened
 
 

@@ -19,7 +19,7 @@ def run(options: argparse.Namespace) -> None:
         bundle.manifest.target, options.threads, options.interpreter, device, all_of_them=True
     )
     if not options.json:
-        print(f"trying {len(candidates)} combinations of interpreter and threads for {options.bundle}", file=sys.stderr)
+        print(f"timing {len(candidates)} combinations of interpreter and threads for {options.bundle}", file=sys.stderr)
     from edgekit.device.measure import conditions, intervals
 
     with conditions.ConditionsRecorder(children=True) as recorder:

@@ -17,22 +17,32 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options. Without them no samples are stored and no report is written."""
-    group = parser.add_argument_group("for the workstation")
-    group.add_argument("--keep", metavar="FOLDER", help="keep the most uncertain samples of each day for labelling")
-    group.add_argument("--keep-per-day", metavar="N", type=_shared.positive, help="most samples per day (default: 100)")
+    """Add the options; without them nothing is kept or reported."""
+    group = parser.add_argument_group("from the field back to the workstation")
     group.add_argument(
-        "--keep-bytes", metavar="B", type=_shared.positive, help="most bytes of all samples (default: 100000000)"
+        "--keep", metavar="FOLDER", help="keep the most uncertain samples of each day, so that they can be labelled"
     )
     group.add_argument(
-        "--report", metavar="FILE", help="write a field report as JSON, each minute and at the end: FILE.json"
+        "--keep-per-day",
+        metavar="N",
+        type=_shared.positive,
+        help="largest number of samples kept in a day (default: 100)",
+    )
+    group.add_argument(
+        "--keep-bytes",
+        metavar="B",
+        type=_shared.positive,
+        help="largest size of all kept samples together, bytes (default: 100000000)",
+    )
+    group.add_argument(
+        "--report", metavar="FILE", help="write a field report as JSON, every minute and at the end: FILE.json"
     )
 
 
 def check(options: argparse.Namespace) -> None:
     """Exit with code 2 for options that do not go together."""
     if options.keep is None and (options.keep_per_day or options.keep_bytes):
-        options.misuse("--keep-per-day and --keep-bytes are for --keep")
+        options.misuse("--keep-per-day and --keep-bytes apply only with --keep")
     if options.keep == "":
         options.misuse("--keep: name a folder")
     if options.report is not None and not options.report.endswith(".json"):

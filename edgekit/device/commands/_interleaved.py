@@ -50,7 +50,10 @@ def run(options: argparse.Namespace) -> None:
     print(f"on {machine['host']} ({machine['cpu']}), {facts['architecture']}, Python {machine['python']}")
     for line in _table(rows):
         print(line)
-    print(f"{rounds} rounds in turns, each opened {openings} times; intervals at {100 * CONFIDENCE:g} %")
+    print(
+        f"{rounds} rounds in rotating order, each file opened {openings} times; {100 * CONFIDENCE:g} "
+        f"% confidence intervals"
+    )
     _options.print_noise_reasons(record["disturbed"])
 
 
@@ -58,7 +61,10 @@ def _load_validated(options: argparse.Namespace, path: str) -> Model:
     model = _shared.load(argparse.Namespace(**{**vars(options), "bundle": path}))
     report = model.selftest()
     if not report.ok:
-        raise SelftestError(f"{path}: answers wrongly here, so its time says nothing; see `edgerun selftest {path}`")
+        raise SelftestError(
+            f"{path}: does not give the golden outputs on this device, so it is not timed; run `edgerun "
+            f"selftest {path}` for details"
+        )
     return model
 
 

@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metrics",
         metavar="WHERE",
-        help="show figures to Prometheus: FILE.prom for node-exporter's textfile collector, or 127.0.0.1:PORT",
+        help="export metrics for Prometheus: FILE.prom for node-exporter's textfile collector, or 127.0.0.1:PORT",
     )
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def add_home_argument(parser: argparse.ArgumentParser) -> None:
     """Add the option for the home of the releases."""
     parser.add_argument(
-        "--home", metavar="DIR", help="of the releases (default: $EDGERUN_HOME, /var/lib/edge or ~/.edge)"
+        "--home", metavar="DIR", help="folder of the releases (default: $EDGERUN_HOME, /var/lib/edge or ~/.edge)"
     )
 
 
@@ -26,17 +26,21 @@ def add_validation_arguments(parser: argparse.ArgumentParser) -> None:
         "--latency-ms",
         metavar="MS",
         type=non_negative_number,
-        help="most p50 of the model; 0: any (default: the bundle's budget)",
+        help="largest p50 allowed for the model; 0: no limit (default: the bundle's budget)",
     )
     memory, seconds = whole_number_between(64, 2**20), whole_number_between(1, 86_400)
-    group.add_argument("--memory-mb", metavar="MB", type=memory, help="default: three quarters of what is available")
-    group.add_argument("--cpu-s", metavar="S", type=seconds, default=120, help="processor time (default: 120)")
-    group.add_argument("--wall-s", metavar="S", type=seconds, default=300, help="time on the clock (default: 300)")
+    group.add_argument(
+        "--memory-mb", metavar="MB", type=memory, help="memory limit (default: three quarters of the available memory)"
+    )
+    group.add_argument("--cpu-s", metavar="S", type=seconds, default=120, help="limit of processor time (default: 120)")
+    group.add_argument(
+        "--wall-s", metavar="S", type=seconds, default=300, help="limit of wall-clock time (default: 300)"
+    )
     group.add_argument(
         "--interpreter",
         metavar="NAME",
         type=_shared.interpreter_name,
-        help="default: the one that was chosen here, or the usual",
+        help="default: the one that was chosen on this device, or the standard one",
     )
 
 
@@ -94,7 +98,9 @@ def measurement_facts(options: argparse.Namespace, model: Model) -> dict[str, An
         "emulated": bool(emulator),
         "machine": machine,
         "comparable": not emulator,
-        "why": [f"emulated by {emulator}: these times say nothing about a device"] if emulator else [],
+        "why": [f"this machine is emulated by {emulator}, so these times say nothing about a real device"]
+        if emulator
+        else [],
     }
 
 
@@ -111,4 +117,7 @@ def print_facts(facts: dict[str, Any]) -> None:
 def print_noise_reasons(reasons: list[str]) -> None:
     """Print one line if something disturbed the measurement."""
     if reasons:
-        print(f"disturbed: {'; '.join(reasons)}. Times taken so are not to be compared; measure again when it is quiet")
+        print(
+            f"noisy measurement: {'; '.join(reasons)}. Do not compare these times; measure again when the "
+            f"machine is idle"
+        )

@@ -66,10 +66,10 @@ def _soaked(soak: Soak, findings: dict[str, SoakFinding]) -> dict[str, Any]:
 
 
 def _print_head(planned: Soak, capacity: float, chosen: bool) -> None:
-    closed_loop = f"one after another it answers {_rounded(capacity):,g} per s"
+    closed_loop = f"called one after another, it answers {_rounded(capacity):,g} per s"
     reason = f"{closed_loop}; half of that, {HIGHEST_RATE_PER_S:,g} at most" if chosen else closed_loop
     print(f"{planned.rate_per_s:,g} calls per s for {planned.seconds / 60:g} min ({reason})")
-    print("latency runs from when a call was due; “alone” is the p50 of the call by itself")
+    print("latency is counted from the time when a call was due; “alone” is the p50 of the call by itself")
     print("".join(f"{word:>{width}}" for word, width in zip(COLUMNS, WIDTHS)), flush=True)
 
 

@@ -22,7 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--watch",
         action="store_true",
-        help="say on standard error whether the model is still right: whenever that changes, and at the end",
+        help="report on standard error whether the model still works as validated: whenever that changes, "
+        "and at the end",
     )
 
 

@@ -21,18 +21,26 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     _shared.add_json_argument(parser)
     parser.add_argument("--calls", metavar="N", type=_shared.positive, help=f"timed calls (default: {CALLS})")
     parser.add_argument(
-        "--warmup", metavar="N", type=_shared.non_negative, help=f"untimed calls a round (default: {WARMUP})"
+        "--warmup", metavar="N", type=_shared.non_negative, help=f"untimed calls in a round (default: {WARMUP})"
     )
     parser.add_argument("--compare", action="store_true", help="time every interpreter and number of threads instead")
-    several = parser.add_argument_group("several bundles, or one with --rounds, in turns")
-    several.add_argument("--rounds", metavar="N", type=_shared.positive, help="each times all once (default: 30)")
-    several.add_argument("--samples", action="store_true", help="with --json: the time of every call in nanoseconds")
+    several = parser.add_argument_group("several bundles in turns, or one bundle with --rounds")
+    several.add_argument(
+        "--rounds", metavar="N", type=_shared.positive, help="rounds; each times every bundle once (default: 30)"
+    )
+    several.add_argument(
+        "--samples", action="store_true", help="with --json: print the time of every call in nanoseconds"
+    )
     soak = parser.add_argument_group("over time, at a fixed rate")
-    soak.add_argument("--minutes", metavar="N", type=_above_zero, help="measure for this long, window by window")
+    soak.add_argument(
+        "--minutes", metavar="N", type=_above_zero, help="measure for this many minutes, window by window"
+    )
     soak.add_argument(
         "--rate", metavar="R", type=_above_zero, help="calls per second (default: half of what a short test reaches)"
     )
-    soak.add_argument("--window", metavar="S", type=_above_zero, help="seconds (default: a twentieth of the time)")
+    soak.add_argument(
+        "--window", metavar="S", type=_above_zero, help="length of a window, seconds (default: a twentieth of the time)"
+    )
     _shared.add_interpreter_arguments(parser)
     parser.set_defaults(misuse=parser.error)
 
@@ -41,22 +49,24 @@ def run(options: argparse.Namespace) -> None:
     """Print percentiles of the model alone and of a whole answer, or do one of the other measurements."""
     if len(options.bundle) > 1 or options.rounds:
         if options.compare or options.minutes or options.rate or options.window:
-            options.misuse("bundles that take turns have rounds; leave out --compare, --minutes, --rate and --window")
+            options.misuse("several bundles are timed in rounds; leave out --compare, --minutes, --rate and --window")
         from edgekit.device.commands import _interleaved
 
         _interleaved.run(options)
         return
     if options.samples:
-        options.misuse("--samples is for bundles that take turns; name several, or give --rounds")
+        options.misuse(
+            "--samples applies only to bundles that are timed in rounds; name several bundles, or give --rounds"
+        )
     options.bundle = options.bundle[0]
     if options.compare and options.minutes:
-        options.misuse("--compare and --minutes are two different measurements; ask for one")
+        options.misuse("--compare and --minutes are two different measurements; use one of them")
     if options.compare and (options.calls or options.warmup is not None or options.no_trial):
         options.misuse("--compare times rounds of its own; leave out --calls, --warmup and --no-trial")
     if options.minutes and (options.calls or options.warmup is not None):
-        options.misuse("--minutes measures for a time; leave out --calls and --warmup")
+        options.misuse("--minutes measures for a fixed time; leave out --calls and --warmup")
     if not options.minutes and (options.rate or options.window):
-        options.misuse("--rate and --window belong to --minutes N")
+        options.misuse("--rate and --window apply only with --minutes N")
     if options.compare:
         from edgekit.device.commands import _compare
 

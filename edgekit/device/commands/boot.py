@@ -13,7 +13,7 @@ from edgekit.runner.errors import BackendError, ReleaseError
 if TYPE_CHECKING:
     from edgekit.device.releases.home import Home
 
-HELP = "print the path of the current release or start a program with it, using up a try on probation"
+HELP = "use one try of a release on probation, then print its path or start a program with it"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +35,7 @@ def _begin(home: Home) -> int:
         number = transitions.release_without_attempt(home)
         if number is None:
             raise ReleaseError(
-                f"{home.root}: no release is confirmed, and its owner alone can try one; run as its owner"
+                f"{home.root}: no release is confirmed, and only the owner of this folder can try one; run as its owner"
             )
         return number
     try:

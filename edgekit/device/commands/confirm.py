@@ -12,7 +12,7 @@ HELP = "confirm the release that is on probation"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
-    parser.add_argument("--release", metavar="N", type=_shared.positive, help="only where this is the current one")
+    parser.add_argument("--release", metavar="N", type=_shared.positive, help="only if this is the current release")
     _options.add_home_argument(parser)
     _shared.add_json_argument(parser)
 

@@ -21,11 +21,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--interpreter",
         metavar="NAME",
         type=_shared.interpreter_name,
-        help="the one that must work (default: any that can)",
+        help="interpreter that must work (default: any that can)",
     )
     parser.add_argument("--device", metavar="NAME", help="OpenVINO's device that must work: CPU, GPU or NPU")
     parser.add_argument(
-        "--input", metavar="FILE", help="a kind of file that must be readable as a sample; only its name is looked at"
+        "--input", metavar="FILE", help="a file whose type must be readable as a sample; only its name is checked"
     )
     _shared.add_json_argument(parser)
 

@@ -14,7 +14,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
     parser.add_argument(
         "--keep", metavar="N", type=_shared.non_negative, default=2,
-        help="besides the current release and the one before (default: 2)",
+        help="releases to keep besides the current one and the one before it (default: 2)",
     )  # fmt: skip
     _options.add_home_argument(parser)
     _shared.add_json_argument(parser)

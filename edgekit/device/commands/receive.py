@@ -9,16 +9,19 @@ from edgekit.device.commands import _options
 from edgekit.runner.commands import _shared
 from edgekit.runner.errors import InputError
 
-HELP = "append standard input to a file, and keep that when its digest is right"
+HELP = "append standard input to a file, and keep the file if its digest is right"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
-    parser.add_argument("sha256", metavar="SHA256", type=_options.sha256, help="of the whole file")
+    parser.add_argument("sha256", metavar="SHA256", type=_options.sha256, help="digest of the complete file")
     parser.add_argument(
-        "--offset", metavar="N", type=_shared.non_negative, help="where the input begins; refused elsewhere"
+        "--offset",
+        metavar="N",
+        type=_shared.non_negative,
+        help="offset in the file at which the input begins; any other than the expected one is refused",
     )
-    parser.add_argument("--size", metavar="N", type=_shared.non_negative, help="bytes of the whole file")
+    parser.add_argument("--size", metavar="N", type=_shared.non_negative, help="size of the complete file, bytes")
     parser.add_argument(
         "--acknowledge",
         metavar="N",
@@ -26,7 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default=0,
         help="print the offset every N bytes (default: 0)",
     )
-    parser.add_argument("--restart", action="store_true", help="remove what has arrived of the file first")
+    parser.add_argument("--restart", action="store_true", help="first remove the part of the file that has arrived")
     _options.add_home_argument(parser)
 
 
@@ -48,5 +51,5 @@ def run(options: argparse.Namespace) -> None:
     with open(sys.stdin.fileno(), "rb", closefd=False) as stream:
         receive_file(find_home(options.home), options.sha256, stream, print_offset, **settings)
     if options.size is None and not state["stored"]:
-        progress = f"{state['offset']} bytes are here, not yet the file of this digest"
-        _shared.warn(f"{progress}; send the rest, or all of it with --restart")
+        progress = f"{state['offset']} bytes have arrived, which is not yet the complete file"
+        _shared.warn(f"{progress}; send the rest, or the complete file with --restart")

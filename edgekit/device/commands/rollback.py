@@ -12,9 +12,14 @@ HELP = "go back to the release that was confirmed before"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
-    parser.add_argument("--why", metavar="TEXT", default="taken back by hand", help="reason to record with the release")
     parser.add_argument(
-        "--release", metavar="N", type=_shared.positive, help="only from this one; nothing happens where it has failed"
+        "--why", metavar="TEXT", default="rolled back by hand", help="reason, recorded with the release"
+    )
+    parser.add_argument(
+        "--release",
+        metavar="N",
+        type=_shared.positive,
+        help="only if this is the current release; nothing happens if it has failed already",
     )
     _options.add_home_argument(parser)
     _shared.add_json_argument(parser)

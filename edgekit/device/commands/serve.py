@@ -86,7 +86,7 @@ def _redis(text: str) -> str:
         raise argparse.ArgumentTypeError("use redis://HOST:PORT, rediss://… for TLS, or unix:///PATH, without a query")
     if "@" in text:
         raise argparse.ArgumentTypeError(
-            "every user of this machine may read a command line; write the URL with its password to a file that only "
+            "every user of this machine can read a command line; write the URL with its password to a file that only "
             "you may read, and give that file"
         )
     return text
@@ -116,8 +116,8 @@ def _collector(text: str) -> str:
         not is_valid or not text.isprintable() or " " in text or "@" in text or parts.query or parts.fragment
     ):  # it may hold a password, and is not repeated
         raise argparse.ArgumentTypeError(
-            "use http://HOST:PORT or https://…, with the path where it is not /v1/traces; "
-            "what the collector asks for goes into OTEL_EXPORTER_OTLP_HEADERS"
+            "use http://HOST:PORT or https://…, with the path if it is not /v1/traces; "
+            "headers that the collector requires go into OTEL_EXPORTER_OTLP_HEADERS"
         )
     return text
 
@@ -164,38 +164,48 @@ class Settings:
     )
     admin_port: int = _option(
         "where", "--admin-port", 8002,
-        "metrics and the repository; 0 takes a free one, none opens none (default: 8002)", _port_or_none, "PORT",
+        "port of the metrics and the repository; 0 takes a free one, none opens none (default: 8002)",
+        _port_or_none, "PORT",
     )  # fmt: skip
     grpc_port: int = _option(
         "where", "--grpc-port", -1,
-        "the same models over gRPC, on --host; 0 takes a free one (default: none)", _port_or_none, "PORT",
+        "port of the same models over gRPC, on --host; 0 takes a free one (default: none)", _port_or_none, "PORT",
     )  # fmt: skip
 
-    workers: int = _option("how", "--workers", 1, "processes (default: 1)", _workers, "N")
-    threads: int = _option("how", "--threads", 1, "of each interpreter (default: 1)", _shared.thread_count, "N")
+    workers: int = _option("how", "--workers", 1, "number of processes (default: 1)", _workers, "N")
+    threads: int = _option("how", "--threads", 1, "threads of each interpreter (default: 1)", _shared.thread_count, "N")
     interpreter: str = _option(
-        "how", "--interpreter", "", "default: the fastest, measured", _shared.interpreter_name, "NAME"
+        "how", "--interpreter", "", "default: the fastest, by measurement", _shared.interpreter_name, "NAME"
     )
-    batch: bool = _option("how", "--no-batch", True, "run one sample per call, whatever was measured")
+    batch: bool = _option("how", "--no-batch", True, "run one sample in each call, even if batches are faster")
     queue_delay_ms: float = _option(
         "how", "--queue-delay-ms", 0.0,
-        "how long to wait for a batch to fill, if batching is faster (default: 0)", _milliseconds, "MS",
+        "how long to wait for a batch to fill, if batches are faster (default: 0)", _milliseconds, "MS",
     )  # fmt: skip
 
     deadline_ms: float = _option(
-        "limits", "--deadline-ms", 0.0, "of requests that name none; 0 sets none (default: 0)", _milliseconds, "MS"
+        "limits",
+        "--deadline-ms",
+        0.0,
+        "deadline of requests that name none; 0: no deadline (default: 0)",
+        _milliseconds,
+        "MS",
     )
-    queue: int = _option("limits", "--queue", 256, "samples that may wait (default: 256)", _shared.positive, "N")
-    most_body_bytes: int = _option("limits", "--max-body-mb", 64 << 20, "of a request (default: 64)", _body_bytes, "MB")
+    queue: int = _option(
+        "limits", "--queue", 256, "number of samples that may wait (default: 256)", _shared.positive, "N"
+    )
+    most_body_bytes: int = _option(
+        "limits", "--max-body-mb", 64 << 20, "largest size of a request (default: 64)", _body_bytes, "MB"
+    )
     most_connections: int = _option(
-        "limits", "--max-connections", 1024, "of each worker (default: 1024)", _shared.positive, "N"
+        "limits", "--max-connections", 1024, "connections of each worker (default: 1024)", _shared.positive, "N"
     )
     receive_s: float = _option(
-        "limits", "--receive-s", 15.0, "time in which a request must arrive completely (default: 15)", _seconds, "S"
+        "limits", "--receive-s", 15.0, "time within which a request must arrive completely (default: 15)", _seconds, "S"
     )
     drain_s: float = _option(
         "limits", "--drain-s", 2.0,
-        "time after SIGTERM in which new requests are still answered (default: 2)", _seconds, "S",
+        "how long to answer new requests after SIGTERM, while reporting not ready (default: 2)", _seconds, "S",
     )  # fmt: skip
     most_json_bytes: int = 8 << 20
     most_header_bytes: int = 64 << 10
@@ -203,45 +213,50 @@ class Settings:
     stop_s: float = 30.0
 
     cache_bytes: int = _option(
-        "cache of answers", "--cache-mb", 0, "of each worker; 0 caches nothing (default: 0)", _cache_bytes, "MB"
+        "cache of answers",
+        "--cache-mb",
+        0,
+        "size of the cache of each worker; 0: no cache (default: 0)",
+        _cache_bytes,
+        "MB",
     )
     cache_ttl_s: float = _option(
         "cache of answers", "--cache-ttl-s", 60.0, "how long an answer is kept (default: 60)", _lifetime, "S"
     )
     cache_redis: str = _option(
         "cache of answers", "--cache-redis", "",
-        "redis://HOST:PORT of a Redis behind the cache, for models that take longer than a query, or a file with such "
-        "a URL and its password; needs --cache-mb", _redis, "URL",
+        "redis://HOST:PORT of a Redis that is asked after the cache, if executing takes longer than asking it, or a "
+        "file that holds such a URL with its password; needs --cache-mb", _redis, "URL",
     )  # fmt: skip
 
     trace_to: str = _option(
         "traces", "--trace-to", "",
-        "http://HOST:4318 of an OpenTelemetry collector, which receives spans over OTLP/HTTP (default: none)",
+        "http://HOST:4318 of an OpenTelemetry collector, to which spans are sent over OTLP/HTTP (default: none)",
         _collector, "URL",
     )  # fmt: skip
     trace_share: float = _option(
         "traces", "--trace-share", 0.01,
-        "share of the requests to trace if the client does not decide, from 0 to 1 (default: 0.01)", _share, "SHARE",
+        "share of requests to trace if the client does not decide, from 0 to 1 (default: 0.01)", _share, "SHARE",
     )  # fmt: skip
 
     watch: bool = _option(
         "monitoring", "--watch", False,
-        "compare samples and answers with the bundle's validation, and run its golden samples regularly",
+        "compare samples and answers with those of the bundle's validation, and run its golden vectors again",
     )  # fmt: skip
     watch_per_s: float = _option(
         "monitoring", "--watch-per-s", 20.0,
-        "most samples of each model that a worker examines per second (default: 20)", _per_second, "N",
+        "largest number of samples of each model that a worker examines in a second (default: 20)", _per_second, "N",
     )  # fmt: skip
     canary_s: float = _option(
         "monitoring", "--canary-s", 60.0,
-        "period in which all golden samples are run once; 0 runs none (default: 60)", _seconds, "S",
+        "time in which all golden vectors are run again; 0: never (default: 60)", _seconds, "S",
     )  # fmt: skip
 
     token_file: str = _option(
-        "access", "--token-file", "", "tokens that clients must send, one per line", metavar="FILE"
+        "access", "--token-file", "", "file of the tokens that clients must send, one on each line", metavar="FILE"
     )
-    certificate: str = _option("access", "--certificate", "", "for TLS, with --key", metavar="PEM")
-    key: str = _option("access", "--key", "", "for TLS, with --certificate", metavar="PEM")
+    certificate: str = _option("access", "--certificate", "", "certificate for TLS, with --key", metavar="PEM")
+    key: str = _option("access", "--key", "", "private key for TLS, with --certificate", metavar="PEM")
 
     def to_json(self) -> str:
         """Return JSON for another process, which reads it from a descriptor: every user may read a command line."""
@@ -294,7 +309,7 @@ def _settings(options: argparse.Namespace) -> Settings:
     if settings.uds and (settings.port != 8000 or settings.host != "127.0.0.1"):
         raise InputError("--uds replaces --host and --port; leave them out")
     if settings.cache_redis and not settings.cache_bytes:
-        raise InputError("--cache-redis stands behind the cache in the process; add --cache-mb, for example 64")
+        raise InputError("--cache-redis extends the cache of the process; add --cache-mb, for example 64")
     return settings
 
 
@@ -313,7 +328,7 @@ def _needed(settings: Settings) -> tuple[str, ...]:
 def _check_packages(packages: tuple[str, ...]) -> None:
     """Raise BackendError with the command that installs what is missing. Nothing is imported."""
     if sys.version_info < (3, 11):
-        raise BackendError("serve needs Python 3.11 or newer, this is {}.{}".format(*sys.version_info))
+        raise BackendError("serve needs Python 3.11 or newer, but this is {}.{}".format(*sys.version_info))
     missing = [package for package in packages if not _is_there(package)]
     if missing:
         names = " ".join(PIP_NAMES.get(package, package).replace("_", "-") for package in missing)
@@ -333,7 +348,7 @@ def _check_uvicorn() -> None:
         installed = str(import_module("uvicorn").__version__)
     if installed.split(".")[:2] != UVICORN.split("."):
         raise BackendError(
-            f"serve needs uvicorn {UVICORN}, this is {installed}; "
+            f"serve needs uvicorn {UVICORN}, but this is {installed}; "
             f"run: {sys.executable} -m pip install uvicorn~={UVICORN}.0"
         )
 

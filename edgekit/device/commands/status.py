@@ -7,7 +7,7 @@ import argparse
 from edgekit.device.commands import _options
 from edgekit.runner.commands import _shared
 
-HELP = "say which release is current, and what became of the others"
+HELP = "show which release is current, and what became of the others"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -7,12 +7,14 @@ import argparse
 from edgekit.device.commands import _options
 from edgekit.runner.commands import _shared
 
-HELP = "take over a signed policy that says who may sign bundles"
+HELP = "adopt a signed policy that says who may sign bundles"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
-    parser.add_argument("source", metavar="FROM", help="folder that `edgekit trust` made: policy.json, its signature")
+    parser.add_argument(
+        "source", metavar="FROM", help="folder that `edgekit trust` made, with policy.json and its signature"
+    )
     _options.add_home_argument(parser)
 
 
@@ -36,4 +38,4 @@ def run(options: argparse.Namespace) -> None:
     print(f"policy  version {adopted.version}, epoch {adopted.epoch}, until {format_time(adopted.expires_s)}")
     print(f"signers {', '.join(sorted(adopted.signers)) or 'nobody yet'}; {adopted.threshold} must sign")
     if refusal:
-        _shared.warn(f"{refusal}; it will not be loaded: install a signed bundle")
+        _shared.warn(f"{refusal}; it will not be loaded; install a signed bundle")

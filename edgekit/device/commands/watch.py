@@ -7,21 +7,21 @@ import argparse
 from edgekit.device.commands import _options
 from edgekit.runner.commands import _shared
 
-HELP = "start a program with the current release, check that, and confirm it or take it back"
+HELP = "start a program with the current release, check it, and confirm the release or roll it back"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
     parser.add_argument(
         "--confirm-after", metavar="S", type=_options.non_negative_number, default=60.0,
-        help="confirm a release on probation after it was healthy this long (default: 60)",
+        help="how long a release on probation must be healthy to be confirmed (default: 60)",
     )  # fmt: skip
     parser.add_argument(
         "--every",
         metavar="S",
         type=_options.non_negative_number,
         default=300.0,
-        help="between two checks (default: 300)",
+        help="time between two checks (default: 300)",
     )
     _options.add_validation_arguments(parser)
     _options.add_home_argument(parser)

@@ -28,7 +28,7 @@ def device_needs_openvino(case: DoctorCase) -> Iterator[DoctorFinding]:
         return
     if case.interpreter not in (None, "openvino"):
         cause = f"--device {device} works with openvino only, not with {case.interpreter}"
-        yield DoctorFinding("device-interpreter", ERROR, cause, "leave --interpreter away, or leave --device away")
+        yield DoctorFinding("device-interpreter", ERROR, cause, "leave out --interpreter or --device")
     elif case.target == "tflite":
         cause = f"--device {device} is for openvino and onnx bundles; this one is tflite"
         yield DoctorFinding(

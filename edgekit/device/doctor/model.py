@@ -16,9 +16,9 @@ CONVERT = "convert the model with builtin operators only, and build the bundle a
 
 def newer_format(case: DoctorCase) -> Iterator[DoctorFinding]:
     if case.subject and case.subject.format > manifest.FORMAT:
-        cause = f"the bundle has format {case.subject.format}; this runner knows {manifest.FORMAT}"
+        cause = f"the bundle has format {case.subject.format}, but this runner reads {manifest.FORMAT}"
         yield DoctorFinding(
-            "bundle-format", ERROR, cause, "update the runner: copy the edgerun.pyz that lies beside the bundle"
+            "bundle-format", ERROR, cause, "update the runner: copy the edgerun.pyz that is beside the bundle"
         )
 
 
@@ -60,7 +60,7 @@ def flex_operators(case: DoctorCase) -> Iterator[DoctorFinding]:
     """Check for TensorFlow's own operators in a tflite file, which no bundle may have: see `operators/tflite.py`."""
     names = _custom(case, flex=True)
     if names:
-        cause = f"the model uses TensorFlow's {_some(names)} (SELECT_TF_OPS), and such can open any file"
+        cause = f"the model uses TensorFlow's {_some(names)} (SELECT_TF_OPS), which can open any file"
         yield DoctorFinding(
             "operator-flex", ERROR, cause, "convert it with TFLITE_BUILTINS only, and build the bundle again"
         )

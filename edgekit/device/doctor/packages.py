@@ -169,7 +169,7 @@ def unreadable_input(case: DoctorCase) -> Iterator[DoctorFinding]:
     suffixes = case.subject.inputs if case.subject and case.subject.inputs else tuple(READERS)
     suffix = PurePath(case.input).suffix.lower()
     if suffix not in suffixes:
-        cause = f"{case.input}: {suffix or 'a file without an ending'} is not read; {', '.join(suffixes)} are"
+        cause = f"{case.input}: {suffix or 'a file without an ending'} is not supported; {', '.join(suffixes)} are"
         outputs = [f"OUT{ending}" for ending in (".png", ".wav") if ending in suffixes]
         fix = f"ffmpeg -i {shlex.quote(case.input)} {' (or '.join(outputs)}{')' * (len(outputs) - 1)}"
         yield DoctorFinding("input-unreadable", ERROR, cause, fix if outputs else f"save it as {suffixes[-1]}")

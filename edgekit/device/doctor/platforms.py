@@ -41,7 +41,7 @@ def bits_32(case: DoctorCase) -> Iterator[DoctorFinding]:
     if case.installed or (lite and "tflite_runtime" in case.interpreters):
         yield DoctorFinding(code, WARNING, f"{what}: only tflite-runtime has wheels, and its int8 is slow", fix)
     else:
-        yield DoctorFinding(code, ERROR, f"{what}: no interpreter that would do has wheels for it", fix)
+        yield DoctorFinding(code, ERROR, f"{what}: no suitable interpreter has wheels for it", fix)
 
 
 def unknown_machine(case: DoctorCase) -> Iterator[DoctorFinding]:

@@ -217,7 +217,7 @@ def differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str
         if each.get("disturbed") is None:
             reasons.append(f"no other activity on the machine was recorded during the {position}; measure it again")
         elif each["disturbed"]:
-            reasons.append(f"the {position} was disturbed: {'; '.join(each['disturbed'])}")
+            reasons.append(f"the {position} was noisy: {'; '.join(each['disturbed'])}")
     return reasons
 
 

@@ -96,8 +96,9 @@ def plan_soak(rate_per_s: float, seconds: float, window_s: float | None = None) 
     length_s = min(max(seconds / 20, 1.0, least_s), max(60.0, least_s)) if window_s is None else window_s
     if length_s < least_s * (1 - 1e-9):
         raise InputError(
-            f"window: {length_s:g} s at {rate_per_s:g} per s hold {length_s * rate_per_s:.3g} calls, percentiles need "
-            f"{MIN_CALLS_PER_WINDOW}; use windows of {least_s:.3g} s or more, or a higher rate"
+            f"window: {length_s:g} s at {rate_per_s:g} per s hold only {length_s * rate_per_s:.3g} calls, "
+            f"but percentiles need {MIN_CALLS_PER_WINDOW}; use windows of {least_s:.3g} s or more, or a "
+            f"higher rate"
         )
     if length_s > seconds * (1 + 1e-9):
         raise InputError(f"window: {length_s:.3g} s do not fit into {seconds:g} s; measure longer")

@@ -121,7 +121,7 @@ class Counts:
         ]  # fmt: skip
         *batches, samples = self.batches
         if samples:
-            families.append(Family("edgekit_batch_size", "histogram", "Samples a call of the model, in batches", [
+            families.append(Family("edgekit_batch_size", "histogram", "Samples in one call of the model, in batches", [
                 *(("_bucket", {**labels, "le": str(size)}, sum(batches[: index + 1]))
                   for index, size in enumerate((*SIZES, "+Inf"))),
                 ("_sum", labels, samples), ("_count", labels, sum(batches))]))  # fmt: skip

@@ -83,7 +83,9 @@ class FieldReport:
             if error.errno in DISK_FULL:  # a device that restarts must answer all the same
                 self._warn_once(error)
             else:
-                raise ResourceError(f"report: {path}: {error.strerror or error}; name a file to write") from None
+                raise ResourceError(
+                    f"report: {path}: {error.strerror or error}; name a file that can be written"
+                ) from None
         self._thread = threading.Thread(target=self._work, name="edgerun-report", daemon=True)
         self._thread.start()
         atexit.register(self.close)
@@ -183,13 +185,13 @@ class FieldReport:
     def _try(self) -> None:
         try:
             self._write()
-        except Exception as error:  # a full disk, or a monitor in the middle of an answer; it is tried again soon
+        except Exception as error:  # a full disk, or a monitor in the middle of an answer; trying again later soon
             self._warn_once(error)
 
     def _warn_once(self, error: Exception) -> None:
         if not self._failed:
             with suppress(RuntimeWarning):  # if warnings are errors
-                warnings.warn(f"report: {self._path}: {error}; it is tried again", RuntimeWarning, stacklevel=3)
+                warnings.warn(f"report: {self._path}: {error}; trying again later", RuntimeWarning, stacklevel=3)
         self._failed = True
 
     def _write(self) -> None:

@@ -19,24 +19,29 @@ def health_families(verdict: Verdict, sketch: Mapping[str, Any], **more: str) ->
         Family(
             "edgekit_drift",
             "gauge",
-            "Evidence that a statistic left validation: -log10 of the corrected p-value",
+            "Evidence that a statistic differs from validation: -log10 of the corrected p-value",
             [("", labels, each.evidence) for labels, each in drift],
         ),
         Family(
             "edgekit_drift_alarm",
             "gauge",
-            "1 where the evidence is an alarm",
+            "1 if the evidence is an alarm",
             [("", labels, int(each.alarm)) for labels, each in drift],
         ),
-        Family("edgekit_watched_samples_total", "counter", "Samples looked at", [("", more, verdict.samples)]),
+        Family("edgekit_watched_samples_total", "counter", "Samples examined", [("", more, verdict.samples)]),
     ]
     if sketch["canary"] is None:
         return families
     canary = sketch["canary"]
     for name, key, kind, text in (
-        ("runs_total", "runs", "counter", "Golden vectors answered while in use"),
+        ("runs_total", "runs", "counter", "Golden vectors that were run while in use"),
         ("failures_total", "failures", "counter", "Golden vectors that were not answered as recorded"),
-        ("last_success_timestamp_seconds", "last_success_s", "gauge", "When a golden vector was answered right"),
+        (
+            "last_success_timestamp_seconds",
+            "last_success_s",
+            "gauge",
+            "Time when a golden vector last gave its recorded answer",
+        ),
     ):
         if canary[key] is not None:
             families.append(Family(f"edgekit_canary_{name}", kind, text, [("", more, canary[key])]))

@@ -142,7 +142,7 @@ class Metrics:
             except Exception as error:  # the other metrics must be exposed all the same
                 report, self._on_problem = self._on_problem, None
                 if report is not None:
-                    report(f"metrics: {type(observer).__name__} shows nothing ({type(error).__name__}: {error})")
+                    report(f"metrics: {type(observer).__name__} gave no metrics ({type(error).__name__}: {error})")
         return families
 
 

@@ -64,7 +64,7 @@ def parse_address(where: str) -> tuple[str, int] | None:
     except ValueError:
         is_loopback = False
     if not is_loopback:
-        raise InputError(f"metrics: got {where!r}, which other machines may reach; use 127.0.0.1:{port}")
+        raise InputError(f"metrics: got {where!r}, which other machines can reach; use 127.0.0.1:{port}")
     return host, int(port)
 
 
@@ -81,7 +81,7 @@ class _Server(ThreadingTCPServer):
             super().__init__((host, port), _Handler)
         except OSError as error:
             why = f"{error.strerror or error}; use a free port, or 127.0.0.1:0 for any"
-            raise InputError(f"metrics: {host}:{port} cannot be listened on: {why}") from None
+            raise InputError(f"metrics: cannot listen on {host}:{port}: {why}") from None
 
     def handle_timeout(self) -> None:
         self._cut_off()
@@ -116,7 +116,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.path.partition("?")[0] != PATH:
-            self.send_error(404, explain=f"The figures are at {PATH}")
+            self.send_error(404, explain=f"The metrics are at {PATH}")
             return
         page = self.server.page()
         self.send_response(200)

@@ -126,12 +126,12 @@ def parse_reference(values: Any, manifest: Manifest) -> Reference:
         has_valid_counts = counts is None or all(0 <= each < COUNT_LIMIT for each in counts.values())
         unknown = values.get("unknown")
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise BundleError(f"{MEMBER}: no reference of this model ({type(error).__name__}: {error})") from None
+        raise BundleError(f"{MEMBER}: not a reference of this model ({type(error).__name__}: {error})") from None
     if not (
         is_valid and is_sorted and has_valid_counts and (counts is not None) == bool(outputs.class_labels(manifest))
     ):
         raise BundleError(
-            f"{MEMBER}: got no reference of format {FORMAT} with ascending quantiles; make the bundle again"
+            f"{MEMBER}: not a reference of format {FORMAT} with ascending quantiles; make the bundle again"
         )
     return Reference(samples, expected_names, quantiles, counts, unknown if isinstance(unknown, int) else None)
 

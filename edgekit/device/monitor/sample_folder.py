@@ -36,7 +36,9 @@ class SampleFolder:
             self._bytes(self.folder)  # the bundle's facts, which a killed process may have been writing
             self._days = {day.name: self._bytes(day) for day in day_folders(self.folder)}
         except OSError as error:
-            raise ResourceError(f"keep: {self.folder}: {error.strerror or error}; name a folder to write in") from None
+            raise ResourceError(
+                f"keep: {self.folder}: {error.strerror or error}; name a folder that can be written"
+            ) from None
         for day in list(self._days):
             self._trim(day, per_day)
         self._evict(0, 2.0, "")

@@ -27,7 +27,10 @@ def check_sketch(sketch: Mapping[str, Any], reference: Reference) -> None:
     except (KeyError, TypeError):
         matches = False
     if not matches:
-        raise InputError("sketch: got none of this bundle; give one of `Monitor.sketch` of the same bundle")
+        raise InputError(
+            "sketch: got something other than a sketch of this bundle; give the result of "
+            "`Monitor.sketch` of the same bundle"
+        )
 
 
 def merge_sketches(sketches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -40,7 +43,7 @@ def merge_sketches(sketches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     first = sketches[0]
     try:
         if any(each["reference"] != first["reference"] for each in sketches):
-            raise InputError("sketches: got those of different bundles; merge those of one bundle alone")
+            raise InputError("sketches: got sketches of different bundles; merge only those of one bundle")
         parts = sum(each["parts"] for each in sketches)
         selection = log10(parts / min(each["parts"] for each in sketches))
         merged: dict[str, Any] = {"format": FORMAT, "reference": first["reference"], "parts": parts}
@@ -55,7 +58,9 @@ def merge_sketches(sketches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         canaries = [each["canary"] for each in sketches if each.get("canary")]
         merged["canary"] = _canary(canaries) if canaries else None
     except MALFORMED_ERRORS as error:
-        raise InputError(f"sketches: one is none ({type(error).__name__}: {error}); give those of `sketch`") from None
+        raise InputError(
+            f"sketches: one of them is not a sketch ({type(error).__name__}: {error}); give the results of `sketch`"
+        ) from None
     return merged
 
 

@@ -29,7 +29,7 @@ class Textfile:
     ) -> None:
         if not path.parent.is_dir() or path.is_dir():
             why = f"{path} is a folder" if path.is_dir() else f"there is no folder {path.parent}"
-            raise InputError(f"metrics: {why}; use a file in one that the textfile collector reads")
+            raise InputError(f"metrics: {why}; use a file in a folder that the textfile collector reads")
         self.where = str(path)
         self._path, self._page, self._every_s, self._on_problem = path.absolute(), page, every_s, on_problem
         # write_atomically would wear out flash cards, as it syncs each write; and a process may have several files
@@ -68,4 +68,4 @@ class Textfile:
             if not was_failing:
                 why = getattr(error, "strerror", None) or error
                 with suppress(Exception):  # a warning may be an error here
-                    self._on_problem(f"metrics: {self._path} is not written ({why}); it is tried again meanwhile")
+                    self._on_problem(f"metrics: {self._path} cannot be written ({why}); trying again later")

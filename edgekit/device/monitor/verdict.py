@@ -92,7 +92,11 @@ class Verdict:
             return cls("doubtful", alarms[0].text + more, samples, findings, canary)
         if samples < MIN_SAMPLES:
             return cls(
-                "early", f"{samples} samples are too few to say; {MIN_SAMPLES} are needed", samples, findings, canary
+                "early",
+                f"{samples} samples are too few for a verdict; {MIN_SAMPLES} are needed",
+                samples,
+                findings,
+                canary,
             )
         return cls("sound", f"{samples:,} samples look like those of validation", samples, findings, canary)
 

@@ -17,7 +17,7 @@ from edgekit.runner.errors import ReleaseError, RunnerError, TrustError
 PROBATION_VARIABLE = "EDGERUN_RELEASE"
 """Names the release on probation with which `boot` and `watch` started a program."""
 READ_ATTEMPTS = 3
-CHANGED_MESSAGE = "its digest is not the one that was installed; receive and install it again"
+CHANGED_MESSAGE = "its digest has changed since it was installed; receive and install it again"
 
 
 class Release(NamedTuple):

@@ -70,18 +70,20 @@ class Home:
             Other users can write to the home.
         """
         if not self.exists():
-            raise ReleaseError(f"{self.root}: no such folder; `edgerun receive` makes it, --home names another")
+            raise ReleaseError(
+                f"{self.root}: no such folder; `edgerun receive` creates it, or name another with --home"
+            )
         if not self.is_mine():
             owner = os.lstat(self.root).st_uid
             raise TrustError(
-                f"{self.root}: belongs to user {owner}, this is user {os.geteuid()}; run as its owner to change it"
+                f"{self.root}: belongs to user {owner}, but this is user {os.geteuid()}; run as its owner to change it"
             )
         handle = os.open(self.root / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             deadline = time.monotonic() + LOCK_TIMEOUT_S
             while not try_lock(handle):
                 if time.monotonic() > deadline:
-                    raise ResourceError(f"{self.root}: another command is at work here; try again when it has ended")
+                    raise ResourceError(f"{self.root}: another command is running here; try again when it has ended")
                 time.sleep(POLL_S)
             yield
         finally:
@@ -120,16 +122,20 @@ def try_lock(handle: int) -> bool:
 def _check(folder: Path, owners: set[int]) -> None:
     status = os.lstat(folder)
     if not stat.S_ISDIR(status.st_mode):
-        raise TrustError(f"{folder}: is a link or a file; releases lie in a folder, name one of your own with --home")
+        raise TrustError(f"{folder}: is a link or a file; releases need a folder, so name one of your own with --home")
     if status.st_uid not in owners:
-        raise TrustError(f"{folder}: belongs to user {status.st_uid}, this is user {os.geteuid()}; run as its owner")
+        raise TrustError(
+            f"{folder}: belongs to user {status.st_uid}, but this is user {os.geteuid()}; run as its owner"
+        )
     _check_unwritable(folder, status)
 
 
 def _check_unwritable(path: Path, status: os.stat_result) -> None:
     if status.st_mode & device_home.OTHERS_MAY_WRITE and not stat.S_ISLNK(status.st_mode):
         mode, fix = f"{status.st_mode & 0o777:o}", "700" if stat.S_ISDIR(status.st_mode) else "go-w"
-        raise TrustError(f"{path}: others can write there (mode {mode}); look inside, then `chmod {fix} {path}`")
+        raise TrustError(
+            f"{path}: other users can write there (mode {mode}); check what is inside, then `chmod {fix} {path}`"
+        )
 
 
 def _check_above(root: Path) -> None:
@@ -137,4 +143,7 @@ def _check_above(root: Path) -> None:
         status = os.stat(above)
         is_writable_by_others = status.st_mode & device_home.OTHERS_MAY_WRITE and not status.st_mode & stat.S_ISVTX
         if is_writable_by_others or status.st_uid not in (0, os.geteuid()):
-            raise TrustError(f"{root}: others can replace it, for they can write {above}; put it elsewhere with --home")
+            raise TrustError(
+                f"{root}: other users can replace it, because they can write to {above}; name another folder "
+                f"with --home"
+            )

@@ -69,7 +69,7 @@ def receive_file(
     """
     if size is not None and size > LARGEST_BYTES:
         raise InputError(
-            f"{sha256}: got a size of {size} bytes, at most {LARGEST_BYTES} are taken; send the right file"
+            f"{sha256}: got a size of {size} bytes, but at most {LARGEST_BYTES} are accepted; send the right file"
         )
     create_home(home)
     with home.locked():
@@ -88,7 +88,7 @@ def receive_file(
         position = os.fstat(handle).st_size
         if offset is not None and offset != position:
             on_offset(position, False)
-            raise InputError(f"{sha256}: got offset {offset}; {position} bytes are here, so send from there")
+            raise InputError(f"{sha256}: got offset {offset}, but {position} bytes have arrived; send from that offset")
         _check_room(home, sha256, 0 if size is None else size - position)
         if resend:
             stream.seek(position)
@@ -111,11 +111,13 @@ def receive_file(
 def _append(handle: int, path: Path, data: bytes, position: int, max_bytes: int) -> int:
     """Write all data, unless another command has written meanwhile. Returns the new size."""
     if position + len(data) > max_bytes:
-        raise InputError(f"{path.name}: there are more than {max_bytes} bytes; send the right file with --restart")
+        raise InputError(f"{path.name}: more than {max_bytes} bytes have arrived; send the right file with --restart")
     fcntl.flock(handle, fcntl.LOCK_EX)  # locks only the file, so that others may go on while this one waits
     try:
         if os.fstat(handle).st_size != position or not _is_at(handle, path):
-            raise InputError(f"{path.name}: another command appends to it; ask for the offset, and go on from there")
+            raise InputError(
+                f"{path.name}: another command is appending to it; query the offset, and continue from there"
+            )
         view = memoryview(data)
         while view:
             view = view[os.write(handle, view) :]
@@ -147,7 +149,8 @@ def _check_room(home: Home, sha256: str, needed_bytes: int) -> None:
     free_bytes = file_system.f_bavail * file_system.f_frsize
     if needed_bytes > free_bytes and file_system.f_blocks:  # a tmpfs without a limit has none
         raise ResourceError(
-            f"{sha256}: {needed_bytes} bytes are to come, {free_bytes} are free in {home.root}; use `edgerun gc`"
+            f"{sha256}: {needed_bytes} more bytes are needed, but {free_bytes} are free in {home.root}; "
+            f"use `edgerun gc`"
         )
 
 

@@ -98,7 +98,7 @@ def install(
         handle = os.open(home.release(number), os.O_RDONLY)
         fcntl.flock(handle, fcntl.LOCK_SH)  # keeps `gc` from removing it
     try:
-        on_progress(f"release {number}: proving it on this device")
+        on_progress(f"release {number}: running its self-test on this device")
         report = ValidationProcess(home, number, limits, interpreter).wait()  # other commands may run meanwhile
         with home.locked():
             transitions.recover(home)
@@ -117,15 +117,15 @@ def _check_no_probation(home: Home) -> None:
     probation = records.read_probation(home)
     if probation is not None:
         number = probation.release
-        raise ReleaseError(f"release {number} is on probation; first `edgerun confirm` or `edgerun rollback`")
+        raise ReleaseError(f"release {number} is on probation; first run `edgerun confirm` or `edgerun rollback`")
 
 
 def _check_unused(home: Home, number: int) -> None:
     if records.is_confirmed(home, number) or records.has_failed(home, number):
         current = records.current_number(home)
         raise ReleaseError(
-            f"release {number}: another command has tried it meanwhile, release {current} is current; "
-            "look at the status"
+            f"release {number}: another command has tried it meanwhile, and release {current} is current; "
+            f"see `edgerun status`"
         )
 
 

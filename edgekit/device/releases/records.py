@@ -173,8 +173,8 @@ def checked_version_floors(home: Home) -> dict[str, dict[str, int]]:
     """Return the version floors. Raises TrustError if they are lost."""
     if floors_are_lost(home):
         raise TrustError(
-            f"{home.floor}: is damaged, and so is a release, so the versions that were confirmed here are unknown; "
-            "remove that file to go by the other releases"
+            f"{home.floor}: is damaged, and so is a release, so the versions that were confirmed here are "
+            f"unknown; remove that file to use those of the other releases"
         )
     return version_floors(home)
 

@@ -32,15 +32,16 @@ def claim_watch(home: Home, report: Callable[[str], object]) -> int:
     path = home.root / ".watch"
     if not try_lock(_open_lock(path)):
         raise ResourceError(
-            f"{home.root}: another `edgerun watch` is at work here ({_describe_holders(path)}); stop that first"
+            f"{home.root}: another `edgerun watch` is running here ({_describe_holders(path)}); stop it first"
         )
     path = home.root / ".program"
     handle = _open_lock(path)
     if not try_lock(handle):
-        report(f"ending the program that an earlier watch has left ({_describe_holders(path)})")
+        report(f"stopping the program that an earlier `edgerun watch` left running ({_describe_holders(path)})")
         if not (_end_holders(path, handle, signal.SIGTERM) or _end_holders(path, handle, signal.SIGKILL)):
             raise ResourceError(
-                f"{home.root}: the program of an earlier watch still runs ({_describe_holders(path)}); end it"
+                f"{home.root}: the program of an earlier `edgerun watch` is still running "
+                f"({_describe_holders(path)}); stop it"
             )
     return handle
 

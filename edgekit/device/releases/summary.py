@@ -90,11 +90,13 @@ def summary_lines(state: dict[str, Any]) -> list[str]:
         number, name = state["current"], names[state["current"]]
         lines = [f"release {number} ({name}): {'on probation' if tries else 'confirmed'}{tries}"]
     if "refused" in state:
-        lines.append(f"refused, so nothing loads it: {state['refused']}")
+        lines.append(f"refused, so it is not loaded: {state['refused']}")
     if state["back"] is not None:
         lines.append(f"goes back to release {state['back']} ({names[state['back']]})")
     if state["signed"]:
-        lines.append(f"signed mode: what the policy in {', '.join(state['policies'])} does not trust is refused")
+        lines.append(
+            f"signed mode: bundles that the policy in {', '.join(state['policies'])} does not trust are refused"
+        )
     lines += [f"release {each['release']} failed: {each['why']}" for each in state["releases"] if each["why"]]
     lines += [f"{sha256}: {size:,} bytes have arrived" for sha256, size in state["incoming"].items()]
     return ["".join(each if each.isprintable() else " " for each in line) for line in lines]

@@ -88,7 +88,7 @@ def _spend_attempt(home: Home, boot: str) -> None:
     if tries > 0:
         records.write_probation(home, probation._replace(tries=tries - 1, boot=boot, running=True, outages=outages))
     else:
-        fail_current(home, "no try was left: it was started, and never confirmed")
+        fail_current(home, "it has used all its tries and was never confirmed")
 
 
 def end_attempt(home: Home, *, give_back: bool) -> None:
@@ -102,7 +102,7 @@ def confirm(home: Home, number: int | None = None) -> int:
     """Confirm the current release, which `number` may name. It may be confirmed already."""
     current, probation = _current_or_error(home), records.read_probation(home)
     if number not in (None, current):
-        raise ReleaseError(f"release {number}: is not current, release {current} is")
+        raise ReleaseError(f"release {number}: is not the current release; release {current} is")
     if probation is not None:
         records.write_record(home.release(current) / CONFIRMED, {"from": probation.origin, "at": time.time()})
         raise_version_floor(home)
@@ -157,14 +157,15 @@ def roll_back(home: Home, why: str, number: int | None = None) -> None:
             _check_loads(home, current_number, records.previous_release(home, current_number))
         fail_current(home, why)
     elif not records.has_failed(home, number):
-        raise ReleaseError(f"release {number}: is not current, release {_current_or_error(home)} is")
+        raise ReleaseError(f"release {number}: is not the current release; release {_current_or_error(home)} is")
 
 
 def _check_loads(home: Home, current: int, previous: int | None) -> None:
     reason = "" if previous is None else current_release.refusal_reason(home, previous)
     if reason:
         raise TrustError(
-            f"release {current} stays: the one before would not load ({reason}); install the bundle that you want"
+            f"release {current} stays current, because the one before it cannot be loaded ({reason}); "
+            f"install the bundle that you want"
         )
 
 

@@ -20,9 +20,9 @@ MEMORY_FRACTION = 0.75
 """Fraction of the available memory that a validation may use by default."""
 MAX_PROBLEM_LENGTH = 400
 REASONS = {
-    signal.SIGXCPU: "used more than {cpu_s:g} s of the processor",
+    signal.SIGXCPU: "used more than {cpu_s:g} s of processor time",
     signal.SIGALRM: "did not end within {wall_s:g} s",
-    signal.SIGXFSZ: "writes without end",
+    signal.SIGXFSZ: "kept writing output without end",
     signal.SIGKILL: "was killed, most likely because memory ran out",
 }
 
@@ -82,7 +82,7 @@ class ValidationProcess:
                 "problem": f"crashed ({name}); the model is broken, or needs more than the {memory_mb} MB it may use"
             }
         last = "".join(stderr.strip().splitlines()[-1:])[:300]
-        return {"problem": f"ended with exit code {code}: {last or 'it printed nothing'}"}
+        return {"problem": f"ended with exit code {code}: {last or 'no output'}"}
 
     def wait(self) -> dict[str, Any]:
         """Wait for the report."""

@@ -257,7 +257,7 @@ class Attempt:
             transitions.recover(self.home)
             if records.current_number(self.home) == self.number and records.read_probation(self.home):
                 origin = transitions.fail_current(self.home, why)
-                self.report(f"release {self.number} was taken back; current is {origin or 'none'}")
+                self.report(f"release {self.number} was rolled back; the current release is {origin or 'none'}")
 
     def _failed(self, why: str) -> str:
         """End the attempt as failed. The next one follows, or the rollback."""
@@ -295,7 +295,7 @@ class Attempt:
 
 
 def _exit_text(code: int) -> str:
-    return f"ended with exit code {code}" if code >= 0 else f"was ended by {processes.signal_name(-code)}"
+    return f"ended with exit code {code}" if code >= 0 else f"was terminated by {processes.signal_name(-code)}"
 
 
 def _text(error: Exception) -> str:

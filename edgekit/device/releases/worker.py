@@ -38,7 +38,7 @@ def main(text: str) -> None:
     except MemoryError:
         answer = {"problem": f"needs more memory than the {request['memory_mb']} MB that it may use"}
     except ImportError as error:
-        answer = {"problem": f"{error}; `edgerun doctor` says what to install", "kind": "MissingInterpreterError"}
+        answer = {"problem": f"{error}; `edgerun doctor` shows what to install", "kind": "MissingInterpreterError"}
     answers.write(json.dumps(answer))
     answers.flush()
 
@@ -81,14 +81,18 @@ def _validate_release(request: dict[str, Any]) -> dict[str, Any]:
     answer.update(p50_ms=p50_ms, limit_ms=limit_ms or None)
     if limit_ms and p50_ms > limit_ms:
         origin = "its budget is" if request["latency_ms"] is None else "the limit is"
-        answer["problem"] = f"too slow here: p50 {p50_ms:.3g} ms, {origin} {limit_ms:g} ms (--latency-ms sets another)"
+        answer["problem"] = (
+            f"too slow on this device: p50 {p50_ms:.3g} ms, but {origin} {limit_ms:g} ms (--latency-ms "
+            f"sets another limit)"
+        )
     return answer
 
 
 def _difference_text(report: Any) -> str:
     return (
-        f"answers wrongly here: the golden vectors differ by up to {report.max_abs_delta:.3g}, {report.atol:.3g} is "
-        f"allowed, on {report.interpreter} {report.version}"
+        f"wrong answers on this device: the golden vectors differ by up to "
+        f"{report.max_abs_delta:.3g}, but {report.atol:.3g} is allowed, on {report.interpreter} "
+        f"{report.version}"
     )
 
 

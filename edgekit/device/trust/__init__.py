@@ -77,20 +77,20 @@ def check_bundle(
     rules = policy.read_policy(trust)
     policy_history.check_version(rules, history)
     now_s = max(time.time() if clock is None else clock, clock_floor, history.time_s, rules.time_s)
-    check_unexpired("policy.json", rules.expires_s, now_s, "bring a newer policy")
+    check_unexpired("policy.json", rules.expires_s, now_s, "install a newer policy")
     data, armours = statement.read_statement(bundle)
     path = str(statement.statement_path(bundle))
     signers = count_signers(rules, data, armours, now_s)
     release = statement.parse_statement(data, path)
     if release.sha256 != digest:
         raise TrustError(
-            f"{bundle}: its sha256 is {digest[:16]}…, the signed statement is about {release.sha256[:16]}…; "
-            "copy the bundle and its statement again"
+            f"{bundle}: its sha256 is {digest[:16]}…, but the signed statement is about "
+            f"{release.sha256[:16]}…; copy the bundle and its statement again"
         )
     check_unexpired(path, release.expires_s, now_s, "sign the bundle again")
     if release.time_s > rules.expires_s:  # or a stolen key could set every device's time as far ahead as it likes
         raise TrustError(
-            f"{path}: signed at {format_time(release.time_s)}, after the policy's end; set the signer's clock"
+            f"{path}: signed at {format_time(release.time_s)}, after the policy expired; correct the signer's clock"
         )
     check_minimum(release, rules, path)
     if floors is not None:
@@ -103,7 +103,7 @@ def check_bundle(
             # read-only systems, run signed bundles without updating the history.
             if floors is not None and error.errno not in READ_ONLY_ERRORS:
                 raise ResourceError(
-                    f"{trust / policy_history.SEEN}: cannot be written ({error.strerror}); free some"
+                    f"{trust / policy_history.SEEN}: cannot be written ({error.strerror}); free some space"
                 ) from None
     return Trusted(
         release.name, release.epoch, release.counter, release.expires_s, tuple(signers), release.time_s, digest
@@ -113,7 +113,7 @@ def check_bundle(
 def check_name(signed: str, name: str, where: object) -> None:
     """Check that a statement gives its bundle the name of the manifest: versions and revocations go by that name."""
     if signed != name:
-        raise TrustError(f"{where}: is called {name!r} in its manifest, {signed!r} in its statement; sign it again")
+        raise TrustError(f"{where}: is called {name!r} in its manifest, but {signed!r} in its statement; sign it again")
 
 
 def read_contents(path: Path) -> bytes:
@@ -135,7 +135,8 @@ def check_unexpired(where: str, expires_s: float, now_s: float, fix: str) -> Non
     """Raise TrustError for what has expired by `now_s`."""
     if now_s >= expires_s:
         raise TrustError(
-            f"{where}: expired at {format_time(expires_s)}, here it is {format_time(now_s)}; {fix}, or set the clock",
+            f"{where}: expired at {format_time(expires_s)}, and the clock here says {format_time(now_s)}; "
+            f"{fix}, or set the clock",
             lasting=f"{where}: expired at {format_time(expires_s)}",
         )
 
@@ -154,9 +155,9 @@ def count_signers(rules: Policy, data: bytes, armours: Mapping[Path, bytes], now
         if key in rules.revoked:
             ignored.append(f"{name or sshsig.fingerprint(key)} is revoked")
         elif name is None:
-            ignored.append(f"{sshsig.fingerprint(key)} is no signer of this policy")
+            ignored.append(f"{sshsig.fingerprint(key)} is not a signer of this policy")
         elif (expires_s := rules.signers[name].expires_s) is not None and now_s >= expires_s:
-            ignored.append(f"{name} expired at {format_time(expires_s)}, here it is {format_time(now_s)}")
+            ignored.append(f"{name} expired at {format_time(expires_s)}, and the clock here says {format_time(now_s)}")
         else:
             expires = rules.signers[name].expires_s
             signature = ssh_keygen.Signature(data, armour, statement.NAMESPACE, name, key, expires, str(path))
@@ -166,7 +167,7 @@ def count_signers(rules: Policy, data: bytes, armours: Mapping[Path, bytes], now
         raise TrustError(
             f"{next(iter(armours))}: signed by {', '.join(signatures) or 'nobody'} of this policy, which needs "
             f"{rules.threshold}{''.join(f'; {each}' for each in ignored)}; sign with a key of the policy",
-            lasting=f"{next(iter(armours))}: signed by {sorted(signatures)}, {rules.threshold} are needed",
+            lasting=f"{next(iter(armours))}: signed by {sorted(signatures)}, but {rules.threshold} signers are needed",
         )
     ssh_keygen.verify(list(signatures.values()), rules.revoked, now_s)
     return sorted(signatures)
@@ -177,19 +178,19 @@ def check_minimum(about: Statement, rules: Policy, where: str) -> None:
     least = rules.minimum.get(about.name, 0)
     if least and (about.epoch, about.counter) < (rules.epoch, least):
         raise TrustError(
-            f"{where}: epoch {about.epoch}, counter {about.counter} is revoked, the policy allows {about.name} from "
-            f"epoch {rules.epoch}, counter {least} on; take a newer bundle"
+            f"{where}: epoch {about.epoch}, counter {about.counter} is revoked, because the policy allows "
+            f"{about.name} only from epoch {rules.epoch}, counter {least} on; use a newer bundle"
         )
 
 
 def check_floor(about: Statement, rules: Policy, floor: Mapping[str, int] | None, where: str) -> None:
     """Raise TrustError for a release of another epoch than the policy's, or one older than what was confirmed here."""
     if about.epoch != rules.epoch:
-        fix = "sign the bundle again" if about.epoch < rules.epoch else "bring the newest policy first"
-        raise TrustError(f"{where}: of epoch {about.epoch}, the policy is of epoch {rules.epoch}; {fix}")
+        fix = "sign the bundle again" if about.epoch < rules.epoch else "install the newest policy first"
+        raise TrustError(f"{where}: has epoch {about.epoch}, but the policy has epoch {rules.epoch}; {fix}")
     confirmed = (floor["epoch"], floor["counter"]) if floor else (0, 0)
     if (about.epoch, about.counter) < confirmed:
         raise TrustError(
             f"{where}: {about.name} epoch {about.epoch}, counter {about.counter} is older than epoch {confirmed[0]}, "
-            f"counter {confirmed[1]}, which was confirmed here; take a newer bundle"
+            f"counter {confirmed[1]}, which was confirmed here; use a newer bundle"
         )

@@ -48,7 +48,7 @@ def adopt_policy(source: Path, device: Path, clock: float | None = None) -> Poli
             path.unlink()
         temporary.rmdir()
         if isinstance(error, OSError) and device_home.exists(str(device)):
-            raise TrustError(f"{device}: another policy was adopted meanwhile; look at it, then try again") from None
+            raise TrustError(f"{device}: another policy was adopted meanwhile; check it, then try again") from None
         raise
     with suppress(OSError):
         sync_folder(device.parent)

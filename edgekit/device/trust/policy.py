@@ -93,7 +93,9 @@ def root_key(folder: Path) -> str:
     data = read_small(path, sshsig.LARGEST_KEY, COPY)
     key = sshsig.public_key(data.decode("utf-8", "replace"), str(path))
     if data != f"{key}\n".encode():
-        raise TrustError(f"{path}: not as `edgekit trust init` writes it: type, key, one line end; {COPY}")
+        raise TrustError(
+            f"{path}: not in the form that `edgekit trust init` writes (key type, key, one line end); {COPY}"
+        )
     return key
 
 
@@ -127,7 +129,8 @@ def check_private(folder: Path) -> None:
         if status.st_mode & 0o022 or status.st_uid not in owners:
             mode, what = f"{status.st_mode & 0o777:o}", "there" if path == folder else "it"
             raise TrustError(
-                f"{path}: others can write {what} (user {status.st_uid}, mode {mode}); look inside, then chmod go-w"
+                f"{path}: other users can write {what} (user {status.st_uid}, mode {mode}); check what is "
+                f"inside, then chmod go-w"
             )
 
 
@@ -147,20 +150,24 @@ def parse_policy(data: bytes) -> Policy:
     """Parse and check a policy. Raises TrustError for the first thing that is wrong."""
     values = parse_object(data, POLICY)
     if values.get("format") != FORMAT:
-        raise TrustError(f"{POLICY}: format {str(values.get('format'))[:20]!r}, this edgekit reads {FORMAT}; update it")
+        raise TrustError(
+            f"{POLICY}: has format {str(values.get('format'))[:20]!r}, but this edgekit reads {FORMAT}; update edgekit"
+        )
     require_keys(values, KEYS, POLICY)
     signers = {name: _signer(name, each) for name, each in _object(values, "signers").items()}
     if len({signer.key for signer in signers.values()}) != len(signers):
-        raise TrustError(f"{POLICY}: signers: two of them have one key; each needs its own")
+        raise TrustError(f"{POLICY}: signers: two of them have the same key; each needs its own")
     revoked = values["revoked"]
     if not isinstance(revoked, list):
-        raise TrustError(f"{POLICY}: revoked: got {str(revoked)[:60]!r}; needed a list of keys")
+        raise TrustError(f"{POLICY}: revoked: got {str(revoked)[:60]!r}; it must be a list of keys")
     minimum = {
         name: parse_count(least, 0, f"{POLICY}: minimum.{name}") for name, least in _object(values, "minimum").items()
     }
     threshold = parse_count(values["threshold"], 1, f"{POLICY}: threshold")
     if threshold > MOST_SIGNATURES:
-        raise TrustError(f"{POLICY}: threshold: got {threshold}; at most {MOST_SIGNATURES} signatures are read")
+        raise TrustError(
+            f"{POLICY}: threshold: got {threshold}; use at most {MOST_SIGNATURES}, because no more signatures are read"
+        )
     return Policy(
         parse_count(values["version"], 1, f"{POLICY}: version"),
         parse_count(values["epoch"], 1, f"{POLICY}: epoch"),
@@ -189,7 +196,7 @@ def _signer(name: str, values: Any) -> Signer:
 def _object(values: Mapping[str, Any], key: str) -> dict[str, Any]:
     value = values[key]
     if not isinstance(value, dict) or not all(map(is_name, value)):
-        raise TrustError(f"{POLICY}: {key}: got {str(value)[:60]!r}; needed names of letters, digits, '.', '_' and '-'")
+        raise TrustError(f"{POLICY}: {key}: got {str(value)[:60]!r}; use names of letters, digits, '.', '_' and '-'")
     return value
 
 

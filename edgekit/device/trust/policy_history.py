@@ -56,12 +56,13 @@ def check_version(policy: Policy, seen: SeenPolicy) -> None:
     """Raise TrustError for a policy older than one that was seen, or another of the same version."""
     if policy.version < seen.version:
         raise TrustError(
-            f"policy.json: version {policy.version}, this device has seen version {seen.version}; bring the newest one"
+            f"policy.json: has version {policy.version}, but this device has already seen version "
+            f"{seen.version}; install the newest policy"
         )
     if policy.version == seen.version and policy.sha256 != seen.sha256:
         raise TrustError(
-            f"policy.json: another version {policy.version} than the one this device has seen; "
-            "change the newest policy and bring that"
+            f"policy.json: differs from the version {policy.version} that this device has already seen; "
+            f"change the newest policy and install that"
         )
 
 

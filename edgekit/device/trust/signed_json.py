@@ -43,7 +43,7 @@ def parse_object(data: bytes, where: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise TrustError(f"{where}: not JSON as edgekit writes it ({str(error)[:100]}); make it again") from None
     if not isinstance(value, dict):
-        raise TrustError(f"{where}: a {type(value).__name__}, needed an object; make it again")
+        raise TrustError(f"{where}: holds a {type(value).__name__}, but must hold an object; make it again")
     return value
 
 
@@ -51,13 +51,15 @@ def require_keys(values: Any, keys: set[str], where: str) -> None:
     """Raise TrustError unless `values` is an object with exactly these keys."""
     if not isinstance(values, dict) or values.keys() != keys:
         got = sorted(values) if isinstance(values, dict) else type(values).__name__
-        raise TrustError(f"{where}: has {str(got)[:200]}, needed {sorted(keys)}; make it with the same edgekit")
+        raise TrustError(
+            f"{where}: has the keys {str(got)[:200]}, but must have {sorted(keys)}; make it with the same edgekit"
+        )
 
 
 def parse_count(value: Any, least: int, where: str) -> int:
     """Check a whole number. Raises TrustError for any other value."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= LARGEST_NUMBER:
-        raise TrustError(f"{where}: got {str(value)[:60]!r}; needed a whole number from {least} to 2^53")
+        raise TrustError(f"{where}: got {str(value)[:60]!r}; it must be a whole number from {least} to 2^53")
     return value
 
 
@@ -69,7 +71,7 @@ def parse_time(value: Any, where: str) -> float:
             return moment
     except (TypeError, ValueError, OverflowError):
         pass
-    raise TrustError(f"{where}: got {str(value)[:60]!r}; needed a time such as 2027-01-31T12:00:00Z")
+    raise TrustError(f"{where}: got {str(value)[:60]!r}; it must be a time such as 2027-01-31T12:00:00Z")
 
 
 def format_time(at_s: float) -> str:
@@ -80,9 +82,9 @@ def format_time(at_s: float) -> str:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) != len(pairs):
-        raise ValueError("a key stands twice")
+        raise ValueError("a key occurs twice")
     return values
 
 
 def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number")
+    raise ValueError(f"{text} is not a number")

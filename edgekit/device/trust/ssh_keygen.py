@@ -26,7 +26,7 @@ PROGRAMS = (
 """Where a system's administrator installs it. PATH is not used, because whoever sets it would decide what verifies."""
 TEMPORARY = "TEMP" if sys.platform == "win32" else "TMPDIR"
 """The variable that names the folder for temporary files."""
-TOO_OLD = "is too old, or something else; install OpenSSH 8.8 or newer"
+TOO_OLD = "is too old, or is not OpenSSH; install OpenSSH 8.8 or newer"
 
 
 class Signature(NamedTuple):
@@ -139,7 +139,7 @@ def private_folder() -> Iterator[str]:
         os.mkdir(folder, 0o700)
     except OSError as error:
         raise ResourceError(
-            f"{folder}: cannot be made ({error.strerror}); let {TEMPORARY} name a folder for this"
+            f"{folder}: cannot be created ({error.strerror}); set {TEMPORARY} to a folder that can be written"
         ) from None
     try:
         yield folder
@@ -219,7 +219,7 @@ def _file(files: ExitStack, data: bytes) -> _File:
         return _File(_written(os.path.join(folder, "file"), data), None)
     except OSError as error:
         raise ResourceError(
-            f"{folder}: cannot be written ({error.strerror}); let {TEMPORARY} name another folder"
+            f"{folder}: cannot be written ({error.strerror}); set {TEMPORARY} to another folder"
         ) from None
 
 

@@ -30,7 +30,7 @@ def public_key(text: str, where: str) -> str:
     """Return `TYPE BASE64` of a line in a `.pub` file, without its comment. Raises TrustError for anything else."""
     words = text.split()
     if len(text) > LARGEST_KEY or len(text.splitlines()) != 1 or len(words) < 2:
-        raise TrustError(f"{where}: got {text[:60]!r}; needed one line of an OpenSSH public key, a .pub file")
+        raise TrustError(f"{where}: got {text[:60]!r}; it must be one line of an OpenSSH public key, as in a .pub file")
     kind, encoded = words[:2]
     if kind not in KEY_TYPES:
         raise TrustError(f"{where}: a key of type {kind[:40]!r}; use one made by `ssh-keygen -t ed25519` or `-t ecdsa`")
@@ -68,7 +68,9 @@ def signing_key(armour: bytes, namespace: str, where: str) -> str:
     if not blob.startswith(MAGIC) or armour != _armoured(blob):
         raise broken
     if name != namespace:
-        raise TrustError(f"{where}: signed in the namespace {name[:60]!r}, needed {namespace!r}; sign with edgekit")
+        raise TrustError(
+            f"{where}: signed in the namespace {name[:60]!r}, but it must be {namespace!r}; sign with edgekit"
+        )
     return public_key(text, where)
 
 

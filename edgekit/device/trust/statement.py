@@ -53,7 +53,7 @@ def read_statement(bundle: Path) -> tuple[bytes, dict[Path, bytes]]:
     data = read_small(path, LARGEST, SIGN_HINT)
     signatures = {each: read_small(each, sshsig.LARGEST_SIGNATURE, SIGN_HINT) for each in signatures_beside(path)}
     if not signatures:
-        raise TrustError(f"{path}{SIGNATURE_SUFFIX}: not there, so nobody has signed; {SIGN_HINT}")
+        raise TrustError(f"{path}{SIGNATURE_SUFFIX}: does not exist, so the bundle is not signed; {SIGN_HINT}")
     return data, signatures
 
 
@@ -63,7 +63,7 @@ def parse_statement(data: bytes, where: str) -> Statement:
     require_keys(values, {"_type", "subject", "predicateType", "predicate"}, where)
     for key, required in (("_type", TYPE), ("predicateType", PREDICATE_TYPE)):
         if values[key] != required:
-            raise TrustError(f"{where}: {key}: got {str(values[key])[:60]!r}, needed {required!r}; sign again")
+            raise TrustError(f"{where}: {key}: got {str(values[key])[:60]!r}, but it must be {required!r}; sign again")
     try:
         (subject,) = values["subject"]
         digest, release = subject["digest"]["sha256"], values["predicate"][RELEASE]
@@ -71,7 +71,7 @@ def parse_statement(data: bytes, where: str) -> Statement:
         raise TrustError(f"{where}: needs one subject with its sha256, and {RELEASE}; sign again") from None
     require_keys(release, {"name", "epoch", "counter", "time", "expires"}, f"{where}: {RELEASE}")
     if not isinstance(release["name"], str) or not is_name(release["name"]):
-        raise TrustError(f"{where}: name: got {str(release['name'])[:60]!r}; needed the name of a bundle")
+        raise TrustError(f"{where}: name: got {str(release['name'])[:60]!r}; it must be the name of a bundle")
     times = (parse_time(release["time"], f"{where}: time"), parse_time(release["expires"], f"{where}: expires"))
     if times[0] >= times[1]:
         raise TrustError(f"{where}: expires at {release['expires']}, before its time {release['time']}; sign again")

@@ -45,7 +45,7 @@ async def say_hello(session: DeviceSession, runner: str = "") -> HelloFacts:
         raise DeviceError(f"has no {session.host.python}; name its Python as `python` in hosts.yaml", 5)
     if answer.code != 0 and token.encode() not in answer.stdout:
         if SYNTAX in answer.stderr:
-            raise DeviceError(f"its {session.host.python} is too old to be asked; name a newer one in hosts.yaml", 5)
+            raise DeviceError(f"its {session.host.python} is too old to be queried; name a newer one in hosts.yaml", 5)
         answer.check()
     hello = facts.parse_hello(answer.stdout, token)
     hello.check()
@@ -171,7 +171,7 @@ async def release_status(session: DeviceSession, hello: HelloFacts) -> ReleaseSt
         return await Edgerun(session, hello, hello.edgerun).status()
     if hello.has_release:
         raise DeviceError(
-            "has a release, and no runner that answers from here; `edgekit fleet push` brings one",
+            "has a release, but no runner that can be called from here; `edgekit fleet push` installs one",
             IN_ANOTHER_STATE,
         )
     return ReleaseStatus()
@@ -186,5 +186,5 @@ def remote_program(name: str) -> str:
 def _status(answer: CommandResult) -> ReleaseStatus:
     lines = [line for line in answer.stdout.decode("utf-8", "replace").splitlines() if line.startswith("{")]
     if not lines:
-        raise DeviceError("does not say what its releases are; look at that device", MALFORMED_ANSWER)
+        raise DeviceError("did not report its releases; check that device", MALFORMED_ANSWER)
     return facts.parse_status(lines[-1])

@@ -41,7 +41,7 @@ class CommandResult:
     def check(self) -> CommandResult:
         """Return the result itself. Raises DeviceError with the last line of standard error if the command failed."""
         if self.code != 0:
-            how = f"was killed there ({self.signal})" if self.signal else f"ended with exit code {self.code}"
+            how = f"was killed on the device ({self.signal})" if self.signal else f"ended with exit code {self.code}"
             raise DeviceError(shell_text.last_line(self.stderr) or how, self.code)
         return self
 
@@ -81,7 +81,7 @@ class Network:
                     **{key: value for key, value in options.items() if value is not None},
                 )
         except TimeoutError:
-            raise Unreachable(f"{host.address}: no login within {self._connect_s:g} s") from None
+            raise Unreachable(f"{host.address}: the login was not completed within {self._connect_s:g} s") from None
         except asyncssh.HostKeyNotVerifiable as error:
             raise HostKeyError(
                 host_keys.explain_host_key(host, offer, offer.is_known(known_hosts, host), error.reason)
@@ -91,8 +91,8 @@ class Network:
             raise LoginRefused(f"{host.address}: {shell_text.printable(error.reason)}; update its sshd") from None
         except asyncssh.PermissionDenied:
             raise LoginRefused(
-                f"{host.address}: does not let this user in; `ssh-copy-id {host.ssh_words}` brings your key "
-                "there, or name another user, or start an agent that has the key"
+                f"{host.address}: does not accept this user; copy your key there with `ssh-copy-id "
+                f"{host.ssh_words}`, name another user, or start an agent that has the key"
             ) from None
         except (asyncssh.ConfigParseError, asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
             raise ConfigError(f"{host_keys.CONFIG} or a key of yours: {shell_text.printable(error)}") from None
@@ -136,7 +136,7 @@ class Connection:
                 shell_text.shell_command(command), encoding=None, request_pty=False
             )
         except (asyncssh.Error, OSError) as error:
-            raise ConnectionCut(f"{self.host.address}: the line was cut ({_reason(error)})") from None
+            raise ConnectionCut(f"{self.host.address}: the connection was lost ({_reason(error)})") from None
         return Process(self.host, process)
 
     async def run(
@@ -215,7 +215,7 @@ class Process:
         while data := await self.read():
             output += data
             if len(output) > most:
-                raise DeviceError(f"answers with more than {most:,} bytes, which no command does", 8)
+                raise DeviceError(f"sent more than {most:,} bytes, which no command does", 8)
         return bytes(output)
 
     async def read_stderr(self) -> bytes:
@@ -239,7 +239,7 @@ class Process:
             await self._process.wait_closed()
         code, by_signal = self._process.exit_status, self._process.exit_signal
         if code is None and by_signal is None:
-            raise ConnectionCut(f"{self.host.address}: the line was cut")
+            raise ConnectionCut(f"{self.host.address}: the connection was lost")
         return 128 if code is None or code < 0 else code
 
     @property

@@ -21,9 +21,9 @@ def parse_object(line: str) -> dict[str, Any]:
         with bounded_recursion():
             value = json.loads(line)
     except (ValueError, RecursionError):
-        raise DeviceError("answers with what is no JSON; look at that device", MALFORMED_ANSWER) from None
+        raise DeviceError("did not answer with JSON; check that device", MALFORMED_ANSWER) from None
     if not isinstance(value, dict):
-        raise DeviceError("answers with JSON of another shape; look at that device", MALFORMED_ANSWER)
+        raise DeviceError("answered with JSON of an unexpected form; check that device", MALFORMED_ANSWER)
     return value
 
 
@@ -31,7 +31,7 @@ def get_text(values: Mapping[str, Any], key: str, most: int = shell_text.LONGEST
     """Return a text, as one line that is safe to print."""
     value = values.get(key)
     if not isinstance(value, str):
-        raise DeviceError(f"does not say its {key}", MALFORMED_ANSWER)
+        raise DeviceError(f"did not report its {key}", MALFORMED_ANSWER)
     return shell_text.printable(value, most)
 
 
@@ -47,7 +47,7 @@ def get_count(values: Mapping[str, Any], key: str) -> int:
     """Return a non-negative whole number."""
     value = values.get(key)
     if not is_count(value):
-        raise DeviceError(f"says that its {key} is {shell_text.printable(value, 40)!r}", MALFORMED_ANSWER)
+        raise DeviceError(f"reported an invalid {key}: {shell_text.printable(value, 40)!r}", MALFORMED_ANSWER)
     return int(value)  # type: ignore[arg-type]
 
 

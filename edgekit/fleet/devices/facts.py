@@ -114,17 +114,17 @@ def parse_hello(out: bytes, token: str) -> HelloFacts:
     lines = out.decode("utf-8", "replace").splitlines()
     token_index = next((index for index, line in enumerate(lines) if line.startswith(token)), None)
     if token_index is None:
-        raise DeviceError("gives an unexpected answer; does its login start another program?", MALFORMED_ANSWER)
+        raise DeviceError("answered with something unexpected; does its login start another program?", MALFORMED_ANSWER)
     values = device_json.parse_object(lines[token_index][len(token) :])
     libc = device_json.get_text(values, "libc", 40)
     home = device_json.get_text(values, "home", 1000)
     if not posixpath.isabs(home) or home != values["home"]:
-        raise DeviceError(f"says that its home is {home[:80]!r}, which is no path", MALFORMED_ANSWER)
+        raise DeviceError(f"reported the home {home[:80]!r}, which is not a path", MALFORMED_ANSWER)
     if posixpath.normpath(home) in ("/", "//"):
         raise DeviceError("its home is the root of its disk; name a folder of its own as `home` in hosts.yaml", MISUSE)
     python = values.get("python")
     if not isinstance(python, list) or len(python) != 3 or not all(_is_version(each) for each in python):
-        raise DeviceError("does not say which Python it has", MALFORMED_ANSWER)
+        raise DeviceError("did not report which Python it has", MALFORMED_ANSWER)
     json_lines = [line for line in lines[token_index + 1 :] if line.startswith("{")]
     return HelloFacts(
         python=tuple(python),
@@ -152,12 +152,12 @@ def parse_status(text: str) -> ReleaseStatus:
     state = values.get("state")
     if state not in STATES:
         raise DeviceError(
-            f"says that its state is {shell_text.printable(state, 40)!r}; it is one of {', '.join(STATES)}",
+            f"reported the state {shell_text.printable(state, 40)!r}; it must be one of {', '.join(STATES)}",
             MALFORMED_ANSWER,
         )
     releases = values.get("releases")
     if not isinstance(releases, list):
-        raise DeviceError("does not list its releases", MALFORMED_ANSWER)
+        raise DeviceError("did not list its releases", MALFORMED_ANSWER)
     incoming = values.get("incoming")
     return ReleaseStatus(
         state=state,
@@ -177,7 +177,7 @@ def parse_status(text: str) -> ReleaseStatus:
 
 def _release(values: Any) -> DeviceRelease:
     if not isinstance(values, dict):
-        raise DeviceError("lists a release that is not an object", MALFORMED_ANSWER)
+        raise DeviceError("listed a release that is not valid", MALFORMED_ANSWER)
     return DeviceRelease(
         number=device_json.get_count(values, "release"),
         sha256=device_json.get_text(values, "sha256", 64),

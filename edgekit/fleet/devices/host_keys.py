@@ -91,9 +91,13 @@ def explain_host_key(host: Host, offer: OfferedKey, known: bool, reason: str) ->
     offered = f" {offer.offered}" if offer.offered else ""
     if known:
         return (
-            f"{host.address}: its host key{offered} is not the one in known_hosts: it was renewed, or somebody "
-            f"intercepts the connection; look at that device, then `ssh-keygen -R '{place}'`"
+            f"{host.address}: its host key{offered} is not the one in known_hosts: either it was "
+            f"generated anew, or somebody intercepts the connection; check that device, then run "
+            f"`ssh-keygen -R '{place}'`"
         )
     if offered:
-        return f"{host.address}: its host key{offered} is not known; `ssh {host.ssh_words}` once, and compare it there"
-    return f"{host.address}: its host key is not accepted ({shell_text.printable(reason)}); look at that device"
+        return (
+            f"{host.address}: its host key{offered} is not known; connect once with `ssh "
+            f"{host.ssh_words}`, and compare the key"
+        )
+    return f"{host.address}: its host key was not accepted ({shell_text.printable(reason)}); check that device"

@@ -27,7 +27,7 @@ ADVICE = {
     "host": "a host name, or an address",
     "user": "a name without spaces",
     "port": "a whole number from 1 to 65535",
-    "python": "a program, as python3 or /usr/bin/python3.11",
+    "python": "a program, such as python3 or /usr/bin/python3.11",
     "home": "a path that begins with / or ~/, to a folder of its own",
 }
 LIMITS = yaml_file.FileLimits("an inventory", 20_000_000, 500_000, "write fewer devices into a file")
@@ -96,7 +96,7 @@ class Inventory:
         selected = tuple(host for host in self.hosts if not names or host.name in names)
         selected = tuple(host for host in selected if device_class in (None, host.device_class))
         if not selected:
-            raise ConfigError(f"{self.path}: no host is left; --only and --class name none together")
+            raise ConfigError(f"{self.path}: no host matches both --only and --class")
         return selected
 
 
@@ -143,7 +143,7 @@ def _faults(where: str, facts: Mapping[Any, Any]) -> list[str]:
     faults = [f"{where}.{_shown(key)}: unknown key, {suggest(str(key), KEYS)}" for key in facts if key not in KEYS]
     for key, value in facts.items():
         if key in KEYS and not _fits(key, value):
-            faults.append(f"{where}.{key}: got {shortened_repr(value)}; needed {ADVICE[key]}")
+            faults.append(f"{where}.{key}: got {shortened_repr(value)}; use {ADVICE[key]}")
     return faults
 
 
@@ -175,4 +175,6 @@ def _check_different(path: Path, hosts: tuple[Host, ...]) -> None:
     for host in hosts:
         first = seen.setdefault(host.place, host.name)
         if first != host.name:
-            raise ConfigError(f"{path}: hosts.{host.name}: is {first} again ({host.address}); leave one of them out")
+            raise ConfigError(
+                f"{path}: hosts.{host.name}: is the same device as {first} ({host.address}); leave one of them out"
+            )

@@ -180,7 +180,10 @@ async def _quiet(
         measurement = _part(answer, bundles, plan)
         if not measurement.disturbed or pause_s is None:
             return measurement
-        say(f"{session.host.name} was disturbed ({measurement.disturbed[0]}); measured again in {pause_s:g} s")
+        say(
+            f"the measurement on {session.host.name} was noisy ({measurement.disturbed[0]}); measuring "
+            f"again in {pause_s:g} s"
+        )
         await asyncio.sleep(pause_s)
     raise AssertionError("unreachable")
 
@@ -191,7 +194,7 @@ def _part(answer: CommandResult, bundles: Sequence[BenchmarkBundle], plan: Bench
     values = device_json.parse_object(lines[-1] if lines else "")
     rows = values.get("bundles")
     if not isinstance(rows, list) or len(rows) != len(bundles):
-        raise DeviceError("timed other bundles than it was asked to", MALFORMED_ANSWER)
+        raise DeviceError("timed other bundles than those requested", MALFORMED_ANSWER)
     samples, interpreters = {}, {}
     for row, bundle in zip(rows, bundles, strict=True):
         if not isinstance(row, dict) or row.get("sha256") != bundle.sha256:
@@ -201,10 +204,12 @@ def _part(answer: CommandResult, bundles: Sequence[BenchmarkBundle], plan: Bench
         interpreters[bundle.name] = f"{device_json.get_text(row, 'interpreter', 40)} {version}".strip()
     openings = device_json.get_count(values, "openings")
     if openings < MIN_ROUNDS or plan.rounds % openings:
-        raise DeviceError(f"says that it opened each file {openings} times in {plan.rounds} rounds", MALFORMED_ANSWER)
+        raise DeviceError(
+            f"reported that it opened each file {openings} times in {plan.rounds} rounds", MALFORMED_ANSWER
+        )
     machine = values.get("machine")
     if not isinstance(machine, dict):
-        raise DeviceError("timed the files, and does not say what machine it is", MALFORMED_ANSWER)
+        raise DeviceError("timed the files, but did not report what machine it is", MALFORMED_ANSWER)
     facts = {key: device_json.get_text(machine, key, 100) for key in MACHINE}
     why = tuple(device_json.get_texts(values, "why")[:MOST_REASONS])
     return DeviceMeasurement(samples, openings, facts, interpreters, why)
@@ -216,10 +221,10 @@ MACHINE = ("host", "cpu", "machine", "system", "python", "numpy")
 def _samples_ms(values: Any, plan: BenchmarkPlan) -> np.ndarray:
     count = plan.rounds * plan.calls_per_round
     if not isinstance(values, list) or len(values) != count or not all(map(device_json.is_count, values)):
-        raise DeviceError(f"does not give the times of {count} calls", MALFORMED_ANSWER)
+        raise DeviceError(f"did not report the times of {count} calls", MALFORMED_ANSWER)
     samples_ms = np.asarray(values, dtype=np.float64) / 1e6
     if np.median(samples_ms) <= 0:
-        raise DeviceError("says that calls took no time", MALFORMED_ANSWER)
+        raise DeviceError("reported calls that took no time", MALFORMED_ANSWER)
     return samples_ms
 
 

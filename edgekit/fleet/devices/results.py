@@ -46,7 +46,7 @@ def parse_timing(answer: CommandResult) -> DeviceTiming:
     values_ms = {name: device_json.as_number(times.get(name)) for name in FIGURES} if isinstance(times, dict) else {}
     figures = {name: figure for name, figure in values_ms.items() if figure is not None}
     if len(figures) < len(FIGURES):
-        raise DeviceError("timed the model, and does not say how long it took", MALFORMED_ANSWER)
+        raise DeviceError("timed the model, but did not report how long it took", MALFORMED_ANSWER)
     why = tuple(device_json.get_texts(values, "why")[:MOST])
     return DeviceTiming(device_json.get_text(values, "interpreter", 40), values.get("comparable") is True, why, figures)
 
@@ -55,13 +55,13 @@ def parse_findings(answer: CommandResult) -> list[DeviceFinding]:
     """Parse `edgerun doctor --json`."""
     findings = device_json.parse_object(_line(answer)).get("findings")
     if not isinstance(findings, list):
-        raise DeviceError("does not list what the doctor found", MALFORMED_ANSWER)
+        raise DeviceError("did not list what the doctor found", MALFORMED_ANSWER)
     return [_finding(each) for each in findings[:MOST]]
 
 
 def _finding(values: Any) -> DeviceFinding:
     if not isinstance(values, dict):
-        raise DeviceError("lists a finding that is none", MALFORMED_ANSWER)
+        raise DeviceError("listed a finding that is not valid", MALFORMED_ANSWER)
     return DeviceFinding(*(device_json.get_text(values, key) for key in ("code", "severity", "cause", "fix")))
 
 
@@ -70,6 +70,6 @@ def _line(answer: CommandResult) -> str:
     lines = [line for line in answer.stdout.decode("utf-8", "replace").splitlines() if line.startswith("{")]
     if not lines:
         raise DeviceError(
-            f"answers with no JSON ({shell_text.last_line(answer.stderr) or 'it printed nothing'})", MALFORMED_ANSWER
+            f"did not answer with JSON ({shell_text.last_line(answer.stderr) or 'no output'})", MALFORMED_ANSWER
         )
     return lines[-1]

@@ -57,7 +57,7 @@ class DeviceSession:
         self.drop()
         self.cuts += 1
         if self._idle >= len(PAUSES_S) or self.cuts > MOST_CUTS:
-            raise Unreachable(f"{error}; given up after {self.cuts} attempts") from None
+            raise Unreachable(f"{error}; gave up after {self.cuts} attempts") from None
         await asyncio.sleep(PAUSES_S[self._idle])
         self._idle += 1
 

@@ -92,7 +92,7 @@ async def supply(
     needed_bytes += room_bytes + (SPARE_BYTES if needed_bytes else 0)
     if hello.free_bytes is not None and hello.free_bytes < needed_bytes:
         raise DeviceError(
-            f"{hello.free_bytes:,} bytes are free in {hello.home}, and {needed_bytes:,} are needed in all; "
+            f"{hello.free_bytes:,} bytes are free in {hello.home}, but {needed_bytes:,} are needed in all; "
             "`edgerun gc` there removes old releases",
             NO_ROOM,
         )
@@ -108,7 +108,7 @@ async def supply(
     if files or is_new:
         hello = await say_hello(session, runner.sha256)
         if not hello.runner:
-            raise DeviceError("took the runner, and does not have it; look at that device", 8)
+            raise DeviceError("accepted the runner, but does not have it; check that device", 8)
     return Edgerun(session, hello, runner.sha256), hello
 
 
@@ -119,8 +119,8 @@ def _chosen(hello: HelloFacts, supplies: Supplies, target: str | None) -> list[W
     if supplies.folder is None:
         names = ", ".join(known.distribution_of(name) for name in known.interpreters_for(target))
         raise DeviceError(
-            f"its {hello.implementation} {hello.dotted} lacks {' and '.join(missing)} (for {target}: {names}); install "
-            "there, or bring wheels with `edgekit fleet push --wheels DIR`",
+            f"its {hello.implementation} {hello.dotted} lacks {' and '.join(missing)} (for {target}: "
+            f"{names}); install them there, or send wheels with `edgekit fleet push --wheels DIR`",
             NO_INTERPRETER,
         )
     return wheels.choose_wheels(supplies.wheels, hello, target)

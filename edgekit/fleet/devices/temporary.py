@@ -55,7 +55,7 @@ class TemporaryBundle:
     def check(self, hello: HelloFacts) -> None:
         """Raise DeviceError if the device accepts only signed bundles and this one is not, before anything is sent."""
         if hello.status is not None and hello.status.signed and not self.signatures:
-            raise DeviceError("is in signed mode, and nobody has signed this bundle; use `edgekit sign`", UNSIGNED)
+            raise DeviceError("is in signed mode, but this bundle is not signed; use `edgekit sign`", UNSIGNED)
 
 
 @contextlib.asynccontextmanager

@@ -78,7 +78,7 @@ async def send_file(
             await asyncio.sleep(PAUSE_S * (fruitless - 1))
         is_offset_known = True
         if fruitless > MAX_FRUITLESS:
-            raise DeviceError(f"takes nothing beyond {best:,} of {len(data):,} bytes; look at that device", 7)
+            raise DeviceError(f"accepts nothing beyond {best:,} of {len(data):,} bytes; check that device", 7)
 
 
 class _Cut(ConnectionCut):
@@ -98,7 +98,7 @@ async def _ask(connection: Connection, command: Command, size: int) -> tuple[int
         answer.check()
     states = [state for line in answer.stdout.splitlines() if (state := _parsed(line, size))]
     if not states:
-        raise DeviceError("does not say how much has arrived; look at that device", 8)
+        raise DeviceError("did not report how much has arrived; check that device", 8)
     return states[-1]
 
 
@@ -182,7 +182,7 @@ async def _follow(process: Process, progress: _Progress) -> None:
             return
         size += len(received)
         if size > MOST_ANSWER_BYTES:
-            raise DeviceError("answers without end; look at that device", 8)
+            raise DeviceError("sends an endless answer; check that device", 8)
         *lines, rest = (rest + received).split(b"\n")
         for line in lines:
             progress.take(line)

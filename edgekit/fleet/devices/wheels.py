@@ -43,7 +43,7 @@ class Wheel:
         with zipfile.ZipFile(self.path) as archive:
             member = next((name for name in archive.namelist() if name.endswith(".dist-info/METADATA")), None)
             if member is None:
-                raise ConfigError(f"{self.path}: has no METADATA; fetch it again")
+                raise ConfigError(f"{self.path}: has no METADATA; download it again")
             message = email.message_from_bytes(archive.read(member))
         return [Requirement(text) for text in message.get_all("Requires-Dist", [])]
 
@@ -57,10 +57,10 @@ def read_folder(folder: Path) -> list[Wheel]:
         try:
             name, version, _, tags = parse_wheel_filename(path.name)
         except (InvalidWheelFilename, InvalidVersion):
-            raise ConfigError(f"{path}: not the name of a wheel; fetch it again") from None
+            raise ConfigError(f"{path}: not the name of a wheel; download it again") from None
         wheels_found.append(Wheel(path, name, version, tags))
     if not wheels_found:
-        raise ConfigError(f"--wheels {folder}: holds no wheel; `pip download` fetches some")
+        raise ConfigError(f"--wheels {folder}: holds no wheel; `pip download` gets some")
     return wheels_found
 
 
@@ -110,7 +110,7 @@ def _resolved(requirements: list[Requirement], wheels: list[Wheel], facts: Hello
         try:
             waiting += selected[name].requirements()
         except (InvalidRequirement, zipfile.BadZipFile) as error:
-            raise ConfigError(f"{selected[name].path}: cannot be read ({error}); fetch it again") from None
+            raise ConfigError(f"{selected[name].path}: cannot be read ({error}); download it again") from None
         if known.NUMPY_2_FROM.get(name, ()) > selected[name].version.release:
             waiting.append(Requirement("numpy<2"))
     return selected

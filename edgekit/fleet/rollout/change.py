@@ -49,7 +49,7 @@ def _change(bundle: Path, selection: FleetSelection, name: str, step: Step, stat
             current = status.release(status.current)
             subject = f"release {current.number} ({current.name} {current.version}) is" if current else "no release is"
             if not hello.edgerun:
-                return before.to(NOT_CURRENT, why="nothing was ever brought there")
+                return before.to(NOT_CURRENT, why="nothing was ever installed there")
             return before.to(NOT_CURRENT, why=f"{subject} current there, so nothing was changed")
         after = await step(Edgerun(session, hello, hello.edgerun), status.current, status)
         if after.refused:

@@ -64,6 +64,7 @@ def _clock(hello: HelloFacts) -> list[DeviceFinding]:
             "clock",
             "warning",
             f"its clock is {difference} {direction} this machine's",
-            "set it, for example by `timedatectl set-ntp true`: signatures, keys and policies end by it",
+            "set it, for example by `timedatectl set-ntp true`: the expiry of signatures, keys and "
+            "policies depends on it",
         )
     ]

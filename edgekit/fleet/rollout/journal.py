@@ -81,7 +81,8 @@ class Journal:
         except OSError as error:
             if not self._warned:
                 print(
-                    f"edgekit: {self._path}: cannot be written ({error.strerror}); going on without it", file=sys.stderr
+                    f"edgekit: {self._path}: cannot be written ({error.strerror}); continuing without it",
+                    file=sys.stderr,
                 )
             self._warned = True
         else:

@@ -38,7 +38,7 @@ class PushRequest:
         """Options for each device."""
         for name, value in (("--wait", self.wait_s), ("--latency-ms", self.latency_ms)):
             if value is not None and not 0 <= value < math.inf:
-                raise ConfigError(f"{name} {value:g}: write a number from 0")
+                raise ConfigError(f"{name} {value:g}: use a number from 0")
         install_options = () if self.latency_ms is None else ("--latency-ms", f"{self.latency_ms:g}")
         return PushOptions(self.wait_s, self.confirm, install_options)
 

@@ -108,7 +108,9 @@ class Pusher:
             sha256 = self._payload.bundle.sha256
             status = await edgerun.install(sha256, statement, signatures, self._options.install_options)
             if not status.is_current(sha256) or status.current is None:
-                raise DeviceError("says that it has installed the bundle, and another is current; look at it", 8)
+                raise DeviceError(
+                    "reported that it has installed the bundle, but another release is current; check that device", 8
+                )
             outcome = outcome.to(ON_PROBATION, release=status.current)
             self._say(outcome)
             if status.state != "confirmed" and self._options.confirm:
@@ -123,7 +125,7 @@ class Pusher:
         while True:
             release = status.release(outcome.release)
             if release is not None and release.state == "failed":
-                raise DeviceError(f"release {release.number} was taken back: {release.why}", TAKEN_BACK)
+                raise DeviceError(f"release {release.number} was rolled back: {release.why}", TAKEN_BACK)
             if status.refused:
                 raise DeviceError(status.refused, REFUSED_CODE)
             if status.state == "confirmed" and status.is_current(self._payload.bundle.sha256):
@@ -142,7 +144,7 @@ class Pusher:
             raise lost
         return outcome.to(
             ON_PROBATION,
-            why=f"not confirmed within {self._options.wait_s:g} s; does `edgerun watch` run there? "
-            "`edgekit fleet confirm` keeps it",
+            why=f"not confirmed within {self._options.wait_s:g} s; is `edgerun watch` running there? `edgekit "
+            f"fleet confirm` confirms it",
             exit_code=NOT_YET,
         )

@@ -57,7 +57,7 @@ def _summary(rows: Sequence[tuple[str, ...]], hidden: int) -> str:
     """Return `50 devices: 48 confirmed · 2 unreachable`, and how many of them the table leaves out."""
     states = Counter(row[2] for row in rows)
     counts = " · ".join(f"{number} {state}" for state, number in states.most_common())
-    suffix = f"; {hidden} confirmed ones are not shown, --all shows them" if hidden else ""
+    suffix = f"; {hidden} confirmed devices are not shown; --all shows them" if hidden else ""
     return f"{len(rows)} {'device' if len(rows) == 1 else 'devices'}: {counts}{suffix}"
 
 

@@ -49,7 +49,7 @@ def sign(bundle: Path, key: Path) -> str:
 def verify(bundle: Path, key: Path) -> str:
     """Check the signature with a public key, PEM, by the program's own verifier. Returns a line that says so."""
     _run("verify", bundle, key, ["--signature", str(_there(signature_path(bundle))), "--public_key", str(key)])
-    return f"OMS         {signature_path(bundle).name} holds for {key.name}"
+    return f"OMS         {signature_path(bundle).name} verifies with {key.name}"
 
 
 def _there(path: Path) -> Path:

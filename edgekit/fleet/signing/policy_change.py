@@ -22,9 +22,7 @@ DAYS = 365
 def init(folder: Path, root: Path, threshold: int, days: int) -> Policy:
     """Create the first version, which trusts nobody yet. Raises TrustError if there is a policy already."""
     if (folder / policy.POLICY).exists():
-        raise TrustError(
-            f"{folder}: holds a policy already; change it with `edgekit trust add`, or take another folder"
-        )
+        raise TrustError(f"{folder}: holds a policy already; change it with `edgekit trust add`, or use another folder")
     now_s = _now()
     first = Policy(1, 1, now_s, now_s + days * DAY_S, threshold, {}, (), {}, "")
     key = ssh_signing.public_half(root)
@@ -56,7 +54,7 @@ def revoke(folder: Path, root: Path, names: Sequence[str], below: Mapping[str, i
     for name, counter in below.items():
         if counter < present.minimum.get(name, 0):
             raise ConfigError(
-                f"--below {name}={counter}: the policy has {present.minimum[name]} already; it only rises"
+                f"--below {name}={counter}: the policy already requires {present.minimum[name]}, which can only rise"
             )
     minimum = {**present.minimum, **{_name(name): counter for name, counter in below.items()}}
     return _write(folder, root, present._replace(signers=signers, revoked=_union(present, keys), minimum=minimum))
@@ -104,8 +102,8 @@ def _write(folder: Path, root: Path, changed: Policy, days: int | None = None) -
     data = encode_policy(changed._replace(version=changed.version + 1, time_s=now_s, expires_s=expires_s))
     if len(data) > policy.LARGEST:
         raise TrustError(
-            f"{folder}: the policy would have {len(data)} bytes, but devices read at most {policy.LARGEST}; start a "
-            "new policy"
+            f"{folder}: the policy would have {len(data)} bytes, but devices read at most "
+            f"{policy.LARGEST}; start a new one"
         )
     armour = ssh_signing.sign(data, root, policy.NAMESPACE)
     verified = policy.verify_policy(data, armour, policy.root_key(folder))
@@ -121,7 +119,7 @@ def _name(name: str) -> str:
 
 def _signer(present: Policy, name: str) -> Signer:
     if name not in present.signers:
-        raise ConfigError(f"{name}: no signer of this policy; it has {', '.join(present.signers) or 'none'}")
+        raise ConfigError(f"{name}: not a signer of this policy, which has {', '.join(present.signers) or 'none'}")
     return present.signers[name]
 
 

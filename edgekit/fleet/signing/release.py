@@ -88,9 +88,9 @@ def _check_signer(rules: Policy, key: str, now_s: float) -> None:
     """Raise TrustError for a key that no device would count, before the user is asked for a passphrase."""
     name, fingerprint = rules.signer(key), sshsig.fingerprint(key)
     if name is None or key in rules.revoked:
-        problem = "is revoked" if key in rules.revoked else "is no signer of this policy"
+        problem = "is revoked" if key in rules.revoked else "is not a signer of this policy"
         raise TrustError(
-            f"{fingerprint} {problem}; it has {', '.join(rules.signers) or 'none'}; see `edgekit trust add`"
+            f"{fingerprint} {problem}, which has {', '.join(rules.signers) or 'none'}; see `edgekit trust add`"
         )
     expires_s = rules.signers[name].expires_s
     if expires_s is not None:
@@ -100,13 +100,14 @@ def _check_signer(rules: Policy, key: str, now_s: float) -> None:
 def _check_same(request: SignRequest, text: bytes, digest: str, rules: Policy) -> Statement:
     """Return the content of the existing statement, which must be about this bundle."""
     if request.counter is not None:
-        raise ConfigError(f"--counter {request.counter}: a co-signer signs the counter that stands there; leave it out")
+        raise ConfigError(f"--counter {request.counter}: a co-signer signs the existing counter; leave the option out")
     existing = statement.parse_statement(text, str(statement.statement_path(request.bundle)))
     if existing.sha256 != digest:
         raise TrustError(f"{request.bundle}: the statement beside it is about another bundle; sign without --cosign")
     if existing.epoch != rules.epoch:
         raise TrustError(
-            f"{request.bundle}: signed in epoch {existing.epoch}, now is {rules.epoch}; sign without --cosign"
+            f"{request.bundle}: signed in epoch {existing.epoch}, but the policy is now at epoch "
+            f"{rules.epoch}; sign without --cosign"
         )
     return existing
 
@@ -120,7 +121,7 @@ def _place(path: Path, armours: dict[Path, bytes], armour: bytes) -> Path:
     places = (path.with_name(f"{path.name}{SIGNATURE_SUFFIX}{name}") for name in names)
     unused = next((place for place in places if place not in armours), None)
     if unused is None:
-        raise TrustError(f"{path}: has {len(armours)} signatures, no more are read; sign without --cosign")
+        raise TrustError(f"{path}: has {len(armours)} signatures, which is the limit; sign without --cosign")
     return unused
 
 

@@ -63,5 +63,5 @@ def read_public(path: Path, fix: str = "give the .pub file of the key") -> str:
     key = sshsig.public_key(text, str(path))
     result = subprocess.run([_find(), "-l", "-f", str(path)], capture_output=True, check=False)
     if result.returncode != 0:
-        raise TrustError(f"{path}: ssh-keygen does not take this key; {fix}")
+        raise TrustError(f"{path}: ssh-keygen does not accept this key; {fix}")
     return key

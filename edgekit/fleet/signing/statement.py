@@ -81,10 +81,12 @@ def check_sbom(path: Path, data: bytes) -> str:
         return "none was signed"
     sbom = path.with_name(SBOM)
     if not sbom.is_file():
-        return "signed, and not here"
+        return "signed, but not present here"
     digest = sha256.hexdigest(sbom.read_bytes())
     if digest != signed[SBOM]:
-        raise TrustError(f"{sbom}: its sha256 is {digest[:16]}…, the signed one is {signed[SBOM][:16]}…; copy it again")
+        raise TrustError(
+            f"{sbom}: its sha256 is {digest[:16]}…, but the signed one is {signed[SBOM][:16]}…; copy it again"
+        )
     return "as signed"
 
 

@@ -145,7 +145,7 @@ def find_highest_rate(
 
     service_ms = 1000 / capacity_per_s
     if service_ms > p99_bound_ms:
-        return result(None, f"one answer alone takes {service_ms:.4g} ms, the bound is {p99_bound_ms:g} ms")
+        return result(None, f"one answer alone takes {service_ms:.4g} ms, but the bound is {p99_bound_ms:g} ms")
     low, high = 0.0, capacity_per_s
     while high - low > precision * high and len(trials) + 1 < most_trials - confirmations:
         middle = (low + high) / 2
@@ -160,7 +160,7 @@ def find_highest_rate(
             and len(trials) >= TRIALS_BEFORE_GIVING_UP
             and (least_ms := _service_p99_ms(trials)) > p99_bound_ms
         ):
-            reason = f"one answer in a hundred takes {least_ms:.4g} ms by itself, the bound is {p99_bound_ms:g} ms"
+            reason = f"one answer in a hundred takes {least_ms:.4g} ms by itself, but the bound is {p99_bound_ms:g} ms"
             return result(None, reason)
     if low == 0.0:
         return result(None, f"no rate from {high:.3g} per s on met the bound")

@@ -165,19 +165,19 @@ def check_inputs_and_outputs(inputs: Sequence[str], outputs: int, tensors: Tenso
     if not 1 <= outputs <= max_outputs:
         count = f"has {outputs} outputs; a model file"
         raise ModelError(
-            f"{count} has one: export it with its scores alone"
+            f"{count} must have one; export it with only its scores"
             if max_outputs == 1
-            else f"{count} of a detection has two: export it with boxes and logits alone"
+            else f"{count} of a detection must have two; export it with only boxes and logits"
         )
     if not tensors and len(inputs) != 1:
         raise ModelError(
-            f"has {len(inputs)} inputs ({', '.join(inputs)}), and the samples are one array each; give the data's "
+            f"has {len(inputs)} inputs ({', '.join(inputs)}), but the samples are one array each; give the data's "
             "arrays by these names: x_train.NAME"
         )
     names = [each["name"] for each in tensors]
     if tensors and sorted(inputs) != sorted(names):
         raise ModelError(
-            f"takes {', '.join(inputs)}, and the samples have the tensors {', '.join(names)}; give both the same names"
+            f"takes {', '.join(inputs)}, but the samples have the tensors {', '.join(names)}; give both the same names"
         )
 
 
@@ -193,8 +193,8 @@ def joined_input_shape(inputs: Sequence[FileInput], tensors: Tensors) -> tuple[i
         sides = tuple(each.shape[1:])
         if len(sides) != len(shapes[each.name]) or any(a not in (-1, b) for a, b in zip(sides, shapes[each.name])):
             raise ModelError(
-                f"takes {each.name} as {list(each.shape)}, and the samples have {list(shapes[each.name])} each; give "
-                "them as it takes them, the batch first"
+                f"takes {each.name} as {list(each.shape)}, but the samples have {list(shapes[each.name])} "
+                f"each; give them in that shape, the batch first"
             )
     return max(each.shape[0] for each in inputs), input_vector.width(list(shapes.values()))
 
@@ -218,7 +218,7 @@ def cast_input(x: np.ndarray, dtype: str) -> np.ndarray:
     if target.kind != "f" and not np.array_equal(converted, x):
         example = float(x[converted != x][0])
         raise ModelError(
-            f"its input is {dtype}, and its preprocess makes values such as {example:g}; leave out the steps that scale"
+            f"its input is {dtype}, but its preprocess makes values such as {example:g}; leave out the steps that scale"
         )
     return converted
 
@@ -261,12 +261,13 @@ def find_layout(shape: Sequence[int], sample: Sequence[int]) -> Layout:
     shape_text = f"[{', '.join('?' if side < 0 else str(side) for side in shape)}]"
     if not fitting and len(sample) == 2 and _fits(shape[1:], sample[::-1]):
         raise ModelError(
-            f"takes {shape_text}, channels before time, the samples are windows {list(sample)}, time before channels; "
-            "export it with the transpose inside, its first step, so that it takes (time, channels)"
+            f"takes {shape_text}, channels before time, but the samples are windows {list(sample)}, time "
+            f"before channels; export it with the transpose as its first step, so that it takes (time, "
+            f"channels)"
         )
     if not fitting:
         raise ModelError(
-            f"takes {shape_text}, the samples are {list(sample)} after its preprocess; "
+            f"takes {shape_text}, but the samples are {list(sample)} after its preprocess; "
             "add a resize or channels step to its preprocess, or export it for these samples, the batch first"
         )
     if len(fitting) > 1:

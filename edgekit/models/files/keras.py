@@ -267,5 +267,5 @@ def _load_error(error: Exception) -> Exception:
     if unknown := UNKNOWN.search(message):
         return ModelError(f"is made with {unknown[1]}, which Keras does not have; export it as .tflite or .onnx")
     if "No model config" in message:
-        return ModelError("holds weights and no model; save the whole of it, with model.save")
+        return ModelError("holds weights but no model; save the complete model with model.save")
     return ValueError(message.rpartition("Exception encountered: ")[2])

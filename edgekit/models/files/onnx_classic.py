@@ -124,15 +124,15 @@ def _remove_label(model: Any) -> tuple[list[str], tuple[str, ...]]:
     del graph.output[:]
     graph.output.append(output)
     verb = "was" if len(removed) == 1 else "were"
-    return [f"{' and '.join(removed)} {verb} taken off; its output is {output.name}, {_use(classes)}"], classes
+    return [f"{' and '.join(removed)} {verb} removed; its output is {output.name}, {_use(classes)}"], classes
 
 
 def _check_single(name: str, labels: int) -> None:
     """Raise ModelError if the output `name` holds several labels for each sample."""
     if labels > 1:
         raise ModelError(
-            f"its output {name} holds {labels} labels for each sample, a bundle answers one; convert a model for each "
-            "label by itself"
+            f"its output {name} holds {labels} labels for each sample, but a bundle answers with one; "
+            f"convert a separate model for each label"
         )
 
 

@@ -335,7 +335,7 @@ def _advice(outputs: np.ndarray, classes: int) -> str:
     if outputs.dtype.kind in "iu" and outputs.size == len(outputs):
         return "; these are numbers of classes: export it without its argmax"
     if classes == 2 and outputs.size == len(outputs):
-        return f"; where that is the probability of the second, let it end in both: {TWO_SCORES}"
+        return f"; if that is the probability of the second, let it end in both: {TWO_SCORES}"
     return ""
 
 
@@ -354,11 +354,11 @@ def run_batch(run: Run, batch: np.ndarray, size: int, needed: TaskOutputs) -> np
     sides, expected = ([side for side in shape if side != 1] for shape in (outputs.shape[1:], (classes,)))
     if outputs.shape[:1] != (size,) or sides != expected:
         raise ModelError(
-            f"gives {list(outputs.shape[1:])} for each sample; the data have {classes} classes, and a model file one "
-            f"score for each{_advice(outputs, classes)}"
+            f"gives {list(outputs.shape[1:])} for each sample; the data have {classes} classes, but a "
+            f"model file must give one score for each{_advice(outputs, classes)}"
         )
     if outputs.dtype.kind != "f":
-        raise ModelError(f"gives {outputs.dtype}, which are no scores; export it with the output before that")
+        raise ModelError(f"gives {outputs.dtype}, which are not scores; export it with the output before that")
     return outputs.reshape(size, classes)[:count].astype(np.float32)
 
 
@@ -367,5 +367,5 @@ def _check_image_outputs(outputs: np.ndarray, size: int) -> np.ndarray:
     if outputs.shape[:1] != (size,):
         raise ModelError(f"gives {list(outputs.shape)} for {size} samples; export it with the batch first")
     if outputs.dtype.kind != "f":
-        raise ModelError(f"gives {outputs.dtype}, which are no logits; export it with the output before that")
+        raise ModelError(f"gives {outputs.dtype}, which are not logits; export it with the output before that")
     return outputs

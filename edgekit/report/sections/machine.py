@@ -56,7 +56,7 @@ def disturbance_text(artifact: Artifact) -> str:
     spread = "" if noise is None else f"; opening the same variant again changed its p50 by {noise:.1%} in the median"
     observed = f"noisy measurement: {'; '.join(conditions['disturbed'])}" if conditions["disturbed"] else NOT_NOISY
     observed = f"this machine: {observed}" if "devices" in artifact.metrics else observed
-    return "\n".join([f"{observed}{spread}", *(f"stayed open: {line}" for line in conditions.get("stayed_open", []))])
+    return "\n".join([f"{observed}{spread}", *(f"not settled: {line}" for line in conditions.get("stayed_open", []))])
 
 
 def facts(result: Result) -> list[tuple[str, str]]:

@@ -100,7 +100,7 @@ class States:
         y, arrays = self._backend.step(x, self._arrays)
         if not all(each.dtype.kind != "f" or isfinite(each.sum(dtype=float)) for each in arrays):
             self._arrays = self._backend.zeros()
-            raise BackendError("a state is no longer finite; the stream begins anew, with zeros")
+            raise BackendError("a state is no longer finite; the stream starts again with zeros")
         self._arrays = arrays
         return y
 
@@ -164,7 +164,7 @@ def _requested_interpreters(target: str, interpreter: str | None) -> list[str]:
     names = interpreters_for(target)
     if not names:
         targets = sorted({each for row in INTERPRETERS.values() for each in row.targets})
-        raise BackendError(f"target: got {target!r}; this runner knows {', '.join(targets)}")
+        raise BackendError(f"target: got {target!r}; use one of {', '.join(targets)}")
     if interpreter is not None and interpreter not in names:
         raise MissingInterpreterError(f"interpreter: got {interpreter!r}; {target} models run on {', '.join(names)}")
     return [interpreter] if interpreter else names

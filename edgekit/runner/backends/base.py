@@ -87,7 +87,7 @@ class BaseBackend:
         """
         if x.shape != self.shape or x.dtype != self._run_dtype:
             expected = f"{self._run_dtype}{list(self.shape)}"
-            raise InputError(f"model input: got {x.dtype}{list(x.shape)}, the model takes {expected}")
+            raise InputError(f"model input: got {x.dtype}{list(x.shape)}, but the model takes {expected}")
         y = self.invoke(x if self.encode is None else self.encode(x))
         result: np.ndarray = y if self.decode is None else self.decode(y)
         return result
@@ -115,7 +115,7 @@ def copy_input(buffer: np.ndarray, x: np.ndarray) -> None:
     """
     if x.shape != buffer.shape or x.dtype != buffer.dtype:
         raise InputError(
-            f"model input: got {x.dtype}{list(x.shape)}, the model takes {buffer.dtype}{list(buffer.shape)}"
+            f"model input: got {x.dtype}{list(x.shape)}, but the model takes {buffer.dtype}{list(buffer.shape)}"
         )
     buffer[...] = x
 
@@ -169,8 +169,9 @@ def check_tensor(label: str, spec: Spec, shape: Sequence[Any], dtype: str, batch
     if sides == spec.shape and dtype == spec.dtype:
         raise BackendError(f"{label}: the model file fixes its batch at 1")
     raise BackendError(
-        f"{label}: the model has {dtype}{list(shape)}, the bundle says {spec.dtype}{[batch, *spec.shape[1:]]}; "
-        "the model file declares another shape than it gives, or the bundle was put together wrongly; correct the "
+        f"{label}: the model has {dtype}{list(shape)}, but the bundle says "
+        f"{spec.dtype}{[batch, *spec.shape[1:]]}; the model file declares another shape than it "
+        f"gives, or the bundle was put together wrongly; correct the "
         "file, and build the bundle again"
     )
 
@@ -200,7 +201,7 @@ def match_tensors(
     results = [place for place in range(len(outputs)) if all(place != state_output for _, state_output in pairs)]
     if len(results) != len(output_specs):
         raise BackendError(
-            f"the model has {len(results)} outputs, the bundle says {len(output_specs)}; build the bundle again"
+            f"the model has {len(results)} outputs, but the bundle declares {len(output_specs)}; build the bundle again"
         )
     return TensorPositions(sources, _by_name(results, output_specs, outputs), pairs)
 
@@ -213,7 +214,7 @@ def match_inputs(
     sources = [place for place in range(len(inputs)) if place not in state_positions]
     if len(sources) != len(input_specs):
         raise BackendError(
-            f"the model has {len(sources)} inputs, the bundle says {len(input_specs)}; build the bundle again"
+            f"the model has {len(sources)} inputs, but the bundle declares {len(input_specs)}; build the bundle again"
         )
     if len(input_specs) > 1:
         by_name = [_place(each.name, inputs, "an input") for each in input_specs]
@@ -269,7 +270,7 @@ def _channels_first(convert: Convert) -> Convert:
 def require_cpu(name: str, device: str) -> None:
     """Raise BackendError if an interpreter for the CPU is asked for another device."""
     if device != "CPU":
-        raise BackendError(f"device: got {device}, {name} runs on the CPU; leave --device out, or use openvino")
+        raise BackendError(f"device: got {device}, but {name} runs on the CPU; leave --device out, or use openvino")
 
 
 def open_error(name: str, error: Exception) -> BackendError:

@@ -71,7 +71,7 @@ def _rows(remark: bytes, channels: int) -> tuple[np.ndarray, np.ndarray]:
     is_valid = len(scale) == len(shift) in (1, channels)
     if not is_valid or not np.isfinite([scale, shift]).all() or not (scale > 0).all():
         raise BackendError(
-            f"model file: says of itself {BEGIN}{remark[:80].decode('ascii')}, which does not fit its {channels} "
+            f"model file: its metadata says {BEGIN}{remark[:80].decode('ascii')}, which does not fit its {channels} "
             "channels; build the bundle again"
         )
     return scale, shift

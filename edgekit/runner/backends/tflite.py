@@ -69,7 +69,7 @@ def _litert() -> Any:
 def _tflite_runtime() -> Any:
     if not np.__version__.startswith("1."):  # it can be imported, but crashes when it opens the model
         raise BackendError(
-            f"tflite_runtime was built for numpy 1, this is numpy {np.__version__}; "
+            f"tflite_runtime was built for numpy 1, but this is numpy {np.__version__}; "
             "run: pip install 'numpy<2', or where your Python has it: pip install ai-edge-litert"
         )
     from tflite_runtime.interpreter import Interpreter

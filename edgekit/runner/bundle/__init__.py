@@ -84,7 +84,7 @@ def check_architecture(manifest: Manifest) -> None:
     supported, here = manifest.architectures, cpu.architecture()
     if supported and here not in {cpu.ARCHITECTURE_ALIASES.get(each.lower(), each) for each in supported}:
         raise BundleError(
-            f"the bundle is for {', '.join(supported)}, this machine is {here}; take the bundle made for it"
+            f"the bundle is for {', '.join(supported)}, but this machine is {here}; use the bundle made for it"
         )
 
 
@@ -143,7 +143,7 @@ def _verify(path: str | os.PathLike[str], members: dict[str, bytes]) -> Bundle:
         raise BundleError(f"{path}: not a bundle: {MANIFEST} must be its first member")
     text = members.pop(MANIFEST)
     if len(text) > LARGEST_MANIFEST_BYTES:
-        raise TrustError(f"{MANIFEST}: {len(text)} bytes, at most {LARGEST_MANIFEST_BYTES} are allowed; refused")
+        raise TrustError(f"{MANIFEST}: {len(text)} bytes, but at most {LARGEST_MANIFEST_BYTES} are allowed; refused")
     manifest = manifest_json.parse(text)
     listed = manifest.members
     for name in sorted(members.keys() - listed.keys()):
@@ -158,5 +158,5 @@ def _verify(path: str | os.PathLike[str], members: dict[str, bytes]) -> Bundle:
     if list(members) != sorted(members):
         raise TrustError(f"{path}: its members are not sorted; the archive was packed by another tool; refused")
     if manifest_json.to_json(manifest) != text:
-        raise TrustError(f"{MANIFEST}: not spelled as edgekit writes it; the bundle was changed")
+        raise TrustError(f"{MANIFEST}: not formatted as edgekit writes it; the bundle was changed")
     return Bundle(manifest, members, text)

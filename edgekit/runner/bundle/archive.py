@@ -65,16 +65,16 @@ def read(stream: IO[bytes]) -> dict[str, bytes]:
             raise BadArchive("cut short")
         name, data = _read_member(stream, LOCAL.unpack(start), size)
         if name in members or len(members) == MAX_MEMBERS:
-            raise BadArchive(f"{name}: twice, or one too many")
+            raise BadArchive(f"{name}: occurs twice, or is one member too many")
         checksum = crc32(data)
         if start + name.encode() != _local_header(name, len(data), checksum):
-            raise BadArchive(f"{name}: odd header")
+            raise BadArchive(f"{name}: unexpected header")
         entries.append(_central_header(name, len(data), checksum, offset))
         members[name] = data
     directory = b"".join(entries)
     end = END.pack(b"PK\5\6", 0, 0, len(members), len(members), len(directory), offset, 0)
     if start + stream.read() != directory + end:
-        raise BadArchive("odd directory")
+        raise BadArchive("unexpected directory")
     return members
 
 

@@ -24,7 +24,7 @@ def explain_bad_archive(path: str | os.PathLike[str], stream: IO[bytes]) -> Runn
     """
     size = stream.seek(0, 2)
     if size > archive.LARGEST_BYTES:
-        return BundleError(f"{path}: larger than 2 GB; not a bundle")
+        return BundleError(f"{path}: larger than 2 GB, so it is not a bundle")
     stream.seek(0)
     try:
         with zipfile.ZipFile(stream) as archive_file:
@@ -75,7 +75,7 @@ def _entry_problem(entry: zipfile.ZipInfo, seen: set[str], size: int) -> str:
     if not is_member(entry.filename):
         return "not a plain relative name"
     if entry.filename in seen:
-        return "stands twice in the archive"
+        return "occurs twice in the archive"
     if entry.external_attr != archive.REGULAR_FILE:
         return "a link, a folder or a special file, or packed by another tool"
     if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits or entry.compress_size != entry.file_size:
@@ -99,7 +99,7 @@ def _changed_member_error(archive_file: zipfile.ZipFile, entries: list[zipfile.Z
             return TrustError(f"{entry.filename}: the manifest does not list it; the bundle was changed")
         if entry.file_size != listed["bytes"]:
             return TrustError(
-                f"{entry.filename}: {entry.file_size} bytes, not the manifest's {listed['bytes']}; changed"
+                f"{entry.filename}: {entry.file_size} bytes, not the manifest's {listed['bytes']}; it was changed"
             )
         try:
             is_unchanged = sha256.hexdigest(archive_file.read(entry)) == listed["sha256"]

@@ -21,7 +21,7 @@ def check_input_path(raw: RawSpec) -> None:
         name = _check_step(step, where)
         if name not in order or order.index(name) <= last_index:
             raise InputError(
-                f"{where} {name}: not here; in this order, the steps for {raw.kind} are {', '.join(order)}"
+                f"{where} {name}: not allowed here; the steps for {raw.kind} are, in this order, {', '.join(order)}"
             )
         last_index = order.index(name)
         problem = _OPTION_CHECKS[name](step, raw) if name in _OPTION_CHECKS else None
@@ -32,7 +32,7 @@ def check_input_path(raw: RawSpec) -> None:
         raise InputError("raw.input_path: decode_text and tokenize go together; a sample is the ids of a text")
     decoder = DECODERS.get(raw.kind)
     if set(names) - {"read_array", decoder} and decoder not in names:
-        raise InputError(f"raw.input_path: {', '.join(names)} without {decoder}; begin with it")
+        raise InputError(f"raw.input_path: {', '.join(names)} without {decoder}; begin with that step")
 
 
 def _check_step(step: Any, where: str) -> str:
@@ -40,7 +40,9 @@ def _check_step(step: Any, where: str) -> str:
     if not isinstance(name, str) or name not in STEPS:
         raise InputError(f"{where}: got {str(step)[:200]!r}; known steps: {', '.join(STEPS)}")
     if set(step) != {"step", *STEPS[name]}:
-        raise InputError(f"{where} {name}: has {sorted(set(step) - {'step'})}, needed {sorted(STEPS[name])}")
+        raise InputError(
+            f"{where} {name}: has the options {sorted(set(step) - {'step'})}, but needs {sorted(STEPS[name])}"
+        )
     check_values(where, step, STEPS[name])
     return name
 
@@ -59,13 +61,13 @@ def _array(step: Step, raw: RawSpec) -> str | None:
 
 def _picture(step: Step, raw: RawSpec) -> str | None:
     if raw.dtype != "uint8":
-        return f"pictures are uint8, the sample is {raw.dtype}"
-    return None if step["channels"] == raw.shape[2] else f"got {step['channels']} channels; needed {raw.shape[2]}"
+        return f"pictures are uint8, but the sample is {raw.dtype}"
+    return None if step["channels"] == raw.shape[2] else f"got {step['channels']} channels; it must have {raw.shape[2]}"
 
 
 def _resize(step: Step, raw: RawSpec) -> str | None:
     sides = (step["height"], step["width"])
-    return None if sides == raw.shape[:2] else f"makes {sides}; the sample has {raw.shape[:2]}"
+    return None if sides == raw.shape[:2] else f"gives {sides}, but the sample has {raw.shape[:2]}"
 
 
 def _resample(step: Step, raw: RawSpec) -> str | None:
@@ -74,7 +76,7 @@ def _resample(step: Step, raw: RawSpec) -> str | None:
 
 def _table(step: Step, raw: RawSpec) -> str | None:
     if raw.dtype != "float32":
-        return f"tables are float32, the sample is {raw.dtype}"
+        return f"tables are float32, but the sample is {raw.dtype}"
     return None if raw.columns else "needs raw.columns, the names of the channels or features"
 
 
@@ -87,12 +89,12 @@ def _tokens(step: Step, raw: RawSpec) -> str | None:
 
 def _text_table(step: Step, raw: RawSpec) -> str | None:
     is_named = isinstance(step["column"], str) and not step["header"]
-    return f"got column {step['column']!r}; without a header give its number" if is_named else None
+    return f"got column {step['column']!r}; without a header, give its number" if is_named else None
 
 
 def _windows(step: Step, raw: RawSpec) -> str | None:
     if step["fill"] == "silence" and raw.kind != "audio":
-        return "only a sound is filled up with silence"
+        return "only a sound is padded with silence"
     return None if step["length"] == raw.shape[0] else f"got length {step['length']}; the sample has {raw.shape[0]}"
 
 

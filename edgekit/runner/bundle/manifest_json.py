@@ -77,16 +77,18 @@ def _object(data: bytes) -> dict[str, Any]:
     except ValueError as error:
         raise BundleError(f"manifest.json: not a manifest ({error})") from None
     if not isinstance(values, dict):
-        raise BundleError(f"manifest.json: holds {type(values).__name__}; a manifest is an object")
+        raise BundleError(f"manifest.json: holds {type(values).__name__}, but a manifest must be an object")
     return values
 
 
 def _check_format(values: Mapping[str, Any]) -> None:
     value = values.get("format")
     if is_integer(value) and value > FORMAT:
-        raise BundleError(f"format: the bundle has format {value}, this runner knows {FORMAT}; update the runner")
+        raise BundleError(f"format: the bundle has format {value}, but this runner reads {FORMAT}; update the runner")
     if is_integer(value) and 0 < value < FORMAT:
-        raise BundleError(f"format: the bundle has format {value}, this runner knows {FORMAT}; make the bundle again")
+        raise BundleError(
+            f"format: the bundle has format {value}, but this runner reads {FORMAT}; make the bundle again"
+        )
     if not is_integer(value) or value != FORMAT:
         raise BundleError(f"manifest.json: format: got {str(value)[:200]!r}; use {FORMAT}")
 
@@ -107,5 +109,5 @@ def _spec(spec_type: Any, where: str, values: Any) -> Any:
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) != len(pairs):
-        raise ValueError("a key stands twice")
+        raise ValueError("a key occurs twice")
     return values

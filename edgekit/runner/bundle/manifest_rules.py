@@ -245,7 +245,7 @@ def _check_task(manifest: Manifest) -> None:
         require(output.layout == "NC", "outputs[0].layout", output.layout, f"a {task} gives NC")
         require(len(labels) == output.shape[-1], "labels", len(labels), f"the model gives {output.shape[-1]} values")
     require(all(map(str.isprintable, labels)), "labels", labels, "must be printable")
-    activations, fix = ACTIVATIONS_OF.get(task, ("none",)), "classes want softmax, or none"
+    activations, fix = ACTIVATIONS_OF.get(task, ("none",)), "classes need softmax, or none"
     if task != "classification":
         require(_are_unique(labels), "labels", labels, f"the values of a {task} need names of their own")
         fix = f"{task}: {' or '.join(activations)}"

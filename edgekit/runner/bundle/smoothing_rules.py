@@ -30,9 +30,12 @@ def check_smoothing(value: Any, task: str) -> None:
     if not isinstance(method, str) or method not in METHODS:
         raise InputError(f'smoothing: got {str(value)[:200]!r}; write {{"method": "majority", "windows": 5}}')
     if set(value) != {"method", *METHODS[method]}:
-        raise InputError(f"smoothing {method}: has {sorted(set(value) - {'method'})}, needed {sorted(METHODS[method])}")
+        raise InputError(
+            f"smoothing {method}: has the options {sorted(set(value) - {'method'})}, but needs "
+            f"{sorted(METHODS[method])}"
+        )
     if task not in TASKS[method]:
-        raise InputError(f"smoothing: {method} does not fit the task {task}; it is for {', '.join(TASKS[method])}")
+        raise InputError(f"smoothing: {method} does not fit the task {task}; use it for {', '.join(TASKS[method])}")
     if method == "hysteresis":
         _check_limits(value["enter"], value["leave"], task)
     elif not is_integer(value["windows"]) or not 1 <= value["windows"] <= MOST_WINDOWS:
@@ -43,8 +46,9 @@ def check_kind(kind: str) -> None:
     """Raise InputError for a kind of raw sample that cannot come as a stream."""
     if kind not in KINDS:
         raise InputError(
-            f"smoothing: it is for streams, and there are none of the kind {kind}, only of {', '.join(KINDS)}; leave "
-            "it out"
+            f"smoothing: a sample of the kind {kind} cannot be part of a stream, only one of the kinds "
+            f"{', '.join(KINDS)}; "
+            "leave it out"
         )
 
 

@@ -53,14 +53,14 @@ class Drawings:
     def __init__(self, manifest: Manifest, out: str, inputs: Sequence[str] = ()) -> None:
         drawing.check_drawable(manifest)
         if _is_file(out) and len(inputs) > 1:
-            raise InputError(f"--draw {out}: {len(inputs)} pictures do not go into one file; name a folder")
+            raise InputError(f"--draw {out}: {len(inputs)} pictures do not fit into one file; name a folder")
         self._manifest, self._out = manifest, out
         self._stamps = {path: _file_stamp(path) for path in inputs}
         self._names = {path: out for path in inputs} if _is_file(out) else _names(inputs, out)
         outputs = {os.path.realpath(name) for name in self._names.values()}
         overwritten = [path for path in inputs if os.path.realpath(path) in outputs]
         if overwritten:
-            raise InputError(f"--draw {out}: would write over the input {overwritten[0]}; name another place")
+            raise InputError(f"--draw {out}: would overwrite the input {overwritten[0]}; name another place")
         if not _is_file(out):
             try:
                 make_folder(Path(os.path.abspath(out)))
@@ -73,7 +73,7 @@ class Drawings:
     def file(self, path: str, answer: Any) -> str:
         """Draw the answer to a file and return the name of the picture. Raises InputError if the file has changed."""
         if _file_stamp(path) != self._stamps[path]:
-            raise InputError(f"{path}: has changed since --draw began; leave it alone meanwhile, or name a copy")
+            raise InputError(f"{path}: has changed since --draw began; do not change it meanwhile, or name a copy")
         raw = self._manifest.raw
         if self._in_sample or path.lower().endswith(".npy"):
             return self._write(self._names[path], inputs.read_first_sample(path, raw), answer)

@@ -27,14 +27,17 @@ def add_json_argument(parser: argparse.ArgumentParser) -> None:
 def add_interpreter_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the choice of where the model runs. Options that are not specified are measured once and cached."""
     parser.add_argument(
-        "--interpreter", metavar="NAME", type=interpreter_name, help="one of those installed (default: the fastest)"
+        "--interpreter",
+        metavar="NAME",
+        type=interpreter_name,
+        help="one of the installed interpreters (default: the fastest)",
     )
     parser.add_argument(
         "--threads", metavar="N", type=thread_count, help="threads of the interpreter (default: measured)"
     )
     parser.add_argument("--device", metavar="NAME", help="OpenVINO's device: CPU, GPU or NPU (default: CPU)")
     parser.add_argument(
-        "--no-trial", action="store_true", help="measure nothing first: the usual interpreter, 1 thread"
+        "--no-trial", action="store_true", help="measure nothing first; use the standard interpreter and 1 thread"
     )
 
 

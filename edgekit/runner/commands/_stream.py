@@ -57,8 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     stream.add_argument(
         "--when-slow",
         choices=("drop", "wait"),
-        help="where windows come faster than answers: drop the oldest that waits, or read no further "
-        "(default: drop from a pipe, wait for a file)",
+        help="if windows come faster than answers: drop the oldest waiting one, or stop reading (default: "
+        "drop from a pipe, wait for a file)",
     )
 
 
@@ -67,14 +67,16 @@ def check(options: argparse.Namespace) -> None:
     window_options = options.hop or options.rate or options.channels or options.when_slow
     if not options.stream:
         if options.size or options.frames or window_options:
-            options.misuse("--size, --frames, --hop, --rate, --channels and --when-slow are for --stream")
+            options.misuse("--size, --frames, --hop, --rate, --channels and --when-slow apply only with --stream")
         return
     if options.inputs or options.strict or options.batch:
         options.misuse("--stream cannot be combined with INPUT, --strict or --batch")
     if options.stream in PIXELS and (not options.size or window_options):
-        options.misuse("frames need --size WxH; --hop, --rate, --channels and --when-slow are for sound and sensors")
+        options.misuse(
+            "frames need --size WxH; --hop, --rate, --channels and --when-slow apply only to sound and sensors"
+        )
     if options.stream not in PIXELS and (options.size or options.draw is not None):
-        options.misuse("--size and --draw are for frames")
+        options.misuse("--size and --draw apply only to frames")
 
 
 def run(model: Model, options: argparse.Namespace) -> None:

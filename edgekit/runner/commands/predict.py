@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from edgekit.runner.commands._draw import Drawings
     from edgekit.runner.model import FileAnswer, Model
 
-HELP = "answer for pictures, sounds, tables, texts, arrays, folders of them, or a stream of frames, sound, sensors"
+HELP = (
+    "run the model on pictures, sounds, tables, texts, arrays, folders of them, or a stream of frames, sound or sensors"
+)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,13 +33,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="refuse what must be turned, resized, mixed, resampled or cut",
+        help="refuse inputs that would have to be turned, resized, mixed, resampled or cut",
     )
     parser.add_argument(
         "--batch",
         metavar="N",
         type=_shared.positive,
-        help="run N samples a call, for throughput; timing_ms.execute is then the call's time divided by its samples",
+        help="run N samples in each call, for throughput; timing_ms.execute is then the call's time "
+        "divided by its samples",
     )
     parser.add_argument(
         "--draw",
@@ -60,11 +63,11 @@ def run(options: argparse.Namespace) -> None:
 
         _draw.check(options)
     if not options.stream and not options.inputs:
-        options.misuse("name at least one INPUT; or --stream for what comes on standard input")
+        options.misuse("name at least one INPUT; or use --stream for data from standard input")
     with device.loading(options) as load_options:
         model = _shared.load(options, **load_options)
         if options.batch and model.manifest.states and not options.stream:
-            options.misuse("--batch: the model has states: one sample at a time; leave it out")
+            options.misuse("--batch: the model has states, so it takes one sample at a time; leave --batch out")
         with device.observing(model, options):
             if options.stream:
                 _stream.run(model, options)
@@ -101,7 +104,7 @@ def _files(model: Model, options: argparse.Namespace) -> None:
         refused += 1
     if cut:
         others = f"; the same happened to {len(cut) - 1} more" if len(cut) > 1 else ""
-        _shared.warn(f"{cut[0]}: the bundle takes no more, the rest was cut off{others}")
+        _shared.warn(f"{cut[0]}: the bundle takes no more, so the rest was cut off{others}")
     if refused:
         raise InputError(f"{refused} of {len(paths)} inputs got no answer{' or no picture' if drawings else ''}")
 

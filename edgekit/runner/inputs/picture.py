@@ -64,7 +64,7 @@ def pixels(path: str, steps: Sequence[Step]) -> np.ndarray:
         raise
     except Exception as error:  # it could be read a moment ago, so it has changed since
         reason = str(error) or type(error).__name__
-        raise InputError(f"{path}: cannot be decoded again ({reason}); leave it alone meanwhile") from None
+        raise InputError(f"{path}: cannot be decoded again ({reason}); do not change it meanwhile") from None
 
 
 def decode(picture: Any, steps: Sequence[Step]) -> np.ndarray:
@@ -134,7 +134,7 @@ def unsupported_reason(picture: Any) -> str | None:
     if picture.mode not in MODES or has_16_bits:
         return f"a picture of mode {picture.mode}{' in 16 bits' if has_16_bits else ''}; save it with 8 bits a channel"
     if picture.width * picture.height > MOST_PIXELS:
-        return f"{picture.width}×{picture.height} pixels, at most {MOST_PIXELS:,} are read; save it smaller"
+        return f"{picture.width}×{picture.height} pixels, but at most {MOST_PIXELS:,} are read; save it smaller"
     if picture.format == "WEBP" and getattr(picture, "n_frames", 1) > 1:
         return f"{picture.n_frames} moving pictures; save one of them"
     return None
@@ -168,5 +168,5 @@ def _strict_problem(picture: Any, raw: RawSpec) -> str | None:
     height, width, _ = raw.shape
     if picture.size != (width, height):
         size = f"{picture.width}×{picture.height}"
-        return f"{size} pixels, the bundle takes {width}×{height}; bring it to that size, or leave --strict out"
+        return f"{size} pixels, but the bundle takes {width}×{height}; bring it to that size, or leave --strict out"
     return None

@@ -60,11 +60,12 @@ def frames(
         number += 1
     if filled:
         raise InputError(
-            f"frame {number}: cut short: {filled} bytes came, a {pixels} frame of {width}x{height} has {frame_bytes}; "
+            f"frame {number}: cut short: {filled} bytes arrived, but a {pixels} frame of {width}x{height} "
+            f"has {frame_bytes}; "
             "check --size and --stream against what is sent"
         )
     if number == 0:
-        raise InputError("--stream: no frame came; see what the program before the pipe says")
+        raise InputError("--stream: no frame arrived; check the output of the program before the pipe")
 
 
 def frame_size_bytes(pixels: str, width: int, height: int) -> int:

@@ -60,7 +60,7 @@ def samples(path: str, raw: RawSpec, strict: bool = False) -> Iterator[Sample]:
     step = None if strict else input_path.find_step(raw.steps, step_name)
     if len(content) > LARGEST_BYTES and step:
         raise InputError(
-            f"{path}: more than {LARGEST_BYTES:,} bytes; part it: split -l 100000 --additional-suffix=.csv"
+            f"{path}: more than {LARGEST_BYTES:,} bytes; divide it: split -l 100000 --additional-suffix=.csv"
         )
     if len(content) > LARGEST_BYTES:
         raise InputError(
@@ -80,12 +80,12 @@ def samples(path: str, raw: RawSpec, strict: bool = False) -> Iterator[Sample]:
         count, fix = (
             (f"more than {sample_rows}", _cut_command(path, sample_rows)) if rows > sample_rows else (rows, advice)
         )
-        raise InputError(f"{path}: {count} rows, the bundle takes {sample_rows}; {fix}")
+        raise InputError(f"{path}: {count} rows, but the bundle takes {sample_rows}; {fix}")
     return iter((Sample(values if step_name == "windows" else values[0]),))
 
 
 def _cut_command(path: str, rows: int) -> str:
-    return f"take as many: head -n {rows + 1} {shlex.quote(path)} > {'row' if rows == 1 else 'window'}.csv"
+    return f"take that many: head -n {rows + 1} {shlex.quote(path)} > {'row' if rows == 1 else 'window'}.csv"
 
 
 def parse(name: str, content: bytes, max_rows: int = -1) -> Table:
@@ -102,12 +102,12 @@ def pieces(name: str, content: bytes, max_rows: int = -1) -> Iterator[Table]:
     try:
         content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{name}: no text in UTF-8 (byte {error.start}); save it as CSV in UTF-8") from None
+        raise InputError(f"{name}: not text in UTF-8 (byte {error.start}); save it as CSV in UTF-8") from None
     try:
         yield from _parsed(name, content, max_rows)
     except csv.Error as error:
         raise InputError(
-            f"{name}: cannot be read as CSV ({error}); save it anew, without line breaks in cells"
+            f"{name}: cannot be read as CSV ({error}); save it again, without line breaks in cells"
         ) from None
 
 
@@ -203,7 +203,7 @@ def read_header(name: str, reader: Iterator[list[str]]) -> tuple[str, ...]:
     """Return the column names from the first row of a reader. Raises InputError if they are no names."""
     header = tuple(cell.strip() for cell in next(reader, []))
     if not any(header):
-        raise InputError(f"{name}: its first line is empty; a row with the columns' names must stand there")
+        raise InputError(f"{name}: its first line is empty; a row with the columns' names must be there")
     if all(map(is_number, header)) and header != tuple(map(str, range(len(header)))):
         raise InputError(
             f"{name}: its first line holds numbers ({_shortened(header)}); put the columns' names above them"
@@ -217,8 +217,8 @@ def check_row(name: str, row: Sequence[str], line: int, first_empty_line: int, h
         raise InputError(f"{name}, line {first_empty_line}: empty, and more rows follow; remove the line or fill it")
     if len(row) != len(header):
         raise InputError(
-            f"{name}, line {line}: {len(row)} cells, the header has {len(header)} ({_shortened(header)}); "
-            "give each row as many"
+            f"{name}, line {line}: {len(row)} cells, but the header has {len(header)} "
+            f"({_shortened(header)}); give each row as many cells"
         )
 
 
@@ -254,7 +254,7 @@ def _fix(cell: str) -> str:
         return "every cell must be a number: fill the gap, or leave the row or the column out"
     if is_finite:
         return "beyond float32's range of 3.4e38: give the column another unit"
-    return "write a finite number in digits, or leave the row out: a gap is no measurement"
+    return "write a finite number in digits, or leave the row out: a gap is not a measurement"
 
 
 def _shortened(header: Sequence[str]) -> str:

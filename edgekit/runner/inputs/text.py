@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LARGEST_BYTES = 1 << 20
 MOST_MARKS = 1000
 """Largest run of combining marks. Unicode normalization sorts them in quadratic time."""
-EMPTY = "an empty text, which has no token of its own"
+EMPTY = "an empty text, which has no tokens"
 """A network would answer such a text, but the answer would mean nothing."""
 
 
@@ -57,13 +57,13 @@ def samples(path: str, raw: RawSpec, strict: bool, members: Mapping[str, bytes])
 def decode(name: str, content: bytes) -> str:
     """Decode a file's bytes as UTF-8, skipping a byte order mark."""
     if len(content) > LARGEST_BYTES:
-        raise InputError(f"{name}: more than {LARGEST_BYTES:,} bytes; give the beginning of it, or part it")
+        raise InputError(f"{name}: more than {LARGEST_BYTES:,} bytes; give the beginning of it, or divide it")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{name}: no text in UTF-8 (byte {error.start}); save it in UTF-8") from None
+        raise InputError(f"{name}: not text in UTF-8 (byte {error.start}); save it in UTF-8") from None
     if "\0" in text:
-        raise InputError(f"{name}: holds U+0000, so it is no text, or UTF-16; save it in UTF-8")
+        raise InputError(f"{name}: holds U+0000, so it is not text, or it is UTF-16; save it in UTF-8")
     return text
 
 
@@ -74,12 +74,14 @@ def token_ids(name: str, text: str, tokenizer: tokenization.Tokenizer, step: Ste
     """
     length = step["length"]
     if not text.isascii() and _longest_mark_run(text) > MOST_MARKS:
-        raise InputError(f"{name}: more than {MOST_MARKS} combining marks in a row; no writing needs them, remove them")
+        raise InputError(
+            f"{name}: more than {MOST_MARKS} combining marks in a row, which no writing system needs; remove them"
+        )
     all_ids = tokenizer.encode(text)
     tokens = len(all_ids)
     if tokens > length and (strict or step["too_long"] == "refuse"):
         hint = ", or leave --strict out" if step["too_long"] == "cut" else ""
-        raise InputError(f"{name}: {tokens} tokens, the bundle takes {length}; shorten the text{hint}")
+        raise InputError(f"{name}: {tokens} tokens, but the bundle takes {length}; shorten the text{hint}")
     ids = all_ids if tokens <= length else tokenizer.encode(text, length)
     raw = np.full(length, step["pad_id"], np.int32)
     raw[: len(ids)] = ids

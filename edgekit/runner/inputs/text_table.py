@@ -29,11 +29,11 @@ def samples(path: str, raw: RawSpec, strict: bool, members: Mapping[str, bytes])
     assert step is not None and tokenize is not None
     content = read_bytes(path, LARGEST_BYTES + 1)
     if len(content) > LARGEST_BYTES:
-        raise InputError(f"{path}: more than {LARGEST_BYTES:,} bytes; part it")
+        raise InputError(f"{path}: more than {LARGEST_BYTES:,} bytes; divide it")
     texts = list(_texts(path, content, step))
     if not texts or (strict and len(texts) > 1):
         fix = "give it as many, or leave --strict out" if texts else "check the delimiter and the header"
-        raise InputError(f"{path}: {len(texts)} rows, the bundle takes 1; {fix}")
+        raise InputError(f"{path}: {len(texts)} rows, but the bundle takes 1; {fix}")
     tokenizer = tokenization.read_tokenizer(members[tokenize["vocabulary"]], tokenize["vocabulary"])
     for number, (line, cell) in enumerate(texts, 1):
         token_sample = text.nonempty_token_ids(f"{path}, line {line}", cell, tokenizer, tokenize, strict)
@@ -51,7 +51,9 @@ def _texts(path: str, content: bytes, step: input_path.Step) -> Iterator[tuple[i
             if step["header"]:
                 continue
         if len(cells) != width if step["header"] else len(cells) <= position:
-            raise InputError(f"{where}: {len(cells)} cells, {width} are needed; a {step['delimiter']} parts them")
+            raise InputError(
+                f"{where}: {len(cells)} cells, but {width} are needed; they are separated by a {step['delimiter']}"
+            )
         yield line, cells[position]
 
 
@@ -61,10 +63,10 @@ def rows(name: str, content: bytes, delimiter: str) -> Iterator[tuple[int, list[
         decoded = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
-        raise InputError(f"{name}, line {line}: no text in UTF-8 (byte {error.start}); save it in UTF-8") from None
+        raise InputError(f"{name}, line {line}: not text in UTF-8 (byte {error.start}); save it in UTF-8") from None
     if "\0" in decoded:
         line = decoded[: decoded.index("\0")].count("\n") + 1
-        raise InputError(f"{name}, line {line}: holds U+0000, so it is no text, or UTF-16; save it in UTF-8")
+        raise InputError(f"{name}, line {line}: holds U+0000, so it is not text, or it is UTF-16; save it in UTF-8")
     if delimiter == "\t":
         for number, line_text in enumerate(decoded.split("\n"), 1):
             if line_text.strip():
@@ -77,7 +79,7 @@ def rows(name: str, content: bytes, delimiter: str) -> Iterator[tuple[int, list[
                 yield reader.line_num, cells
     except csv.Error as error:
         raise InputError(
-            f"{name}, line {reader.line_num}: no CSV ({error}); double a quotation mark in a cell"
+            f"{name}, line {reader.line_num}: not CSV ({error}); double a quotation mark in a cell"
         ) from None
 
 
@@ -86,10 +88,11 @@ def column_position(name_or_number: str | int, cells: Sequence[str], where: str)
     if isinstance(name_or_number, int):
         if 1 <= name_or_number <= len(cells):
             return name_or_number - 1
-        raise InputError(f"{where}: no column {name_or_number}, it has {len(cells)}, counted from 1")
+        raise InputError(f"{where}: no column {name_or_number}; it has {len(cells)}, counted from 1")
     names = [cell.strip() for cell in cells]
     if names.count(name_or_number) != 1:
         raise InputError(
-            f"{where}: no one column {name_or_number!r}; the header is {', '.join(map(repr, names[:MAX_NAMES_SHOWN]))}"
+            f"{where}: not exactly one column {name_or_number!r}; the header is "
+            f"{', '.join(map(repr, names[:MAX_NAMES_SHOWN]))}"
         )
     return names.index(name_or_number)

@@ -127,14 +127,14 @@ def read_header(path: str, stream: IO[bytes], size: int) -> WavHeader:
                 length = remaining
             if length > remaining:
                 raise InputError(
-                    f"{path}: cut short: {remaining} bytes of sound, its header says {length}; copy it again"
+                    f"{path}: cut short: {remaining} bytes of sound, but its header says {length}; copy it again"
                 )
             return WavHeader(*format, stream.tell(), length)
         end = stream.tell() + length + (length & 1)  # chunks begin at even offsets
         if name == b"fmt ":
             format = parse_format(path, stream.read(min(length, remaining, LONGEST_FORM)))
         stream.seek(end)
-    raise InputError(f"{path}: cut short, or no WAV file: it has no sound in it; copy it again")
+    raise InputError(f"{path}: cut short, or not a WAV file: it has no sound in it; copy it again")
 
 
 def parse_format(path: str, chunk: bytes) -> tuple[int, int, int, int]:
@@ -157,15 +157,15 @@ def _check(path: str, header: WavHeader, spec: AudioSpec) -> None:
     if (header.code, header.bits) not in DTYPES:
         problem = f"coding {header.code} with {header.bits} bits; PCM of 8 to 32 bits and floats are read"
     elif header.rate_hz != rate_hz and not spec.has("resample"):
-        problem = f"{header.rate_hz} samples a second, {spec.by} {rate_hz}"
+        problem = f"{header.rate_hz} samples a second, but {spec.by} {rate_hz}"
     elif header.rate_hz != rate_hz and not can_be_resampled(header.rate_hz, rate_hz):
         problem = f"{header.rate_hz} samples a second, which cannot be resampled to {rate_hz}"
     elif header.channels != 1 and not (header.channels and spec.has("mix_channels")):
-        problem = f"{header.channels} channels, {spec.by} one"
+        problem = f"{header.channels} channels, but {spec.by} one"
     elif header.data_bytes % frame_bytes:
-        problem = f"{header.data_bytes} bytes of sound are no whole number of samples"
+        problem = f"{header.data_bytes} bytes of sound are not a whole number of samples"
     elif header.samples == 0:
-        raise InputError(f"{path}: it holds no sound; record it again, or take it out")
+        raise InputError(f"{path}: it holds no sound; record it again, or remove it")
     elif _bytes(header, rate_hz) > max(LARGEST_BYTES, 2 * frame_bytes * spec.samples * header.rate_hz // rate_hz):
         command = f"ffmpeg -i {shlex.quote(path)} -f segment -segment_time 600 -c copy part%03d.wav"
         raise InputError(f"{path}: {header.data_bytes:,} bytes of sound are too many to read at once; run: {command}")
@@ -194,7 +194,7 @@ def _length_problem(header: WavHeader, spec: AudioSpec) -> str:
     if windows.window_count(length, step) if step else length == spec.samples:
         return ""
     more = "at least " if step else ""
-    return f"{length} samples, {spec.by} {more}{spec.samples} ({spec.samples / spec.rate_hz:g} s)"
+    return f"{length} samples, but {spec.by} {more}{spec.samples} ({spec.samples / spec.rate_hz:g} s)"
 
 
 def conversion_command(path: str, samples: int, rate_hz: int) -> str:

@@ -41,7 +41,7 @@ def check_closed(data: bytes) -> None:
     OpenVINO goes by the content: it would even read ONNX, with tensors in other files, under the name of an IR.
     """
     if not data.startswith(b"<") or b"\0" in data or any(word in data for word in FORBIDDEN):
-        raise BundleError("not an OpenVINO model: no XML, or it declares a document type; build the bundle again")
+        raise BundleError("not an OpenVINO model: not XML, or it declares a document type; build the bundle again")
     if WEIGHTS_PATH in data or LETTER.search(data):
         raise BundleError("names another file for its weights, or may hide such a name; build the bundle again")
 

@@ -69,11 +69,11 @@ def check_closed(data: bytes) -> None:
         fields = (_field(data, _follow(data, place), slot) for slot in (1, 2))
         offset, size = (_integer("<Q", data, each) if each else 0 for each in fields)
         if offset + size > len(data):
-            raise BundleError("malformed TFLite model: a buffer behind the end of the file; convert the model again")
+            raise BundleError("malformed TFLite model: a buffer beyond the end of the file; convert the model again")
     flex = [each.name for each in read(data).operators if each.domain == "custom" and each.name.startswith(FLEX)]
     if flex:
         raise BundleError(
-            f"has TensorFlow's own operator {flex[0][:60]}, and such can open any file; convert the model with builtin "
+            f"has TensorFlow's own operator {flex[0][:60]}, which can open any file; convert the model with builtin "
             "operators only"
         )
 

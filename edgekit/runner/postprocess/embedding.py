@@ -46,6 +46,6 @@ def normalize(outputs: np.ndarray) -> list[float]:
     values = outputs.astype(np.float64)
     length = math.sqrt(math.fsum(np.square(values).tolist()))
     if length == 0:
-        raise InputError("the model gave a vector of zeros, which has no direction; it was not trained to see this")
+        raise InputError("the model gave a vector of zeros, which has no direction; it was not trained on such samples")
     normalized: list[float] = (values / length).astype(np.float32).tolist()
     return normalized

@@ -42,7 +42,7 @@ def check(steps: Sequence[Step], raw_shape: Sequence[int], raw_dtype: str) -> Sh
         )
     if str(raw_dtype) == "int32" and steps:
         name = _check_keys(steps[0], 0)
-        raise InputError(f"preprocess[0] {name}: the samples are token ids, which are names and no numbers; remove it")
+        raise InputError(f"preprocess[0] {name}: the samples are token ids, which are names, not numbers; remove it")
     if len(shape) == 3 and shape[2] not in (1, 3):
         raise InputError(f"raw shape: got {shape[2]} channels; images have 1 or 3")
     for position, step in enumerate(steps):
@@ -117,7 +117,7 @@ def _check_normalize(step: Step, shape: Shape, where: str) -> Shape:
 
 def _check_log_mel(step: Step, shape: Shape, where: str) -> Shape:
     if len(shape) != 1:
-        raise InputError(f"{where}: works on sounds, the sample has shape {list(shape)}; make it the first step")
+        raise InputError(f"{where}: works on sounds, but the sample has shape {list(shape)}; make it the first step")
     for key in ("rate_hz", "window_samples", "hop_samples", "fft_samples", "mels"):
         if not is_count(step[key]) or step[key] > LARGEST_SIDE * 16:
             raise InputError(f"{where}.{key}: got {step[key]!r}; use a whole number above 0")
@@ -131,8 +131,8 @@ def _check_log_mel(step: Step, shape: Shape, where: str) -> Shape:
             raise InputError(f"{where}.{key}: got {step[key]!r}; use a number")
     if not 0 <= step["low_hz"] < step["high_hz"] <= rate_hz / 2:
         raise InputError(
-            f"{where}: got low_hz {step['low_hz']:g} and high_hz {step['high_hz']:g}; they rise from 0 to half of "
-            f"rate_hz, {rate_hz / 2:g}"
+            f"{where}: got low_hz {step['low_hz']:g} and high_hz {step['high_hz']:g}; they must rise from "
+            f"0 to at most half of rate_hz, {rate_hz / 2:g}"
         )
     if _float32(step["floor"]) <= 0:
         raise InputError(f"{where}.floor: got {step['floor']!r}; use a number above 0, e.g. 1e-6")
@@ -142,7 +142,9 @@ def _check_log_mel(step: Step, shape: Shape, where: str) -> Shape:
 def _need_image(shape: Shape, where: str) -> None:
     if len(shape) != 3:
         kind = "window" if len(shape) == 2 else "vector"
-        raise InputError(f"{where}: works on images, the sample is a {kind} of shape {list(shape)}; remove the step")
+        raise InputError(
+            f"{where}: works on images, but the sample is a {kind} of shape {list(shape)}; remove the step"
+        )
 
 
 def _float32(value: float) -> float:

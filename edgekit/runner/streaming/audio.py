@@ -121,7 +121,7 @@ class AudioDecoder:
                     f"the stream changes after {self._seconds()}: {_describe(*header.form)} begin, so far it had "
                     f"{_describe(*current)}; start edgerun again for what follows"
                 )
-            self._on_note(f"a new WAV header after {self._seconds()}; the sound goes on behind it")
+            self._on_note(f"a new WAV header after {self._seconds()}; the sound continues after it")
             return
         coding = (header.code, header.bits)
         if coding not in wav.DTYPES:
@@ -131,7 +131,8 @@ class AudioDecoder:
             request_text = f"{_coding(*requested.coding)}, " if requested.coding else ""
             request_text += f"rate {requested.rate_hz or 'any'}, channels {requested.channels or 'any'}"
             raise InputError(
-                f"the stream: its WAV header says {_describe(*header.form)}, asked for was {request_text}; ask for that"
+                f"the stream: its WAV header says {_describe(*header.form)}, but {request_text} was "
+                f"requested; request that instead"
             )
         self._check(header.channels, header.rate_hz)
         self._start(header.form)
@@ -159,7 +160,7 @@ class AudioDecoder:
         form = (coding[0], channels, self._requested.rate_hz or self._to_hz, coding[1])
         if self._form is None:
             if self._requested.channels not in (None, channels):
-                raise InputError(f"source: got {channels} channels, asked for were {self._requested.channels}")
+                raise InputError(f"source: got {channels} channels, but {self._requested.channels} were requested")
             self._check(channels, form[2])
             self._start(form)
         elif form != self._form:
@@ -186,15 +187,15 @@ class AudioDecoder:
         steps, target_hz = self._raw.steps, self._to_hz
         if rate_hz != target_hz and not input_path.find_step(steps, "resample"):
             raise InputError(
-                f"rate: got {rate_hz} samples a second, the bundle takes {target_hz} and declares no resampling; "
-                f"record so: arecord -r {target_hz}, or ffmpeg … -ar {target_hz}"
+                f"rate: got {rate_hz} samples a second, but the bundle takes {target_hz} and declares no "
+                f"resampling; record at that rate: arecord -r {target_hz}, or ffmpeg … -ar {target_hz}"
             )
         if rate_hz != target_hz and not wav.can_be_resampled(rate_hz, target_hz):
             raise InputError(f"rate: got {rate_hz} samples a second, which cannot be resampled to {target_hz}")
         if channels != 1 and not (channels and input_path.find_step(steps, "mix_channels")):
             raise InputError(
-                f"channels: got {channels}, the bundle takes one and declares no mixing; "
-                "record so: arecord -c 1, or ffmpeg … -ac 1"
+                f"channels: got {channels}, but the bundle takes one and declares no mixing; record one: "
+                f"arecord -c 1, or ffmpeg … -ac 1"
             )
 
     def _check_complete(self, what: str) -> None:
@@ -203,7 +204,7 @@ class AudioDecoder:
             _, channels, _, bits = self._form
             raise InputError(
                 f"{what} in the middle of a sample, after {self._seconds()}: {len(self._rest)} of its "
-                f"{channels * bits // 8} bytes are there; check format and channels against what is sent"
+                f"{channels * bits // 8} bytes have arrived; check format and channels against what is sent"
             )
 
     def _seconds(self) -> str:
@@ -274,8 +275,8 @@ class WavHeaderParser:
             yield rest if self._remaining is None else rest[: self._remaining]
         if self._remaining is not None and self._remaining > len(rest):
             raise InputError(
-                f"the stream ended early: its WAV header says that {self._remaining - len(rest)} more bytes of sound "
-                "come"
+                f"the stream ended early: according to its WAV header, {self._remaining - len(rest)} more "
+                f"bytes of sound should follow"
             )
 
     def _sound_or_header(self) -> Part | None:
@@ -330,7 +331,9 @@ class WavHeaderParser:
             return b""
         end = 8 + struct.unpack("<I", data[4:8])[0]
         if end > LARGEST_HEADER_BYTES:
-            raise InputError("the stream goes on behind the sound that its WAV header promised; it is no sound")
+            raise InputError(
+                "the stream continues after the length that its WAV header declares, with data that is not sound"
+            )
         if len(data) < end:
             return None
         self._waiting = data[end:]

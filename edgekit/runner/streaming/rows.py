@@ -38,7 +38,7 @@ def parts(source: Source, format: str | None, raw: RawSpec) -> Iterator[np.ndarr
         if isinstance(part, np.ndarray):
             yield _of_array(part, raw)
         elif format is None:
-            raise InputError(f"{NAME}: bytes came; name their format: {', '.join(FORMATS)}")
+            raise InputError(f"{NAME}: got bytes; name their format: {', '.join(FORMATS)}")
         else:
             yield from decoder.push(part)
     if format is not None:
@@ -81,7 +81,7 @@ class CsvDecoder:
         if self._waiting:
             yield from self._read(self._waiting)
         if not self._header:
-            raise InputError(f"{NAME}: no line came; see what the program before the pipe says")
+            raise InputError(f"{NAME}: no line arrived; check the output of the program before the pipe")
 
     def _read(self, data: bytes) -> Iterator[np.ndarray]:
         try:
@@ -90,7 +90,7 @@ class CsvDecoder:
             valid = data[: data.rfind(b"\n", 0, error.start) + 1]
             if valid:
                 yield from self._read(valid)
-            raise InputError(f"{NAME}, line {self._lines + 1}: no text in UTF-8; send CSV in UTF-8") from None
+            raise InputError(f"{NAME}, line {self._lines + 1}: not text in UTF-8; send CSV in UTF-8") from None
         rows = Table(NAME, self._header, [], [])
         problem: InputError | None = None
         try:
@@ -110,7 +110,7 @@ class CsvDecoder:
                 rows.lines.append(line)
             self._lines += reader.line_num
         except csv.Error as error:
-            problem = InputError(f"{NAME}: cannot be read as CSV ({error}); send lines without breaks in cells")
+            problem = InputError(f"{NAME}: cannot be read as CSV ({error}); send lines without line breaks in cells")
         except InputError as error:
             problem = error
         if rows.rows:
@@ -155,7 +155,7 @@ class BinaryDecoder:
         if self._rest:
             raise InputError(
                 f"{NAME} ended in the middle of a row, after {self._rows} rows: {len(self._rest)} of its "
-                f"{self._row_bytes} bytes are there; the bundle takes {self._channels} values a row"
+                f"{self._row_bytes} bytes have arrived; the bundle takes {self._channels} values a row"
             )
         return iter(())
 

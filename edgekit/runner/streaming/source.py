@@ -52,7 +52,7 @@ class Source:
         while True:
             part = read(MOST_BYTES)
             if part is None:
-                raise InputError("source: it does not wait for data; open it as a blocking one")
+                raise InputError("source: it does not wait for data; open it in blocking mode")
             if not part:
                 return
             yield part

@@ -223,7 +223,7 @@ def _hop(raw: RawSpec, requested: int | None, has_states: bool) -> int:
     default_hop = int(step["stride"]) if step else raw.shape[0] if has_states else max(1, raw.shape[0] // 2)
     hop = default_hop if requested is None else _whole_number("hop", requested)
     if has_states and hop != default_hop:
-        raise InputError(f"hop: got {hop}; the model has states, which go on every {default_hop}; leave it out")
+        raise InputError(f"hop: got {hop}; the model has states, which advance every {default_hop}; leave it out")
     return hop
 
 
@@ -240,7 +240,9 @@ def _parts(
     if raw.kind == "audio":
         return audio.AudioDecoder(raw, audio.parse_stream_format(format, rate_hz, channels), on_note).parts(source)
     if raw.kind != "window":
-        raise InputError(f"the stream: the bundle takes {raw.kind} {raw.dtype}{list(raw.shape)}, no sound and no rows")
+        raise InputError(
+            f"the stream: the bundle takes {raw.kind} {raw.dtype}{list(raw.shape)}, neither sound nor rows"
+        )
     if rate_hz is not None or channels not in (None, raw.shape[1]):
         raise InputError(f"the stream: rows have no rate here, and {raw.shape[1]} channels; leave both out")
     rows.check(format, raw)
@@ -262,11 +264,11 @@ def _windows(raw: RawSpec, source: Source, parts: Iterator[np.ndarray], hop: int
         raise problem
     unit = "samples" if raw.kind == "audio" else "rows"
     if cutter.moments == 0:
-        raise InputError("the stream: nothing came; see what the program before the pipe says")
+        raise InputError("the stream: nothing arrived; check the output of the program before the pipe")
     if cutter.number == 0:
         raise InputError(f"the stream ended after {cutter.moments} {unit}; a window has {raw.shape[0]}")
     if cutter.left:
-        on_note(f"the stream ended; its last {cutter.left} {unit} fill no window")
+        on_note(f"the stream ended; its last {cutter.left} {unit} do not fill a window")
 
 
 def _ignore(text: str) -> None:

@@ -98,7 +98,7 @@ def _latency(objective: Objective, burn: Burn) -> Alert:
         burn.severity,
         _expression("slow", LATENCY_BUDGET, burn),
         "",
-        "{{ $labels.model }} {{ $labels.version }} is slower than promised",
+        "{{ $labels.model }} {{ $labels.version }} is slower than its objective",
         f"{{{{ $value | humanizePercentage }}}} of the answers of the last {burn.long} took longer than "
         f"{objective.bound_ms:.4g} ms; 1 % may. The budget is used {burn.rate:g} times too fast.",
         (
@@ -116,7 +116,7 @@ def _availability(objective: Objective, burn: Burn) -> Alert:
         burn.severity,
         _expression("refused", objective.availability_budget, burn),
         "",
-        "{{ $labels.model }} {{ $labels.version }} refuses more than promised",
+        "{{ $labels.model }} {{ $labels.version }} refuses more than its objective allows",
         f"{{{{ $value | humanizePercentage }}}} of the requests of the last {burn.long} were refused or failed; "
         f"{objective.availability_budget * 100:.6g} % may. The budget is used {burn.rate:g} times too fast.",
         (

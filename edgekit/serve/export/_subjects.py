@@ -90,7 +90,8 @@ def check_selftest(subject: ExportedBundle) -> None:
     if not report.ok:
         raise SelftestError(
             f"{subject.path}: the golden vectors did not come out as recorded on {report.interpreter} "
-            f"{report.version}: off by {report.max_abs_delta:.3g}, {report.atol:.3g} is allowed; build the bundle again"
+            f"{report.version}: off by {report.max_abs_delta:.3g}, but {report.atol:.3g} is allowed; "
+            f"build the bundle again"
         )
 
 

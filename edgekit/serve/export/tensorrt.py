@@ -57,7 +57,7 @@ def _check(subject: ExportedBundle) -> None:
     facts = subject.manifest
     if len(facts.inputs) > 1:
         raise ConversionError(
-            f"{subject.path}: its model has {len(facts.inputs)} inputs, this export takes models of one; "
+            f"{subject.path}: its model has {len(facts.inputs)} inputs, but this export takes models with one; "
             "use edgekit export triton or kserve"
         )
     if facts.target not in FILES:

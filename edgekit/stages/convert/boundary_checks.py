@@ -65,7 +65,7 @@ def import_function(name: str) -> Prepare:
             "name package.module:function"
         ) from None
     if not callable(imported):
-        raise ConfigError(f"convert.reference_preprocess: {name} is no function but {imported!r}")
+        raise ConfigError(f"convert.reference_preprocess: {name} is not a function but {imported!r}")
     return imported
 
 
@@ -89,7 +89,8 @@ def check_input(
     if agreement.snr_db < tolerance.min_snr_db:
         raise ConversionError(
             f"{what}: {describe_cause(trained, deployed)} (SNR {agreement.snr_db:.1f} dB, at least "
-            f"{tolerance.min_snr_db:g} dB asked, max |Δ| {agreement.max_abs:.3g}); fix `preprocess` in the config or "
+            f"{tolerance.min_snr_db:g} dB required, max |Δ| {agreement.max_abs:.3g}); fix `preprocess` in "
+            f"the config or "
             "that function"
         )
     record = {name: value for name, value in vars(agreement).items() if name != "top1_agreement"}  # of no answers
@@ -104,7 +105,7 @@ def describe_cause(trained: np.ndarray, deployed: np.ndarray) -> str:
         return _affine(trained[..., None], deployed[..., None]) or "the values themselves differ"
     mixed = deployed.transpose(0, 2, 3, 1).reshape(deployed.shape)
     if _explained(trained, mixed) > MIN_EXPLAINED:
-        return "layout: channels last, read as if they stood in front (transpose the axes, do not reshape)"
+        return "layout: channels last, read as if they came first (transpose the axes, do not reshape)"
     if _explained(trained, deployed.transpose(0, 1, 3, 2)) > MIN_EXPLAINED:
         return "layout: height and width are exchanged"
     in_order, in_reverse = _explained_by_channel(trained, deployed), _explained_by_channel(trained, deployed[:, ::-1])
@@ -119,7 +120,7 @@ def _describe_window_cause(trained: np.ndarray, deployed: np.ndarray) -> str:
     """Describe the difference of windows of shape (n, time, channels)."""
     time = deployed.shape[1]
     if _explained(trained, deployed.transpose(0, 2, 1).reshape(deployed.shape)) > MIN_EXPLAINED:
-        return "layout: channels in front, read as if they stood last (transpose the axes, do not reshape)"
+        return "layout: channels first, read as if they came last (transpose the axes, do not reshape)"
     one, other = trained.transpose(0, 2, 1), deployed.transpose(0, 2, 1)
     in_order, in_reverse = _explained_by_channel(one, other), _explained_by_channel(one, other[:, ::-1])
     if in_reverse.min() > MIN_EXPLAINED > in_order.min():
@@ -140,9 +141,9 @@ def _expected_shape(axes: int) -> str:
 
 def _misplaced(trained: np.ndarray, deployed: np.ndarray) -> str:
     if trained.ndim == 4 and trained.transpose(0, 3, 1, 2).shape == deployed.shape:
-        return "; its channels stand last"
+        return "; its channels come last"
     if trained.ndim == 3 and trained.transpose(0, 2, 1).shape == deployed.shape:
-        return "; its channels stand before time"
+        return "; its channels come before time"
     return ""
 
 
@@ -154,7 +155,7 @@ def _affine(trained: np.ndarray, deployed: np.ndarray) -> str:
     lines = ", ".join(f"{factor:.4g} · x {offset:+.4g}" for factor, offset in fits[:3])
     factors = [factor for factor, _ in fits]
     part = "the mean of normalize" if np.allclose(factors, 1, rtol=0.01) else "a scale, a mean or a standard deviation"
-    return f"scale or normalize: {part}; by channel the one is {lines} of the other"
+    return f"scale or normalize: {part}; by channel, the one is {lines} of the other"
 
 
 def _fit_line(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
@@ -256,8 +257,9 @@ def _check_class_scores(
     if gain >= MIN_GAIN and best_accuracy >= MIN_ACCURACY and is_significant:
         raise ConversionError(
             f"{what}: the labels are in another order than the network's outputs: {_order(order, classes)}; "
-            f"so ordered {100 * best_accuracy:.0f} % of {len(labels)} validation samples are right, as they stand "
-            f"{100 * accuracy:.0f} %; give the classes in the order that the weights were trained with"
+            f"in that order, {100 * best_accuracy:.0f} % of {len(labels)} validation samples are right, "
+            f"and in the present one {100 * accuracy:.0f} %; give the classes in the order that the "
+            f"weights were trained with"
         )
     return {"from": "scores", "to": "answer", "samples": len(labels), "accuracy": accuracy, "best_order": best_accuracy}
 

@@ -142,15 +142,16 @@ def check_calibration(
     allowed = max_outside + outside_by_chance(len(calibration))
     if outside.outside_share > allowed:
         raise ConversionError(
-            f"{what} do not show what validation shows: {100 * outside.outside_share:.1f} % of the values of "
-            f"{outside.layer} lie outside the calibrated range, at most {100 * allowed:.2g} % asked of so many samples "
+            f"{what} do not show what validation shows: {100 * outside.outside_share:.1f} % of the values "
+            f"of {outside.layer} are outside the calibrated range, at most {100 * allowed:.2g} % allowed "
+            f"for so many samples "
             f"({_range_text(outside.calibrated)}, validation has {_range_text(outside.checked)}), and int8 would clip "
             f"them; {advice}, or raise convert.calibration_samples"
         )
     if used.used_share < min_used and len(check_inputs) >= MIN_CHECK_SAMPLES:
         raise ConversionError(
             f"{what} span far more than validation does: {used.layer} uses {100 * used.used_share:.2g} % of its "
-            f"calibrated range, at least {100 * min_used:g} % asked ({_range_text(used.calibrated)}, validation has "
+            f"calibrated range, at least {100 * min_used:g} % required ({_range_text(used.calibrated)}, validation has "
             f"{_range_text(used.checked)}), and int8 has no levels left for it; {advice}"
         )
     return {

@@ -215,7 +215,7 @@ class BoundaryChecker:
         if divergence:
             message = (
                 f"{what} is inside its tolerance, but one layer loses {divergence.loss_db:.0f} dB, at most "
-                f"{limit_db:g} dB asked: {divergence.describe()}"
+                f"{limit_db:g} dB allowed: {divergence.describe()}"
             )
             advice = (
                 f"{layer_advice(step.model_folder, divergence.layer)}, or, if that loss is intended, "

@@ -96,11 +96,11 @@ def tolerance_faults(agreement: Agreement, tolerance: Tolerance, task: str = "cl
     required = tolerance.required_agreement(agreement.samples)
     if not agreement.top1_agreement >= required:
         share = "top-1 agreement" if task == "classification" else "fraction of equal answers"
-        messages.append(f"{share} {agreement.top1_agreement:.4f}, at least {required:.4g} asked")
+        messages.append(f"{share} {agreement.top1_agreement:.4f}, at least {required:.4g} required")
     if not agreement.snr_db >= tolerance.min_snr_db:
-        messages.append(f"SNR {agreement.snr_db:.1f} dB, at least {tolerance.min_snr_db:g} dB asked")
+        messages.append(f"SNR {agreement.snr_db:.1f} dB, at least {tolerance.min_snr_db:g} dB required")
     if tolerance.max_abs is not None and not agreement.max_abs <= tolerance.max_abs:
-        messages.append(f"max |Δ| {agreement.max_abs:.3g}, at most {tolerance.max_abs:g} asked")
+        messages.append(f"max |Δ| {agreement.max_abs:.3g}, at most {tolerance.max_abs:g} allowed")
     return messages
 
 

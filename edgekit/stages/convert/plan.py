@@ -100,7 +100,7 @@ class NetworkToConvert:
         ):
             return described.float_only
         if precision not in model_file.offered_precisions(target, precisions(target), self.folder):
-            return f"{self.source_name} is quantized already and taken as it is"
+            return f"{self.source_name} is quantized already and is used unchanged"
         return ""
 
 
@@ -123,9 +123,9 @@ def distinct_networks(source: Artifact, models: Sequence[str]) -> tuple[list[Net
     for name in models:
         key = _digests(source, name)
         if key is None:
-            notes.append(f"{name}: left out, stage {ORIGINS[name][0]!r} made no such network")
+            notes.append(f"{name}: left out, because stage {ORIGINS[name][0]!r} made no such network")
         elif key in names_by_digests:
-            notes.append(f"{name}: left out, it is the same network as {names_by_digests[key]}")
+            notes.append(f"{name}: left out, because it is the same network as {names_by_digests[key]}")
         else:
             names_by_digests[key] = name
             stage, folder = ORIGINS[name]

@@ -80,7 +80,7 @@ class TeacherConfig(StrictModel):
             ("sha256", "path"),
         ):
             if values.get(other) and owner != sources[0]:
-                raise ValueError(f"{other} belongs to a teacher with {owner}, this one has {sources[0]}")
+                raise ValueError(f"{other} belongs to a teacher with {owner}, but this one has {sources[0]}")
         return {**values, "sha256": checked_sha256(values)} if isinstance(values.get("path"), str) else values
 
     @model_validator(mode="after")
@@ -204,8 +204,8 @@ class DistillConfig(TrainingStageConfig):
         for options in loss_options:
             if not losses.supports_task(options, self.task):
                 raise ConfigError(
-                    f"task and distill.losses disagree: {options.loss} compares the scores of classes, task is "
-                    f"{self.task}; use soft_targets or hints"
+                    f"task and distill.losses disagree: {options.loss} compares the scores of classes, but task "
+                    f"is {self.task}; use soft_targets or hints"
                 )
         if self.ensemble != "none":
             self._check_ensemble()
@@ -228,7 +228,7 @@ class DistillConfig(TrainingStageConfig):
                 f"{where} {files[0]} is a file; only PyTorch networks teach together: leave that file or ensemble out"
             )
         if self.ensemble == "probabilities" and self.task not in ("classification", "multi_label"):
-            raise ConfigError(f"{where} task is {self.task}, whose outputs are no probabilities; write logits")
+            raise ConfigError(f"{where} task is {self.task}, whose outputs are not probabilities; write logits")
 
     def loss_options(self) -> list[LossOptions]:
         """Return the options of all losses. Soft targets inherit `temperature` and `alpha` from the stage."""

@@ -106,7 +106,7 @@ TIMES_FILE = "candidates.json"
 REFERENCES_KEY = "(beside)"
 """Key of the reference models in the stored timings."""
 NOT_CONVERTIBLE = "no target takes it"
-STALE_RECORD = "an earlier stage or the config is another than when it was recorded; run without the record"
+STALE_RECORD = "an earlier stage or the config has changed since it was recorded; run without the record"
 
 ShortlistChoice = dict[str, list[str]]
 """`in_time`: titles of the candidates within the budget; `trained`: the fastest of those that the most targets support.

@@ -243,7 +243,7 @@ def parse_recorded_cuts(cuts: Any, widths: dict[str, int]) -> list[Cut]:
         if not 0 < width < remaining.get(group, 0):
             groups = ", ".join(f"{name} {channels}" for name, channels in remaining.items())
             raise StageError(
-                f"the record cuts {group} to {width} channels, and the groups are {groups}; {STALE_RECORD}"
+                f"the record cuts {group} to {width} channels, but the groups are {groups}; {STALE_RECORD}"
             )
         remaining[group] = width
     return parsed

@@ -201,7 +201,7 @@ def check_pruned_network(module: nn.Module, spec: ModelSpec) -> None:
     with torch.no_grad():
         reloaded = join_outputs(loaded(x))
     if reloaded.shape != expected.shape or not torch.allclose(reloaded, expected, rtol=1e-3, atol=1e-4, equal_nan=True):
-        raise ModelError(f"{spec.called}: a cut copy answers otherwise when it is built again")
+        raise ModelError(f"{spec.called}: a cut copy gives other outputs when it is built again")
 
 
 def _pruner(module: nn.Module, spec: ModelSpec, config: PruneConfig, pinned: Sequence[str]) -> Any:
@@ -279,7 +279,7 @@ def pruning_errors(spec: ModelSpec) -> Iterator[None]:
         raise
     except Exception as error:  # torch-pruning and the pruned network raise all kinds of exceptions
         raise ModelError(
-            f"prune: {spec.called} cannot be cut so ({type(error).__name__}: {_first_line(error)})"
+            f"prune: {spec.called} cannot be cut in this way ({type(error).__name__}: {_first_line(error)})"
         ) from error
 
 

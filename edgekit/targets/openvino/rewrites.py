@@ -96,7 +96,7 @@ def _is_dense(port: Any, scale: str) -> bool:
     return dense and (activated or biased or scale == "Multiply")
 
 
-HALVED = "not folded: fp16 would halve the numbers of the steps"
+HALVED = "not folded: fp16 would halve the precision of the steps' numbers"
 
 
 def take_raw_bytes(model: Any, affine: Affine | str, layout: str, precision: str) -> tuple[Any, str]:

@@ -122,7 +122,7 @@ def encode_weights(content: bytes) -> tuple[bytes | None, str]:
                 _replace(model, graph, index, weight)
                 count, zeros, weights = count + 1, zeros + int((array == 0).sum()), weights + array.size
     if not count:
-        return None, "no weight has zeros enough to be smaller"
+        return None, "no weight has enough zeros to become smaller"
     encoded = flatbuffer.serialize(model)
     if len(encoded) >= len(content):
         return None, f"{len(encoded):,} bytes instead of {len(content):,}"

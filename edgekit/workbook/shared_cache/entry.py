@@ -237,7 +237,7 @@ def _parse(data: bytes, path: str, build: Callable[[dict[str, Any]], T]) -> T:
         if digest({name: value for name, value in values.items() if name != "entry_sha256"}) != values["entry_sha256"]:
             raise ValueError("its own digest")
         if values["format"] != FORMAT:
-            raise ValueError(f"format {values['format']}, this edgekit knows {FORMAT}")
+            raise ValueError(f"format {values['format']}, but this edgekit reads {FORMAT}")
         del values["entry_sha256"]
         entry = build(values)
         entry.check()

@@ -193,13 +193,13 @@ RETRIES = 2
 CAUSES = (
     (r"169\.254\.|metadata", "there are no credentials in the environment"),
     (r"connection refused", "connection refused"),
-    (r"dns error|failed to lookup", "its name is not known"),
+    (r"dns error|failed to lookup", "its name cannot be resolved"),
     (r"timed ?out", "no answer in time"),
     (r"certificate", "its certificate is not trusted"),
-    (r"BadScheme", "it is no https, and AWS_ALLOW_HTTP is not set"),
+    (r"BadScheme", "it is not https, and AWS_ALLOW_HTTP is not set"),
     (r"account must be specified", "AZURE_STORAGE_ACCOUNT_NAME is not set"),
-    (r"connection (reset|closed)|incomplete|unexpected eof|error decoding response body", "the connection broke off"),
-    (r"error trying to connect|error sending request", "no connection"),
+    (r"connection (reset|closed)|incomplete|unexpected eof|error decoding response body", "the connection was lost"),
+    (r"error trying to connect|error sending request", "no connection could be made"),
 )
 """Patterns in an error and what to report for each. The error's own text is not shown, as it may hold a signed URL."""
 

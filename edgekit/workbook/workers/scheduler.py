@@ -109,7 +109,7 @@ class SchedulerWorkers:
         if "No module named" in str(answer):  # an ImportError, which may come as its text
             return "its Python lacks this edgekit"
         if not isinstance(answer, dict):
-            return f"it does not say what it is ({answer})"
+            return f"it does not report what it is ({answer})"
         if machine_facts.has_same_processor(answer, self._local_facts):
             self._same_processor.add(address)
         else:

@@ -338,7 +338,7 @@ class TestRefused:
         path = next(samples_folder.glob("*/*.npz"))
         np.savez(path, **{**dict(np.load(path)), "raw": np.zeros(3, np.uint8)})
         done = edgekit("field", "pack", samples_folder, tmp_path / "d.npz")
-        assert done.exit_code == 4 and "it holds uint8[3], and the bundle takes" in done.output, done.output
+        assert done.exit_code == 4 and "it holds uint8[3], but the bundle takes" in done.output, done.output
 
     @pytest.mark.parametrize(
         ("name", "value"), [("labels", 3), ("labels", [[1]]), ("raw", {}), ("raw", None), ("name", 3), ("task", [])]

@@ -222,7 +222,7 @@ BROKEN: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "no boxes": ("voc", _voc(lambda text: text.split("<object>")[0] + "</annotation>"), "annotations have no box"),
     "outside": ("voc", _voc(lambda text: text.replace("<xmax>", "<xmax>9")), "boxes are empty or outside"),
     "another size": ("voc", _voc(lambda text: text.replace("<width>64", "<width>65")), "annotations are for 65×48"),
-    "an entity": ("voc", _voc(lambda text: '<!DOCTYPE a [<!ENTITY b "c">]>' + text), "or entities"),
+    "an entity": ("voc", _voc(lambda text: '<!DOCTYPE a [<!ENTITY b "c">]>' + text), "or it declares entities"),
     "no width": ("voc", _voc(lambda text: text.replace("<width>64", "<width>nan")), "size/width is 'nan'; it must"),
     "endless": ("voc", _voc(lambda text: text.replace("<xmax>", "<xmax>inf<!--").replace("</xmax>", "--></xmax>")),
                 "bndbox/xmax is 'inf'; it must be"),

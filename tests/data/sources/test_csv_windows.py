@@ -207,7 +207,7 @@ def test_a_recording_that_stands_in_two_splits_is_an_overlap(tmp_path: Path) -> 
         ),
         (lambda text: re.sub(r"\n[^,]+,", "\nnan,", text, count=1), r"005.csv, line 2, column 'ax': got 'nan'"),
         (lambda text: re.sub(r"\n[^,]+,", "\noff,", text, count=1), r"005.csv, line 2, column 'ax': got 'off'"),
-        (lambda text: text + "1,2\n", r"005.csv, line 42: 2 cells, the header has 3"),
+        (lambda text: text + "1,2\n", r"005.csv, line 42: 2 cells, but the header has 3"),
         (lambda text: "", r"005.csv: its first line is empty"),
         (lambda text: text.split("\n", 1)[1], r"005.csv: its first line holds numbers"),
     ],

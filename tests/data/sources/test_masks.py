@@ -226,7 +226,7 @@ BROKEN: dict[str, tuple[str, Callable[[Path], None], str]] = {
         "folders", _twice(".PNG"), "images/train/scene001.PNG and images/train/scene001.png: two pictures for the mask",
     ),
     "no names": ("folders", lambda home: (home / "data.yaml").unlink(), "the classes have no names"),
-    "names twice": ("folders", lambda home: (home / "data.yaml").write_text("names: [a, a, b]"), "is listed twice"),
+    "names twice": ("folders", lambda home: (home / "data.yaml").write_text("names: [a, a, b]"), "listed twice"),
     "a name too many": (
         "folders", lambda home: (home / "data.yaml").write_text("names: [a, b, c, d]"), "no pixel of class 'd'",
     ),

@@ -178,7 +178,7 @@ def test_an_unset_variable_is_a_fault_of_the_config(monkeypatch):
 
 
 def test_a_missing_file_says_where_it_was_looked_for(tmp_path):
-    with pytest.raises(DataError, match=r"data\.path: nothing at .*absent\.npz"):
+    with pytest.raises(DataError, match=r"data\.path: .*absent\.npz does not exist"):
         load(parse({"source": "npz", "path": str(tmp_path / "absent.npz")}))
 
 

@@ -34,7 +34,7 @@ def folder(home: Path, count: int = 90) -> Path:
 
 
 def given(tmp_path: Path) -> str:
-    """A vocabulary of these texts: one that is made of the train split changes with the split."""
+    """A vocabulary of these texts: one that is built from the train split changes with the split."""
     path = tmp_path / "given.json"
     path.write_bytes(vocabulary.train_vocabulary([text for _, text in texts(90)], 90))
     return str(path)
@@ -89,7 +89,7 @@ def test_a_divided_pool_gives_a_vocabulary_of_what_is_trained_on(tmp_path: Path)
     own = [text for _, text in texts(90) if sample(text) in trained]
     assert 50 < len(own) < 80
     assert vocabulary.train_vocabulary(own, 120) == data.members["tokenizer.json"]
-    assert any(f"made of the {len(own)} texts of train" in note for note in data.notes)
+    assert any(f"built from the {len(own)} texts of train" in note for note in data.notes)
 
 
 def test_a_vocabulary_of_the_users_is_taken_as_it_is(tmp_path: Path) -> None:
@@ -104,14 +104,14 @@ def test_a_vocabulary_of_the_users_is_taken_as_it_is(tmp_path: Path) -> None:
 def test_long_texts_are_cut_and_counted_or_refused_by_name(tmp_path: Path) -> None:
     data = load(parse(config(tmp_path, tokens=8, overlap="drop")))
     assert any("are longer than data.tokens and are cut" in note for note in data.notes)
-    with pytest.raises(DataError, match=r"\.txt: \d+ tokens, the bundle takes 8; .*set data.too_long: cut"):
+    with pytest.raises(DataError, match=r"\.txt: \d+ tokens, but the bundle takes 8; .*set data.too_long: cut"):
         load(parse(config(tmp_path, tokens=8, too_long="refuse")))
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"caf\xe9", r"bad.txt: no text in UTF-8 \(byte 3\); save it in UTF-8"),
+        (b"caf\xe9", r"bad.txt: not text in UTF-8 \(byte 3\); save it in UTF-8"),
         (b"a" * (1 << 21), "more than 1,048,576"),
     ],
 )

@@ -98,12 +98,18 @@ def test_every_row_of_the_table_is_the_same_sample_on_the_device(
 
 
 DEVICE = {
-    "a cell less": (b"label\ttext\nham\thi you\nham\n", "line 3: 1 cells, 2 are needed; a tab parts them"),
-    "no such column": (b"label\tmessage\nham\thi\n", "line 1: no one column 'text'; the header is 'label', 'message'"),
-    "an empty text": (b"label\ttext\nham\t \n", "line 2: an empty text, which has no token of its own; give it words"),
-    "a header alone": (b"label\ttext\n", "0 rows, the bundle takes 1; check the delimiter and the header"),
-    "nothing": (b"", "0 rows, the bundle takes 1"),
-    "Latin 1": (b"label\ttext\nham\tcaf\xe9\n", r"line 2: no text in UTF-8 \(byte 18\)"),
+    "a cell less": (
+        b"label\ttext\nham\thi you\nham\n",
+        "line 3: 1 cells, but 2 are needed; they are separated by a tab",
+    ),
+    "no such column": (
+        b"label\tmessage\nham\thi\n",
+        "line 1: not exactly one column 'text'; the header is 'label', 'message'",
+    ),
+    "an empty text": (b"label\ttext\nham\t \n", "line 2: an empty text, which has no tokens; give it words"),
+    "a header alone": (b"label\ttext\n", "0 rows, but the bundle takes 1; check the delimiter and the header"),
+    "nothing": (b"", "0 rows, but the bundle takes 1"),
+    "Latin 1": (b"label\ttext\nham\tcaf\xe9\n", r"line 2: not text in UTF-8 \(byte 18\)"),
 }
 
 
@@ -121,7 +127,7 @@ def test_a_table_that_the_device_cannot_take_is_refused_in_one_line(fault: str, 
 def test_strict_takes_a_table_of_one_row_alone(tmp_path: Path) -> None:
     data = load(parse(config(table(tmp_path / "x.tsv"))))
     raw = RawSpec(**spec_for(data, "edgekit.models.mlp:mlp", {}, []).raw)
-    with pytest.raises(InputError, match="90 rows, the bundle takes 1; give it as many, or leave --strict out"):
+    with pytest.raises(InputError, match="90 rows, but the bundle takes 1; give it as many, or leave --strict out"):
         inputs.read_first_sample(str(tmp_path / "x.tsv"), raw, strict=True, members=data.members)
     (tmp_path / "x.tsv").write_text("text\nsee you\n")
     inputs.read_first_sample(str(tmp_path / "x.tsv"), raw, strict=True, members=data.members)
@@ -138,19 +144,19 @@ def test_texts_in_files_of_their_own_make_no_bundle_that_takes_tables(tmp_path: 
 @pytest.mark.parametrize(
     ("content", "options", "said"),
     [
-        (b"label\ttext\nham\tcaf\xe9\n", {}, r"x.tsv, line 2: no text in UTF-8 \(byte 18\)"),
+        (b"label\ttext\nham\tcaf\xe9\n", {}, r"x.tsv, line 2: not text in UTF-8 \(byte 18\)"),
         (
             b"label\tmessage\nham\thello\n",
             {},
-            "data.text: x.tsv, line 1: no one column 'text'; the header is 'label', 'message'",
+            "data.text: x.tsv, line 1: not exactly one column 'text'; the header is 'label', 'message'",
         ),
         (b"label\ttext\nham\n", {}, "x.tsv, line 2: 1 cells instead of 2"),
         (b"label\ttext\n \thello\n", {}, "x.tsv, line 2: the label is empty"),
         (b"label\ttext\n", {}, "no row with a text"),
-        (b"label\ttext\nham\thel\0lo\n", {}, r"x.tsv, line 2: holds U\+0000, so it is no text"),
+        (b"label\ttext\nham\thel\0lo\n", {}, r"x.tsv, line 2: holds U\+0000, so it is not text"),
         (b"ham\thello\n", {"header": False}, "without a header columns have no names; give its number"),
-        (b"ham\thello\n", {"header": False, "text": 3, "label": 1}, "data.text: x.tsv, line 1: no column 3, it has 2"),
-        (b'label,text\nham,"hel"lo\n', {"delimiter": "comma"}, "x.tsv, line 2: no CSV"),
+        (b"ham\thello\n", {"header": False, "text": 3, "label": 1}, "data.text: x.tsv, line 1: no column 3; it has 2"),
+        (b'label,text\nham,"hel"lo\n', {"delimiter": "comma"}, "x.tsv, line 2: not CSV"),
     ],
 )
 def test_a_table_that_does_not_fit_is_refused_in_one_line(

@@ -55,7 +55,7 @@ def test_other_lengths_are_filled_up_cut_or_refused(tmp_path: Path) -> None:
     shorter = load(parse({**options, "seconds": 0.05}))
     assert shorter.raw_shape == (400,)
     with pytest.raises(
-        DataError, match=r"wav: 800 samples, the config asks for 400 .*run: ffmpeg .*or set data.lengths: fit"
+        DataError, match=r"wav: 800 samples, but the config asks for 400 .*run: ffmpeg .*or set data.lengths: fit"
     ):
         load(parse({**options, "seconds": 0.05, "lengths": "exact"}))
     with pytest.raises(ConfigError, match="are not a whole number of samples"):
@@ -75,7 +75,7 @@ def test_a_zip_gives_the_same_sounds(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (sound(800, 300, rate_hz=16_000), "16000 samples a second, the config asks for 8000"),
+        (sound(800, 300, rate_hz=16_000), "16000 samples a second, but the config asks for 8000"),
         (sound(800, 300, channels=2), "2 channels, the config asks for one"),
         (sound(0, 300), "it holds no sound"),
         (b"no sound at all", "not a WAV file, whatever its name says"),

@@ -144,7 +144,10 @@ TRACKS = {
     "a comma": ("0,0\t0,1\tbark\n", "street.txt, line 1: got '0,0' and '0,1'; start and end are seconds, such as 12.5"),
     "backwards": ("0.2\t0.1\tbark\n", "street.txt, line 1: from 0.2 to 0.1 s; a stretch ends after it starts"),
     "no label": ("0.0\t0.1\t\n", "street.txt, line 1: the label is empty"),
-    "another recording": ("0.0\t99.0\tbark\n", "'bark' reaches to 99 s, the recording ends at 9.00 s; is it the track"),
+    "another recording": (
+        "0.0\t99.0\tbark\n",
+        "'bark' reaches to 99 s, but the recording ends at 9.00 s; is it the track",
+    ),
     "nothing": ("\n", "street.txt: has no stretch"),
     "marks alone": ("0.1\t0.1\tbark\n", "street.txt: has no stretch"),
 }

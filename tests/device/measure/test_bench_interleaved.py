@@ -69,7 +69,10 @@ def test_people_see_the_fastest_first(two: tuple[Path, Path], capsys: pytest.Cap
     lines = capsys.readouterr().out.splitlines()
     head = next(number for number, line in enumerate(lines) if "times the fastest" in line)
     assert [line.split()[-1] for line in lines[head + 1 : head + 3]] == [str(each) for each in two]
-    assert "1.00 (1.00–1.00)" in lines[head + 1] and "10 rounds in turns, each opened 10 times" in lines[head + 3]
+    assert (
+        "1.00 (1.00–1.00)" in lines[head + 1]
+        and "10 rounds in rotating order, each file opened 10 times" in lines[head + 3]
+    )
     table = lines[: head + 4]  # where something else ran, a line tells all that disturbed it, however long
     assert all(len(line) <= 100 + len(str(two[1])) for line in table)
 
@@ -80,7 +83,11 @@ def test_what_answers_wrongly_is_not_timed(
     wrong = device.wrong(tmp_path / "wrong.edge.zip")
     assert main(bench(two[0], wrong)) == 5
     said = capsys.readouterr()
-    assert said.out == "" and f"{wrong}: answers wrongly here" in said.err and said.err.count("\n") == 1
+    assert (
+        said.out == ""
+        and f"{wrong}: does not give the golden outputs on this device" in said.err
+        and said.err.count("\n") == 1
+    )
 
 
 @pytest.mark.parametrize("words", [["--compare"], ["--minutes", "1"], ["--rate", "5"]])
@@ -89,13 +96,13 @@ def test_options_of_one_bundle_are_none_of_several(
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["bench", *map(str, two), *words])
-    assert "bundles that take turns have rounds; leave out" in capsys.readouterr().err
+    assert "several bundles are timed in rounds; leave out" in capsys.readouterr().err
 
 
 def test_samples_are_those_of_turns(two: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["bench", str(two[0]), "--samples"])
-    assert "--samples is for bundles that take turns" in capsys.readouterr().err
+    assert "--samples applies only to bundles that are timed in rounds" in capsys.readouterr().err
     assert main([*bench(two[0]), "--json", "--samples"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["bundles"]
     assert row["ratio"] == 1 and len(row["samples_ns"]) == 50

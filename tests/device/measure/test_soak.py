@@ -135,7 +135,7 @@ def test_control_c_keeps_what_was_measured() -> None:
 
 @pytest.mark.parametrize(
     ("rate", "seconds", "window", "words"),
-    [(10.0, 60.0, 1.0, ["hold 10 calls", "windows of 2 s"]), (0.0, 60.0, 1.0, ["rate: got 0"]),
+    [(10.0, 60.0, 1.0, ["hold only 10 calls", "windows of 2 s"]), (0.0, 60.0, 1.0, ["rate: got 0"]),
      (100.0, -1.0, 1.0, ["time: got -1"]), (100.0, 60.0, float("nan"), ["window: got nan"]),
      (100.0, 5.0, 6.0, ["do not fit into 5 s"]), (1.0, 10.0, None, ["do not fit into 10 s"])],
 )  # fmt: skip

@@ -155,7 +155,7 @@ def test_a_monitor_s_sketch_and_verdict_go_into_it(first: bool, model: Model, tm
 
 def test_a_file_that_cannot_be_is_refused_at_once(model: Model, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ResourceError, match=r"file/a.json: .*; name a file to write"):
+    with pytest.raises(ResourceError, match=r"file/a.json: .*; name a file that can be written"):
         FieldReport(model, tmp_path / "file" / "a.json")
 
 
@@ -206,7 +206,7 @@ def test_a_disk_that_is_full_from_the_start_costs_the_report_alone(bundles: dict
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0 and "0.npy" in done.stdout, done.stderr
     [line] = done.stderr.splitlines()
-    assert line.startswith("edgerun: report: ") and line.endswith("No space left on device; it is tried again"), line
+    assert line.startswith("edgerun: report: ") and line.endswith("No space left on device; trying again later"), line
 
 
 class TestPredict:
@@ -295,7 +295,7 @@ class TestPredict:
     @pytest.mark.parametrize(
         ("options", "text"),
         [
-            (("--keep-per-day", "3"), "--keep-per-day and --keep-bytes are for --keep"),
+            (("--keep-per-day", "3"), "--keep-per-day and --keep-bytes apply only with --keep"),
             (("--keep", ""), "--keep: name a folder"),
             (("--report", "r.txt"), "--report r.txt: name a file that ends in .json"),
         ],

@@ -159,7 +159,7 @@ def test_figures_of_other_observers_are_shown_with_the_models_labels(path: Path)
         page = metrics.text()
         assert value(page, "edgekit_health", model="tiny", version="1.2.0", why="dark") == 1
         assert value(page, f"{REQUESTS}_count") == 0
-    assert problems == ["metrics: Told shows nothing (ZeroDivisionError: division by zero)"]
+    assert problems == ["metrics: Told gave no metrics (ZeroDivisionError: division by zero)"]
     model.observers.close()
     assert "edgekit_health" not in names(metrics.text())
 

@@ -76,7 +76,7 @@ def test_it_is_read_only_and_has_one_page(scraped: Scraped, method: str, path: s
 
 
 def test_a_port_that_is_taken_is_one_clear_error(scraped: Scraped, bundle: Path) -> None:
-    message = rf"^metrics: 127\.0\.0\.1:{scraped[1]} cannot be listened on: Address already in use; use a free port, or"
+    message = rf"^metrics: cannot listen on 127\.0\.0\.1:{scraped[1]}: Address already in use; use a free port, or"
     with pytest.raises(InputError, match=message):
         load(bundle, trial=False, metrics=f"127.0.0.1:{scraped[1]}")
     assert ask(scraped[1])[0] == 200
@@ -84,7 +84,7 @@ def test_a_port_that_is_taken_is_one_clear_error(scraped: Scraped, bundle: Path)
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.7", "[::]", "example.org", "127.0.0.1.example.org"])
 def test_a_host_that_others_could_reach_is_refused(host: str) -> None:
-    with pytest.raises(InputError, match=r"^metrics: got '.*', which other machines may reach; use 127\.0\.0\.1:9100$"):
+    with pytest.raises(InputError, match=r"^metrics: got '.*', which other machines can reach; use 127\.0\.0\.1:9100$"):
         Metrics(f"{host}:9100")
 
 

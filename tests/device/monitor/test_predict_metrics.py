@@ -89,7 +89,7 @@ def test_two_processes_on_one_port_are_told_apart(tmp_path: Path) -> None:
         process.kill()
     assert second.returncode == 4
     [line] = second.stderr.decode().splitlines()
-    assert re.search(r"^edgerun: metrics: 127\.0\.0\.1:\d+ cannot be listened on: Address already in use; use", line)
+    assert re.search(r"^edgerun: metrics: cannot listen on 127\.0\.0\.1:\d+: Address already in use; use", line)
 
 
 def test_frames_of_a_camera_are_counted(tmp_path: Path) -> None:

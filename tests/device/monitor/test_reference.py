@@ -92,5 +92,5 @@ def test_what_is_no_json_is_refused() -> None:
 
 
 def test_a_reference_of_another_model_is_refused() -> None:
-    with pytest.raises(BundleError, match="no reference of this model"):
+    with pytest.raises(BundleError, match="not a reference of this model"):
         reference.parse_reference(recorded("audio"), manifest("window"))

@@ -62,7 +62,7 @@ def test_what_is_no_sketch_of_one_bundle_is_refused() -> None:
     for parts in ([], [sketch(1), strange], [sketch(1), {"statistics": {}}], [{}, {}], [{"a": 1}]):
         with pytest.raises(InputError):
             Monitor.merge(parts)
-    with pytest.raises(InputError, match="none of this bundle"):
+    with pytest.raises(InputError, match="something other than a sketch of this bundle"):
         Verdict.of(MADE, REFERENCE, strange)
 
 
@@ -72,7 +72,7 @@ def test_sketches_of_two_versions_of_a_bundle_are_kept_apart() -> None:
     other.observe(*stream(MADE, 256, 3))
     with pytest.raises(InputError, match="different bundles"):
         Monitor.merge([sketch(1), other.sketch()])
-    with pytest.raises(InputError, match="none of this bundle"):
+    with pytest.raises(InputError, match="something other than a sketch of this bundle"):
         Verdict.of(MADE, REFERENCE, other.sketch())
 
 

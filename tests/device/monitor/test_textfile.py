@@ -84,7 +84,7 @@ def test_nobody_holds_the_model_any_more_and_it_is_written(bundle: Path, tmp_pat
 
 
 def test_a_folder_that_is_not_there_is_refused_at_once(bundle: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"^metrics: there is no folder .*/none; use a file in one"):
+    with pytest.raises(InputError, match=r"^metrics: there is no folder .*/none; use a file in a folder"):
         load(bundle, trial=False, metrics=tmp_path / "none" / "model.prom")
     (tmp_path / "folder.prom").mkdir()
     with pytest.raises(InputError, match=r"folder\.prom is a folder"):
@@ -106,14 +106,14 @@ def test_a_folder_that_vanishes_costs_one_warning_and_no_answer(bundle: Path, tm
     wait_for(lambda: count(folder / "model.prom") == 200)
     metrics.close()
     assert problems == [
-        f"metrics: {folder}/model.prom is not written (No such file or directory); it is tried again meanwhile"
+        f"metrics: {folder}/model.prom cannot be written (No such file or directory); trying again later"
     ]
 
 
 def test_the_warning_of_a_library_is_pythons_own(bundle: Path, tmp_path: Path) -> None:
     folder = tmp_path / "collector"
     folder.mkdir()
-    with pytest.warns(RuntimeWarning, match=r"^metrics: .*model\.prom is not written \(No such file"):
+    with pytest.warns(RuntimeWarning, match=r"^metrics: .*model\.prom cannot be written \(No such file"):
         model = load(bundle, trial=False, metrics=folder / "model.prom")
         wait_for((folder / "model.prom").exists)
         folder.rename(tmp_path / "gone")

@@ -229,7 +229,7 @@ def test_a_limit_that_is_none_is_refused(name: str, value: Any, model: Model, tm
 
 def test_a_folder_that_cannot_be_is_refused_at_once(model: Model, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ResourceError, match="file.*; name a folder to write in"):
+    with pytest.raises(ResourceError, match="file.*; name a folder that can be written"):
         UncertainSamples.of(model, tmp_path / "file")
 
 

@@ -82,7 +82,7 @@ class Device:
         """The last line that a command says which must fail so: its only error, and no traceback."""
         done = self.run(*words, data=data, **more)
         assert done.returncode == code, (words, done.stdout, done.stderr)
-        said = [line for line in done.stderr.splitlines() if ": proving it on this device" not in line]
+        said = [line for line in done.stderr.splitlines() if ": running its self-test on this device" not in line]
         assert len(said) == 1 and said[0].startswith("edgerun: "), done.stderr
         return said[0]
 

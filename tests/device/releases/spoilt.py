@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 SPOILT = {
-    "answers wrongly here": "run(self, bound); [found] = bound.get_outputs(); found.update_inplace(found.numpy() + 9)",
+    "wrong answers on this device": "run(self, bound); [found] = bound.get_outputs(); "
+    "found.update_inplace(found.numpy() + 9)",
     "crashed (SIGSEGV)": "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
     "did not end within": "import time; time.sleep(600)",
     "onnxruntime failed while running the model": "return bytearray(1 << 50)",
-    "too slow here": "import time; time.sleep(0.02); run(self, bound)",
+    "too slow on this device": "import time; time.sleep(0.02); run(self, bound)",
 }
 """What its call of a model does, by what `edgerun watch` then says of a release that was sound."""
 

@@ -39,10 +39,10 @@ def restarted(device: Device) -> None:
 def test_each_start_spends_a_try_before_the_program_starts(trying: Device) -> None:
     assert [started(trying) for _ in range(2)] == [2, 2]
     assert trying.status()["tries"] == 0
-    assert started(trying) == 1, "no try was left"
+    assert started(trying) == 1, "it has used all its tries"
     found = trying.status()
     assert (found["state"], found["current"]) == ("confirmed", 1)
-    assert "no try was left" in found["releases"][1]["why"]
+    assert "it has used all its tries" in found["releases"][1]["why"]
     assert started(trying) == 1
 
 
@@ -98,7 +98,7 @@ def test_a_bundle_that_was_changed_is_not_started(trying: Device) -> None:
     path.chmod(0o600)
     path.write_bytes(path.read_bytes()[:-1] + b"!")
     for _ in range(2):
-        assert "its digest is not the one that was installed" in trying.refused(8, "boot")
+        assert "its digest has changed since it was installed" in trying.refused(8, "boot")
     assert started(trying) == 1, "it has had its tries"
 
 

@@ -58,9 +58,9 @@ def test_a_folder_that_others_can_write_is_refused(mode: int, empty: Device, sou
     empty.confirmed(sound["1.0.0"])
     empty.root.chmod(mode)
     for command in ("status", "boot", "confirm", "rollback", "gc", "watch") if mode == 0o770 else ("boot",):
-        assert "others can write there" in empty.refused(8, command)
-    assert "others can write there" in empty.refused(8, "receive", "0" * 64)
-    assert "others can write there" in empty.refused(8, "install", "0" * 64)
+        assert "other users can write there" in empty.refused(8, command)
+    assert "other users can write there" in empty.refused(8, "receive", "0" * 64)
+    assert "other users can write there" in empty.refused(8, "install", "0" * 64)
     empty.root.chmod(0o700)
     empty.do("boot")
 
@@ -79,7 +79,7 @@ def test_a_folder_that_others_can_replace_is_refused(sound: dict[str, Path], tmp
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
     open_to_all = Device(tmp_path / "open" / "home")
-    assert f"they can write {tmp_path / 'open'}" in open_to_all.refused(8, "receive", "0" * 64)
+    assert f"they can write to {tmp_path / 'open'}" in open_to_all.refused(8, "receive", "0" * 64)
     (tmp_path / "open").chmod(0o1777)
     open_to_all.receive(sound["1.0.0"])
 
@@ -92,9 +92,9 @@ def test_so_is_a_link_or_an_open_folder_in_it(name: str, empty: Device, sound: d
     for mode in (0o770, 0o707, 0o1777):
         folder.chmod(mode)
         for command in ("status", "boot", "watch", "gc") if mode == 0o770 else ("boot",):
-            assert f"{folder}: others can write there" in empty.refused(8, command)
+            assert f"{folder}: other users can write there" in empty.refused(8, command)
         assert f"`chmod 700 {folder}`" in empty.refused(8, "receive", "0" * 64)
-        with pytest.raises(TrustError, match="others can write there"):
+        with pytest.raises(TrustError, match="other users can write there"):
             current_release.find_release(Home(empty.root))
     folder.chmod(0o700)
     empty.do("boot")
@@ -113,13 +113,13 @@ def test_so_is_a_link_or_an_open_folder_in_it(name: str, empty: Device, sound: d
 def test_so_is_one_of_another_user_in_it(name: str, empty: Device, sound: dict[str, Path]) -> None:
     empty.confirmed(sound["1.0.0"])
     os.chown(empty.root / name, 12345, 12345)
-    assert f"{empty.root / name}: belongs to user 12345, this is user 0" in empty.refused(8, "boot")
+    assert f"{empty.root / name}: belongs to user 12345, but this is user 0" in empty.refused(8, "boot")
 
 
 @pytest.mark.needs(root=True)
 def test_a_folder_of_another_user_is_refused(empty: Device, sound: dict[str, Path]) -> None:
     empty.confirmed(sound["1.0.0"])
     os.chown(empty.root, 12345, 12345)
-    assert "belongs to user 12345, this is user 0; run as its owner" in empty.refused(8, "status")
+    assert "belongs to user 12345, but this is user 0; run as its owner" in empty.refused(8, "status")
     with pytest.raises(TrustError), Home(empty.root).locked():
         pass

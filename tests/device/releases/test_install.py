@@ -60,13 +60,13 @@ def test_a_first_release_that_is_taken_back_leaves_none(
 def test_confirm_and_rollback_can_name_the_release_they_mean(empty: Device, sound: dict[str, Path]) -> None:
     empty.confirmed(sound["1.0.0"])
     empty.install(sound["2.0.0"])
-    assert "release 1: is not current, release 2 is" in empty.refused(4, "confirm", "--release", 1)
+    assert "release 1: is not the current release; release 2 is" in empty.refused(4, "confirm", "--release", 1)
     empty.do("confirm", "--release", 2)
     empty.confirmed(sound["3.0.0"])
     for _ in range(3):
         empty.do("rollback", "--release", 3)
     assert empty.status()["current"] == 2, "a command that is sent again goes back no further"
-    assert "release 1: is not current" in empty.refused(4, "rollback", "--release", 1)
+    assert "release 1: is not the current release" in empty.refused(4, "rollback", "--release", 1)
 
 
 def test_what_is_current_already_is_not_installed_again(empty: Device, sound: dict[str, Path]) -> None:
@@ -85,7 +85,7 @@ def test_an_older_release_can_be_installed_again(empty: Device, sound: dict[str,
 def test_one_trial_at_a_time(empty: Device, sound: dict[str, Path]) -> None:
     empty.install(sound["1.0.0"])
     other = empty.receive(sound["2.0.0"])
-    assert "release 1 is on probation; first `edgerun confirm` or" in empty.refused(4, "install", other)
+    assert "release 1 is on probation; first run `edgerun confirm` or" in empty.refused(4, "install", other)
     empty.do("confirm")
     empty.do("install", other)
 
@@ -97,8 +97,8 @@ def test_a_file_on_the_device_is_taken_as_it_lies_there(empty: Device, sound: di
     assert "on probation" in empty.do("install", sound["1.0.0"])
     assert empty.status()["incoming"] == {} and empty.status()["store"] == [digest(sound["1.0.0"])]
     empty.do("confirm")
-    assert "no such file, and no sha256" in empty.refused(4, "install", "nonsuch.edge.zip")
-    assert "no such file, and no sha256" in empty.refused(4, "install", empty.root)
+    assert "neither an existing file nor a sha256" in empty.refused(4, "install", "nonsuch.edge.zip")
+    assert "neither an existing file nor a sha256" in empty.refused(4, "install", empty.root)
 
 
 def test_what_was_not_received_is_named(empty: Device, sound: dict[str, Path]) -> None:
@@ -111,11 +111,11 @@ def test_what_was_not_received_is_named(empty: Device, sound: dict[str, Path]) -
 @pytest.mark.parametrize(
     ("kind", "options", "reason"),
     [
-        ("wrong", [], "answers wrongly here"),
+        ("wrong", [], "wrong answers on this device"),
         ("endless", ["--wall-s", "6"], "did not end within 6 s"),
-        ("endless", ["--cpu-s", "3"], "used more than 3 s of the processor"),
+        ("endless", ["--cpu-s", "3"], "used more than 3 s of processor time"),
         ("greedy", ["--memory-mb", "600"], "memory"),
-        ("slow", [], "too slow here: p50"),
+        ("slow", [], "too slow on this device: p50"),
     ],
 )
 def test_a_bundle_that_does_not_work_here_changes_nothing(
@@ -199,7 +199,7 @@ def test_without_numpy_all_but_the_proof_works(empty: Device, sound: dict[str, P
     for command in [without, *([[str(oldest), "-S", "-m", "edgekit.runner"]] if oldest else [])]:
         bare = Device(empty.root, command=command)
         other = bare.receive(sound["3.0.0"])
-        assert "No module named 'numpy'; `edgerun doctor` says" in bare.refused(5, "install", other)
+        assert "No module named 'numpy'; `edgerun doctor` shows" in bare.refused(5, "install", other)
         assert bare.status()["current"] == 2
         assert bare.do("boot").strip().endswith("releases/2/bundle.edge.zip")
         bare.do("confirm")
@@ -272,7 +272,7 @@ def test_a_command_does_not_wait_for_ever(empty: Device, sound: dict[str, Path])
         short = Device(empty.root, command=(sys.executable, "-c", code + "; sys.exit(cli.main())"))
         while short.run("status").returncode == 0:
             assert holder.poll() is None
-        assert "another command is at work here" in short.refused(7, "confirm")
+        assert "another command is running here" in short.refused(7, "confirm")
     finally:
         os.killpg(holder.pid, 9)
         holder.wait()

@@ -34,7 +34,7 @@ def stopped(on: Device, *words: object) -> Iterator[Popen[str]]:
     (folder / "sitecustomize.py").write_text(GATE.format(gate=str(folder / "open")))
     process = on.start("install", *words, PYTHONPATH=f"{folder}{os.pathsep}{ROOT}")
     assert process.stdout
-    while "proving it on this device" not in (line := process.stdout.readline()):
+    while "running its self-test on this device" not in (line := process.stdout.readline()):
         assert line, process.wait()
     try:
         yield process
@@ -71,7 +71,7 @@ def test_one_that_was_taken_back_meanwhile_is_not_put_on_trial_again(empty: Devi
         empty.do("install", sha256)
         empty.do("rollback", "--why", "too hot")
     assert late.returncode == 4
-    assert "another command has tried it meanwhile, release 1 is current" in late.communicate()[0]
+    assert "another command has tried it meanwhile, and release 1 is current" in late.communicate()[0]
     assert empty.status()["state"] == "confirmed" and empty.status()["releases"][1]["why"] == "too hot"
 
 

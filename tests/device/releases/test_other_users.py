@@ -62,7 +62,7 @@ def test_another_user_runs_nothing_unsigned(mode: int, signed: Machine) -> None:
     signed.home.chmod(mode)
     for environment in homes(signed):
         said = signed.refused(*PREDICT, UNSIGNED, SAMPLE, user=NOBODY, **environment)
-        assert ("cannot be looked at" if mode == 0o700 else "make it with `edgekit sign`") in said
+        assert ("cannot be examined" if mode == 0o700 else "make it with `edgekit sign`") in said
 
 
 @pytest.mark.parametrize("mode", [0o700, 0o711, 0o755], ids=oct)
@@ -97,7 +97,7 @@ def test_releases_are_read_by_everybody_and_from_such_a_disk(user: int, read_onl
 
 def test_only_the_owner_changes_them(signed: Machine) -> None:
     for words in (("confirm",), ("rollback",), ("gc",), ("install", SIGNED), ("trust", "/mnt/desk/trust")):
-        assert "belongs to user 0, this is user 65534" in signed.refused(*words, user=NOBODY)
+        assert "belongs to user 0, but this is user 65534" in signed.refused(*words, user=NOBODY)
 
 
 def test_a_release_of_another_user_is_on_trial_for_its_owner_alone(signed: Machine) -> None:
@@ -116,7 +116,7 @@ def test_the_owner_whom_root_has_given_var_lib_edge_is_believed_by_all(signed: M
         assert "x.npy: " in signed.do(*PREDICT, SIGNED, SAMPLE, user=user)
         assert "release 1" in signed.do("status", user=user)
     os.chown(signed.home / "trust" / "root.pub", 5, 5)
-    assert "root.pub: others can write it (user 5" in signed.refused(*PREDICT, SIGNED, SAMPLE, user=NOBODY)
+    assert "root.pub: other users can write it (user 5" in signed.refused(*PREDICT, SIGNED, SAMPLE, user=NOBODY)
 
 
 def test_no_older_release_is_let_in_by_another_home(signed: Machine) -> None:
@@ -143,7 +143,7 @@ def test_a_line_of_roots_says_that_the_device_is_signed(signed: Machine) -> None
 def test_that_line_is_roots_alone_and_says_where(signed: Machine) -> None:
     path = signed.state("/var/lib/edge\n")
     path.chmod(0o666)
-    assert "has to be a file of root's" in signed.refused(*PREDICT, SIGNED, SAMPLE)
+    assert "must be a file of root" in signed.refused(*PREDICT, SIGNED, SAMPLE)
     path.chmod(0o644)
     os.chown(path, NOBODY, NOBODY)
     assert "belongs to user 65534" in signed.refused(*PREDICT, SIGNED, SAMPLE)
@@ -153,16 +153,16 @@ def test_that_line_is_roots_alone_and_says_where(signed: Machine) -> None:
         assert "write one line into it, such as /var/lib/edge" in signed.refused(*PREDICT, SIGNED, SAMPLE)
     path.unlink()
     path.symlink_to("/mnt/nowhere")
-    assert "/etc/edge/trust: cannot be looked at" in signed.refused(*PREDICT, SIGNED, SAMPLE)
+    assert "/etc/edge/trust: cannot be examined" in signed.refused(*PREDICT, SIGNED, SAMPLE)
     path.unlink()
     path.parent.chmod(0o700)
-    assert "/etc/edge/trust: cannot be looked at" in signed.refused(*PREDICT, SIGNED, SAMPLE, user=NOBODY)
+    assert "/etc/edge/trust: cannot be examined" in signed.refused(*PREDICT, SIGNED, SAMPLE, user=NOBODY)
 
 
 @pytest.mark.parametrize("name", ["root.pub", "policy.json", "policy.json.sig", "seen.json"])
 def test_a_file_of_the_policy_that_others_can_write_is_believed_no_more(name: str, signed: Machine) -> None:
     (signed.home / "trust" / name).chmod(0o666)
-    assert f"{name}: others can write it" in signed.refused(*PREDICT, SIGNED, SAMPLE)
+    assert f"{name}: other users can write it" in signed.refused(*PREDICT, SIGNED, SAMPLE)
 
 
 @pytest.mark.parametrize("name", ["floor.json", "releases/1", "releases/1/install.json", "releases/1/bundle.edge.zip"])
@@ -170,7 +170,7 @@ def test_nor_is_a_record_or_a_release(name: str, signed: Machine) -> None:
     """As an earlier edgerun wrote them under a umask of 0, in a folder that nobody else could enter."""
     (signed.home / name).chmod(0o777)
     for command in ((*PREDICT, SIGNED, SAMPLE), ("status",), ("boot",)):
-        assert f"/var/lib/edge/{name}: others can write there" in signed.refused(*command)
+        assert f"/var/lib/edge/{name}: other users can write there" in signed.refused(*command)
 
 
 @pytest.mark.parametrize("name", ["releases", "store", "releases/1", "floor.json"])

@@ -49,7 +49,7 @@ def test_it_goes_on_where_the_line_was_cut(empty: Device, sha256: str) -> None:
 def test_another_offset_is_refused_with_the_true_one(empty: Device, sha256: str) -> None:
     empty.do("receive", sha256, data=DATA[:1000])
     done = empty.run("receive", sha256, "--offset", 999, data=DATA[999:])
-    assert done.returncode == 4 and "1000 bytes are here" in done.stderr
+    assert done.returncode == 4 and "1000 bytes have arrived" in done.stderr
     assert answers(done.stdout) == [{"sha256": sha256, "offset": 1000, "stored": False}]
     assert (empty.root / "incoming" / sha256).read_bytes() == DATA[:1000]
 
@@ -84,7 +84,10 @@ def test_a_wrong_file_without_a_size_is_begun_anew(empty: Device, sha256: str) -
     done = empty.run("receive", sha256, "--acknowledge", 1, data=b"!" * 100)
     assert done.stderr.count("\n") == 1, "once, and not for each answer"
     assert done.returncode == 0 and not answers(done.stdout)[0]["stored"]
-    assert done.stderr.startswith("edgerun: 100 bytes are here, not yet the file") and "--restart" in done.stderr
+    assert (
+        done.stderr.startswith("edgerun: 100 bytes have arrived, which is not yet the complete file")
+        and "--restart" in done.stderr
+    )
     (said,) = answers(empty.do("receive", sha256, "--restart", data=DATA[:1000]))
     assert said == {"sha256": sha256, "offset": 1000, "stored": False}
     done = empty.run("receive", sha256, data=DATA[1000:])
@@ -100,13 +103,13 @@ def test_a_sender_that_hangs_spoils_nothing_that_was_begun_anew(empty: Device, s
     assert json.loads(hanging.stdout.readline())["offset"] == 10
     empty.do("receive", sha256, "--restart", data=DATA[:10])
     _, err = hanging.communicate(b"!" * 100, timeout=60)
-    assert hanging.returncode == 4 and b"another command appends to it" in err
+    assert hanging.returncode == 4 and b"another command is appending to it" in err
     (said,) = answers(empty.do("receive", sha256, "--offset", 10, data=DATA[10:]))
     assert said["stored"]
 
 
 def test_a_size_that_no_bundle_has_is_refused(empty: Device, sha256: str) -> None:
-    words = f"got a size of {2**31} bytes, at most {2**31 - 1} are taken"
+    words = f"got a size of {2**31} bytes, but at most {2**31 - 1} are accepted"
     assert words in empty.refused(4, "receive", sha256, "--size", 2**31, data=DATA)
     assert not empty.root.exists()
 
@@ -118,7 +121,7 @@ def test_a_file_that_has_no_room_is_refused_before_it_comes(empty: Device, sha25
     )
     full = Device(empty.root, {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])})
     said = full.refused(7, "receive", sha256, "--size", len(DATA), data=DATA)
-    assert f"{len(DATA)} bytes are to come" in said and "use `edgerun gc`" in said
+    assert f"{len(DATA)} more bytes are needed" in said and "use `edgerun gc`" in said
     assert empty.status()["incoming"] == {sha256: 0}
 
 
@@ -148,7 +151,7 @@ def test_a_sender_whose_line_hangs_holds_up_nobody(empty: Device, sha256: str) -
     (said,) = answers(empty.do("receive", sha256, "--offset", 10, data=DATA[10:]))
     assert said["stored"]
     _, err = hanging.communicate(DATA[10:], timeout=60)
-    assert hanging.returncode == 4 and b"another command appends to it" in err
+    assert hanging.returncode == 4 and b"another command is appending to it" in err
     assert (empty.root / "store" / sha256).read_bytes() == DATA
 
 

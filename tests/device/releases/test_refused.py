@@ -38,7 +38,7 @@ def test_a_release_whose_statement_has_ended_is_signed_again(signed: Device, des
     later = at_another_time(signed, LATER)
     state, why = said(later)
     assert state == "confirmed" and "expired at" in why and "sign the bundle again" in why
-    assert "confirmed\nrefused, so nothing loads it: release 1: " in later.do("status")
+    assert "confirmed\nrefused, so it is not loaded: release 1: " in later.do("status")
     desk.sign(path=at(desk, 1), counter=10)
     later.do("install", at(desk, 1))
     assert later.status()["current"] == 2 and later.status()["state"] == "trial"
@@ -113,7 +113,10 @@ def revoked(on: Device, desk: Desk, *numbers: int) -> None:
 def test_nobody_rolls_back_to_what_the_policy_refuses(signed: Device, desk: Desk) -> None:
     revoked(signed, desk, 1, 2)
     words = signed.refused(8, "rollback")
-    assert "release 2 stays: the one before would not load (release 1: " in words and "counter 10 is revoked" in words
+    assert (
+        "release 2 stays current, because the one before it cannot be loaded (release 1: " in words
+        and "counter 10 is revoked" in words
+    )
     assert words.endswith("install the bundle that you want")
     assert signed.status()["current"] == 2 and said(signed) == ("confirmed", "") and signed.do("boot")
 
@@ -132,7 +135,7 @@ def test_a_release_on_trial_goes_back_by_hand_whatever_was_before(signed: Device
     confirm(signed, at(desk, 1))
     signed.do("install", at(desk, 2))
     damage(signed, 1)
-    assert "refused, so nothing loads it: release 1: " in signed.do("rollback")
+    assert "refused, so it is not loaded: release 1: " in signed.do("rollback")
     assert signed.status()["current"] == 1 and signed.status()["state"] == "confirmed"
     confirm(signed, at(desk, 3))
     assert loaded(signed) == "3.0.0"

@@ -46,7 +46,7 @@ def test_a_signed_bundle_is_installed_started_and_loaded(signed: Device, desk: D
     assert record["signers"] == ["anna"] and record["counter"] == 10
     assert signed.do("boot").strip().endswith("releases/1/bundle.edge.zip")
     assert loaded(signed) == "1.0.0"
-    assert "signed mode: what the policy in" in signed.do("status")
+    assert "signed mode: bundles that the policy in" in signed.do("status")
 
 
 def loaded(on: Device, before: str = "", **more: str) -> str:
@@ -64,12 +64,12 @@ def unsigned(desk: Desk) -> str:
 
 def without_signature(desk: Desk) -> str:
     Path(f"{statement_path(at(desk, 2))}.sig").unlink()
-    return "nobody has signed"
+    return "the bundle is not signed"
 
 
 def by_a_thief(desk: Desk) -> str:
     sign(desk, "thief", statement_path(at(desk, 2)).read_bytes())
-    return "is no signer of this policy"
+    return "is not a signer of this policy"
 
 
 def of_another_bundle(desk: Desk) -> str:
@@ -183,7 +183,7 @@ def test_another_name_in_the_statement_sidesteps_no_version(signed: Device, desk
     values["predicate"][RELEASE]["name"] = "other"
     path.write_bytes(json.dumps(values).encode())
     Path(f"{path}.sig").write_bytes(ssh_signing.sign(path.read_bytes(), desk.key("anna"), NAMESPACE))
-    words = "is called 'tiny' in its manifest, 'other' in its statement"
+    words = "is called 'tiny' in its manifest, but 'other' in its statement"
     assert words in signed.refused(8, "install", at(desk, 1))
     assert signed.status()["current"] == 1 and signed.status()["floor"] == {LABEL: {"epoch": 1, "counter": 20}}
     assert words in signed.refused(8, "verify", at(desk, 1), "--trust", desk.trust)
@@ -270,7 +270,7 @@ def test_a_policy_is_taken_over_by_one_command_at_a_time(signed: Device, desk: D
     old = Path(shutil.copytree(desk.trust, desk.home / "old"))
     desk.add("bert")
     signed.do("trust", desk.trust)
-    assert "version 2, this device has seen version 3" in signed.refused(8, "trust", old)
+    assert "version 2, but this device has already seen version 3" in signed.refused(8, "trust", old)
 
 
 def test_kills_in_signed_mode_leave_the_old_release_or_the_new_one(signed: Device, desk: Desk) -> None:

@@ -48,7 +48,7 @@ def test_an_unsigned_bundle_runs_by_no_command(
     signed.do(*through(door, at(desk, 1), tmp_path))
     statement_path(at(desk, 1)).unlink()
     said = signed.refused(8, *through(door, at(desk, 1), tmp_path))
-    assert "edgekit sign" in said and f"this device is in signed mode, by {signed.root / 'trust'}" in said
+    assert "edgekit sign" in said and f"this device is in signed mode (policy: {signed.root / 'trust'}" in said
 
 
 def test_nor_does_a_program_load_one(signed: Device, empty: Device, desk: Desk, sound: dict[str, Path]) -> None:

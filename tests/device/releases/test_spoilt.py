@@ -11,7 +11,7 @@ from tests.device.releases.device import ROOT, Device
 from tests.device.releases.spoilt import spoil
 
 
-@pytest.mark.parametrize("reason", ["answers wrongly here", "onnxruntime failed while running the model"])
+@pytest.mark.parametrize("reason", ["wrong answers on this device", "onnxruntime failed while running the model"])
 def test_a_sound_bundle_is_refused_where_the_interpreter_is_spoilt(
     reason: str, empty: Device, sound: dict[str, Path], tmp_path: Path
 ) -> None:

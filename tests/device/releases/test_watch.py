@@ -78,7 +78,7 @@ def test_a_confirmed_release_that_fails_stays_and_is_told(
     for version in ("1.0.0", "2.0.0"):
         empty.confirmed(sound[version])
     watching = watch(empty, "--latency-ms", 1e-6, "--every", 0.5, *program)
-    watching.until(lambda: watching.said.count("release 2: too slow here") >= 3)
+    watching.until(lambda: watching.said.count("release 2: too slow on this device") >= 3)
     assert state(empty) == ("confirmed", 2) and alive(watching.program()[1])
     assert watching.stop() == 0
 
@@ -134,7 +134,7 @@ def test_a_confirmed_program_that_crashes_is_started_again(
 ) -> None:
     empty.confirmed(sound["1.0.0"])
     watching = watch(empty, "--", "sh", "-c", "kill -SEGV $$")
-    watching.until(lambda: watching.said.count("release 1: the program was ended by SIGSEGV") >= 2)
+    watching.until(lambda: watching.said.count("release 1: the program was terminated by SIGSEGV") >= 2)
     assert state(empty) == ("confirmed", 1)
     assert watching.stop() == 0
 
@@ -154,7 +154,7 @@ def test_a_kill_of_the_watch_itself_spends_the_try(
         (trying.root / "program").unlink()
     watching = watch(trying, *program)
     watching.until(lambda: watching.program()[0] == "1")
-    assert f"earlier watch has left (process {left_running[-1]})" in watching.said
+    assert f"earlier `edgerun watch` left running (process {left_running[-1]})" in watching.said
     assert not any(map(alive, left_running)), "each watch ended what the one before had left"
     assert watching.stop() == 0
 
@@ -257,6 +257,6 @@ def test_a_release_on_trial_that_was_changed_is_taken_back(
     path.write_bytes(path.read_bytes()[:-1] + b"!")
     watching = watch(trying, *program)
     watching.until(lambda: watching.program()[0] == "1")
-    assert "its digest is not the one" in trying.status()["releases"][1]["why"]
+    assert "its digest has changed since" in trying.status()["releases"][1]["why"]
     assert watching.stop() == 0
     assert device.digest(trying.root / "current/bundle.edge.zip") == trying.status()["releases"][0]["sha256"]

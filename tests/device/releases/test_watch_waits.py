@@ -61,7 +61,7 @@ def running(
 def test_another_watch_is_refused_in_a_line(running: Callable[..., Watch]) -> None:
     watching = running()
     words = watching.device.refused(7, "watch", "--", "sleep", 60)
-    assert f"another `edgerun watch` is at work here (process {watching.process.pid})" in words
+    assert f"another `edgerun watch` is running here (process {watching.process.pid})" in words
     assert alive(watching.program()[1])
     assert watching.stop() == 0
 
@@ -94,7 +94,7 @@ def test_a_real_time_signal_ends_a_program_like_any_other(
 ) -> None:
     empty.confirmed(sound["1.0.0"])
     watching = watch(empty, "--", sys.executable, "-c", "import os; os.kill(os.getpid(), 35)")
-    watching.until(lambda: watching.said.count("release 1: the program was ended by signal 35") >= 2)
+    watching.until(lambda: watching.said.count("release 1: the program was terminated by signal 35") >= 2)
     assert watching.stop() == 0
 
 
@@ -119,7 +119,7 @@ def test_a_lock_that_is_held_for_long_ends_no_healthy_program(
     first = watching.program()[1]
     handle = os.open(trying.root / ".lock", os.O_RDWR)
     fcntl.flock(handle, fcntl.LOCK_EX)
-    watching.until(lambda: "release 2: " in watching.said and "another command is at work here" in watching.said)
+    watching.until(lambda: "release 2: " in watching.said and "another command is running here" in watching.said)
     os.close(handle)
     watching.until(lambda: state(trying) == ("confirmed", 2))
     assert watching.program()[1] == first and alive(first)
@@ -132,7 +132,7 @@ def test_nor_does_one_that_is_held_when_it_starts(
     handle = os.open(trying.root / ".lock", os.O_RDWR)
     fcntl.flock(handle, fcntl.LOCK_EX)
     watching = watch(changed(trying, IMPATIENT), "--confirm-after", 0, *program)
-    watching.until(lambda: "another command is at work here; try again when it has ended; waiting" in watching.said)
+    watching.until(lambda: "another command is running here; try again when it has ended; waiting" in watching.said)
     os.close(handle)
     watching.until(lambda: state(trying) == ("confirmed", 2))
     assert watching.stop() == 0

@@ -53,7 +53,7 @@ def test_keys_of_each_kind_sign(kind: str, desk: Desk) -> None:
 
 def test_a_foreign_key_signs_nothing(desk: Desk) -> None:
     desk.forge("thief")
-    refused(desk, "signed by nobody of this policy", "is no signer of this policy")
+    refused(desk, "signed by nobody of this policy", "is not a signer of this policy")
 
 
 def test_a_foreign_root_makes_no_policy(desk: Desk) -> None:
@@ -133,13 +133,13 @@ def test_a_thief_with_a_signing_key_cannot_shut_the_device_for_ever(desk: Desk) 
 
 def test_releases_of_an_earlier_epoch_install_no_more_but_what_runs_goes_on(desk: Desk) -> None:
     desk.rotate()
-    refused(desk, "of epoch 1, the policy is of epoch 2", "sign the bundle again")
+    refused(desk, "has epoch 1, but the policy has epoch 2", "sign the bundle again")
     assert desk.check(floors=None).epoch == 1
 
 
 def test_a_release_of_a_later_epoch_waits_for_its_policy(desk: Desk) -> None:
     desk.forge(epoch=3)
-    refused(desk, "bring the newest policy first")
+    refused(desk, "install the newest policy first")
 
 
 def test_revoked_releases_are_refused_also_where_they_run(desk: Desk) -> None:
@@ -161,7 +161,7 @@ def test_an_older_policy_is_refused(desk: Desk) -> None:
     desk.check()
     for name, data in earlier.items():
         (desk.trust / name).write_bytes(data)
-    refused(desk, "policy.json: version 2, this device has seen version 4")
+    refused(desk, "policy.json: has version 2, but this device has already seen version 4")
 
 
 def test_a_device_that_only_looks_remembers_nothing(desk: Desk) -> None:
@@ -173,7 +173,7 @@ def test_two_policies_of_one_version_are_not_both_believed(desk: Desk) -> None:
     """Two people who hold the root key may each have changed the same policy."""
     desk.check()
     desk.put_policy(minimum={"other": 1})
-    refused(desk, "another version 2 than the one this device has seen")
+    refused(desk, "differs from the version 2 that this device has already seen")
 
 
 def test_the_memory_of_a_device_is_not_guessed(desk: Desk) -> None:
@@ -209,7 +209,7 @@ def test_a_policy_of_which_a_file_is_missing_trusts_nobody(lost: str, desk: Desk
 
 def test_a_bundle_without_a_statement_or_without_a_signature_is_refused(desk: Desk) -> None:
     desk.signature.unlink()
-    refused(desk, "nobody has signed")
+    refused(desk, "the bundle is not signed")
     desk.statement.unlink()
     refused(desk, "No such file", "edgekit sign")
 
@@ -220,7 +220,7 @@ def test_what_has_expired_is_refused(desk: Desk) -> None:
     assert desk.check(clock=now_s).signers == ("anna",)
     refused(desk, "intoto.json: expired", "sign the bundle again", clock=now_s + 2 * DAY_S, remember=False)
     desk.forge(expires=desk.later(1000))
-    refused(desk, "policy.json: expired", "bring a newer policy", clock=now_s + 366 * DAY_S)
+    refused(desk, "policy.json: expired", "install a newer policy", clock=now_s + 366 * DAY_S)
 
 
 @pytest.mark.parametrize("days", [0, -1])
@@ -274,7 +274,7 @@ def test_a_thief_cannot_set_every_clock_far_ahead(desk: Desk) -> None:
     """Else a device would take everything for expired, for ever."""
     last, beyond, never = (desk.later(days) for days in (364, 366, 2000))
     desk.forge(time=beyond, expires=never)
-    refused(desk, "after the policy's end")
+    refused(desk, "after the policy expired")
     desk.forge(time=last, expires=never)
     desk.check()
     later_s = time.time() + 2 * DAY_S
@@ -301,7 +301,7 @@ def test_two_signers_are_two_people(desk: Desk) -> None:
 def test_a_policy_gives_one_key_only_one_name(desk: Desk) -> None:
     signers = json.loads((desk.trust / policy.POLICY).read_bytes())["signers"]
     desk.put_policy(signers={**signers, "bert": signers["anna"]}, threshold=2)
-    refused(desk, "signers: two of them have one key")
+    refused(desk, "signers: two of them have the same key")
 
 
 def test_a_signature_that_nobody_knows_neither_helps_nor_harms(desk: Desk) -> None:
@@ -368,7 +368,7 @@ def test_links_and_pipes_are_not_followed(name: str, desk: Desk) -> None:
 
 def test_a_folder_in_which_others_can_write_trusts_nobody(desk: Desk) -> None:
     desk.trust.chmod(0o770)
-    refused(desk, "others can write there (user", "mode 770)")
+    refused(desk, "other users can write there (user", "mode 770)")
     desk.trust.chmod(0o700)
     assert desk.check().signers == ("anna",)
 
@@ -395,5 +395,5 @@ def test_what_ssh_keygen_gets_lies_where_nobody_else_looks(desk: Desk, monkeypat
         assert Path(folder).parent == private and Path(folder).stat().st_mode & 0o777 == 0o700
     desk.check()
     desk.forge("thief")
-    refused(desk, "no signer")
+    refused(desk, "not a signer")
     assert list(private.iterdir()) == []

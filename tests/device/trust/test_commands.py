@@ -80,7 +80,9 @@ def test_a_device_takes_a_policy_over_and_then_only_newer_ones(desk: Desk, capsy
     assert "version 3, epoch 2" in said(capsys, 0, "trust", desk.trust, "--home", device.parent)
     assert "version 3, epoch 2" in said(capsys, 0, "trust", desk.trust, "--home", device.parent)
     before = {path.name: path.read_bytes() for path in device.iterdir()}
-    assert "version 2, this device has seen version 3" in said(capsys, 8, "trust", old, "--home", device.parent)
+    assert "version 2, but this device has already seen version 3" in said(
+        capsys, 8, "trust", old, "--home", device.parent
+    )
     desk.put_policy("thief", version=9)
     assert "not by the root" in said(capsys, 8, "trust", desk.trust, "--home", device.parent)
     assert {path.name: path.read_bytes() for path in device.iterdir()} == before
@@ -170,12 +172,12 @@ def test_a_bundle_is_loaded_while_the_policy_is_replaced(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"format": 2}, "format '2', this edgekit reads 1"),
+        ({"format": 2}, "has format '2', but this edgekit reads 1"),
         ({"version": 0}, "version: got '0'"),
         ({"version": 2.5}, "version: got '2.5'"),
         ({"epoch": True}, "epoch: got 'True'"),
         ({"epoch": 2**53 + 1}, "epoch: got"),
-        ({"threshold": 17}, "threshold: got 17; at most 16"),
+        ({"threshold": 17}, "threshold: got 17; use at most 16"),
         ({"threshold": 0}, "threshold"),
         ({"expires": "2027-01-31"}, "expires: got '2027-01-31'"),
         ({"expires": "2027-01-31T12:00:00+00:00"}, "expires: got"),
@@ -188,8 +190,8 @@ def test_a_bundle_is_loaded_while_the_policy_is_replaced(desk: Desk) -> None:
         ({"signers": {"anna": {"key": "ssh-rsa AAAAB3NzaC1yc2E=", "expires": None}}}, "ssh-keygen -t ed25519"),
         ({"signers": {"anna": {"key": "ssh-ed25519 AAAA\nx ssh-ed25519 AAAA", "expires": None}}}, "one line"),
         ({"minimum": {"tiny": -1}}, "minimum.tiny"),
-        ({"minimum": None}, "needed ["),
-        ({"more": 1}, "needed ["),
+        ({"minimum": None}, "but must have ["),
+        ({"more": 1}, "but must have ["),
     ],
 )
 def test_a_policy_that_the_root_signed_with_a_mistake_is_refused(
@@ -205,12 +207,12 @@ def test_a_policy_that_the_root_signed_with_a_mistake_is_refused(
     ("data", "words"),
     [
         (b"", "not JSON"),
-        (b"[]", "a list, needed an object"),
-        (b'{"a": 1, "a": 2}', "a key stands twice"),
-        (b'{"a": NaN}', "NaN is no number"),
+        (b"[]", "holds a list, but must hold an object"),
+        (b'{"a": 1, "a": 2}', "a key occurs twice"),
+        (b'{"a": NaN}', "NaN is not a number"),
         (b"\xff\xfe{\x00}\x00", "not JSON"),
         (b'{"a":' * 20_000, "not JSON"),
-        (b"{}", "needed ["),
+        (b"{}", "but must have ["),
     ],
 )
 def test_a_signed_statement_that_is_none_is_refused(data: bytes, words: str, desk: Desk) -> None:

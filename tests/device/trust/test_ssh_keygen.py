@@ -119,7 +119,7 @@ def test_where_the_kernel_has_no_files_in_memory_a_private_folder_does(
         assert desk.check().signers == ("anna",)
         assert list((desk.home / "private").iterdir()) == []
     monkeypatch.setenv("TMPDIR", "/nonexistent")
-    with pytest.raises(ResourceError, match=r"^/nonexistent/edgekit-\w+: cannot be made \(No such file"):
+    with pytest.raises(ResourceError, match=r"^/nonexistent/edgekit-\w+: cannot be created \(No such file"):
         desk.check()
 
 

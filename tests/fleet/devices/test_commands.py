@@ -86,7 +86,7 @@ def test_an_old_python_is_said_plainly(version: str, desk: Rig) -> None:
     python = with_python(version)
     what = f"python{version}, on the PATH or from pyenv"
     requirements.condition(python is not None, what, required_in_ci=False)
-    with pytest.raises(DeviceError, match="is older than the 3.9|too old to be asked") as caught:
+    with pytest.raises(DeviceError, match="is older than the 3.9|too old to be queried") as caught:
         desks.greeted(desks.host(desk, python=str(python)))
     assert caught.value.exit_code == 5
     assert version in str(caught.value)
@@ -101,26 +101,26 @@ def test_what_is_no_python_at_all_is_no_device(python: str, desk: Rig) -> None:
 @pytest.mark.parametrize(
     ("out", "said"),
     [
-        (b"", "gives an unexpected answer"),
-        (b"\xff\xfe garbage", "gives an unexpected answer"),
-        (b"token {", "no JSON"),
-        (b"token []", "another shape"),
-        (b"token " + b"[" * 100_000, "no JSON"),
+        (b"", "answered with something unexpected"),
+        (b"\xff\xfe garbage", "answered with something unexpected"),
+        (b"token {", "did not answer with JSON"),
+        (b"token []", "JSON of an unexpected form"),
+        (b"token " + b"[" * 100_000, "did not answer with JSON"),
         (answer(python=[3, "11", 2]), "which Python"),
         (answer(python=[3, 11]), "which Python"),
         (answer(python=[3, 10**9, 0]), "which Python"),
         (answer(python=[3, 100, 0]), "which Python"),
-        (answer(home="relative"), "is no path"),
-        (answer(home="/x\x1b[2J"), "is no path"),
-        (answer(home=None), "does not say its home"),
-        (answer(bits=-64), "bits is '-64'"),
-        (answer(bits=True), "bits is 'True'"),
-        (answer(machine=7), "does not say its machine"),
-        (answer() + b'{"state": "fine"}', "its state is 'fine'"),
-        (answer() + b'{"state": "none", "releases": {}}', "does not list its releases"),
-        (answer() + b'{"state": "none", "releases": [1]}', "a release that is not an object"),
-        (answer() + b'{"state": "none", "releases": [{"release": 1e99}]}', "release is"),
-        (answer() + b'{"state": "none", "releases": [{"release": 1, "sha256": 5}]}', "does not say its sha256"),
+        (answer(home="relative"), "is not a path"),
+        (answer(home="/x\x1b[2J"), "is not a path"),
+        (answer(home=None), "did not report its home"),
+        (answer(bits=-64), "invalid bits: '-64'"),
+        (answer(bits=True), "invalid bits: 'True'"),
+        (answer(machine=7), "did not report its machine"),
+        (answer() + b'{"state": "fine"}', "the state 'fine'"),
+        (answer() + b'{"state": "none", "releases": {}}', "did not list its releases"),
+        (answer() + b'{"state": "none", "releases": [1]}', "a release that is not valid"),
+        (answer() + b'{"state": "none", "releases": [{"release": 1e99}]}', "invalid release: "),
+        (answer() + b'{"state": "none", "releases": [{"release": 1, "sha256": 5}]}', "did not report its sha256"),
     ],
 )
 @pytest.mark.usefixtures("no_recursion_limit")
@@ -140,8 +140,8 @@ def test_the_root_of_a_disk_is_no_home() -> None:
 
 def test_how_a_login_fails_is_said_plainly(desk: Rig) -> None:
     for lines, said in (
-        ("exec 1>&-", "its login closes standard output"),
-        ("kill -9 $$", r"was killed there \(SIGKILL\)"),
+        ("exec 1>&-", "the login closes standard output"),
+        ("kill -9 $$", r"was killed on the device \(SIGKILL\)"),
         ("exit 9", "ended with exit code 9"),
     ):
         desk.setting(0, lines)

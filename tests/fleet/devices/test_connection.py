@@ -77,7 +77,7 @@ def test_an_exit_code_and_the_last_line_come_back(desk: Rig) -> None:
 
 def test_a_host_key_that_nobody_knows_is_refused_with_its_fingerprint(desk: Rig, known: Path) -> None:
     desk.forget(0)
-    with pytest.raises(HostKeyError, match="is not known; `ssh -p") as caught:
+    with pytest.raises(HostKeyError, match="is not known; connect once with `ssh -p") as caught:
         run(host(desk), "true")
     printed = subprocess.run(["ssh-keygen", "-l", "-f", str(desk.host_key)], capture_output=True, text=True).stdout
     assert printed.split()[1] in str(caught.value) and caught.value.exit_code == 8
@@ -162,7 +162,10 @@ def test_a_key_that_only_an_agent_has_is_enough(desk: Rig, monkeypatch: pytest.M
 
 def test_nobody_there_and_nobody_who_answers_are_unreachable(desk: Rig) -> None:
     with socket.create_server(("127.1.9.9", 0)) as mute:
-        for port, said in ((mute.getsockname()[1], "no login within 1 s"), (1, "Connect call failed|refused")):
+        for port, said in (
+            (mute.getsockname()[1], "the login was not completed within 1 s"),
+            (1, "Connect call failed|refused"),
+        ):
             with pytest.raises(Unreachable, match=said):
                 run(host(desk, host="127.1.9.9", port=port), "true", connect_s=1.0)
     with pytest.raises(Unreachable):

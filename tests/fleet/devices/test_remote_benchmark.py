@@ -38,17 +38,17 @@ def answer(sent: BenchmarkBundle, **changes: Any) -> str:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"machine": None}, "does not say what machine it is"),
-        ({"machine": {**MACHINE, "cpu": 7}}, "does not say its cpu"),
+        ({"machine": None}, "did not report what machine it is"),
+        ({"machine": {**MACHINE, "cpu": 7}}, "did not report its cpu"),
         ({"openings": 1}, "opened each file 1 times in 10 rounds"),
         ({"openings": 7}, "opened each file 7 times in 10 rounds"),
-        ({"samples_ns": [0] * 50}, "calls took no time"),
-        ({"samples_ns": [1000] * 49}, "does not give the times of 50 calls"),
-        ({"samples_ns": [float("nan")] * 50}, "does not give the times of 50 calls"),
-        ({"samples_ns": [-1] * 50}, "does not give the times of 50 calls"),
-        ({"samples_ns": "fast"}, "does not give the times of 50 calls"),
+        ({"samples_ns": [0] * 50}, "calls that took no time"),
+        ({"samples_ns": [1000] * 49}, "did not report the times of 50 calls"),
+        ({"samples_ns": [float("nan")] * 50}, "did not report the times of 50 calls"),
+        ({"samples_ns": [-1] * 50}, "did not report the times of 50 calls"),
+        ({"samples_ns": "fast"}, "did not report the times of 50 calls"),
         ({"sha256": "0" * 64}, "timed another file than tiny"),
-        ({"bundles": []}, "timed other bundles than it was asked to"),
+        ({"bundles": []}, "timed other bundles than those requested"),
     ],
 )
 def test_what_no_measurement_says_is_refused_in_a_line(
@@ -69,7 +69,7 @@ def test_a_device_measures_and_is_asked_again_while_it_is_disturbed(
     (desk.device(0) / "answer").write_text(answer(sent, why=["it was 85 °C hot"]) + "\n")
     desk.setting(0, 'case "$SSH_ORIGINAL_COMMAND" in *" bench "*) cat "$HOME/answer"; exit 0;; esac')
     part = time_on_hosts([host(desk)], [sent], ASKED, say=told.append)["d0"]
-    assert part.disturbed == ("it was 85 °C hot",) and len(told) == 2 and "measured again" in told[0]
+    assert part.disturbed == ("it was 85 °C hot",) and len(told) == 2 and "measuring again" in told[0]
     desk.setting(0, "")
     part = time_on_hosts([host(desk)], [sent], ASKED, say=told.append)["d0"]
     assert part.samples_ms["tiny"].shape == (50,) and np.median(part.samples_ms["tiny"]) > 0

@@ -77,7 +77,7 @@ def test_the_launcher_starts_the_runner_with_what_was_brought(desk: Rig, house: 
 
 def test_without_wheels_what_lacks_is_named(desk: Rig) -> None:
     with pytest.raises(
-        DeviceError, match=r"lacks numpy and onnxruntime .*bring wheels with `edgekit fleet push --wheels DIR`"
+        DeviceError, match=r"lacks numpy and onnxruntime .*send wheels with `edgekit fleet push --wheels DIR`"
     ) as caught:
         supplied(desk, 2, None)
     assert caught.value.exit_code == 5 and not (desk.device(2) / ".edge").exists()
@@ -156,7 +156,9 @@ def test_two_desks_bring_the_same_runner_at_once(desk: Rig) -> None:
 
 
 def test_a_home_that_cannot_be_is_said(desk: Rig) -> None:
-    with pytest.raises(DeviceError, match="^/dev/null: is not a folder; name another") as caught:
+    with pytest.raises(
+        DeviceError, match="^/dev/null: is not a folder, so no folder can be created in it; name another"
+    ) as caught:
         desks.talk(desks.host(desk, 0, home="/dev/null/x"), desks.ready)
     assert caught.value.exit_code == 7
 

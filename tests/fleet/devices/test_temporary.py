@@ -144,7 +144,7 @@ def test_an_unsigned_one_is_not_sent_to_a_device_in_signed_mode(desk: Rig, bundl
     async def on(line: DeviceSession) -> None:
         _, found = await desks.ready(line)
         signed = replace(found, status=ReleaseStatus(signed=True))
-        with pytest.raises(DeviceError, match="is in signed mode, and nobody has signed this bundle") as caught:
+        with pytest.raises(DeviceError, match="is in signed mode, but this bundle is not signed") as caught:
             async with temporary_bundles(line, signed, [TemporaryBundle(bundle.bundle)]):
                 pass
         assert caught.value.exit_code == 8 and not lying(desk)
@@ -192,7 +192,9 @@ def test_a_line_that_is_silent_ends_it_too(desk: Rig, bundle: TemporaryBundle, m
     monkeypatch.setattr(commands, "SILENCE_S", 1.0)
 
     async def silent(line: DeviceSession, edgerun: Edgerun, paths: list[str]) -> None:
-        with pytest.raises(DeviceError, match="the line was silent, so it was ended"):
+        with pytest.raises(
+            DeviceError, match="nothing was received from the workstation, so the measurement was stopped"
+        ):
             await edgerun.bench(*paths, *FOREVER, within_s=60)
         assert not benches(desk)
 

@@ -79,7 +79,7 @@ def test_a_line_that_lets_nothing_through_is_given_up(desk: Rig, large: bytes, m
     receive(desks.host(desk), b"the runner is there then")
     with Proxy(address(0), desk.port, cut_bytes=6_000) as proxy:
         desk.know((address(0), proxy.port))
-        with pytest.raises(Unreachable, match="given up after"):
+        with pytest.raises(Unreachable, match="gave up after"):
             receive(desks.host(desk, port=proxy.port), large)
         assert proxy.connections < 12
 
@@ -127,12 +127,12 @@ def liar(answers: str) -> upload.Command:
 @pytest.mark.parametrize(
     ("answers", "said"),
     [
-        ("""echo '{"offset": 0, "stored": false}'""", "takes nothing beyond 0 of"),
-        ("""echo '{"offset": -5, "stored": false}'""", "takes nothing beyond"),
-        ("""echo '{"offset": 99999999, "stored": true}'""", "takes nothing beyond"),
-        ("""echo '{"offset": "all", "stored": true}'""", "takes nothing beyond"),
-        ("true", "takes nothing beyond"),
-        ("yes", "answers without end"),
+        ("""echo '{"offset": 0, "stored": false}'""", "accepts nothing beyond 0 of"),
+        ("""echo '{"offset": -5, "stored": false}'""", "accepts nothing beyond"),
+        ("""echo '{"offset": 99999999, "stored": true}'""", "accepts nothing beyond"),
+        ("""echo '{"offset": "all", "stored": true}'""", "accepts nothing beyond"),
+        ("true", "accepts nothing beyond"),
+        ("yes", "sends an endless answer"),
         ("echo 'edgerun: no space left' >&2; exit 7", "^no space left$"),
         ("printf 'edgerun: \\033[2Jowned\\r' >&2; exit 7", r"^\[2Jowned$"),
     ],
@@ -163,5 +163,5 @@ def test_a_device_that_takes_nothing_and_says_nothing_is_given_up(desk: Rig, mon
     def command(offset: int | None, acknowledge: int) -> Sequence[str]:
         return ["echo", '{"offset": 0, "stored": false}'] if offset is None else ["sleep", "60"]
 
-    with pytest.raises(Unreachable, match="given up after"):
+    with pytest.raises(Unreachable, match="gave up after"):
         desks.talk(desks.host(desk), lambda line: upload.send_file(line, bytes(300_000), command))

@@ -36,13 +36,13 @@ def test_one_that_hangs_is_refused_by_the_canarys_own_proof(fleet: Fleet, tmp_pa
     fleet.rig.setting(0, f"""SSH_ORIGINAL_COMMAND=$(printf %s "$SSH_ORIGINAL_COMMAND" | sed '{shorter}')""")
     found = fleet.asked(5, "push", device.endless(tmp_path / "tiny-onnx-7.7.7.edge.zip"), "--confirm")
     assert [each["state"] for each in found.values()] == ["failed", "sent", "sent", "sent"]
-    assert "was not installed" in found["d0"]["why"] and "d0 failed" in found["d3"]["why"]
+    assert "was not installed" in found["d0"]["why"] and "d0: failed" in found["d3"]["why"]
     for number in range(4):
         status = fleet.status(number)
         assert (status["state"], status["current"]) == ("confirmed", 1)
 
 
-@pytest.mark.parametrize("reason", ["answers wrongly here", "did not end within"])
+@pytest.mark.parametrize("reason", ["wrong answers on this device", "did not end within"])
 def test_one_that_goes_wrong_later_is_taken_back_there_and_the_push_sees_it(
     reason: str, fleet: Fleet, tmp_path: Path
 ) -> None:
@@ -50,6 +50,6 @@ def test_one_that_goes_wrong_later_is_taken_back_there_and_the_push_sees_it(
     with spoilt(fleet, 0, reason, tmp_path):
         found = fleet.asked(5, "push", fleet.bundles["2.0.0"], "--wait", "120")
     assert [each["state"] for each in found.values()] == ["failed", "sent", "sent", "sent"]
-    assert found["d0"]["why"].startswith("release 2 was taken back:") and reason in found["d0"]["why"]
+    assert found["d0"]["why"].startswith("release 2 was rolled back:") and reason in found["d0"]["why"]
     assert [fleet.status(number)["current"] for number in range(4)] == [1] * 4
     assert fleet.asked(0, "status", "--only", "d0")["d0"]["version"] == "1.0.0"

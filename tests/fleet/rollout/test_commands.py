@@ -25,9 +25,13 @@ def test_status_says_what_runs_where_and_what_failed(fleet: Fleet) -> None:
     found = fleet.asked(7, "status")
     assert [each["state"] for each in found.values()] == ["on probation", CONFIRMED, "no release", "unreachable"]
     assert (found["d0"]["name"], found["d0"]["version"], found["d0"]["release"]) == ("tiny", "2.0.0", 2)
-    assert "answers wrongly here" in found["d1"]["failed"]["2"]
+    assert "wrong answers on this device" in found["d1"]["failed"]["2"]
     table = fleet.run(7, "status")
-    assert "tiny 2.0.0" in table and "release 2 failed: answers wrongly here" in table and "cannot be reached" in table
+    assert (
+        "tiny 2.0.0" in table
+        and "release 2 failed: wrong answers on this device" in table
+        and "cannot be reached" in table
+    )
 
 
 def damage(fleet: Fleet, number: int) -> None:
@@ -59,14 +63,14 @@ def test_what_only_asks_or_takes_back_changes_nothing_on_a_device_that_never_had
     for command in ("rollback", "confirm"):
         found = fleet.asked(4, command, fleet.bundles["1.0.0"])
         assert [each["state"] for each in found.values()] == ["not current"] * 4
-        assert {each["why"] for each in found.values()} == {"nothing was ever brought there"}
+        assert {each["why"] for each in found.values()} == {"nothing was ever installed there"}
     assert {path.name for path in fleet.rig.device(0).iterdir()} == {".calls"}
 
 
 def test_a_release_that_no_push_brought_is_not_told_as_none(fleet: Fleet) -> None:
     fleet.on(0, "install", fleet.bundles["1.0.0"])
     found = fleet.asked(4, "status", "--only", "d0")
-    assert "has a release, and no runner that answers from here; `edgekit fleet push`" in found["d0"]["why"]
+    assert "has a release, but no runner that can be called from here; `edgekit fleet push`" in found["d0"]["why"]
 
 
 def test_a_runner_of_another_version_and_a_full_disk_keep_nobody_from_taking_back(fleet: Fleet) -> None:
@@ -137,7 +141,7 @@ def test_confirm_keeps_what_is_on_trial_and_tells_of_the_rest(fleet: Fleet) -> N
     fleet.run(0, "push", fleet.bundles["1.0.0"], "--wait", "0", "--only", "d0", "--only", "d1")
     found = fleet.asked(0, "confirm", fleet.bundles["1.0.0"])
     assert [each["state"] for each in found.values()] == [CONFIRMED] * 2 + ["not current"] * 2
-    assert found["d2"]["why"] == "nothing was ever brought there"
+    assert found["d2"]["why"] == "nothing was ever installed there"
     assert fleet.states(0, "confirm", fleet.bundles["1.0.0"])[:2] == [CONFIRMED] * 2
 
 

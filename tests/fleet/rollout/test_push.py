@@ -155,7 +155,7 @@ def test_a_bundle_that_does_not_work_there_reaches_the_canary_alone(fleet: Fleet
     fleet.run(0, "push", fleet.bundles["1.0.0"], "--confirm")
     found = fleet.asked(5, "push", fleet.bundles["wrong"], "--confirm")
     assert [each["state"] for each in found.values()] == ["failed", SENT, SENT, SENT]
-    assert "answers wrongly here" in found["d0"]["why"] and "d0 failed" in found["d3"]["why"]
+    assert "wrong answers on this device" in found["d0"]["why"] and "d0: failed" in found["d3"]["why"]
     for number in range(4):
         status = fleet.status(number)
         assert (status["state"], status["current"]) == ("confirmed", 1)
@@ -166,14 +166,14 @@ def test_a_program_that_crashes_with_it_is_taken_back_and_stops_the_waves(fleet:
     with watched(fleet, [0, 1, 2, 3], "false"):
         found = fleet.asked(5, "push", fleet.bundles["1.0.0"], "--wait", "60")
     assert [each["state"] for each in found.values()] == ["failed", SENT, SENT, SENT]
-    assert "was taken back: the program ended with exit code 1" in found["d0"]["why"]
+    assert "was rolled back: the program ended with exit code 1" in found["d0"]["why"]
     assert [fleet.status(number)["current"] for number in range(4)] == [None] * 4
 
 
 def test_nobody_who_confirms_is_a_doubt_that_says_what_to_do(fleet: Fleet) -> None:
     found = fleet.asked(7, "push", fleet.bundles["1.0.0"], "--wait", "2")
     assert [each["state"] for each in found.values()] == ["on probation", SENT, SENT, SENT]
-    assert "does `edgerun watch` run there?" in found["d0"]["why"]
+    assert "is `edgerun watch` running there?" in found["d0"]["why"]
     assert fleet.states(0, "confirm", fleet.bundles["1.0.0"])[0] == CONFIRMED
     assert fleet.states(0, "push", fleet.bundles["1.0.0"], "--wait", "0") == [CONFIRMED, *["on probation"] * 3]
 
@@ -266,8 +266,8 @@ def test_classes_have_canaries_of_their_own(fleet: Fleet) -> None:
         (("--class", "bux"), 2, 'did you mean "box"?'),
         (("--wheels", "nowhere"), 2, "no such folder"),
         (("--trust", "nowhere"), 8, "nowhere"),
-        (("--latency-ms", "inf"), 2, "--latency-ms inf: write a number from 0"),
-        (("--wait", "inf"), 2, "--wait inf: write a number from 0"),
+        (("--latency-ms", "inf"), 2, "--latency-ms inf: use a number from 0"),
+        (("--wait", "inf"), 2, "--wait inf: use a number from 0"),
     ],
 )
 def test_what_is_wrong_at_the_desk_is_said_before_any_device_is_asked(

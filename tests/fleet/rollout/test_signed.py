@@ -38,7 +38,7 @@ def test_a_policy_and_a_signed_bundle_put_a_device_into_signed_mode(fleet: Fleet
 def test_a_device_in_signed_mode_refuses_what_nobody_signed_and_gets_no_byte_of_it(fleet: Fleet, signer: Desk) -> None:
     fleet.run(0, "push", signer.bundle, "--trust", signer.trust, "--confirm", "--only", "d0")
     found = fleet.asked(8, "push", fleet.bundles["2.0.0"], "--confirm", "--only", "d0", "--only", "d1")
-    assert "nobody has signed this bundle; use `edgekit sign`" in found["d0"]["why"]
+    assert "this bundle is not signed; use `edgekit sign`" in found["d0"]["why"]
     assert found["d1"]["state"] == "sent" and "d0 rejected it" in found["d1"]["why"]
     assert len(fleet.status(0)["store"]) == 3
 
@@ -50,7 +50,7 @@ def test_nor_is_it_timed_or_examined_there_but_a_signed_one_is(
     fleet.run(0, "push", signer.bundle, "--trust", signer.trust, "--confirm", "--only", "d0")
     calls = (fleet.rig.device(0) / ".calls").stat().st_size
     found = fleet.asked(8, command, fleet.bundles["2.0.0"], "--only", "d0")
-    assert found["d0"]["why"] == "is in signed mode, and nobody has signed this bundle; use `edgekit sign`"
+    assert found["d0"]["why"] == "is in signed mode, but this bundle is not signed; use `edgekit sign`"
     assert (fleet.rig.device(0) / ".calls").stat().st_size == calls + 1, "it was asked who it is, and no more"
     newer = tmp_path / "newer.edge.zip"
     shutil.copy(fleet.bundles["2.0.0"], newer)
@@ -84,7 +84,7 @@ def test_a_bundle_that_is_signed_again_reaches_devices_that_have_it(fleet: Fleet
 def test_another_name_in_the_statement_is_found_at_the_desk(fleet: Fleet, signer: Desk) -> None:
     signer.forge(name="other")
     done = fleet.rig.edgekit("fleet", "push", signer.bundle, "--to", fleet.hosts, "--trust", signer.trust)
-    assert done.returncode == 8 and "is called 'tiny' in its manifest, 'other' in its statement" in done.stderr
+    assert done.returncode == 8 and "is called 'tiny' in its manifest, but 'other' in its statement" in done.stderr
 
 
 def test_an_older_counter_than_the_confirmed_one_is_refused_there(fleet: Fleet, signer: Desk, tmp_path: Path) -> None:

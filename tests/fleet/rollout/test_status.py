@@ -35,6 +35,8 @@ def test_of_a_large_fleet_only_what_needs_attention_is_listed(
 ) -> None:
     code, lines = shown(500, False, monkeypatch, capsys)
     assert code == 7 and len(lines) <= 25 and any(" d0 " in line and "no route" in line for line in lines)
-    assert lines[-1] == "500 devices: 499 confirmed · 1 unreachable; 499 confirmed ones are not shown, --all shows them"
+    assert (
+        lines[-1] == "500 devices: 499 confirmed · 1 unreachable; 499 confirmed devices are not shown; --all shows them"
+    )
     _, lines = shown(500, True, monkeypatch, capsys)
     assert sum("│ d" in line for line in lines) == 500 and lines[-1] == "500 devices: 499 confirmed · 1 unreachable"

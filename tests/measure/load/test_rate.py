@@ -113,7 +113,7 @@ def test_a_search_whose_answers_alone_are_too_slow_ends_after_two_rates() -> Non
         lambda rate, reason, _: trial(rate, 50.0, reason, service_p99_ms=12.5), CAPACITY, BOUND_MS
     )
     assert [each.rate_per_s for each in result.trials] == [500.0, 500.0, 250.0, 250.0]
-    assert result.why == "one answer in a hundred takes 12.5 ms by itself, the bound is 10 ms"
+    assert result.why == "one answer in a hundred takes 12.5 ms by itself, but the bound is 10 ms"
 
 
 def test_answers_that_are_slow_for_a_moment_do_not_end_the_search() -> None:
@@ -131,7 +131,7 @@ def test_answers_that_alone_take_longer_than_the_bound_are_not_searched() -> Non
     numbers, attempt = queue(1e-6)
     result = find_highest_rate(attempt, 50.0, BOUND_MS)  # type: ignore[arg-type]
     assert numbers == [] and result == RateSearch(
-        BOUND_MS, None, "one answer alone takes 20 ms, the bound is 10 ms", ()
+        BOUND_MS, None, "one answer alone takes 20 ms, but the bound is 10 ms", ()
     )
     assert (result.short, result.why_short, result.disturbed) == (False, "", [])
 
@@ -188,7 +188,7 @@ def test_no_trial_is_made_of_a_worker_that_is_slower_than_the_bound() -> None:
     outcome = run_loads(LoadJob(words, search=Load("server", 0.3, MIN_TRIAL_QUERIES)))
     assert outcome.failed is None and outcome.search is not None
     assert outcome.search.rate_per_s is None and outcome.search.trials == ()
-    assert re.fullmatch(r"one answer alone takes [0-9.]+ ms, the bound is 10 ms", outcome.search.why)
+    assert re.fullmatch(r"one answer alone takes [0-9.]+ ms, but the bound is 10 ms", outcome.search.why)
 
 
 def test_trials_survive_the_process_that_made_them() -> None:

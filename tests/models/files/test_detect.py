@@ -143,7 +143,7 @@ def test_keras_files_that_are_no_teacher(tf: Any, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="has 2 outputs; a model file has one"):
         keras.open(tmp_path / "two.keras", ANY_THREADS)
     model.save_weights(tmp_path / "some.weights.h5")
-    with pytest.raises(ModelError, match="holds weights and no model; save the whole of it"):
+    with pytest.raises(ModelError, match="holds weights but no model; save the complete model"):
         keras.open(tmp_path / "some.weights.h5", ANY_THREADS)
 
 

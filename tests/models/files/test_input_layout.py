@@ -39,13 +39,17 @@ def test_one_layout_fits(shape: tuple[int, ...], sample: tuple[int, ...], order:
 @pytest.mark.parametrize(
     ("shape", "sample", "said"),
     [
-        ((-1, 6, 4, 3), COLOUR, r"takes \[\?, 6, 4, 3\], the samples are \[4, 6, 3\] after its preprocess"),
+        ((-1, 6, 4, 3), COLOUR, r"takes \[\?, 6, 4, 3\], but the samples are \[4, 6, 3\] after its preprocess"),
         ((-1, 72), COLOUR, r"takes \[\?, 72\]"),  # flat, but in which order?
         ((4, 6, 3), COLOUR, "the batch first"),
         ((), (5,), r"takes \[\]"),
         ((-1, -1, -1, -1), COLOUR, r"takes \[\?, \?, \?, \?\], in which .* channels first and last"),
         ((1, 3, 3, 3), (3, 3, 3), "channels first and last"),
-        ((1, 3, 8), (8, 3), r"takes \[1, 3, 8\], channels before time, .* windows \[8, 3\].* transpose inside"),
+        (
+            (1, 3, 8),
+            (8, 3),
+            r"takes \[1, 3, 8\], channels before time, .* windows \[8, 3\].* transpose as its first step",
+        ),
         ((1, 24), (8, 3), r"takes \[1, 24\]"),
         ((1, 8, 3, 1), (8, 3), r"takes \[1, 8, 3, 1\]"),
     ],

@@ -67,7 +67,7 @@ def test_what_was_taken_off_is_told_and_the_classes_are_named(case: tuple[str, c
         return
     assert not found.is_regressor
     said = found.changes[0]
-    assert said.startswith("its label (") and "taken off" in said
+    assert said.startswith("its label (") and "removed" in said
     assert ("its ZipMap" in said) == ("no ZipMap" not in name and "XGBoost" not in name)
 
 
@@ -203,7 +203,7 @@ def test_several_labels_at_once_are_refused(kind: str) -> None:
         "perceptron": MLPClassifier((4,), max_iter=20, random_state=0),
     }
     y = (classic.samples(400, 1)[:, :3] > 0).astype(int)
-    with pytest.raises(ModelError, match="holds 3 labels for each sample, a bundle answers one"):
+    with pytest.raises(ModelError, match="holds 3 labels for each sample, but a bundle answers with one"):
         onnx_classic.read(fitted(models[kind], y)[1])
 
 

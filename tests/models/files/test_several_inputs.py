@@ -154,20 +154,20 @@ def test_it_is_made_into_each_target(
 
 def test_a_file_of_other_names_is_refused(opened: tuple[str, Path, Path, np.ndarray], found: data.Data) -> None:
     other = [{**each, "name": each["name"].upper()} for each in found.tensors or ()]
-    with pytest.raises(ModelError, match=r"takes .*, and the samples have the tensors PICTURE, SENSORS, IDS"):
+    with pytest.raises(ModelError, match=r"takes .*, but the samples have the tensors PICTURE, SENSORS, IDS"):
         ask(opened[1], found.validation.x[:4], other)
 
 
 def test_a_file_of_other_shapes_is_refused(opened: tuple[str, Path, Path, np.ndarray], found: data.Data) -> None:
     other = [{**each, "shape": [8, 8, 1]} if each["name"] == "picture" else each for each in found.tensors or ()]
-    with pytest.raises(ModelError, match=r"picture as \[(1|-1), 1, 8, 8\], and the samples have \[8, 8, 1\] each"):
+    with pytest.raises(ModelError, match=r"picture as \[(1|-1), 1, 8, 8\], but the samples have \[8, 8, 1\] each"):
         ask(opened[1], found.validation.x[:4], other)
 
 
 def test_a_file_of_several_inputs_for_samples_of_one_array_is_refused(
     opened: tuple[str, Path, Path, np.ndarray],
 ) -> None:
-    with pytest.raises(ModelError, match=r"has 3 inputs \(.*\), and the samples are one array each"):
+    with pytest.raises(ModelError, match=r"has 3 inputs \(.*\), but the samples are one array each"):
         ask(opened[1], np.zeros((4, 73), np.float32), [])
 
 

@@ -58,7 +58,7 @@ def test_a_part_in_one_report_alone_and_few_answers_are_said() -> None:
     ("arguments", "code", "text"),
     [
         ((MARCH, "none.json"), 4, "none.json: cannot be read"),
-        (("runs/a", "runs/b", "--json"), 2, "--json: is for two field reports"),
+        (("runs/a", "runs/b", "--json"), 2, "--json: applies only to two field reports"),
         ((MARCH, "somewhere"), 2, "no such run here"),
     ],
 )

@@ -278,14 +278,16 @@ def test_a_newer_format_asks_for_a_newer_runner_however_it_is_packed(packing: st
     elif packing == "other dates":
         entries = [entry.both(date=21000) for entry in entries]
     told = refusal(pack(entries, comment=words))
-    assert f"format {FORMAT + 1}, this runner knows {FORMAT}; update the runner" in told
+    assert f"format {FORMAT + 1}, but this runner reads {FORMAT}; update the runner" in told
 
 
 def test_a_bundle_for_another_architecture(write_bundle: WriteBundle, capsys: pytest.CaptureFixture[str]) -> None:
     network = Made("onnx", {"model.onnx": onnx_model()}, NCHW, SCORES, 1e-4)
     path = write_bundle(network, architectures=["riscv64", "s390x"])
     for trial in (True, False):
-        with pytest.raises(BundleError, match=f"for riscv64, s390x, this machine is {os.uname().machine}") as caught:
+        with pytest.raises(
+            BundleError, match=f"for riscv64, s390x, but this machine is {os.uname().machine}"
+        ) as caught:
             load(path, trial=trial)
         assert caught.value.exit_code == 4
     for command in ("predict", "bench", "selftest"):

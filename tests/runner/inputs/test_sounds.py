@@ -117,9 +117,9 @@ def test_a_sine_of_ffmpeg_is_that_sine(codec: str, tmp_path: Path, kinds: dict[s
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (riff(form(1, 16, rate_hz=16000), bytes(800)), ["16000 samples a second, the bundle takes 8000"]),
+        (riff(form(1, 16, rate_hz=16000), bytes(800)), ["16000 samples a second, but the bundle takes 8000"]),
         (riff(form(1, 16, channels=2), bytes(1600)), ["2 channels"]),
-        (riff(form(1, 16), bytes(798)), ["399 samples, the bundle takes 400 (0.05 s)"]),
+        (riff(form(1, 16), bytes(798)), ["399 samples, but the bundle takes 400 (0.05 s)"]),
         (riff(form(1, 16), bytes(802)), ["401 samples"]),
         (riff(form(7, 8), bytes(400)), ["coding 7 with 8 bits"]),
         (riff(form(1, 12), bytes(600)), ["coding 1 with 12 bits"]),

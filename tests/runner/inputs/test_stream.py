@@ -153,12 +153,12 @@ def test_a_cut_last_frame_is_an_error_and_the_whole_ones_stand(kinds: dict[str, 
     lines, told = predict(kinds["image"], "--stream", "rgb24", "--size", "64x48", stdin=data[:-100], code=4)
     assert [line["input"] for line in lines] == [0, 1]
     (complaint,) = [line for line in told.splitlines() if line.startswith("edgerun: ")]
-    assert "frame 2: cut short: 9116 bytes came" in complaint and "64x48 has 9216" in complaint
+    assert "frame 2: cut short: 9116 bytes arrived" in complaint and "64x48 has 9216" in complaint
 
 
 def test_a_pipe_that_gives_nothing_is_an_error(kinds: dict[str, Path]) -> None:
     lines, told = predict(kinds["image"], "--stream", "gray", "--size", "64x48", code=4)
-    assert lines == [] and "no frame came" in told
+    assert lines == [] and "no frame arrived" in told
 
 
 def test_only_so_many_frames_as_asked_for(kinds: dict[str, Path]) -> None:

@@ -97,7 +97,7 @@ def test_every_number_is_rounded_once_from_pythons_own(values: list[float]) -> N
         (b"1.5,2.5,3\n4,5,6\n", ["first line holds numbers", "put the columns' names"]),
         (rows().replace(b"ay", b"by"), ["no column 'ay'", "'by'"]),
         (rows().replace(b"note", b"ax"), ["2 columns are called 'ax'"]),
-        (rows().replace(b"-2.5", b"-2,5"), ["line 4", "6 cells, the header has 5"]),
+        (rows().replace(b"-2.5", b"-2,5"), ["line 4", "6 cells, but the header has 5"]),
         (
             rows(between=";").replace(b"-2.5", b"-2,5"),
             ["line 4, column 'ax'", "'-2,5'", "decimals with a point, or all"],
@@ -110,9 +110,9 @@ def test_every_number_is_rounded_once_from_pythons_own(values: list[float]) -> N
         (rows().replace(b"-2.5", b"1e39"), ["line 4, column 'ax'", "'1e39'", "beyond float32"]),
         (rows().replace(b"-2.5", b"2_5"), ["line 4, column 'ax'", "'2_5'"]),
         (rows().replace(b"\n0.04", b"\n\n0.04"), ["line 4", "empty"]),
-        (rows(3), ["3 rows, the bundle takes 4", "record for longer"]),
-        (rows(9), ["more than 4 rows, the bundle takes 4", "head -n 5"]),
-        (rows().decode().encode("utf-16"), ["no text in UTF-8"]),
+        (rows(3), ["3 rows, but the bundle takes 4", "record for longer"]),
+        (rows(9), ["more than 4 rows, but the bundle takes 4", "head -n 5"]),
+        (rows().decode().encode("utf-16"), ["not text in UTF-8"]),
         (b'ax,ay,az\n"1,2,3\n', ["line 2", "1 cells"]),
     ],
 )
@@ -124,7 +124,7 @@ def test_a_table_that_does_not_fit_is_refused_with_the_fix(content: bytes, words
 
 def test_the_fix_that_is_printed_works(tmp_path: Path) -> None:
     (tmp_path / "it's long.csv").write_bytes(rows(9))
-    line = refusal(tmp_path / "it's long.csv", WINDOW).split("as many: ")[1]
+    line = refusal(tmp_path / "it's long.csv", WINDOW).split("that many: ")[1]
     subprocess.run(line, shell=True, check=True, cwd=tmp_path)
     assert inputs.read_first_sample(str(tmp_path / shlex.split(line)[-1]), WINDOW).tobytes() == WANTED.tobytes()
 

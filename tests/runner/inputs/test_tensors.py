@@ -110,7 +110,7 @@ def test_doubles_below_float32_are_rounded_and_those_above_are_no_numbers(tmp_pa
     np.testing.assert_array_equal(found[:6], small.ravel().astype(np.float32))
     with np.errstate(over="raise"):
         found = read(several.npz({**SAMPLE, "picture": np.full((2, 3, 1), -1e300)}), tmp_path)
-    assert np.isneginf(found[:6]).all()  # which no bundle takes; see below
+    assert np.isneginf(found[:6]).all()  # which no bundle accepts; see below
 
 
 @pytest.mark.parametrize(
@@ -154,8 +154,8 @@ GIVE = "give picture, ids, zoom"
         ({"zoom": np.array([1], "M8[s]")}, "tensor zoom: got datetime64[s][1]; the bundle takes float32[1]"),
         ({"zoom": np.zeros(1, [("a", "f4")])}, "tensor zoom: got [('a', '<f4')][1]; the bundle takes float32[1]"),
         ({"zoom": np.array([1.0], object)}, "tensor zoom: got object[1]; the bundle takes float32[1]"),
-        ({"ids": np.array([2**24 + 1, 0, 0, 0])}, "tensor ids: holds numbers beyond 16777216, which no bundle takes"),
-        ({"ids": np.array([-(2**63), 0, 0, 0])}, "tensor ids: holds numbers beyond 16777216, which no bundle takes"),
+        ({"ids": np.array([2**24 + 1, 0, 0, 0])}, "tensor ids: holds numbers beyond 16777216, which no bundle accepts"),
+        ({"ids": np.array([-(2**63), 0, 0, 0])}, "tensor ids: holds numbers beyond 16777216, which no bundle accepts"),
         ({"ids": np.array([2**64 - 1, 0, 0, 0], "u8")}, "tensor ids: holds numbers beyond 16777216, which no bundle "),
         ({"depth": np.ones(1)}, f"tensors: got picture, ids, zoom, depth; {GIVE}"),
         ({"Zoom": np.ones(1)}, f"tensors: got picture, ids, zoom, Zoom; {GIVE}"),

@@ -91,9 +91,11 @@ def test_what_is_too_long_is_cut_before_the_last_token_or_refused(tmp_path: Path
     assert (
         found[-1] == tokenizer.encode("")[-1] and found[:-1].tolist() == tokenizer.encode("win a free prize " * 9)[:11]
     )
-    with pytest.raises(InputError, match=r"x.txt: 38 tokens, the bundle takes 12; shorten the text, or leave --strict"):
+    with pytest.raises(
+        InputError, match=r"x.txt: 38 tokens, but the bundle takes 12; shorten the text, or leave --strict"
+    ):
         inputs.read_first_sample(name, raw(), strict=True, members=MEMBERS)
-    with pytest.raises(InputError, match=r"x.txt: 38 tokens, the bundle takes 12; shorten the text$"):
+    with pytest.raises(InputError, match=r"x.txt: 38 tokens, but the bundle takes 12; shorten the text$"):
         inputs.read_first_sample(name, raw("refuse"), members=MEMBERS)
 
 
@@ -109,7 +111,7 @@ def test_a_text_that_is_cut_is_told_on_both_streams(
     answers = [json.loads(line) for line in told.out.splitlines()]
     assert ["cut" in each for each in answers] == [False, True, True]
     assert answers[1]["cut"] == {"kept": TOKENS, "tokens": 38}
-    said = f"edgerun: {files[1]}, the first 12 of 38 tokens: the bundle takes no more, the rest was cut off"
+    said = f"edgerun: {files[1]}, the first 12 of 38 tokens: the bundle takes no more, so the rest was cut off"
     assert told.err == f"{said}; the same happened to 1 more\n"
     assert main(["predict", str(path), files[1], "--no-trial", *more]) == 0
     told = capsys.readouterr()
@@ -163,11 +165,11 @@ def test_an_id_outside_the_vocabulary_is_refused(ids: list[int], said: str, path
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("x.txt", b"caf\xe9", "x.txt: no text in UTF-8 (byte 3); save it in UTF-8"),
-        ("x.txt", b"\xff\xfeh\0i\0", "x.txt: no text in UTF-8 (byte 0)"),
-        ("x.txt", b"", "x.txt: an empty text, which has no token of its own; give it words"),
+        ("x.txt", b"caf\xe9", "x.txt: not text in UTF-8 (byte 3); save it in UTF-8"),
+        ("x.txt", b"\xff\xfeh\0i\0", "x.txt: not text in UTF-8 (byte 0)"),
+        ("x.txt", b"", "x.txt: an empty text, which has no tokens; give it words"),
         ("x.txt", b"\xef\xbb\xbf \n\t", "x.txt: an empty text"),
-        ("x.txt", b"h\0i\0", "x.txt: holds U+0000, so it is no text, or UTF-16; save it in UTF-8"),
+        ("x.txt", b"h\0i\0", "x.txt: holds U+0000, so it is not text, or it is UTF-16; save it in UTF-8"),
         ("x.txt", b"e" + "\u0323\u0301".encode() * 501, "x.txt: more than 1000 combining marks in a row"),
         ("x.txt", b"a" * (1 << 20) + b"b", "x.txt: more than 1,048,576 bytes"),
         ("x.csv", b"a,b\n1,2\n", "takes int32[12], not a table"),
@@ -233,7 +235,7 @@ def test_the_vocabulary_is_a_member_that_is_listed_and_checked(path: Path, tmp_p
         ({"input_path": rows(column=0)}, r"input_path\[1\].column: got '0'"),
         ({"input_path": rows(column=True)}, r"input_path\[1\].column: got 'True'"),
         ({"input_path": rows(header=1)}, r"input_path\[1\].header: got '1'; use true or false"),
-        ({"input_path": rows(header=False)}, "got column 'said'; without a header give its number"),
+        ({"input_path": rows(header=False)}, "got column 'said'; without a header, give its number"),
         ({"input_path": rows(delimiter="|")}, r"input_path\[1\].delimiter: got '\|'"),
         ({"input_path": rows()[1:]}, "decode_text and tokenize go together"),
         ({"input_path": tuple(input_path.text_steps("../x", 12, 0))}, "must be a plain relative name"),

@@ -76,7 +76,7 @@ BITS = "12dfc3a547c92951982b0abe7d7c53a57e274ae02839c865f2e52593786c3f82"
         ({"fft_samples": 500}, "fft_samples: got 500; use a power of two from 480"),
         ({"fft_samples": 256}, "use a power of two from 480"),
         ({"mels": 0}, "mels: got 0; use a whole number above 0"),
-        ({"high_hz": 9000.0}, "they rise from 0 to half of rate_hz, 8000"),
+        ({"high_hz": 9000.0}, "they must rise from 0 to at most half of rate_hz, 8000"),
         ({"floor": 0}, "floor: got 0; use a number above 0"),
         ({"low_hz": "a"}, "low_hz: got 'a'; use a number"),
     ],
@@ -87,7 +87,7 @@ def test_what_cannot_be_is_told(change: dict[str, Any], said: str) -> None:
 
 
 def test_a_picture_is_no_sound() -> None:
-    with pytest.raises(InputError, match="works on sounds, the sample has shape .32, 32, 1."):
+    with pytest.raises(InputError, match="works on sounds, but the sample has shape .32, 32, 1."):
         steps.check([SPEECH], (32, 32, 1), "uint8")
 
 

@@ -62,7 +62,7 @@ def test_sound_out_of_a_pipe_gives_the_answers_of_the_file(kinds: dict[str, Path
     asked, said = predict(kinds["sound"], "--stream", "wav", "--hop", 999, "--when-slow", "wait", stdin=headed)
     assert [line["window"]["start_s"] for line in asked] == [number * 999 / 8000 for number in range(5)]
     assert "log-mel is computed anew for each: the hop is no multiple of its hop_samples" in said[0]
-    assert said[1] == "edgerun: the stream ended; its last 4 samples fill no window"
+    assert said[1] == "edgerun: the stream ended; its last 4 samples do not fill a window"
 
 
 def test_a_file_as_standard_input_loses_no_window(kinds: dict[str, Path], tmp_path: Path) -> None:
@@ -113,11 +113,11 @@ ROWS = np.random.default_rng(5).integers(-900, 900, (50, 3)).astype("<i2")
 TABLE = ("ax,ay,az\n" + "".join(",".join(map(str, row)) + "\n" for row in ROWS.tolist())).encode()
 ENDS = {
     "a row of float32 is cut": ("f32le", ROWS.astype("<f4").tobytes() + b"abc", "after 50 rows: 3 of its 12 bytes"),
-    "a row of int16 is cut": ("s16le", ROWS.tobytes() + b"abcde", "after 50 rows: 5 of its 6 bytes are there"),
-    "a line loses a column": ("csv", TABLE + b"1,2\n" + TABLE[9:], "line 52: 2 cells, the header has 3"),
-    "a line gains a column": ("csv", TABLE + b"1,2,3,4\n" + TABLE[9:], "line 52: 4 cells, the header has 3"),
+    "a row of int16 is cut": ("s16le", ROWS.tobytes() + b"abcde", "after 50 rows: 5 of its 6 bytes have arrived"),
+    "a line loses a column": ("csv", TABLE + b"1,2\n" + TABLE[9:], "line 52: 2 cells, but the header has 3"),
+    "a line gains a column": ("csv", TABLE + b"1,2,3,4\n" + TABLE[9:], "line 52: 4 cells, but the header has 3"),
     "another table begins": ("csv", TABLE + b"ax,ay,az\n" + TABLE[9:], "line 52, column 'ax': got 'ax'"),
-    "the last line is cut": ("csv", TABLE + b"1,2", "line 52: 2 cells, the header has 3"),
+    "the last line is cut": ("csv", TABLE + b"1,2", "line 52: 2 cells, but the header has 3"),
 }
 
 

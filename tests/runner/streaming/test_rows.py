@@ -73,11 +73,11 @@ def test_whatever_a_file_may_hold(content: bytes, size: int, models: dict[int, M
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        (b"1,x,2\n", "line 52: 3 cells, the header has 4"),
+        (b"1,x,2\n", "line 52: 3 cells, but the header has 4"),
         (b"1,x,warm,3\n", "line 52, column 'ax': got 'warm'"),
         (b"nan,x,1,3\n", "line 52, column 'az': got 'nan'"),
         (b"\n1,x,2,3\n", "line 52: empty, and more rows follow"),
-        (b"1,\xff,2,3\n", "line 52: no text in UTF-8"),
+        (b"1,\xff,2,3\n", "line 52: not text in UTF-8"),
         (b"az,note,ax,ay\n", "line 52, column 'ax': got 'ax'"),
     ],
 )
@@ -96,7 +96,7 @@ def test_a_row_that_is_cut_is_one_line_behind_all_answers(size: int, models: dic
     (tmp_path / "a.csv").write_bytes(lines(VALUES[:74]))
     found, said = ended(models[8], chunks(VALUES.astype("<f4").tobytes()[:-5], size), "f32le")
     assert found == of_file(models[8], tmp_path / "a.csv")
-    assert "ended in the middle of a row, after 74 rows: 7 of its 12 bytes are there" in said
+    assert "ended in the middle of a row, after 74 rows: 7 of its 12 bytes have arrived" in said
 
 
 @pytest.mark.parametrize("format", ["s16le", "S16_LE"])
@@ -109,13 +109,13 @@ def test_rows_of_int16_are_the_same_numbers(format: str, size: int, models: dict
     assert of_stream(models[8], [counts[:7], counts[7:]]) == expected
     found, said = ended(models[8], chunks(counts.tobytes()[:-1], size), format)
     assert found == expected[: len(found)] and len(found) == len(expected) - 1
-    assert "ended in the middle of a row, after 39 rows: 5 of its 6 bytes are there" in said
+    assert "ended in the middle of a row, after 39 rows: 5 of its 6 bytes have arrived" in said
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "no line came"),
+        (b"", "no line arrived"),
         (b"1,2,3\n", "its first line holds numbers"),
         (b"\n1,2,3\n", "its first line is empty"),
         (b"ax,ay\n1,2\n", "no column 'az'"),

@@ -224,7 +224,7 @@ def test_bytes_without_a_format_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("raw", [flat.PICTURE, flat.VECTOR, flat.PIXELS])
 def test_a_bundle_that_takes_no_windows_is_refused(raw: RawSpec, tmp_path: Path) -> None:
     model = load(flat.write(tmp_path / "a.edge.zip", raw), trial=False)
-    with pytest.raises(InputError, match="no sound and no rows"):
+    with pytest.raises(InputError, match="neither sound nor rows"):
         model.stream(iter(()), "s16le")
 
 
@@ -241,8 +241,8 @@ def test_ends_are_told_and_nothing_whole_is_lost(tmp_path: Path) -> None:
     model = opened(tmp_path, 400, [MEL])
     notes: list[str] = []
     found = list(model.stream([np.zeros(2650, np.int16)], on_note=notes.append))
-    assert len(found) == 2 and notes == ["the stream ended; its last 250 samples fill no window"]
+    assert len(found) == 2 and notes == ["the stream ended; its last 250 samples do not fill a window"]
     with pytest.raises(InputError, match="the stream ended after 1999 samples; a window has 2000"):
         list(model.stream([np.zeros(1999, np.int16)]))
-    with pytest.raises(InputError, match="nothing came"):
+    with pytest.raises(InputError, match="nothing arrived"):
         list(model.stream(io.BytesIO(), "s16le"))

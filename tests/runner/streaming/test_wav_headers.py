@@ -79,7 +79,7 @@ def test_files_one_behind_the_other_are_one_sound(size: int, known: bool, model:
     expected = of_file(model, recordings.wav(tmp_path / "a.wav", X))
     notes: list[str] = []
     assert of_stream(model, chunks(stream, size), "s16le", on_note=notes.append) == expected
-    assert "a new WAV header after 0.26 s; the sound goes on behind it" in notes
+    assert "a new WAV header after 0.26 s; the sound continues after it" in notes
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -106,7 +106,7 @@ def test_a_stream_that_ends_in_the_middle_of_a_sample(
     expected = of_file(model, recordings.wav(tmp_path / "a.wav", X[:whole]))
     found, said = ended(model, chunks(DATA[:-cut], size), "s16le")
     assert found == expected
-    assert f"ended in the middle of a sample, after {whole / RATE_HZ:.2f} s: {words} are there" in said
+    assert f"ended in the middle of a sample, after {whole / RATE_HZ:.2f} s: {words} have arrived" in said
 
 
 @pytest.mark.parametrize("rate_hz", [8000, 44100])
@@ -116,7 +116,7 @@ def test_a_stream_shorter_than_its_header_says(rate_hz: int, model: Model, tmp_p
     data = coded(x, "s16le")
     expected = of_file(model, recordings.wav(tmp_path / "a.wav", x, rate_hz=rate_hz))
     found, said = ended(model, chunks(header("s16le", rate_hz, 1, len(data) + 100) + data, 77), "wav")
-    assert found == expected and "its WAV header says that 100 more bytes of sound come" in said
+    assert found == expected and "according to its WAV header, 100 more bytes of sound should follow" in said
 
 
 @pytest.mark.parametrize("size", [1, 0])
@@ -129,7 +129,7 @@ def test_a_header_that_is_cut(size: int, model: Model) -> None:
 @pytest.mark.parametrize(
     ("form", "format", "options", "words"),
     [
-        (("s16le", 16000, 1), "s16le", {"rate_hz": 8000}, "says s16le, rate 16000, channels 1, asked for was s16le"),
+        (("s16le", 16000, 1), "s16le", {"rate_hz": 8000}, "says s16le, rate 16000, channels 1, but s16le"),
         (("s16le", 8000, 2), "wav", {"channels": 1}, "rate any, channels 1"),
         (("s32le", 8000, 1), "S16_LE", {}, "says s32le, rate 8000"),
         (("f32le", 8000, 1), "s32le", {}, "says f32le"),
@@ -157,8 +157,8 @@ def test_what_no_step_declares_is_refused(step: str, tmp_path: Path) -> None:
     path = tuple(each for each in declared if each["step"] != step)
     model = load(recordings.sound_bundle(tmp_path / "a.edge.zip", 400, input_path=path), trial=False)
     options, words = {
-        "resample": ({"rate_hz": 16000}, "rate: got 16000 samples a second, the bundle takes 8000 and declares no"),
-        "mix_channels": ({"channels": 2}, "channels: got 2, the bundle takes one and declares no mixing"),
+        "resample": ({"rate_hz": 16000}, "rate: got 16000 samples a second, but the bundle takes 8000 and declares no"),
+        "mix_channels": ({"channels": 2}, "channels: got 2, but the bundle takes one and declares no mixing"),
     }[step]
     with pytest.raises(InputError, match=words):
         model.stream(iter(()), "s16le", **options)  # type: ignore[arg-type]

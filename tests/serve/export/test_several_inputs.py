@@ -90,7 +90,7 @@ def test_openvinos_own_file_answers_each_input_by_its_name(
 def test_tensorrt_is_refused_in_one_line(folder: Path, tmp_path: Path, export: Export) -> None:
     done = export("tensorrt", folder / "two-onnx.edge.zip", tmp_path / "out")
     assert done.exit_code == 5
-    assert "its model has 2 inputs, this export takes models of one; use edgekit export triton" in done.stderr
+    assert "its model has 2 inputs, but this export takes models with one; use edgekit export triton" in done.stderr
     assert not (tmp_path / "out").exists()
 
 

@@ -73,7 +73,7 @@ def test_all_are_answered_whatever_the_collector_does_and_the_end_is_soon(
         assert kind == "down" or made
         server.signal(signal.SIGTERM)
         assert server.wait(tracing.STOP_S + 10) == 0
-    assert server.said().count("answers do not wait") == (kind != "endless")  # whose status is 200
+    assert server.said().count("answers are not delayed") == (kind != "endless")  # whose status is 200
     assert "5600 spans were lost" in server.said() or kind == "endless"
 
 
@@ -157,7 +157,7 @@ def test_a_trace_that_has_no_room_is_dropped_whole_and_putting_never_waits(
             time.sleep(0.01)
         asyncio.run(one.stop())
     said = capfd.readouterr().err
-    assert said.count("answers do not wait") == 1
+    assert said.count("answers are not delayed") == 1
     assert "traces: 7000 spans were lost" in said
 
 

@@ -156,6 +156,6 @@ def test_a_device_that_answers_otherwise_is_not_timed(tiny_run: FinishedRun, des
         "litert.Interpreter.get_tensor = lambda self, index: get(self, index) * 0\n"
     )
     desk.setting(0, f"export PYTHONPATH={folder}")
-    with pytest.raises(EdgekitError, match=r"d0: .*answers wrongly here") as caught:
+    with pytest.raises(EdgekitError, match=r"d0: .*does not give the golden outputs on this device") as caught:
         run(tiny_run, tmp_path, "pi4", desk.inventory(d0={"class": "pi4"}))
     assert not re.search(r"Traceback", str(caught.value))

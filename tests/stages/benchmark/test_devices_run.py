@@ -86,7 +86,7 @@ def test_terminal_report_and_notebook_tell_the_machines_apart(finished: Finished
 
 def test_a_device_that_was_disturbed_is_measured_again(finished: Finished) -> None:
     assert (finished.rig.device(0) / ".moods").read_text() == "", "both of its moods were asked for"
-    assert "d0 was disturbed (it was 85 °C hot); measured again" in finished.printed
+    assert "the measurement on d0 was noisy (it was 85 °C hot); measuring again" in finished.printed
     assert finished.result["devices"]["devices"][0]["disturbed"] == [], "the second time counts"
 
 

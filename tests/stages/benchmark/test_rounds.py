@@ -245,5 +245,5 @@ def test_the_notebook_the_console_and_the_result_say_what_stayed_open(tiny_run: 
     printed = "".join(
         "".join(output.get("text", "")) for cell in executed["cells"] for output in cell.get("outputs", [])
     )
-    assert f"stayed open: {stayed_open[0]}" in printed
+    assert f"not settled: {stayed_open[0]}" in printed
     assert "stayed open" in (tmp_path / "tiny/report.html").read_text()

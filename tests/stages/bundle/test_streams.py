@@ -110,7 +110,10 @@ def test_samples_that_come_in_no_stream_have_none_to_smooth(
     kind: Any, smoothing: Any, street: tuple[Path, Data]
 ) -> None:
     data = replace(street[1], kind=kind)
-    words = f"^bundle.smoothing: it is for streams, and there are none of the kind {kind}, only of image, audio, window"
+    words = (
+        f"^bundle.smoothing: a sample of the kind {kind} cannot be part of a stream, only one of the "
+        f"kinds image, audio, window"
+    )
     with pytest.raises(ConfigError, match=words):
         streams.check_options(data, config(smoothing=smoothing))
     streams.check_options(data, config(smoothing=None))

@@ -59,7 +59,7 @@ def test_a_function_that_is_not_there_is_an_error_of_the_config(name: str) -> No
 def test_a_function_that_fails_is_an_error_of_the_config() -> None:
     with pytest.raises(ConfigError, match="failing raised ZeroDivisionError: .*it is given raw samples"):
         boundary_checks.training_inputs(RAW, STEPS, f"{__name__}:failing")
-    with pytest.raises(ConfigError, match="STEPS is no function"):
+    with pytest.raises(ConfigError, match="STEPS is not a function"):
         boundary_checks.training_inputs(RAW, STEPS, f"{__name__}:STEPS")
 
 
@@ -89,13 +89,13 @@ WINDOWS = np.cumsum(np.random.default_rng(3).normal(size=(12, 40, 3)), axis=1).a
     [
         (lambda x: 2 * x + 1, "scale or normalize: .*2 · x"),
         (lambda x: x[..., ::-1], "channel order"),
-        (lambda x: x.transpose(0, 2, 1).reshape(x.shape), "layout: channels in front"),
+        (lambda x: x.transpose(0, 2, 1).reshape(x.shape), "layout: channels first"),
         (lambda x: np.roll(x, 2, axis=1), "crop or shift: 2 moments later"),
         (lambda x: np.roll(x, -1, axis=1), "crop or shift: 1 moments earlier"),
         (lambda x: np.random.default_rng(9).normal(size=x.shape), "the values themselves differ"),
         (
             lambda x: x.transpose(0, 2, 1),
-            r"shape .12, 3, 40. .* its channels stand before time; return .n, time, channels.",
+            r"shape .12, 3, 40. .* its channels come before time; return .n, time, channels.",
         ),
     ],
 )
@@ -141,7 +141,7 @@ def test_probabilities_are_no_logits() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda x: 0.1 * x, "do not show what validation shows: .* lie outside"),
+        (lambda x: 0.1 * x, "do not show what validation shows: .* are outside"),
         (lambda x: np.concatenate([x[:-1], 50 * x[-1:]]), "span far more than validation"),
     ],
 )

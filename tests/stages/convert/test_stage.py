@@ -200,7 +200,7 @@ def test_each_precision_is_held_to_its_own_tolerance(precision: str, trained: An
     config = ConvertConfig.model_validate(
         {"targets": ["openvino"], "models": ["baseline"], "precisions": [precision], f"{precision}_min_snr_db": 199}
     )
-    with pytest.raises(ConversionError, match=rf"torch-fp32 → openvino-{precision} .* at least 199 dB asked"):
+    with pytest.raises(ConversionError, match=rf"torch-fp32 → openvino-{precision} .* at least 199 dB required"):
         convert.run(source, data, config, tmp_path / "convert")
 
 

@@ -70,7 +70,7 @@ def test_a_loss_of_feature_maps_is_skipped_and_told(sealed: artifacts.Artifact) 
     ("changes", "message"),
     [
         ({"teachers": [{"baseline": True}]}, "distill.ensemble: got logits, and there is one teacher"),
-        ({"ensemble": "probabilities", "task": "regression"}, "whose outputs are no probabilities; write logits"),
+        ({"ensemble": "probabilities", "task": "regression"}, "whose outputs are not probabilities; write logits"),
     ],
 )
 def test_what_cannot_teach_together_is_refused(changes: dict[str, Any], message: str) -> None:

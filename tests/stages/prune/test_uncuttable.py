@@ -118,7 +118,9 @@ def test_a_step_that_breaks_the_network_after_all_is_the_last(
     config = PruneConfig.model_validate(FAST)
     made = structured.steps(store.build(spec), spec, config, given.train, structured.ProbeResult())
     assert list(made) == []
-    assert capsys.readouterr().out.startswith(f"prune: no step beyond 0: prune: {NETWORKS}:lenet cannot be cut so")
+    assert capsys.readouterr().out.startswith(
+        f"prune: no step beyond 0: prune: {NETWORKS}:lenet cannot be cut in this way"
+    )
 
 
 def test_a_search_that_takes_too_long_leaves_the_student_uncut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -231,7 +231,7 @@ def test_steps_that_are_none_or_do_not_fit(onnx_file: Path) -> None:
 
 def test_models_that_do_not_fit_the_samples(tmp_path: Path, onnx_file: Path) -> None:
     said = refused(onnx_file, np.zeros((2, 9, 8, 1), np.uint8))
-    assert "takes [1, 1, 8, 8], the samples are [9, 8, 1]" in said and "resize" in said
+    assert "takes [1, 1, 8, 8], but the samples are [9, 8, 1]" in said and "resize" in said
     assert "gives [3] for each sample; the data have 10 classes" in refused(onnx_file, tiny.samples(2), classes=10)
 
 

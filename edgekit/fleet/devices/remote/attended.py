@@ -37,7 +37,10 @@ def main(home: str, silence_s: float, patience_s: float, words: list) -> int:
         if not ready or not os.read(0, 4096):
             kill(child)
             return end(
-                6, "the connection was closed, so it was ended" if ready else "the line was silent, so it was ended"
+                6,
+                "the connection was closed, so the measurement was stopped"
+                if ready
+                else "nothing was received from the workstation, so the measurement was stopped",
             )
     code = child.wait()
     return code if code >= 0 else end(6, "was ended by signal " + str(-code))

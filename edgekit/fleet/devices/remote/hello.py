@@ -17,7 +17,9 @@ MOST_DISTRIBUTIONS = 2000
 
 def main(token: str, home: str, runner: str) -> None:
     if sys.stdout is None:
-        sys.exit("edgerun: its login closes standard output, so nothing can be answered; look at its shell's files")
+        sys.exit(
+            "edgerun: the login closes standard output, so no answer can be sent; check the startup files of its shell"
+        )
     sys.path[:] = [path for path in sys.path if path]  # not the folder in which the login happens to begin
     home = locate(home)
     launched = launcher(home)

@@ -52,7 +52,7 @@ def receive(path: str, final: str, sha256: str, offset: int, size: int, acknowle
     position = acknowledged = os.fstat(handle).st_size
     if position != offset:
         tell(sha256, position, False)
-        end(4, sha256 + ": " + str(position) + " bytes are here, so send from there")
+        end(4, sha256 + ": " + str(position) + " bytes have arrived; send from that offset")
     while position < size:
         data = os.read(0, min(PIECE_BYTES, size - position))
         if not data:
@@ -81,7 +81,7 @@ def append(handle: int, path: str, data: bytes, position: int, sha256: str) -> i
         size = os.fstat(handle).st_size
         if size != position or not is_at(handle, path):
             tell(sha256, size if is_at(handle, path) else 0, False)
-            end(4, sha256 + ": another workstation sends it too; ask for the offset, and continue from there")
+            end(4, sha256 + ": another workstation is sending it too; query the offset, and continue from there")
         while data:
             written = os.write(handle, data)
             data, position = data[written:], position + written
@@ -108,14 +108,14 @@ def folder(path: str) -> str:
         while not os.path.lexists(ancestor):
             ancestor = os.path.dirname(ancestor)
         if not os.path.isdir(ancestor):
-            end(7, ancestor + ": is not a folder; name another home in hosts.yaml")
+            end(7, ancestor + ": is not a folder, so no folder can be created in it; name another home in hosts.yaml")
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with contextlib.suppress(FileExistsError):  # another workstation was faster
             os.mkdir(path, 0o755 if path == "/var/lib/edge" else 0o700)  # as the runner does
         sync(os.path.dirname(path))
     status = os.lstat(path)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
-        end(8, path + ": is not a folder that only this user can write to; look at it, or name another home")
+        end(8, path + ": is not a folder of this user that nobody else can write to; check it, or name another home")
     return path
 
 
