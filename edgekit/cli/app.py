@@ -113,7 +113,7 @@ def bundle(
     preprocess: Annotated[
         str | None, typer.Option(metavar="FILE|YAML", help="Steps as in a config: '[{step: scale, factor: 0.0039}]'.")
     ] = None,
-    golden_samples: Annotated[int, typer.Option(min=1, max=1000, help="Number of golden vectors to record.")] = 16,
+    golden_samples: Annotated[int, typer.Option(min=1, max=1000, help="Number of golden samples to record.")] = 16,
     name: Annotated[str | None, typer.Option(help="Name of the bundle; by default the file's name.")] = None,
     version: Annotated[str, typer.Option(help="Version of the bundle.")] = "1.0.0",
     task: Annotated[

@@ -71,7 +71,7 @@ def golden_vectors(manifest: Manifest, members: Mapping[str, bytes]) -> tuple[np
     expected_shape = (len(inputs), *manifest.output_shape)
     if len(inputs) == 0 or outputs.shape != expected_shape or not np.isfinite(outputs).all():
         raise BundleError(
-            f"golden vectors: outputs {list(outputs.shape)}, but they must be finite {list(expected_shape)}"
+            f"golden samples: outputs {list(outputs.shape)}, but they must be finite {list(expected_shape)}"
         )
     return inputs, outputs
 

@@ -78,7 +78,7 @@ def validate(path: str, threads: int, interpreter: str | None) -> ValidatedBundl
     report = model.selftest()
     if not report.ok:
         raise SelftestError(
-            f"{path}: the golden vectors differ by {report.max_abs_delta:.3g}, allowed {report.atol:.3g}, on "
+            f"{path}: the golden samples differ by {report.max_abs_delta:.3g}, allowed {report.atol:.3g}, on "
             f"{report.interpreter} {report.version}; it is not served. Run `edgerun doctor` on this machine"
         )
     ms, refused = _cached_curve(model) or _measure_and_cache(model)
@@ -227,7 +227,7 @@ async def validate_in_child(path: str, threads: int, interpreter: str) -> Valida
         child.kill()
         raise
     if child.returncode != 0 or not output.strip():
-        raise BackendError(f"{path}: the process that ran its golden vectors ended with {child.returncode}")
+        raise BackendError(f"{path}: the process that ran its golden samples ended with {child.returncode}")
     reply = json.loads(output.splitlines()[-1])
     if "error" in reply:
         raise InvalidBundle(reply["error"], reply["exit_code"])

@@ -1,4 +1,4 @@
-"""The bundles of every task answer on Arm: their golden vectors, and what they said of the same files on x86-64.
+"""The bundles of every task answer on Arm: their golden samples, and what they said of the same files on x86-64.
 
 `make tasks` makes them, in EDGEKIT_TASK_BUNDLES.
 """

@@ -129,7 +129,7 @@ def test_all_commands_of_a_device_take_the_bundle(packed: dict[str, Path], tmp_p
     assert "from a file read_tensors" in edgerun("info", bundle)
     assert "No problem found" in edgerun("doctor", bundle)
     assert "golden/inputs.npy" in edgerun("verify", bundle)
-    assert "of 16 golden vectors" in edgerun("selftest", bundle)
+    assert "of 16 golden samples" in edgerun("selftest", bundle)
     assert "p99_ms" in edgerun("bench", bundle, "--calls", 20)
     answers = [json.loads(line) for line in edgerun("predict", bundle, samples, "--json").splitlines()]
     network = models.seeded(models.TextClassifier)

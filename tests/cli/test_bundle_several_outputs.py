@@ -116,7 +116,7 @@ def test_the_device_draws_boxes_into_pictures_of_any_size(tmp_path: Path) -> Non
     first, other = (np.array(sorted(each["box"] for each in result)) for result in (small, twice))
     np.testing.assert_allclose(other, 2 * first, atol=0.1)
     assert (np.asarray(Image.open(tmp_path / "drawn.png")) != np.asarray(Image.open(large))).any()
-    assert "of 6 golden vectors" in edgerun("selftest", packed)
+    assert "of 6 golden samples" in edgerun("selftest", packed)
     assert "boxes of red, white, platelet" in load(packed, trial=False).bundle.members["README.md"].decode()
 
 

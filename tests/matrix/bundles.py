@@ -13,7 +13,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Known:
-    """A bundle with its golden vectors: a file for each sample, and the labels and scores recorded for them."""
+    """A bundle with its golden samples: a file for each sample, and the labels and scores recorded for them."""
 
     path: Path
     samples: list[Path]

@@ -243,7 +243,7 @@ def write(
     folder: Path, target: str, sources: Sequence[Source] = THREE, state: bool = False, batch: str | int = 1,
     **changes: Any,
 ) -> Path:  # fmt: skip
-    """Its bundle, whose golden vectors are seeded samples; with a state they are one stream."""
+    """Its bundle, whose golden samples are seeded samples; with a state they are one stream."""
     content, path = files(target, folder, sources, state, batch), folder / f"several-{target}-1.0.0.edge.zip"
     taken = samples(sources, seed=11)
     wanted = echoed(sources, taken) if state else np.stack([answer(sources, each) for each in taken])

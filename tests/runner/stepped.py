@@ -137,7 +137,7 @@ def manifest(target: str, content: dict[str, bytes], **changes: Any) -> Manifest
 
 
 def write(folder: Path, target: str, **changes: Any) -> Path:
-    """Its bundle, whose golden vectors are the first five windows of a stream."""
+    """Its bundle, whose golden samples are the first five windows of a stream."""
     content, path = files(target, folder), folder / f"stepped-{target}-1.0.0.edge.zip"
     golden = {"i.npy": npy(steps(5)), "o.npy": npy(offline(steps(5)).astype(np.float32))}
     bundle.write(path, manifest(target, content, **changes), {**content, **golden})

@@ -67,7 +67,7 @@ def test_info_says_what_it_takes_and_gives(bundles: dict[str, Path], capsys: pyt
 @pytest.mark.parametrize("key", ["tflite", "tflite-int8", "openvino", "onnx"])
 def test_selftest(key: str, bundles: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
     text = answer(capsys, "selftest", bundles[key], "--threads", 2)
-    assert "passed" in text and "of 16 golden vectors" in text
+    assert "passed" in text and "of 16 golden samples" in text
     report = json.loads(answer(capsys, "selftest", bundles[key], "--json"))
     assert report["ok"] and report["version"] in text and report["interpreter"] in text
 
@@ -77,7 +77,7 @@ def test_a_failed_selftest_is_exit_code_5(write_bundle: WriteBundle, capsys: pyt
     assert main(["selftest", str(write_bundle(other))]) == 5
     captured = capsys.readouterr()
     assert "FAILED" in captured.out
-    assert "golden vectors" in captured.err
+    assert "golden samples" in captured.err
 
 
 def test_predict_reads_arrays_and_pictures(

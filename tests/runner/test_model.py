@@ -49,7 +49,7 @@ def test_selftest_passes_on_what_was_recorded(key: str, bundles: dict[str, Path]
 def test_selftest_fails_on_another_model_with_the_same_shape(made: dict[str, Made], write_bundle: WriteBundle) -> None:
     other = Made("onnx", {"model.onnx": onnx_model(bias=np.array([9.0, 0.0, 0.0], np.float32))}, NCHW, SCORES, 1e-4)
     path = write_bundle(other)
-    with pytest.raises(SelftestError, match="golden vectors"):
+    with pytest.raises(SelftestError, match="golden samples"):
         load(path)
     report = load(path, trial=False).selftest()
     assert not report.ok

@@ -202,7 +202,7 @@ def test_a_sample_of_an_anomaly_task_is_preprocessed_once(
         counted.clear()
         assert main(["predict", str(path), *some, "--no-trial", *words]) == 0
         calls.append(len(counted))
-    assert calls[1] - calls[0] == 2  # the others are those of golden vectors
+    assert calls[1] - calls[0] == 2  # the others are those of golden samples
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ def test_answers_are_to_the_bit_those_of_http_and_of_the_runner(
     theirs = {each["name"]: each["data"] for each in server.json(f"/v2/models/tiny-{target}/infer", body)["outputs"]}
     assert answer["output"].tobytes() == np.array(theirs["output"], "<f4").tobytes()
     assert answer["answer"] == theirs["answer"]
-    if count == 1:  # an instance for several samples may round otherwise, within what the golden vectors allow
+    if count == 1:  # an instance for several samples may round otherwise, within what the golden samples allow
         model = load(folder / f"tiny-{target}-1.2.0.edge.zip", trial=False)
         assert answer["output"][0].tobytes() == model.execute(model.prepare(x[0])).tobytes()
 

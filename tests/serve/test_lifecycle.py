@@ -219,7 +219,7 @@ def test_a_broken_version_is_refused_and_the_old_one_serves_on(repository: tuple
         bundle.write(broken, manifest_for(wrong, version="3.0.0"), members_for(wrong, images, reference(images)))
         reply = server.manage("models/tiny/load")
         assert reply.status == 400
-        assert "golden vectors" in reply.error
+        assert "golden samples" in reply.error
         good = (folder / "tiny-1.edge.zip").read_bytes()
         for content in (good[: len(good) // 2], b""):
             broken.write_bytes(content)
@@ -296,7 +296,7 @@ def test_a_bundle_that_fails_its_golden_vectors_is_not_served(tmp_path: Path) ->
     wrong = Made("onnx", {"model.onnx": onnx_model(bias=np.array([9.0, 0, 0], np.float32))}, NCHW, SCORES, 1e-4)
     images, path = samples(), tmp_path / "wrong.edge.zip"
     bundle.write(path, manifest_for(wrong), members_for(wrong, images, reference(images)))
-    assert "golden vectors" in sentence(run(*FREE, path), 5)
+    assert "golden samples" in sentence(run(*FREE, path), 5)
 
 
 def test_a_bundle_that_was_changed_is_not_served(tmp_path: Path, bundles: dict[str, Path]) -> None:

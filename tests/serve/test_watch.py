@@ -159,7 +159,7 @@ def test_a_wrong_model_goes_on_to_be_served(start: Start, tmp_path: Path) -> Non
     try:
         server.wait_ready()
         found = until_level(server, "wrong")
-        assert "golden vector" in found["reason"]
+        assert "golden sample" in found["reason"]
         feed(server, sound(50, 5))
         assert value(scraped(server), "edgekit_health", **TINY) == 2
         time.sleep(2)

@@ -188,7 +188,7 @@ def _validate(child: TuningProcess, candidate: Candidate, device: str) -> Candid
     if report["ok"]:
         return candidate
     delta, atol = report["max_abs_delta"], report["atol"]
-    fault = f"outputs differ from the golden vectors: max |Δ| {delta:.3g}, allowed {atol:.3g}"
+    fault = f"outputs differ from the golden samples: max |Δ| {delta:.3g}, allowed {atol:.3g}"
     return replace(candidate, fault=fault, wrong=True)
 
 

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def report_verdicts(model: Model, enabled: bool) -> Iterator[None]:
-    """Watch a model that was loaded with a monitor. The last verdict, with its golden vectors, comes at the end."""
+    """Watch a model that was loaded with a monitor. The last verdict, with its golden samples, comes at the end."""
     if not enabled:
         yield
         return

@@ -241,7 +241,7 @@ class Settings:
 
     watch: bool = _option(
         "monitoring", "--watch", False,
-        "compare samples and answers with those of the bundle's validation, and run its golden vectors again",
+        "compare samples and answers with those of the bundle's validation, and run its golden samples again",
     )  # fmt: skip
     watch_per_s: float = _option(
         "monitoring", "--watch-per-s", 20.0,
@@ -249,7 +249,7 @@ class Settings:
     )  # fmt: skip
     canary_s: float = _option(
         "monitoring", "--canary-s", 60.0,
-        "time in which all golden vectors are run again; 0: never (default: 60)", _seconds, "S",
+        "time in which all golden samples are run again; 0: never (default: 60)", _seconds, "S",
     )  # fmt: skip
 
     token_file: str = _option(

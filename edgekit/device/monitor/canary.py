@@ -66,9 +66,9 @@ class Canary:
             )
             ok, delta, reason = comparison.ok, comparison.max_abs_delta, None
             if not ok:
-                reason = f"golden vector {index}: max |Δ| {delta:.3g}, allowed {self.atol:.3g}"
+                reason = f"golden sample {index}: max |Δ| {delta:.3g}, allowed {self.atol:.3g}"
         except RunnerError as error:
-            ok, delta, reason = False, float("inf"), f"golden vector {index}: {error}"
+            ok, delta, reason = False, float("inf"), f"golden sample {index}: {error}"
         if ok:
             self.last_success_s = time.time()
         else:

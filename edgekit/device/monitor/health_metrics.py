@@ -34,13 +34,13 @@ def health_families(verdict: Verdict, sketch: Mapping[str, Any], **more: str) ->
         return families
     canary = sketch["canary"]
     for name, key, kind, text in (
-        ("runs_total", "runs", "counter", "Golden vectors that were run while in use"),
-        ("failures_total", "failures", "counter", "Golden vectors that were not answered as recorded"),
+        ("runs_total", "runs", "counter", "Golden samples that were run while in use"),
+        ("failures_total", "failures", "counter", "Golden samples that were not answered as recorded"),
         (
             "last_success_timestamp_seconds",
             "last_success_s",
             "gauge",
-            "Time when a golden vector last gave its recorded answer",
+            "Time when a golden sample last gave its recorded answer",
         ),
     ):
         if canary[key] is not None:

@@ -85,7 +85,7 @@ class Verdict:
         alarms = [each for each in findings if each.alarm]
         if canary is not None and not canary["ok"]:
             return cls(
-                "wrong", f"golden vectors are not answered as recorded: {canary['reason']}", samples, findings, canary
+                "wrong", f"golden samples are not answered as recorded: {canary['reason']}", samples, findings, canary
             )
         if alarms:
             more = f"; and {len(alarms) - 1} more findings" if len(alarms) > 1 else ""

@@ -90,7 +90,7 @@ def _validate_release(request: dict[str, Any]) -> dict[str, Any]:
 
 def _difference_text(report: Any) -> str:
     return (
-        f"wrong answers on this device: the golden vectors differ by up to "
+        f"wrong answers on this device: the golden samples differ by up to "
         f"{report.max_abs_delta:.3g}, but {report.atol:.3g} is allowed, on {report.interpreter} "
         f"{report.version}"
     )

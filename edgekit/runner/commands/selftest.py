@@ -9,7 +9,7 @@ from edgekit.runner.commands import _shared
 from edgekit.runner.errors import SelftestError
 from edgekit.runner.extension import LoadOptions
 
-HELP = "run the golden vectors and compare the scores"
+HELP = "run the golden samples and compare the scores"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,10 +27,10 @@ def run(options: argparse.Namespace) -> None:
     else:
         print(f"interpreter {report.interpreter} {report.version}")
         print(f"max |Δ|     {report.max_abs_delta:.3g} (allowed {report.atol:.3g})")
-        print(f"agreement   {report.top1_agreement:.1%} of {report.vectors} golden vectors")
+        print(f"agreement   {report.top1_agreement:.1%} of {report.vectors} golden samples")
         print("selftest    " + ("passed" if report.ok else "FAILED"))
     if not report.ok:
         raise SelftestError(
-            f"{options.bundle}: the golden vectors did not come out as recorded on {report.interpreter} "
+            f"{options.bundle}: the golden samples did not come out as recorded on {report.interpreter} "
             f"{report.version}; use another interpreter or version, and trust no prediction until it passes"
         )

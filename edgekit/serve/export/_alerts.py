@@ -211,7 +211,7 @@ def _canary_alerts() -> list[Alert]:
             "increase(edgekit_canary_failures_total[15m]) > 0",
             "",
             f"{WHICH} does not give its recorded answers",
-            "The golden vectors did not come out as recorded, on the very interpreter that answers requests.",
+            "The golden samples did not come out as recorded, on the very interpreter that answers requests.",
             (
                 "`edgerun selftest` on that machine: does it fail in a fresh process too?",
                 "What was updated: the interpreter, its libraries, the kernel, the bundle?",
@@ -224,7 +224,7 @@ def _canary_alerts() -> list[Alert]:
             f"time() - edgekit_canary_last_success_timestamp_seconds > {STALE_S}",
             "5m",
             f"{WHICH}: no canary came out right lately",
-            "The golden vectors last came out as recorded {{ $value | humanizeDuration }} ago.",
+            "The golden samples last came out as recorded {{ $value | humanizeDuration }} ago.",
             (
                 "Canary runs and failures: does it fail, or does it not run?",
                 "Traffic: in `edgerun` a canary runs between two answers, so a model without requests runs none.",

@@ -89,7 +89,7 @@ def check_selftest(subject: ExportedBundle) -> None:
     report = run_selftest(subject.path, subject.bundle, 1, installed_interpreters(subject.manifest.target)[0])
     if not report.ok:
         raise SelftestError(
-            f"{subject.path}: the golden vectors did not come out as recorded on {report.interpreter} "
+            f"{subject.path}: the golden samples did not come out as recorded on {report.interpreter} "
             f"{report.version}: off by {report.max_abs_delta:.3g}, but {report.atol:.3g} is allowed; "
             f"build the bundle again"
         )

@@ -45,7 +45,7 @@ class TritonPythonModel:
         report = self.model.selftest()
         if not report.ok:
             raise pb_utils.TritonModelException(
-                f"the golden vectors did not come out as recorded: off by {report.max_abs_delta:.3g}, but "
+                f"the golden samples did not come out as recorded: off by {report.max_abs_delta:.3g}, but "
                 f"{report.atol:.3g} is allowed"
             )
 

@@ -344,7 +344,7 @@ def _health_row() -> Row:
                    f"{WHO} {{{{statistic}}}} {WHERE}"),
             Panel("Drift alarms", "By statistic.", "short", (alarms,), STATES,
                   states=((0, "as in validation", GREEN), (1, "drifted", RED))),
-            Panel("Canary", "Golden vectors, on the interpreter in use.", "ops",
+            Panel("Canary", "Golden samples, on the interpreter in use.", "ops",
                   (Query(_rate("edgekit_canary_runs_total", "model, version"), f"{WHO} runs"),
                    Query(_rate("edgekit_canary_failures_total", "model, version"), f"{WHO} failures"))),
             _line_panel("Since the canary came out right", "Stale after a quarter of an hour.", "s",

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from edgekit.serve.export import _openvino, _readme
 from edgekit.serve.export._subjects import Export, ExportedBundle, ExportRequest
 
-HELP = "OpenVINO Model Server: a model repository, its golden vectors checked with OpenVINO"
+HELP = "OpenVINO Model Server: a model repository, its golden samples checked with OpenVINO"
 OPTIONS = ()
 MOUNTED = "/models"
-CHECKED = "its golden vectors came out as recorded on this machine's OpenVINO, with this file and these settings"
+CHECKED = "its golden samples came out as recorded on this machine's OpenVINO, with this file and these settings"
 UNTRIED = "prepared, not verified: the server itself comes in an image of its own, and edgekit's tests do not run it"
 
 

@@ -126,8 +126,8 @@ def test_the_fastest_wins_and_a_tie_goes_to_the_usual_one_with_fewest_threads() 
     assert select_best([one, timed("b", 1, 0.9)]) is one  # one look only: it was given up
     with pytest.raises(BackendError, match="a crashed; b cannot open"):
         select_best([replace(one, fault="crashed"), replace(other, fault="cannot open")])
-    with pytest.raises(SelftestError, match="golden vectors"):
-        select_best([replace(one, fault="outputs differ from the golden vectors", wrong=True)])
+    with pytest.raises(SelftestError, match="golden samples"):
+        select_best([replace(one, fault="outputs differ from the golden samples", wrong=True)])
 
 
 def test_one_that_answers_wrongly_is_left_out(write_bundle: WriteBundle) -> None:

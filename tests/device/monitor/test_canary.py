@@ -1,4 +1,4 @@
-"""The canary: one golden vector of several that is answered otherwise is told until it is answered right."""
+"""The canary: one golden sample of several that is answered otherwise is told until it is answered right."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OUTPUTS = "golden/outputs.npy"
 
 @pytest.fixture
 def canary(tmp_path: Path) -> Canary:
-    """Of a model that answers its second golden vector otherwise than was recorded."""
+    """Of a model that answers its second golden sample otherwise than was recorded."""
     path = cached.tiny(tmp_path)
     found = bundle.read(path)
     outputs = np.load(io.BytesIO(found.members[OUTPUTS]))
@@ -35,6 +35,6 @@ def test_a_vector_that_failed_is_told_until_it_is_answered_right(canary: Canary)
         assert canary.last is not None
         told.append(canary.last.ok)
     assert told == [True] + [False] * (2 * canary.vectors - 1)
-    assert canary.last is not None and str(canary.last.reason).startswith("golden vector 1: ")
+    assert canary.last is not None and str(canary.last.reason).startswith("golden sample 1: ")
     assert (canary.runs, canary.failures) == (2 * canary.vectors, 2)
     assert not canary.all().ok

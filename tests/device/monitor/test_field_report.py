@@ -261,7 +261,7 @@ class TestPredict:
         assert main([*map(str, words), *FIXED]) == 0
         found = read(tmp_path / "r.json")
         assert found["verdict"]["level"] == "early" and found["sketch"]["samples"] == 1
-        assert found["verdict"]["canary"]["ok"] is True, "the last look at the golden vectors is in it"
+        assert found["verdict"]["canary"]["ok"] is True, "the last look at the golden samples is in it"
 
     def test_with_watch_it_says_that_every_input_was_refused(self, tmp_path: Path) -> None:
         bundle = tmp_path / "watched.edge.zip"

@@ -232,7 +232,7 @@ def test_answers_other_than_recorded_are_wrong(watched: Path, tmp_path: Path) ->
     assert not model.monitor.canary().ok
     verdict = model.monitor.verdict()
     assert verdict.level == "wrong" and verdict.health == 2
-    assert verdict.reason.startswith("golden vectors are not answered as recorded: golden vector")
+    assert verdict.reason.startswith("golden samples are not answered as recorded: golden sample")
 
 
 def test_one_wrong_golden_vector_is_wrong_while_others_are_answered_well(watched: Path, tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def test_one_wrong_golden_vector_is_wrong_while_others_are_answered_well(watched
         model.predict(raw)
         levels.append(found.verdict().level)
     assert levels == ["early", *8 * ["wrong"]]
-    assert "golden vector 1" in found.verdict().reason
+    assert "golden sample 1" in found.verdict().reason
 
 
 def test_figures_are_what_prometheus_reads(watched: Path) -> None:

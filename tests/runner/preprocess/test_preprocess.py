@@ -74,7 +74,7 @@ def test_check_tells_the_shape_and_a_batch_equals_its_samples(
 
 
 def test_the_bits_never_change() -> None:
-    """Pinned: a bundle's golden vectors rest on these bits, on every machine and numpy."""
+    """Pinned: a bundle's golden samples rest on these bits, on every machine and numpy."""
     x = transform.apply(CHAIN, image())
     assert hashlib.sha256(x.tobytes()).hexdigest() == "3932ae03cb8022827e6b9ba0d6eb022281e09c956be03b173b42763ccb58d595"
 

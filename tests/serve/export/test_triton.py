@@ -1,4 +1,4 @@
-"""`edgekit export triton`: the repository's files, and a real Triton that loads it and answers the golden vectors."""
+"""`edgekit export triton`: the repository's files, and a real Triton that loads it and answers the golden samples."""
 
 from __future__ import annotations
 
