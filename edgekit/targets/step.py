@@ -173,7 +173,7 @@ def read_step(network: nn.Module, input_shape: tuple[int, ...]) -> NetworkStep:
             raise ModelError(f"{kind}: forward gives {type(value).__name__} for {name}; it must be a tensor")
     for name, shape, value in zip(step.outputs[1:], step.states.values(), outputs[1:], strict=True):
         if tuple(value.shape) != shape:
-            raise ModelError(f"{kind}: {name} is {list(value.shape)}; but the state is {list(shape)}")
+            raise ModelError(f"{kind}: {name} is {list(value.shape)}, but the state is {list(shape)}")
     for name, value in zip(step.outputs, outputs, strict=True):
         if value.dtype != torch.float32 or not value.isfinite().all():
             raise ModelError(f"{kind}: {name} holds {value.dtype}, or NaN or infinity; all must be finite float32")

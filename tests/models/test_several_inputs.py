@@ -218,6 +218,6 @@ def test_a_width_of_nothing_is_refused() -> None:
 
 def test_a_builder_of_one_input_is_told_to_take_several(found: data.Data) -> None:
     with pytest.raises(
-        ModelError, match="needs input_shape, and the samples are several tensors; let it take input_sh"
+        ModelError, match="needs input_shape, but the samples are several tensors; let it take input_sh"
     ):
         store.build(spec_for(found, "edgekit.models.mlp:mlp", {}, []))

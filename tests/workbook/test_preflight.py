@@ -180,7 +180,7 @@ class Two(torch.nn.Module):
 @pytest.mark.parametrize(
     ("network", "inputs", "message"),
     [
-        (Two(), (torch.zeros(1, 6), torch.zeros(1, 6)), "has 2 outputs; a model file has one"),
+        (Two(), (torch.zeros(1, 6), torch.zeros(1, 6)), "has 2 outputs; a model file must have one"),
         (torch.nn.Linear(7, 3), (torch.zeros(1, 7),), "takes [1, 7], but the samples are [6]"),
         (torch.nn.Linear(6, 5), (torch.zeros(1, 6),), "gives [5] for each sample; the data have 3 classes"),
         (torch.nn.Linear(6, 3).double(), (torch.zeros(1, 6, dtype=torch.float64),), "tensor(double); a model file"),

@@ -187,12 +187,12 @@ def test_400_pictures_need_no_number(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("section", "message"),
     [
-        ({"quantize": {"calibration_samples": 61}}, "quantize.calibration_samples: got 61, and the calibration split"),
-        ({"convert": {"calibration_samples": 200}}, "convert.calibration_samples: got 200, and the calibration split"),
-        ({"convert": {"check_samples": 81}}, "convert.check_samples: got 81, and the validation split has 80 samples"),
-        ({"quantize": {"sensitivity_samples": 500}}, "quantize.sensitivity_samples: got 500, and the validation split"),
-        ({"prune": {"importance": "taylor", "taylor_samples": 181}}, "prune.taylor_samples: got 181, and the train"),
-        ({"bundle": {"golden_samples": 100}}, "bundle.golden_samples: got 100, and the validation split has 80"),
+        ({"quantize": {"calibration_samples": 61}}, "quantize.calibration_samples: got 61, but the calibration split"),
+        ({"convert": {"calibration_samples": 200}}, "convert.calibration_samples: got 200, but the calibration split"),
+        ({"convert": {"check_samples": 81}}, "convert.check_samples: got 81, but the validation split has 80 samples"),
+        ({"quantize": {"sensitivity_samples": 500}}, "quantize.sensitivity_samples: got 500, but the validation split"),
+        ({"prune": {"importance": "taylor", "taylor_samples": 181}}, "prune.taylor_samples: got 181, but the train"),
+        ({"bundle": {"golden_samples": 100}}, "bundle.golden_samples: got 100, but the validation split has 80"),
     ],
 )
 def test_a_number_that_is_written_is_a_demand(section: Section, message: str, tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_so_is_one_in_a_notebooks_cell(tmp_path: Path) -> None:
     path = config(tmp_path, "classification", pictures(tmp_path, 400))
     cell = {"config": str(path), "out": str(tmp_path / "runs")}
     assert open_stage("profile", cell).name == "profile"
-    with pytest.raises(ConfigError, match=r"prune\.taylor_samples: got 181, and the train split has 180 samples"):
+    with pytest.raises(ConfigError, match=r"prune\.taylor_samples: got 181, but the train split has 180 samples"):
         open_stage("prune", {**cell, "taylor_samples": 181})
 
 

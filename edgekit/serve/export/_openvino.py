@@ -49,7 +49,7 @@ def check(subject: ExportedBundle) -> None:
     worst = max(each["delta"] for each in wrong)
     raise ConversionError(
         f"{subject.path}: OpenVINO {reply['version']} answers {len(wrong)} of {len(reply['vectors'])} golden samples "
-        f"wrongly: vector {wrong[0]['vector']} is off by {wrong[0]['delta']:.4g}, but {atol:.4g} is "
+        f"wrongly: sample {wrong[0]['vector']} is off by {wrong[0]['delta']:.4g}, but {atol:.4g} is "
         f"allowed; the largest difference is {worst:.4g}; {ADVICE}"
     )
 

@@ -145,7 +145,7 @@ def test_the_kept_samples_come_behind_the_data_that_was_trained_with(samples_fol
     options = ("--labels", table, "--with", tmp_path / "old.npz", "--add-class", "moon", "--force")
     done = edgekit("field", "pack", samples_folder, out, *options)
     assert done.exit_code == 0, done.output
-    assert "60 samples behind 90 of" in done.output and "4 of new classes are in test" in done.output
+    assert "60 samples after 90 of" in done.output and "4 of new classes are in test" in done.output
     with np.load(out) as arrays:
         assert arrays["classes"].tolist() == ["star", "circle", "square", "moon"]
         np.testing.assert_array_equal(arrays["x_train"][:90], old["x_train"])

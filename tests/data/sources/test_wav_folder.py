@@ -76,7 +76,7 @@ def test_a_zip_gives_the_same_sounds(tmp_path: Path) -> None:
     ("content", "said"),
     [
         (sound(800, 300, rate_hz=16_000), "16000 samples a second, but the config asks for 8000"),
-        (sound(800, 300, channels=2), "2 channels, the config asks for one"),
+        (sound(800, 300, channels=2), "2 channels, but the config asks for one"),
         (sound(0, 300), "it holds no sound"),
         (b"no sound at all", "not a WAV file, whatever its name says"),
     ],

@@ -140,7 +140,7 @@ def test_keras_files_that_are_no_teacher(tf: Any, tmp_path: Path) -> None:
     layers, source = tf.keras.layers, tf.keras.Input((4,))
     model = tf.keras.Model(source, [layers.Dense(3)(source), layers.Dense(2)(source)])
     model.save(tmp_path / "two.keras")
-    with pytest.raises(ModelError, match="has 2 outputs; a model file has one"):
+    with pytest.raises(ModelError, match="has 2 outputs; a model file must have one"):
         keras.open(tmp_path / "two.keras", ANY_THREADS)
     model.save_weights(tmp_path / "some.weights.h5")
     with pytest.raises(ModelError, match="holds weights but no model; save the complete model"):

@@ -78,7 +78,9 @@ def test_the_first_wrong_vector_is_named_with_its_difference(made: dict[str, Mad
     scores = reference(samples())
     scores[3] += 2.5
     (subject,) = _subjects.read_bundles(write_bundle(made["onnx"], scores=scores))
-    with pytest.raises(ConversionError, match=r"1 of 16 golden samples wrongly: vector 3 is off by 2.5, 0.0001 is"):
+    with pytest.raises(
+        ConversionError, match=r"1 of 16 golden samples wrongly: sample 3 is off by 2.5, but 0.0001 is allowed"
+    ):
         _openvino.check(subject)
 
 
@@ -106,5 +108,5 @@ def test_a_tflite_file_that_openvino_answers_wrongly_is_refused(shared: Path, tm
     (made,) = tmp_path.glob("*.edge.zip")
     done = export("ovms", made, tmp_path / "out")
     assert done.exit_code == 5
-    assert re.search(r"golden samples wrongly: vector \d+ is off by \S+, but \S+ is allowed", done.stderr), done.stderr
+    assert re.search(r"golden samples wrongly: sample \d+ is off by \S+, but \S+ is allowed", done.stderr), done.stderr
     assert not (tmp_path / "out").exists()

@@ -142,7 +142,7 @@ def test_options_that_are_none_are_refused(smoothing: Any, words: str) -> None:
 @pytest.mark.parametrize(
     ("smoothing", "task", "words"),
     [
-        ({"choose": [{"method": "majority"}]}, "classification", "bundle.smoothing majority: has .*needed .'windows'"),
+        ({"choose": [{"method": "majority"}]}, "classification", "bundle.smoothing majority: has .*needs .'windows'"),
         ({"method": "mean", "windows": 0}, "classification", "bundle.smoothing.windows: got 0"),
         ({"method": "hysteresis", "enter": 2.0, "leave": 1.0}, "classification", "bundle.smoothing.enter: got 2.0"),
         ({"method": "majority", "windows": 3}, "regression", "majority does not fit the task regression"),

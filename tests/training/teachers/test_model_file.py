@@ -251,7 +251,7 @@ def test_models_that_cannot_be_opened(tmp_path: Path, onnx_file: Path) -> None:
     model = onnx.load(onnx_file)
     model.graph.output.append(onnx.helper.make_tensor_value_info("mean", onnx.TensorProto.FLOAT, [1, 4]))
     onnx.save(model, tmp_path / "two.onnx")
-    assert "has 2 outputs; a model file has one" in refused(tmp_path / "two.onnx", tiny.samples(2))
+    assert "has 2 outputs; a model file must have one" in refused(tmp_path / "two.onnx", tiny.samples(2))
 
 
 def test_weights_in_a_file_beside_it(tmp_path: Path, onnx_file: Path) -> None:
