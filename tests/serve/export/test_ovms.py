@@ -91,7 +91,7 @@ def test_a_label_that_differs_is_wrong_within_the_tolerance_too(
     scores[5] = np.roll(scores[5], 1)
     golden = {"inputs": "golden/inputs.npy", "outputs": "golden/outputs.npy", "atol": 1e6, "top1": True}
     (subject,) = _subjects.read_bundles(write_bundle(made["onnx"], scores=scores, golden=golden))
-    with pytest.raises(ConversionError, match="vector 5 is off by"):
+    with pytest.raises(ConversionError, match="sample 5 is off by"):
         _openvino.check(subject)
 
 
