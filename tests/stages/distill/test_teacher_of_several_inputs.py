@@ -49,5 +49,5 @@ def test_it_answers_as_the_network_that_it_was_made_from(
 
 def test_steps_that_would_change_all_tensors_are_refused(file: Path, found: data.Data) -> None:
     scaled = TeacherConfig(path=str(file), preprocess=[{"step": "scale", "factor": 0.5}])
-    with pytest.raises(ConfigError, match="samples of several tensors take none"):
+    with pytest.raises(ConfigError, match="samples of several tensors cannot"):
         open_teacher_file("a file", scaled, found, 1)
