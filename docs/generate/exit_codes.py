@@ -77,5 +77,5 @@ def _rows(program: str, module: ModuleType) -> dict[int, tuple[str, str]]:
     plain: Mapping[int, str] = {**PLAIN[program], **SIGNALS[program]}
     rows |= {number: (text, "–") for number, text in plain.items()}
     for number, classes in meanings(module).items():
-        rows[number] = (" ".join(classes.values()), ", ".join(code(name) for name in classes))
+        rows[number] = (" Or: ".join(classes.values()), ", ".join(code(name) for name in classes))
     return rows

@@ -30,13 +30,13 @@ class ConfigError(EdgekitError):
 
 
 class BudgetMissed(EdgekitError):
-    """No variant met the budget. The run itself has finished."""
+    """The run finished, but no variant met the budget."""
 
     exit_code = 3
 
 
 class BudgetUnreachable(EdgekitError):
-    """No candidate for the student is within the budget, so the run stops before any training."""
+    """The run stopped before any training, because no candidate for the student is within the budget."""
 
     exit_code = 3
 
