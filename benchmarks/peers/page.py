@@ -201,12 +201,13 @@ def _introduction(run: str) -> str:
     return f"""
 # Compared with other toolkits
 
-**Question.** Does another toolkit make a better file of the same trained network?
+**Question.** Does another toolkit make a better file from the same trained network?
 
-The trained float baseline of the run `{run}` went through other toolkits, each in an environment of its own.
-All used the samples that edgekit calibrates with, and their files were timed in the same rounds as the run's own.
+The trained float baseline of the run `{run}` was quantized by other toolkits, each in an environment of its own.
+All of them calibrated with the same samples as edgekit.
+Their files were timed in the same rounds as the run's own files.
 None of these toolkits distils or prunes: they compress the network as it is.
-So each file is compared with two of ours: the winner of its target, and the same network as edgekit quantizes it.
+So each of their files is compared with two files of edgekit: the winner of its target, and the same network in int8.
 """
 
 
@@ -249,7 +250,7 @@ def _summary(results: PeerResults) -> str:
             rows.append([title, "the winner", str(count), reason, "–"])
     header = ("target", "compared with", "files", "better ones", "their p50 / ours")
     return f"""
-A file is better if it is no less accurate on test, and smaller or significantly faster.
+A file counts as better if it is no less accurate on test, and smaller or significantly faster.
 
 {markdown(header, rows, text_columns=(0, 1, 3))}
 """
@@ -313,7 +314,7 @@ def _methods(results: PeerResults) -> str:
     return f"""
 ## How each toolkit was run
 
-The time is of all calls together, with the imports.
+The time is that of all calls of a toolkit together, including imports.
 
 {markdown(header, rows, text_columns=(0, 1, 2))}
 """
