@@ -213,7 +213,7 @@ def test_only_what_holds_is_said_of_the_size(size_ratio: float, size: str) -> No
     [
         (1.02, 0.98, 1.07, "no difference", "interval 0.98–1.07"),
         (0.62, 0.6, 0.65, "0.62×, slower", "interval 0.6–0.65"),
-        (1.0, 1.0, 1.0, "no difference", "which it is itself"),
+        (1.0, 1.0, 1.0, "no difference", "the winner is that file"),
     ],
 )
 def test_only_what_holds_is_said_of_the_speed(ratio: float, low: float, high: float, words: str, beside: str) -> None:

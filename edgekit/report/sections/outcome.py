@@ -37,9 +37,8 @@ def headline(result: Result) -> tuple[str, str]:
         return "Budget missed: nothing ships", f"{capitalised(message)}."
     ships, requested = len(result["winners"]), len(result["winners"]) + len(result["unmet"])
     details = (
-        f"{verdict['winner']} is the fastest of what ships: {_p50(verdict)} a call at p50, "
-        f"against {baseline_runtime(result['variants'][0]['interpreter'])} "
-        f"{faster_with_bounds(verdict, 'speedup_vs_eager')}, "
+        f"{verdict['winner']} is the fastest variant that ships. A call takes {_p50(verdict)} at p50; compared with "
+        f"{baseline_runtime(result['variants'][0]['interpreter'])}: {faster_with_bounds(verdict, 'speedup_vs_eager')}, "
         f"and {_size(verdict['size_ratio'])}. "
         f"On validation it {_loss(verdict['drop_validation_pp'])}; with {100 * verdict['confidence']:g} % confidence "
         f"{_bound(verdict['bound_validation_pp'])}, and the budget allows a loss of "
@@ -115,7 +114,7 @@ def facts(result: Result) -> list[tuple[str, str, str]]:
             (
                 faster(*plain),
                 "against the best plain int8",
-                "which it is itself" if itself else f"interval {bounds_text(*plain[1:])}",
+                "the winner is that file" if itself else f"interval {bounds_text(*plain[1:])}",
             )
         )
     return large
