@@ -160,7 +160,7 @@ class Settings:
     port: int = _option("where", "--port", 8000, "port; 0 takes a free one (default: 8000)", _port)
     uds: str = _option("where", "--uds", "", "a Unix socket in place of host and port", metavar="PATH")
     admin_host: str = _option(
-        "where", "--admin-host", "127.0.0.1", "address of the second port (default: 127.0.0.1)", metavar="HOST"
+        "where", "--admin-host", "127.0.0.1", "address of the admin port (default: 127.0.0.1)", metavar="HOST"
     )
     admin_port: int = _option(
         "where", "--admin-port", 8002,

@@ -433,14 +433,14 @@ def _source() -> dict[str, Any]:
 
 
 def _readme(objective: Objective) -> bytes:
-    promises = "".join(f"- {line[0].upper()}{line[1:]}.\n" for line in objective.lines)
+    objective_lines = "".join(f"- {line[0].upper()}{line[1:]}.\n" for line in objective.lines)
     return (
         "# A dashboard for Grafana\n\n"
-        f"`{DASHBOARD}` is imported at Dashboards, New, Import.\n"
-        f"To have Grafana find it by itself, copy it to `{FOLDER}`.\n"
-        f"`{PROVIDER}` goes to `/etc/grafana/provisioning/dashboards/`.\n"
-        f"`{SOURCE}` goes to `/etc/grafana/provisioning/datasources/`, where there is no data source yet.\n\n"
-        f"The objective is drawn as a line:\n\n{promises}\n"
-        "Panels on the use of a budget need the recording rules of `edgekit export prometheus`.\n"
-        "Panels stay empty where a machine or a model does not give the metric.\n"
+        f"Import `{DASHBOARD}` in Grafana under Dashboards, New, Import.\n"
+        f"Or let Grafana find it by itself: copy it to `{FOLDER}`,\n"
+        f"`{PROVIDER}` to `/etc/grafana/provisioning/dashboards/`,\n"
+        f"and, if Grafana has no data source yet, `{SOURCE}` to `/etc/grafana/provisioning/datasources/`.\n\n"
+        f"The dashboard draws the objective as a line:\n\n{objective_lines}\n"
+        "The panels about the use of the error budget need the recording rules of `edgekit export prometheus`.\n"
+        "A panel stays empty if a machine or a model does not report its metric.\n"
     ).encode()

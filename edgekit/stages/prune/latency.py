@@ -185,13 +185,13 @@ class CutTime:
 
     @property
     def is_faster(self) -> bool:
-        """Whether it is significantly faster than the network before the cut."""
+        """Whether the network is significantly faster than before the cut."""
         return self.high < 1
 
 
 @dataclass(frozen=True)
 class CutTimings:
-    """All cuts of one network, timed in the same rounds. `reached` is its own p50 divided by the student's."""
+    """All cuts of one network, timed in the same rounds. `reached` is that network's p50 divided by the student's."""
 
     target: str
     precision: str

@@ -1,9 +1,9 @@
 """Structured pruning by measured latency (NetAdapt; Yang et al. 2018, arXiv 1804.03230).
 
-Each step has a p50 as its goal, and each cut within the step covers an equal part of the remaining ratio. Every group
-of coupled channels proposes its widest cut that reaches the goal. If no group has such a cut, every group proposes its
-fastest one. Only cuts that are significantly faster are considered. The proposal with the smallest loss of accuracy
-for the time that it saves is chosen.
+Each step has a p50 as its goal, and each cut within the step aims at an equal factor of the speed-up that is still
+missing. Every group of coupled channels proposes the smallest cut (the largest remaining width) that reaches the goal.
+If no group has such a cut, every group proposes its fastest one. Only cuts that are significantly faster are
+considered. The proposal that loses the least accuracy for the time that it saves is chosen.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from edgekit.stages.prune.latency import CutTime, CutTimings
 from edgekit.stages.prune.structured import ProbeResult, cut_group, group_widths, narrower_widths
 from edgekit.training.predict import evaluate
 
-STALE_RECORD = "an earlier stage or the config is another than when it was recorded; run without the record"
+STALE_RECORD = "an earlier stage or the config has changed since the record was made; run without the record"
 REFIT_SAMPLES, REFIT_BATCH = 512, 64
-"""Training samples, and their batch size, on which the batch norms of a candidate are re-estimated."""
+"""Number of training samples, and the batch size, with which the batch norms of a candidate are re-estimated."""
 Cut = tuple[str, int]
 ALL_LAYERS = ProbeResult()
 
@@ -91,7 +91,10 @@ class NetAdaptPruner:
         if self.recorded_cuts is None:
             cuts_per_network = sum(len(narrower_widths(width, width, self.config)) for width in initial_widths.values())
             most = self.config.steps * self.config.cuts_per_step
-            print(f"prune: up to {cuts_per_network} cuts are timed on {self.config.targets[0]}, at most {most} times")
+            print(
+                f"prune: up to {cuts_per_network} candidate cuts are timed together on {self.config.targets[0]}, "
+                f"at most {most} times"
+            )
         for number in range(1, self.config.steps + 1):
             goal = self.config.latency_ratio ** (number / self.config.steps)
             step_cuts = self._step(module, student, initial_widths, number, goal)
@@ -210,9 +213,10 @@ class NetAdaptPruner:
 
 
 def propose_cuts(cuts: Sequence[CutTime], goal: float) -> list[CutTime]:
-    """Return for each group its widest cut that is significantly faster and reaches `goal`, if it has one.
+    """Return for each group the smallest cut that is significantly faster and reaches `goal`, if there is one.
 
-    If no group has one, return the fastest cut of each group that is significantly faster.
+    The smallest cut leaves the largest width. If no group has such a cut, return the fastest cut of each group, of
+    those that are significantly faster.
     """
     faster = [one for one in cuts if one.is_faster]
     proposals: dict[str, CutTime] = {}
@@ -230,13 +234,13 @@ def parse_recorded_cuts(cuts: Any, widths: dict[str, int]) -> list[Cut]:
     Raises
     ------
     StageError
-        The record is malformed, or the network has no such group, or a group is already narrower.
+        The record is malformed, the network has no such group, or the group is not wider than the recorded width.
     """
     try:
         parsed = [(str(group), int(width)) for group, width in cuts]
     except (TypeError, ValueError):
         raise StageError(
-            f"the record of prune cuts {cuts!r}, which are not groups with widths; {STALE_RECORD}"
+            f"the prune record lists {cuts!r}; expected pairs of a channel group and a width; {STALE_RECORD}"
         ) from None
     remaining = dict(widths)
     for group, width in parsed:
@@ -252,8 +256,8 @@ def parse_recorded_cuts(cuts: Any, widths: dict[str, int]) -> list[Cut]:
 def refit_batch_norms(module: nn.Module, data: Data, preprocess: list[dict[str, Any]]) -> None:
     """Re-estimate the statistics of the batch norms on training samples, in place.
 
-    With stale statistics, the accuracy right after a cut says little; EagleEye (Li et al. 2020, arXiv 2007.02491)
-    ranks pruned networks in this way. Samples are used in order and on one thread, so results are identical bit by bit.
+    Stale statistics make the accuracy right after a cut meaningless, so they are re-estimated first, as in EagleEye (Li
+    et al. 2020, arXiv 2007.02491). Samples are used in order and on one thread, so results are identical bit by bit.
     """
     norms = [layer for layer in module.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
     momenta = [norm.momentum for norm in norms]
