@@ -28,7 +28,10 @@ SAMPLES = 4
 RESHAPING = tuple(f"{name}Backward" for name in ("View", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze", "Clone"))
 """PyTorch's names of the gradients of operations that change no values."""
 BATCH_TOLERANCE = 1e-2
-"""How far a sample's answer in a batch may be from its answer alone, as a share of the largest; more is no rounding."""
+"""How far a sample's answer in a batch may be from its answer alone, as a share of the largest answer.
+
+Rounding stays below this.
+"""
 
 
 def build_and_check(spec: ModelSpec, seed: int, data: Data) -> nn.Module:
@@ -51,8 +54,9 @@ def check_network(module: nn.Module, spec: ModelSpec, x: Tensor, *, trains: bool
     Raises
     ------
     ModelError
-        The network's answers are random or not finite, depend on the other samples in a batch or on earlier calls, or
-        its layers depend on the values of the input; or it cannot be trained. The message says how to fix it.
+        The network's answers are random or not finite, or depend on the other samples in a batch or on earlier calls;
+        or which layers it runs depends on the values of the input; or it cannot be trained. The message says how to fix
+        it.
     """
     called, x = spec.called, x[:SAMPLES].clone()
     _check_python(module, called)
@@ -130,7 +134,7 @@ def _answer(module: nn.Module, spec: ModelSpec, x: Tensor) -> Tensor:
     if changed:
         raise ModelError(
             f"{spec.called}: changes {', '.join(changed[:3])} while it answers, in eval mode, so an answer would "
-            "depend on those before it; change it only `if self.training`"
+            "depend on the answers before it; change it only `if self.training`"
         )
     return out
 

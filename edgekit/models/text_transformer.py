@@ -105,7 +105,7 @@ def text_transformer(
         raise ValueError(f"text_transformer needs token ids as input, shape (tokens,), got {tuple(input_shape)}")
     if min(width, layers, heads) < 1 or width % heads or width % 2:
         raise ValueError(
-            f"text_transformer needs an even width that heads divide, and layers from 1, got width {width}, "
+            f"text_transformer needs an even width that heads divide, and layers >= 1, got width {width}, "
             f"heads {heads}, layers {layers}"
         )
     return TextTransformer(input_shape[0], num_classes, vocabulary_size, pad_id, width, layers, heads)

@@ -24,7 +24,7 @@ STRIDES = (4, 8, 16, 32, 64, 128)
 BOX_SIDES = 4
 """Numbers per box: left, top, right, bottom."""
 MAX_CANDIDATES = 400
-"""How many of a picture's boxes, those with the highest logits, go on to non-maximum suppression."""
+"""Largest number of a picture's boxes, those with the highest logits, that enter non-maximum suppression."""
 ZERO, NONE = np.float32(0), np.empty(0, dtype=np.int64)
 BLOCK = 40
 """How many boxes' overlaps are computed at once.

@@ -83,7 +83,7 @@ def join_named(arrays: Mapping[str, Any], tensors: Sequence[Mapping[str, Any]]) 
 
 
 def check_names(sample_names: Sequence[Any], tensors: Sequence[Mapping[str, Any]]) -> None:
-    """Raise InputError unless `given` are the tensors' names, each exactly once."""
+    """Raise InputError unless `sample_names` are the tensors' names, each exactly once."""
     names = [each["name"] for each in tensors]
     if len(sample_names) == len(names) and set(sample_names) == set(names):
         return

@@ -255,7 +255,7 @@ class App:
         return 200, [JSON], orjson.dumps(facts, option=orjson.OPT_APPEND_NEWLINE)
 
     def _chosen(self, name: str) -> ServedModel:
-        """Return the model for a file: the named one, or the only one that is served, in whatever targets."""
+        """Return the model for a file: the named one, or else the only one that is served, whatever its targets."""
         names = {served.manifest.name for served in self.models.values()}
         name = name or (next(iter(names)) if len(names) == 1 else "")
         served_model = self.models.get(name)
@@ -291,7 +291,7 @@ class App:
         """
         limit_bytes, unit, receive = self.settings.most_body_bytes, "bytes", request.receive
         if is_json and limit_bytes > self.settings.most_json_bytes:
-            limit_bytes, unit = self.settings.most_json_bytes, "bytes of JSON, which binary tensors need not"
+            limit_bytes, unit = self.settings.most_json_bytes, "bytes of JSON (send tensors as binary data)"
         check_body(request.headers, limit_bytes, unit)
         message = await receive()
         body: Body = message.get("body", b"")

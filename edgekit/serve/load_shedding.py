@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class App(Protocol):
-        """What a connection needs of the server's app."""
+        """The part of the server's app that a connection uses."""
 
         is_draining: bool
         row: memoryview

@@ -28,7 +28,7 @@ class Affine(NamedTuple):
 
 
 def byte_values(preprocess: Sequence[Mapping[str, Any]], raw: Mapping[str, Any]) -> np.ndarray | str:
-    """Return the value of each byte after the steps, (256,) float32, increasing; or why they cannot be folded.
+    """Return the value of each byte after the steps, (256,) float32, increasing; or why the steps cannot be folded.
 
     Parameters
     ----------
@@ -42,12 +42,12 @@ def byte_values(preprocess: Sequence[Mapping[str, Any]], raw: Mapping[str, Any])
         return columns
     values: np.ndarray = np.ascontiguousarray(columns[:, 0])
     if (columns != values[:, None]).any():
-        return "normalize has numbers of its own for each channel, and a file's input has one scale"
+        return "normalize has different numbers for each channel, but a file's input has one scale"
     return values
 
 
 def channel_affine(preprocess: Sequence[Mapping[str, Any]], raw: Mapping[str, Any]) -> Affine | str:
-    """Return the scale and shift that the steps apply to a byte; or why they cannot be folded.
+    """Return the scale and shift that the steps apply to a byte; or why the steps cannot be folded.
 
     For images they may differ by channel. The parameters are those of `byte_values`.
     """
@@ -57,13 +57,13 @@ def channel_affine(preprocess: Sequence[Mapping[str, Any]], raw: Mapping[str, An
     if (columns == columns[:, :1]).all():
         columns = columns[:, :1]
     elif raw.get("kind") != "image":
-        return "normalize has numbers of its own for each feature"
+        return "normalize has different numbers for each feature"
     shift = columns[0].astype(np.float64)
     return Affine(((columns[-1] - shift) / (len(columns) - 1)).astype(np.float32), columns[0].astype(np.float32))
 
 
 def model_affine(model_folder: Path) -> Affine | str:
-    """Return the scale and shift of a saved network's preprocess steps; or why they cannot be folded."""
+    """Return the scale and shift of a saved network's preprocess steps; or why the steps cannot be folded."""
     spec = read_spec(model_folder)
     return channel_affine(spec.preprocess, spec.raw)
 
@@ -79,7 +79,7 @@ def _of_channels(preprocess: Sequence[Mapping[str, Any]], raw: Mapping[str, Any]
         return f"{other} is not an affine step"
     columns: np.ndarray = transform.apply(preprocess, np.repeat(BYTES[:, None], raw["shape"][-1], axis=1))
     if not (np.diff(columns, axis=0) > 0).all():
-        return "the steps do not rise from byte to byte"
+        return "the values do not increase from byte to byte"
     return columns
 
 

@@ -53,8 +53,8 @@ def pickle_advice(path: Path) -> str:
         "unpickling runs whatever code the file holds, so it is not opened; convert it once: "
         'python -c "import torch; from safetensors.torch import save_file; '
         f"c = torch.load('{path.name}', map_location='cpu', weights_only=True); {rest}\" and give model.builder and "
-        f"model.weights: {safe}. Where that line refuses because the file holds the whole network, and you trust "
-        "whoever made it, write weights_only=False there, in the folder of the code that defines its classes"
+        f"model.weights: {safe}. If that command fails because the file holds the whole network, and you trust whoever "
+        "made it, write weights_only=False instead and run it in the folder of the code that defines the classes"
     )
 
 
@@ -115,13 +115,13 @@ def check_source(path: Path, expected: str | None, key: str) -> None:
         The file holds no model that can be opened.
     """
     if not path.exists():
-        raise ConfigError(f"{key}: no file {path}; in a config, relative paths start at its folder")
+        raise ConfigError(f"{key}: no file {path}; in a config, relative paths start at the config's folder")
     try:
         actual = sha256(path, model_kind(path))
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error.strerror or error}") from None
     if expected not in (None, actual):
-        raise ConfigError(f"{key}: {path} has sha256 {actual}, expected {expected}; find that file")
+        raise ConfigError(f"{key}: {path} has sha256 {actual}, expected {expected}; give the file with that digest")
 
 
 def _no_file(path: Path) -> str:
@@ -158,8 +158,8 @@ def _in_archive(path: Path) -> str:
     if _any(r"data\.pkl", names):
         raise ModelError(f"{path}: a PyTorch checkpoint, which is a pickle; {pickle_advice(path)}")
     if {"manifest.json"} <= names:
-        raise ModelError(f"{path}: a bundle, which is finished already; give the model that it was made from")
-    raise ModelError(f"{path}: looks like {file_type.ZIP}, and holds none of those; {MODEL_FILES}")
+        raise ModelError(f"{path}: a bundle, which holds a converted model; give the model that it was made from")
+    raise ModelError(f"{path}: looks like {file_type.ZIP}, but holds no model; {MODEL_FILES}")
 
 
 def _any(member: str, names: set[str]) -> bool:

@@ -60,4 +60,4 @@ def _sample(raw: RawSpec) -> str:
 
 def _shorten(labels: list[str], most: int = 12) -> str:
     listed = ", ".join(labels[:most])
-    return listed if len(labels) <= most else f"{listed}, … ({len(labels)} in all)"
+    return listed if len(labels) <= most else f"{listed}, … ({len(labels)} in total)"

@@ -1,7 +1,7 @@
 """Windows and vectors from CSV files: a header row with column names, then one row of numbers per moment.
 
-Cells are separated by commas, semicolons or tabs, whichever gives most cells in the header. Decimals have a point; if
-semicolons or tabs separate the cells, they may have a comma instead, as in European Excel files. Training reads its
+Cells are separated by commas, semicolons or tabs, whichever gives the most cells in the header. Decimals have a point;
+if semicolons or tabs separate the cells, they may have a comma instead, as in European Excel files. Training reads its
 tables by the same code (`edgekit/data/sources/csv_windows.py`, `csv_rows.py`), so a cell becomes the same float32 in
 both: Python's correctly rounded float, rounded once more. Columns are found by name, so their order is free. If the
 input path declares it, a recording is cut into windows, and a table into rows. Nothing is padded or guessed.
@@ -89,7 +89,7 @@ def _cut_command(path: str, rows: int) -> str:
 
 
 def parse(name: str, content: bytes, max_rows: int = -1) -> Table:
-    """Return the cells of a CSV file. All rows are as wide as the header. Reading stops after `most_rows` + 1 rows."""
+    """Return the cells of a CSV file. All rows are as wide as the header. Reading stops after `max_rows` + 1 rows."""
     first, *rest = pieces(name, content, max_rows)
     for piece in rest:
         first.rows.extend(piece.rows)
@@ -194,13 +194,13 @@ def _table_with_decimal_points(table: Table, delimiter: str) -> Table:
 
 
 def detect_delimiter(text: str) -> str:
-    """Return the delimiter that gives most cells in the first line."""
+    """Return the delimiter that gives the most cells in the first line."""
     line = text[: text.find("\n")] if "\n" in text else text
     return max(DELIMITERS, key=lambda each: len(next(csv.reader([line], delimiter=each), [])))
 
 
 def read_header(name: str, reader: Iterator[list[str]]) -> tuple[str, ...]:
-    """Return the column names from the first row of a reader. Raises InputError if they are no names."""
+    """Return the column names from the first row of a reader. Raises InputError if they are not names."""
     header = tuple(cell.strip() for cell in next(reader, []))
     if not any(header):
         raise InputError(f"{name}: its first line is empty; a row with the columns' names must be there")

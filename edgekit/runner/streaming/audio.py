@@ -118,7 +118,7 @@ class AudioDecoder:
             self._check_complete("a WAV header came")
             if header.form != current:
                 raise InputError(
-                    f"the stream changes after {self._seconds()}: {_describe(*header.form)} begin, so far it had "
+                    f"the stream changes after {self._seconds()}: {_describe(*header.form)} begins, but so far it was "
                     f"{_describe(*current)}; start edgerun again for what follows"
                 )
             self._on_note(f"a new WAV header after {self._seconds()}; the sound continues after it")
@@ -165,7 +165,7 @@ class AudioDecoder:
             self._start(form)
         elif form != self._form:
             raise InputError(
-                f"the stream changes after {self._seconds()}: arrays of {_describe(*form)} come, so far it had "
+                f"the stream changes after {self._seconds()}: arrays are now {_describe(*form)}, but so far they were "
                 f"{_describe(*self._form)}"
             )
         little = np.ascontiguousarray(x, dtype=x.dtype.newbyteorder("<"))

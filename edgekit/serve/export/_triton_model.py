@@ -45,8 +45,8 @@ class TritonPythonModel:
         report = self.model.selftest()
         if not report.ok:
             raise pb_utils.TritonModelException(
-                f"the golden samples did not come out as recorded: off by {report.max_abs_delta:.3g}, but "
-                f"{report.atol:.3g} is allowed"
+                f"the answers to the golden samples are not the recorded ones: they are off by "
+                f"{report.max_abs_delta:.3g}, but {report.atol:.3g} is allowed"
             )
 
     def execute(self, requests: Any) -> list[Any]:

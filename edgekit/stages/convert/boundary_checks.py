@@ -93,9 +93,8 @@ def check_input(
             f"the config or "
             "that function"
         )
-    record = {
-        name: value for name, value in vars(agreement).items() if name != "top1_agreement"
-    }  # inputs are not answers
+    # inputs are no answers, so there is no agreement of answers
+    record = {name: value for name, value in vars(agreement).items() if name != "top1_agreement"}
     return {"from": f"raw sample, {preparer}", "to": "network input, the runner", **record}
 
 

@@ -2,8 +2,9 @@
 
 Names do not survive a conversion, and the output of a wrong layer matches no tensor of the network. The search
 therefore looks for agreement. An operator agrees if its output matches some tensor of the network, or if it leads to an
-operator that agrees (for example a convolution whose bias is another operator). The file diverges where agreement is
-lost from one operator to the next, and the layer is the one that takes the same inputs in the network.
+operator that agrees (for example a convolution whose bias is another operator). The file diverges at the operator that
+does not agree although the operators before it do. The layer to report is the one that takes the same inputs in the
+network.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ ROUNDED_AGREEMENT_DB = 12.0
 """The lowest SNR at which a tensor matches one of the network's; the second is for 8-bit weights or values."""
 CEILING_DB = {"fp32": 100.0, "fp16": 60.0}
 ROUNDED_CEILING_DB = 40.0
-"""The best SNR that a precision reaches: losses are counted from here down."""
+"""The best SNR that a precision reaches. Losses are counted from here downwards."""
 MIN_LOSS_DB = 10.0
 """Smaller losses are normal for any layer."""
 STEEP = 0.6
@@ -207,7 +208,7 @@ class _Comparison:
         return [], None
 
     def _unmatched(self, start: int) -> int:
-        """Return an input of an operation that the file lacks, with another tensor in its place; else the operation."""
+        """Return an input of the operation that matches no tensor of the file, or else the operation itself."""
         for source in self.nodes[start].inputs:
             before = source
             while before and self._passes_on(before):

@@ -1,6 +1,6 @@
 """Redundant operators in an ONNX file.
 
-A QuantizeLinear with its DequantizeLinear only marks quantized values, but one pair after another is executed.
+A QuantizeLinear with its DequantizeLinear only marks quantized values, but a second pair right after it is executed.
 """
 
 from __future__ import annotations

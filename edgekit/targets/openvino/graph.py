@@ -1,7 +1,7 @@
 """Redundant operators in OpenVINO's IR, and in the CPU plug-in's compiled form.
 
-A FakeQuantize only marks quantized values, but one after another is executed. In the compiled form, which depends on
-the processor, reorders of a tensor count as transposes.
+A FakeQuantize only marks quantized values, but a second one right after it is executed. In the compiled form, which
+depends on the processor, reorders of a tensor count as transposes.
 """
 
 from __future__ import annotations

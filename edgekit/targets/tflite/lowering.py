@@ -65,7 +65,7 @@ def _transposed_convolution(
     groups: int = 1,
     dilation: Any = 1,
 ) -> Tensor | None:
-    """Compute a transposed convolution with `output_padding`; return None without it, as nothing must be replaced."""
+    """Compute a transposed convolution with `output_padding`; return None if it has none and can stay as it is."""
     sides, extra = _each(padding, axes), _each(output_padding, axes)
     if not any(extra):
         return None
