@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 ROUNDS = 12
 ROUND_MS = 40.0
 TURNS_S = 6.0
-"""The rounds end after this time, even if there were fewer."""
+"""The rounds end after this time, even if not all of them are done."""
 SELFTEST_S = 3.0
 """Time limit for the golden samples of each candidate; `edgerun selftest` runs all of them."""
 GIVE_UP_FACTOR = 2.0
@@ -36,7 +36,7 @@ GIVE_UP_FACTOR = 2.0
 TIE_FACTOR = 1.01
 """Among candidates within this factor of the fastest, the preferred interpreter and fewest threads win."""
 LAST_RESORT = ("tensorflow",)
-"""It takes seconds to import and hundreds of megabytes, and has the same kernels as litert."""
+"""Interpreters that take seconds to import and hundreds of megabytes, although they have the kernels of litert."""
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ class TuningProcess:
         while b"\n" not in self._rest:
             is_dead = processes.has_ended(
                 self._process
-            )  # what it started may keep the pipe open: no end is to be read then
+            )  # a process that it started may keep the pipe open, so that no end would be read
             try:
                 piece = self._pieces.get(timeout=POLL_S)
             except Empty:

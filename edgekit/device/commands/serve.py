@@ -28,7 +28,7 @@ PIP_NAMES = {
 """Packages whose name differs from their module's."""
 MOST_WORKERS = 256
 UVICORN = "0.54"
-"""The release whose connection `edgekit.serve.connection` builds on: uvicorn does not say what may change there."""
+"""The release whose connection class `edgekit.serve.connection` extends. Other releases may change that class."""
 
 
 def _port(text: str) -> int:
@@ -150,8 +150,9 @@ def _option(
 class Settings:
     """Settings of a server. Fields without an option keep their default, except in tests.
 
-    Port -1 of admin or gRPC opens none, and `deadline_ms` 0 sets no deadline. `most_json_bytes` limits the JSON of a
-    request, which takes up to thirty times its size when parsed. The cache size is for each worker.
+    An admin or gRPC port of -1 means that the port is not opened, and `deadline_ms` 0 sets no deadline.
+    `most_json_bytes` limits the JSON of a request, which takes up to thirty times its size when parsed. The cache size
+    is for each worker.
     """
 
     bundles: tuple[str, ...]
@@ -187,7 +188,7 @@ class Settings:
         "limits",
         "--deadline-ms",
         0.0,
-        "deadline of requests that name none; 0: no deadline (default: 0)",
+        "deadline of requests that set none; 0: no deadline (default: 0)",
         _milliseconds,
         "MS",
     )
@@ -225,8 +226,8 @@ class Settings:
     )
     cache_redis: str = _option(
         "cache of answers", "--cache-redis", "",
-        "redis://HOST:PORT of a Redis that is asked after the cache, if executing takes longer than asking it, or a "
-        "file that holds such a URL with its password; needs --cache-mb", _redis, "URL",
+        "redis://HOST:PORT of a Redis that is queried after the cache, if running the model takes longer than the "
+        "query; or a file that holds such a URL with its password; needs --cache-mb", _redis, "URL",
     )  # fmt: skip
 
     trace_to: str = _option(
@@ -253,7 +254,7 @@ class Settings:
     )  # fmt: skip
 
     token_file: str = _option(
-        "access", "--token-file", "", "file of the tokens that clients must send, one on each line", metavar="FILE"
+        "access", "--token-file", "", "file of the tokens that clients must send, one per line", metavar="FILE"
     )
     certificate: str = _option("access", "--certificate", "", "certificate for TLS, with --key", metavar="PEM")
     key: str = _option("access", "--key", "", "private key for TLS, with --certificate", metavar="PEM")
@@ -329,7 +330,7 @@ def _check_packages(packages: tuple[str, ...]) -> None:
     """Raise BackendError with the command that installs what is missing. Nothing is imported."""
     if sys.version_info < (3, 11):
         raise BackendError("serve needs Python 3.11 or newer, but this is {}.{}".format(*sys.version_info))
-    missing = [package for package in packages if not _is_there(package)]
+    missing = [package for package in packages if not _is_installed(package)]
     if missing:
         names = " ".join(PIP_NAMES.get(package, package).replace("_", "-") for package in missing)
         raise BackendError(f"serve needs {', '.join(missing)}; run: {sys.executable} -m pip install {names}")
@@ -353,7 +354,7 @@ def _check_uvicorn() -> None:
         )
 
 
-def _is_there(package: str) -> bool:
+def _is_installed(package: str) -> bool:
     """Return whether a package is installed.
 
     For `google.protobuf` Python imports `google`, and raises if there is none.

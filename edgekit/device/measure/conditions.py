@@ -1,12 +1,13 @@
 """Other activity on the machine during a measurement, and whether two results may be compared.
 
-    with conditions.Watch() as watch:
-        samples_ms = bench.interleaved(calls, rounds, calls_per_round, warmup, on_round=watch.sample)
-    seen = watch.result(conditions.noise(samples_ms["a"], rounds))
-    conditions.disturbances(seen)      # reasons in words, none of a quiet machine
+    with conditions.ConditionsRecorder() as recorder:
+        samples_ms = bench.time_interleaved(calls, rounds, calls_per_round, warmup, on_round=recorder.sample)
+    seen = recorder.result(conditions.noise(samples_ms["a"], rounds))
+    conditions.noise_reasons(seen)      # reasons in words; none on a quiet machine
 
 What the kernel does not show is None: unknown, never guessed. The yardstick is a piece of work that is always the same.
-It shows a change of pace where a virtual machine hides the clock. It also distinguishes two machines of one name.
+The time that it takes shows a change of pace even if a virtual machine hides the clock, and distinguishes two machines
+of one name.
 """
 
 from __future__ import annotations
@@ -179,9 +180,7 @@ def noise_reasons(seen: Conditions) -> list[str]:
         f"{changed} (around {seen.clock_mhz or 0:,.0f} MHz)": _over(seen.clock_change, MAX_CLOCK_CHANGE),
         f"it was {seen.temperature_after_c or 0:.0f} °C hot": (seen.temperature_after_c or 0) >= health.HOT_C,
         "the processor throttled, or was short of voltage": bool(seen.throttled),
-        f"the same work took up to {seen.pace_change:.0%} longer at some times": _over(
-            seen.pace_change, MAX_PACE_CHANGE
-        ),
+        f"the same work took up to {seen.pace_change:.0%} longer at times": _over(seen.pace_change, MAX_PACE_CHANGE),
         f"the rounds spread by {seen.noise or 0:.0%}": _over(seen.noise, MAX_NOISE),
     }
     return [reason for reason, applies in reasons.items() if applies]

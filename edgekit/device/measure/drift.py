@@ -139,7 +139,7 @@ def check_memory_growth(windows: Sequence[SoakWindow]) -> SoakFinding:
 
 
 def _ratio(last: np.ndarray, first: np.ndarray) -> tuple[float, float, float]:
-    """Return the median of `last` over the median of `first`, with the ends of its bootstrap interval."""
+    """Return the median of `last` over the median of `first`, with the bounds of its bootstrap interval."""
     generator = np.random.default_rng(intervals.SEED)
     medians = [
         np.median(part[generator.integers(0, len(part), (intervals.RESAMPLES, len(part)))], axis=1)

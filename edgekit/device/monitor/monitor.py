@@ -1,4 +1,4 @@
-"""The monitor: watches a model's inputs and answers, and tells when they stop looking like those of the validation."""
+"""The monitor: compares a model's inputs and answers with the validation, and reports when they differ."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ class Monitor:
 
     @staticmethod
     def merge(sketches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Merge sketches of the same bundle. Raises InputError if they are none, or of different bundles."""
+        """Merge sketches of the same bundle. Raises InputError if they are not sketches, or of different bundles."""
         return sketch.merge_sketches(sketches)
 
     def verdict(self) -> Verdict:

@@ -40,7 +40,7 @@ class WatchOptions(NamedTuple):
 
 
 class Watcher:
-    """Call `run`, which lasts until SIGTERM, SIGINT, SIGHUP, or the program's own end."""
+    """Runs releases. `run` returns on SIGTERM, SIGINT or SIGHUP, or when the program itself ends."""
 
     def __init__(self, home: Home, options: WatchOptions, report: Callable[[str], object]) -> None:
         self._home, self._options, self._report = home, options, report
@@ -281,7 +281,7 @@ class Attempt:
 
     @contextmanager
     def _patient(self) -> Iterator[None]:
-        """Report what another command or a full device prevents, and try it again later."""
+        """Report what another command or a full disk prevents inside the block, so that it is tried again later."""
         try:
             yield
         except (ResourceError, OSError) as error:

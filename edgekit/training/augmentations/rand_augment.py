@@ -184,7 +184,7 @@ def _resampled(
     along_y: tuple[Number, Number] = (0.0, 1.0),
     offset: tuple[Number, Number] = (0.0, 0.0),
 ) -> np.ndarray:
-    """Resample images by an affine map: each pixel is read from the position to which the map takes its own.
+    """Resample images by an affine map: each pixel is read from the position to which the map moves the pixel's own.
 
     Positions x and y are counted from the centre. `along_x` are the factors of x and y in the new x, `along_y` those in
     the new y. Pixels that would be read from outside the image become 0.

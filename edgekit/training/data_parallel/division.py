@@ -7,7 +7,7 @@ import os
 import numpy as np
 
 MIN_SHARD_SAMPLES = 2
-"""Fewest samples of a shard, because batch norms need at least two."""
+"""Smallest number of samples in a shard, because batch norms need at least two."""
 
 
 def shard_slices(samples: int, shards: int) -> list[slice]:

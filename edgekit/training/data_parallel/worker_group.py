@@ -22,7 +22,7 @@ from edgekit.training.data_parallel.channel import Channel, PeerLost, join_group
 
 START_LIMIT_S = 300.0
 EXIT_LIMIT_S = 5.0
-"""How long to wait for the exit of a process whose connection was lost, in seconds."""
+"""Seconds to wait for the exit of a process whose connection was lost."""
 RESUME_HINT = "finished epochs are saved: run it again to continue the training"
 
 
