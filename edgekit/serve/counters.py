@@ -50,7 +50,7 @@ ROW_LENGTH = len(FIELDS) + len(FIRST_BUCKET) * BUCKETS
 
 
 class SharedCounters:
-    """The shared counters: int64 of shape (workers, MOST_MODELS + 1, ROW_LENGTH).
+    """The shared counters: int64 of shape (workers, MAX_MODELS + 1, ROW_LENGTH).
 
     They lie in memory behind a file descriptor. The supervisor creates it, and the workers inherit it.
     """

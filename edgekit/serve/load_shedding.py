@@ -40,7 +40,7 @@ IDLE_S = 2e-4
 """The event loop counts as idle if it spent this much time between two rounds without computing."""
 SHORT_ROUND_S = 3e-3
 SHORT_ROUND_SHARE = 0.2
-"""Under overload, a round lasts at most this share of a request's time limit, or `SHORT_S` if that is longer.
+"""Under overload, a round lasts at most this share of a request's time limit, or `SHORT_ROUND_S` if that is longer.
 
 Queueing is thereby limited to two rounds.
 """
