@@ -58,7 +58,7 @@ class MergeMeasurement:
 
 def is_mergeable(module: nn.Module) -> bool:
     """Return whether a network has the method. For a `SeveralInputs` wrapper, the wrapped network is checked."""
-    return callable(getattr(_inside(module), METHOD, None))
+    return callable(getattr(_unwrap(module), METHOD, None))
 
 
 def merge_branches(module: nn.Module) -> nn.Module:
@@ -71,7 +71,7 @@ def merge_branches(module: nn.Module) -> nn.Module:
     """
     if not is_mergeable(module):
         return module
-    network = _inside(module)
+    network = _unwrap(module)
     called = f"{type(network).__name__}.{METHOD}()"
     try:
         # constructing layers draws random initial weights; the global random generator must not advance
@@ -129,7 +129,7 @@ def merge_and_compare(
     return merged, spec.model_copy(update={"reparameterized": True}), measurement
 
 
-def _inside(module: nn.Module) -> nn.Module:
+def _unwrap(module: nn.Module) -> nn.Module:
     return module.network if isinstance(module, SeveralInputs) else module
 
 

@@ -27,10 +27,10 @@ class SelfAttention(nn.Module):
     def forward(self, x: Tensor, bias: Tensor) -> Tensor:
         tokens = x.shape[1]
 
-        def apart(y: Tensor) -> Tensor:
+        def split_heads(y: Tensor) -> Tensor:
             return y.reshape(-1, tokens, self.heads, self.size).transpose(1, 2)
 
-        query, key, value = apart(self.query(x)), apart(self.key(x)), apart(self.value(x))
+        query, key, value = split_heads(self.query(x)), split_heads(self.key(x)), split_heads(self.value(x))
         scores = torch.matmul(query, key.transpose(2, 3)) * (1 / math.sqrt(self.size)) + bias
         mixed = torch.matmul(torch.softmax(scores, dim=-1), value)
         output: Tensor = self.out(mixed.transpose(1, 2).reshape(-1, tokens, self.heads * self.size))

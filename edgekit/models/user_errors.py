@@ -45,7 +45,7 @@ ADVICE = (
 def describe(error: BaseException, root: nn.Module | None = None) -> str:
     """Describe an error in one line: `ValueError: message (nets.py, line 12, in forward); what to do`."""
     where = _place(error) or _layer(error, root)
-    return f"{_what(error)}{f' ({where})' if where else ''}; {_advice(error)}"
+    return f"{_summary(error)}{f' ({where})' if where else ''}; {_advice(error)}"
 
 
 def failure_of(what: str, error: BaseException, root: nn.Module | None = None) -> Exception:
@@ -73,7 +73,7 @@ def reporting_failures(called: str, doing: str, root: nn.Module | None = None) -
         raise failure_of(f"{called}: fails {doing}", error, root) from error
 
 
-def _what(error: BaseException) -> str:
+def _summary(error: BaseException) -> str:
     name, message = type(error).__name__, " ".join(str(error).split())[:MAX_MESSAGE_LENGTH].rstrip(" .;")
     if isinstance(error, SystemExit):
         return f"it calls sys.exit({message})"

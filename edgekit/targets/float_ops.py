@@ -51,7 +51,7 @@ def tflite(content: bytes, finished: bool = False) -> tuple[str, ...]:
     Raises ConversionError if no operator with weights computes in integers, unless the file is `finished`, which means
     that it was quantized before edgekit got it.
     """
-    return _classified("tflite", lambda: _tflite(content), finished)
+    return _float_operators("tflite", lambda: _tflite(content), finished)
 
 
 def onnx(content: bytes, finished: bool = False) -> tuple[str, ...]:
@@ -59,7 +59,7 @@ def onnx(content: bytes, finished: bool = False) -> tuple[str, ...]:
 
     Operators between DequantizeLinear and QuantizeLinear compute in integers. Raises the same error as `tflite`.
     """
-    return _classified("onnx", lambda: _onnx(content), finished)
+    return _float_operators("onnx", lambda: _onnx(content), finished)
 
 
 def openvino(path: Path, finished: bool = False) -> tuple[str, ...]:
@@ -67,10 +67,10 @@ def openvino(path: Path, finished: bool = False) -> tuple[str, ...]:
 
     `path` is the .xml, with its .bin beside it. Raises the same error as `tflite`.
     """
-    return _classified("openvino", lambda: _openvino(path), finished)
+    return _float_operators("openvino", lambda: _openvino(path), finished)
 
 
-def _classified(target: str, read: Callable[[], Iterable[OperatorArithmetic]], finished: bool) -> tuple[str, ...]:
+def _float_operators(target: str, read: Callable[[], Iterable[OperatorArithmetic]], finished: bool) -> tuple[str, ...]:
     """Return the operators in float; raise ConversionError if no operator with weights computes in integers.
 
     If the file cannot be read, the only entry says so, because an empty list would mean that all operators compute in

@@ -37,7 +37,7 @@ def byte_values(preprocess: Sequence[Mapping[str, Any]], raw: Mapping[str, Any])
     raw
         The description of the samples in a model's spec: `dtype`, and `shape` with the channels last.
     """
-    columns = _of_channels(preprocess, raw)
+    columns = _values_by_channel(preprocess, raw)
     if isinstance(columns, str):
         return columns
     values: np.ndarray = np.ascontiguousarray(columns[:, 0])
@@ -51,7 +51,7 @@ def channel_affine(preprocess: Sequence[Mapping[str, Any]], raw: Mapping[str, An
 
     For images they may differ by channel. The parameters are those of `byte_values`.
     """
-    columns = _of_channels(preprocess, raw)
+    columns = _values_by_channel(preprocess, raw)
     if isinstance(columns, str):
         return columns
     if (columns == columns[:, :1]).all():
@@ -68,7 +68,7 @@ def model_affine(model_folder: Path) -> Affine | str:
     return channel_affine(spec.preprocess, spec.raw)
 
 
-def _of_channels(preprocess: Sequence[Mapping[str, Any]], raw: Mapping[str, Any]) -> np.ndarray | str:
+def _values_by_channel(preprocess: Sequence[Mapping[str, Any]], raw: Mapping[str, Any]) -> np.ndarray | str:
     """Return the value of each byte of each channel after the steps, (256, channels) float32, increasing."""
     if raw.get("dtype") != "uint8":
         return f"the samples are {raw.get('dtype')}, not bytes"
@@ -90,13 +90,13 @@ def find_scale(values: np.ndarray) -> tuple[float, int] | str:
     zero = round(exact_zero)
     if not 0 <= zero < len(values):
         return f"zero is not a byte: it would be {exact_zero:.4g}"
-    for scale in _near(mean, values, zero):
+    for scale in _scale_candidates(mean, values, zero):
         if ((BYTES - np.float32(zero)) * scale == values).all():
             return float(scale), zero
     return f"a single scale gives other last bits; zero is byte {exact_zero:.4g}, and a zero point is a whole number"
 
 
-def _near(mean: float, values: np.ndarray, zero: int) -> list[np.float32]:
+def _scale_candidates(mean: float, values: np.ndarray, zero: int) -> list[np.float32]:
     """Return candidates for the scale: the value next to zero, the mean, and its neighbours in float32."""
     candidates = [np.float32(mean)]
     for direction in (np.float32(0), np.float32(np.inf)):

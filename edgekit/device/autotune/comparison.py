@@ -120,7 +120,7 @@ def time_candidates(
             child = stack.enter_context(TuningProcess(path, identity))
             results[number] = candidate = _validate(child, candidate, device)
             if not candidate.fault and len(tried) > 1:
-                results[number] = candidate = _timed(child, candidate, rounds if one_at_a_time else 0)
+                results[number] = candidate = _time_candidate(child, candidate, rounds if one_at_a_time else 0)
             fastest = min((each.p50_ms[0] for each in results.values() if each.p50_ms), default=0.0)
             promising = len(tried) > 1 and not candidate.fault and candidate.p50_ms[0] <= GIVE_UP_FACTOR * fastest
             if promising and not one_at_a_time:
@@ -192,7 +192,7 @@ def _validate(child: TuningProcess, candidate: Candidate, device: str) -> Candid
     return replace(candidate, fault=fault, wrong=True)
 
 
-def _timed(child: TuningProcess, candidate: Candidate, rounds: int) -> Candidate:
+def _time_candidate(child: TuningProcess, candidate: Candidate, rounds: int) -> Candidate:
     """Time a first round, and then this many rounds in a row."""
     try:
         first = _round(child, None)

@@ -288,7 +288,7 @@ def run(options: argparse.Namespace) -> NoReturn:
             "serve needs Linux; run it in WSL 2, in a container (docs/how-to/container.md) or on a device"
         )
     settings = _settings(options)
-    _check_packages(_needed(settings))
+    _check_packages(_required_packages(settings))
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (_home(), os.environ.get("PYTHONPATH"))))
     descriptor = os.memfd_create("edgekit-settings", 0)  # without a name, and open in the server too
@@ -314,7 +314,7 @@ def _settings(options: argparse.Namespace) -> Settings:
     return settings
 
 
-def _needed(settings: Settings) -> tuple[str, ...]:
+def _required_packages(settings: Settings) -> tuple[str, ...]:
     """Return the packages that these settings use."""
     packages = PACKAGES
     if settings.cache_bytes:

@@ -55,7 +55,9 @@ def time_interleaved(
     for number in range(rounds):
         start = number % len(order) if order else 0
         for name in order[start:] + order[:start]:
-            wall_ns[name][number], processor_ns[name][number] = _timed(calls[name], calls_per_round, warmup_per_round)
+            wall_ns[name][number], processor_ns[name][number] = _time_calls(
+                calls[name], calls_per_round, warmup_per_round
+            )
         done = number + 1
         if on_round is not None:
             on_round(done)
@@ -168,7 +170,7 @@ def opening_count(rounds: int) -> int:
     return next(count for count in range(min(MIN_OPENINGS, rounds), rounds + 1) if rounds % count == 0)
 
 
-def _timed(call: Callable[[], object], count: int, warmup: int) -> tuple[list[int], int]:
+def _time_calls(call: Callable[[], object], count: int, warmup: int) -> tuple[list[int], int]:
     """Return the nanoseconds of each call, and the processor time of all, including reading the clock."""
     for _ in range(warmup):
         call()

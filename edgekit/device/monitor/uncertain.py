@@ -176,9 +176,7 @@ class UncertainSamples:
         try:
             if not self._described:
                 self._describe()
-            self.written += self._folder.add(
-                day, uncertainty, int(1000 * now), self._packed(uncertainty, now, *content)
-            )
+            self.written += self._folder.add(day, uncertainty, int(1000 * now), self._pack(uncertainty, now, *content))
             threshold = self._folder.least(day)
             with self._lock:  # otherwise a new day could start with yesterday's threshold
                 if day == self._day:
@@ -193,7 +191,7 @@ class UncertainSamples:
             return AFTER_FAILURE_S
         return min(AFTER_FAILURE_S, REST_FACTOR * (time.monotonic() - started))
 
-    def _packed(self, uncertainty: float, now: float, raw: np.ndarray, outputs: np.ndarray, prediction: Any) -> bytes:
+    def _pack(self, uncertainty: float, now: float, raw: np.ndarray, outputs: np.ndarray, prediction: Any) -> bytes:
         answer = {name: getattr(prediction, name) for name in ANSWER_FIELDS if hasattr(prediction, name)}
         if self._manifest.task == "segmentation":
             del answer["labels"]  # the bundle has them

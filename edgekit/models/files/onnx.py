@@ -181,7 +181,7 @@ def tflite(
     content = onnx(path)
     converted: list[bytes] = []
     errors: list[Exception] = []
-    for prepare in (lambda: content, lambda: _folded(content)):
+    for prepare in (lambda: content, lambda: _fold_constants(content)):
         try:
             candidate = _run_onnx2tf(onnx2tf, prepare(), sample_shape)
             if _agrees(content, candidate):
@@ -217,7 +217,7 @@ def _run_onnx2tf(onnx2tf: Any, content: bytes, sample_shape: tuple[int, ...]) ->
             raise RuntimeError(f"onnx2tf gave up: {_last_lines(output.getvalue()) or error}") from None
 
 
-def _folded(content: bytes) -> bytes:
+def _fold_constants(content: bytes) -> bytes:
     """Apply ONNX Runtime's basic optimisations: constants are computed, and a Pad is merged into its convolution.
 
     PyTorch's older exporter computes the sides of a padding with a dozen operators, and onnx2tf reads them in the wrong

@@ -116,7 +116,7 @@ def _remove_label(model: Any) -> tuple[list[str], tuple[str, ...]]:
     for label in labels:
         sides = [side.dim_value for side in label.type.tensor_type.shape.dim]
         _check_single(label.name, sides[1] if len(sides) == 2 else 1)
-    scores = _unzipped(model, makers[zips[0].name], len(classes)) if zips else floats[0]
+    scores = _zipmap_input(model, makers[zips[0].name], len(classes)) if zips else floats[0]
     removed = [f"its label ({labels[0].name})"] if labels else []
     removed += ["its ZipMap"] if zips else []
     output = type(scores)()
@@ -149,7 +149,7 @@ def _is_zip(node: Any) -> bool:
     return node is not None and node.op_type == "ZipMap" and node.domain == DOMAIN
 
 
-def _unzipped(model: Any, zipmap: Any, classes: int) -> Any:
+def _zipmap_input(model: Any, zipmap: Any, classes: int) -> Any:
     """Return the input of a ZipMap as an output (n, classes)."""
     from onnx import TensorProto, helper
 
@@ -167,7 +167,7 @@ def _classes(graph: Any, outputs: Iterable[Any], makers: dict[str, Any]) -> tupl
         node = makers.get(name)
         if node is None:
             continue
-        if classes := _named_by(node, constants):
+        if classes := _class_names_of(node, constants):
             return classes
         new = [each for each in node.input if each not in visited]
         visited.update(new)
@@ -175,7 +175,7 @@ def _classes(graph: Any, outputs: Iterable[Any], makers: dict[str, Any]) -> tupl
     return ()
 
 
-def _named_by(node: Any, constants: dict[str, Any]) -> tuple[str, ...]:
+def _class_names_of(node: Any, constants: dict[str, Any]) -> tuple[str, ...]:
     """Return the class labels in a node's attributes, or the constant labels among which the node selects."""
     from onnx import numpy_helper
 

@@ -202,7 +202,7 @@ def match_tensors(
         raise BackendError(
             f"the model has {len(results)} outputs, but the bundle declares {len(output_specs)}; build the bundle again"
         )
-    return TensorPositions(sources, _by_name(results, output_specs, outputs), pairs)
+    return TensorPositions(sources, _order_by_name(results, output_specs, outputs), pairs)
 
 
 def match_inputs(
@@ -223,7 +223,7 @@ def match_inputs(
     return sources
 
 
-def _by_name(results: list[int], expected: Sequence[TensorSpec], ports: Sequence[Collection[str]]) -> list[int]:
+def _order_by_name(results: list[int], expected: Sequence[TensorSpec], ports: Sequence[Collection[str]]) -> list[int]:
     ordered = [place for each in expected for place in results if each.name in ports[place]]
     return ordered if sorted(ordered) == results else results
 

@@ -211,7 +211,7 @@ class OpenvinoBackend(BaseBackend):
             return self.step(x, self.zeros())[0]
         self._feed(x)
         self._request.infer(share_outputs=True)
-        return self._all() if self._result is None else self._result.copy()
+        return self._outputs() if self._result is None else self._result.copy()
 
     def step(self, x: np.ndarray, states: list[np.ndarray]) -> tuple[Any, list[np.ndarray]]:
         """See `BaseBackend`."""
@@ -219,7 +219,7 @@ class OpenvinoBackend(BaseBackend):
             array[...] = state
         self._feed(x)
         self._request.infer(share_outputs=True)
-        y = self._all()
+        y = self._outputs()
         return y if self._result is None else y[0], [after.copy() for after in self._state_outputs]
 
     def _feed(self, x: np.ndarray) -> None:
@@ -229,5 +229,5 @@ class OpenvinoBackend(BaseBackend):
         for array, tensor in zip(self._sources, self.tensors(x)):
             array[...] = tensor
 
-    def _all(self) -> list[np.ndarray]:
+    def _outputs(self) -> list[np.ndarray]:
         return [result.copy() for result in self._results]

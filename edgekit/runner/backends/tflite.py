@@ -141,7 +141,7 @@ class TfliteBackend(BaseBackend):
             return self.step(x, self.zeros())[0]
         self._feed(x)
         self._invoke()
-        return self._all() if self._result is None else self._get(self._result)
+        return self._outputs() if self._result is None else self._get(self._result)
 
     def step(self, x: np.ndarray, states: list[np.ndarray]) -> tuple[Any, list[np.ndarray]]:
         """See `BaseBackend`."""
@@ -149,7 +149,7 @@ class TfliteBackend(BaseBackend):
             self._set(before, state)
         self._feed(x)
         self._invoke()
-        y = self._all()
+        y = self._outputs()
         return y if self._result is None else y[0], [self._get(after) for _, after in self._state_tensors]
 
     def _feed(self, x: np.ndarray) -> None:
@@ -159,7 +159,7 @@ class TfliteBackend(BaseBackend):
         for place, tensor in zip(self._sources, self.tensors(x)):
             self._set(place, tensor)
 
-    def _all(self) -> list[np.ndarray]:
+    def _outputs(self) -> list[np.ndarray]:
         return [self._get(result) for result in self._results]
 
 

@@ -104,7 +104,7 @@ def pieces(name: str, content: bytes, max_rows: int = -1) -> Iterator[Table]:
     except UnicodeDecodeError as error:
         raise InputError(f"{name}: not text in UTF-8 (byte {error.start}); save it as CSV in UTF-8") from None
     try:
-        yield from _parsed(name, content, max_rows)
+        yield from _parse_lines(name, content, max_rows)
     except csv.Error as error:
         raise InputError(
             f"{name}: cannot be read as CSV ({error}); save it again, without line breaks in cells"
@@ -135,7 +135,7 @@ def is_number(cell: str) -> bool:
         return "_" not in cell and bool(np.isfinite(np.float32(value)))
 
 
-def _parsed(name: str, content: bytes, max_rows: int) -> Iterator[Table]:
+def _parse_lines(name: str, content: bytes, max_rows: int) -> Iterator[Table]:
     """Parse line by line, because a file decoded as a whole takes up to four times its bytes."""
     first = content[: content.find(b"\n") + 1 or None].decode("utf-8-sig")
     text = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8-sig", newline="")
@@ -206,7 +206,7 @@ def read_header(name: str, reader: Iterator[list[str]]) -> tuple[str, ...]:
         raise InputError(f"{name}: its first line is empty; a row with the columns' names must be there")
     if all(map(is_number, header)) and header != tuple(map(str, range(len(header)))):
         raise InputError(
-            f"{name}: its first line holds numbers ({_shortened(header)}); put the columns' names above them"
+            f"{name}: its first line holds numbers ({_header_text(header)}); put the columns' names above them"
         )
     return header
 
@@ -218,7 +218,7 @@ def check_row(name: str, row: Sequence[str], line: int, first_empty_line: int, h
     if len(row) != len(header):
         raise InputError(
             f"{name}, line {line}: {len(row)} cells, but the header has {len(header)} "
-            f"({_shortened(header)}); give each row as many cells"
+            f"({_header_text(header)}); give each row as many cells"
         )
 
 
@@ -226,7 +226,7 @@ def _column_position(table: Table, column: str) -> int:
     matches = [position for position, name in enumerate(table.header) if name == column]
     if len(matches) != 1:
         problem = f"{len(matches)} columns are called {column!r}" if matches else f"no column {column!r}"
-        raise InputError(f"{table.name}: {problem}; its header is {_shortened(table.header)}")
+        raise InputError(f"{table.name}: {problem}; its header is {_header_text(table.header)}")
     return matches[0]
 
 
@@ -257,6 +257,6 @@ def _fix(cell: str) -> str:
     return "write a finite number in digits, or leave the row out: a gap is not a measurement"
 
 
-def _shortened(header: Sequence[str]) -> str:
+def _header_text(header: Sequence[str]) -> str:
     more = f" and {len(header) - MAX_NAMES_SHOWN} more" if len(header) > MAX_NAMES_SHOWN else ""
     return ", ".join(map(repr, header[:MAX_NAMES_SHOWN])) + more

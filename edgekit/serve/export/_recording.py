@@ -104,10 +104,10 @@ QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 def recording_rules(objective: Objective) -> list[Rule]:
     """Return all recording rules, each after those that it depends on."""
-    return [rule for window in SECONDS for rule in _windowed(objective, window)] + _percentiles()
+    return [rule for window in SECONDS for rule in _window_rules(objective, window)] + _percentiles()
 
 
-def _windowed(objective: Objective, window: str) -> list[Rule]:
+def _window_rules(objective: Objective, window: str) -> list[Rule]:
     answered, requests = f"model:edgekit_answered:rate{window}", f"model:edgekit_requests:rate{window}"
     slow, refused = f"model:edgekit_slow:rate{window}", f"model:edgekit_refused:rate{window}"
     return [

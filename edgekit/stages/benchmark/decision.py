@@ -247,7 +247,9 @@ def unresolved_steps(waterfall: Sequence[WaterfallStep], tie_margin: float) -> l
     previous = ""
     for step in waterfall:
         if "gain" in step:
-            comparisons += _unresolved(f"gain of {step['step']}", step, "gain", (previous, step["variant"]), tie_margin)
+            comparisons += _if_unresolved(
+                f"gain of {step['step']}", step, "gain", (previous, step["variant"]), tie_margin
+            )
         previous = step["variant"] if step["kept"] else previous
     return comparisons
 
@@ -259,17 +261,17 @@ def unresolved_speedups(metrics: Mapping[str, Any], tie_margin: float) -> list[O
     comparisons = []
     for row in winners:
         pair = (baseline["name"], row["name"])
-        comparisons += _unresolved(f"speed-up of {row['name']}", row, "speedup", pair, tie_margin)
+        comparisons += _if_unresolved(f"speed-up of {row['name']}", row, "speedup", pair, tie_margin)
     verdict, quantized = metrics["verdict"], metrics["post_training_baseline"]
     if verdict["met"] and quantized and quantized != verdict["winner"]:
         field, pair = "speedup_vs_post_training_baseline", (quantized, verdict["winner"])
-        comparisons += _unresolved(
+        comparisons += _if_unresolved(
             f"speed-up of {verdict['winner']} over {quantized}", verdict, field, pair, tie_margin
         )
     return comparisons
 
 
-def _unresolved(
+def _if_unresolved(
     subject: str, record: Mapping[str, Any], field: str, variants: tuple[str, str], tie_margin: float
 ) -> list[OpenComparison]:
     """Return the comparison if its interval is too wide, else an empty list.
@@ -317,24 +319,26 @@ def check_recorded(
     for name in recorded["too_slow"]:
         if name not in names:
             raise StageError(
-                f"the recorded decision calls {name!r} too slow, but the variants are {_joined(names)}; {FIX_RECORD}"
+                f"the recorded decision calls {name!r} too slow, but the variants are {_name_list(names)}; {FIX_RECORD}"
             )
         if not limits[name].has_latency_limit:
             raise StageError(f"the recorded decision calls {name!r} too slow, but the budget has no latency_p50_ms")
     for name in recorded["buys_nothing"]:
         if name not in names:
             raise StageError(
-                f"the recorded decision says that {name!r} gives no speed-up, but the variants are {_joined(names)}; "
-                f"{FIX_RECORD}"
+                f"the recorded decision says that {name!r} gives no speed-up, but the variants are "
+                f"{_name_list(names)}; {FIX_RECORD}"
             )
     for target, name in recorded["winners"].items():
         if target not in targets:
-            raise StageError(f"the recorded winner {name!r} is for target {target!r}; this run has {_joined(targets)}")
+            raise StageError(
+                f"the recorded winner {name!r} is for target {target!r}; this run has {_name_list(targets)}"
+            )
         row = next((row for row in rows if row["name"] == name and row["target"] == target), None)
         if row is None:
             target_names = [row["name"] for row in rows if row["target"] == target]
             raise StageError(
-                f"the recorded winner of {target} is {name!r}, but its variants are {_joined(target_names)}; "
+                f"the recorded winner of {target} is {name!r}, but its variants are {_name_list(target_names)}; "
                 f"{FIX_RECORD}"
             )
         if not row["inside_budget"]:
@@ -350,5 +354,5 @@ def check_recorded(
             )
 
 
-def _joined(names: Sequence[str]) -> str:
+def _name_list(names: Sequence[str]) -> str:
     return ", ".join(names) or "none"

@@ -57,12 +57,12 @@ class LayerRange:
         return max(0.0, min(1.0, used / (high - low))) if high > low else 1.0
 
     def calibrate(self, values: np.ndarray) -> None:
-        self.calibrated = _widened(self.calibrated, values)
+        self.calibrated = _widen(self.calibrated, values)
 
     def check(self, values: np.ndarray) -> None:
         low, high = self.calibrated
         step = (high - low) / LEVELS
-        self.checked = _widened(self.checked, values)
+        self.checked = _widen(self.checked, values)
         self.outside += int(np.sum((values < low - step) | (values > high + step)))
         self.values += values.size
 
@@ -183,7 +183,7 @@ def _record_float(record: Callable[[str, np.ndarray], None], name: str, out: Any
         record(name, out.numpy())
 
 
-def _widened(range_: list[float], values: np.ndarray) -> list[float]:
+def _widen(range_: list[float], values: np.ndarray) -> list[float]:
     return [min(range_[0], float(values.min())), max(range_[1], float(values.max()))]
 
 

@@ -169,7 +169,7 @@ def measure_conditioning(
     moved by a few units in the last place instead; for each sample, the pattern of signs with the largest effect
     counts.
     """
-    other = _in_float64(model_folder, inputs)
+    other = _float64_outputs(model_folder, inputs)
     method = FLOAT64 if other is not None else MOVED_INPUTS
     if other is None:
         other = _farthest(reference, list(_outputs_of_moved_inputs(model_folder, inputs)))
@@ -193,7 +193,7 @@ def _farthest(reference: np.ndarray, answers: list[np.ndarray]) -> np.ndarray:
     return np.stack(answers)[np.argmax(errors, axis=0), np.arange(len(reference))]
 
 
-def _in_float64(model_folder: Path, inputs: np.ndarray) -> np.ndarray | None:
+def _float64_outputs(model_folder: Path, inputs: np.ndarray) -> np.ndarray | None:
     """Return the network's answers in float64; None for a file of another framework or if the code requires float32."""
     import torch
 

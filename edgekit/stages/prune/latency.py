@@ -233,7 +233,7 @@ class CutTimer:
             self.timings += recalled
         else:
             self._recalled = []
-            self.timings.append(self._measured(student, current, cuts))
+            self.timings.append(self._measure(student, current, cuts))
             self._path.parent.mkdir(parents=True, exist_ok=True)
             write_json(self._path, {"key": self._key, "timings": [asdict(one) for one in self.timings]})
         return self.timings[-1]
@@ -247,9 +247,7 @@ class CutTimer:
             "conditions": {**machine_facts(), "protocol": protocol, "confidence": CONFIDENCE},
         }
 
-    def _measured(
-        self, student: nn.Module, current: nn.Module, cuts: Mapping[tuple[str, int], nn.Module]
-    ) -> CutTimings:
+    def _measure(self, student: nn.Module, current: nn.Module, cuts: Mapping[tuple[str, int], nn.Module]) -> CutTimings:
         config, names = self.config, {f"cut{number}": cut for number, cut in enumerate(cuts)}
         uncut = {STUDENT: student} if _shapes(current) == _shapes(student) else {STUDENT: student, CURRENT: current}
         models = uncut | {name: cuts[cut] for name, cut in names.items()}

@@ -109,16 +109,16 @@ class NetAdaptPruner:
     ) -> list[Cut] | None:
         """Return the cuts of one step, or None if nothing more can be cut."""
         if self.recorded_cuts is not None:
-            return self._replayed(module, number)
+            return self._replay(module, number)
         step_cuts: list[Cut] = []
         with progress.step("choosing cuts", "cut", self.config.cuts_per_step) as bar:
             while len(step_cuts) < self.config.cuts_per_step:
-                timing = self._timed(module, student, initial_widths)
+                timing = self._time_cuts(module, student, initial_widths)
                 if timing.reached <= goal:
                     break
                 cuts_left = self.config.cuts_per_step - len(step_cuts)
                 cut_goal = timing.reached * (goal / timing.reached) ** (1 / cuts_left)
-                chosen = self._chosen(module, timing, cut_goal, f"{number}-{len(step_cuts) + 1}")
+                chosen = self._choose(module, timing, cut_goal, f"{number}-{len(step_cuts) + 1}")
                 self._note(number, timing, chosen)
                 if chosen is None:
                     return step_cuts or None
@@ -129,7 +129,7 @@ class NetAdaptPruner:
                     break
         return step_cuts
 
-    def _timed(self, module: nn.Module, student: nn.Module, initial_widths: dict[str, int]) -> CutTimings:
+    def _time_cuts(self, module: nn.Module, student: nn.Module, initial_widths: dict[str, int]) -> CutTimings:
         widths, networks = self._widths(module), dict[Cut, nn.Module]()
         for group, width in widths.items():
             for fewer in narrower_widths(width, initial_widths.get(group, width), self.config):
@@ -137,7 +137,7 @@ class NetAdaptPruner:
                     networks[group, fewer] = self._cut(module, group, fewer)
         return self.timer.time(student, module, networks)
 
-    def _chosen(self, module: nn.Module, timing: CutTimings, goal: float, name: str) -> Proposal | None:
+    def _choose(self, module: nn.Module, timing: CutTimings, goal: float, name: str) -> Proposal | None:
         """Return the proposal that loses the least accuracy relative to the logarithm of its speed-up."""
         before = self._accuracy(module)
         proposals = [
@@ -163,7 +163,7 @@ class NetAdaptPruner:
         else:
             refit_batch_norms(candidate, self.data, self.spec.preprocess)
 
-    def _replayed(self, module: nn.Module, number: int) -> list[Cut] | None:
+    def _replay(self, module: nn.Module, number: int) -> list[Cut] | None:
         assert self.recorded_cuts is not None
         if number > len(self.recorded_cuts):
             return None

@@ -284,7 +284,7 @@ def record_tensors(module: nn.Module, inputs: np.ndarray) -> list[NetworkTensor]
     """
     x = torch.from_numpy(inputs)
     recorder = _Recorder(x)
-    with single_thread(), torch.no_grad(), _hooked(module, recorder), recorder:
+    with single_thread(), torch.no_grad(), _hooks(module, recorder), recorder:
         module(x)
     return recorder.nodes
 
@@ -328,7 +328,7 @@ class _Recorder(TorchDispatchMode):
 
 
 @contextmanager
-def _hooked(module: nn.Module, recorder: _Recorder) -> Iterator[None]:
+def _hooks(module: nn.Module, recorder: _Recorder) -> Iterator[None]:
     """Add hooks, inside the context, that tell the recorder which module runs."""
     handles = []
     for name, part in module.named_modules():

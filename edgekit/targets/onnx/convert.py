@@ -110,19 +110,19 @@ def _float_model(model_folder: Path) -> bytes:
     saved, spec = store.load(model_folder)
     module, sample = deployment_network(saved, spec), store.zero_sample(spec)
     try:
-        model = _exported(module, sample)
+        model = _export(module, sample)
     except torch.onnx.errors.OnnxExporterError as error:
         if NO_VIEW not in str(error_causes.root_cause(error)):
             raise
         # PyTorch's fused attention has other strides than its parts, so that a view after it fails (Swin's windows)
         FakeTensorMode.cache_clear()  # which would otherwise contain these strides
         with sdpa_kernel(SDPBackend.MATH):
-            model = _exported(module, sample)
+            model = _export(module, sample)
     strip(model)
     return bytes(model.SerializeToString(deterministic=True))
 
 
-def _exported(module: Any, sample: Any) -> Any:
+def _export(module: Any, sample: Any) -> Any:
     import torch
 
     from edgekit.models.several_inputs import export_inputs

@@ -42,7 +42,7 @@ def read(path: Path) -> tuple[RedundantOperator, ...]:
     core = openvino.Core()
     model = core.read_model(str(path))
     compiled = compile_model(core, model, threads=1).get_runtime_model()
-    return (*find_redundant(_graph(model)), *find_redundant(_compiled(compiled, model), compiled=True))
+    return (*find_redundant(_graph(model)), *find_redundant(_compiled_graph(compiled, model), compiled=True))
 
 
 def _key(port: Any) -> tuple[str, int]:
@@ -116,7 +116,7 @@ def _absorbable(pad: Any, tensors: dict[Any, GraphTensor]) -> bool:
     return bool(spatial and behind and all(kind in CONVOLUTIONS for kind in behind))
 
 
-def _compiled(runtime: Any, model: Any) -> OperatorGraph:
+def _compiled_graph(runtime: Any, model: Any) -> OperatorGraph:
     """Return the compiled graph. Its nodes name the layers from which they were made.
 
     A reorder that keeps the order of the axes only changes the type.

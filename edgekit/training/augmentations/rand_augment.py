@@ -139,7 +139,7 @@ def equalize(images: np.ndarray, levels: np.ndarray) -> np.ndarray:
     equalized = images.copy()
     for image in equalized:
         for channel in range(image.shape[2]):
-            image[..., channel] = _equalized(image[..., channel])
+            image[..., channel] = _equalize_plane(image[..., channel])
     return equalized
 
 
@@ -149,7 +149,7 @@ OPERATIONS: tuple[Operation, ...] = (
 )
 
 
-def _equalized(plane: np.ndarray) -> np.ndarray:
+def _equalize_plane(plane: np.ndarray) -> np.ndarray:
     counts = np.bincount(plane.ravel(), minlength=256)
     values = np.flatnonzero(counts)
     step = (counts.sum() - counts[values[-1]]) // 255
