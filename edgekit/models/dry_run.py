@@ -70,13 +70,13 @@ def check_network(module: nn.Module, spec: ModelSpec, x: Tensor, *, trains: bool
             f"{called}: answers the same sample differently each time, in eval mode; use no random numbers in eval "
             "mode: F.dropout(x) always drops, F.dropout(x, training=self.training) does not"
         )
-    together = _answer(module, spec, x)
-    if tuple(together.shape) != tuple(alone.shape):
+    batch_output = _answer(module, spec, x)
+    if tuple(batch_output.shape) != tuple(alone.shape):
         raise ModelError(
-            f"{called}: answers {len(x)} samples at once with shape {tuple(together.shape)}, expected "
+            f"{called}: answers {len(x)} samples at once with shape {tuple(batch_output.shape)}, expected "
             f"{tuple(alone.shape)}; keep the first axis, that of the samples: x.flatten(1), not x.flatten()"
         )
-    if float((together - alone).abs().max()) > BATCH_TOLERANCE * max(float(alone.abs().max()), 1e-6):
+    if float((batch_output - alone).abs().max()) > BATCH_TOLERANCE * max(float(alone.abs().max()), 1e-6):
         raise ModelError(
             f"{called}: answers a sample differently in a batch with others, and a device runs one at a time; "
             "compute nothing over the batch axis: a batch norm keeps running statistics, a mean starts at dim 1"

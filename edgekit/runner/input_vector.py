@@ -140,11 +140,11 @@ def check_values(raw: np.ndarray, tensors: Sequence[Mapping[str, Any]]) -> None:
             continue
         limits = np.array(tensor["range"], np.float32)
         if not (limits[0] <= part.min() and part.max() <= limits[1]):
-            low, high, least, most = (
+            low, high, lowest, highest = (
                 format(each, ".6g" if tensor["dtype"] == "float32" else ".0f")
                 for each in (part.min(), part.max(), *limits)
             )
             raise InputError(
-                f"sample: tensor {name}: values from {low} to {high}; the bundle takes {least} to {most}, "
+                f"sample: tensor {name}: values from {low} to {high}; the bundle takes {lowest} to {highest}, "
                 "prepare the tensor like the training data"
             )

@@ -169,9 +169,9 @@ def store_winner(
 
         choice = choice._replace(blob=sha256.hexdigest(blob))
     if not choice_cache.store_choice(key, choice, blob) and on_progress is not None:
-        place = choice_cache.cache_folder() or "a cache folder"
+        folder = choice_cache.cache_folder() or "a cache folder"
         on_progress(
-            f"{place} cannot be written, or other users can write there too, so every start repeats the timing; "
+            f"{folder} cannot be written, or other users can write there too, so every start repeats the timing; "
             "set XDG_CACHE_HOME to a folder of your own, or use --no-trial",
             True,
         )

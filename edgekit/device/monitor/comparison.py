@@ -183,5 +183,5 @@ def _tested_classes(reference: Reference) -> tuple[list[int], list[str]]:
     labels = list(classes)
     if len(labels) <= MAX_CLASSES:
         return list(range(len(labels))), labels
-    indices = sorted(sorted(range(len(labels)), key=lambda place: -classes[labels[place]])[: MAX_CLASSES - 1])
-    return indices, [*(labels[place] for place in indices), OTHER_CLASSES]
+    indices = sorted(sorted(range(len(labels)), key=lambda index: -classes[labels[index]])[: MAX_CLASSES - 1])
+    return indices, [*(labels[index] for index in indices), OTHER_CLASSES]

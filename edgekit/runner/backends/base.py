@@ -197,7 +197,9 @@ def match_tensors(
     inputs, outputs = names
     pairs = [(_position(each.input, inputs), _position(each.output, outputs)) for each in states]
     sources = match_inputs(inputs, input_specs, states)
-    results = [place for place in range(len(outputs)) if all(place != state_output for _, state_output in pairs)]
+    results = [
+        position for position in range(len(outputs)) if all(position != state_output for _, state_output in pairs)
+    ]
     if len(results) != len(output_specs):
         raise BackendError(
             f"the model has {len(results)} outputs, but the bundle declares {len(output_specs)}; build the bundle again"
@@ -210,7 +212,7 @@ def match_inputs(
 ) -> list[int]:
     """Return the positions of the inputs; see `match_tensors`."""
     state_positions = [_position(each.input, inputs) for each in states]
-    sources = [place for place in range(len(inputs)) if place not in state_positions]
+    sources = [position for position in range(len(inputs)) if position not in state_positions]
     if len(sources) != len(input_specs):
         raise BackendError(
             f"the model has {len(sources)} inputs, but the bundle declares {len(input_specs)}; build the bundle again"
@@ -224,14 +226,14 @@ def match_inputs(
 
 
 def _order_by_name(results: list[int], expected: Sequence[TensorSpec], ports: Sequence[Collection[str]]) -> list[int]:
-    ordered = [place for each in expected for place in results if each.name in ports[place]]
+    ordered = [position for each in expected for position in results if each.name in ports[position]]
     return ordered if sorted(ordered) == results else results
 
 
 def _position(name: str, ports: Sequence[Collection[str]], role: str = "a state") -> int:
-    for place, names in enumerate(ports):
+    for position, names in enumerate(ports):
         if name in names:
-            return place
+            return position
     raise BackendError(f"the model has no tensor {name}, which the bundle calls {role}; build the bundle again")
 
 

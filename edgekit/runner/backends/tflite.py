@@ -115,7 +115,7 @@ class TfliteBackend(BaseBackend):
         sides = interpreter.get_input_details(), interpreter.get_output_details()
         matched = match_tensors([[{each["name"]} for each in details] for details in sides], inputs, outputs, states)
         check_state_tensors(states, matched, [[_facts(each) for each in details] for details in sides])
-        sources, results = ([side[place] for place in positions] for side, positions in zip(sides, matched[:2]))
+        sources, results = ([side[position] for position in positions] for side, positions in zip(sides, matched[:2]))
         for what, specs, details in (("input", inputs, sources), ("output", outputs, results)):
             for spec, detail in zip(specs, details):
                 check_tensor(what, spec, *_facts(detail), batch)
@@ -156,8 +156,8 @@ class TfliteBackend(BaseBackend):
         if self._source is not None:
             self._set(self._source, x)
             return
-        for place, tensor in zip(self._sources, self.tensors(x)):
-            self._set(place, tensor)
+        for position, tensor in zip(self._sources, self.tensors(x)):
+            self._set(position, tensor)
 
     def _outputs(self) -> list[np.ndarray]:
         return [self._get(result) for result in self._results]

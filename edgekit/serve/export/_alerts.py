@@ -60,7 +60,7 @@ class Alert:
             "annotations": {
                 "summary": self.summary,
                 "description": self.description,
-                "look_at": "\n".join(f"{place}. {each}" for place, each in enumerate(self.look_at, 1)),
+                "look_at": "\n".join(f"{link}. {each}" for link, each in enumerate(self.look_at, 1)),
                 "runbook_url": f"{docs}#{self.name.lower()}",
             },
         }

@@ -293,7 +293,7 @@ def _cache_row() -> Row:
         "Cache",
         (
             _line_panel("Hits", "Share of the requests that the cache answered.", "percentunit",
-                   f"{hits}\n/ ({hits} + {misses})", WHO, most=1),
+                   f"{hits}\n/ ({hits} + {misses})", WHO, maximum=1),
             _line_panel("Size", "Bytes of the cached answers.", "bytes",
                    f"sum by (instance) (edgekit_cache_bytes{{{MACHINE}}})", WHERE),
             _line_panel("Entries", "Cached answers.", "short",
@@ -358,13 +358,13 @@ def _health_row() -> Row:
 
 def _line_panel(
     title: str, about: str, unit: str, expression: str, legend: str,
-    limit: float | None = None, most: float | None = None,
+    limit: float | None = None, maximum: float | None = None,
 ) -> Panel:  # fmt: skip
-    return Panel(title, about, unit, (Query(expression, legend),), limit=limit, most=most)
+    return Panel(title, about, unit, (Query(expression, legend),), limit=limit, most=maximum)
 
 
-def _heatmap_panel(title: str, about: str, unit: str, metric: str, more: str = "") -> Panel:
-    chosen = f"{MODEL}, {more}" if more else MODEL
+def _heatmap_panel(title: str, about: str, unit: str, metric: str, selectors: str = "") -> Panel:
+    chosen = f"{MODEL}, {selectors}" if selectors else MODEL
     counts = f"sum by (le) (increase({metric}_bucket{{{chosen}}}[$__rate_interval]))"
     return Panel(title, about, unit, (Query(counts, "{{le}}"),), HEATMAP)
 

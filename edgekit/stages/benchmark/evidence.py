@@ -175,10 +175,10 @@ def _spread_over_strata(indices: np.ndarray, strata: np.ndarray) -> list[int]:
     """Return at most `MAX_LOST` of the indices: one of each stratum, then a second, sorted by stratum."""
     indices_by_stratum = [indices[strata[indices] == stratum] for stratum in np.unique(strata[indices])]
     candidates = (
-        int(stratum_indices[turn])
-        for turn in range(MAX_LOST)
+        int(stratum_indices[round_number])
+        for round_number in range(MAX_LOST)
         for stratum_indices in indices_by_stratum
-        if turn < len(stratum_indices)
+        if round_number < len(stratum_indices)
     )
     chosen = [index for index, _ in zip(candidates, range(MAX_LOST), strict=False)]
     return sorted(chosen, key=lambda index: (int(strata[index]), index))

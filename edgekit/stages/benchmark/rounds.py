@@ -112,10 +112,10 @@ def expected_duration(openers: Mapping[str, Opener], config: BenchmarkConfig) ->
         return openings * opening_s + calls * call_s
 
     planned_s, least_s = seconds(opening_count(config.rounds), config.rounds), seconds(MIN_OPENINGS, MIN_OPENINGS)
-    return _plan_text(len(openers), planned_s, least_s, config)
+    return _planned(len(openers), planned_s, least_s, config)
 
 
-def _plan_text(models: int, planned_s: float, least_s: float, config: BenchmarkConfig) -> str:
+def _planned(models: int, planned_s: float, least_s: float, config: BenchmarkConfig) -> str:
     """Describe the planned duration and its limit; `least_s` is the time of the rounds that are timed in any case."""
     limit_s = 60 * config.most_minutes
     limit = f"{duration(limit_s)} (benchmark.most_minutes)"

@@ -206,9 +206,9 @@ class CutTimer:
     that an interrupted stage resumes with those on which it based its decisions.
     """
 
-    def __init__(self, spec: store.ModelSpec, data: Data, config: PruneConfig, place: ResumeFolder) -> None:
+    def __init__(self, spec: store.ModelSpec, data: Data, config: PruneConfig, resume_folder: ResumeFolder) -> None:
         self.spec, self.data, self.config = spec, data, config
-        self._path, self._key = place.folder / CUT_TIMES_FILE, place.key
+        self._path, self._key = resume_folder.folder / CUT_TIMES_FILE, resume_folder.key
         self._recalled, self.timings = _read_timings(self._path, self._key), list[CutTimings]()
 
     def time(self, student: nn.Module, current: nn.Module, cuts: Mapping[tuple[str, int], nn.Module]) -> CutTimings:

@@ -90,10 +90,10 @@ class NetAdaptPruner:
         initial_widths = self._widths(module)
         if self.recorded_cuts is None:
             cuts_per_network = sum(len(narrower_widths(width, width, self.config)) for width in initial_widths.values())
-            most = self.config.steps * self.config.cuts_per_step
+            max_timings = self.config.steps * self.config.cuts_per_step
             print(
                 f"prune: up to {cuts_per_network} candidate cuts are timed together on {self.config.targets[0]}, "
-                f"at most {most} times"
+                f"at most {max_timings} times"
             )
         for number in range(1, self.config.steps + 1):
             goal = self.config.latency_ratio ** (number / self.config.steps)
@@ -132,14 +132,14 @@ class NetAdaptPruner:
     def _time_cuts(self, module: nn.Module, student: nn.Module, initial_widths: dict[str, int]) -> CutTimings:
         widths, networks = self._widths(module), dict[Cut, nn.Module]()
         for group, width in widths.items():
-            for fewer in narrower_widths(width, initial_widths.get(group, width), self.config):
+            for narrower_width in narrower_widths(width, initial_widths.get(group, width), self.config):
                 with suppress(ModelError):  # a width that breaks the network is not proposed
-                    networks[group, fewer] = self._cut(module, group, fewer)
+                    networks[group, narrower_width] = self._cut(module, group, narrower_width)
         return self.timer.time(student, module, networks)
 
     def _choose(self, module: nn.Module, timing: CutTimings, goal: float, name: str) -> Proposal | None:
         """Return the proposal that loses the least accuracy relative to the logarithm of its speed-up."""
-        before = self._accuracy(module)
+        accuracy_before = self._accuracy(module)
         proposals = [
             self._proposal(module, time, f"candidate-{name}-{time.group}-{time.width}")
             for time in propose_cuts(timing.cuts, goal)
@@ -147,7 +147,7 @@ class NetAdaptPruner:
         one_sample = 1 / len(self.data.validation)  # added to every loss, so that the fastest of lossless cuts wins
         return min(
             proposals,
-            key=lambda each: (max(before - each.accuracy, 0.0) + one_sample) / -math.log(each.time.of_before),
+            key=lambda each: (max(accuracy_before - each.accuracy, 0.0) + one_sample) / -math.log(each.time.of_before),
             default=None,
         )
 

@@ -370,8 +370,8 @@ def cut_group(
     with pruning_errors(spec):
         if config.importance == "taylor":
             accumulate_gradients(module, train, spec.preprocess, config.taylor_samples, spec.task)
-        before = group_widths(module, spec, pinned)[group]
-        share = 1 - (width + 0.5) / before  # half a channel more, because torch-pruning rounds the rest down
+        width_before = group_widths(module, spec, pinned)[group]
+        share = 1 - (width + 0.5) / width_before  # half a channel more, because torch-pruning rounds the rest down
         with torch_pruning_fixes.search_limits(module):
             _group_pruner(module, spec, config.importance, {module.get_submodule(group): share}, pinned).step()
         module.zero_grad(set_to_none=True)

@@ -129,7 +129,7 @@ def correct_concat_widths(graph: Any) -> None:
     for node in graph.module2node.values():
         if node.type != ops.OPTYPE.CONCAT or _axes(node) != VECTOR_AXES:
             continue
-        flattened = {place: _flattening(part) for place, part in enumerate(node.inputs)}
+        flattened = {index: _flattening(part) for index, part in enumerate(node.inputs)}
         if not any(flattened.values()):
             continue
         for each in filter(None, flattened.values()):

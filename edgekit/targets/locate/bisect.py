@@ -74,11 +74,11 @@ class Divergence:
     def describe(self) -> str:
         """Describe the divergence in a sentence."""
         more = [name for name in self.layers if name != self.layer]
-        together = f", computed together with {', '.join(more)}" if more else ""
-        after = "the file has no such tensor" if self.after == NO_SIMILARITY else self.after.describe()
+        together_note = f", computed together with {', '.join(more)}" if more else ""
+        similarity_after = "the file has no such tensor" if self.after == NO_SIMILARITY else self.after.describe()
         return (
             f"the outputs agree up to {self.agreed} ({self.before.describe()}) and diverge at {self.layer} "
-            f"({after}; operator {self.operator}{together}){self.note and f'; {self.note}'}"
+            f"({similarity_after}; operator {self.operator}{together_note}){self.note and f'; {self.note}'}"
         )
 
 

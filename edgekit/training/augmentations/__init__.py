@@ -70,7 +70,7 @@ def parse(section: Any, where: str = FIELD) -> AugmentationOptions:
 
 def parse_all(sections: Sequence[Any], where: str = FIELD) -> list[AugmentationOptions]:
     """Check all entries and return their options in order. Raises ConfigError for the first entry that is wrong."""
-    return [parse(section, f"{where}.{place}") for place, section in enumerate(sections)]
+    return [parse(section, f"{where}.{index}") for index, section in enumerate(sections)]
 
 
 def active(sections: Sequence[Any], data: Data, where: str = FIELD) -> list[AugmentationOptions]:

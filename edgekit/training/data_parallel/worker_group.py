@@ -138,12 +138,12 @@ _LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo0" if sys.platform == "darwin" else "lo"}
 
 @contextmanager
 def _use_loopback() -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in _LOOPBACK}
+    previous = {name: os.environ.get(name) for name in _LOOPBACK}
     os.environ.update(_LOOPBACK)
     try:
         yield
     finally:
-        for name, value in before.items():
+        for name, value in previous.items():
             if value is None:
                 del os.environ[name]
             else:
