@@ -184,7 +184,7 @@ class _WatchedModel:
         bundle = bundles.read(entry.bundle.source)
         self.name, self.version, self.manifest = entry.names[0], entry.bundle.version, bundle.manifest
         if bundle.manifest.reference is None or bundle.identity != entry.bundle.identity:
-            raise InputError("its bundle has no reference.json; make it again")
+            raise InputError("its bundle has no reference.json; build the bundle again")
         self.reference = read_reference(bundle.members[bundle.manifest.reference], bundle.manifest)
         self.sketches: dict[int, dict[str, Any]] = {}
         self.lives: dict[int, int] = {}

@@ -15,7 +15,7 @@ from edgekit.device.measure import intervals
 from edgekit.device.measure.soak import SoakWindow
 
 MIN_WINDOWS = 9
-"""Three for each third: with fewer, any two thirds lie apart by chance once in three times."""
+"""Three for each third. With fewer, any two thirds would differ by chance in one of three cases."""
 MARGIN = 0.05
 """A smaller change of p50 is no drift."""
 CONFIDENCE = 0.95

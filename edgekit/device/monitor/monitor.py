@@ -108,7 +108,7 @@ class Monitor:
         if manifest.reference is None:
             raise InputError(
                 f"monitor: the bundle {manifest.name} {manifest.version} has no {MEMBER}: it was made "
-                "before bundles had one; make it again"
+                "before bundles had one; build it again"
             )
         return cls(manifest, read_reference(bundle.members[manifest.reference], manifest), *limits)
 

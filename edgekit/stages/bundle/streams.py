@@ -1,8 +1,8 @@
 """Evaluate the answers of a variant to the validation windows in the order of time, as on a device.
 
 The validation split holds pieces of recordings, because the parts between them belong to other splits. The pieces are
-joined, and smoothing is not reset between them: at the start of a piece it still holds answers from the piece before,
-so the evaluation includes the cost of such a change.
+joined, and smoothing is not reset between them. At the start of a piece, it still holds answers from the previous
+piece, so the evaluation includes the errors at such a transition.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def _batch_axes(one: Sequence[int], two: Sequence[int], after: Sequence[int]) ->
 
 
 def _best_axis(model: Any, axes: Sequence[int], write: Callable[[int], None]) -> int:
-    """Return the axis with which the most shapes can be inferred for two samples; the first of equal ones."""
+    """Return the axis with which the most shapes can be inferred for two samples; of several, the first."""
     if len(axes) == 1:
         return axes[0]
     inferred = []
