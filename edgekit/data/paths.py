@@ -45,7 +45,7 @@ def existing_path(text: str, key: str) -> Path:
     path = expand_path(text, key)
     if not path.exists():
         shown = text if text == str(path) else f"{text} ({path})"
-        raise DataError(f"{key}: {shown} does not exist; in a config, relative paths start at its folder")
+        raise DataError(f"{key}: {shown} does not exist; in a config, relative paths start at the config's folder")
     return path
 
 

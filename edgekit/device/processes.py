@@ -1,10 +1,10 @@
 """Child processes in sessions of their own, which are ended together with everything that they started.
 
 `start_function` runs a function of edgekit in a fresh Python. Such a child ends when its parent ends, for whatever
-reason, and takes everything that it started with it. `end_process` does the same from the parent's side, even if the
-child itself has exited: what it started may outlive it, as a library's forked helper does, and is found by the child's
-process group. The number of that group is the child's own only until its exit code is collected, so nothing here
-collects it before the rest was killed.
+reason, and ends everything that it started as well. `end_process` does the same from the parent's side, even if the
+child itself has exited: processes that it started may outlive it, as a library's forked helper does, and are found by
+the child's process group. The number of that group is the child's own only until its exit code is collected, so the
+exit code is collected only after the rest has been killed.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def conv1d(
     channels = window_channels(input_shape)
     if width < 1 or blocks < 1 or kernel < 3 or kernel % 2 == 0:
         raise ValueError(
-            f"conv1d needs width and blocks from 1 and an odd kernel from 3, got width {width}, blocks {blocks}, "
+            f"conv1d needs width and blocks >= 1 and an odd kernel >= 3, got width {width}, blocks {blocks}, "
             f"kernel {kernel}"
         )
     return Conv1dNet(channels, num_classes, width, blocks, kernel)

@@ -85,7 +85,7 @@ def layer_costs(module: nn.Module, input_shape: tuple[int, ...], ids: bool = Fal
         def before(_: nn.Module, __: Any) -> None:
             open_flops.append(flops.get_total_flops())
 
-        def behind(name: str, layer: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        def after(name: str, layer: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
             row = rows.get(name, LayerCost(name, type(layer).__name__))
             counted = layer.counted if isinstance(layer, FileModule) else NOTHING
             rows[name] = replace(
@@ -101,7 +101,7 @@ def layer_costs(module: nn.Module, input_shape: tuple[int, ...], ids: bool = Fal
         for name, layer in module.named_modules():
             if not list(layer.children()):
                 hooks.append(layer.register_forward_pre_hook(before))
-                hooks.append(layer.register_forward_hook(partial(_report_call, behind, name)))
+                hooks.append(layer.register_forward_hook(partial(_report_call, after, name)))
         was_training = module.training
         module.eval()
         try:

@@ -28,7 +28,10 @@ SAMPLES = 4
 RESHAPING = tuple(f"{name}Backward" for name in ("View", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze", "Clone"))
 """PyTorch's names of the gradients of operations that change no values."""
 BATCH_TOLERANCE = 1e-2
-"""How far a sample's answer in a batch may be from its answer alone, as a share of the largest; more is no rounding."""
+"""How far a sample's answer in a batch may be from its answer alone, as a share of the largest answer.
+
+Rounding stays below this.
+"""
 
 
 def build_and_check(spec: ModelSpec, seed: int, data: Data) -> nn.Module:
@@ -51,8 +54,9 @@ def check_network(module: nn.Module, spec: ModelSpec, x: Tensor, *, trains: bool
     Raises
     ------
     ModelError
-        The network's answers are random or not finite, depend on the other samples in a batch or on earlier calls, or
-        its layers depend on the values of the input; or it cannot be trained. The message says how to fix it.
+        The network's answers are random or not finite, or depend on the other samples in a batch or on earlier calls;
+        or which layers it runs depends on the values of the input; or it cannot be trained. The message says how to fix
+        it.
     """
     called, x = spec.called, x[:SAMPLES].clone()
     _check_python(module, called)
@@ -66,13 +70,13 @@ def check_network(module: nn.Module, spec: ModelSpec, x: Tensor, *, trains: bool
             f"{called}: answers the same sample differently each time, in eval mode; use no random numbers in eval "
             "mode: F.dropout(x) always drops, F.dropout(x, training=self.training) does not"
         )
-    together = _answer(module, spec, x)
-    if tuple(together.shape) != tuple(alone.shape):
+    batch_output = _answer(module, spec, x)
+    if tuple(batch_output.shape) != tuple(alone.shape):
         raise ModelError(
-            f"{called}: answers {len(x)} samples at once with shape {tuple(together.shape)}, expected "
+            f"{called}: answers {len(x)} samples at once with shape {tuple(batch_output.shape)}, expected "
             f"{tuple(alone.shape)}; keep the first axis, that of the samples: x.flatten(1), not x.flatten()"
         )
-    if float((together - alone).abs().max()) > BATCH_TOLERANCE * max(float(alone.abs().max()), 1e-6):
+    if float((batch_output - alone).abs().max()) > BATCH_TOLERANCE * max(float(alone.abs().max()), 1e-6):
         raise ModelError(
             f"{called}: answers a sample differently in a batch with others, and a device runs one at a time; "
             "compute nothing over the batch axis: a batch norm keeps running statistics, a mean starts at dim 1"
@@ -130,7 +134,7 @@ def _answer(module: nn.Module, spec: ModelSpec, x: Tensor) -> Tensor:
     if changed:
         raise ModelError(
             f"{spec.called}: changes {', '.join(changed[:3])} while it answers, in eval mode, so an answer would "
-            "depend on those before it; change it only `if self.training`"
+            "depend on the answers before it; change it only `if self.training`"
         )
     return out
 

@@ -26,12 +26,12 @@ def join_outputs(outputs: Any) -> Tensor:
 @contextmanager
 def single_thread() -> Iterator[None]:
     """Use one intra-op thread inside the context, and restore the previous number afterwards."""
-    before = torch.get_num_threads()
+    previous = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(previous)
 
 
 def eager_input(raw: np.ndarray, preprocess: list[dict[str, Any]]) -> torch.Tensor:

@@ -69,5 +69,5 @@ class Features:
         if not self._maps:
             raise ModelError(
                 f"{type(self.module).__name__}: no layer gives feature maps (N, C, H, W) of more than one pixel for "
-                f"an input of {self.input_shape}, so there are none to compare; choose a loss of logits alone"
+                f"an input of {self.input_shape}, so there are none to compare; choose a loss that compares logits"
             )

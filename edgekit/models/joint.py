@@ -108,7 +108,7 @@ def joint(
         `width` is less than 1.
     """
     if width < 1:
-        raise ValueError(f"joint needs a width from 1, got {width}")
+        raise ValueError(f"joint needs a width >= 1, got {width}")
     counts = id_counts or {}
     branches = [_branch(shape, counts.get(name), width) for name, shape in input_shapes.items()]
     return Joint(branches, width, num_classes)

@@ -160,7 +160,7 @@ def block_maker(block: Block) -> Callable[[int, int, int], nn.Module]:
 def check_sizes(name: str, width: int, depth: int) -> None:
     """Raise ValueError if `width` is less than 1 or `depth` is negative."""
     if width < 1 or depth < 0:
-        raise ValueError(f"{name} needs a width from 1 and a depth from 0, got width {width}, depth {depth}")
+        raise ValueError(f"{name} needs a width >= 1 and a depth >= 0, got width {width}, depth {depth}")
 
 
 def round_channels(channels: float, divisor: int = 8) -> int:

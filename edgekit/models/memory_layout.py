@@ -26,7 +26,7 @@ CHANNELS_LAST, CONTIGUOUS = torch.channels_last, torch.contiguous_format
 IMAGE_AXES = 4
 """The number of axes for which channels last is defined: (N, C, H, W)."""
 LAYOUT_TOLERANCE = 1e-2
-"""How far the outputs in both layouts may differ, as a share of the largest; more is not rounding."""
+"""How far the outputs in both layouts may differ, as a share of the largest output. Rounding stays below this."""
 NEEDS_CONTIGUOUS = "_edgekit_needs_contiguous"
 
 

@@ -38,10 +38,16 @@ class UniversalInvertedBottleneck(nn.Module):
     These are a ConvNext block, the block of MobileNetV2, "extra depthwise", and a feed-forward network.
     """
 
-    def __init__(self, inputs: int, outputs: int, stride: int, hidden: int, before: int, behind: int) -> None:
+    def __init__(
+        self, inputs: int, outputs: int, stride: int, hidden: int, kernel_before: int, kernel_after: int
+    ) -> None:
         super().__init__()
-        first = [conv_bn(inputs, inputs, before, 1 if behind else stride, groups=inputs)] if before else []
-        second = [conv_bn_relu(hidden, hidden, behind, stride, groups=hidden)] if behind else []
+        first = (
+            [conv_bn(inputs, inputs, kernel_before, 1 if kernel_after else stride, groups=inputs)]
+            if kernel_before
+            else []
+        )
+        second = [conv_bn_relu(hidden, hidden, kernel_after, stride, groups=hidden)] if kernel_after else []
         self.body = nn.Sequential(*first, conv_bn_relu(inputs, hidden, 1), *second, conv_bn(hidden, outputs, 1))
         self.residual = stride == 1 and inputs == outputs
 
@@ -66,9 +72,11 @@ def mobilenet_v4_small(
         outputs = round_channels(channels * alpha)
         layers.append(conv_bn_relu(inputs, outputs, kernel, stride))
         inputs = outputs
-    for (before, behind, channels, expansion, _), stride in zip(BLOCKS, strides[len(CONVOLUTIONS) :], strict=True):
+    for (kernel_before, kernel_after, channels, expansion, _), stride in zip(
+        BLOCKS, strides[len(CONVOLUTIONS) :], strict=True
+    ):
         outputs, hidden = round_channels(channels * alpha), round_channels(inputs * expansion)
-        layers.append(UniversalInvertedBottleneck(inputs, outputs, stride, hidden, before, behind))
+        layers.append(UniversalInvertedBottleneck(inputs, outputs, stride, hidden, kernel_before, kernel_after))
         inputs = outputs
     top = round_channels(TOP * alpha)
     head = [conv_bn_relu(inputs, top, 1), nn.AdaptiveAvgPool2d(1), conv_bn_relu(top, last, 1), nn.Flatten()]

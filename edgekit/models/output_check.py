@@ -48,7 +48,7 @@ def check_output(out: Any, spec: ModelSpec, samples: int = 1, when: str = "") ->
             "output: join them, torch.cat(heads, dim=1), or return the one that counts"
         )
     if not isinstance(out, Tensor):
-        raise ModelError(f"{must}, returned {when}{with_article(type(out).__name__)}; {_instead(out)}")
+        raise ModelError(f"{must}, returned {when}{with_article(type(out).__name__)}; {_advice(out)}")
     if tuple(out.shape) != expected:
         more = "; or set the number of dimensions in its kwargs" if spec.task == "embedding" else ""
         count = spec.outputs[0] if spec.task == "embedding" else spec.num_classes
@@ -92,7 +92,7 @@ def _check_grid(out: Any, spec: ModelSpec, samples: int, when: str) -> None:
         "picture"
     )
     if not isinstance(out, Tensor):
-        raise ModelError(f"{must}, returned {when}{with_article(type(out).__name__)}; {_instead(out)}")
+        raise ModelError(f"{must}, returned {when}{with_article(type(out).__name__)}; {_advice(out)}")
     shape = tuple(out.shape)
     if out.dtype is not torch.float32 or len(shape) != 4 or shape[:2] != (samples, spec.num_classes):
         raise ModelError(f"{must}, returned {when}{str(out.dtype).removeprefix('torch.')} of shape {shape}")
@@ -102,7 +102,7 @@ def _check_grid(out: Any, spec: ModelSpec, samples: int, when: str) -> None:
         raise ModelError(f"{spec.called}: {error}") from None
 
 
-def _instead(out: Any) -> str:
+def _advice(out: Any) -> str:
     """Return advice on what to return instead of something that is not a tensor."""
     if hasattr(out, "logits") or (isinstance(out, Mapping) and "logits" in out):
         return "it has .logits, as models of transformers do: wrap the network, and return self.net(x).logits"

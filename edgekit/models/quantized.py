@@ -72,12 +72,12 @@ class Quantizable(nn.Module):
 def quantizable(network: nn.Module) -> Quantizable:
     """Wrap a network for NNCF. With several inputs, NNCF sees each of them, so that each gets its own range."""
     if isinstance(network, SeveralInputs):
-        return _of_several(len(network.tensors))(network)
+        return _several_inputs_class(len(network.tensors))(network)
     return Quantizable(network)
 
 
 @functools.cache
-def _of_several(count: int) -> type[Quantizable]:
+def _several_inputs_class(count: int) -> type[Quantizable]:
     """Return a class that is called with one vector (N, width), while its `forward` has an argument for each tensor.
 
     NNCF hooks named arguments only.

@@ -1,13 +1,13 @@
 """Merge branches that only training needs, with a network's own method `reparameterized()` (Ding et al. 2021).
 
-Any module may have that method. It returns a module with fewer layers that computes the same in eval mode. A stage that
-trains a network merges it when the training ends, so that pruning, QAT, the converters and PyTorch eager all get the
-merged network. `store` uses the same method when it builds the network again.
+Any module may have that method. It returns a module with fewer layers that gives the same outputs in eval mode. A stage
+that trains a network merges it when the training ends, so that pruning, QAT, the converters and PyTorch eager all get
+the merged network. `store` uses the same method when it builds the network again.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -24,30 +24,41 @@ METHOD = "reparameterized"
 COMPARED_SAMPLES = 64
 """Number of samples of the validation split on which a stage compares the outputs before and after."""
 MERGE_TOLERANCE = 1e-3
-"""How far outputs may move, as a share of the largest. Float32 rounding stays far below it, real differences above."""
+"""Largest allowed difference of the outputs, relative to the largest absolute output.
+
+Float32 rounding stays far below this, while a real error exceeds it.
+"""
+FIX_METHOD = "fix the method: the merged network must give the same outputs as the original in eval mode"
 
 
 @dataclass(frozen=True)
 class MergeMeasurement:
-    """The number of parameters before and after merging, and how far the outputs moved on `samples` samples.
+    """The number of parameters before and after merging, and how far the outputs changed on `samples` samples.
 
-    `max_abs` is the largest difference of an output, and `largest` the largest output itself.
+    `max_abs_difference` is the largest absolute difference of an output, and `max_abs_output` the largest absolute
+    output before merging.
     """
 
     parameters_before: int
     parameters: int
-    max_abs: float
-    largest: float
+    max_abs_difference: float
+    max_abs_output: float
     samples: int
 
     def row(self) -> dict[str, Any]:
-        """Return the fields as a row of a stage's metrics."""
-        return asdict(self)
+        """Return the measurement as a row of a stage's metrics."""
+        return {
+            "parameters_before": self.parameters_before,
+            "parameters": self.parameters,
+            "max_abs": self.max_abs_difference,
+            "largest": self.max_abs_output,
+            "samples": self.samples,
+        }
 
 
 def is_mergeable(module: nn.Module) -> bool:
-    """Return whether a network has the method; for several inputs, the wrapped network needs it."""
-    return callable(getattr(_inside(module), METHOD, None))
+    """Return whether a network has the method. For a `SeveralInputs` wrapper, the wrapped network is checked."""
+    return callable(getattr(_unwrap(module), METHOD, None))
 
 
 def merge_branches(module: nn.Module) -> nn.Module:
@@ -60,10 +71,11 @@ def merge_branches(module: nn.Module) -> nn.Module:
     """
     if not is_mergeable(module):
         return module
-    network = _inside(module)
+    network = _unwrap(module)
     called = f"{type(network).__name__}.{METHOD}()"
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):  # new layers draw weights that are thrown away
+        # constructing layers draws random initial weights; the global random generator must not advance
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
             merged = getattr(network.eval(), METHOD)()
     except FAULTS as error:
         raise failure_of(f"{called}: fails", error, network) from error
@@ -74,7 +86,10 @@ def merge_branches(module: nn.Module) -> nn.Module:
 
 
 def deployment_network(module: nn.Module, spec: ModelSpec) -> nn.Module:
-    """Return the network that a device gets: the merged one. A network that is already merged may keep the method."""
+    """Return the network that a device gets, with merged branches.
+
+    The spec says whether they are merged already, because a merged network may still have the method.
+    """
     return module if spec.reparameterized else merge_branches(module)
 
 
@@ -91,31 +106,30 @@ def merge_and_compare(
     Raises
     ------
     ModelError
-        The merged network's outputs differ, so its method is wrong.
+        The merged network gives different outputs, so the method is wrong.
     """
     if spec.builder is None or spec.reparameterized or not is_mergeable(module):
         return module, spec, None
     called, count = f"{spec.called}: {METHOD}()", _count(module)
-    # answer first, because the method may change the module itself
+    # compute the outputs first, because the method may change the module itself
     before = _answers(module.eval(), inputs, f"{spec.called}: fails on samples of the data")
     merged = merge_branches(module)
     after = _answers(merged, inputs, f"{called} gives a network that fails on samples of the data")
     if after.shape != before.shape:
         raise ModelError(
-            f"{called} gives outputs of shape {tuple(after.shape)}, expected {tuple(before.shape)}; fix it: "
-            "it must compute the same in eval mode"
+            f"{called} gives outputs of shape {tuple(after.shape)}, expected {tuple(before.shape)}; {FIX_METHOD}"
         )
-    largest, difference = float(before.abs().max()), float((after - before).abs().max())
-    if not difference <= MERGE_TOLERANCE * largest:
+    max_abs_output, difference = float(before.abs().max()), float((after - before).abs().max())
+    if not difference <= MERGE_TOLERANCE * max_abs_output:
         raise ModelError(
-            f"{called} moved the outputs by {difference:.3g}, and the largest is {largest:.3g}; fix it: "
-            "it must compute the same in eval mode"
+            f"{called} changed the outputs by up to {difference:.3g}, and the largest output is {max_abs_output:.3g}; "
+            f"{FIX_METHOD}"
         )
-    measurement = MergeMeasurement(count, _count(merged), difference, largest, len(inputs))
+    measurement = MergeMeasurement(count, _count(merged), difference, max_abs_output, len(inputs))
     return merged, spec.model_copy(update={"reparameterized": True}), measurement
 
 
-def _inside(module: nn.Module) -> nn.Module:
+def _unwrap(module: nn.Module) -> nn.Module:
     return module.network if isinstance(module, SeveralInputs) else module
 
 

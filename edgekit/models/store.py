@@ -108,7 +108,7 @@ def load(folder: Path) -> tuple[nn.Module, ModelSpec]:
     """
     spec = read_spec(folder)
     if spec.source:
-        module = _opened(folder / spec.source.file, spec)
+        module = _open_source(folder / spec.source.file, spec)
         check_forward(module, spec)
         if spec.is_torch:
             memory_layout.detect(module, random_sample(spec))
@@ -136,10 +136,10 @@ def load_weights(module: nn.Module, path: Path) -> None:
         if tuple(value.shape) != shapes[name]
     ]
     if misshapen:
-        raise ModelError(f"{path}: shapes differ: {_some(misshapen)}; check the builder's kwargs")
+        raise ModelError(f"{path}: shapes differ: {_shortened_list(misshapen)}; check the builder's kwargs")
     infinite = [name for name, value in sorted(tensors.items()) if not bool(torch.isfinite(value).all())]
     if infinite:
-        raise ModelError(f"{path}: NaN or infinite values in {_some(infinite)}; export the weights again")
+        raise ModelError(f"{path}: NaN or infinite values in {_shortened_list(infinite)}; export the weights again")
     module.load_state_dict(tensors, strict=False)
 
 
@@ -175,7 +175,7 @@ def _inputs(spec: ModelSpec) -> str:
     return "inputs of shapes " + ", ".join(f"{each['name']} {(1, *each['shape'])}" for each in spec.tensors)
 
 
-def _opened(path: Path, spec: ModelSpec) -> nn.Module:
+def _open_source(path: Path, spec: ModelSpec) -> nn.Module:
     assert spec.source is not None
     needed = task_outputs.for_task(spec.task, spec.num_classes, interface.channels_last(spec.input_shape))
     if spec.source.kind == "exported":
@@ -204,7 +204,7 @@ def _construct(spec: ModelSpec, seed: int) -> nn.Module:
                 with torch.no_grad():  # lazy layers get their shapes and weights in their first forward pass
                     several_inputs.wrap_inputs(module.eval(), spec)(zero_sample(spec))
     except FAULTS as error:
-        raise failure_of(f"{spec.builder}({_spelt(kwargs)})", error) from error
+        raise failure_of(f"{spec.builder}({_format_kwargs(kwargs)})", error) from error
     if not isinstance(module, nn.Module):
         returned = f"the class {module.__name__}" if isinstance(module, type) else with_article(type(module).__name__)
         advice = "call it: return Net()" if isinstance(module, type) else "let it end with `return net`"
@@ -315,18 +315,18 @@ def _check_names(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> N
     # num_batches_tracked is a counter that inference never reads and that many exporters leave out
     missing = sorted(name for name in expected - set(tensors) if not name.endswith("num_batches_tracked"))
     unexpected = sorted(set(tensors) - expected)
-    faults = [f"missing {_some(missing)}"] if missing else []
-    faults += [f"unexpected {_some(unexpected)}"] if unexpected else []
+    faults = [f"missing {_shortened_list(missing)}"] if missing else []
+    faults += [f"unexpected {_shortened_list(unexpected)}"] if unexpected else []
     if faults:
         raise ModelError(f"{path}: does not fit the network: {'; '.join(faults)}")
 
 
-def _some(names: list[str], limit: int = 6) -> str:
+def _shortened_list(names: list[str], limit: int = 6) -> str:
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(names[:limit]) + more
 
 
-def _spelt(kwargs: dict[str, Any]) -> str:
+def _format_kwargs(kwargs: dict[str, Any]) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in kwargs.items())
 
 
@@ -339,7 +339,7 @@ def resize(module: nn.Module, shapes: dict[str, Shape]) -> None:
     The values of replaced tensors are undefined until a state is loaded.
     """
     for prefix, layer in module.named_modules():
-        before = {name: tuple(tensor.shape) for name, tensor in _own(layer).items()}
+        before = {name: tuple(tensor.shape) for name, tensor in _own_tensors(layer).items()}
         after = {name: shapes.get(f"{prefix}.{name}" if prefix else name, before[name]) for name in before}
         if after == before:
             continue
@@ -349,7 +349,7 @@ def resize(module: nn.Module, shapes: dict[str, Shape]) -> None:
         _describe(layer, after)
 
 
-def _own(layer: nn.Module) -> dict[str, torch.Tensor]:
+def _own_tensors(layer: nn.Module) -> dict[str, torch.Tensor]:
     tensors = dict(layer.named_parameters(recurse=False))
     return tensors | dict(layer.named_buffers(recurse=False))
 

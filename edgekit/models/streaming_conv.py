@@ -82,7 +82,7 @@ def streaming_conv(
     channels = window_channels(input_shape)
     if width < 1 or blocks < 1 or kernel < 2:
         raise ValueError(
-            f"streaming_conv needs width and blocks from 1 and a kernel from 2, got width {width}, blocks {blocks}, "
+            f"streaming_conv needs width and blocks >= 1 and a kernel >= 2, got width {width}, blocks {blocks}, "
             f"kernel {kernel}"
         )
     return StreamingConv(channels, num_classes, width, blocks, kernel)

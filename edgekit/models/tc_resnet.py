@@ -75,8 +75,6 @@ def tc_resnet(
     channels = window_channels(input_shape)
     check_multipliers("tc_resnet", alpha=alpha)
     if blocks < 1 or kernel < 3 or kernel % 2 == 0:
-        raise ValueError(
-            f"tc_resnet needs blocks from 1 and an odd kernel from 3, got blocks {blocks}, kernel {kernel}"
-        )
+        raise ValueError(f"tc_resnet needs blocks >= 1 and an odd kernel >= 3, got blocks {blocks}, kernel {kernel}")
     widths = [round(each * alpha) for each in (STEM, *CHANNELS)]
     return TCResNet(channels, num_classes, widths, blocks, kernel)

@@ -27,10 +27,10 @@ class SelfAttention(nn.Module):
     def forward(self, x: Tensor, bias: Tensor) -> Tensor:
         tokens = x.shape[1]
 
-        def apart(y: Tensor) -> Tensor:
+        def split_heads(y: Tensor) -> Tensor:
             return y.reshape(-1, tokens, self.heads, self.size).transpose(1, 2)
 
-        query, key, value = apart(self.query(x)), apart(self.key(x)), apart(self.value(x))
+        query, key, value = split_heads(self.query(x)), split_heads(self.key(x)), split_heads(self.value(x))
         scores = torch.matmul(query, key.transpose(2, 3)) * (1 / math.sqrt(self.size)) + bias
         mixed = torch.matmul(torch.softmax(scores, dim=-1), value)
         output: Tensor = self.out(mixed.transpose(1, 2).reshape(-1, tokens, self.heads * self.size))
@@ -105,7 +105,7 @@ def text_transformer(
         raise ValueError(f"text_transformer needs token ids as input, shape (tokens,), got {tuple(input_shape)}")
     if min(width, layers, heads) < 1 or width % heads or width % 2:
         raise ValueError(
-            f"text_transformer needs an even width that heads divide, and layers from 1, got width {width}, "
+            f"text_transformer needs an even width that heads divide, and layers >= 1, got width {width}, "
             f"heads {heads}, layers {layers}"
         )
     return TextTransformer(input_shape[0], num_classes, vocabulary_size, pad_id, width, layers, heads)

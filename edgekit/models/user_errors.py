@@ -45,7 +45,7 @@ ADVICE = (
 def describe(error: BaseException, root: nn.Module | None = None) -> str:
     """Describe an error in one line: `ValueError: message (nets.py, line 12, in forward); what to do`."""
     where = _place(error) or _layer(error, root)
-    return f"{_what(error)}{f' ({where})' if where else ''}; {_advice(error)}"
+    return f"{_summary(error)}{f' ({where})' if where else ''}; {_advice(error)}"
 
 
 def failure_of(what: str, error: BaseException, root: nn.Module | None = None) -> Exception:
@@ -68,12 +68,12 @@ def reporting_failures(called: str, doing: str, root: nn.Module | None = None) -
     except EdgekitError:
         raise
     except FAULTS as error:
-        if not (_is_of_a_network(error) or _lacks_memory(error)):  # an optimizer step may run out of memory as well
+        if not (_comes_from_network(error) or _lacks_memory(error)):  # an optimizer step may run out of memory as well
             raise
         raise failure_of(f"{called}: fails {doing}", error, root) from error
 
 
-def _what(error: BaseException) -> str:
+def _summary(error: BaseException) -> str:
     name, message = type(error).__name__, " ".join(str(error).split())[:MAX_MESSAGE_LENGTH].rstrip(" .;")
     if isinstance(error, SystemExit):
         return f"it calls sys.exit({message})"
@@ -117,19 +117,19 @@ def _place(error: BaseException) -> str:
     places = [
         f"{Path(frame.f_code.co_filename).name}, line {line}, in {frame.f_code.co_name}"
         for frame, line in walk_tb(error.__traceback__)
-        if _is_users(frame) and frame.f_code.co_name != "<module>"
+        if _is_user_code(frame) and frame.f_code.co_name != "<module>"
     ]
     if places or isinstance(error, SyntaxError):
         return places[-1] if places else ""
     at_import = [
         f"{Path(frame.f_code.co_filename).name}, line {line}"
         for frame, line in walk_tb(error.__traceback__)
-        if _is_users(frame)
+        if _is_user_code(frame)
     ]
     return at_import[-1] if at_import else ""
 
 
-def _is_users(frame: FrameType) -> bool:
+def _is_user_code(frame: FrameType) -> bool:
     file = frame.f_code.co_filename
     return not file.startswith(("<", *FOREIGN)) and PACKAGES.isdisjoint(Path(file).parts)
 
@@ -152,6 +152,6 @@ def _layer(error: BaseException, root: nn.Module | None) -> str:
     return f"in layer {name}, a {type(called_modules[-1]).__name__}" if name else ""
 
 
-def _is_of_a_network(error: BaseException) -> bool:
+def _comes_from_network(error: BaseException) -> bool:
     """Return whether the error came from a network, or from other code of the user's."""
-    return bool(_calls(error)) or any(_is_users(frame) for frame, _ in walk_tb(error.__traceback__))
+    return bool(_calls(error)) or any(_is_user_code(frame) for frame, _ in walk_tb(error.__traceback__))

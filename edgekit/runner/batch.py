@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 MAX_BATCH = 1024
 READY_MADE_PREFIX = "ready-made-"
-"""How the variant names of bundles from `edgekit bundle` begin."""
-FIXED_BATCH_HINT = "`edgekit bundle` sets the batch of an ONNX file to 1, and does so again"
+"""The prefix of the variant names in bundles from `edgekit bundle`."""
+FIXED_BATCH_HINT = "`edgekit bundle` always sets the batch of an ONNX file to 1, also if you run it again"
 REBUILD_HINT = (
-    "made again, an ONNX bundle of a PyTorch network has a free batch, unless its network or its precision fixes that; "
-    "one of a model file has 1"
+    "if you build it again, an ONNX bundle of a PyTorch network has a free batch, unless the network or the precision "
+    "fixes it; a bundle of a model file keeps a batch of 1"
 )
-"""Advice for bundles that a run made."""
+"""Advice for bundles that a pipeline run made."""
 
 Call = Callable[[np.ndarray], np.ndarray]
 
@@ -64,7 +64,7 @@ def split_into_batches(count: int, sizes: Sequence[int]) -> list[int]:
     for size in sorted(set(sizes), reverse=True):
         batches += [size] * ((count - sum(batches)) // size)
     if sum(batches) != count:
-        raise InputError(f"sizes: got {list(sizes)}, which leave {count - sum(batches)} of {count} samples; add a 1")
+        raise InputError(f"sizes: got {list(sizes)}, which leave {count - sum(batches)} of {count} samples; add size 1")
     return batches
 
 

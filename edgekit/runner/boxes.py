@@ -24,7 +24,7 @@ STRIDES = (4, 8, 16, 32, 64, 128)
 BOX_SIDES = 4
 """Numbers per box: left, top, right, bottom."""
 MAX_CANDIDATES = 400
-"""How many of a picture's boxes, those with the highest logits, go on to non-maximum suppression."""
+"""Largest number of a picture's boxes, those with the highest logits, that enter non-maximum suppression."""
 ZERO, NONE = np.float32(0), np.empty(0, dtype=np.int64)
 BLOCK = 40
 """How many boxes' overlaps are computed at once.
@@ -132,7 +132,7 @@ def non_maximum_suppression(sides: np.ndarray, classes: np.ndarray, overlap: flo
         allowed *= np.float32(overlap)
         covered = intersection > allowed
         covered &= classes[:BLOCK, None] == classes
-        uncovered = _uncovered(covered[:, :BLOCK])
+        uncovered = _uncovered_rows(covered[:, :BLOCK])
         selected += indices[uncovered].tolist()
         undecided = (~covered[uncovered, BLOCK:].any(axis=0)).nonzero()[0] + BLOCK if len(indices) > BLOCK else NONE
         corners, areas, classes, indices = (
@@ -144,7 +144,7 @@ def non_maximum_suppression(sides: np.ndarray, classes: np.ndarray, overlap: flo
     return np.array(selected[:most], dtype=np.int64)
 
 
-def _uncovered(covered: np.ndarray) -> list[int]:
+def _uncovered_rows(covered: np.ndarray) -> list[int]:
     """Return the rows of a matrix (n, n) that no selected earlier row covers.
 
     Rows are handled as integers, one bit per column.

@@ -1,4 +1,4 @@
-"""Where a device's releases and its trust policy are. Every load asks this, so the module imports almost nothing.
+"""Where a device's releases and its trust policy are. Every load needs this, so the module imports almost nothing.
 
 A device is in signed mode if the home in use has a policy, if /var/lib/edge has one, or if the root-owned file
 /etc/edge/trust names a home. The last two apply whatever `EDGERUN_HOME` and `HOME` are. /etc/edge/trust has one line,
@@ -26,7 +26,7 @@ OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def find_home(folder: str | None = None) -> str:
-    """Return the folder `given`, else $EDGERUN_HOME, else /var/lib/edge if it exists, else ~/.edge."""
+    """Return `folder`, else $EDGERUN_HOME, else /var/lib/edge if it exists, else ~/.edge."""
     home = folder or os.environ.get(HOME_VARIABLE)
     if not home:
         home = os.path.expanduser("~/.edge")
@@ -49,8 +49,8 @@ def exists(path: str) -> bool:
 def homes_with_policy(home: str) -> list[str]:
     """Return the homes whose policies a bundle must satisfy; empty if the device is not in signed mode.
 
-    `home` is the one in use. The system's policy applies besides that home's, because any user can name another home.
-    Raises TrustError if it cannot be determined whether there is a policy.
+    `home` is the one in use. The system's policy applies in addition to the policy of `home`, because any user can name
+    another home. Raises TrustError if it cannot be determined whether there is a policy.
     """
     system = _home_in_signed_mode_file() or (SYSTEM_HOME if exists(os.path.join(SYSTEM_HOME, POLICY_FOLDER)) else None)
     homes = [system] if system else []

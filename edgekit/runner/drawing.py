@@ -192,18 +192,18 @@ class _Canvas:
         """Return the picture with everything drawn so far."""
         return np.asarray(self._image)
 
-    def outline(self, area: Area, look: Style) -> None:
+    def outline(self, area: Area, style: Style) -> None:
         """Draw a line in the class's pattern, surrounded by a thin line that contrasts with it."""
         left, top, right, bottom = area
         thick, thin = 2 * self._scale, self._scale
         around = left - thin, top - thin, right + thin - 1, bottom + thin - 1
-        self._draw.rectangle(around, outline=look.against, width=thick + thin)
-        for start, end in _dashes(right - left, look.pattern, thick):
+        self._draw.rectangle(around, outline=style.against, width=thick + thin)
+        for start, end in _dashes(right - left, style.pattern, thick):
             for y in (top, max(top, bottom - thick)):
-                self._fill((left + start, y, left + end, min(y + thick, bottom)), look.colour)
-        for start, end in _dashes(bottom - top, look.pattern, thick):
+                self._fill((left + start, y, left + end, min(y + thick, bottom)), style.colour)
+        for start, end in _dashes(bottom - top, style.pattern, thick):
             for x in (left, max(left, right - thick)):
-                self._fill((x, top + start, min(x + thick, right), top + end), look.colour)
+                self._fill((x, top + start, min(x + thick, right), top + end), style.colour)
 
     def label_size(self, text: str) -> tuple[int, int]:
         """Return the width and height of a label with this text."""
@@ -215,10 +215,10 @@ class _Canvas:
         width, height = self.label_size(text)
         return width <= self.width and height <= self.height
 
-    def label(self, area: Area, text: str, look: Style) -> None:
+    def label(self, area: Area, text: str, style: Style) -> None:
         """Write a text on its class's colour."""
-        self._fill(area, look.colour)
-        self._draw.bitmap((area[0] + self._scale, area[1] + self._scale), self._ink(text), fill=look.against)
+        self._fill(area, style.colour)
+        self._draw.bitmap((area[0] + self._scale, area[1] + self._scale), self._ink(text), fill=style.against)
 
     def _ink(self, text: str) -> Any:
         """Return a text in black and white, in Pillow's own font with each pixel enlarged."""
@@ -239,10 +239,10 @@ class _Canvas:
 def _dashes(length: int, pattern: Sequence[int], thick: int) -> Iterator[tuple[int, int]]:
     """Yield the start and end of each drawn part of a line."""
     start = 0
-    for place, part in cycle(enumerate(pattern)):
+    for position, part in cycle(enumerate(pattern)):
         if start >= length:
             return
         end = min(start + part * thick, length)
-        if place % 2 == 0:
+        if position % 2 == 0:
             yield start, end
         start = end

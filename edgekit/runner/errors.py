@@ -89,9 +89,9 @@ def bounded_recursion() -> Iterator[None]:
     Converters raise Python's recursion limit when they are imported. Without this, the stack would overflow and the
     process would end with SIGSEGV.
     """
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(min(before, RECURSION_LIMIT))
+    previous_limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(min(previous_limit, RECURSION_LIMIT))
     try:
         yield
     finally:
-        sys.setrecursionlimit(before)
+        sys.setrecursionlimit(previous_limit)

@@ -35,7 +35,7 @@ def encoder(manifest: Manifest, backend: Backend) -> Encode:
     """Return the function from one raw sample to the model's input, in the model's own dtype and layout."""
     steps, layout = manifest.preprocess, manifest.input.layout
     if backend.encode is not None and passes_through(steps, manifest.raw.dtype, manifest.input.dtype):
-        return _unchanged(steps, layout, backend.dtype)
+        return _passthrough(steps, layout, backend.dtype)
     pipeline, is_plain = transform.pipeline(steps), backend.encode is None and layout != "NCHW"
 
     def encode(raw: np.ndarray) -> np.ndarray:
@@ -84,7 +84,7 @@ def passes_through(steps: Sequence[Step], raw_dtype: str, input_dtype: str) -> b
     return raw_dtype == input_dtype != "float32" and all(step["step"] in GEOMETRY for step in steps)
 
 
-def _unchanged(steps: Sequence[Step], layout: str, dtype: np.dtype) -> Encode:
+def _passthrough(steps: Sequence[Step], layout: str, dtype: np.dtype) -> Encode:
     """Return an encoder for integers that go in as they are. The results of a resize are rounded."""
     if not steps:
         return lambda raw: transform.to_layout(raw[None], layout)
@@ -106,7 +106,7 @@ def _lookup(tables: np.ndarray, layout: str, shape: tuple[int, ...]) -> Encode:
             return lambda raw: np.ascontiguousarray(recode(raw).transpose(2, 0, 1)[None])
         return lambda raw: recode(raw)[None]
     if layout != "NCHW" and prod(shape) <= LARGEST_JOINED:
-        return _joined(tables, shape)
+        return _joined_lookup(tables, shape)
     columns = [np.ascontiguousarray(tables[:, channel]) for channel in range(tables.shape[1])]
 
     def encode(raw: np.ndarray) -> np.ndarray:
@@ -119,7 +119,7 @@ def _lookup(tables: np.ndarray, layout: str, shape: tuple[int, ...]) -> Encode:
     return encode
 
 
-def _joined(tables: np.ndarray, shape: tuple[int, ...]) -> Encode:
+def _joined_lookup(tables: np.ndarray, shape: tuple[int, ...]) -> Encode:
     """Return an encoder with one concatenated table, so that one lookup serves all channels."""
     table = np.ascontiguousarray(tables.T).ravel()
     offsets = np.empty(shape, dtype=np.intp)

@@ -83,7 +83,7 @@ def join_named(arrays: Mapping[str, Any], tensors: Sequence[Mapping[str, Any]]) 
 
 
 def check_names(sample_names: Sequence[Any], tensors: Sequence[Mapping[str, Any]]) -> None:
-    """Raise InputError unless `given` are the tensors' names, each exactly once."""
+    """Raise InputError unless `sample_names` are the tensors' names, each exactly once."""
     names = [each["name"] for each in tensors]
     if len(sample_names) == len(names) and set(sample_names) == set(names):
         return
@@ -140,11 +140,11 @@ def check_values(raw: np.ndarray, tensors: Sequence[Mapping[str, Any]]) -> None:
             continue
         limits = np.array(tensor["range"], np.float32)
         if not (limits[0] <= part.min() and part.max() <= limits[1]):
-            low, high, least, most = (
+            low, high, lowest, highest = (
                 format(each, ".6g" if tensor["dtype"] == "float32" else ".0f")
                 for each in (part.min(), part.max(), *limits)
             )
             raise InputError(
-                f"sample: tensor {name}: values from {low} to {high}; the bundle takes {least} to {most}, "
+                f"sample: tensor {name}: values from {low} to {high}; the bundle takes {lowest} to {highest}, "
                 "prepare the tensor like the training data"
             )

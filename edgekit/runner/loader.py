@@ -32,7 +32,7 @@ def load(
     ----------
     path : str or path-like
         The `.edge.zip` file, or `"current"` for the release that is confirmed on this device.
-        `model.release.changed()` then tells whether another release has been confirmed since.
+        `model.release.changed()` then says whether another release has been confirmed since.
     threads : int, optional
         Threads of the interpreter. Measured if None.
     interpreter : str, optional

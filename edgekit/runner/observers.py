@@ -1,6 +1,6 @@
 """Observers of a model's answers.
 
-Without observers they cost nothing, and a failing observer never breaks an answer.
+A model without observers pays nothing for them, and a failing observer never breaks an answer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from edgekit.runner.errors import RunnerError
 
     class Observer(Protocol):
-        """What an observer offers. Each method must return within microseconds, because inference waits for it."""
+        """The methods of an observer. Each must return within microseconds, because inference waits for it."""
 
         def answered(self, raw: np.ndarray, outputs: np.ndarray, prediction: Any) -> None:
             """A sample in the form of `manifest.raw`, the model's outputs for it, and the answer with its times."""

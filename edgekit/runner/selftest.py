@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import Manifest
 
     class Model(Protocol):
-        """What a self-test needs of an opened bundle."""
+        """The part of an opened bundle that a self-test uses."""
 
         manifest: Manifest
         backend: Backend
@@ -58,7 +58,7 @@ class SelftestReport:
     ok: bool
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the report as a dict for JSON."""
         return asdict(self)
 
 

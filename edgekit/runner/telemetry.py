@@ -1,6 +1,6 @@
-"""Keep interpreters from reporting their use to their makers.
+"""Keep interpreters from reporting their use to their vendors.
 
-OpenVINO sends an event from a forked process when it is imported, and that process may hang and stay. ONNX Runtime
+OpenVINO sends an event from a forked process when it is imported, and that process may hang and never end. ONNX Runtime
 stores an identifier of the device and a database of events below ~/.cache. Both check their settings only when they are
 imported.
 """

@@ -1,8 +1,8 @@
 """Token IDs of a text, by the vocabulary in the bundle: BERT's WordPiece, or GPT-2's byte-level BPE.
 
 The library `tokenizers` does the work, on the device as in training. It is imported only when a text must be encoded.
-Of all the things that a `tokenizer.json` may ask for, a bundle may hold only these two kinds, so that every runner
-gives the same IDs; anything else is refused by name.
+A `tokenizer.json` may contain many kinds of vocabularies, but a bundle may hold only these two, so that every runner
+gives the same IDs. Anything else is refused with an error that names it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Tokenizer:
     def encode(self, text: str, max_tokens: int | None = None) -> list[int]:
         """Return the IDs of a text, special tokens included.
 
-        If there are more than `max_tokens`, the text's last are dropped.
+        If there are more than `max_tokens`, the last tokens of the text are dropped.
         """
         encoding = self._library.encode(text, add_special_tokens=False)
         if max_tokens is not None:
@@ -169,7 +169,7 @@ def _open(values: dict[str, Any], content: bytes) -> Tokenizer:
         decoder = decoders.WordPiece(values["model"].get("continuing_subword_prefix", "##"), cleanup=False)
     for position, token in enumerate(values.get("added_tokens") or ()):
         if library.token_to_id(token["content"]) != token["id"]:
-            raise InputError(f"added_tokens[{position}]: got id {token['id']}, which is another token's")
+            raise InputError(f"added_tokens[{position}]: got id {token['id']}, which belongs to another token")
     padding = values.get("padding")
     tokenizer = Tokenizer(library, decoder, padding.get("pad_id") if isinstance(padding, dict) else None)
     unknown = set(tokenizer.encode("")) - set(tokenizer.vocabulary.values())

@@ -52,7 +52,7 @@ def _check_certificate(settings: Settings) -> None:
         if path and not os.path.isfile(path):
             raise InputError(f"{path}: no such file; --certificate and --key name PEM files")
     if bool(settings.certificate) != bool(settings.key):
-        raise InputError("TLS takes both --certificate and --key")
+        raise InputError("TLS needs both --certificate and --key")
     if settings.certificate:
         try:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.certificate, settings.key, password="")

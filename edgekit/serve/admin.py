@@ -1,4 +1,4 @@
-"""The admin port: metrics, and loading and unloading models. It listens on loopback by default, not for clients."""
+"""The admin port: metrics, and loading and unloading models. It is not for clients, and on loopback by default."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Admin:
         return self._health(200)
 
     async def ready(self, receive: Receive) -> Response:
-        """Report whether the server is ready: not while it shuts down."""
+        """Report whether the server is ready. While it shuts down, it is not."""
         return self._health(503 if self.supervisor.stopping.is_set() else 200)
 
     def _health(self, status: int) -> Response:
@@ -104,7 +104,7 @@ class Admin:
         return _json({"name": "edgekit", "version": __version__, "extensions": ["model_repository"]})
 
     async def index(self, receive: Receive) -> Response:
-        """List the models that are served, and the bundles in the folders that are not."""
+        """List the models that are served, and the bundles in the folders that are not served."""
         await _body(receive)
         return _json(await self._index())
 
@@ -185,7 +185,9 @@ def _check_parameters(body: bytes) -> None:
     if not isinstance(parameters, dict):
         raise RequestError(400, "parameters: use an object")
     if set(parameters) - {"unload_dependents"}:
-        raise RequestError(400, "parameters: models come from the configured folders alone; leave config and files out")
+        raise RequestError(
+            400, "parameters: models are loaded only from the configured folders; leave out config and files"
+        )
 
 
 def _extra_headers(refusal: RequestError) -> list[tuple[bytes, bytes]]:

@@ -128,9 +128,9 @@ class App:
         route = ROUTES.match(path)
         if route is None or "model" not in route[1]:
             raise RequestError(404, f"path: got {path}; {SEE_INDEX}")
-        return self._named(route[1])
+        return self._model_of_path(route[1])
 
-    def _named(self, values: Mapping[str, str]) -> ServedModel:
+    def _model_of_path(self, values: Mapping[str, str]) -> ServedModel:
         return self.model(values["model"], values.get("version"))
 
     def model(self, name: str, version: str | None = None) -> ServedModel:
@@ -143,7 +143,7 @@ class App:
 
     async def infer(self, request: HttpRequest) -> Response:
         """Answer an inference request of the Open Inference Protocol."""
-        served, headers = self._named(request.values), request.headers
+        served, headers = self._model_of_path(request.values), request.headers
         with ModelRequest(served, request.arrived_ns, self.budget) as reservation:
             client_deadline_ms = deadline_ms(headers)
             if client_deadline_ms and self.lag.is_late(client_deadline_ms / 1e3):
@@ -226,7 +226,7 @@ class App:
         than single calls.
         """
         query = parse_qs(request.scope["query_string"].decode("latin-1"))
-        served, headers = self._chosen(query.get("model", [""])[-1]), request.headers
+        served, headers = self._model_for_file(query.get("model", [""])[-1]), request.headers
         with ModelRequest(served, request.arrived_ns, self.budget) as reservation:
             top_k = query.get("top", ["5"])[-1]
             if not top_k.isdecimal() or not 0 < int(top_k[:9]) <= 1000:
@@ -235,7 +235,7 @@ class App:
                 raise RequestError(415, "body: got a form; send the file itself, as curl -T FILE does")
             deadline_s = self.deadline_s(deadline_ms(headers), request.arrived_ns / 1e9)  # one clock on Linux
             body = await self._body(request, reservation)
-            samples = await self._decoded(served, body, deadline_s)
+            samples = await self._decode(served, body, deadline_s)
             reservation.take(sum(each.raw.nbytes for each in samples))
             answers, batch_answers, post_ns = [], [], 0
             size = served.curve.sizes[-1]
@@ -254,8 +254,8 @@ class App:
         facts = {"model": served.name, "version": served.bundle.version, "answers": answers}
         return 200, [JSON], orjson.dumps(facts, option=orjson.OPT_APPEND_NEWLINE)
 
-    def _chosen(self, name: str) -> ServedModel:
-        """Return the model for a file: the named one, or the only one that is served, in whatever targets."""
+    def _model_for_file(self, name: str) -> ServedModel:
+        """Return the model for a file: the named one, or else the only one that is served, whatever its targets."""
         names = {served.manifest.name for served in self.models.values()}
         name = name or (next(iter(names)) if len(names) == 1 else "")
         served_model = self.models.get(name)
@@ -264,7 +264,7 @@ class App:
             raise RequestError(404, f"model: {got}; add ?model= and one of {', '.join(sorted(self.models)) or 'none'}")
         return served_model
 
-    async def _decoded(self, served: ServedModel, body: Body, deadline_s: float) -> list[Sample]:
+    async def _decode(self, served: ServedModel, body: Body, deadline_s: float) -> list[Sample]:
         """Decode a file into samples.
 
         One file is decoded at a time, because decoding a picture may take six times the memory of its pixels.
@@ -291,7 +291,7 @@ class App:
         """
         limit_bytes, unit, receive = self.settings.most_body_bytes, "bytes", request.receive
         if is_json and limit_bytes > self.settings.most_json_bytes:
-            limit_bytes, unit = self.settings.most_json_bytes, "bytes of JSON, which binary tensors need not"
+            limit_bytes, unit = self.settings.most_json_bytes, "bytes of JSON (send tensors as binary data)"
         check_body(request.headers, limit_bytes, unit)
         message = await receive()
         body: Body = message.get("body", b"")
@@ -345,20 +345,22 @@ class App:
 
     async def model_ready(self, request: HttpRequest) -> Response:
         """Report whether a model accepts requests."""
-        return _json({"name": self._named(request.values).name, "ready": self.ready}, 200 if self.ready else 503)
+        return _json(
+            {"name": self._model_of_path(request.values).name, "ready": self.ready}, 200 if self.ready else 503
+        )
 
     async def model_metadata(self, request: HttpRequest) -> Response:
         """Describe a model's inputs and outputs."""
-        return _json(self._named(request.values).metadata())
+        return _json(self._model_of_path(request.values).metadata())
 
     async def model_config(self, request: HttpRequest) -> Response:
         """Describe a model in the format of Triton's model configuration."""
         settings = self.settings
-        return _json(self._named(request.values).config(settings.workers, settings.queue_delay_ms))
+        return _json(self._model_of_path(request.values).config(settings.workers, settings.queue_delay_ms))
 
     async def model_stats(self, request: HttpRequest) -> Response:
         """Return the statistics of one model or of all models, added up over all workers."""
-        models = [self._named(request.values)] if request.values else self.distinct()
+        models = [self._model_of_path(request.values)] if request.values else self.distinct()
         return _json({"model_stats": [self.stats(served) for served in models]})
 
     @property

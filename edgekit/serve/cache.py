@@ -150,7 +150,7 @@ class AnswerCache:
 
     @property
     def state(self) -> str:
-        """One sentence about where answers are cached, and why Redis is not used if it is not."""
+        """One sentence that says where answers are cached and, if Redis is not used, why."""
         shared = self._worker_cache.shared
         return self._worker_cache.state(shared.summary(self._output_bytes, self._execute_ms) if shared else "")
 
@@ -239,7 +239,7 @@ class Waiter:
 class Flight:
     """The computation that equal requests share.
 
-    It has the deadline of its `leader`, the request that started it. `is_retry` tells that an earlier flight for these
+    It has the deadline of its `leader`, the request that started it. `is_retry` says that an earlier flight for these
     requests failed.
     """
 

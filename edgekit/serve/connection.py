@@ -375,7 +375,7 @@ STATUS, CONTINUE = b"HTTP/1.1 ", b"HTTP/1.1 100 "
 
 
 class Connection(Protocol):
-    """What `BufferedTransport` needs of a connection."""
+    """The part of a connection that `BufferedTransport` uses."""
 
     transport: asyncio.Transport
 

@@ -28,7 +28,7 @@ TIMED = ("success", "fail", "queue", "compute_input", "compute_infer", "compute_
 """What is both counted and timed in ns, as in the statistics extension of the protocol."""
 UNTIMED = ("inference_count", "execution_count", "last_inference_ms", "pending", "cache_bytes", "cache_entries")
 PARTS = {"queue": "queue", "preprocess": "compute_input", "execute": "compute_infer", "postprocess": "compute_output"}
-"""The parts of a request by Triton's names for them. Each has a histogram, as have whole requests (`success`)."""
+"""The parts of a request, and Triton's names for them. Each has a histogram, and so do whole requests (`success`)."""
 PERCENTILES = (50, 95, 99)
 """The percentiles that the page shows."""
 
@@ -50,7 +50,7 @@ ROW_LENGTH = len(FIELDS) + len(FIRST_BUCKET) * BUCKETS
 
 
 class SharedCounters:
-    """The shared counters: int64 of shape (workers, MOST_MODELS + 1, ROW_LENGTH).
+    """The shared counters: int64 of shape (workers, MAX_MODELS + 1, ROW_LENGTH).
 
     They lie in memory behind a file descriptor. The supervisor creates it, and the workers inherit it.
     """
@@ -132,11 +132,11 @@ def model_stats(name: str, version: str, sums: dict[str, int], sizes: Iterable[i
 
 
 INPUTS = frozenset(("invalid", "too_large", "unsupported"))
-"""Reasons that lie in the client's input, which the model's watcher counts."""
+"""Reasons that are faults of the client's input. The model's watcher counts these refusals."""
 
 
 class CountedModel(Protocol):
-    """What counting requests needs of a model: its counters, its watcher, and the number of requests that use it."""
+    """The parts of a model that counting requests needs: its counters, its watcher, and the number of its requests."""
 
     row: memoryview
     watcher: Any

@@ -32,11 +32,12 @@ def samples(body: Body, manifest: Manifest, members: Mapping[str, bytes] = input
     `members` are the files of the bundle, because texts need its vocabulary. A model with recurrent state starts from
     zeros at each request and therefore accepts only a single window.
 
-    Raises RequestError (400, 413 or 415), which tells what was received and expected.
+    Raises RequestError (400, 413 or 415), whose message says what was received and what was expected.
     """
     raw = manifest.raw
     readers = inputs.readers(raw)
-    suffixes = [suffix for suffix in inputs.suffixes(raw) if readers[suffix] != "text_table"]  # to it, that is a text
+    # a model for texts reads a table as one text
+    suffixes = [suffix for suffix in inputs.suffixes(raw) if readers[suffix] != "text_table"]
     accepted_readers = {readers[suffix] for suffix in suffixes}
     head = bytes(body[:HEAD_BYTES])
     reader = kind(head)
@@ -45,7 +46,7 @@ def samples(body: Body, manifest: Manifest, members: Mapping[str, bytes] = input
     if "tensors" in accepted_readers and reader is None and head[:4] in ZIP_MAGIC:
         reader = "tensors"
     if reader is None or reader not in accepted_readers:
-        got = f"a {reader}" if reader else "no file that is known" if body else "nothing"
+        got = f"a {reader}" if reader else "a file of an unknown kind" if body else "nothing"
         raise RequestError(415, f"body: got {got}; this model takes {', '.join(suffixes)}")
     descriptor = os.memfd_create("body")
     path = f"/proc/self/fd/{descriptor}"

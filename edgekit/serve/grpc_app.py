@@ -141,7 +141,7 @@ class InferenceService:
         """Raise RequestError (403), because models are loaded and unloaded only on the admin port."""
         raise RequestError(
             403,
-            "repository: models are loaded and unloaded on the admin port alone, over HTTP: "
+            "repository: models are loaded and unloaded only on the admin port, over HTTP: "
             "POST /v2/repository/models/NAME/load or …/unload",
         )
 
@@ -215,7 +215,7 @@ def _parse(message_class: Any, body: bytes) -> Any:
         return message_class.FromString(body)
     except DecodeError:
         raise RequestError(
-            400, f"message: {len(body)} bytes that are no {message_class.DESCRIPTOR.full_name}"
+            400, f"message: {len(body)} bytes that cannot be parsed as {message_class.DESCRIPTOR.full_name}"
         ) from None
 
 

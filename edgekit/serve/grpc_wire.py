@@ -77,7 +77,7 @@ def _varint(body: bytes, position: int) -> tuple[int, int]:
 
 
 def parse(request: Any, model_input: wire.ModelInput, output_names: Sequence[str]) -> wire.InferRequest:
-    """Parse a ModelInferRequest. Raises RequestError (400), which tells what was received and expected."""
+    """Parse a ModelInferRequest. Raises RequestError (400), whose message says what was expected."""
     raw = request.raw_input_contents
     count = len(model_input.inputs)
     if len(request.inputs) > wire.MAX_TENSORS:

@@ -49,7 +49,7 @@ def read_tokens(path: str) -> tuple[str, ...]:
     lines = [line.strip() for line in _read_private_file(path).splitlines()]
     tokens = [line for line in lines if line and not line.startswith(b"#")]
     if not tokens:
-        raise InputError(f"{path}: holds no token; write one a line, of {MIN_TOKEN_LENGTH} characters or more")
+        raise InputError(f"{path}: holds no token; write one per line, of {MIN_TOKEN_LENGTH} characters or more")
     if any(len(token) < MIN_TOKEN_LENGTH or not all(0x20 < byte < 0x7F for byte in token) for token in tokens):
         raise InputError(
             f"{path}: a token is shorter than {MIN_TOKEN_LENGTH} characters, or not plain ASCII without spaces"
@@ -97,7 +97,10 @@ def read_handover(descriptor: int) -> tuple[Settings, Secrets]:
 
 
 def sealed_memory(name: str, source: IO[bytes]) -> int:
-    """A descriptor of a copy of `source`; OSError where there is no memory for it. Closing it frees the memory."""
+    """Copy `source` to memory and return a descriptor of the copy. Closing it frees the memory.
+
+    Raises OSError if there is not enough memory.
+    """
     descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         with open(descriptor, "wb", closefd=False) as stream:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class App(Protocol):
-        """What a connection needs of the server's app."""
+        """The part of the server's app that a connection uses."""
 
         is_draining: bool
         row: memoryview
@@ -40,7 +40,7 @@ IDLE_S = 2e-4
 """The event loop counts as idle if it spent this much time between two rounds without computing."""
 SHORT_ROUND_S = 3e-3
 SHORT_ROUND_SHARE = 0.2
-"""Under overload, a round lasts at most this share of a request's time limit, or `SHORT_S` if that is longer.
+"""Under overload, a round lasts at most this share of a request's time limit, or `SHORT_ROUND_S` if that is longer.
 
 Queueing is thereby limited to two rounds.
 """

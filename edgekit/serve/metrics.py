@@ -61,11 +61,11 @@ class Collector:
         yield self._request_durations(slots, sums)
         yield self._part_durations(slots, sums)
         yield _batches(sums)
-        yield _refused({**sums, ("", ""): self._memory.sums(NO_MODEL)})
+        yield _refusals({**sums, ("", ""): self._memory.sums(NO_MODEL)})
         yield from self._cache()
         yield from _processes(self._supervisor.processes())
         verdicts = self._supervisor.verdicts
-        yield from _of_runner([*MACHINE.board(), *(verdicts.families() if verdicts is not None else ())])
+        yield from _runner_families([*MACHINE.board(), *(verdicts.families() if verdicts is not None else ())])
 
     def _request_durations(self, slots: dict[tuple[str, str], int], sums: dict[tuple[str, str], dict[str, int]]) -> Any:
         name, text = "edgekit_request_duration_seconds", "Whole requests that were answered"
@@ -129,7 +129,7 @@ def _batches(sums: dict[tuple[str, str], dict[str, int]]) -> Any:
     return family
 
 
-def _refused(sums: dict[tuple[str, str], dict[str, int]]) -> Any:
+def _refusals(sums: dict[tuple[str, str], dict[str, int]]) -> Any:
     text = "Requests that got no answer; the model is empty if the request was refused before one was known"
     family = CounterMetricFamily("edgekit_refused", text, labels=(*LABELS, "reason"))
     for names, counts in sums.items():
@@ -161,7 +161,7 @@ def _usage(pid: int) -> tuple[float, int] | None:
     return (user + system) / os.sysconf("SC_CLK_TCK"), resident * os.sysconf("SC_PAGE_SIZE")
 
 
-def _of_runner(families: Iterable[Family]) -> Iterable[Metric]:
+def _runner_families(families: Iterable[Family]) -> Iterable[Metric]:
     """Convert metric families of the runner to those of prometheus_client, and merge families of the same name."""
     metrics: dict[str, Metric] = {}
     for family in families:

@@ -53,11 +53,11 @@ PAGE = """<!doctype html>
   <tbody id="parts"></tbody>
 </table>
 </div>
-<p class="note">p50 / p95 / p99 in milliseconds. What is left of a request is reading it and writing its answer.</p>
+<p class="note">p50 / p95 / p99 in milliseconds. The rest of the time is for reading requests and writing answers.</p>
 <h2>Try it</h2>
 <form id="with">
   <label>model <select id="model"></select></label>
-  <label>token <input id="token" type="password" autocomplete="off" placeholder="where the server asks for one"></label>
+  <label>token <input id="token" type="password" autocomplete="off" placeholder="if the server requires one"></label>
 </form>
 <div id="drop" tabindex="0" role="button">Drop a file here, or click to choose one
   <input id="file" type="file" hidden></div>

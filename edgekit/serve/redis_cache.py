@@ -245,13 +245,13 @@ class RedisCache:
             if isinstance(error, self._full) or "WRONGTYPE" in str(error):
                 self._note(self._breaker.note_success(), "answers again")
                 return ()
-            self._note(self._breaker.note_failure(), f"refuses: {type(error).__name__}; answers are executed")
+            self._note(self._breaker.note_failure(), f"refuses: {type(error).__name__}; the model runs instead")
             return None
         except self._timeout_errors:
-            self._note(self._breaker.note_timeout(), "does not answer in time; answers are executed")
+            self._note(self._breaker.note_timeout(), "does not answer in time; the model runs instead")
             return None
         except Exception as error:  # whatever the client library raises, the request goes on
-            self._note(self._breaker.note_failure(), f"does not answer: {type(error).__name__}; answers are executed")
+            self._note(self._breaker.note_failure(), f"does not answer: {type(error).__name__}; the model runs instead")
             return None
         except BaseException:
             self._breaker.note_cancelled()

@@ -32,7 +32,7 @@ from edgekit.serve.batcher import BatchCurve, measure_curve
 class ValidatedBundle:
     """A bundle that passed its self-test on this machine, and may be served.
 
-    `ms` is its latency by batch size, and `refused` tells which batch sizes could not be run, and why. `copy` is the
+    `ms` is its latency by batch size, and `refused` says which batch sizes could not be run, and why. `copy` is the
     path of a copy of the validated bytes, which is unaffected by changes to the file at `path`; empty if there is none.
     """
 
@@ -78,8 +78,9 @@ def validate(path: str, threads: int, interpreter: str | None) -> ValidatedBundl
     report = model.selftest()
     if not report.ok:
         raise SelftestError(
-            f"{path}: the golden samples differ by {report.max_abs_delta:.3g}, allowed {report.atol:.3g}, on "
-            f"{report.interpreter} {report.version}; it is not served. Run `edgerun doctor` on this machine"
+            f"{path}: the answers to its golden samples are off by {report.max_abs_delta:.3g}, allowed "
+            f"{report.atol:.3g}, on {report.interpreter} {report.version}; it is not served. Run `edgerun doctor` on "
+            "this machine"
         )
     ms, refused = _cached_curve(model) or _measure_and_cache(model)
     manifest = model.manifest

@@ -159,8 +159,8 @@ class Reservation:
         if held_bytes > SMALL_BYTES and others_bytes and 2 * held_bytes > budget.max_bytes - others_bytes:
             raise RequestError(
                 503,
-                f"the requests in progress take {budget.used_bytes >> 20} MB of {budget.max_bytes >> 20} MB; send large "
-                "requests one after another",
+                f"the requests in progress take {budget.used_bytes >> 20} MB of {budget.max_bytes >> 20} MB; send "
+                "large requests one after another",
                 RETRY_S,
             )
         self._bytes = held_bytes

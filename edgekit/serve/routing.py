@@ -32,7 +32,7 @@ class Router(Generic[Handler]):
     """The routes of one port, in the order in which they are tried."""
 
     def __init__(self, routes: Sequence[Route[Handler]], there_is: str) -> None:
-        """`there_is` is appended to the error for an unknown path, and tells which paths exist."""
+        """`there_is` is appended to the error for an unknown path, and says which paths exist."""
         self._routes = [(_pattern(route.path), route) for route in routes]
         self._there_is = there_is
         self.match = lru_cache(CACHED_PATHS)(self._match)

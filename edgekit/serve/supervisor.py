@@ -201,7 +201,7 @@ class Supervisor:
     async def change(self, validated: list[ValidatedBundle]) -> None:
         """Serve exactly these bundles in all workers.
 
-        If one worker cannot, all workers keep their previous models, and BackendError tells why.
+        If one worker cannot, all workers keep their previous models, and BackendError is raised with the reason.
         """
         slots = dict(self.slots)
         entries = repository.assign_names(validated, slots)

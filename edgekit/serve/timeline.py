@@ -21,7 +21,7 @@ MAX_PARTS = 64
 
 
 class Answer(Protocol):
-    """What a timeline needs of an answer: the number of samples in the model's call, 0 for an answer from the cache."""
+    """The part of an answer that a timeline uses: the number of samples in the model's call, 0 for a cached answer."""
 
     @property
     def batch(self) -> int: ...

@@ -78,7 +78,7 @@ class Sampler:
             elif name == b"tracestate" or name == "tracestate":
                 states.append(value)
         if len(parents) == 1:  # two parents are ignored, as in the W3C's test suite
-            context = _extracted(_text(parents[0]), [_text(state) for state in states])
+            context = _extract_context(_text(parents[0]), [_text(state) for state in states])
             parent = get_current_span(context).get_span_context()
             if parent.is_valid:
                 return self._child(context, parent)
@@ -137,7 +137,7 @@ class Tracer:
         """End an HTTP request with its status; 0 if the client disconnected."""
         if status:
             request.attributes["http.response.status_code"] = status
-        self._ended(request, str(status) if status >= 500 else "" if status else "cancelled")
+        self._end(request, str(status) if status >= 500 else "" if status else "cancelled")
 
     def refused_late(self, url: bytes, headers: list[tuple[bytes, bytes]]) -> None:
         """Trace a POST that was refused because of its headers. Its span has no children."""
@@ -160,13 +160,13 @@ class Tracer:
     def grpc_ended(self, request: TracedRequest, code: str) -> None:
         """End a gRPC call with the name of its code."""
         request.attributes["rpc.response.status_code"] = code
-        self._ended(request, code if code in GRPC_FAULTS else "")
+        self._end(request, code if code in GRPC_FAULTS else "")
 
     async def stop(self) -> None:
         """Send the remaining spans."""
         await self._queue.stop()
 
-    def _ended(self, request: TracedRequest, fault: str) -> None:
+    def _end(self, request: TracedRequest, fault: str) -> None:
         error, status = request.error, Status(StatusCode.UNSET)
         if isinstance(error, RequestError):
             request.attributes["edgekit.refused"] = error.reason.value
@@ -257,7 +257,7 @@ def _traceparent(context: SpanContext) -> str:
     return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
 
 
-def _extracted(parent: str, states: list[str]) -> Context:
+def _extract_context(parent: str, states: list[str]) -> Context:
     carrier = {"traceparent": parent, "tracestate": ",".join(states)} if states else {"traceparent": parent}
     return TraceContextTextMapPropagator().extract(carrier, Context())
 

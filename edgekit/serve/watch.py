@@ -1,4 +1,4 @@
-"""Watching served models for drift: workers summarize some samples, and the supervisor merges and evaluates them.
+"""Watch served models for drift: workers summarize some samples, and the supervisor evaluates the merged summaries.
 
 A verdict is only reported. It never stops a model from being served.
 """
@@ -30,9 +30,9 @@ TICK_S = 0.5
 """How long samples are collected before they are examined, because many at once cost little more than one."""
 STEP_S = 1e-3
 MAX_STEP_SAMPLES = 64
-"""As many samples are examined at once as take about `STEP_S`, at least one and at most `MAX_STEP_SAMPLES`."""
+"""One step examines as many samples as take about `STEP_S`, but at least one and at most `MAX_STEP_SAMPLES`."""
 MAX_LOOP_SHARE = 0.02
-"""The share of the event loop's time that watching may take. Of large samples, fewer are examined."""
+"""The share of the event loop's time that watching may take. If samples are large, fewer of them are examined."""
 SEND_S = 2.0
 MAX_WAITING_BYTES = 32 << 20
 
@@ -184,7 +184,7 @@ class _WatchedModel:
         bundle = bundles.read(entry.bundle.source)
         self.name, self.version, self.manifest = entry.names[0], entry.bundle.version, bundle.manifest
         if bundle.manifest.reference is None or bundle.identity != entry.bundle.identity:
-            raise InputError("its bundle has no reference.json; make it again")
+            raise InputError("its bundle has no reference.json; build the bundle again")
         self.reference = read_reference(bundle.members[bundle.manifest.reference], bundle.manifest)
         self.sketches: dict[int, dict[str, Any]] = {}
         self.lives: dict[int, int] = {}

@@ -38,7 +38,7 @@ MAX_CONTAINERS = 1 << 19
 
 
 class RequestedOutput(NamedTuple):
-    """One output that a request asks for. If `classes` is above 0, so many classes are returned instead of values."""
+    """One output that a request asks for. If `classes` is above 0, that many classes are returned instead of values."""
 
     name: str
     is_binary: bool
@@ -167,7 +167,7 @@ def parse_raw(body: Body, model_input: ModelInput) -> InferRequest:
 
 
 def parse(body: Body, header_bytes: int | None, model_input: ModelInput, output_names: Sequence[str]) -> InferRequest:
-    """Parse a request with a JSON header. Raises RequestError (400), which tells what was received and expected."""
+    """Parse a request with a JSON header. Raises RequestError (400), whose message says what was expected."""
     if header_bytes is not None and not 0 < header_bytes <= len(body):
         raise RequestError(400, f"Inference-Header-Content-Length: got {header_bytes}; the body has {len(body)} bytes")
     header = body if header_bytes is None else memoryview(body)[:header_bytes]
@@ -178,7 +178,7 @@ def parse(body: Body, header_bytes: int | None, model_input: ModelInput, output_
 def parse_object(
     values: Mapping[str, Any], binary_data: memoryview, model_input: ModelInput, output_names: Sequence[str]
 ) -> InferRequest:
-    """A request whose JSON is read already; `rest` are the bytes of its binary tensors."""
+    """Parse a request whose JSON has already been read; `binary_data` holds the bytes of its binary tensors."""
     samples, used = model_input.parse_tensors(values.get("inputs"), binary_data)
     if used != len(binary_data):
         raise RequestError(400, f"body: {len(binary_data) - used} bytes are left after the input's own {used}")

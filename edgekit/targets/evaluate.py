@@ -1,4 +1,4 @@
-"""Outputs to compare: those of a network by PyTorch, and those of a converted model by the runner's backend."""
+"""Compute outputs to compare: those of a network with PyTorch, those of a converted model with the runner's backend."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def file_outputs(
     Parameters
     ----------
     what
-        The name of the model, which begins the message of an error.
+        The name of the model, with which error messages begin.
     inputs
         Samples as the network takes them: (n, C, H, W) or (n, F).
     batch
@@ -96,5 +96,5 @@ def file_outputs(
         rows = [model.run(inputs[order[start : start + batch]]) for start in range(0, len(order), batch)]
         return np.concatenate(rows)[: len(inputs)]
     except RunnerError as error:
-        cause, *_ = str(error).split("; ")  # its advice is for bundles, and there is none yet
+        cause, *_ = str(error).split("; ")  # the rest is advice about a bundle, and there is none yet
         raise ConversionError(f"{what}: the converted model does not run: {cause}") from None

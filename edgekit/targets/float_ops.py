@@ -30,7 +30,7 @@ ONNX_MOVING = {"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Pad",
 # between DequantizeLinear and QuantizeLinear, ONNX Runtime has integer kernels for these
 ONNX_INTEGER = {"Add", "Mul", "AveragePool", "GlobalAveragePool", "MaxPool", "Resize", "Sigmoid", "LeakyRelu",
                 "Softmax", "Where", "ArgMax"}  # fmt: skip
-# before QuantizeLinear these are part of its range
+# before QuantizeLinear, these only limit its range
 ONNX_FUSED = {"Relu", "Clip"}
 
 OPENVINO_WEIGHTED = {"Convolution", "GroupConvolution", "ConvolutionBackpropData", "GroupConvolutionBackpropData",
@@ -40,7 +40,7 @@ OPENVINO_MOVING = {"Parameter", "Result", "Constant", "Convert", "FakeQuantize",
                    "ShuffleChannels", "ShapeOf", "Broadcast"}  # fmt: skip
 # the CPU plug-in computes these on 8-bit data
 OPENVINO_INTEGER = {"MaxPool", "AvgPool", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceSum", "MVN", "Interpolate"}
-# and these inside the operator before them
+# the CPU plug-in fuses these into the operator before them
 OPENVINO_FUSED = {"Add", "Subtract", "Multiply", "Maximum", "Minimum", "Relu", "PRelu", "Clamp", "Elu", "Sigmoid",
                   "Tanh", "Gelu", "HSwish", "HSigmoid", "Swish", "Mish", "SoftPlus"}  # fmt: skip
 
@@ -48,31 +48,33 @@ OPENVINO_FUSED = {"Add", "Subtract", "Multiply", "Maximum", "Minimum", "Relu", "
 def tflite(content: bytes, finished: bool = False) -> tuple[str, ...]:
     """Return the operators of a TFLite file that compute in float, judged by the types of their tensors.
 
-    Raises ConversionError if no operator with weights computes in integers, unless the file came `finished`.
+    Raises ConversionError if no operator with weights computes in integers, unless the file is `finished`, which means
+    that it was quantized before edgekit got it.
     """
-    return _classified("tflite", lambda: _tflite(content), finished)
+    return _float_operators("tflite", lambda: _tflite(content), finished)
 
 
 def onnx(content: bytes, finished: bool = False) -> tuple[str, ...]:
     """Return the operators of an ONNX file that compute in float.
 
-    Operators between DequantizeLinear and QuantizeLinear compute in integers. Raises as `tflite` does.
+    Operators between DequantizeLinear and QuantizeLinear compute in integers. Raises the same error as `tflite`.
     """
-    return _classified("onnx", lambda: _onnx(content), finished)
+    return _float_operators("onnx", lambda: _onnx(content), finished)
 
 
 def openvino(path: Path, finished: bool = False) -> tuple[str, ...]:
     """Return the operators of an OpenVINO file that compute in float, judged by FakeQuantize and int8 constants.
 
-    `path` is the .xml, with its .bin beside it. Raises as `tflite` does.
+    `path` is the .xml, with its .bin beside it. Raises the same error as `tflite`.
     """
-    return _classified("openvino", lambda: _openvino(path), finished)
+    return _float_operators("openvino", lambda: _openvino(path), finished)
 
 
-def _classified(target: str, read: Callable[[], Iterable[OperatorArithmetic]], finished: bool) -> tuple[str, ...]:
+def _float_operators(target: str, read: Callable[[], Iterable[OperatorArithmetic]], finished: bool) -> tuple[str, ...]:
     """Return the operators in float; raise ConversionError if no operator with weights computes in integers.
 
-    If the file cannot be read, the only entry says so, because an empty list would mean that all is in integers.
+    If the file cannot be read, the only entry says so, because an empty list would mean that all operators compute in
+    integers.
     """
     try:
         operators = list(read())

@@ -28,7 +28,7 @@ class Affine(NamedTuple):
 
 
 def byte_values(preprocess: Sequence[Mapping[str, Any]], raw: Mapping[str, Any]) -> np.ndarray | str:
-    """Return the value of each byte after the steps, (256,) float32, increasing; or why they cannot be folded.
+    """Return the value of each byte after the steps, (256,) float32, increasing; or why the steps cannot be folded.
 
     Parameters
     ----------
@@ -37,38 +37,38 @@ def byte_values(preprocess: Sequence[Mapping[str, Any]], raw: Mapping[str, Any])
     raw
         The description of the samples in a model's spec: `dtype`, and `shape` with the channels last.
     """
-    columns = _of_channels(preprocess, raw)
+    columns = _values_by_channel(preprocess, raw)
     if isinstance(columns, str):
         return columns
     values: np.ndarray = np.ascontiguousarray(columns[:, 0])
     if (columns != values[:, None]).any():
-        return "normalize has numbers of its own for each channel, and a file's input has one scale"
+        return "normalize has different numbers for each channel, but a file's input has one scale"
     return values
 
 
 def channel_affine(preprocess: Sequence[Mapping[str, Any]], raw: Mapping[str, Any]) -> Affine | str:
-    """Return the scale and shift that the steps apply to a byte; or why they cannot be folded.
+    """Return the scale and shift that the steps apply to a byte; or why the steps cannot be folded.
 
     For images they may differ by channel. The parameters are those of `byte_values`.
     """
-    columns = _of_channels(preprocess, raw)
+    columns = _values_by_channel(preprocess, raw)
     if isinstance(columns, str):
         return columns
     if (columns == columns[:, :1]).all():
         columns = columns[:, :1]
     elif raw.get("kind") != "image":
-        return "normalize has numbers of its own for each feature"
+        return "normalize has different numbers for each feature"
     shift = columns[0].astype(np.float64)
     return Affine(((columns[-1] - shift) / (len(columns) - 1)).astype(np.float32), columns[0].astype(np.float32))
 
 
 def model_affine(model_folder: Path) -> Affine | str:
-    """Return the scale and shift of a saved network's preprocess steps; or why they cannot be folded."""
+    """Return the scale and shift of a saved network's preprocess steps; or why the steps cannot be folded."""
     spec = read_spec(model_folder)
     return channel_affine(spec.preprocess, spec.raw)
 
 
-def _of_channels(preprocess: Sequence[Mapping[str, Any]], raw: Mapping[str, Any]) -> np.ndarray | str:
+def _values_by_channel(preprocess: Sequence[Mapping[str, Any]], raw: Mapping[str, Any]) -> np.ndarray | str:
     """Return the value of each byte of each channel after the steps, (256, channels) float32, increasing."""
     if raw.get("dtype") != "uint8":
         return f"the samples are {raw.get('dtype')}, not bytes"
@@ -79,7 +79,7 @@ def _of_channels(preprocess: Sequence[Mapping[str, Any]], raw: Mapping[str, Any]
         return f"{other} is not an affine step"
     columns: np.ndarray = transform.apply(preprocess, np.repeat(BYTES[:, None], raw["shape"][-1], axis=1))
     if not (np.diff(columns, axis=0) > 0).all():
-        return "the steps do not rise from byte to byte"
+        return "the values do not increase from byte to byte"
     return columns
 
 
@@ -90,13 +90,13 @@ def find_scale(values: np.ndarray) -> tuple[float, int] | str:
     zero = round(exact_zero)
     if not 0 <= zero < len(values):
         return f"zero is not a byte: it would be {exact_zero:.4g}"
-    for scale in _near(mean, values, zero):
+    for scale in _scale_candidates(mean, values, zero):
         if ((BYTES - np.float32(zero)) * scale == values).all():
             return float(scale), zero
     return f"a single scale gives other last bits; zero is byte {exact_zero:.4g}, and a zero point is a whole number"
 
 
-def _near(mean: float, values: np.ndarray, zero: int) -> list[np.float32]:
+def _scale_candidates(mean: float, values: np.ndarray, zero: int) -> list[np.float32]:
     """Return candidates for the scale: the value next to zero, the mean, and its neighbours in float32."""
     candidates = [np.float32(mean)]
     for direction in (np.float32(0), np.float32(np.inf)):

@@ -193,7 +193,7 @@ def output_layout(shape: Sequence[int]) -> str:
 def inputs_in_order(inputs: Sequence[TensorSpec], names: Sequence[str]) -> tuple[TensorSpec, ...]:
     """Return the inputs of a file in the order of the samples' tensors, `names`, which are empty for single inputs.
 
-    Raises ConversionError if the file has other inputs than the samples have tensors.
+    Raises ConversionError if the file's inputs are not the tensors of the samples.
     """
     if len(inputs) == 1 and not names:
         return tuple(inputs)
@@ -208,7 +208,7 @@ def inputs_in_order(inputs: Sequence[TensorSpec], names: Sequence[str]) -> tuple
 
 
 def _fix_inputs(inputs: int, tensors: int) -> str:
-    """Return advice for a file whose inputs are not the samples' tensors, from the numbers of both."""
+    """Return advice for a file whose inputs are not the samples' tensors, from the number of each."""
     if inputs < tensors:
         return "let the network use every tensor that it is given"
     if inputs > tensors:

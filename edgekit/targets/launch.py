@@ -58,7 +58,7 @@ Outcome = ConvertedStep | LeftOutStep
 
 
 def parallel_conversions() -> int:
-    """Return how many conversions run at once, by the cores and the memory of this machine."""
+    """Return how many conversions run at once, which depends on the cores and the memory of this machine."""
     available = health.memory_bytes()[1]
     return min(MAX_PARALLEL, available_cores(), max(1, (available or MAX_PARALLEL * GIGABYTE) // GIGABYTE))
 
@@ -95,15 +95,15 @@ def convert_all(
 def convert(job: ConversionJob, scratch: Path, timeout_s: float, stop: threading.Event) -> list[Outcome]:
     """Run a job in a fresh process and return the outcome of each step.
 
-    If a step crashes the process, the steps after it continue in another one. Steps that need a float model which
-    failed are not tried. A step for which those before it left too little time starts again in another process, with
-    all of `timeout_s` seconds. The process and its own children are killed on a timeout, on `stop`, and on an exception
-    in this thread.
+    If a step crashes the process, the steps after it continue in another one. Steps that need a float model whose
+    conversion failed are not tried. If the earlier steps left too little time for a step, it starts again in another
+    process, with all of `timeout_s` seconds. The process and its own children are killed on a timeout, on `stop`, and
+    on an exception in this thread.
 
     Raises
     ------
     ResourceError
-        There is no room for the files, or too little memory, so that the system killed the process.
+        The disk is full, or memory ran out and the system killed the process.
     ConversionError
         A step did not end in time, or `stop` was set.
     """
@@ -140,7 +140,7 @@ def _convert(
         ended_steps = _outcomes(remaining, notes)
         outcomes |= ended_steps
         last_begun = _last_begun(notes)
-        # steps that share a process leave memory behind, so one that is killed for lack of it is tried alone once
+        # earlier steps may not free all memory, so a step that is killed for lack of it is tried once more, alone
         if not ended_steps or not (last_begun in ended_steps or ended.timed_out or ended.was_killed):
             owner = owners[last_begun] if last_begun else first
             what = f"{owner.model}, {owner.target}, {last_begun or 'before its first step'}"

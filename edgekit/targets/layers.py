@@ -59,7 +59,7 @@ def matching_operators(layers: Iterable[WeightedLayer], constants: Mapping[str, 
     names = set()
     for layer in layers:
         for weight in layer.weights:
-            same = {name for name, constant in constants.items() if _same(weight, constant)}
+            same = {name for name, constant in constants.items() if _same_weights(weight, constant)}
             if not same:
                 raise ConversionError(
                     f"keep_float: {target} has no operator with the weights of {layer.name!r}; keep no layer in float, "
@@ -77,7 +77,7 @@ def _weights(module: Any) -> list[np.ndarray]:
     return [array.reshape(len(array), -1) for array in arrays]
 
 
-def _same(weight: np.ndarray, constant: np.ndarray) -> bool:
+def _same_weights(weight: np.ndarray, constant: np.ndarray) -> bool:
     if weight.shape != constant.shape:
         return False
     one, other = (np.sort(np.abs(array.astype(np.float64)), axis=1) for array in (weight, constant))

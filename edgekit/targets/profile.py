@@ -45,8 +45,8 @@ def measure(
         except EdgekitError as error:
             cause = str(error)
         except subprocesses.ChildDied as died:
-            late = f"not finished after {timeout_s:g} s; raise this stage's timeout_s"
-            cause = late if died.ended.timed_out else died.ended.describe("its interpreter")
+            time_limit_cause = f"not finished after {timeout_s:g} s; raise this stage's timeout_s"
+            cause = time_limit_cause if died.ended.timed_out else died.ended.describe("its interpreter")
         else:
             return by_kind(rows)
     raise ConversionError(f"{target}: its operators cannot be timed: {cause}")

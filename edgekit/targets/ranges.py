@@ -15,7 +15,7 @@ class Tails:
     """The smallest and the largest values of a stream of arrays, as many as may lie outside a range."""
 
     def __init__(self, values: int) -> None:
-        """`values` is the number of values that will be added in all."""
+        """`values` is the total number of values that will be added."""
         self._keep = 1 + int(OUTSIDE * (values - 1))
         self._low = self._high = np.zeros(0, dtype=np.float32)
 

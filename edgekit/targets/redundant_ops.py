@@ -120,7 +120,7 @@ Role = Literal[
 """What an operator does. `compute` is never redundant by itself, and `shape` returns a tensor's shape."""
 
 MOVING = ("transpose", "reshape", "quantize", "dequantize", "cast", "identity")
-"""Roles that pass the same numbers on. Operators with only these before an input or output of the graph are outer."""
+"""Roles that pass the same numbers on. An operator is outer if only these lie between it and the graph's ends."""
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ class OperatorGraph:
 
     @cached_property
     def packed(self) -> set[Any]:
-        """Constants stored in a small type (fp16, int8) and widened on use, and their results, as formats intend it."""
+        """Constants that are stored in a small type (fp16, int8) and widened on use, and the widened results."""
         packed: set[Any] = set()
         for op in self.operators:
             if op.inputs and all(key in self.constant_keys for key in op.inputs):

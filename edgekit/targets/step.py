@@ -1,8 +1,8 @@
 """Export the step of a network with recurrent states: the files have an input and an output for each state.
 
-In training, a network sees whole sequences. A device sees one sample at a time and feeds the states back. Therefore a
-network offers its step as `forward(x, *states) -> (y, *new_states)`, and the shapes of its states as `states`, a
-mapping by name.
+In training, a network sees whole sequences. A device sees one sample at a time and feeds the states back. A network
+must therefore compute one step as `forward(x, *states) -> (y, *new_states)`, and have an attribute `states` that maps
+the name of each state to its shape.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from edgekit.targets.jobs import input_layout, output_layout
 
 TARGETS = ("tflite", "openvino", "onnx")
 INPUT, OUTPUT, NEW_PREFIX = "input", "output", "new_"
-"""Names in the files. The input of a state has the state's name, and its output that name with `new_` in front."""
+"""Names in the files. The input for a state has the state's name; its output has the same name with `new_` in front."""
 STEPS = 8
 TOLERANCE = 1e-3
-"""How far a file may differ from PyTorch after `STEPS` steps, as a share of the outputs' range."""
+"""How far a file may differ from PyTorch during `STEPS` steps, as a share of the outputs' range."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,8 @@ def export(
     input_shape
         Shape of one sample without the batch: (features,), (time, channels) or (channels, height, width).
     out
-        The folder. It is created, and files of the same names are replaced, when the files of all targets have passed.
+        The folder. Nothing is written until the files of all targets match PyTorch; then the folder is created and
+        existing files of the same names are replaced.
     targets
         Any of "tflite", "openvino" and "onnx".
 
@@ -95,9 +96,9 @@ def export(
     Raises
     ------
     ModelError
-        The network does not have that form.
+        `network` does not meet the requirements above.
     ConversionError
-        A target cannot convert it, or a file does not answer as PyTorch does. Then nothing is written.
+        A target cannot convert the network, or a file's outputs differ from PyTorch's. Nothing is written then.
 
     Examples
     --------
@@ -151,20 +152,23 @@ def read_step(network: nn.Module, input_shape: tuple[int, ...]) -> NetworkStep:
     for name in states:
         if not str(name).isidentifier() or name in reserved:
             raise ModelError(
-                f"{kind}.states: got the name {name!r}; use letters, digits and '_', and no name that a file "
-                f"uses itself"
+                f"{kind}.states: got the name {name!r}; use a Python identifier other than '{INPUT}', '{OUTPUT}' or "
+                f"'{NEW_PREFIX}' followed by the name of another state"
             )
     for name, shape in states.items():
         if not _is_shape(shape):
             raise ModelError(
-                f"{kind}.states: {name} is {shape!r}; a shape is a tuple of whole numbers from 1, such as (1, 64)"
+                f"{kind}.states: {name} is {shape!r}; a shape is a tuple of positive integers, such as (1, 64)"
             )
     step = NetworkStep(network.eval(), input_shape, {str(name): tuple(shape) for name, shape in states.items()}, ())
     try:
         with torch.inference_mode():
             outputs = network(*step.example)
     except Exception as error:  # a user's code may raise anything
-        raise ModelError(f"{kind}: its step fails on zeros: {type(error).__name__}: {error}") from error
+        raise ModelError(
+            f"{kind}: forward(x, *states) fails with an all-zero input and all-zero states: "
+            f"{type(error).__name__}: {error}"
+        ) from error
     if not isinstance(outputs, (tuple, list)) or len(outputs) != 1 + len(states):
         got = f"{len(outputs)} values" if isinstance(outputs, (tuple, list)) else type(outputs).__name__
         raise ModelError(f"{kind}: forward gives {got}; it must give (y, {', '.join(step.outputs[1:])})")
@@ -175,8 +179,10 @@ def read_step(network: nn.Module, input_shape: tuple[int, ...]) -> NetworkStep:
         if tuple(value.shape) != shape:
             raise ModelError(f"{kind}: {name} is {list(value.shape)}, but the state is {list(shape)}")
     for name, value in zip(step.outputs, outputs, strict=True):
-        if value.dtype != torch.float32 or not value.isfinite().all():
-            raise ModelError(f"{kind}: {name} holds {value.dtype}, or NaN or infinity; all must be finite float32")
+        if value.dtype != torch.float32:
+            raise ModelError(f"{kind}: {name} has dtype {value.dtype}; it must be torch.float32")
+        if not value.isfinite().all():
+            raise ModelError(f"{kind}: {name} contains NaN or infinity; all values must be finite")
     return NetworkStep(network, input_shape, step.states, tuple(outputs[0].shape))
 
 
@@ -202,7 +208,7 @@ def _compare(step: NetworkStep, target: str, paths: Sequence[Path]) -> None:
     allowed = TOLERANCE * max(float(np.ptp(expected)), 1e-6)
     if not error <= allowed:
         raise ConversionError(
-            f"{target}: after {STEPS} steps it differs from PyTorch by {error:.3g}, but {allowed:.3g} is allowed"
+            f"{target}: the outputs of {STEPS} steps differ from PyTorch's by {error:.3g}, {allowed:.3g} is allowed"
         )
 
 

@@ -135,7 +135,7 @@ def cosines(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def match_operators(nodes: Sequence[NetworkTensor], operators: Sequence[FileTensor]) -> list[Match]:
-    """Return the closest tensor of the network, by SNR, for each operator; the earliest of equal ones."""
+    """Return for each operator the closest tensor of the network by SNR; if several are equal, the earliest."""
     rows = [node.values.reshape(len(node.values), -1).astype(np.float64) for node in nodes]
     powers = [float(np.sum(row**2)) for row in rows]
     by_shape: IndicesByShape = {}

@@ -40,16 +40,16 @@ def plain_attention() -> Iterator[None]:
 
     In eval mode and without gradients, `nn.MultiheadAttention` and `nn.TransformerEncoderLayer` call a fused operator.
     A trace contains it only for the first call, so PyTorch reports "Graphs differed across invocations".
-    `nn.TransformerEncoder` inspects the values of its mask to see whether it is causal, and an export does not know
-    them. Without that hint it uses the mask itself, with the same result.
+    `nn.TransformerEncoder` inspects the values of its mask to see whether it is causal, but an export does not know
+    these values. If the inspection is disabled, it uses the mask itself, with the same result.
     """
-    before = torch.backends.mha.get_fastpath_enabled()
+    previous = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
         with patch.object(transformer, "_detect_is_causal_mask", _is_declared_causal):
             yield
     finally:
-        torch.backends.mha.set_fastpath_enabled(before)
+        torch.backends.mha.set_fastpath_enabled(previous)
 
 
 def _is_declared_causal(mask: Tensor | None, is_causal: bool | None = None, size: int | None = None) -> bool:

@@ -81,7 +81,7 @@ def augment_boxes(
         return images, labels
     height, width = images.shape[1:3]
     down, right = _shifts(images, random)
-    shifted = _shifted(images, down, right)
+    shifted = _shift_each(images, down, right)
     labels = _moved_boxes(labels, right, down, width, height)
     if kind == "shift_flip":
         is_mirrored = random.random(len(images)) < 0.5
@@ -99,7 +99,7 @@ def augment_masks(
     if kind == "none":
         return images, masks
     down, right = _shifts(images, random)
-    images, masks = _shifted(images, down, right), _shifted(masks, down, right, UNKNOWN)
+    images, masks = _shift_each(images, down, right), _shift_each(masks, down, right, UNKNOWN)
     if kind == "shift_flip":
         is_mirrored = random.random(len(images)) < 0.5
         images = np.where(is_mirrored[:, None, None, None], images[:, :, ::-1], images)
@@ -116,7 +116,7 @@ def _shifts(images: np.ndarray, random: np.random.Generator) -> tuple[np.ndarray
     return down, right
 
 
-def _shifted(arrays: np.ndarray, down: np.ndarray, right: np.ndarray, fill: int = 0) -> np.ndarray:
+def _shift_each(arrays: np.ndarray, down: np.ndarray, right: np.ndarray, fill: int = 0) -> np.ndarray:
     """Shift each array of (N, H, W, …) by its own numbers of pixels."""
     height, width = arrays.shape[1:3]
     shifted = np.full_like(arrays, fill)

@@ -1,4 +1,4 @@
-"""The training loop, with labels alone or with a teacher. It is seeded and leaves the best weights on validation."""
+"""The training loop, with labels alone or with a teacher. It is seeded and keeps the weights best on validation."""
 
 from __future__ import annotations
 
@@ -98,10 +98,10 @@ def fit(
     """Train `module` in place with SGD, Nesterov momentum, a linear warm-up and cosine decay or another `schedule`.
 
     The module ends on the CPU, in eval mode, with the weights of the best epoch: that of the highest validation
-    accuracy, of equals the lowest validation loss. Without early stopping, only epochs that began below a fifth of the
-    peak rate are considered, if there are any, because a high score at a high rate is luck and costs accuracy on new
-    samples. With `ema_decay`, the average of the weights is validated and kept. A teacher sees the same augmented
-    batches as the student.
+    accuracy or, if several are equal, the lowest validation loss. Without early stopping, only epochs that began below
+    a fifth of the peak learning rate are considered, if there are any, because a high score at a high rate is luck and
+    costs accuracy on new samples. With `ema_decay`, the average of the weights is validated and kept. A teacher sees
+    the same augmented batches as the student.
 
     With `training.shares` above 1, the weights differ in the last bits, but do not depend on the number of processes:
     see `edgekit.training.data_parallel`. They also differ between values of `training.precision`.
@@ -188,7 +188,7 @@ def fit(
                 return loop.run(after_step, on_epoch, stop_epoch or options.epochs)
         finally:
             for network in networks:
-                # kernels for another memory layout would give other last bits than a loaded copy of the network
+                # with another memory layout, the last bits would differ from those of a loaded copy of the network
                 network.to("cpu").to(memory_format=torch.contiguous_format).eval()  # type: ignore[call-overload]
 
 

@@ -93,7 +93,7 @@ class LogitObjective(LabelObjective):
         self.compare, self.teacher, self.cache = compare, teacher, cache
 
     def begin(self, epoch: int, random: np.random.Generator) -> None:
-        """Read the epoch's logits from the cache, if they are there."""
+        """Read the epoch's logits from the cache, if it has them."""
         self.epoch = epoch
         self.cached, self.computed = self.cache.get(epoch), list[np.ndarray]()
         self.at = 0

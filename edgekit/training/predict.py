@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from edgekit.data import Split
 
 MAX_CACHED_BYTES = 512 << 20
-"""Most bytes of prepared inputs that are cached, of all splits together. Other inputs are prepared each time."""
+"""Largest size of all cached inputs of all splits together. Other inputs are prepared each time."""
 CHUNK = 64
 """Samples that are prepared at a time. Turning audio into log-mel needs many times the memory of the audio."""
 

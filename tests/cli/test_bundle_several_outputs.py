@@ -249,7 +249,7 @@ def test_points_of_no_grids_are_told(tmp_path: Path) -> None:
     ("classes", "axes", "message"),
     [
         (2, None, "gives [2, 8, 12] for each sample; a segmentation of 3 classes gives logits [3, rows, columns] or"),
-        (1, None, "of one channel make two: a concatenation of -x and x"),
+        (1, None, "make two channels of the one, by concatenating -x and x"),
         (3, (0, 1, 3, 2), "a grid of 12×8 cells over 32×48 pixels: height and width must be the same whole"),
     ],
 )

@@ -105,7 +105,7 @@ def test_a_lone_probability_is_two_classes_where_two_are_named(tmp_path: Path) -
     golden = table(tmp_path / "golden.csv", classic.samples(30, 4)[:, :2], ("a", "b"))
     bundle, output = bundled(tmp_path, tmp_path / "tree.onnx", "--golden", golden, "--labels", "no,yes",
                            "--task", "classification")  # fmt: skip
-    assert "its one probability p became the two of its classes, [1 - p, p]" in output
+    assert "its single probability p was converted to the probabilities of its two classes, [1 - p, p]" in output
     answer = load(bundle, trial=False).predict(np.array([1, 0], np.float32))
     assert (answer.label, answer.scores[1]) == ("yes", pytest.approx(1 / (1 + np.exp(-1.5))))
 
@@ -200,7 +200,7 @@ def test_a_label_that_is_another_than_the_scores_on_golden_rows_alone_is_refused
     rows = classic.samples(30, 4)[:, :2]
     far = table(tmp_path / "far.csv", rows * np.float32(1000) + np.float32(20000), ("a", "b"))
     code, output = edgekit("bundle", path, "--golden", far, "--out", tmp_path / "out")
-    assert code and "model.onnx: the class of its largest score is not its own label for 30 of 30 golden" in output
+    assert code and "model.onnx: the class of its largest score differs from its label for 30 of 30 golden" in output
     assert "CalibratedClassifierCV" in output and not (tmp_path / "out").exists()
     near = table(tmp_path / "near.csv", rows, ("a", "b"))
     _, output = bundled(tmp_path, path, "--golden", near)

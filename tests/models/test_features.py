@@ -139,6 +139,6 @@ def test_leaves_no_trace() -> None:
     ],
 )
 def test_a_network_without_maps_is_refused_and_left_as_it_was(module: nn.Module, shape: tuple[int, ...]) -> None:
-    with pytest.raises(ModelError, match=r"no layer gives feature maps .* choose a loss of logits alone"):
+    with pytest.raises(ModelError, match=r"no layer gives feature maps .* choose a loss that compares logits"):
         Features(module, shape).__enter__()
     assert not any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())

@@ -229,14 +229,14 @@ class TestContract:
         ("edgekit.models.efficientnet_lite:efficientnet_lite0", {"last": 0}, "needs last above 0, got 0"),
         ("edgekit.models.mcunet:mcunet", {"reduction": 64}, "power of 2 from 1 to 32, got 64"),
         ("edgekit.models.repvgg:repvgg", {"blocks": [1, 2]}, r"blocks for 4 stages, .* got \[1, 2\]"),
-        ("edgekit.models.tc_resnet:tc_resnet", {"kernel": 8}, "odd kernel from 3, got blocks 1, kernel 8"),
+        ("edgekit.models.tc_resnet:tc_resnet", {"kernel": 8}, "odd kernel >= 3, got blocks 1, kernel 8"),
         ("edgekit.models.bc_resnet:bc_resnet", {"alpha": -1}, "needs alpha above 0, got -1"),
-        ("edgekit.models.conv1d:conv1d", {"kernel": 4}, "odd kernel from 3, got width 16, blocks 3, kernel 4"),
+        ("edgekit.models.conv1d:conv1d", {"kernel": 4}, "odd kernel >= 3, got width 16, blocks 3, kernel 4"),
         ("edgekit.models.conv1d:conv1d", {"blocks": 0}, "blocks 0"),
         ("edgekit.models.segmenter:segmenter", {"block": "sep"}, "got block 'sep'; known: separable, residual"),
         ("edgekit.models.segmenter:segmenter", {"depth": -3}, "segmenter needs .* got width 16, depth -3"),
         ("edgekit.models.detector:detector", {"block": "sep"}, "got block 'sep'"),
-        ("edgekit.models.detector:detector", {"width": 0}, "detector needs a width from 1 .* got width 0, depth 2"),
+        ("edgekit.models.detector:detector", {"width": 0}, "detector needs a width >= 1 .* got width 0, depth 2"),
     ],
 )
 def test_impossible_options_are_explained(builder, kwargs, message):

@@ -95,8 +95,8 @@ def test_what_was_measured_is_told() -> None:
     module = trained()
     made, spec, found = merge_and_compare(module, SPEC, INPUTS)
     assert found is not None and found.samples == len(INPUTS)
-    assert found.max_abs == np.abs(answers(made) - answers(module)).max()
-    assert found.largest == np.abs(answers(module)).max()
+    assert found.max_abs_difference == np.abs(answers(made) - answers(module)).max()
+    assert found.max_abs_output == np.abs(answers(module)).max()
     assert found.parameters == sum(each.numel() for each in made.parameters()) < found.parameters_before
     assert spec.reparameterized
     assert merge_and_compare(made, spec, INPUTS) == (made, spec, None)
@@ -137,7 +137,7 @@ class Wrong(nn.Module):
 
 
 def test_a_method_that_changes_the_network_is_refused() -> None:
-    with pytest.raises(ModelError, match=r"reparameterized\(\) moved the outputs by .* fix it"):
+    with pytest.raises(ModelError, match=r"reparameterized\(\) changed the outputs by .* fix the method"):
         merge_and_compare(Wrong(), spec_of("tests.models.test_reparameterize:Wrong"), INPUTS)
 
 
@@ -171,7 +171,7 @@ class Narrower(Wrong):
 
 
 REFUSED = [
-    (InPlace, r"reparameterized\(\) moved the outputs by .* fix it"),
+    (InPlace, r"reparameterized\(\) changed the outputs by .* fix the method"),
     (Raising, r"Raising.reparameterized\(\): fails: KeyError: there is no 'branch'"),
     (Nothing, r"Nothing.reparameterized\(\): must return a torch.nn.Module, returned NoneType"),
     (Narrower, r"reparameterized\(\) gives outputs of shape \(8, 1\), expected \(8, 4\)"),
@@ -187,7 +187,7 @@ def test_a_method_that_is_wrong_otherwise_is_refused_in_a_sentence(made: type[Wr
 def test_a_wrong_method_is_refused_before_the_training() -> None:
     module = InPlace().eval()
     before = {name: value.clone() for name, value in module.state_dict().items()}
-    with pytest.raises(ModelError, match="fix it"):
+    with pytest.raises(ModelError, match="fix the method"):
         dry_run.check_network(module, spec_of("tests.models.test_reparameterize:InPlace"), INPUTS, trains=True)
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
     dry_run.check_network(repvgg(SHAPE, 4, alpha=0.125, top=0.125).eval(), SPEC, INPUTS, trains=True)

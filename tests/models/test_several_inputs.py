@@ -212,7 +212,7 @@ def test_large_whole_numbers_are_no_names() -> None:
 
 
 def test_a_width_of_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="width from 1, got 0"):
+    with pytest.raises(ValueError, match="width >= 1, got 0"):
         joint.joint({"a": (2,), "b": (2,)}, 2, width=0)
 
 

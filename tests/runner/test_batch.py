@@ -101,7 +101,7 @@ def test_fewer_golden_vectors_than_samples_in_a_call(write_bundle: WriteBundle) 
 def test_an_onnx_file_that_fixes_its_batch_is_refused_in_words(
     write_bundle: WriteBundle, bundles: dict[str, Path]
 ) -> None:
-    words = "the model file fixes its batch at 1; made again, an ONNX bundle of a PyTorch network has a free batch"
+    words = "the model file fixes its batch at 1; if you build it again, an ONNX bundle of a PyTorch network has a free"
     for path in (bundles["onnx"], write_bundle(onnx_with(reshaped, batch=1))):
         model = load(path, interpreter="onnxruntime", trial=False)
         assert open_batch(model, 1).size == 1
@@ -116,8 +116,8 @@ def test_the_advice_on_a_fixed_batch_is_that_of_how_the_bundle_was_made(place: s
     path = write_bundle(made, **({"variant": "ready-made-onnx"} if place == "edgekit bundle" else {}))
     with pytest.raises(BackendError) as caught:
         open_batch(load(path, interpreter="onnxruntime", trial=False), 4)
-    said = "`edgekit bundle` sets the batch of an ONNX file to 1, and does so again"
-    assert (said in str(caught.value), "made again" in str(caught.value)) == (
+    said = "`edgekit bundle` always sets the batch of an ONNX file to 1, also if you run it again"
+    assert (said in str(caught.value), "if you build it again" in str(caught.value)) == (
         (True, False) if place == "edgekit bundle" else (False, True)
     )
 
@@ -189,7 +189,7 @@ def test_what_is_split_is_whole_and_the_largest_come_first() -> None:
             parts = split_into_batches(count, sizes)
             assert sum(parts) == count and set(parts) <= set(sizes) and parts == sorted(parts, reverse=True)
             assert len(parts) <= count // max(sizes) + sum(sizes)
-    with pytest.raises(InputError, match="leave 1 of 13 samples; add a 1"):
+    with pytest.raises(InputError, match="leave 1 of 13 samples; add size 1"):
         split_into_batches(13, (2, 4))
 
 

@@ -132,7 +132,7 @@ def added(**options: Any) -> bytes:
             ),
             "post_processor: adds id 9999, which no token has",
         ),
-        (added(id=2), "added_tokens[0]: got id 2, which is another token's"),
+        (added(id=2), "added_tokens[0]: got id 2, which belongs to another token"),
     ],
 )
 def test_what_is_not_known_is_refused_in_one_line(content: bytes, said: str) -> None:

@@ -125,7 +125,7 @@ DEVIATIONS = (
     ),
     Deviation(
         "load with files or a config in it", {"status": 200, "is": "empty"}, REFUSED,
-        "models come from the configured folders alone", ("load with a config",),
+        "models are loaded only from the configured folders", ("load with a config",),
     ),
     Deviation(
         "load and unload", {"status": 200, "is": "empty"}, {"status": 404, "is": "error"},

@@ -147,7 +147,7 @@ def tls(server: Server, certificate: Path) -> Connect:
 
 
 def admin(server: Server) -> Connect:
-    """Connects to the second port."""
+    """Connects to the admin port."""
     host, port = server.admin.split(":")
     return lambda: socket.create_connection((host, int(port)), timeout=HANG_S)
 

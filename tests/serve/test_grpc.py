@@ -199,7 +199,7 @@ def test_bytes_that_are_no_message_are_refused(client: Client) -> None:
     error = refused(lambda: client.infer(b"\xff\xff\xff"))
     assert (error.code(), error.details()) == (
         Code.INVALID_ARGUMENT,
-        "message: 3 bytes that are no inference.ModelInferRequest",
+        "message: 3 bytes that cannot be parsed as inference.ModelInferRequest",
     )
 
 

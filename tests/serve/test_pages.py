@@ -1,4 +1,4 @@
-"""What a web page may have a browser send to the second port, and what our own page may do."""
+"""What a web page may have a browser send to the admin port, and what our own page may do."""
 
 from __future__ import annotations
 

@@ -213,7 +213,7 @@ def test_a_redis_that_is_killed_and_comes_back_under_load(
         more(rounds, 100)
         redis.stop()
         more(rounds, 200)
-        server.wait_said(r"does not answer(: \w+| in time); answers are executed")
+        server.wait_said(r"does not answer(: \w+| in time); the model runs instead")
         again = Redis.start(tmp_path, port=redis.port)
         try:
             server.wait_said("answers again")
@@ -228,7 +228,7 @@ def test_a_redis_that_hangs_under_load(tmp_path: Path, paths: list[Path], redis:
         more(rounds, 100)
         redis.process.send_signal(signal.SIGSTOP)
         more(rounds, 200)
-        server.wait_said(r"does not answer(: \w+| in time); answers are executed")
+        server.wait_said(r"does not answer(: \w+| in time); the model runs instead")
         redis.process.send_signal(signal.SIGCONT)
         server.wait_said("answers again")
         more(rounds, 100)

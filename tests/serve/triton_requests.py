@@ -22,7 +22,7 @@ FLOATS = np.linspace(0, 1, 16, dtype=np.float32).reshape(1, 4, 4, 1)
 
 
 class Request(NamedTuple):
-    """One request. `admin`: edgekit gets it on its second port, Triton on its only one."""
+    """One request. `admin`: edgekit gets it on its admin port, Triton on its only one."""
 
     method: str
     path: str

@@ -58,8 +58,8 @@ def test_a_kind_of_step_is_folded_or_says_why_not(kind: str) -> None:
     [
         ([], IMAGE, "no step"),
         ([SCALE], {**IMAGE, "dtype": "float32"}, "the samples are float32"),
-        ([{"step": "scale", "factor": -1.0}], IMAGE, "do not rise"),
-        ([{"step": "normalize", "mean": [1e9], "std": [1.0]}], IMAGE, "do not rise"),
+        ([{"step": "scale", "factor": -1.0}], IMAGE, "do not increase"),
+        ([{"step": "normalize", "mean": [1e9], "std": [1.0]}], IMAGE, "do not increase"),
         (CHANNELS, COLOUR, "for each channel"),
         ([SCALE, {"step": "channels", "count": 3}], IMAGE, "channels"),
     ],

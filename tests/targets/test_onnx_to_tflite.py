@@ -78,7 +78,7 @@ def test_where_no_road_works_the_message_names_the_operator_and_the_road_that_is
     def unfolded(content: bytes) -> bytes:
         return content
 
-    monkeypatch.setattr(onnx, "_folded", unfolded)
+    monkeypatch.setattr(onnx, "_fold_constants", unfolded)
     with pytest.raises(ValueError, match=r"tf\.math\.add") as caught:
         onnx.tflite(file, "fp32", None, (SIDE, SIDE, 3))
     said = error_causes.classify(caught.value).describe()

@@ -154,7 +154,7 @@ def test_steps_that_cannot_be_folded_have_a_reason(tiny_folder: Path, tmp_path: 
         ([], {"dtype": "uint8", "shape": [4]}, "no step"),
         (SCALE, {"dtype": "float32", "shape": [4]}, "float32"),
         ([{"step": "normalize", "mean": [1, 2], "std": [1, 2]}], {"dtype": "uint8", "shape": [2]}, "each feature"),
-        ([{"step": "scale", "factor": -1.0}], {"dtype": "uint8", "shape": [2]}, "do not rise"),
+        ([{"step": "scale", "factor": -1.0}], {"dtype": "uint8", "shape": [2]}, "do not increase"),
     ],
 )
 def test_what_is_no_scale_and_shift_is_refused(steps: list[dict[str, Any]], raw: dict[str, Any], reason: str) -> None:

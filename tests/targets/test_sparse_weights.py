@@ -56,7 +56,7 @@ def restored(found: sparse_weights.SparseWeight) -> np.ndarray:
     rows = moved.reshape(-1, found.shape[found.axis] // found.block, found.block)
     for number, row in enumerate(rows):
         span = slice(int(found.segments[number]), int(found.segments[number + 1]))
-        row[found.places[span]] = found.values[span]
+        row[found.indices[span]] = found.values[span]
     return np.moveaxis(moved, -1, found.axis)
 
 
@@ -68,12 +68,12 @@ def test_an_encoding_holds_every_value_and_its_place(axis: int, block: int, dtyp
     array[2] = 0
     found = sparse_weights.encode_array(array, axis, block)
     assert np.array_equal(restored(found), array)
-    assert found.places.dtype == (np.uint16 if axis == 3 and block == 1 else np.uint8)
+    assert found.indices.dtype == (np.uint16 if axis == 3 and block == 1 else np.uint8)
 
 
 def test_minus_zero_is_a_zero_and_nan_is_none() -> None:
     found = sparse_weights.encode_array(np.array([[0.0, -0.0, np.nan, 1.0]], np.float32), 1)
-    assert found.places.tolist() == [2, 3]
+    assert found.indices.tolist() == [2, 3]
 
 
 def test_zeros_that_stand_in_blocks_are_listed_by_blocks() -> None:
@@ -130,7 +130,7 @@ def test_other_bits_keep_it_dense(folder: Path, tmp_path: Path, monkeypatch: pyt
 
 def test_without_samples_nothing_is_proven(folder: Path, tmp_path: Path) -> None:
     files = convert.convert(folder, "fp32", None, tmp_path / "out", sparse=True)
-    assert files.sparse_weights == "kept dense: there is no sample to compare the answers by"
+    assert files.sparse_weights == "kept dense: there is no sample on which the answers could be compared"
 
 
 @pytest.mark.numerics

@@ -39,7 +39,7 @@ def test_a_forest_walks_through_to_a_bundle(tmp_path: Path) -> None:
     done = run_edgekit("run", str(tmp_path / "weather.yaml"), "--out", str(tmp_path))
     assert done.returncode == 0, done.stderr
     for target in ("tflite", "openvino"):
-        assert f"No bundle for {target}: baseline-fp32-{target} left out: ONNX Runtime alone runs" in done.stdout
+        assert f"No bundle for {target}: baseline-fp32-{target} left out: only ONNX Runtime runs" in done.stdout
     result = json.loads((tmp_path / "weather/result.json").read_text())
     assert set(result["targets_left_out"]) == set(result["unmet"]) == {"tflite", "openvino"}
     assert [row["name"] for row in result["variants"][1:]] == ["baseline-fp32-onnx"]
@@ -47,9 +47,9 @@ def test_a_forest_walks_through_to_a_bundle(tmp_path: Path) -> None:
     assert shipped["accuracy_test"] == baseline["accuracy_test"] > 0.75
     refused = json.loads((tmp_path / "weather/convert/evidence/left_out.json").read_text())
     reasons = {row["name"]: row["reason"] for row in refused}
-    assert "ONNX Runtime alone runs TreeEnsembleClassifier" in reasons["baseline-fp32-openvino"]
-    assert "ONNX Runtime alone runs TreeEnsembleClassifier" in reasons["baseline-fp32-tflite"]
-    assert "no quantizer knows TreeEnsembleClassifier" in reasons["baseline-int8-onnx"]
+    assert "only ONNX Runtime runs TreeEnsembleClassifier" in reasons["baseline-fp32-openvino"]
+    assert "only ONNX Runtime runs TreeEnsembleClassifier" in reasons["baseline-fp32-tflite"]
+    assert "no quantizer supports TreeEnsembleClassifier" in reasons["baseline-int8-onnx"]
     [entry] = result["bundles"].values()
     bundle = tmp_path / "weather/bundles" / entry["file"]
     command = [sys.executable, "-I", str(bundle.parent / "edgerun.pyz"), "predict", str(bundle), "--json", str(table)]

@@ -211,5 +211,5 @@ def test_a_teachers_file_must_be_given_and_must_be_the_recorded_one(original: Pa
     (tmp_path / "expert.tflite").write_bytes(b"\x1c\0\0\0TFL3" + bytes(64))
     another = run_edgekit(*command, "--set", f"distill.teachers={tmp_path}")
     assert another.returncode == 2
-    assert "; find that file" in another.stderr
+    assert "; give the file with that digest" in another.stderr
     assert "Traceback" not in absent.stderr + another.stderr

@@ -28,8 +28,8 @@ KINDS = {
 """What is asked of which estimators, and how many of them are converted at least."""
 REFUSED = {
     ("several labels", "MultiOutputClassifier"): "has 2 outputs",
-    ("one value", "PLSRegression"): "declares another shape than it gives",
-    ("several values", "PLSRegression"): "declares another shape than it gives",
+    ("one value", "PLSRegression"): "declares another shape than it returns",
+    ("several values", "PLSRegression"): "declares another shape than it returns",
     ("several values", "MLPRegressor"): "fixes its batch at 1",
     ("outliers", "LocalOutlierFactor"): "has 2 outputs",
     ("outliers", "SGDOneClassSVM"): "has 2 outputs",

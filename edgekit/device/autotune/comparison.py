@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 ROUNDS = 12
 ROUND_MS = 40.0
 TURNS_S = 6.0
-"""The rounds end after this time, even if there were fewer."""
+"""The rounds end after this time, even if not all of them are done."""
 SELFTEST_S = 3.0
 """Time limit for the golden samples of each candidate; `edgerun selftest` runs all of them."""
 GIVE_UP_FACTOR = 2.0
@@ -36,7 +36,7 @@ GIVE_UP_FACTOR = 2.0
 TIE_FACTOR = 1.01
 """Among candidates within this factor of the fastest, the preferred interpreter and fewest threads win."""
 LAST_RESORT = ("tensorflow",)
-"""It takes seconds to import and hundreds of megabytes, and has the same kernels as litert."""
+"""Interpreters that take seconds to import and hundreds of megabytes, although they have the kernels of litert."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def time_candidates(
             child = stack.enter_context(TuningProcess(path, identity))
             results[number] = candidate = _validate(child, candidate, device)
             if not candidate.fault and len(tried) > 1:
-                results[number] = candidate = _timed(child, candidate, rounds if one_at_a_time else 0)
+                results[number] = candidate = _time_candidate(child, candidate, rounds if one_at_a_time else 0)
             fastest = min((each.p50_ms[0] for each in results.values() if each.p50_ms), default=0.0)
             promising = len(tried) > 1 and not candidate.fault and candidate.p50_ms[0] <= GIVE_UP_FACTOR * fastest
             if promising and not one_at_a_time:
@@ -169,9 +169,9 @@ def store_winner(
 
         choice = choice._replace(blob=sha256.hexdigest(blob))
     if not choice_cache.store_choice(key, choice, blob) and on_progress is not None:
-        place = choice_cache.cache_folder() or "a cache folder"
+        folder = choice_cache.cache_folder() or "a cache folder"
         on_progress(
-            f"{place} cannot be written, or other users can write there too, so every start repeats the timing; "
+            f"{folder} cannot be written, or other users can write there too, so every start repeats the timing; "
             "set XDG_CACHE_HOME to a folder of your own, or use --no-trial",
             True,
         )
@@ -192,7 +192,7 @@ def _validate(child: TuningProcess, candidate: Candidate, device: str) -> Candid
     return replace(candidate, fault=fault, wrong=True)
 
 
-def _timed(child: TuningProcess, candidate: Candidate, rounds: int) -> Candidate:
+def _time_candidate(child: TuningProcess, candidate: Candidate, rounds: int) -> Candidate:
     """Time a first round, and then this many rounds in a row."""
     try:
         first = _round(child, None)

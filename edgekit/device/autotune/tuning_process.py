@@ -78,7 +78,7 @@ class TuningProcess:
             commands.write(json.dumps({"do": command, **arguments}).encode() + b"\n")
             commands.flush()
         except BrokenPipeError:
-            raise self._died() from None
+            raise self._death_error() from None
         answer: dict[str, Any] = json.loads(self._line())
         if "error" in answer:
             raise getattr(errors, answer["kind"], BackendError)(answer["error"])
@@ -96,12 +96,12 @@ class TuningProcess:
         while b"\n" not in self._rest:
             is_dead = processes.has_ended(
                 self._process
-            )  # what it started may keep the pipe open: no end is to be read then
+            )  # a process that it started may keep the pipe open, so that no end would be read
             try:
                 piece = self._pieces.get(timeout=POLL_S)
             except Empty:
                 if is_dead:
-                    raise self._died() from None
+                    raise self._death_error() from None
                 if time.monotonic() < deadline:
                     continue
                 processes.kill_process(self._process)
@@ -109,12 +109,12 @@ class TuningProcess:
                     f"gave no answer within {self._limit_s:.0f} s and was stopped; the model may be broken"
                 ) from None
             if not piece:
-                raise self._died()
+                raise self._death_error()
             self._rest += piece
         line, _, self._rest = self._rest.partition(b"\n")
         return line
 
-    def _died(self) -> BackendError:
+    def _death_error(self) -> BackendError:
         processes.has_ended(self._process, self._limit_s)
         code = processes.end_process(self._process)
         if code < 0:

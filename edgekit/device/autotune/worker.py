@@ -80,7 +80,7 @@ def _time(state: dict[str, Any], calls: int, warmup: int, most_ms: float) -> dic
     return {"ms": [each / 1e6 for each in times_ns]}
 
 
-def _compiled(state: dict[str, Any], threads: int, device: str, into: str, rounds: int = 3) -> dict[str, Any]:
+def _write_compiled(state: dict[str, Any], threads: int, device: str, into: str, rounds: int = 3) -> dict[str, Any]:
     """Write OpenVINO's compiled model, and compare in turns how long it and the model file take to open."""
     from edgekit.runner.backends import openvino
 
@@ -105,5 +105,5 @@ _COMMANDS: dict[str, Callable[..., dict[str, Any]]] = {
     "open": _open,
     "selftest": _selftest,
     "time": _time,
-    "compiled": _compiled,
+    "compiled": _write_compiled,
 }

@@ -19,9 +19,9 @@ CONFIDENCE = 0.99
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print a row for each bundle: its p50, and how many times the fastest's that is.
+    """Print a row for each bundle: its p50, and how many times the p50 of the fastest bundle that is.
 
-    A bundle that answers wrongly is not timed: SelftestError.
+    Raises SelftestError if a bundle answers wrongly, because it is not timed then.
     """
     paths = options.bundle
     models = [_load_validated(options, path) for path in paths]

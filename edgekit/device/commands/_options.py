@@ -1,4 +1,4 @@
-"""What the commands of the device share: options of homes and validations, and the facts in every result."""
+"""Code that the commands of the device share: options of homes and validations, and the facts in every result."""
 
 from __future__ import annotations
 

@@ -46,14 +46,14 @@ def run(options: argparse.Namespace) -> None:
     reasons = facts["why"] + [findings[key].words for key in FALSIFIERS if key in findings and findings[key].is_present]
     if options.json:
         facts.update(comparable=not reasons, why=reasons)
-        _shared.print_json({**facts, "capacity_per_s": capacity, **_soaked(planned, findings)})
+        _shared.print_json({**facts, "capacity_per_s": capacity, **_soak_record(planned, findings)})
     else:
         _print_findings(planned, findings, reasons)
     if planned.cut_short:
         raise KeyboardInterrupt
 
 
-def _soaked(soak: Soak, findings: dict[str, SoakFinding]) -> dict[str, Any]:
+def _soak_record(soak: Soak, findings: dict[str, SoakFinding]) -> dict[str, Any]:
     return {
         "rate_per_s": soak.rate_per_s,
         "minutes": soak.seconds / 60,

@@ -40,7 +40,7 @@ def report_verdicts(model: Model, enabled: bool) -> Iterator[None]:
     finally:
         model.observers.remove(watcher)
         model.monitor.canary()
-        watcher.say(model.monitor.verdict())
+        watcher.print_verdict(model.monitor.verdict())
 
 
 class VerdictReporter:
@@ -64,7 +64,7 @@ class VerdictReporter:
     def close(self) -> None:
         """See `Observer`."""
 
-    def say(self, verdict: Verdict) -> None:
+    def print_verdict(self, verdict: Verdict) -> None:
         """Print one line on standard error."""
         _shared.warn(f"still right? {verdict.level}: {verdict.reason}")
 
@@ -76,4 +76,4 @@ class VerdictReporter:
         alarms = sorted(each.statistic for each in verdict.findings if each.alarm)
         if (verdict.level, alarms) != self._last:
             self._last = verdict.level, alarms
-            self.say(verdict)
+            self.print_verdict(verdict)

@@ -1,4 +1,7 @@
-"""`edgerun boot`: select the release to start. On probation, a start uses up a try; without any, it is rolled back."""
+"""`edgerun boot`: select the release to start. Each start of a release on probation uses up one of its tries.
+
+If none is left, the release is rolled back.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def _begin(home: Home) -> int:
     """Return the release to start.
 
-    If this user can write nothing there, no try can be counted, so it is a confirmed one.
+    If this user cannot write to the home, no try can be counted, so a confirmed release is returned.
     """
     from edgekit.device.releases import transitions
     from edgekit.runner.files import READ_ONLY_ERRORS

@@ -32,4 +32,4 @@ def run(options: argparse.Namespace) -> None:
     if options.json:
         _shared.print_json({"removed": removed, "bytes": freed})
     else:
-        print(f"removed {len(removed)} releases, {freed:,} bytes in all")
+        print(f"removed {len(removed)} releases, {freed:,} bytes in total")

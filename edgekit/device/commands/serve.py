@@ -28,7 +28,7 @@ PIP_NAMES = {
 """Packages whose name differs from their module's."""
 MOST_WORKERS = 256
 UVICORN = "0.54"
-"""The release whose connection `edgekit.serve.connection` builds on: uvicorn does not say what may change there."""
+"""The release whose connection class `edgekit.serve.connection` extends. Other releases may change that class."""
 
 
 def _port(text: str) -> int:
@@ -150,8 +150,9 @@ def _option(
 class Settings:
     """Settings of a server. Fields without an option keep their default, except in tests.
 
-    Port -1 of admin or gRPC opens none, and `deadline_ms` 0 sets no deadline. `most_json_bytes` limits the JSON of a
-    request, which takes up to thirty times its size when parsed. The cache size is for each worker.
+    An admin or gRPC port of -1 means that the port is not opened, and `deadline_ms` 0 sets no deadline.
+    `most_json_bytes` limits the JSON of a request, which takes up to thirty times its size when parsed. The cache size
+    is for each worker.
     """
 
     bundles: tuple[str, ...]
@@ -160,7 +161,7 @@ class Settings:
     port: int = _option("where", "--port", 8000, "port; 0 takes a free one (default: 8000)", _port)
     uds: str = _option("where", "--uds", "", "a Unix socket in place of host and port", metavar="PATH")
     admin_host: str = _option(
-        "where", "--admin-host", "127.0.0.1", "address of the second port (default: 127.0.0.1)", metavar="HOST"
+        "where", "--admin-host", "127.0.0.1", "address of the admin port (default: 127.0.0.1)", metavar="HOST"
     )
     admin_port: int = _option(
         "where", "--admin-port", 8002,
@@ -187,7 +188,7 @@ class Settings:
         "limits",
         "--deadline-ms",
         0.0,
-        "deadline of requests that name none; 0: no deadline (default: 0)",
+        "deadline of requests that set none; 0: no deadline (default: 0)",
         _milliseconds,
         "MS",
     )
@@ -225,8 +226,8 @@ class Settings:
     )
     cache_redis: str = _option(
         "cache of answers", "--cache-redis", "",
-        "redis://HOST:PORT of a Redis that is asked after the cache, if executing takes longer than asking it, or a "
-        "file that holds such a URL with its password; needs --cache-mb", _redis, "URL",
+        "redis://HOST:PORT of a Redis that is queried after the cache, if running the model takes longer than the "
+        "query; or a file that holds such a URL with its password; needs --cache-mb", _redis, "URL",
     )  # fmt: skip
 
     trace_to: str = _option(
@@ -253,7 +254,7 @@ class Settings:
     )  # fmt: skip
 
     token_file: str = _option(
-        "access", "--token-file", "", "file of the tokens that clients must send, one on each line", metavar="FILE"
+        "access", "--token-file", "", "file of the tokens that clients must send, one per line", metavar="FILE"
     )
     certificate: str = _option("access", "--certificate", "", "certificate for TLS, with --key", metavar="PEM")
     key: str = _option("access", "--key", "", "private key for TLS, with --certificate", metavar="PEM")
@@ -287,7 +288,7 @@ def run(options: argparse.Namespace) -> NoReturn:
             "serve needs Linux; run it in WSL 2, in a container (docs/how-to/container.md) or on a device"
         )
     settings = _settings(options)
-    _check_packages(_needed(settings))
+    _check_packages(_required_packages(settings))
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (_home(), os.environ.get("PYTHONPATH"))))
     descriptor = os.memfd_create("edgekit-settings", 0)  # without a name, and open in the server too
@@ -313,7 +314,7 @@ def _settings(options: argparse.Namespace) -> Settings:
     return settings
 
 
-def _needed(settings: Settings) -> tuple[str, ...]:
+def _required_packages(settings: Settings) -> tuple[str, ...]:
     """Return the packages that these settings use."""
     packages = PACKAGES
     if settings.cache_bytes:
@@ -329,7 +330,7 @@ def _check_packages(packages: tuple[str, ...]) -> None:
     """Raise BackendError with the command that installs what is missing. Nothing is imported."""
     if sys.version_info < (3, 11):
         raise BackendError("serve needs Python 3.11 or newer, but this is {}.{}".format(*sys.version_info))
-    missing = [package for package in packages if not _is_there(package)]
+    missing = [package for package in packages if not _is_installed(package)]
     if missing:
         names = " ".join(PIP_NAMES.get(package, package).replace("_", "-") for package in missing)
         raise BackendError(f"serve needs {', '.join(missing)}; run: {sys.executable} -m pip install {names}")
@@ -353,7 +354,7 @@ def _check_uvicorn() -> None:
         )
 
 
-def _is_there(package: str) -> bool:
+def _is_installed(package: str) -> bool:
     """Return whether a package is installed.
 
     For `google.protobuf` Python imports `google`, and raises if there is none.

@@ -25,7 +25,7 @@ ERROR, WARNING = "error", "warning"
 
 @dataclass(frozen=True)
 class DoctorFinding:
-    """A problem that blocks ("error") or costs something ("warning"). With `interpreter`, it concerns only that one."""
+    """A problem that blocks ("error") or costs something ("warning"). It may concern only one `interpreter`."""
 
     code: str
     severity: str

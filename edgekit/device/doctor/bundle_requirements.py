@@ -59,7 +59,10 @@ def read_requirements(path: str) -> BundleRequirements:
 
 
 def _newer_format(path: str) -> int | None:
-    """The format that a bundle's manifest states, where it is newer than this runner; it may hide anything else."""
+    """Return the format in a bundle's manifest if it is newer than this runner supports, else None.
+
+    A bundle of a newer format may differ in everything else, so nothing else is read.
+    """
     try:
         with Path(path).open("rb") as stream:
             head = stream.read(HEADER.size)

@@ -60,7 +60,7 @@ def flex_operators(case: DoctorCase) -> Iterator[DoctorFinding]:
     """Check for TensorFlow's own operators in a tflite file, which no bundle may have: see `operators/tflite.py`."""
     names = _custom(case, flex=True)
     if names:
-        cause = f"the model uses TensorFlow's {_some(names)} (SELECT_TF_OPS), which can open any file"
+        cause = f"the model uses TensorFlow's {_short_list(names)} (SELECT_TF_OPS), which can open any file"
         yield DoctorFinding(
             "operator-flex", ERROR, cause, "convert it with TFLITE_BUILTINS only, and build the bundle again"
         )
@@ -69,7 +69,7 @@ def flex_operators(case: DoctorCase) -> Iterator[DoctorFinding]:
 def custom_operators(case: DoctorCase) -> Iterator[DoctorFinding]:
     names = _custom(case, flex=False)
     if names:
-        cause = f"the model uses custom operators that no interpreter has: {_some(names)}"
+        cause = f"the model uses custom operators that no interpreter has: {_short_list(names)}"
         yield DoctorFinding("operator-custom", ERROR, cause, CONVERT)
 
 
@@ -162,7 +162,7 @@ def _upgrade(case: DoctorCase, name: str, better: str) -> str | None:
     return advice.interpreter_command(facts, better)
 
 
-def _some(names: list[str], most: int = 3) -> str:
+def _short_list(names: list[str], most: int = 3) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 

@@ -66,7 +66,7 @@ def bundle_architecture(case: DoctorCase) -> Iterator[DoctorFinding]:
 
 def instructions(case: DoctorCase) -> Iterator[DoctorFinding]:
     if case.facts.machine != X86_64 or not case.facts.instructions:
-        return  # where the kernel does not say, nothing can be said
+        return  # the kernel does not list them, so nothing can be checked
     for name in case.installed:
         distribution = wheels.distribution_of(name)
         missing = [each for each in NEEDED.get(distribution, ()) if each not in case.facts.instructions]

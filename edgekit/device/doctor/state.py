@@ -1,4 +1,4 @@
-"""The machine's present state: what makes it slow today, and measurements worthless."""
+"""The machine's present state: what makes it slow right now and its measurements worthless."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def throttled(case: DoctorCase) -> Iterator[DoctorFinding]:
     elif reading and reading.throttled_since_boot and not reading.under_voltage:
         cause = f"the processor has throttled since it was started{_at(reading.temperature_c)}"
         yield DoctorFinding(
-            "throttled-before", WARNING, cause, "cool it and mind its power supply, then restart to clear this"
+            "throttled-before", WARNING, cause, "cool it and check its power supply, then restart to clear this"
         )
 
 

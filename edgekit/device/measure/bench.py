@@ -5,8 +5,8 @@ the time of a small model. The order rotates, because the first in a round is af
 
 To compare two files, both are opened again many times: two instances of one file differ for as long as they exist,
 because of where their memory is (Mytkowicz et al. 2009, "Producing wrong data without doing anything obviously
-wrong!"). So the opening is what repeats, not the call (Kalibera & Jones 2013, "Rigorous benchmarking in reasonable
-time").
+wrong!"). The openings are therefore what is repeated, not only the calls (Kalibera & Jones 2013, "Rigorous benchmarking
+in reasonable time").
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from edgekit.runner.errors import InputError
 
 PERCENTILES = (50, 90, 95, 99)
 MIN_OPENINGS = 10
-"""An interval needs this many openings to resample."""
+"""The smallest number of openings from which an interval can be resampled."""
 FRESH_CALLS = 10
 """Untimed calls of what was just opened: the first ones touch memory for the first time and choose kernels."""
 
@@ -55,7 +55,9 @@ def time_interleaved(
     for number in range(rounds):
         start = number % len(order) if order else 0
         for name in order[start:] + order[:start]:
-            wall_ns[name][number], processor_ns[name][number] = _timed(calls[name], calls_per_round, warmup_per_round)
+            wall_ns[name][number], processor_ns[name][number] = _time_calls(
+                calls[name], calls_per_round, warmup_per_round
+            )
         done = number + 1
         if on_round is not None:
             on_round(done)
@@ -83,8 +85,8 @@ def timed_openings(
     Yields the milliseconds so far and the number of openings, after every `rounds` more, until `most_rounds`: the
     caller stops when it knows enough. Each opening has the same number of calls, and is what `intervals` resamples.
 
-    If the caller sends names, only these are timed from then on. The others keep what they have, which pairs with the
-    first openings of those that continue.
+    If the caller sends names, only these are timed from then on. The others keep their measurements, which are paired
+    with the first openings of those that continue.
 
     After `limit_s` seconds nothing more is opened. If the first `rounds` would take longer, each opening has fewer
     rounds, and more openings follow while time is left. There are always `MIN_OPENINGS` of at least one round. `cpu_ms`
@@ -168,7 +170,7 @@ def opening_count(rounds: int) -> int:
     return next(count for count in range(min(MIN_OPENINGS, rounds), rounds + 1) if rounds % count == 0)
 
 
-def _timed(call: Callable[[], object], count: int, warmup: int) -> tuple[list[int], int]:
+def _time_calls(call: Callable[[], object], count: int, warmup: int) -> tuple[list[int], int]:
     """Return the nanoseconds of each call, and the processor time of all, including reading the clock."""
     for _ in range(warmup):
         call()

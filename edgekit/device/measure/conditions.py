@@ -1,12 +1,13 @@
 """Other activity on the machine during a measurement, and whether two results may be compared.
 
-    with conditions.Watch() as watch:
-        samples_ms = bench.interleaved(calls, rounds, calls_per_round, warmup, on_round=watch.sample)
-    seen = watch.result(conditions.noise(samples_ms["a"], rounds))
-    conditions.disturbances(seen)      # reasons in words, none of a quiet machine
+    with conditions.ConditionsRecorder() as recorder:
+        samples_ms = bench.time_interleaved(calls, rounds, calls_per_round, warmup, on_round=recorder.sample)
+    seen = recorder.result(conditions.noise(samples_ms["a"], rounds))
+    conditions.noise_reasons(seen)      # reasons in words; none on a quiet machine
 
 What the kernel does not show is None: unknown, never guessed. The yardstick is a piece of work that is always the same.
-It shows a change of pace where a virtual machine hides the clock. It also distinguishes two machines of one name.
+The time that it takes shows a change of pace even if a virtual machine hides the clock, and distinguishes two machines
+of one name.
 """
 
 from __future__ import annotations
@@ -168,21 +169,21 @@ def noise_reasons(seen: Conditions) -> list[str]:
     """Return reasons not to rely on a measurement, with the values; empty if there are none."""
     changed = f"the clock changed by {seen.clock_change or 0:.0%}"
     reasons = {
-        f"other processes took {seen.others_share or 0:.0%} of the processor's time": _over(
+        f"other processes took {seen.others_share or 0:.0%} of the processor's time": _exceeds(
             seen.others_share, MAX_OTHERS_SHARE
         ),
-        f"the hypervisor withheld {seen.steal_share or 0:.0%} of the processor's time": _over(
+        f"the hypervisor withheld {seen.steal_share or 0:.0%} of the processor's time": _exceeds(
             seen.steal_share, MAX_STEAL_SHARE
         ),
-        f"interrupted {seen.preempted_per_s or 0:.0f} times a second": _over(seen.preempted_per_s, MAX_PREEMPTED_PER_S),
-        f"stopped {seen.quota_stops} times by the quota of its cgroup": _over(seen.quota_stops, 0),
-        f"{changed} (around {seen.clock_mhz or 0:,.0f} MHz)": _over(seen.clock_change, MAX_CLOCK_CHANGE),
+        f"interrupted {seen.preempted_per_s or 0:.0f} times a second": _exceeds(
+            seen.preempted_per_s, MAX_PREEMPTED_PER_S
+        ),
+        f"stopped {seen.quota_stops} times by the quota of its cgroup": _exceeds(seen.quota_stops, 0),
+        f"{changed} (around {seen.clock_mhz or 0:,.0f} MHz)": _exceeds(seen.clock_change, MAX_CLOCK_CHANGE),
         f"it was {seen.temperature_after_c or 0:.0f} °C hot": (seen.temperature_after_c or 0) >= health.HOT_C,
         "the processor throttled, or was short of voltage": bool(seen.throttled),
-        f"the same work took up to {seen.pace_change:.0%} longer at some times": _over(
-            seen.pace_change, MAX_PACE_CHANGE
-        ),
-        f"the rounds spread by {seen.noise or 0:.0%}": _over(seen.noise, MAX_NOISE),
+        f"the same work took up to {seen.pace_change:.0%} longer at times": _exceeds(seen.pace_change, MAX_PACE_CHANGE),
+        f"the rounds spread by {seen.noise or 0:.0%}": _exceeds(seen.noise, MAX_NOISE),
     }
     return [reason for reason, applies in reasons.items() if applies]
 
@@ -200,7 +201,7 @@ def differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str
     difference.
     """
     reasons = [
-        f"{label}: {_named(first.get(key))} and {_named(second.get(key))}"
+        f"{label}: {_value_text(first.get(key))} and {_value_text(second.get(key))}"
         for key, label in COMPARED_KEYS.items()
         if first.get(key) != second.get(key)
     ]
@@ -221,11 +222,11 @@ def differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str
     return reasons
 
 
-def _over(value: float | None, limit: float) -> bool:
+def _exceeds(value: float | None, limit: float) -> bool:
     return value is not None and value > limit
 
 
-def _named(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return "unknown" if value is None else str(value)
 
 

@@ -16,7 +16,7 @@ from edgekit.runner.bundle import sha256
 
 TRIES = 3
 BLOCK, BLOCKS = bytes(4096), 64
-"""What the yardstick hashes: a block that stays in the first cache, about a millisecond in all."""
+"""What the yardstick hashes: a block that stays in the first cache, about a millisecond in total."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from edgekit.device.measure import intervals
 from edgekit.device.measure.soak import SoakWindow
 
 MIN_WINDOWS = 9
-"""Three for each third: with fewer, any two thirds lie apart by chance once in three times."""
+"""Three for each third. With fewer, any two thirds would differ by chance in one of three cases."""
 MARGIN = 0.05
 """A smaller change of p50 is no drift."""
 CONFIDENCE = 0.95
@@ -139,7 +139,7 @@ def check_memory_growth(windows: Sequence[SoakWindow]) -> SoakFinding:
 
 
 def _ratio(last: np.ndarray, first: np.ndarray) -> tuple[float, float, float]:
-    """Return the median of `last` over the median of `first`, with the ends of its bootstrap interval."""
+    """Return the median of `last` over the median of `first`, with the bounds of its bootstrap interval."""
     generator = np.random.default_rng(intervals.SEED)
     medians = [
         np.median(part[generator.integers(0, len(part), (intervals.RESAMPLES, len(part)))], axis=1)

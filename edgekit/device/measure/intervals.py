@@ -1,10 +1,11 @@
 """How certain a measured latency is: bootstrap intervals over the rounds of `bench.time_interleaved`.
 
 Rounds are resampled, because the calls of one round share its conditions (frequency, neighbours, caches). Two variants
-are compared round by round, so whatever slows a whole round cancels. For `bench.timed_openings` a round is everything
-of one opening: its calls share their place in memory too. Each interval is the percentile interval of a median (Efron &
-Tibshirani 1993, chapter 13). If rounds are few, its ends are further out, because the plain one is too narrow then (the
-expanded percentile interval of Hesterberg 2015, "What Teachers Should Know about the Bootstrap", arXiv:1411.5279).
+are compared round by round, so whatever slows a whole round cancels. For `bench.timed_openings`, a round is everything
+of one opening, whose calls also share their place in memory. Each interval is the percentile interval of a median
+(Efron & Tibshirani 1993, chapter 13). If there are few rounds, its bounds are moved outwards, because the plain
+interval would be too narrow (the expanded percentile interval of Hesterberg 2015, "What Teachers Should Know about the
+Bootstrap", arXiv:1411.5279).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from edgekit.runner.errors import InputError
 MIN_ROUNDS = 10
 """With fewer rounds, an interval that is wide enough would be as wide as the data."""
 RESOLUTION = 0.01
-"""How far from the ratio, as a share, the ends of its interval may lie to detect a difference of 3 % reliably."""
+"""Largest distance of an interval's bounds from the ratio, as a share of it, to detect a difference of 3 % reliably."""
 RESAMPLES = 10_000
 SEED = 0
 _AT_ONCE = 2_000_000
@@ -29,7 +30,7 @@ _AT_ONCE = 2_000_000
 
 @dataclass(frozen=True)
 class RatioInterval:
-    """How many times slower one is than the other, with the ends of its interval."""
+    """How many times slower one is than the other, with the bounds of the confidence interval."""
 
     ratio: float
     low: float
@@ -38,7 +39,7 @@ class RatioInterval:
 
 @dataclass(frozen=True)
 class MedianInterval:
-    """The median of the rounds' p50, with the ends of its interval; milliseconds."""
+    """The median of the rounds' p50s, with the bounds of its confidence interval, in milliseconds."""
 
     p50_ms: float
     low_ms: float
@@ -73,11 +74,10 @@ def p50_interval(samples_ms: np.ndarray, rounds: int, confidence: float) -> Medi
 
 
 def relative_latencies(samples_ms: Mapping[str, np.ndarray], rounds: int) -> dict[str, float]:
-    """Return how slow each is relative to all: the median over rounds of its p50 over the round's.
+    """Return how slow each is relative to all: the median over the rounds of its p50 divided by that of the round.
 
-    Orders what `ratio_interval` compares.
-
-    p50s of the whole run would order less reliably: if a machine changes its pace half-way, they fall on either side.
+    This gives the order in which `ratio_interval` compares them. p50s of the whole run would be less reliable, because
+    if a machine changes its pace half-way, they fall on either side of the change.
     """
     logs = {name: np.log(round_p50s(values, rounds)) for name, values in samples_ms.items()}
     pace = np.median(list(logs.values()), axis=0)
@@ -97,7 +97,7 @@ def round_p50s(samples_ms: np.ndarray, rounds: int) -> np.ndarray:
 def interval_bounds(
     values: np.ndarray, confidence: float, statistic: Callable[..., np.ndarray] = np.median
 ) -> tuple[float, float]:
-    """Return the ends of the interval of the median of `values` (rounds,), or of their mean with `of=np.mean`."""
+    """Return the bounds of the interval of the median of `values` (rounds,), or of their mean with `of=np.mean`."""
     if not 0 < confidence < 1:
         raise InputError(f"confidence: got {confidence:g}; use a fraction between 0 and 1, such as 0.99")
     generator = np.random.default_rng(SEED)

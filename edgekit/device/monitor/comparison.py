@@ -13,13 +13,16 @@ from edgekit.device.monitor.reference import Reference
 from edgekit.device.monitor.windows import FIRST, LEVELS, Past, Window
 
 ALARM = 1.0
-"""Evidence from which a finding is an alarm. By chance there is a tenth of one in the promised number of samples."""
+"""Evidence from which a finding is an alarm.
+
+In the number of healthy samples in which one false alarm is accepted, a tenth of an alarm is expected by chance.
+"""
 FAR_WORTH = 32
 """Independent samples that a longer window is worth if most of its values are far outside the reference."""
 MIN_SAMPLES = 64
 """Number of samples from which on there is a verdict."""
 EARLY_SAMPLES, EARLY_WINDOWS = 512, 8
-"""Samples, and windows of a length, before which it is unknown how long a stream's neighbours stay correlated."""
+"""Numbers of samples, and of windows of one length, that show how long neighbours in a stream stay correlated."""
 OVERLAPS = 2
 """Windows that begin within the length of one, because each overlaps half of the one before."""
 
@@ -180,5 +183,5 @@ def _tested_classes(reference: Reference) -> tuple[list[int], list[str]]:
     labels = list(classes)
     if len(labels) <= MAX_CLASSES:
         return list(range(len(labels))), labels
-    indices = sorted(sorted(range(len(labels)), key=lambda place: -classes[labels[place]])[: MAX_CLASSES - 1])
-    return indices, [*(labels[place] for place in indices), OTHER_CLASSES]
+    indices = sorted(sorted(range(len(labels)), key=lambda index: -classes[labels[index]])[: MAX_CLASSES - 1])
+    return indices, [*(labels[index] for index in indices), OTHER_CLASSES]

@@ -111,7 +111,7 @@ class Counts:
         families = [
             Family("edgekit_request_duration_seconds", "histogram", "From a raw sample to its answer",
                    histogram_samples(labels, total, total_sum_ms)),
-            Family("edgekit_part_duration_seconds", "histogram", "The parts of it", [
+            Family("edgekit_part_duration_seconds", "histogram", "The parts of that time", [
                 sample for name, counts, total_ms in parts if any(counts)
                 for sample in histogram_samples({**labels, "part": PARTS[name]}, counts, total_ms)]),
             Family("edgekit_refused_total", "counter", "Samples without an answer",

@@ -83,7 +83,7 @@ class Metrics:
         manifest = model.manifest
         name = self._bounded(f"{manifest.name}\n{manifest.version}")
         labels = (exposition.OTHER,) * 2 if name == exposition.OTHER else (manifest.name, manifest.version)
-        counts = Counts(self._ended)
+        counts = Counts(self._on_closed)
         with self._lock:
             self._open_counts[counts] = labels, weakref.ref(model), is_last
         model.observers.add(counts)
@@ -105,7 +105,7 @@ class Metrics:
         for labels, counts in sums.items():
             families += counts.figures(_label_dict(labels))
         for labels, model in models:
-            families += self._of_observers(_label_dict(labels), model)
+            families += self._observer_families(_label_dict(labels), model)
         return families
 
     def text(self) -> bytes:
@@ -122,14 +122,14 @@ class Metrics:
             atexit.unregister(self.close)
             output.close()
 
-    def _ended(self, counts: Counts) -> None:
+    def _on_closed(self, counts: Counts) -> None:
         with self._lock:
             labels, _, is_last = self._open_counts.pop(counts)
             self._closed_counts.setdefault(labels, Counts()).add(counts)
         if is_last:
             self.close()
 
-    def _of_observers(self, labels: dict[str, str], model: Any) -> list[Family]:
+    def _observer_families(self, labels: dict[str, str], model: Any) -> list[Family]:
         """Return the metrics of the model's other observers, labelled with the model too."""
         families: list[Family] = []
         for observer in model.observers:

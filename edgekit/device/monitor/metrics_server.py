@@ -102,9 +102,9 @@ class _Server(ThreadingTCPServer):
         """Ignore a scraper that disconnected."""
 
     def _cut_off(self) -> None:
-        late = monotonic() - CONNECTION_TIMEOUT_S
+        overdue = monotonic() - CONNECTION_TIMEOUT_S
         for request, since in list(self._open.items()):
-            if since < late:
+            if since < overdue:
                 with suppress(OSError):
                     request.shutdown(socket.SHUT_RDWR)
 

@@ -1,4 +1,4 @@
-"""The monitor: watches a model's inputs and answers, and tells when they stop looking like those of the validation."""
+"""The monitor: compares a model's inputs and answers with the validation, and reports when they differ."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Monitor:
         if manifest.reference is None:
             raise InputError(
                 f"monitor: the bundle {manifest.name} {manifest.version} has no {MEMBER}: it was made "
-                "before bundles had one; make it again"
+                "before bundles had one; build it again"
             )
         return cls(manifest, read_reference(bundle.members[manifest.reference], manifest), *limits)
 
@@ -204,7 +204,7 @@ class Monitor:
 
     @staticmethod
     def merge(sketches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Merge sketches of the same bundle. Raises InputError if they are none, or of different bundles."""
+        """Merge sketches of the same bundle. Raises InputError if they are not sketches, or of different bundles."""
         return sketch.merge_sketches(sketches)
 
     def verdict(self) -> Verdict:

@@ -21,7 +21,7 @@ PROJECTIONS = 4
 class OutputStatistics(NamedTuple):
     """Statistics (n, names) of outputs.
 
-    For tasks with classes, `classes` (n, labels) tells how often each was predicted in each sample; otherwise it is
+    For tasks with classes, `classes` (n, labels) says how often each was predicted in each sample; otherwise it is
     None.
     """
 

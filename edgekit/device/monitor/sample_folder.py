@@ -74,11 +74,11 @@ class SampleFolder:
             make_folder(self.folder)
             self.folder.chmod(0o700)  # pictures and sounds of people, which nobody else may read
 
-    def _trim(self, day: str, most: int) -> None:
+    def _trim(self, day: str, limit: int) -> None:
         """Keep only the most uncertain samples of a day."""
         folder = self.folder / day
         names = sample_names(folder)
-        for name in names[: max(0, len(names) - most)]:
+        for name in names[: max(0, len(names) - limit)]:
             self._remove(folder / name)
 
     def _evict(self, new_bytes: int, value: float, target_day: str) -> bool:

@@ -137,13 +137,13 @@ class UncertainSamples:
         if self._thread is not None:
             self._thread.join(CLOSE_S)
 
-    def _start_day(self, now: float) -> None:
+    def _start_day(self, now_s: float) -> None:
         """Start another day.
 
         A clock that jumps can start two days at most, and one more for each 24 hours that really pass.
         """
-        self._today = now // DAY_S
-        day = time.strftime("%Y-%m-%d", time.gmtime(min(max(now, 0.0), 253402300799.0)))
+        self._today = now_s // DAY_S
+        day = time.strftime("%Y-%m-%d", time.gmtime(min(max(now_s, 0.0), 253402300799.0)))
         if day not in self._days and len(self._days) >= 2 + (time.monotonic() - self._started) // DAY_S:
             return
         self._days.add(day)
@@ -170,14 +170,14 @@ class UncertainSamples:
                 heapq.heapify(waiting)
             self._end.wait(self._write(*entry))
 
-    def _write(self, uncertainty: float, _: int, day: str, now: float, *content: Any) -> float:
+    def _write(self, uncertainty: float, _: int, day: str, now_s: float, *content: Any) -> float:
         """Write a sample. Returns how many seconds to rest."""
         started = time.monotonic()
         try:
             if not self._described:
                 self._describe()
             self.written += self._folder.add(
-                day, uncertainty, int(1000 * now), self._packed(uncertainty, now, *content)
+                day, uncertainty, int(1000 * now_s), self._pack(uncertainty, now_s, *content)
             )
             threshold = self._folder.least(day)
             with self._lock:  # otherwise a new day could start with yesterday's threshold
@@ -193,11 +193,11 @@ class UncertainSamples:
             return AFTER_FAILURE_S
         return min(AFTER_FAILURE_S, REST_FACTOR * (time.monotonic() - started))
 
-    def _packed(self, uncertainty: float, now: float, raw: np.ndarray, outputs: np.ndarray, prediction: Any) -> bytes:
+    def _pack(self, uncertainty: float, now_s: float, raw: np.ndarray, outputs: np.ndarray, prediction: Any) -> bytes:
         answer = {name: getattr(prediction, name) for name in ANSWER_FIELDS if hasattr(prediction, name)}
         if self._manifest.task == "segmentation":
             del answer["labels"]  # the bundle has them
-        about = {"bundle": self._identity, "time": now, "doubt": uncertainty, "by": self.by, "answer": answer}
+        about = {"bundle": self._identity, "time": now_s, "doubt": uncertainty, "by": self.by, "answer": answer}
         text = json.dumps(about, default=vars).encode()
         buffer = io.BytesIO()
         np.savez_compressed(buffer, raw=raw, outputs=outputs, about=np.frombuffer(text, np.uint8))

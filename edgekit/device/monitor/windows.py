@@ -25,7 +25,7 @@ LEVELS = 10
 BATCHES = 16
 """Batch means kept per window; the coarsest variance uses half as many."""
 HISTORY, LEAST = 32, 3
-"""Most windows remembered per length, and fewest that are needed to use the history."""
+"""Largest number of windows remembered per length, and smallest number for which the history is used."""
 LAGS = (1, 2, 4, 8)
 SPARE, SPARE_HISTORY = 0.5, 2.0
 """Allowance for chance: in standard deviations for a ratio of variances, as a factor for the median step."""
@@ -40,8 +40,8 @@ MEDIAN = 0.455
 class Window(NamedTuple):
     """Sums of `n` samples over all columns; `squares[k]` (alone + 1,) are of means of 2^k neighbours about their mean.
 
-    `batches` (16, m) are means of n / 16 neighbours each, of the first m columns. The first `alone` of these are each
-    for itself, the others make one series together.
+    `batches` (16, m) are means of n / 16 neighbours each, of the first m columns. Each of the first `alone` of these is
+    a series of its own, and the others together form one series.
     """
 
     n: int
@@ -57,7 +57,7 @@ class Window(NamedTuple):
 
     @property
     def past(self) -> Past:
-        """What later windows need of it."""
+        """The part of this window that later windows need."""
         return Past(self.means, self.squares[0] / (self.n - 1))
 
 
@@ -88,7 +88,7 @@ def join_windows(one: Window, other: Window) -> Window:
 
 
 def inflation(window: Window, history: Sequence[Past]) -> np.ndarray:
-    """Return by which factor fewer samples the window is worth, for each series (alone + 1,), from 1 to n.
+    """Return by what factor the window is worth fewer samples than it has, for each series (alone + 1,), from 1 to n.
 
     `history` holds earlier windows of this length, oldest first. A constant series gets the factor of the most
     correlated one.

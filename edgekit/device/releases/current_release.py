@@ -88,7 +88,7 @@ def _is_usable(home: Home, number: int) -> bool:
 
 def read_checked(path: str, sha256: str) -> bytes:
     """Return a file's bytes after checking their digest, whatever happens to the path in the meantime."""
-    with _opened(path) as stream:
+    with _open(path) as stream:
         data = stream.read()
     if hashlib.sha256(data).hexdigest() != sha256:
         raise TrustError(f"{path}: {CHANGED_MESSAGE}")
@@ -97,13 +97,13 @@ def read_checked(path: str, sha256: str) -> bytes:
 
 def check_file(path: str, sha256: str) -> None:
     """Raise TrustError like `read_checked`, without reading the whole file into memory."""
-    with _opened(path) as stream:
+    with _open(path) as stream:
         if file_digest(stream.fileno()) != sha256:
             raise TrustError(f"{path}: {CHANGED_MESSAGE}")
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[IO[bytes]]:
+def _open(path: str) -> Iterator[IO[bytes]]:
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as stream:
             yield stream

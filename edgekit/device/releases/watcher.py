@@ -40,7 +40,7 @@ class WatchOptions(NamedTuple):
 
 
 class Watcher:
-    """Call `run`, which lasts until SIGTERM, SIGINT, SIGHUP, or the program's own end."""
+    """Runs releases. `run` returns on SIGTERM, SIGINT or SIGHUP, or when the program itself ends."""
 
     def __init__(self, home: Home, options: WatchOptions, report: Callable[[str], object]) -> None:
         self._home, self._options, self._report = home, options, report
@@ -144,26 +144,28 @@ class Attempt:
         except RunnerError as error:
             self.notifier.beat()
             if not self._is_its_fault(error):
-                self._over(WAITING)
+                self._end_without_fault(WAITING)
                 raise
-            return self._failed(str(error))
+            return self._end_as_failed(str(error))
         while True:
             self.notifier.beat()
             if stopping():
-                return self._over(STOPPED)
+                return self._end_without_fault(STOPPED)
             if self.process is not None and processes.has_ended(self.process):
                 code = processes.end_process(self.process)
                 if code == 0 and records.read_probation(self.home) is None:
                     return ENDED
-                return self._failed(f"the program {_exit_text(code)}{'' if code else ' before it was confirmed'}")
+                return self._end_as_failed(
+                    f"the program {_exit_text(code)}{'' if code else ' before it was confirmed'}"
+                )
             if records.current_number(self.home) != self.current:
                 self.report(f"release {self.current} is no longer current")
                 return CHANGED
             reason = ""
-            with self._patient():
+            with self._retried_later():
                 reason = self._check()
             if reason:
-                return self._failed(reason)
+                return self._end_as_failed(reason)
             time.sleep(LOOK_S)
 
     def close(self) -> None:
@@ -181,7 +183,7 @@ class Attempt:
     def _start(self, inherited: Collection[int]) -> None:
         release = current_release.Release.at(self.home, self.number)
         release.read()
-        self._tell("starting")
+        self._report_change("starting")
         if self.options.command:
             words = [word.replace("{bundle}", release.path) for word in self.options.command]
             self.process = single_instance.start_program(words, release.environment(), inherited)
@@ -223,7 +225,7 @@ class Attempt:
         self.failures, self.passed_at = 0, time.monotonic()
         if is_first:
             self.notifier.send("READY=1")
-            self._tell("answers as recorded")
+            self._report_change("answers as recorded")
         if not self.is_on_probation:
             self.next_check = time.monotonic() + self.options.every_s
         elif time.monotonic() - self.started >= self.options.confirm_after_s:
@@ -250,7 +252,7 @@ class Attempt:
             if records.current_number(self.home) == self.number:
                 transitions.confirm(self.home)
         self.is_on_probation = False
-        self._tell("confirmed")
+        self._report_change("confirmed")
 
     def _go_back(self, why: str) -> None:
         with self.home.locked():
@@ -259,10 +261,10 @@ class Attempt:
                 origin = transitions.fail_current(self.home, why)
                 self.report(f"release {self.number} was rolled back; the current release is {origin or 'none'}")
 
-    def _failed(self, why: str) -> str:
+    def _end_as_failed(self, why: str) -> str:
         """End the attempt as failed. The next one follows, or the rollback."""
         self.report(f"release {self.number}: {why}")
-        with self._patient(), self.home.locked():
+        with self._retried_later(), self.home.locked():
             probation = records.read_probation(self.home)
             if probation and probation.release == self.number == records.current_number(self.home):
                 if probation.tries == 0:
@@ -271,24 +273,24 @@ class Attempt:
                     transitions.end_attempt(self.home, give_back=False)
         return FAILED
 
-    def _over(self, how: str) -> str:
+    def _end_without_fault(self, how: str) -> str:
         """End the attempt for a reason that does not count against the release."""
         self.close()  # closed first, because waiting for the lock may take a while
-        with self._patient(), self.home.locked():
+        with self._retried_later(), self.home.locked():
             if records.current_number(self.home) == self.number:
                 transitions.end_attempt(self.home, give_back=True)
         return how
 
     @contextmanager
-    def _patient(self) -> Iterator[None]:
-        """Report what another command or a full device prevents, and try it again later."""
+    def _retried_later(self) -> Iterator[None]:
+        """Report what another command or a full disk prevents inside the block, so that it is tried again later."""
         try:
             yield
         except (ResourceError, OSError) as error:
             self.report(f"release {self.number}: {_text(error)}")
             self.next_check = time.monotonic() + LONGEST_PAUSE_S
 
-    def _tell(self, what: str) -> None:
+    def _report_change(self, what: str) -> None:
         line = f"release {self.number}{' on probation' if self.is_on_probation else ''}: {what}"
         self.report(line)
         self.notifier.send(f"STATUS={line}")

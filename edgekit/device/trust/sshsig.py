@@ -65,7 +65,7 @@ def signing_key(armour: bytes, namespace: str, where: str) -> str:
         text = _key(key)
     except (ValueError, StopIteration):
         raise broken from None
-    if not blob.startswith(MAGIC) or armour != _armoured(blob):
+    if not blob.startswith(MAGIC) or armour != _armour(blob):
         raise broken
     if name != namespace:
         raise TrustError(
@@ -79,7 +79,7 @@ def _key(blob: bytes) -> str:
     return f"{kind} {binascii.b2a_base64(blob, newline=False).decode()}"
 
 
-def _armoured(blob: bytes) -> bytes:
+def _armour(blob: bytes) -> bytes:
     text = binascii.b2a_base64(blob, newline=False)
     lines = [text[start : start + LINE] + b"\n" for start in range(0, len(text), LINE)]
     return BEGIN + b"".join(lines) + END

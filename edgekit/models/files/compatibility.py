@@ -24,15 +24,16 @@ WAIT_S = 600.0
 
 
 def ensure_onnx2tf() -> None:
-    """Make onnx2tf importable here and in the processes that this one starts; install it if it is not there.
+    """Make onnx2tf importable here and in the processes that this one starts; install it if it is missing.
 
-    It pins older versions of what is installed here, and works with these. No resolver can therefore install it beside
-    them, so the first run that needs it installs it without its requirements into the user's cache.
+    onnx2tf requires older versions of packages than those installed here, although it works with them. No resolver can
+    therefore install it beside them, so the first run that needs it installs it without its requirements into the
+    user's cache.
 
     Raises
     ------
     ModelError
-        It cannot be installed, for example without a network. The message has the command that installs it.
+        onnx2tf cannot be installed, for example without a network. The message has the command that installs it.
     """
     if _is_installed():
         return
@@ -109,8 +110,8 @@ def check_targets(path: Path, targets: Sequence[str], *, is_only_model: bool, ta
     if is_only_model and (len(refused) == len(targets) or (targets_are_named and refused)):
         reasons = "; ".join(f"{target}: {reason}" for target, reason in refused.items())
         raise ConfigError(
-            f"model.source and targets disagree: {TITLES[kind]} becomes none of {list(refused)} ({reasons}); name "
-            "other targets, or give distill a student"
+            f"model.source and targets disagree: {TITLES[kind]} cannot be converted to any of {list(refused)} "
+            f"({reasons}); name other targets, or give distill a student"
         )
 
 
@@ -120,7 +121,7 @@ def install_converters(path: Path, targets: Sequence[str], *, targets_are_named:
     Raises
     ------
     ConfigError
-        It cannot be installed, and the config names the target that needs it.
+        onnx2tf cannot be installed, and the config names the target that needs it.
     """
     kind = detect.model_kind(path)
     if kind != "onnx" or "tflite" not in targets or _refusal(path, kind, "tflite") or _is_quantized(path):

@@ -38,7 +38,7 @@ def model_kind(path: Path) -> str:
     if file_kind == file_type.PICKLE:
         raise ModelError(f"{path}: {file_kind}; {pickle_advice(path)}")
     if file_kind == file_type.ZIP:
-        return _in_archive(path)
+        return _archive_kind(path)
     raise ModelError(f"{path}: looks like {file_kind}; {MODEL_FILES}")
 
 
@@ -53,8 +53,8 @@ def pickle_advice(path: Path) -> str:
         "unpickling runs whatever code the file holds, so it is not opened; convert it once: "
         'python -c "import torch; from safetensors.torch import save_file; '
         f"c = torch.load('{path.name}', map_location='cpu', weights_only=True); {rest}\" and give model.builder and "
-        f"model.weights: {safe}. Where that line refuses because the file holds the whole network, and you trust "
-        "whoever made it, write weights_only=False there, in the folder of the code that defines its classes"
+        f"model.weights: {safe}. If that command fails because the file holds the whole network, and you trust whoever "
+        "made it, write weights_only=False instead and run it in the folder of the code that defines the classes"
     )
 
 
@@ -69,7 +69,7 @@ def check_weights(path: Path) -> None:
         return
     if file_kind == file_type.PICKLE:
         raise ModelError(f"{path}: {file_kind}; {pickle_advice(path)}")
-    if file_kind in KINDS or (file_kind == file_type.ZIP and _in_archive(path)):
+    if file_kind in KINDS or (file_kind == file_type.ZIP and _archive_kind(path)):
         raise ModelError(f"{path}: looks like a whole model; give it as model.source, without builder and weights")
     raise ModelError(f"{path}: looks like {file_kind}; weights are a .safetensors file: safetensors.torch.save_file")
 
@@ -115,13 +115,13 @@ def check_source(path: Path, expected: str | None, key: str) -> None:
         The file holds no model that can be opened.
     """
     if not path.exists():
-        raise ConfigError(f"{key}: no file {path}; in a config, relative paths start at its folder")
+        raise ConfigError(f"{key}: no file {path}; in a config, relative paths start at the config's folder")
     try:
         actual = sha256(path, model_kind(path))
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error.strerror or error}") from None
     if expected not in (None, actual):
-        raise ConfigError(f"{key}: {path} has sha256 {actual}, expected {expected}; find that file")
+        raise ConfigError(f"{key}: {path} has sha256 {actual}, expected {expected}; give the file with that digest")
 
 
 def _no_file(path: Path) -> str:
@@ -136,7 +136,7 @@ def _no_file(path: Path) -> str:
     return "a folder"
 
 
-def _in_archive(path: Path) -> str:
+def _archive_kind(path: Path) -> str:
     try:
         with zipfile.ZipFile(path) as archive:
             names = set(archive.namelist())
@@ -144,24 +144,24 @@ def _in_archive(path: Path) -> str:
         raise ModelError(f"{path}: a zip archive that is cut short or damaged; copy it again") from None
     if names >= KERAS_MEMBERS:
         return "keras"
-    if _any(r"archive_format", names) and _any(r"models/[^/]+\.json", names):
+    if _has_member(r"archive_format", names) and _has_member(r"models/[^/]+\.json", names):
         return "exported"
     if OLD_EXPORT in names:
         raise ModelError(
             f"{path}: a torch.export archive from before PyTorch 2.8; load it there and save it again with a newer one"
         )
-    if _any(r"constants\.pkl", names):
+    if _has_member(r"constants\.pkl", names):
         raise ModelError(
             f"{path}: a TorchScript archive, which cannot be trained or exported further; save the network itself with "
             "torch.export.save(torch.export.export(model, (example,)), 'model.pt2')"
         )
-    if _any(r"data\.pkl", names):
+    if _has_member(r"data\.pkl", names):
         raise ModelError(f"{path}: a PyTorch checkpoint, which is a pickle; {pickle_advice(path)}")
     if {"manifest.json"} <= names:
-        raise ModelError(f"{path}: a bundle, which is finished already; give the model that it was made from")
-    raise ModelError(f"{path}: looks like {file_type.ZIP}, and holds none of those; {MODEL_FILES}")
+        raise ModelError(f"{path}: a bundle, which holds a converted model; give the model that it was made from")
+    raise ModelError(f"{path}: looks like {file_type.ZIP}, but holds no model; {MODEL_FILES}")
 
 
-def _any(member: str, names: set[str]) -> bool:
+def _has_member(member: str, names: set[str]) -> bool:
     """Return whether the archive has such a member, at the top or in the folder that PyTorch puts around everything."""
     return any(re.fullmatch(rf"([^/]+/)?{member}", name) for name in names)

@@ -106,7 +106,7 @@ def with_signature_names(content: bytes, names: Sequence[str]) -> bytes:
         return content
     model = parse(content)
     graph = model.subgraphs[0]
-    if sorted(graph.tensors[place].name.decode() for place in graph.inputs) == sorted(names):
+    if sorted(graph.tensors[position].name.decode() for position in graph.inputs) == sorted(names):
         return content
     if len(model.signatureDefs or ()) != 1:  # with several signatures it is not known which one is meant
         return content

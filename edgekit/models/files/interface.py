@@ -15,7 +15,10 @@ from edgekit.runner.preprocess.steps import GEOMETRY
 from edgekit.runner.preprocess.transform import to_layout
 
 MAX_LOST_SHARE = 0.2
-"""How much of the samples' magnitudes an input may lose. Calibrated ranges lose a few percent, another unit most."""
+"""The largest share of the samples' magnitudes that an input may lose.
+
+With calibrated ranges a few percent are lost; most of it is lost if the samples come in another unit.
+"""
 
 Step = dict[str, Any]
 
@@ -75,7 +78,7 @@ def range_fault(
 def range_ambiguity(grid: QuantizationGrid, raw_dtype: str, steps: Sequence[Step]) -> str:
     """Describe an ambiguity: raw bytes for an input of bytes that has a scale. Empty if there is none.
 
-    On a device, the bytes would reach the input unchanged, and elsewhere by its scale.
+    On a device, the bytes would reach the input unchanged, but elsewhere they would be converted by its scale.
     """
     step = grid.step_for_raw(raw_dtype)
     if raw_dtype != grid.dtype or step is None or any(each["step"] not in GEOMETRY for each in steps):
@@ -272,7 +275,7 @@ def find_layout(shape: Sequence[int], sample: Sequence[int]) -> Layout:
         )
     if len(fitting) > 1:
         raise ModelError(
-            f"takes {shape_text}, in which samples {list(sample)} fit with their channels first and last; "
+            f"takes {shape_text}, which samples {list(sample)} fit both with channels first and with channels last; "
             "export it with a fixed height, width and number of channels"
         )
     return fitting[0]

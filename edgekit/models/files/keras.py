@@ -83,7 +83,7 @@ def tflite(
     """
     tf, model = _tensorflow(), _read(path)
     ones = [tf.keras.Input(shape[1:], batch_size=1, dtype=each.dtype, name=each.name)
-            for each, shape in zip(model.inputs, _of_one(model), strict=True)]  # fmt: skip
+            for each, shape in zip(model.inputs, _single_sample_shapes(model), strict=True)]  # fmt: skip
     inputs = ones if len(ones) > 1 else ones[0]
     converter = tf.lite.TFLiteConverter.from_keras_model(tf.keras.Model(inputs, model(inputs)))
     if precision != "fp32":
@@ -114,7 +114,7 @@ def onnx(path: Path) -> bytes:
     import tf2onnx
 
     model = _read(path)
-    sources = _specs(tf, model, _of_one(model))
+    sources = _specs(tf, model, _single_sample_shapes(model))
     answer = tf.function(_caller(model), autograph=False, input_signature=sources)
     converted, _ = tf2onnx.convert.from_function(
         answer, input_signature=sources, opset=ONNX_OPSET, custom_op_handlers={"Erfc": (_erfc, [])}
@@ -136,7 +136,7 @@ def openvino(path: Path, names: Sequence[str] = ()) -> Any:
     import openvino as ov
 
     model = _read(path)
-    shapes = [list(shape) for shape in _of_one(model)]
+    shapes = [list(shape) for shape in _single_sample_shapes(model)]
     # by default the weights stay in TensorFlow's memory, which is freed together with the Keras model
     converted = ov.convert_model(model, input=shapes if len(shapes) > 1 else shapes[0], share_weights=False)
     if len(shapes) > 1:
@@ -153,7 +153,7 @@ def _configure(tf: Any, threads: int) -> None:
         tf.config.threading.set_inter_op_parallelism_threads(threads)
 
 
-def _of_one(model: Any) -> list[tuple[int, ...]]:
+def _single_sample_shapes(model: Any) -> list[tuple[int, ...]]:
     """Return the shape of each input for a batch of one."""
     return [(1, *(int(side) for side in each.shape[1:])) for each in model.inputs]
 
@@ -193,7 +193,7 @@ def _read(path: Path) -> Any:
             stack.enter_context(_leaving_out(options, getattr(tf.keras.layers, name)))
         model = _load(tf.keras.models.load_model, path)
         if any(layer.compute_dtype in HALVES for layer in _layers(model)):
-            model = _in_float32(tf, model)
+            model = _as_float32(tf, model)
     for layer in _layers(model):
         _hold_arrays(tf, layer)
     return model
@@ -206,7 +206,7 @@ def _layers(model: Any) -> Iterator[Any]:
         yield from _layers(layer)
 
 
-def _in_float32(tf: Any, model: Any) -> Any:
+def _as_float32(tf: Any, model: Any) -> Any:
     """Return the model without `mixed_float16`, a policy for training on GPUs; the weights are float32 already."""
     saving = tf.keras.utils
     config = json.dumps(saving.serialize_keras_object(model))

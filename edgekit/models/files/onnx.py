@@ -38,9 +38,9 @@ SHOWN_LINES = 3
 EXAMPLES = "calibration_image_sample_data_20x128x128x3_float32.npy"
 """Images that onnx2tf would download, unless the folder in which it runs has a file of this name."""
 LEGACY = "TF_USE_LEGACY_KERAS"
-"""onnx2tf sets it when it is imported. Processes started from this one could then not read a Keras 3 file."""
+"""A variable that onnx2tf sets when it is imported. Processes started after that could not read a Keras 3 file."""
 CONVERSION_TOLERANCE = 1e-2
-"""How far TFLite's answers may differ from ONNX Runtime's, as a share of their range; more is not rounding."""
+"""How far TFLite's answers may differ from ONNX Runtime's, as a share of their range. Rounding stays below this."""
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 ONE_FILE = "python -c \"import onnx; onnx.save(onnx.load('MODEL.onnx'), 'one-file.onnx')\""
 
@@ -106,7 +106,7 @@ def refusal(path: Path, target: str) -> str:
 def float_only(path: Path) -> str:
     """Return why the model is offered only in float; empty if its weights can be quantized."""
     operators = _classic(path).operators
-    return f"no quantizer knows {', '.join(operators)}: it stays as it is" if operators else ""
+    return f"no quantizer supports {', '.join(operators)}, so the model stays in float" if operators else ""
 
 
 def is_quantized(path: Path) -> bool:
@@ -163,8 +163,8 @@ def tflite(
     """Convert the model to float TFLite for a batch of one, with onnx2tf; images become channels last.
 
     The file is converted as it is and, if the result does not answer as ONNX Runtime does, again with its constants
-    folded. `sample_shape`, channels last, tells how the file's images are laid out, because onnx2tf assumes that all
-    images and windows are channels first.
+    folded. `sample_shape`, channels last, shows in which layout the file expects images, because onnx2tf assumes that
+    all images and windows are channels first.
 
     Raises
     ------
@@ -181,7 +181,7 @@ def tflite(
     content = onnx(path)
     converted: list[bytes] = []
     errors: list[Exception] = []
-    for prepare in (lambda: content, lambda: _folded(content)):
+    for prepare in (lambda: content, lambda: _fold_constants(content)):
         try:
             candidate = _run_onnx2tf(onnx2tf, prepare(), sample_shape)
             if _agrees(content, candidate):
@@ -217,7 +217,7 @@ def _run_onnx2tf(onnx2tf: Any, content: bytes, sample_shape: tuple[int, ...]) ->
             raise RuntimeError(f"onnx2tf gave up: {_last_lines(output.getvalue()) or error}") from None
 
 
-def _folded(content: bytes) -> bytes:
+def _fold_constants(content: bytes) -> bytes:
     """Apply ONNX Runtime's basic optimisations: constants are computed, and a Pad is merged into its convolution.
 
     PyTorch's older exporter computes the sides of a padding with a dozen operators, and onnx2tf reads them in the wrong

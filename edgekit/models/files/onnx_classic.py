@@ -34,7 +34,7 @@ SAMPLES_PER_SCALE = 250
 MAX_TIES = 0.01
 """For what share of samples the class of the largest score may differ from the label.
 
-They differ at ties: support vector machines of several classes vote, and scikit-learn does not break ties of votes and
+Both differ at ties: support vector machines of several classes vote, and scikit-learn does not break ties of votes and
 of probabilities by the scores.
 """
 CLEAR_MARGIN = 1e-5
@@ -65,7 +65,7 @@ class ClassicModel:
         if not self.operators:
             return ""
         more = f" and {len(self.operators) - SHOWN} more" if len(self.operators) > SHOWN else ""
-        return f"ONNX Runtime alone runs {', '.join(self.operators[:SHOWN])}{more} ({DOMAIN}); leave this target out"
+        return f"only ONNX Runtime runs {', '.join(self.operators[:SHOWN])}{more} ({DOMAIN}); leave this target out"
 
 
 @lru_cache(maxsize=4)
@@ -116,7 +116,7 @@ def _remove_label(model: Any) -> tuple[list[str], tuple[str, ...]]:
     for label in labels:
         sides = [side.dim_value for side in label.type.tensor_type.shape.dim]
         _check_single(label.name, sides[1] if len(sides) == 2 else 1)
-    scores = _unzipped(model, makers[zips[0].name], len(classes)) if zips else floats[0]
+    scores = _zipmap_input(model, makers[zips[0].name], len(classes)) if zips else floats[0]
     removed = [f"its label ({labels[0].name})"] if labels else []
     removed += ["its ZipMap"] if zips else []
     output = type(scores)()
@@ -138,7 +138,7 @@ def _check_single(name: str, labels: int) -> None:
 
 def _use(classes: tuple[str, ...]) -> str:
     """Describe what the runner does with the remaining scores."""
-    return "of which the runner makes the label" if classes else "which stands for itself, without a label"
+    return "of which the runner makes the label" if classes else "which is the answer itself, without a label"
 
 
 def _is_classic(graph: Any) -> bool:
@@ -149,7 +149,7 @@ def _is_zip(node: Any) -> bool:
     return node is not None and node.op_type == "ZipMap" and node.domain == DOMAIN
 
 
-def _unzipped(model: Any, zipmap: Any, classes: int) -> Any:
+def _zipmap_input(model: Any, zipmap: Any, classes: int) -> Any:
     """Return the input of a ZipMap as an output (n, classes)."""
     from onnx import TensorProto, helper
 
@@ -167,7 +167,7 @@ def _classes(graph: Any, outputs: Iterable[Any], makers: dict[str, Any]) -> tupl
         node = makers.get(name)
         if node is None:
             continue
-        if classes := _named_by(node, constants):
+        if classes := _class_names_of(node, constants):
             return classes
         new = [each for each in node.input if each not in visited]
         visited.update(new)
@@ -175,7 +175,7 @@ def _classes(graph: Any, outputs: Iterable[Any], makers: dict[str, Any]) -> tupl
     return ()
 
 
-def _named_by(node: Any, constants: dict[str, Any]) -> tuple[str, ...]:
+def _class_names_of(node: Any, constants: dict[str, Any]) -> tuple[str, ...]:
     """Return the class labels in a node's attributes, or the constant labels among which the node selects."""
     from onnx import numpy_helper
 
@@ -213,10 +213,10 @@ def _add_second_column(model: Any, has_classes: bool) -> list[str]:
     if is_probability:
         graph.initializer.append(numpy_helper.from_array(np.ones(1, np.float32), one))
         graph.node.append(helper.make_node("Sub", [one, output.name], [other]))
-        change = "its one probability p became the two of its classes, [1 - p, p]"
+        change = "its single probability p was converted to the probabilities of its two classes, [1 - p, p]"
     else:
         graph.node.append(helper.make_node("Sub", [output.name, output.name], [other]))
-        change = "its one margin z became the logits of its two classes, [0, z]"
+        change = "its single margin z was converted to the logits of its two classes, [0, z]"
     graph.node.append(helper.make_node("Concat", [other, output.name], [both], axis=1))
     sides = output.type.tensor_type.shape.dim
     batch = (sides[0].dim_value or sides[0].dim_param or None) if len(sides) else None
@@ -274,7 +274,8 @@ def _align_with_label(content: bytes, model: Any, classes: tuple[str, ...]) -> l
     """Compare the class of the largest score with the label of the unchanged model, `content`, on random samples.
 
     The scores of two classes are negated, in place, if they always give the opposite of the label. Returns a
-    description of what was changed or seen, and raises ModelError if they differ for more samples than ties explain.
+    description of what was changed or observed. Raises ModelError if class and label differ for more samples than ties
+    explain.
     """
     scales = np.repeat(SCALES, SAMPLES_PER_SCALE)
     before, after = _answers(content, scales), _answers(model.SerializeToString(), scales)
@@ -317,7 +318,7 @@ def compare_labels(
     Raises
     ------
     ModelError
-        They differ for more samples than ties explain.
+        Class and label differ for more samples than ties explain.
     """
     import onnxruntime
 
@@ -348,9 +349,9 @@ def _compare_classes(scores: np.ndarray, labels: np.ndarray, classes: tuple[str,
 
 def _ties(differ: np.ndarray, what: str) -> str:
     """Describe the differences if ties explain them; raise ModelError otherwise."""
-    finding = f"the class of its largest score is not its own label for {differ.sum()} of {len(differ)} {what}"
+    finding = f"the class of its largest score differs from its label for {differ.sum()} of {len(differ)} {what}"
     if differ.sum() <= math.ceil(MAX_TIES * len(differ)):
-        return f"{finding}, because it breaks ties otherwise; the runner takes the score"
+        return f"{finding}, because the model breaks ties differently; the runner goes by the score"
     raise ModelError(
         f"{finding}, so the scores do not decide; wrap the classifier in sklearn.calibration.CalibratedClassifierCV, "
         "or train one that has predict_proba, and convert it again"

@@ -39,7 +39,7 @@ def open(path: Path, threads: int, tensors: Tensors = (), needed: TaskOutputs = 
     files = path.read_bytes(), path.with_suffix(".bin").read_bytes()
     model = core.read_model(*files)
     if any(port.get_partial_shape().rank.is_dynamic for port in model.inputs):
-        raise ModelError("its input may have any number of sides; convert it with --input and a shape")
+        raise ModelError("its input may have any number of axes; convert it with --input and a shape")
     names = [each["name"] for each in tensors]
     inputs = [_file_input(port, names) for port in model.inputs]
     check_inputs_and_outputs([each.name for each in inputs], len(model.outputs), tensors, needed.max_outputs)

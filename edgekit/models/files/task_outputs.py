@@ -89,7 +89,7 @@ def mask_layout(shape: Sequence[int], classes: int, size: Sequence[int]) -> str:
         if len(shape) == 3 and list(channels) == [classes]
     }
     if not fitting:
-        advice = "; of one channel make two: a concatenation of -x and x" if 1 in (*shape[:1], *shape[-1:]) else ""
+        advice = "; make two channels of the one, by concatenating -x and x" if 1 in (*shape[:1], *shape[-1:]) else ""
         raise ModelError(
             f"gives {list(shape)} for each sample; a segmentation of {classes} classes gives logits "
             f"[{classes}, rows, columns] or [rows, columns, {classes}]{advice}"
@@ -190,7 +190,7 @@ def for_task(task: Task, classes: int, sample: Sequence[int]) -> TaskOutputs:
 BATCH, PROBES = 32, 4
 """Samples in a batch, and how many of the first batch are also run alone, to compare."""
 BATCH_TOLERANCE = 1e-3
-"""How far the score of a sample in a batch may be from its score alone, as a share of the largest."""
+"""How far the score of a sample in a batch may be from its score alone, as a share of the largest score."""
 SUM_TOLERANCE, MAX_SUM_TOLERANCE = 1e-3, 0.25
 """How far the sum of probabilities may be from 1: for floats, and at most for coarse integers."""
 MIN_PROBABILITY = 1e-7
@@ -333,9 +333,9 @@ TWO_SCORES = "torch.cat([1 - p, p], dim=1), or keras.layers.Concatenate()([1 - p
 def _advice(outputs: np.ndarray, classes: int) -> str:
     """Return advice for outputs (n, …) that are not scores of classes; empty if there is none."""
     if outputs.dtype.kind in "iu" and outputs.size == len(outputs):
-        return "; these are numbers of classes: export it without its argmax"
+        return "; these are class indices: export it without its argmax"
     if classes == 2 and outputs.size == len(outputs):
-        return f"; if that is the probability of the second, let it end in both: {TWO_SCORES}"
+        return f"; if that is the probability of the second class, let the model return both: {TWO_SCORES}"
     return ""
 
 
@@ -358,7 +358,7 @@ def run_batch(run: Run, batch: np.ndarray, size: int, needed: TaskOutputs) -> np
             f"model file must give one score for each{_advice(outputs, classes)}"
         )
     if outputs.dtype.kind != "f":
-        raise ModelError(f"gives {outputs.dtype}, which are not scores; export it with the output before that")
+        raise ModelError(f"gives {outputs.dtype}, which are not scores; export it with the scores as its output")
     return outputs.reshape(size, classes)[:count].astype(np.float32)
 
 
@@ -367,5 +367,5 @@ def _check_image_outputs(outputs: np.ndarray, size: int) -> np.ndarray:
     if outputs.shape[:1] != (size,):
         raise ModelError(f"gives {list(outputs.shape)} for {size} samples; export it with the batch first")
     if outputs.dtype.kind != "f":
-        raise ModelError(f"gives {outputs.dtype}, which are not logits; export it with the output before that")
+        raise ModelError(f"gives {outputs.dtype}, which are not logits; export it with the logits as its output")
     return outputs

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import StateSpec, TensorSpec
 
     Outputs = Any
-    """The model's output, or a list of them where it has several; `Backend.decode` makes one array of either."""
+    """The model's output, or a list if it has several; `Backend.decode` makes one array of either."""
 
 
 class Interpreter(NamedTuple):
@@ -125,8 +125,8 @@ def open_backend(
 ) -> Backend:
     """Open a model on the requested interpreter, or on the preferred one that is installed.
 
-    `batch` is how many samples a call takes; the specs declare one. A model with `states` always takes one. Raises
-    BackendError if no interpreter can open the model.
+    `batch` is how many samples a call takes, although the specs declare one. A model with `states` always takes one.
+    Raises BackendError if no interpreter can open the model.
     """
     check_threads(threads)
     name = installed_interpreters(target, interpreter)[0]
@@ -152,7 +152,7 @@ def installed_interpreters(target: str, interpreter: str | None = None) -> list[
 
 
 def check_threads(threads: object) -> None:
-    """Raise InputError unless it is a sensible number of threads."""
+    """Raise InputError unless the value is a valid number of threads."""
     if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= MOST_THREADS:
         raise InputError(f"threads: got {threads!r}; use a whole number from 1 to {MOST_THREADS}")
 

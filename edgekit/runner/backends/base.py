@@ -171,8 +171,7 @@ def check_tensor(label: str, spec: Spec, shape: Sequence[Any], dtype: str, batch
     raise BackendError(
         f"{label}: the model has {dtype}{list(shape)}, but the bundle says "
         f"{spec.dtype}{[batch, *spec.shape[1:]]}; the model file declares another shape than it "
-        f"gives, or the bundle was put together wrongly; correct the "
-        "file, and build the bundle again"
+        "returns, or the bundle was built incorrectly; correct the file, and build the bundle again"
     )
 
 
@@ -196,43 +195,45 @@ def match_tensors(
     BackendError if the numbers of inputs and outputs differ from the bundle's.
     """
     inputs, outputs = names
-    pairs = [(_place(each.input, inputs), _place(each.output, outputs)) for each in states]
+    pairs = [(_position(each.input, inputs), _position(each.output, outputs)) for each in states]
     sources = match_inputs(inputs, input_specs, states)
-    results = [place for place in range(len(outputs)) if all(place != state_output for _, state_output in pairs)]
+    results = [
+        position for position in range(len(outputs)) if all(position != state_output for _, state_output in pairs)
+    ]
     if len(results) != len(output_specs):
         raise BackendError(
             f"the model has {len(results)} outputs, but the bundle declares {len(output_specs)}; build the bundle again"
         )
-    return TensorPositions(sources, _by_name(results, output_specs, outputs), pairs)
+    return TensorPositions(sources, _order_by_name(results, output_specs, outputs), pairs)
 
 
 def match_inputs(
     inputs: Sequence[Collection[str]], input_specs: Sequence[TensorSpec], states: Sequence[StateSpec] = ()
 ) -> list[int]:
     """Return the positions of the inputs; see `match_tensors`."""
-    state_positions = [_place(each.input, inputs) for each in states]
-    sources = [place for place in range(len(inputs)) if place not in state_positions]
+    state_positions = [_position(each.input, inputs) for each in states]
+    sources = [position for position in range(len(inputs)) if position not in state_positions]
     if len(sources) != len(input_specs):
         raise BackendError(
             f"the model has {len(sources)} inputs, but the bundle declares {len(input_specs)}; build the bundle again"
         )
     if len(input_specs) > 1:
-        by_name = [_place(each.name, inputs, "an input") for each in input_specs]
+        by_name = [_position(each.name, inputs, "an input") for each in input_specs]
         if sorted(by_name) != sources:  # OpenVINO's tensors may have several names each
             raise BackendError("two inputs of the bundle are one tensor of the model; build the bundle again")
         sources = by_name
     return sources
 
 
-def _by_name(results: list[int], expected: Sequence[TensorSpec], ports: Sequence[Collection[str]]) -> list[int]:
-    ordered = [place for each in expected for place in results if each.name in ports[place]]
+def _order_by_name(results: list[int], expected: Sequence[TensorSpec], ports: Sequence[Collection[str]]) -> list[int]:
+    ordered = [position for each in expected for position in results if each.name in ports[position]]
     return ordered if sorted(ordered) == results else results
 
 
-def _place(name: str, ports: Sequence[Collection[str]], role: str = "a state") -> int:
-    for place, names in enumerate(ports):
+def _position(name: str, ports: Sequence[Collection[str]], role: str = "a state") -> int:
+    for position, names in enumerate(ports):
         if name in names:
-            return place
+            return position
     raise BackendError(f"the model has no tensor {name}, which the bundle calls {role}; build the bundle again")
 
 

@@ -1,6 +1,6 @@
 """Model files that contain the affine preprocess steps themselves, and therefore take a sample's bytes.
 
-The input scale of a TFLite file tells what a byte stands for. ONNX and OpenVINO's IR have no such field, so their files
+The input scale of a TFLite file says what a byte stands for. ONNX and OpenVINO's IR have no such field, so these files
 carry a remark in plain text: the scale and the shift of each channel.
 """
 

@@ -122,8 +122,8 @@ def _read(
         if is_onnx
         else core.read_model(closed_model_file(files, ".xml", "openvino"), single_file(files, ".bin"))
     )
-    places = match_inputs([port.get_names() for port in model.inputs], inputs, states)
-    ports = [model.inputs[place] for place in places]
+    positions = match_inputs([port.get_names() for port in model.inputs], inputs, states)
+    ports = [model.inputs[position] for position in positions]
     shapes = {port: port.partial_shape for port in ports}
     batched = [shape for shape in shapes.values() if len(shape)]
     if any(batch != 1 or shape[0].is_dynamic for shape in batched):
@@ -188,8 +188,8 @@ class OpenvinoBackend(BaseBackend):
         matched = match_tensors([[port.get_names() for port in ports] for ports in sides], inputs, outputs, states)
         check_state_tensors(states, matched, [[_facts(port) for port in ports] for ports in sides])
         for side, (what, specs) in enumerate((("input", inputs), ("output", outputs))):
-            for spec, place in zip(specs, matched[side]):
-                check_tensor(what, spec, *_facts(sides[side][place]), batch)
+            for spec, position in zip(specs, matched[side]):
+                check_tensor(what, spec, *_facts(sides[side][position]), batch)
         encodes = [to_bytes or input_converter(each.dtype) for each in inputs]
         decode = output_decoder([None if each.dtype == "float32" else cast_to(np.float32) for each in outputs], outputs)
         super().__init__("openvino", inputs, encodes, decode, batch, states)
@@ -200,10 +200,10 @@ class OpenvinoBackend(BaseBackend):
         self._request = compiled.create_infer_request()
         self._state_inputs, self._state_outputs = self.zeros(), self.zeros()
         state_inputs, state_outputs = ([each[side] for each in matched.states] for side in (0, 1))
-        for place, array in (*zip(matched.sources, self._sources), *zip(state_inputs, self._state_inputs)):
-            self._request.set_input_tensor(place, tensor(array, shared_memory=True))
-        for place, array in (*zip(matched.results, self._results), *zip(state_outputs, self._state_outputs)):
-            self._request.set_output_tensor(place, tensor(array, shared_memory=True))
+        for position, array in (*zip(matched.sources, self._sources), *zip(state_inputs, self._state_inputs)):
+            self._request.set_input_tensor(position, tensor(array, shared_memory=True))
+        for position, array in (*zip(matched.results, self._results), *zip(state_outputs, self._state_outputs)):
+            self._request.set_output_tensor(position, tensor(array, shared_memory=True))
 
     def invoke(self, x: np.ndarray) -> Any:
         """See `BaseBackend`."""
@@ -211,7 +211,7 @@ class OpenvinoBackend(BaseBackend):
             return self.step(x, self.zeros())[0]
         self._feed(x)
         self._request.infer(share_outputs=True)
-        return self._all() if self._result is None else self._result.copy()
+        return self._outputs() if self._result is None else self._result.copy()
 
     def step(self, x: np.ndarray, states: list[np.ndarray]) -> tuple[Any, list[np.ndarray]]:
         """See `BaseBackend`."""
@@ -219,7 +219,7 @@ class OpenvinoBackend(BaseBackend):
             array[...] = state
         self._feed(x)
         self._request.infer(share_outputs=True)
-        y = self._all()
+        y = self._outputs()
         return y if self._result is None else y[0], [after.copy() for after in self._state_outputs]
 
     def _feed(self, x: np.ndarray) -> None:
@@ -229,5 +229,5 @@ class OpenvinoBackend(BaseBackend):
         for array, tensor in zip(self._sources, self.tensors(x)):
             array[...] = tensor
 
-    def _all(self) -> list[np.ndarray]:
+    def _outputs(self) -> list[np.ndarray]:
         return [result.copy() for result in self._results]

@@ -115,7 +115,7 @@ class TfliteBackend(BaseBackend):
         sides = interpreter.get_input_details(), interpreter.get_output_details()
         matched = match_tensors([[{each["name"]} for each in details] for details in sides], inputs, outputs, states)
         check_state_tensors(states, matched, [[_facts(each) for each in details] for details in sides])
-        sources, results = ([side[place] for place in positions] for side, positions in zip(sides, matched[:2]))
+        sources, results = ([side[position] for position in positions] for side, positions in zip(sides, matched[:2]))
         for what, specs, details in (("input", inputs, sources), ("output", outputs, results)):
             for spec, detail in zip(specs, details):
                 check_tensor(what, spec, *_facts(detail), batch)
@@ -141,7 +141,7 @@ class TfliteBackend(BaseBackend):
             return self.step(x, self.zeros())[0]
         self._feed(x)
         self._invoke()
-        return self._all() if self._result is None else self._get(self._result)
+        return self._outputs() if self._result is None else self._get(self._result)
 
     def step(self, x: np.ndarray, states: list[np.ndarray]) -> tuple[Any, list[np.ndarray]]:
         """See `BaseBackend`."""
@@ -149,17 +149,17 @@ class TfliteBackend(BaseBackend):
             self._set(before, state)
         self._feed(x)
         self._invoke()
-        y = self._all()
+        y = self._outputs()
         return y if self._result is None else y[0], [self._get(after) for _, after in self._state_tensors]
 
     def _feed(self, x: np.ndarray) -> None:
         if self._source is not None:
             self._set(self._source, x)
             return
-        for place, tensor in zip(self._sources, self.tensors(x)):
-            self._set(place, tensor)
+        for position, tensor in zip(self._sources, self.tensors(x)):
+            self._set(position, tensor)
 
-    def _all(self) -> list[np.ndarray]:
+    def _outputs(self) -> list[np.ndarray]:
         return [self._get(result) for result in self._results]
 
 

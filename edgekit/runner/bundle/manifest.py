@@ -71,9 +71,9 @@ class RawSpec:
     `range` is [lowest, highest] for float samples, and [0, the highest ID] for token IDs. Audio is mono in [-1, 1] at
     `sample_rate_hz`. The channels of a window and the features of a vector may be named by `columns`; without names the
     key is not written. `input_path` lists the steps from a file to the sample (`input_path.py`); None stands for the
-    steps of samples that did not come from files. `tensors` describes the tensors of a sample of several, in the
-    model's order, as {"name": text, "shape": without a batch axis, "dtype": as in a file, "range": [lowest, highest] or
-    None}; otherwise the key is not written.
+    steps of samples that did not come from files. If a sample consists of several tensors, `tensors` describes them in
+    the model's order, as {"name": text, "shape": without a batch axis, "dtype": as in a file, "range": [lowest,
+    highest] or None}; otherwise the key is not written.
     """
 
     kind: str

@@ -208,7 +208,12 @@ def _check_preprocess(manifest: Manifest) -> None:
 
     raw, model = manifest.raw, manifest.input
     if raw.kind == "window":
-        require(raw.dtype in ("float32", model.dtype), "raw.dtype", raw.dtype, "windows are float32, or as the model's")
+        require(
+            raw.dtype in ("float32", model.dtype),
+            "raw.dtype",
+            raw.dtype,
+            "windows must be float32, or have the model's dtype",
+        )
     takes_ids = model.dtype in TOKEN_ID_DTYPES
     require(takes_ids == (raw.kind == "text"), "input.dtype", model.dtype, "int32 or int64 for a text only")
     shape = steps.check(manifest.preprocess, raw.shape, raw.dtype)
@@ -300,12 +305,12 @@ def _check_states(manifest: Manifest) -> None:
         check_values(f"states[{position}]", vars(state), STATE)
     for key, others in (("name", ()), ("input", manifest.inputs), ("output", manifest.outputs)):
         names = [*(getattr(state, key) for state in states), *(tensor.name for tensor in others)]
-        require(_are_unique(names), f"states: {key}", names, "each wants one of its own")
+        require(_are_unique(names), f"states: {key}", names, "each state needs a different one")
     require(not manifest.golden["top1"], "golden.top1", True, "the steps of a stream may be near ties")
 
 
 def _check_tensors(manifest: Manifest) -> None:
-    """Check that a model with several inputs takes a sample of as many tensors, shaped as the model's inputs."""
+    """Check that the samples of a model with several inputs have one tensor for each input, in its shape."""
     raw, inputs, kind = manifest.raw, manifest.inputs, input_vector.KIND
     require(raw.kind == kind, "raw.kind", raw.kind, f"the model has {len(inputs)} inputs: a sample is of kind {kind}")
     tensors: Any = raw.tensors or ()

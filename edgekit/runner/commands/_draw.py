@@ -25,7 +25,7 @@ LEVEL = 4
 
 
 def check(options: argparse.Namespace) -> None:
-    """Raise InputError, before a model is opened, for a place where nothing can be written."""
+    """Raise InputError, before a model is opened, if nothing can be written to the given file or folder."""
     out = options.draw
     if not out:
         raise InputError("--draw: names nothing; name a folder, or a file that ends in .png")

@@ -1,4 +1,4 @@
-"""What commands share: common arguments, and JSON on standard output."""
+"""Code that commands share: common arguments, and JSON on standard output."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def add_json_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def add_interpreter_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the choice of where the model runs. Options that are not specified are measured once and cached."""
+    """Add the options for where the model runs. Their default values are measured once and cached."""
     parser.add_argument(
         "--interpreter",
         metavar="NAME",

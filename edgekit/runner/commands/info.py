@@ -58,6 +58,6 @@ def _sample(raw: RawSpec) -> str:
     return ("\n" + " " * 12).join(map(describe, raw.tensors))
 
 
-def _shorten(labels: list[str], most: int = 12) -> str:
-    listed = ", ".join(labels[:most])
-    return listed if len(labels) <= most else f"{listed}, … ({len(labels)} in all)"
+def _shorten(labels: list[str], limit: int = 12) -> str:
+    listed = ", ".join(labels[:limit])
+    return listed if len(labels) <= limit else f"{listed}, … ({len(labels)} in total)"

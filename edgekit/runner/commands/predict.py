@@ -125,13 +125,13 @@ def _outcomes(model: Model, paths: list[str], options: argparse.Namespace) -> It
         return
     for path in paths:
         try:
-            for answer, read_ms in _timed(model.predict_file(path, top_k=options.top, strict=options.strict)):
+            for answer, read_ms in _with_read_times(model.predict_file(path, top_k=options.top, strict=options.strict)):
                 yield path, answer, read_ms, None
         except InputError as error:
             yield path, None, 0.0, error
 
 
-def _timed(answers: Iterator[FileAnswer]) -> Iterator[tuple[FileAnswer, float]]:
+def _with_read_times(answers: Iterator[FileAnswer]) -> Iterator[tuple[FileAnswer, float]]:
     """Yield each answer with the time that its sample took to read, in ms: the time that was not spent in the model."""
     started = perf_counter_ns()
     for answer in answers:

@@ -31,6 +31,6 @@ def run(options: argparse.Namespace) -> None:
         print("selftest    " + ("passed" if report.ok else "FAILED"))
     if not report.ok:
         raise SelftestError(
-            f"{options.bundle}: the golden samples did not come out as recorded on {report.interpreter} "
-            f"{report.version}; use another interpreter or version, and trust no prediction until it passes"
+            f"{options.bundle}: the answers to the golden samples are not the recorded ones on {report.interpreter} "
+            f"{report.version}; use another interpreter or version, and trust no prediction until the self-test passes"
         )

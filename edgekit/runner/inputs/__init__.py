@@ -41,7 +41,7 @@ TEXT_READERS = ("text", "text_table")
 def input_files(name: str, raw: RawSpec) -> list[str]:
     """Return the files that an argument names: the file itself, or those in a folder.
 
-    An empty folder stands for itself.
+    A folder without such files is returned as it is.
     """
     if not os.path.isdir(name):
         return [name]
@@ -94,7 +94,7 @@ def read_first_sample(
 
 
 def read_bytes(path: str, max_bytes: int) -> bytes:
-    """Return the first `most` bytes of a file. Raises InputError if it cannot be read."""
+    """Return the first `max_bytes` bytes of a file. Raises InputError if it cannot be read."""
     try:
         with open(path, "rb") as stream:
             return stream.read(max_bytes)

@@ -22,7 +22,7 @@ LARGEST_HEADER_BYTES = 2**16
 def samples(path: str, raw: RawSpec, strict: bool = False) -> Iterator[Sample]:
     """Yield the array unchanged. A large one is not read, because the model checks its shape and dtype first.
 
-    If training's arrays had another form (step `read_array`), an array of that form is converted as they were.
+    If the arrays in training had another shape or dtype (step `read_array`), such an array is converted as in training.
     """
     value = read_array(path, raw)
     step = None if strict else input_path.find_step(raw.steps, "read_array")

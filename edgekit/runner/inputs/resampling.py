@@ -77,14 +77,14 @@ class Resampler:
         if len(x) and not np.abs(x).max() <= 1:
             self._is_clipped = False
         self._buffer = np.concatenate([self._buffer, x.astype(np.float64)])
-        return self._until(max(0, -(-(self._samples - self._reach) * self._up // self._down)))
+        return self._outputs_until(max(0, -(-(self._samples - self._reach) * self._up // self._down)))
 
     def finish(self) -> np.ndarray:
         """Return the remaining outputs, whose filter reaches beyond the end."""
         self._buffer = np.concatenate([self._buffer, np.zeros(self._reach + 1)])
-        return self._until(-(-self._samples * self._up // self._down))
+        return self._outputs_until(-(-self._samples * self._up // self._down))
 
-    def _until(self, count: int) -> np.ndarray:
+    def _outputs_until(self, count: int) -> np.ndarray:
         """Return the outputs from the last one up to number `count`."""
         parts = blocks(self._buffer, self._first, self._output_count, count, self._up, self._down)
         outputs = np.concatenate([np.empty(0, np.float32), *parts])

@@ -1,7 +1,7 @@
 """Windows and vectors from CSV files: a header row with column names, then one row of numbers per moment.
 
-Cells are separated by commas, semicolons or tabs, whichever gives most cells in the header. Decimals have a point; if
-semicolons or tabs separate the cells, they may have a comma instead, as in European Excel files. Training reads its
+Cells are separated by commas, semicolons or tabs, whichever gives the most cells in the header. Decimals have a point;
+if semicolons or tabs separate the cells, they may have a comma instead, as in European Excel files. Training reads its
 tables by the same code (`edgekit/data/sources/csv_windows.py`, `csv_rows.py`), so a cell becomes the same float32 in
 both: Python's correctly rounded float, rounded once more. Columns are found by name, so their order is free. If the
 input path declares it, a recording is cut into windows, and a table into rows. Nothing is padded or guessed.
@@ -89,7 +89,7 @@ def _cut_command(path: str, rows: int) -> str:
 
 
 def parse(name: str, content: bytes, max_rows: int = -1) -> Table:
-    """Return the cells of a CSV file. All rows are as wide as the header. Reading stops after `most_rows` + 1 rows."""
+    """Return the cells of a CSV file. All rows are as wide as the header. Reading stops after `max_rows` + 1 rows."""
     first, *rest = pieces(name, content, max_rows)
     for piece in rest:
         first.rows.extend(piece.rows)
@@ -104,7 +104,7 @@ def pieces(name: str, content: bytes, max_rows: int = -1) -> Iterator[Table]:
     except UnicodeDecodeError as error:
         raise InputError(f"{name}: not text in UTF-8 (byte {error.start}); save it as CSV in UTF-8") from None
     try:
-        yield from _parsed(name, content, max_rows)
+        yield from _parse_lines(name, content, max_rows)
     except csv.Error as error:
         raise InputError(
             f"{name}: cannot be read as CSV ({error}); save it again, without line breaks in cells"
@@ -135,7 +135,7 @@ def is_number(cell: str) -> bool:
         return "_" not in cell and bool(np.isfinite(np.float32(value)))
 
 
-def _parsed(name: str, content: bytes, max_rows: int) -> Iterator[Table]:
+def _parse_lines(name: str, content: bytes, max_rows: int) -> Iterator[Table]:
     """Parse line by line, because a file decoded as a whole takes up to four times its bytes."""
     first = content[: content.find(b"\n") + 1 or None].decode("utf-8-sig")
     text = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8-sig", newline="")
@@ -194,19 +194,19 @@ def _table_with_decimal_points(table: Table, delimiter: str) -> Table:
 
 
 def detect_delimiter(text: str) -> str:
-    """Return the delimiter that gives most cells in the first line."""
+    """Return the delimiter that gives the most cells in the first line."""
     line = text[: text.find("\n")] if "\n" in text else text
     return max(DELIMITERS, key=lambda each: len(next(csv.reader([line], delimiter=each), [])))
 
 
 def read_header(name: str, reader: Iterator[list[str]]) -> tuple[str, ...]:
-    """Return the column names from the first row of a reader. Raises InputError if they are no names."""
+    """Return the column names from the first row of a reader. Raises InputError if they are not names."""
     header = tuple(cell.strip() for cell in next(reader, []))
     if not any(header):
         raise InputError(f"{name}: its first line is empty; a row with the columns' names must be there")
     if all(map(is_number, header)) and header != tuple(map(str, range(len(header)))):
         raise InputError(
-            f"{name}: its first line holds numbers ({_shortened(header)}); put the columns' names above them"
+            f"{name}: its first line holds numbers ({_header_text(header)}); put the columns' names above them"
         )
     return header
 
@@ -218,7 +218,7 @@ def check_row(name: str, row: Sequence[str], line: int, first_empty_line: int, h
     if len(row) != len(header):
         raise InputError(
             f"{name}, line {line}: {len(row)} cells, but the header has {len(header)} "
-            f"({_shortened(header)}); give each row as many cells"
+            f"({_header_text(header)}); give each row as many cells"
         )
 
 
@@ -226,7 +226,7 @@ def _column_position(table: Table, column: str) -> int:
     matches = [position for position, name in enumerate(table.header) if name == column]
     if len(matches) != 1:
         problem = f"{len(matches)} columns are called {column!r}" if matches else f"no column {column!r}"
-        raise InputError(f"{table.name}: {problem}; its header is {_shortened(table.header)}")
+        raise InputError(f"{table.name}: {problem}; its header is {_header_text(table.header)}")
     return matches[0]
 
 
@@ -257,6 +257,6 @@ def _fix(cell: str) -> str:
     return "write a finite number in digits, or leave the row out: a gap is not a measurement"
 
 
-def _shortened(header: Sequence[str]) -> str:
+def _header_text(header: Sequence[str]) -> str:
     more = f" and {len(header) - MAX_NAMES_SHOWN} more" if len(header) > MAX_NAMES_SHOWN else ""
     return ", ".join(map(repr, header[:MAX_NAMES_SHOWN])) + more

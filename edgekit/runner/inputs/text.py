@@ -26,7 +26,7 @@ LARGEST_BYTES = 1 << 20
 MOST_MARKS = 1000
 """Largest run of combining marks. Unicode normalization sorts them in quadratic time."""
 EMPTY = "an empty text, which has no tokens"
-"""A network would answer such a text, but the answer would mean nothing."""
+"""Such a text is refused, because a network's answer to it would mean nothing."""
 
 
 class TokenIds(NamedTuple):

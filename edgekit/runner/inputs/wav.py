@@ -53,7 +53,7 @@ class WavHeader:
 
 @dataclass(frozen=True)
 class AudioSpec:
-    """What a file must become: `samples` at `rate_hz`, by these steps. `by` says who asks, for error messages."""
+    """What a file must become: `samples` at `rate_hz`, by these steps. `by` says in messages who requires it."""
 
     samples: int
     rate_hz: int
@@ -205,7 +205,7 @@ def conversion_command(path: str, samples: int, rate_hz: int) -> str:
 
 
 def floats(data: bytes, code: int, bits: int) -> np.ndarray:
-    """Return (values,) float32 of coded ones. Several channels stay interleaved."""
+    """Decode the bytes of values to float32 (values,). Several channels stay interleaved."""
     values = np.frombuffer(data, DTYPES[code, bits])
     if code == FLOAT:
         with np.errstate(over="ignore"):  # a double beyond float32 becomes infinite, which the model refuses

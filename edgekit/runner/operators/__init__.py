@@ -1,4 +1,4 @@
-"""What a model file needs of its interpreter, read without any library. There is one reader per target, named after it.
+"""What a model file requires of its interpreter, read without any library. Each target has a reader with its name.
 
 A reader offers `read(data: bytes) -> ModelRequirements` and `check_closed(data: bytes)`, which refuses a file that
 makes an interpreter open other files. Both raise BundleError, and nothing else, even for malformed bytes.

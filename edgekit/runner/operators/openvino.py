@@ -38,7 +38,8 @@ def read(data: bytes) -> ModelRequirements:
 def check_closed(data: bytes) -> None:
     """Raise BundleError for anything but the text of an IR, and for an IR that names a file.
 
-    OpenVINO goes by the content: it would even read ONNX, with tensors in other files, under the name of an IR.
+    OpenVINO detects the format from the content, so it would even read ONNX with tensors in other files under the name
+    of an IR.
     """
     if not data.startswith(b"<") or b"\0" in data or any(word in data for word in FORBIDDEN):
         raise BundleError("not an OpenVINO model: not XML, or it declares a document type; build the bundle again")

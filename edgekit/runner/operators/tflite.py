@@ -57,7 +57,7 @@ def read(data: bytes) -> ModelRequirements:
     tables = _tables(data, _model(data), 1)
     if len(tables) > MOST_CODES:
         raise BundleError(f"malformed TFLite model: {len(tables)} operator codes; convert the model again")
-    return ModelRequirements(tuple(sorted({_operator(data, _follow(data, place)) for place in tables})))
+    return ModelRequirements(tuple(sorted({_operator(data, _follow(data, position)) for position in tables})))
 
 
 def check_closed(data: bytes) -> None:
@@ -65,8 +65,8 @@ def check_closed(data: bytes) -> None:
     model = _model(data)
     if any(_field(data, model, slot) is not None for slot in EXTERNAL_BUFFER_FIELDS):
         raise BundleError("has weights in another file (external buffers); convert the model into one file")
-    for place in _tables(data, model, 4):
-        fields = (_field(data, _follow(data, place), slot) for slot in (1, 2))
+    for position in _tables(data, model, 4):
+        fields = (_field(data, _follow(data, position), slot) for slot in (1, 2))
         offset, size = (_integer("<Q", data, each) if each else 0 for each in fields)
         if offset + size > len(data):
             raise BundleError("malformed TFLite model: a buffer beyond the end of the file; convert the model again")

@@ -1,4 +1,4 @@
-"""Anomaly detection: the model reconstructs a sample, and reconstructs badly what it never learnt."""
+"""Anomaly detection: the model reconstructs a sample, and does so badly if it never learnt such samples."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Anomaly:
     timing_ms: dict[str, float]
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the answer as a dict for JSON."""
         return dict(vars(self))
 
     def lines(self) -> list[str]:
-        """For people; the first line ends the one that names the input."""
+        """Return the answer as text for people. Its first line follows the name of the input."""
         return [self.label, f"  {self.score:.6g}  mean squared error, an anomaly above {self.threshold:.6g}"]
 
 

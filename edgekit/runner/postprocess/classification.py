@@ -38,11 +38,11 @@ class Classification:
         fields["scores"], fields["timing_ms"] = scores, timing_ms
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the answer as a dict for JSON."""
         return {**vars(self), "scores": self.scores.tolist()}
 
     def lines(self) -> list[str]:
-        """For people; the first line ends the one that names the input."""
+        """Return the answer as text for people. Its first line follows the name of the input."""
         return [self.label, *(f"  {probability:7.2%}  {label}" for label, probability in self.top)]
 
 

@@ -32,11 +32,11 @@ class Detection:
     timing_ms: dict[str, float]
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the answer as a dict for JSON."""
         return {"boxes": [{**vars(each), "box": list(each.box)} for each in self.boxes], "timing_ms": self.timing_ms}
 
     def lines(self) -> list[str]:
-        """For people; the first line ends the one that names the input."""
+        """Return the answer as text for people. Its first line follows the name of the input."""
         counts: dict[str, int] = {}
         for each in self.boxes:
             counts[each.label] = counts.get(each.label, 0) + 1

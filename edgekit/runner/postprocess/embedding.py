@@ -24,11 +24,11 @@ class Embedding:
     timing_ms: dict[str, float]
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the answer as a dict for JSON."""
         return dict(vars(self))
 
     def lines(self) -> list[str]:
-        """For people and programs: a JSON list."""
+        """Return the answer as text for people and programs: a JSON list."""
         return [json.dumps(self.embedding)]
 
 

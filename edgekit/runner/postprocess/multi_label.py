@@ -24,11 +24,11 @@ class MultiLabel:
     timing_ms: dict[str, float]
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the answer as a dict for JSON."""
         return dict(vars(self))
 
     def lines(self) -> list[str]:
-        """For people; the first line ends the one that names the input."""
+        """Return the answer as text for people. Its first line follows the name of the input."""
         ranked = sorted(self.probabilities.items(), key=lambda pair: -pair[1])
         return [", ".join(self.labels) or "none", *(f"  {probability:7.2%}  {label}" for label, probability in ranked)]
 

@@ -26,7 +26,7 @@ class Raw:
     outputs: dict[str, np.ndarray] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the answer as a dict for JSON."""
         if not self.outputs:
             return {"output": self.output.tolist(), "shape": list(self.output.shape), "timing_ms": self.timing_ms}
         return {
@@ -36,7 +36,7 @@ class Raw:
         }
 
     def lines(self) -> list[str]:
-        """For people; the first line ends the one that names the input."""
+        """Return the answer as text for people. Its first line follows the name of the input."""
         if not self.outputs:
             return [_describe(self.output)]
         return [f"{len(self.outputs)} outputs", *(f"  {name} {_describe(y)}" for name, y in self.outputs.items())]

@@ -20,11 +20,11 @@ class Regression:
     timing_ms: dict[str, float]
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the answer as a dict for JSON."""
         return dict(vars(self))
 
     def lines(self) -> list[str]:
-        """For people; the first line ends the one that names the input."""
+        """Return the answer as text for people. Its first line follows the name of the input."""
         width = max(map(len, self.values))
         return ["", *(f"  {name:<{width}}  {value:.6g}" for name, value in self.values.items())]
 

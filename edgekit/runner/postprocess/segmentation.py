@@ -38,7 +38,7 @@ class Segmentation:
         return {"shares": self.shares, "masks": encoded, "timing_ms": self.timing_ms}
 
     def lines(self) -> list[str]:
-        """For people; the first line ends the one that names the input."""
+        """Return the answer as text for people. Its first line follows the name of the input."""
         ranked = sorted(self.shares.items(), key=lambda pair: -pair[1])
         return [ranked[0][0], *(f"  {fraction:7.2%}  {label}" for label, fraction in ranked if fraction)]
 

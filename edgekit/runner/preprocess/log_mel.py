@@ -32,7 +32,7 @@ class LogMel:
         self.window, self.hop, self.size = step["window_samples"], step["hop_samples"], step["fft_samples"]
         self.mels = step["mels"]
         self.floor = float(np.float32(step["floor"]))
-        self.hann = _rounded(0.5 - 0.5 * math.cos(2 * math.pi * place / self.window) for place in range(self.window))
+        self.hann = _rounded(0.5 - 0.5 * math.cos(2 * math.pi * index / self.window) for index in range(self.window))
         self.triangles = _triangles(step)
         self.bands = _bands(self.triangles, self.size // 2)
         self.twiddle_factors = [_twiddle_factors(half) for half in _halves(self.size)]
@@ -80,13 +80,13 @@ def _halves(size: int) -> Sequence[int]:
 
 
 def _twiddle_factors(half: int) -> tuple[np.ndarray, np.ndarray]:
-    angles = [-math.pi * place / half for place in range(half)]
+    angles = [-math.pi * index / half for index in range(half)]
     return _rounded(map(math.cos, angles)), _rounded(map(math.sin, angles))
 
 
 def _bit_reversed(size: int) -> np.ndarray:
     bits = size.bit_length() - 1
-    return np.array([int(format(place, f"0{bits}b")[::-1], 2) if bits else 0 for place in range(size)])
+    return np.array([int(format(index, f"0{bits}b")[::-1], 2) if bits else 0 for index in range(size)])
 
 
 def _mel(hz: float) -> float:
@@ -119,15 +119,15 @@ def _triangles(step: Step) -> list[tuple[int, list[float]]]:
     """For each mel band, return its first bin and the weights from there on."""
     count, size, rate_hz = step["mels"], step["fft_samples"], step["rate_hz"]
     low, high = _mel(step["low_hz"]), _mel(step["high_hz"])
-    edges = [low + (high - low) * place / (count + 1) for place in range(count + 2)]
-    bins = [_mel(place * rate_hz / size) for place in range(size // 2 + 1)]
+    edges = [low + (high - low) * index / (count + 1) for index in range(count + 2)]
+    bins = [_mel(index * rate_hz / size) for index in range(size // 2 + 1)]
     triangles = []
     for left, middle, right in zip(edges, edges[1:], edges[2:]):
         weights = {
-            place: min((mel - left) / (middle - left), (right - mel) / (right - middle))
-            for place, mel in enumerate(bins)
-            if place >= LOWEST_BIN and left < mel < right
+            index: min((mel - left) / (middle - left), (right - mel) / (right - middle))
+            for index, mel in enumerate(bins)
+            if index >= LOWEST_BIN and left < mel < right
         }
         first = min(weights, default=LOWEST_BIN)
-        triangles.append((first, [float(np.float32(weights[place])) for place in sorted(weights)]))
+        triangles.append((first, [float(np.float32(weights[index])) for index in sorted(weights)]))
     return triangles

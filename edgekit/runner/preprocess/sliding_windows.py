@@ -1,4 +1,4 @@
-"""Preprocess overlapping windows without computing the log-mel frames that they share again.
+"""Preprocess overlapping windows, computing the log-mel frames that they share only once.
 
 A frame of `log_mel` depends only on its own samples. A window that starts a multiple of `hop_samples` after the one
 before therefore shares frames with it, bit for bit, provided that the steps before `log_mel` treat all samples alike.

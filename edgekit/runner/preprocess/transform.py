@@ -2,7 +2,7 @@
 
 Samples are HWC images, vectors or windows (time, channels). Leading axes are free, so the same call handles one sample
 or a batch. Everything is element-wise float32 arithmetic (no BLAS, no fused multiply-add), so that every machine
-computes the same bits. `steps.check` tells whether a list of steps is valid.
+computes the same bits. `steps.check` checks whether a list of steps is valid.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class AudioDecoder:
         """
         problem: InputError | None = None
         try:
-            yield from self._decoded(source)
+            yield from self._decode(source)
         except InputError as error:
             problem = error
         if self._resampler is not None:
@@ -86,10 +86,10 @@ class AudioDecoder:
         if problem is not None:
             raise problem
 
-    def _decoded(self, source: Source) -> Iterator[np.ndarray]:
+    def _decode(self, source: Source) -> Iterator[np.ndarray]:
         for part in source:
             if isinstance(part, np.ndarray):
-                yield self._resampled(self._of_array(part))
+                yield self._resample(self._decode_array(part))
                 continue
             for each in self._headers.push(part):
                 yield from self._decode_part(each)
@@ -109,7 +109,7 @@ class AudioDecoder:
         complete_bytes = len(data) // frame_bytes * frame_bytes
         self._rest = data[complete_bytes:]
         if complete_bytes:
-            yield self._resampled(wav.mix_to_mono(wav.floats(data[:complete_bytes], code, bits), channels))
+            yield self._resample(wav.mix_to_mono(wav.floats(data[:complete_bytes], code, bits), channels))
 
     def _begin(self, header: StreamHeader) -> None:
         """Handle a header. The first must agree with what was requested, a later one with the first."""
@@ -118,7 +118,7 @@ class AudioDecoder:
             self._check_complete("a WAV header came")
             if header.form != current:
                 raise InputError(
-                    f"the stream changes after {self._seconds()}: {_describe(*header.form)} begin, so far it had "
+                    f"the stream changes after {self._seconds()}: {_describe(*header.form)} begins, but so far it was "
                     f"{_describe(*current)}; start edgerun again for what follows"
                 )
             self._on_note(f"a new WAV header after {self._seconds()}; the sound continues after it")
@@ -148,7 +148,7 @@ class AudioDecoder:
             (requested.coding[0], requested.channels or 1, requested.rate_hz or self._to_hz, requested.coding[1])
         )
 
-    def _of_array(self, x: np.ndarray) -> np.ndarray:
+    def _decode_array(self, x: np.ndarray) -> np.ndarray:
         """Convert an array (samples,) or (samples, channels) into (samples,) float32."""
         coding = ARRAY_FORMATS.get(x.dtype.name)
         if coding is None or x.ndim not in (1, 2) or not x.dtype.isnative:
@@ -165,7 +165,7 @@ class AudioDecoder:
             self._start(form)
         elif form != self._form:
             raise InputError(
-                f"the stream changes after {self._seconds()}: arrays of {_describe(*form)} come, so far it had "
+                f"the stream changes after {self._seconds()}: arrays are now {_describe(*form)}, but so far they were "
                 f"{_describe(*self._form)}"
             )
         little = np.ascontiguousarray(x, dtype=x.dtype.newbyteorder("<"))
@@ -178,7 +178,7 @@ class AudioDecoder:
 
             self._resampler = Resampler(form[2], self._to_hz)
 
-    def _resampled(self, x: np.ndarray) -> np.ndarray:
+    def _resample(self, x: np.ndarray) -> np.ndarray:
         self._samples += len(x)
         return x if self._resampler is None else self._resampler.push(x)
 

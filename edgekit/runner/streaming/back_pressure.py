@@ -1,7 +1,7 @@
 """Back-pressure for windows that arrive faster than they are answered: wait for the model, or drop the oldest.
 
-A recorder does not wait: what is not read from its pipe in time gets lost in the middle of windows, and uncounted. For
-live sources, a thread therefore reads everything as it arrives, and whole windows are dropped and counted.
+A recorder does not wait: what is not read from its pipe in time gets lost in the middle of windows, and nobody counts
+it. For live sources, a thread therefore reads everything as it arrives, and whole windows are dropped and counted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ POLICIES = ("drop", "wait")
 
 
 class WaitForModel:
-    """Yields windows in order, and reads each only once the one before was answered. Nothing is dropped."""
+    """Yields windows in order, and reads each only after the one before has been answered. Nothing is dropped."""
 
     dropped = 0
 

@@ -36,7 +36,7 @@ def parts(source: Source, format: str | None, raw: RawSpec) -> Iterator[np.ndarr
     )
     for part in source:
         if isinstance(part, np.ndarray):
-            yield _of_array(part, raw)
+            yield _rows_of_array(part, raw)
         elif format is None:
             raise InputError(f"{NAME}: got bytes; name their format: {', '.join(FORMATS)}")
         else:
@@ -160,7 +160,7 @@ class BinaryDecoder:
         return iter(())
 
 
-def _of_array(x: np.ndarray, raw: RawSpec) -> np.ndarray:
+def _rows_of_array(x: np.ndarray, raw: RawSpec) -> np.ndarray:
     channels = raw.shape[1]
     if x.dtype not in (np.float32, np.int16) or x.ndim not in (1, 2) or x.shape[-1] != channels:
         raise InputError(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from edgekit.runner.postprocess import Prediction
 
     class Model(Protocol):
-        """What a stream needs of an opened bundle."""
+        """The part of an opened bundle that a stream uses."""
 
         manifest: Manifest
         backend: Backend

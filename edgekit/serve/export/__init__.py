@@ -2,10 +2,10 @@
 
 Each module has:
 
-    HELP                                 one line, without a full stop
-    OPTIONS                              which fields of `ExportRequest` it takes
-    TAKES_BUNDLES = False                only where it takes none
-    export(subjects, request) -> Export  all files, and lines for the console; an error where it cannot take a bundle
+    HELP                                 one line of help, without a full stop
+    OPTIONS                              the fields of `ExportRequest` that it supports
+    TAKES_BUNDLES = False                only in a module that exports no bundles
+    export(subjects, request) -> Export  returns all files, and lines for the console; raises if it cannot use a bundle
 
 To add a server, add a module. Modules whose names begin with `_` are shared parts.
 """
@@ -31,7 +31,7 @@ def server_names() -> list[str]:
 
 
 def server_module(name: str) -> Any:
-    """The file of one server; `name` is one of `names()`."""
+    """Return the module of one server; `name` is one of `server_names()`."""
     return importlib.import_module(f"{__name__}.{name}")
 
 
@@ -46,9 +46,9 @@ def export(server: str, path: Path | None, out: Path, request: ExportRequest) ->
     Parameters
     ----------
     server
-        One of `names()`.
+        One of `server_names()`.
     path
-        A bundle, or a folder of bundles; None for a server that takes none.
+        A bundle, or a folder of bundles; None for an export without bundles.
     out
         The folder to write. An earlier export in it is replaced if none of its files was changed.
     request
@@ -57,7 +57,7 @@ def export(server: str, path: Path | None, out: Path, request: ExportRequest) ->
     Raises
     ------
     ConfigError
-        An option does not belong to the server, or `out` holds something else.
+        An option does not apply to the server, or `out` holds something other than an earlier export.
     BundleError, TrustError, SelftestError
         A bundle is damaged, was modified, or fails its self-test on this machine.
     ConversionError

@@ -60,14 +60,14 @@ class Alert:
             "annotations": {
                 "summary": self.summary,
                 "description": self.description,
-                "look_at": "\n".join(f"{place}. {each}" for place, each in enumerate(self.look_at, 1)),
+                "look_at": "\n".join(f"{link}. {each}" for link, each in enumerate(self.look_at, 1)),
                 "runbook_url": f"{docs}#{self.name.lower()}",
             },
         }
 
 
 FEWEST_BAD = 5
-"""The least number of slow or refused requests in the long window, so that a single one at night raises no alert."""
+"""An alert needs at least this many slow or refused requests in the long window, so that one at night is not enough."""
 
 
 class Burn(NamedTuple):
@@ -103,7 +103,7 @@ def _latency(objective: Objective, burn: Burn) -> Alert:
         f"{objective.bound_ms:.4g} ms; 1 % may. The budget is used {burn.rate:g} times too fast.",
         (
             "Latency by part: which of queue, preprocess, execute and postprocess has grown?",
-            "Traffic and batches: do more or larger requests come than the curve at start-up was measured for?",
+            "Traffic and batches: are there more or larger requests than the latency curve at start-up covers?",
             "The machine: throttled, hot, a lower clock, or another process on its cores?",
         ),
         _labels(burn),
@@ -122,7 +122,7 @@ def _availability(objective: Objective, burn: Burn) -> Alert:
         (
             "Refusals by reason: busy and late mean too much load, failed means the interpreter.",
             "The server's log: the line of the first failure, and workers that were started again.",
-            "Queue and execute: is the model slower than before, or do more requests come?",
+            "Queue and execute: is the model slower than before, or are there more requests?",
         ),
         _labels(burn),
     )
@@ -167,11 +167,11 @@ def _health_alerts() -> list[Alert]:
             "edgekit_health == 2",
             "2m",
             f"{WHICH} is wrong",
-            "The watch over the model says that its answers cannot be relied on.",
+            "The monitor of this model reports that its answers cannot be relied on.",
             (
-                "Its verdict in words: the server's page, the field report, or what `edgerun predict --watch` says.",
-                "The canary: a failure there is the interpreter or the machine, not the inputs.",
-                "The drift panels: which statistic left validation first, and when?",
+                "The verdict in words: see the server's page, the field report, or `edgerun predict --watch`.",
+                "The canary: a failure there points to the interpreter or the machine, not to the inputs.",
+                "The drift panels: which statistic first differed from validation, and when?",
             ),
         ),
         Alert(
@@ -182,7 +182,7 @@ def _health_alerts() -> list[Alert]:
             f"{WHICH} is doubtful",
             "For half an hour something has differed from validation.",
             (
-                "Its verdict in words: what differs, and by how much.",
+                "The verdict in words: what differs, and by how much?",
                 "The most uncertain inputs, if they are stored: look at a dozen of them.",
                 "What changed then: a camera, a microphone, a place, a library, a client?",
             ),
@@ -193,10 +193,10 @@ def _health_alerts() -> list[Alert]:
             "edgekit_drift_alarm == 1",
             "10m",
             f"{WHICH}: {{{{ $labels.statistic }}}} has drifted",
-            "{{ $labels.statistic }} differs from validation, after the correction for looking often.",
+            "{{ $labels.statistic }} differs from validation, even after the correction for repeated tests.",
             (
                 "The statistic here and in validation: the field report has both.",
-                "Other statistics at that time: one alone points at a sensor, all at the scene.",
+                "Other statistics at that time: if only one drifted, suspect a sensor; if all did, the scene.",
                 "Confidence and class shares: do the answers change too, or only the inputs?",
             ),
         ),
@@ -211,11 +211,11 @@ def _canary_alerts() -> list[Alert]:
             "increase(edgekit_canary_failures_total[15m]) > 0",
             "",
             f"{WHICH} does not give its recorded answers",
-            "The golden samples did not come out as recorded, on the very interpreter that answers requests.",
+            "The answers to the golden samples are not the recorded ones, on the interpreter that answers requests.",
             (
                 "`edgerun selftest` on that machine: does it fail in a fresh process too?",
                 "What was updated: the interpreter, its libraries, the kernel, the bundle?",
-                "The machine's memory and heat: a fault that comes and goes is the hardware.",
+                "The machine's memory and heat: a fault that comes and goes points to the hardware.",
             ),
         ),
         Alert(
@@ -223,11 +223,11 @@ def _canary_alerts() -> list[Alert]:
             TICKET,
             f"time() - edgekit_canary_last_success_timestamp_seconds > {STALE_S}",
             "5m",
-            f"{WHICH}: no canary came out right lately",
-            "The golden samples last came out as recorded {{ $value | humanizeDuration }} ago.",
+            f"{WHICH}: no canary has passed lately",
+            "The golden samples last gave their recorded answers {{ $value | humanizeDuration }} ago.",
             (
                 "Canary runs and failures: does it fail, or does it not run?",
-                "Traffic: in `edgerun` a canary runs between two answers, so a model without requests runs none.",
+                "Traffic: in `edgerun` a canary runs between two answers, so there is none without requests.",
                 "The clock of that machine: it may be behind the clock of Prometheus.",
             ),
         ),
@@ -259,12 +259,12 @@ def _request_alerts() -> list[Alert]:
             TICKET,
             f"{invalid} > {INVALID_SHARE:g} * {every}\nand {invalid} * 1800 >= {FEWEST}",
             "",
-            "{{ $labels.model }} {{ $labels.version }} gets inputs that it cannot take",
+            "{{ $labels.model }} {{ $labels.version }} gets inputs that it does not accept",
             "More than a tenth of the requests of the last half hour were invalid, too large or of an unknown kind.",
             (
                 "Refusals by reason, and the text of one of them: it names what was wrong.",
-                "The clients: was one of them updated, or does a new one send?",
-                "The bundle: does a new version take another size, rate or set of columns?",
+                "The clients: was one of them updated, or is there a new one?",
+                "The bundle: does a new version expect another size, rate or set of columns?",
             ),
         ),
         Alert(
@@ -293,7 +293,7 @@ def _machine_alerts() -> list[Alert]:
             "max_over_time(edgekit_throttled[10m]) == 1",
             "5m",
             "{{ $labels.instance }} is throttled",
-            "The processor runs below its clock, so every latency is longer than it was measured.",
+            "The processor runs below its normal clock, so every latency is longer than measured.",
             (
                 "Temperature: cooling, sun, dust, a fan that stands still?",
                 "Supply: EdgekitUnderVoltage at the same time means the power supply or its cable.",
@@ -310,7 +310,7 @@ def _machine_alerts() -> list[Alert]:
             (
                 "The power supply: is it the one that belongs to the board?",
                 "The cable and the plug: short, thick, not worn?",
-                "What hangs on its USB ports: measure without it.",
+                "What is connected to its USB ports: measure without it.",
             ),
         ),
         Alert(
@@ -331,8 +331,8 @@ def _machine_alerts() -> list[Alert]:
             TICKET,
             f"{now} > {GROWTH:g} * {before}\nand {before} > {GROWTH:g} * {first}",
             "30m",
-            "{{ $labels.process }} on {{ $labels.instance }} grows",
-            "Its resident memory, now {{ $value | humanize1024 }}B, grew by 5 % twice in six hours.",
+            "The memory of {{ $labels.process }} on {{ $labels.instance }} grows",
+            "The resident memory, now {{ $value | humanize1024 }}B, grew by 5 % twice in six hours.",
             (
                 "The cache's bytes and entries: has it reached its limit yet?",
                 "The time when it began: a new version, a new client, larger inputs?",
@@ -345,11 +345,11 @@ def _machine_alerts() -> list[Alert]:
             f"up{{{JOBS}}} == 0",
             "2m",
             "{{ $labels.instance }} cannot be scraped",
-            "Prometheus gets no metrics from it, so no other alert can see it.",
+            "Prometheus gets no metrics from it, so no other alert can fire for it.",
             (
                 "The machine and the process: is it on, and does the service run?",
                 "The address: `--admin-port` is on loopback by default, and a token may be needed.",
-                "The error beside the target on Prometheus' page of targets.",
+                "The error that Prometheus shows beside the target on its Targets page.",
             ),
         ),
         Alert(
@@ -357,12 +357,12 @@ def _machine_alerts() -> list[Alert]:
             PAGE,
             f"absent(up{{{JOBS}}})",
             "5m",
-            "Prometheus has no target of edgekit",
-            "No job is called edgekit, or edgekit- and a name, or its list of targets is empty.",
+            "Prometheus has no edgekit target",
+            "No job is called edgekit or edgekit-NAME, or the job's list of targets is empty.",
             (
-                "Prometheus' page of targets: was its config changed, or not read again?",
-                "The job's name: these rules look for edgekit, and for edgekit- and a name.",
-                "Service discovery, where it fills the list: does it find anything?",
+                "Prometheus' Targets page: was its config changed, or not reloaded?",
+                "The job's name: these rules look for edgekit and edgekit-NAME.",
+                "Service discovery, if it fills the list: does it find anything?",
             ),
         ),
     ]

@@ -30,7 +30,7 @@ def check(out: Path) -> None:
         raise ConfigError(f"--out {out}: is not empty and is not an earlier export; name another folder")
     if changed := sorted(name for name, digest in _digests(out).items() if recorded.get(name) != digest):
         raise ConfigError(
-            f"--out {out}: {changed[0]} is not as the earlier export wrote it; move it away, or name another folder"
+            f"--out {out}: {changed[0]} was changed after the earlier export; move it away, or name another folder"
         )
 
 

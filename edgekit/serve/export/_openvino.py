@@ -71,8 +71,8 @@ def _run_openvino(subject: ExportedBundle) -> dict[str, Any]:
         except EdgekitError as error:
             return {"error": str(error)}
         except subprocesses.ChildDied as died:
-            late = f"no answer within {LIMIT_S:.0f} s"
-            return {"error": late if died.ended.timed_out else died.ended.describe("its process")}
+            time_limit_cause = f"no answer within {LIMIT_S:.0f} s"
+            return {"error": time_limit_cause if died.ended.timed_out else died.ended.describe("its process")}
 
 
 def answer_golden(home: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
 from edgekit.serve.export._subjects import ExportedBundle
 
 NATIVE = "Clients send the preprocessed tensor: this server does not run the bundle's own preprocess."
-BYTES = "Clients send the sample's bytes in the input's layout: the model file holds the preprocess steps itself."
+BYTES = "Clients send the sample's bytes in the input's layout: the model file itself contains the preprocess steps."
 INTEGERS = ("int8", "uint8", "int16")
 PYTHON = "Clients send the raw sample: the bundle's own preprocess and postprocess run on the server."
 
@@ -88,7 +88,7 @@ def _raw_lines(raw: RawSpec) -> list[str]:
     if raw.tensors is None:
         return [f"- Raw samples are {raw.dtype}{list(raw.shape)} ({raw.kind})."]
     return [
-        f"- Of a raw sample `{each['name']}` is {each['dtype']}{list(each['shape'])}"
+        f"- In a raw sample, `{each['name']}` is {each['dtype']}{list(each['shape'])}"
         + (f", {each['range'][0]} to {each['range'][1]}." if each["range"] else ".")
         for each in raw.tensors
     ]

@@ -95,7 +95,7 @@ SECONDS = {"5m": 300, "30m": 1800, "1h": 3600, "2h": 7200, "6h": 21600, "1d": 86
 BY = "job, model, version"
 KNOWN = 'model!=""'
 """Excludes requests that were refused before their model was known, because they belong to no objective."""
-OURS = f'{KNOWN}, reason=~"busy|late|failed"'
+SERVER_FAULTS = f'{KNOWN}, reason=~"busy|late|failed"'
 """Selects the refusals that count against the server, and not those that a client caused or cancelled."""
 REQUEST, PART = "edgekit_request_duration_seconds", "edgekit_part_duration_seconds"
 REFUSED = "edgekit_refused_total"
@@ -104,15 +104,15 @@ QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 def recording_rules(objective: Objective) -> list[Rule]:
     """Return all recording rules, each after those that it depends on."""
-    return [rule for window in SECONDS for rule in _windowed(objective, window)] + _percentiles()
+    return [rule for window in SECONDS for rule in _window_rules(objective, window)] + _percentiles()
 
 
-def _windowed(objective: Objective, window: str) -> list[Rule]:
+def _window_rules(objective: Objective, window: str) -> list[Rule]:
     answered, requests = f"model:edgekit_answered:rate{window}", f"model:edgekit_requests:rate{window}"
     slow, refused = f"model:edgekit_slow:rate{window}", f"model:edgekit_refused:rate{window}"
     return [
         _rule(answered, f"sum by ({BY}) (rate({REQUEST}_count[{window}]))"),
-        _rule(refused, f"sum by ({BY}) (rate({REFUSED}{{{OURS}}}[{window}]))\nor 0 * {answered}"),
+        _rule(refused, f"sum by ({BY}) (rate({REFUSED}{{{SERVER_FAULTS}}}[{window}]))\nor 0 * {answered}"),
         _rule(requests, f"{answered} + {refused}\nor {refused}"),
         _rule(slow, f'{answered}\n- sum by ({BY}) (rate({REQUEST}_bucket{{le="{objective.bound}"}}[{window}]))'),
         _rule(f"model:edgekit_slow:share_rate{window}", f"{slow} / ({answered} > 0)"),

@@ -49,8 +49,8 @@ class ExportedBundle(NamedTuple):
         model_files = [data for name, data in self.bundle.model_files().items() if name.endswith(suffix)]
         if len(model_files) != 1:
             raise BundleError(
-                f"{self.path}: holds {len(model_files)} model files ending in {suffix}, and the server takes one; make "
-                "the bundle again of a single file"
+                f"{self.path}: holds {len(model_files)} model files ending in {suffix}, but the server takes one; "
+                "build the bundle again from a single file"
             )
         return model_files[0]
 
@@ -89,8 +89,8 @@ def check_selftest(subject: ExportedBundle) -> None:
     report = run_selftest(subject.path, subject.bundle, 1, installed_interpreters(subject.manifest.target)[0])
     if not report.ok:
         raise SelftestError(
-            f"{subject.path}: the golden samples did not come out as recorded on {report.interpreter} "
-            f"{report.version}: off by {report.max_abs_delta:.3g}, but {report.atol:.3g} is allowed; "
+            f"{subject.path}: the answers to the golden samples are not the recorded ones on {report.interpreter} "
+            f"{report.version}: they are off by {report.max_abs_delta:.3g}, but {report.atol:.3g} is allowed; "
             f"build the bundle again"
         )
 

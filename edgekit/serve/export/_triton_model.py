@@ -45,8 +45,8 @@ class TritonPythonModel:
         report = self.model.selftest()
         if not report.ok:
             raise pb_utils.TritonModelException(
-                f"the golden samples did not come out as recorded: off by {report.max_abs_delta:.3g}, but "
-                f"{report.atol:.3g} is allowed"
+                f"the answers to the golden samples are not the recorded ones: they are off by "
+                f"{report.max_abs_delta:.3g}, but {report.atol:.3g} is allowed"
             )
 
     def execute(self, requests: Any) -> list[Any]:
@@ -66,9 +66,9 @@ class TritonPythonModel:
                 answers.append(json.dumps(self.model.predict(raw).to_dict()).encode())
                 scores.append(self.model.scores)
         except InputError as error:
-            return _failed(str(error), pb_utils.TritonError.INVALID_ARG)
+            return _error_response(str(error), pb_utils.TritonError.INVALID_ARG)
         except RunnerError as error:
-            return _failed(str(error), pb_utils.TritonError.INTERNAL)
+            return _error_response(str(error), pb_utils.TritonError.INTERNAL)
         tensors = {
             "scores": np.stack(scores).astype(np.float32),
             "answer": np.array(answers, dtype=np.object_).reshape(-1, 1),
@@ -76,5 +76,5 @@ class TritonPythonModel:
         return pb_utils.InferenceResponse([pb_utils.Tensor(name, value) for name, value in tensors.items()])
 
 
-def _failed(text: str, code: Any) -> Any:
+def _error_response(text: str, code: Any) -> Any:
     return pb_utils.InferenceResponse(error=pb_utils.TritonError(text, code))

@@ -241,8 +241,8 @@ def _latency_row(objective: Objective) -> Row:
         (
             Panel("Whole requests", f"The line is the objective: p99 within {objective.bound_ms:.4g} ms.", "s", whole,
                   limit=bound_s),
-            _heatmap_panel("Whole requests, all of them", "How many requests took how long.", "s", REQUEST),
-            _heatmap_panel("The interpreter, all of it", "How many calls of execute took how long.", "s", PART,
+            _heatmap_panel("Whole requests, distribution", "How many requests took how long.", "s", REQUEST),
+            _heatmap_panel("The interpreter, distribution", "How many calls of execute took how long.", "s", PART,
                      'part="execute"'),
             *parts,
         ),
@@ -254,8 +254,8 @@ def _refusals_row(objective: Objective) -> Row:
     return Row(
         "Refusals and budgets",
         (
-            _line_panel("Refusals by reason", "Busy, late, failed are the server's; the others are the client's.",
-                   "reqps",
+            _line_panel("Refusals by reason",
+                   "Busy, late and failed are faults of the server; the others come from clients.", "reqps",
                    _rate(REFUSED, "model, version, reason"), f"{WHO} {{{{reason}}}}"),
             *(_burn_panel(*each) for each in budgets),
         ),
@@ -265,7 +265,7 @@ def _refusals_row(objective: Objective) -> Row:
 def _burn_panel(title: str, what: str, budget: float) -> Panel:
     share = f"model:edgekit_{what}:share_rate{{}}{{{{{LEVEL}}}}} / {budget:g}"
     queries = tuple(Query(share.format(window), f"{WHO} {window}") for window in ("1h", "6h", "3d"))
-    about = "1 uses the whole budget in its period. Recording rules are needed."
+    about = "At 1, the budget is used up exactly in its period. Needs the recording rules."
     return Panel(f"{title}: use of the budget", about, "short", queries, limit=1.0)
 
 
@@ -278,7 +278,7 @@ def _batches_row() -> Row:
         (
             _line_panel("Mean batch", "Samples in a call of the interpreter.", "short", mean, WHO),
             _heatmap_panel(
-                "Batches, all of them", "How many calls had how many samples.", "short", "edgekit_batch_size"
+                "Batches, distribution", "How many calls had how many samples.", "short", "edgekit_batch_size"
             ),
             _line_panel(
                 "Calls", "Calls of the interpreter.", "ops", _rate("nv_inference_exec_count", "model, version"), WHO
@@ -293,7 +293,7 @@ def _cache_row() -> Row:
         "Cache",
         (
             _line_panel("Hits", "Share of the requests that the cache answered.", "percentunit",
-                   f"{hits}\n/ ({hits} + {misses})", WHO, most=1),
+                   f"{hits}\n/ ({hits} + {misses})", WHO, maximum=1),
             _line_panel("Size", "Bytes of the cached answers.", "bytes",
                    f"sum by (instance) (edgekit_cache_bytes{{{MACHINE}}})", WHERE),
             _line_panel("Entries", "Cached answers.", "short",
@@ -319,9 +319,9 @@ def _machine_row() -> Row:
                    f"max by (instance) (edgekit_temperature_celsius{{{MACHINE}}})", WHERE, limit=HOT_C),
             _line_panel("Clock", "Mean over the cores in use.", "hertz",
                    f"min by (instance) (edgekit_clock_hertz{{{MACHINE}}})", WHERE),
-            Panel("Throttled", "Below its clock, or its supply below its limit.", "short", flags, STATES,
-                  states=states),
-            _line_panel("Windows dropped", "Windows of streams that nobody answered.", "ops",
+            Panel("Throttled", "The processor is below its clock, or its supply voltage below its limit.", "short",
+                  flags, STATES, states=states),
+            _line_panel("Windows dropped", "Windows of streams that were dropped unanswered.", "ops",
                    _rate("edgekit_dropped_total", "instance, model, version"), f"{WHO} {WHERE}"),
         ),
     )  # fmt: skip
@@ -338,8 +338,8 @@ def _health_row() -> Row:
     return Row(
         "Is it still right?",
         (
-            Panel("Verdict", "Of the watch over each model.", "short", (health,), STATES, states=states),
-            _line_panel("Drift", "Evidence: -log10 of the p-value, corrected for looking often.", "short",
+            Panel("Verdict", "The monitor's verdict on each model.", "short", (health,), STATES, states=states),
+            _line_panel("Drift", "Evidence: -log10 of the p-value, corrected for repeated tests.", "short",
                    f"max by (instance, model, version, statistic) (edgekit_drift{{{MODEL}}})",
                    f"{WHO} {{{{statistic}}}} {WHERE}"),
             Panel("Drift alarms", "By statistic.", "short", (alarms,), STATES,
@@ -347,10 +347,10 @@ def _health_row() -> Row:
             Panel("Canary", "Golden samples, on the interpreter in use.", "ops",
                   (Query(_rate("edgekit_canary_runs_total", "model, version"), f"{WHO} runs"),
                    Query(_rate("edgekit_canary_failures_total", "model, version"), f"{WHO} failures"))),
-            _line_panel("Since the canary came out right", "Stale after a quarter of an hour.", "s",
+            _line_panel("Since the last passed canary", "Stale after a quarter of an hour.", "s",
                    f"time() - {success}",
                    f"{WHO} {WHERE}"),
-            _line_panel("Samples watched", "Samples that the watch has seen.", "ops",
+            _line_panel("Samples monitored", "Samples that the monitor has examined.", "ops",
                    _rate("edgekit_watched_samples_total", "model, version"), WHO),
         ),
     )  # fmt: skip
@@ -358,13 +358,13 @@ def _health_row() -> Row:
 
 def _line_panel(
     title: str, about: str, unit: str, expression: str, legend: str,
-    limit: float | None = None, most: float | None = None,
+    limit: float | None = None, maximum: float | None = None,
 ) -> Panel:  # fmt: skip
-    return Panel(title, about, unit, (Query(expression, legend),), limit=limit, most=most)
+    return Panel(title, about, unit, (Query(expression, legend),), limit=limit, most=maximum)
 
 
-def _heatmap_panel(title: str, about: str, unit: str, metric: str, more: str = "") -> Panel:
-    chosen = f"{MODEL}, {more}" if more else MODEL
+def _heatmap_panel(title: str, about: str, unit: str, metric: str, selectors: str = "") -> Panel:
+    chosen = f"{MODEL}, {selectors}" if selectors else MODEL
     counts = f"sum by (le) (increase({metric}_bucket{{{chosen}}}[$__rate_interval]))"
     return Panel(title, about, unit, (Query(counts, "{{le}}"),), HEATMAP)
 
@@ -377,7 +377,7 @@ def _quantile(metric: str, share: float, by: str) -> str:
     return f"histogram_quantile({share:g}, {_rate(f'{metric}_bucket', f'{by}, le')})"
 
 
-HELP = "Grafana: a dashboard, and how Grafana finds it"
+HELP = "Grafana: a dashboard, and files with which Grafana finds it"
 OPTIONS = ("slo_p99", "availability")
 TAKES_BUNDLES = False
 DASHBOARD, PROVIDER, SOURCE = "dashboards/edgekit.json", "provisioning/dashboards.yml", "provisioning/datasources.yml"
@@ -405,7 +405,7 @@ def dashboard(objective: Objective) -> dict[str, Any]:
     return {
         "uid": "edgekit-models",
         "title": "Models in production",
-        "description": "Bundles that run by edgekit serve, or by the runner with metrics.",
+        "description": "Bundles that run in edgekit serve, or in the runner with metrics.",
         "tags": ["edgekit"],
         "schemaVersion": SCHEMA,
         "editable": True,
@@ -433,14 +433,14 @@ def _source() -> dict[str, Any]:
 
 
 def _readme(objective: Objective) -> bytes:
-    promises = "".join(f"- {line[0].upper()}{line[1:]}.\n" for line in objective.lines)
+    objective_lines = "".join(f"- {line[0].upper()}{line[1:]}.\n" for line in objective.lines)
     return (
         "# A dashboard for Grafana\n\n"
-        f"`{DASHBOARD}` is imported at Dashboards, New, Import.\n"
-        f"To have Grafana find it by itself, copy it to `{FOLDER}`.\n"
-        f"`{PROVIDER}` goes to `/etc/grafana/provisioning/dashboards/`.\n"
-        f"`{SOURCE}` goes to `/etc/grafana/provisioning/datasources/`, where there is no data source yet.\n\n"
-        f"The objective is drawn as a line:\n\n{promises}\n"
-        "Panels on the use of a budget need the recording rules of `edgekit export prometheus`.\n"
-        "Panels stay empty where a machine or a model does not give the metric.\n"
+        f"Import `{DASHBOARD}` in Grafana under Dashboards, New, Import.\n"
+        f"Or let Grafana find it by itself: copy it to `{FOLDER}`,\n"
+        f"`{PROVIDER}` to `/etc/grafana/provisioning/dashboards/`,\n"
+        f"and, if Grafana has no data source yet, `{SOURCE}` to `/etc/grafana/provisioning/datasources/`.\n\n"
+        f"The dashboard draws the objective as a line:\n\n{objective_lines}\n"
+        "The panels about the use of the error budget need the recording rules of `edgekit export prometheus`.\n"
+        "A panel stays empty if a machine or a model does not report its metric.\n"
     ).encode()

@@ -23,7 +23,7 @@ IMAGE = re.compile(r"[a-z0-9]+([._:/-][a-z0-9_]+)*(:[A-Za-z0-9_][\w.-]{0,127})?(
 PORT, GRPC_PORT = 8000, 8001
 BUNDLES = "/app/bundles"
 """The folder of the bundles in the image of deploy/Dockerfile."""
-UNTRIED = "prepared, not verified: no cluster was here; the manifests were not applied"
+UNTRIED = "prepared, not verified: the manifests were not applied to a cluster"
 
 
 def export(subjects: Sequence[ExportedBundle], request: ExportRequest) -> Export:
@@ -39,7 +39,7 @@ def export(subjects: Sequence[ExportedBundle], request: ExportRequest) -> Export
             "kubernetes.yaml": b"---\n".join([yaml_text(deployment(name, image)), yaml_text(service(name))]),
             "README.md": _readme_bytes(subjects, request.backend, uri, image),
         },
-        [*lines, f"put {REPOSITORY}/ where {uri} points; {image} must hold the bundles in {BUNDLES}", UNTRIED],
+        [*lines, f"copy {REPOSITORY}/ to {uri}; {image} must hold the bundles in {BUNDLES}", UNTRIED],
     )
 
 

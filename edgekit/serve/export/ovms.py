@@ -11,8 +11,8 @@ from edgekit.serve.export._subjects import Export, ExportedBundle, ExportRequest
 HELP = "OpenVINO Model Server: a model repository, its golden samples checked with OpenVINO"
 OPTIONS = ()
 MOUNTED = "/models"
-CHECKED = "its golden samples came out as recorded on this machine's OpenVINO, with this file and these settings"
-UNTRIED = "prepared, not verified: the server itself comes in an image of its own, and edgekit's tests do not run it"
+CHECKED = "its golden samples gave the recorded answers on this machine's OpenVINO, with this file and these settings"
+UNTRIED = "prepared, not verified: the server comes in a separate image, which edgekit's tests do not run"
 
 
 def export(subjects: Sequence[ExportedBundle], request: ExportRequest) -> Export:

@@ -1,4 +1,4 @@
-"""Export for Prometheus: recording rules, alerts, and an example of a config."""
+"""Export for Prometheus: recording rules, alerts on a service-level objective, and an example config."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def addresses(requested: Sequence[str] | None) -> list[str]:
     for each in requested or ():
         match = ADDRESS.fullmatch(each)
         if not match or not 0 < int(match[2]) <= MAX_PORT:
-            raise ConfigError(f"--scrape: got {each!r}; write HOST:PORT of the second port, such as {DEFAULT[0]}")
+            raise ConfigError(f"--scrape: got {each!r}; write HOST:PORT of the admin port, such as {DEFAULT[0]}")
     return list(requested or DEFAULT)
 
 
 def config(targets: Sequence[str], rule_files: Sequence[str]) -> dict[str, Any]:
-    """Return the example config. Alerts are not sent until `alerting` in it names an Alertmanager."""
+    """Return the example config. Alerts are not sent until its section `alerting` names an Alertmanager."""
     job = {"job_name": "edgekit", "metrics_path": "/metrics", "static_configs": [{"targets": list(targets)}]}
     return {
         "global": {"scrape_interval": "15s", "evaluation_interval": "1m"},
@@ -37,7 +37,7 @@ def config(targets: Sequence[str], rule_files: Sequence[str]) -> dict[str, Any]:
     }
 
 
-HELP = "Prometheus: recording rules, alerts on an objective, drift and the machine, and a scrape config"
+HELP = "Prometheus: recording rules, a scrape config, and alerts on an SLO, on drift and on machine health"
 OPTIONS = ("slo_p99", "availability", "scrape", "docs")
 TAKES_BUNDLES = False
 RECORDING, ALERTS = "recording.yml", "alerts.yml"
@@ -65,20 +65,21 @@ def every_alert(objective: Objective) -> list[Alert]:
 
 
 def _readme(objective: Objective, alert_rules: Sequence[Alert], targets: Sequence[str]) -> bytes:
-    promises = "".join(f"- {line[0].upper()}{line[1:]}.\n" for line in objective.lines)
+    objective_lines = "".join(f"- {line[0].upper()}{line[1:]}.\n" for line in objective.lines)
     rows = {each.name: f"| `{each.name}` | {each.severity} |" for each in reversed(alert_rules)}
     table = "\n".join(rows[name] for name in sorted(rows))
     return (
         "# Rules for Prometheus\n\n"
-        f"The objective:\n\n{promises}\n"
+        f"The objective:\n\n{objective_lines}\n"
         f"- `{RECORDING}`: rates, shares and percentiles that the alerts and the dashboard read.\n"
-        f"- `{ALERTS}`: the alerts. `promtool check rules {ALERTS}` reads them.\n"
+        f"- `{ALERTS}`: the alerts. `promtool check rules {ALERTS}` checks them.\n"
         "- `prometheus.yml`: an example. Copy its job and its `rule_files` into your own config.\n\n"
         f"The job scrapes {', '.join(f'`{each}`' for each in targets)}.\n"
-        "The second port of `edgekit serve` is on loopback unless `--admin-host` says otherwise.\n"
-        "A server with tokens takes one as `authorization: {credentials_file: FILE}` of the job.\n"
-        "Call every job `edgekit` or `edgekit-NAME`: the alert on targets that are down looks for that.\n\n"
-        "Windows reach back three days, so Prometheus must keep at least that much.\n"
-        "Alerts go to people by an Alertmanager, which `prometheus.yml` does not name.\n\n"
+        "The admin port of `edgekit serve` (`--admin-port`) is on loopback unless you set `--admin-host`.\n"
+        "If the server requires a token, add `authorization: {credentials_file: FILE}` to the job.\n"
+        "Call every job `edgekit` or `edgekit-NAME`: `EdgekitTargetDown` selects jobs by these names.\n\n"
+        "The longest alert window is three days, so Prometheus must keep its data for at least that long.\n"
+        "Prometheus sends notifications through an Alertmanager. `prometheus.yml` does not configure one; add it under "
+        "`alerting`.\n\n"
         f"| alert | worst severity |\n|---|---|\n{table}\n"
     ).encode()

@@ -69,7 +69,7 @@ def _check(subject: ExportedBundle) -> None:
     if facts.target == "tflite" and not (facts.input.dtype in INTEGERS and results in INTEGERS):
         raise ConversionError(
             f"{subject.path}: its model takes {facts.input.dtype} and gives {results}; TensorRT reads no "
-            "TFLite, and EdgeTPU wants integers from input to output: export the onnx or an int8 tflite bundle"
+            "TFLite, and EdgeTPU needs integers from input to output: export the onnx or an int8 tflite bundle"
         )
 
 
@@ -108,7 +108,7 @@ def _readme_section(subject: ExportedBundle, compiler: str, commands: Sequence[s
     extra = (
         f"\n{NEURON}\n"
         if facts.target == "onnx"
-        else ("\nThe compiler may refuse operator versions newer than it knows. They stand in `operators.txt`.\n")
+        else ("\nThe compiler may refuse operator versions newer than it knows. They are listed in `operators.txt`.\n")
     )
     return (
         f"{_readme.title(subject)}\nFor {compiler}, in the folder `{subject.name}/`:\n\n```\n{lines}\n```\n\n"

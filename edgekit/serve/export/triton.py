@@ -26,7 +26,7 @@ UNTRIED = (
 
 
 def export(subjects: Sequence[ExportedBundle], request: ExportRequest) -> Export:
-    """Create the repository and a README, and lines that tell what clients send."""
+    """Create the repository and a README, and lines that say what clients send."""
     files, lines = repository(subjects, request.backend)
     return Export({**files, "README.md": about(subjects, request.backend)}, lines)
 

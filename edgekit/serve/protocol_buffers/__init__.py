@@ -1,7 +1,7 @@
 """The messages of `inference.proto` as classes, in a pool of their own.
 
-Clients of the protocol bring messages of the same names. In protobuf's default pool the second of them is an error.
-Descriptors are data, so they suit every protobuf from 4.22 on, which generated code does not.
+Client libraries of the protocol bring messages of the same names. In protobuf's default pool, the second definition of
+a name would be an error. Descriptors are data and work with every protobuf from 4.22 on, unlike generated code.
 """
 
 from __future__ import annotations
@@ -20,5 +20,5 @@ _POOL.AddSerializedFile(zlib.decompress(base64.b85decode(DESCRIPTORS)))
 
 
 def message(name: str) -> Any:
-    """The class of one message; KeyError for a name that the protocol has not."""
+    """Return the class of one message. Raises KeyError for a name that the protocol does not have."""
     return message_factory.GetMessageClass(_POOL.FindMessageTypeByName(f"inference.{name}"))

@@ -46,12 +46,12 @@ class CostOptions(StrictModel):
 
 
 class BenchmarkConfig(StageConfig):
-    """Options of the benchmark stage: how long to measure, and which difference counts as faster.
+    """Options of the benchmark stage: how long to measure, and how large a difference must be to count as faster.
 
     The calls of a variant follow one another within a round, so its caches are warm. A variant is faster than another
-    if the interval of the ratio of their p50s lies completely above 1 + `tie_margin`. As long as noise leaves a winner
-    or a gain unsettled, rounds of the variants in question are added, up to `most_rounds` and `most_minutes`. The
-    result lists the comparisons that are still unsettled then.
+    if the confidence interval of the ratio of their p50s lies completely above 1 + `tie_margin`. As long as noise
+    leaves a winner or a gain unsettled, rounds of the variants in question are added, up to `most_rounds` and
+    `most_minutes`. The result lists the comparisons that are still unsettled then.
     """
 
     budget: Budget = Field(default_factory=lambda: Budget.model_validate({}))
@@ -73,7 +73,7 @@ class BenchmarkConfig(StageConfig):
     )
     calls_per_round: int = Field(20, ge=5, le=100_000, description="timed calls of each variant in a round")
     warmup_per_round: int = Field(
-        5, ge=1, le=10_000, description="calls of each variant at the start of a round that are not timed"
+        5, ge=1, le=10_000, description="untimed calls of each variant at the start of a round"
     )
     confidence: float = Field(
         0.99, ge=0.8, le=0.999, description="confidence level of the interval of a p50, or of a ratio of two p50s"
@@ -120,7 +120,7 @@ class BenchmarkConfig(StageConfig):
         names = [rival.name for rival in rivals]
         if duplicates := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(
-                f"names {', '.join(duplicates)} twice; reference models are told apart by their files' names"
+                f"names {', '.join(duplicates)} twice; reference models are identified by their file names"
             )
         return rivals
 

@@ -1,8 +1,8 @@
-"""Measure the cost of a call of each variant: processor time, and energy if there is a way to read it.
+"""Measure the cost of a call of each variant: processor time, and energy if it can be read.
 
 The processor time is that of all threads of this process during the timed calls of each round. Costs add up, so they
-are reported as means, with an interval over the openings: a million calls cost a million times the mean, whereas a
-median would leave out the slow calls.
+are reported as means: a million calls cost a million times the mean, whereas a median would leave out the slow calls.
+The interval of a mean is computed over the openings, because each variant is opened anew several times.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ NOT_MEASURED = "benchmark.cost.energy_s is 0, so it is not measured"
 
 
 def energy_source(cost: CostOptions) -> EnergySource | str:
-    """Return the source of energy readings: the meter of the config, or else RAPL; or why there is none, as text.
+    """Return the source of energy readings: the meter of the config, or else RAPL.
 
-    Raises ConfigError if the meter of the config cannot be read.
+    If there is neither, the reason is returned as text. Raises ConfigError if the meter of the config cannot be read.
     """
     if not cost.energy_s:
         return NOT_MEASURED
@@ -61,7 +61,7 @@ def energy_source(cost: CostOptions) -> EnergySource | str:
 def measure_costs(
     names: Sequence[str], openers: Mapping[str, Opener], timings: Timings, source: EnergySource | str, energy_s: float
 ) -> CallCosts:
-    """Return the costs of a call of all `names`, the baseline first.
+    """Return the cost of a call for each of `names`, the baseline first.
 
     If the energy source fails, the energy is unknown and the record says why.
     """
@@ -134,7 +134,7 @@ IDLE = ""
 
 @dataclass(frozen=True)
 class EnergyDraw:
-    """Joules of a call by name, without and with the energy of the idle machine, and the idle power in watts.
+    """Joules per call by name, without and with the energy of the idle machine, and the idle power in watts.
 
     All arrays have shape (rounds,).
     """

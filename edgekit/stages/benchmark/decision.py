@@ -1,4 +1,4 @@
-"""Decide which variants meet the budget and which of them wins each target, or replay recorded decisions."""
+"""Decide which variants meet the budget and which one wins on each target, or replay recorded decisions."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from edgekit.stages.benchmark.winners import (
 ABOVE_LIMIT = "whole interval above the limit"
 NO_GAIN_FROM_ZEROS = "neither faster nor smaller than without them"
 GAIN_RESOLUTION = 0.15
-"""How far, as a share, the bounds of a speed-up's interval may lie from it; otherwise it counts as unsettled."""
+"""Largest distance of the bounds of an interval from the speed-up, as a share of it, for the speed-up to be settled."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,9 @@ class Decision:
     """The decisions of a benchmark.
 
     `content` is the content of decision.json, in which everything that depends on latencies is under `measured`.
-    `decisions` has, each with its evidence, one decision per target, one over all targets, one on the latency limit if
-    there is one, and one on sparse variants if there are any. `metrics` has everything that is reported, latencies
-    included.
+    `decisions` has one decision per target, one over all targets, one on the latency limit if there is one, and one on
+    sparse variants if there are any, each with its evidence. `metrics` has everything that is reported, including
+    latencies.
     """
 
     content: dict[str, Any]
@@ -86,8 +86,8 @@ def decide(
     or, for a classification, the numbers from which it is computed: `lost` and `gained` of `samples`.
 
     `timings` are those of this machine. They decide, unless `deciding` has those of a class of devices. Recorded
-    decisions are reported together with those to which the timings of this run would lead. Recorded decisions of
-    devices come with their evidence, because the timings of this machine say nothing about the devices.
+    decisions are reported together with the decisions that the timings of this run would give. Decisions that were
+    recorded on devices keep their recorded evidence, because the timings of this machine say nothing about the devices.
 
     Raises StageError if recorded decisions cannot be followed.
     """
@@ -223,9 +223,9 @@ def check_all_limits(rows: Sequence[Mapping[str, Any]], budget: Budget) -> list[
 
 
 def check_limits(row: Mapping[str, Any], budget: Budget, rows: Sequence[Mapping[str, Any]] = ()) -> CheckedVariant:
-    """Return the row with its accuracy drop and bound on validation, and the limits of accuracy and size it breaks.
+    """Return the row with its accuracy drop on validation, its bound, and the accuracy and size limits that it breaks.
 
-    A limit of size relative to the baseline refers to the baseline's float file among the `rows`.
+    A size limit relative to the baseline refers to the baseline's float file among the `rows`.
     """
     figures = {field.name: row[field.name] for field in fields(Drop) if field.name in row}
     drop = (
@@ -247,7 +247,9 @@ def unresolved_steps(waterfall: Sequence[WaterfallStep], tie_margin: float) -> l
     previous = ""
     for step in waterfall:
         if "gain" in step:
-            comparisons += _unresolved(f"gain of {step['step']}", step, "gain", (previous, step["variant"]), tie_margin)
+            comparisons += _if_unresolved(
+                f"gain of {step['step']}", step, "gain", (previous, step["variant"]), tie_margin
+            )
         previous = step["variant"] if step["kept"] else previous
     return comparisons
 
@@ -259,22 +261,23 @@ def unresolved_speedups(metrics: Mapping[str, Any], tie_margin: float) -> list[O
     comparisons = []
     for row in winners:
         pair = (baseline["name"], row["name"])
-        comparisons += _unresolved(f"speed-up of {row['name']}", row, "speedup", pair, tie_margin)
+        comparisons += _if_unresolved(f"speed-up of {row['name']}", row, "speedup", pair, tie_margin)
     verdict, quantized = metrics["verdict"], metrics["post_training_baseline"]
     if verdict["met"] and quantized and quantized != verdict["winner"]:
         field, pair = "speedup_vs_post_training_baseline", (quantized, verdict["winner"])
-        comparisons += _unresolved(
+        comparisons += _if_unresolved(
             f"speed-up of {verdict['winner']} over {quantized}", verdict, field, pair, tie_margin
         )
     return comparisons
 
 
-def _unresolved(
+def _if_unresolved(
     subject: str, record: Mapping[str, Any], field: str, variants: tuple[str, str], tie_margin: float
 ) -> list[OpenComparison]:
     """Return the comparison if its interval is too wide, else an empty list.
 
-    Near 1 the interval must tell a difference of a few percent from none; elsewhere ±`GAIN_RESOLUTION` is enough.
+    Near 1, the interval must distinguish a difference of a few percent from none; elsewhere, ±`GAIN_RESOLUTION` is
+    enough.
     """
     low, high = record[f"{field}_low"], record[f"{field}_high"]
     is_near_one = is_too_wide(low, high, tie_margin)
@@ -316,33 +319,40 @@ def check_recorded(
     for name in recorded["too_slow"]:
         if name not in names:
             raise StageError(
-                f"the recorded decision calls {name!r} too slow, which is not among {_joined(names)}; {FIX_RECORD}"
+                f"the recorded decision calls {name!r} too slow, but the variants are {_name_list(names)}; {FIX_RECORD}"
             )
         if not limits[name].has_latency_limit:
             raise StageError(f"the recorded decision calls {name!r} too slow, but the budget has no latency_p50_ms")
     for name in recorded["buys_nothing"]:
         if name not in names:
             raise StageError(
-                f"the recorded decision says that {name!r} gives no speed-up, which is not among {_joined(names)}; "
-                f"{FIX_RECORD}"
+                f"the recorded decision says that {name!r} gives no speed-up, but the variants are "
+                f"{_name_list(names)}; {FIX_RECORD}"
             )
     for target, name in recorded["winners"].items():
         if target not in targets:
-            raise StageError(f"the recorded winner {name!r} is for target {target!r}; this run has {_joined(targets)}")
+            raise StageError(
+                f"the recorded winner {name!r} is for target {target!r}; this run has {_name_list(targets)}"
+            )
         row = next((row for row in rows if row["name"] == name and row["target"] == target), None)
         if row is None:
             target_names = [row["name"] for row in rows if row["target"] == target]
             raise StageError(
-                f"the recorded winner of {target} is {name!r}, which is not among {_joined(target_names)}; {FIX_RECORD}"
+                f"the recorded winner of {target} is {name!r}, but its variants are {_name_list(target_names)}; "
+                f"{FIX_RECORD}"
             )
         if not row["inside_budget"]:
             reasons = "; ".join(row["reasons"])
             raise StageError(f"the recorded winner of {target}, {name}, is outside the budget: {reasons}; {FIX_RECORD}")
         if name in recorded["too_slow"]:
-            raise StageError(f"the record contradicts itself: {name} wins {target} and is too slow; remove it")
+            raise StageError(
+                f"the record contradicts itself: {name} wins {target} and is too slow; remove one of the two"
+            )
         if name in recorded["buys_nothing"]:
-            raise StageError(f"the record contradicts itself: {name} wins {target} and gives no speed-up; remove it")
+            raise StageError(
+                f"the record contradicts itself: {name} wins {target} and gives no speed-up; remove one of the two"
+            )
 
 
-def _joined(names: Sequence[str]) -> str:
+def _name_list(names: Sequence[str]) -> str:
     return ", ".join(names) or "none"

@@ -1,6 +1,6 @@
 """Time the variants that meet the other limits on every device of a class, and let the slowest device decide.
 
-Each variant is sent as a bundle with a golden sample. A device on which it gives another answer does not time it.
+Each variant is sent as a bundle with a golden sample. If its answer on a device differs, it is not timed there.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Evidence on the shipped variants from validation: accuracy by class, lost samples, and example pictures.
+"""Evidence about the shipped variants, gathered on the validation split: accuracy by class, lost samples, and pictures.
 
 Tables have a bounded size, however many classes there are; `evidence/answers.npz` has all answers of all variants.
 
-For tasks whose answers lie in the picture, such as boxes, some pictures are stored for drawing, half of them answered
-well and half badly. Such a task has a function `closeness(answers, y)`, by which the pictures are chosen.
+For tasks whose answers are drawn on the image, such as boxes, a few images are stored, half with good answers and half
+with bad ones. The module of such a task has a function `closeness(answers, y)`, by which the images are chosen.
 """
 
 from __future__ import annotations
@@ -121,9 +121,9 @@ def _answers(variant: str, group: Group) -> GroupAnswers:
 
 
 def _worst_first(baseline_groups: list[Group], variant_groups: list[Group], higher_is_better: bool) -> list[int]:
-    """Return the indices of the groups, those that lost most first, and of several such the worst.
+    """Return the indices of the groups, sorted by how much score they lost, largest loss first.
 
-    Groups without a score come last.
+    Ties are sorted by score, worst first. Groups without a score come last.
     """
     sign = 1.0 if higher_is_better else -1.0
 
@@ -140,8 +140,8 @@ def _confusion(answers: Answers, y: np.ndarray, names: Sequence[str]) -> Confusi
     """Count how many samples of each class (rows) each network assigns to which class (columns).
 
     If there are many classes, those that the shipped network (the second) confuses most often have rows of their own,
-    and all others share one. The diagonal of that row has the correct answers, and `among_the_rest` counts the samples
-    that are mistaken for another of these classes.
+    and all others share one. The cell where the shared row meets the shared column counts correct answers only;
+    `among_the_rest` counts samples of an unlisted class that were mistaken for another unlisted class.
     """
     variant_answers = list(answers.values())[:2][-1]
     is_wrong = variant_answers != y
@@ -175,10 +175,10 @@ def _spread_over_strata(indices: np.ndarray, strata: np.ndarray) -> list[int]:
     """Return at most `MAX_LOST` of the indices: one of each stratum, then a second, sorted by stratum."""
     indices_by_stratum = [indices[strata[indices] == stratum] for stratum in np.unique(strata[indices])]
     candidates = (
-        int(stratum_indices[turn])
-        for turn in range(MAX_LOST)
+        int(stratum_indices[round_number])
+        for round_number in range(MAX_LOST)
         for stratum_indices in indices_by_stratum
-        if turn < len(stratum_indices)
+        if round_number < len(stratum_indices)
     )
     chosen = [index for index, _ in zip(candidates, range(MAX_LOST), strict=False)]
     return sorted(chosen, key=lambda index: (int(strata[index]), index))
@@ -198,18 +198,18 @@ def _lost_rows(
     """
     labels = task_module.describe_labels(y[list(indices)], names)
     answers_in_words = [
-        [task_module.describe_answers(answers, y, names)[place] for place in indices]
+        [task_module.describe_answers(answers, y, names)[index] for index in indices]
         for answers in (baseline_answers, variant_answers)
     ]
     return [
-        {"place": place, "label": label, "baseline": old, "variant": new}
-        for place, label, old, new in zip(indices, labels, *answers_in_words, strict=True)
+        {"place": index, "label": label, "baseline": old, "variant": new}
+        for index, label, old, new in zip(indices, labels, *answers_in_words, strict=True)
     ]
 
 
 EXAMPLES_FILE = f"{artifacts.EVIDENCE}/examples.npz"
 EXAMPLE_COUNT = 4
-"""Number of pictures, half of them with the best answers, half with the worst."""
+"""Number of example images, half of them with the best answers, half with the worst."""
 
 
 def write_examples(out: Path, data: Data, answers: Mapping[str, np.ndarray], shipped: Sequence[str]) -> None:

@@ -1,8 +1,9 @@
 """Detect leakage: a model trained elsewhere that has seen validation is significantly more accurate there than on test.
 
 The test is Fisher's exact test (Fisher 1935), one-sided: if the correct answers were distributed over both splits at
-random, how often would at least so many fall into validation? It keeps its level for any number of samples. It applies
-to accuracies that are shares of correct answers, but not to R², F1 and AUC, which are not means over samples.
+random, how often would at least as many as observed fall into validation? The test keeps its significance level for any
+number of samples. It applies to accuracies that are shares of correct answers, but not to R², F1 and AUC, which are not
+means over samples.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def _log_choose(total: int, count: int) -> float:
 
 
 TIME_LIMITS_S: dict[ExternalRole, float] = {"rival": 3600.0, "teacher": TEACHER_LIMIT_S}
-"""Time limits for the answers to one split. That of a teacher is the same as in training, as hours of work precede."""
+"""Time limits for the answers to one split. For a teacher, the limit is the same as in training."""
 
 
 def score_split(role: ExternalRole, file: TeacherFile, split: Split, data: Data, threads: int) -> SampleResults:
@@ -100,8 +101,8 @@ def check_model_file(
 ) -> SeenValidation | None:
     """Test whether a model file has seen validation; None if the accuracy is not a share of correct answers.
 
-    `test` are its results on the test split, if they are already available. Validation is not run if no conclusion is
-    possible.
+    `test` has its results on the test split, if they are already available. The file is not run on validation if no
+    conclusion is possible.
     """
     if test is None:
         test = score_split(role, file, data.test, data, threads)

@@ -42,7 +42,7 @@ def measure_loads(
 ) -> Loads:
     """Run all scenarios for the baseline and each winner.
 
-    For the baseline and the overall `winner` the highest sustainable rate is searched as well.
+    For the baseline and the overall `winner`, the highest sustainable rate is searched for as well.
     """
     bound = p99_bound_ms(config)
     record: Loads = {

@@ -25,7 +25,7 @@ Opener = Callable[[], Callable[[], object]]
 
 
 class RoundsResult(NamedTuple):
-    """The result of the rounds; `stayed_open` has a line for each comparison that was unsettled at their end."""
+    """The result of the rounds. `stayed_open` has a line for each comparison that was still unsettled at the end."""
 
     decision: Decision
     timings: Timings
@@ -71,7 +71,7 @@ def measure_rounds(
             }
             if not timed_names:
                 break
-            description = f"timing {len(timed_names)} models, with more rounds: {len(still_open)} comparisons open"
+            description = f"timing {len(timed_names)} models, with more rounds: {len(still_open)} unsettled comparisons"
             bar.update(opened, of=opened + openings, name=description)
             try:
                 samples_ms, opened = measurement.send(timed_names)
@@ -104,7 +104,7 @@ def open_now(decision: Decision, tie_margin: float, winners: bool = True) -> lis
 
 
 def expected_duration(openers: Mapping[str, Opener], config: BenchmarkConfig) -> str:
-    """Say how long the rounds should take, judging by a few calls of each model, and what can change that."""
+    """Predict from a few calls of each model how long the rounds will take, and say what can change that."""
     opening_s, call_s = map(sum, zip(*map(_time_trial_calls, openers.values()), strict=True))
 
     def seconds(openings: int, rounds: int) -> float:

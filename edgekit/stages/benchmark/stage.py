@@ -1,4 +1,4 @@
-"""Run the benchmark stage: compare every variant's answers with the baseline's, and time all in interleaved rounds."""
+"""Run the benchmark stage: compare all variants' answers with the baseline's, and time them in interleaved rounds."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def benchmark(source: Artifact, data: Data, config: BenchmarkConfig, out: Path) 
     artifacts.begin(out)
     recorded = replay.read(source.path.parent, "benchmark")
     if config.where and recorded is None:
-        hosts_of_class(config.hosts, config.where)  # so that an error shows before minutes of work
+        hosts_of_class(config.hosts, config.where)  # so that an error appears before minutes of work
     energy_meter = energy_source(config.cost)  # for the same reason
     reference_models = open_reference_models(config.rivals, data, config.inference_threads)
     others_leakage = [check_teacher(source, data, config.threads), *(model.leakage for model in reference_models)]
@@ -162,8 +162,8 @@ def _row_named(name: str | None, rows: Sequence[ModelFacts]) -> ModelFacts | Non
 class Evaluation:
     """What is known about the baseline and every variant before anything is timed, the baseline first.
 
-    These are a row of facts, an opener for calls, and the answers to the validation samples. `leakage` says whether a
-    baseline that was trained elsewhere has seen validation (`leakage.py`).
+    For each, there are a row of facts, an opener for calls, and the answers to the validation samples. `leakage` says
+    whether a baseline that was trained elsewhere has seen validation (`leakage.py`).
     """
 
     rows: list[ModelFacts]
@@ -244,7 +244,7 @@ def _evaluate(
     layout = variant.input.layout
     outputs = [backend.run(to_layout(apply(spec.preprocess, sample[None]), layout)) for sample in split.x]
     subject = f"benchmark: {variant.name}"
-    fix = f"leave {variant.precision} out of convert.precisions, or normalise the input by a preprocess step"
+    fix = f"leave {variant.precision} out of convert.precisions, or normalise the input with a preprocess step"
     return _score(check_finite(np.concatenate(outputs), subject, fix), split, spec)
 
 

@@ -28,7 +28,7 @@ ANCESTORS = {
     "pruned": ("baseline", "student", "pruned"),
     "sparse": ("baseline", "student"),
 }
-"""The networks from which each network was derived, itself last; a sparse one is left out, as it is its own step."""
+"""For each network, the networks of the steps that lead to it. Sparsity is a step of its own, so it is not listed."""
 
 
 def waterfall(
@@ -123,7 +123,7 @@ def nearest_miss(
     devices: DeviceClass | None = None,
     deciding: Timings | None = None,
 ) -> NearestMiss | None:
-    """Return the variant that exceeds its limits by the smallest total share, and of several such the fastest.
+    """Return the variant that exceeds its limits by the smallest total share; if there are several, the fastest one.
 
     `timings` are those of this machine. If `devices` decided, their latencies are compared with the limit instead.
     `deciding` are the timings for the comparison with the reference of a relative limit.

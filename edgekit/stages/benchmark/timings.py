@@ -16,13 +16,13 @@ Latencies = dict[str, dict[str, float]]
 
 @dataclass(frozen=True)
 class Timings:
-    """The time of every call in ms by name, (rounds * calls,) each, and the options for comparing two of them.
+    """The time of every call in ms by variant, each (rounds * calls,), and the options for comparing two variants.
 
     Here, a round is everything that was timed with one opening of the files; see `bench.timed_openings`. An interval
-    says how well the openings in this process agree. It does not cover differences between processes, such as the core
-    or its frequency, so a difference must exceed `tie_margin` (0.1 means 10 %) to decide a winner.
+    shows only how well the openings in this process agree. It does not cover differences between processes, such as the
+    core or its frequency, so a difference must exceed `tie_margin` (0.1 means 10 %) to decide a winner.
 
-    `cpu_ms` is the processor time of a call by name, (all rounds,). `rounds` is the number of rounds of the variant
+    `cpu_ms` is the processor time of a call by variant, (all rounds,). `rounds` is the number of rounds of the variant
     that was timed longest. A variant that was dropped earlier has fewer rounds, and two variants are compared by the
     first rounds that both have.
     """

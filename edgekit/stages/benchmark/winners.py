@@ -64,8 +64,8 @@ class Choice:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What latencies decide: names over the latency limit, sparse variants compared with dense ones, the names of
-    those without a speed-up, and the choice for each target."""
+    """What latencies decide: which variants are over the latency limit, how sparse variants compare with dense ones,
+    which of them bring no speed-up, and the choice for each target."""
 
     too_slow: list[str]
     comparisons: list[DenseComparison]
@@ -312,10 +312,10 @@ def compare_all_with_dense(
 
     A counterpart outside the budget is ignored, because it could not be used instead.
 
-    Zeros make a call shorter only if the kernels skip them. They make a file smaller only if it stores zeros as such,
-    as with `convert.sparse_weights`, or if it is compressed, which a bundle does not do. A sparse variant is rejected
-    if it is neither significantly faster nor, at the same speed, smaller, each by `tie_margin`. Its compressed size is
-    reported.
+    Zeros make a call shorter only if the kernels skip them. They make a file smaller only if its weights are stored in
+    a sparse format, as with `convert.sparse_weights`, or if it is compressed, which files in a bundle are not. A sparse
+    variant is rejected if it is neither significantly faster nor, at the same speed, smaller, each by `tie_margin`. Its
+    compressed size is reported.
     """
     dense_rows = {
         (row["model"], row["precision"], row["target"]): row

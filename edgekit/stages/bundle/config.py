@@ -67,7 +67,7 @@ class Smoothing(StrictModel):
     def candidates(self, task: Task) -> list[dict[str, Any]]:
         """Return the smoothings to choose from, as a manifest declares them.
 
-        They are ordered from little to much smoothing, so that the first of several equally good ones wins.
+        They are ordered from the least to the most smoothing, because the first of several equally good ones wins.
         """
         if isinstance(self.choose, list):
             return self.choose

@@ -52,7 +52,7 @@ def bundle(source: Artifact, data: Data, config: BundleConfig, out: Path) -> Art
     winners = decision["measured"]["winners"]
     if not winners:
         raise BudgetMissed(
-            "no variant met the budget in notebook 06, so there is nothing to bundle; see its nearest miss"
+            "no variant met the budget in notebook 06, so there is nothing to bundle; see the nearest miss there"
         )
     streams.check_options(data, config)
     runner_sha256 = pyz.build(out / RUNNER)
@@ -215,7 +215,7 @@ def _monitor_reference(
 def _evaluate_stream(
     convert: Artifact, variant: Variant, data: Data, config: BundleConfig, spec: store.ModelSpec, manifest: Manifest
 ) -> StreamResult | None:
-    """Evaluate the answers to the validation windows in the order of time; None if that order is unknown."""
+    """Evaluate the answers to the validation windows in the order of time. Returns None if that order is unknown."""
     sequence = streams.window_sequence(data, config)
     if sequence is None:
         return None

@@ -1,8 +1,8 @@
 """Evaluate the answers of a variant to the validation windows in the order of time, as on a device.
 
 The validation split holds pieces of recordings, because the parts between them belong to other splits. The pieces are
-joined, and smoothing is not reset between them: at the start of a piece it still holds answers from the piece before,
-so the evaluation includes the cost of such a change.
+joined, and smoothing is not reset between them. At the start of a piece, it still holds answers from the previous
+piece, so the evaluation includes the errors at such a transition.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class WindowSequence(NamedTuple):
 
 
 def check_options(data: Data, config: BundleConfig) -> None:
-    """Raise ConfigError if the options for streams do not fit the data, so that this shows before any training."""
+    """Raise ConfigError before any training if the options for streams do not fit the data."""
     if config.smoothing is not None:
         try:
             smoothing_rules.check_kind(data.kind)
@@ -214,7 +214,7 @@ def evaluate_smoothing(
 def choose_by_events(
     counts: Sequence[EventCounts], accuracies: Sequence[float], drop_pp: float
 ) -> tuple[int, list[str]]:
-    """Return the index of the selected smoothing, and for each other one why it was not selected.
+    """Return the index of the selected smoothing, and for each of the others the reason why it was not selected.
 
     The first entry of both sequences is that of no smoothing.
     """
@@ -235,7 +235,7 @@ def choose_by_events(
 
 
 def choose_by_accuracy(accuracies: Sequence[float]) -> tuple[int, list[str]]:
-    """Return the same as `choose_by_events`, but by accuracy over the windows."""
+    """Select by accuracy over the windows; the result is like that of `choose_by_events`."""
     best = max(range(len(accuracies)), key=lambda index: (accuracies[index], -index))
     reasons = [
         "" if index == best else _accuracy_reason(accuracy, accuracies[best])

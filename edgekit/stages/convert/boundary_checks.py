@@ -38,7 +38,7 @@ def runner_inputs(raw: np.ndarray, preprocess: Sequence[dict[str, Any]], describ
 def training_inputs(
     raw: np.ndarray, preprocess: Sequence[dict[str, Any]], function_name: str
 ) -> tuple[str, np.ndarray]:
-    """Return the name of what prepared the samples for training, and the network inputs that it gives.
+    """Return the name of the function that prepared the samples for training, and the network inputs that it gives.
 
     `function_name` is the user's own function as `package.module:function`, or empty.
     """
@@ -49,8 +49,8 @@ def training_inputs(
         return function_name, np.asarray(prepare(raw), dtype=np.float32)
     except Exception as error:  # the user's own code may raise anything
         raise ConfigError(
-            f"convert.reference_preprocess: {function_name} raised {type(error).__name__}: {error}; it is given raw "
-            f"samples {raw.shape} {raw.dtype} and returns {_expected_shape(raw.ndim)}"
+            f"convert.reference_preprocess: {function_name} raised {type(error).__name__}: {error}; it gets raw "
+            f"samples {raw.shape} {raw.dtype} and must return {_expected_shape(raw.ndim)}"
         ) from None
 
 
@@ -93,7 +93,8 @@ def check_input(
             f"the config or "
             "that function"
         )
-    record = {name: value for name, value in vars(agreement).items() if name != "top1_agreement"}  # of no answers
+    # inputs are no answers, so there is no agreement of answers
+    record = {name: value for name, value in vars(agreement).items() if name != "top1_agreement"}
     return {"from": f"raw sample, {preparer}", "to": "network input, the runner", **record}
 
 
@@ -155,7 +156,7 @@ def _affine(trained: np.ndarray, deployed: np.ndarray) -> str:
     lines = ", ".join(f"{factor:.4g} · x {offset:+.4g}" for factor, offset in fits[:3])
     factors = [factor for factor, _ in fits]
     part = "the mean of normalize" if np.allclose(factors, 1, rtol=0.01) else "a scale, a mean or a standard deviation"
-    return f"scale or normalize: {part}; by channel, the one is {lines} of the other"
+    return f"scale or normalize: {part}; per channel, the inputs of training are {lines}, where x is the runner's"
 
 
 def _fit_line(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
@@ -271,7 +272,7 @@ def are_probabilities(scores: np.ndarray) -> bool:
 
 
 def best_order(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return the most frequent class of the samples of each output, (classes,), and the accuracy in that order.
+    """Return for each output the class that most of its samples have, (classes,), and the accuracy in that order.
 
     If two outputs would mean the same class, the order is left as it is.
     """

@@ -1,8 +1,8 @@
 """Check that the calibration samples represent the data, because int8 clips values outside the calibrated ranges.
 
 The check runs on the float network, layer by layer. Values of the check samples outside the calibrated range would be
-clipped, and a range that is much wider than they are wastes int8 levels. What a converter makes of the ranges is
-checked elsewhere.
+clipped, and a range much wider than these values wastes int8 levels. The ranges that a converter derives are checked
+elsewhere.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class LayerRange:
         return max(0.0, min(1.0, used / (high - low))) if high > low else 1.0
 
     def calibrate(self, values: np.ndarray) -> None:
-        self.calibrated = _widened(self.calibrated, values)
+        self.calibrated = _widen(self.calibrated, values)
 
     def check(self, values: np.ndarray) -> None:
         low, high = self.calibrated
         step = (high - low) / LEVELS
-        self.checked = _widened(self.checked, values)
+        self.checked = _widen(self.checked, values)
         self.outside += int(np.sum((values < low - step) | (values > high + step)))
         self.values += values.size
 
@@ -70,8 +70,8 @@ class LayerRange:
 def without_clipped_anomalies(data: Data, preprocess: list[dict[str, Any]]) -> Data:
     """Return the data without validation anomalies whose inputs exceed the range of the calibration inputs.
 
-    Calibration samples are all normal, so int8 rightly clips such anomalies and their outputs change. Whether they are
-    still told apart from normal samples is decided by the budget, on the whole validation split.
+    Calibration samples are all normal, so int8 rightly clips such anomalies, and their outputs change. Whether they can
+    still be told from normal samples is checked by the budget, on the whole validation split.
     """
     if not tasks.load_task(data.task).RECONSTRUCTS:
         return data
@@ -142,7 +142,7 @@ def check_calibration(
     allowed = max_outside + outside_by_chance(len(calibration))
     if outside.outside_share > allowed:
         raise ConversionError(
-            f"{what} do not show what validation shows: {100 * outside.outside_share:.1f} % of the values "
+            f"{what} do not cover the values of validation: {100 * outside.outside_share:.1f} % of the values "
             f"of {outside.layer} are outside the calibrated range, at most {100 * allowed:.2g} % allowed "
             f"for so many samples "
             f"({_range_text(outside.calibrated)}, validation has {_range_text(outside.checked)}), and int8 would clip "
@@ -152,7 +152,7 @@ def check_calibration(
         raise ConversionError(
             f"{what} span far more than validation does: {used.layer} uses {100 * used.used_share:.2g} % of its "
             f"calibrated range, at least {100 * min_used:g} % required ({_range_text(used.calibrated)}, validation has "
-            f"{_range_text(used.checked)}), and int8 has no levels left for it; {advice}"
+            f"{_range_text(used.checked)}), which leaves too few int8 levels for them; {advice}"
         )
     return {
         "from": "calibration",
@@ -183,7 +183,7 @@ def _record_float(record: Callable[[str, np.ndarray], None], name: str, out: Any
         record(name, out.numpy())
 
 
-def _widened(range_: list[float], values: np.ndarray) -> list[float]:
+def _widen(range_: list[float], values: np.ndarray) -> list[float]:
     return [min(range_[0], float(values.min())), max(range_[1], float(values.max()))]
 
 

@@ -152,7 +152,7 @@ class BoundaryChecker:
         faults = numerics.tolerance_faults(agreement, self.config.tolerance(step.precision), self.task)
         is_float = step.precision == FLOAT
         if faults and not (is_float and self._explaining(agreement, outputs, reference)):
-            divergence = self._located(job, step, files)
+            divergence = self._locate_layer(job, step, files)
             message = (
                 f"{self.network.name}: {source} → {result} is outside its tolerance on {len(outputs)} validation "
                 f"samples: {'; '.join(faults)} (max |Δ| {agreement.max_abs:.3g}, cosine {agreement.cosine:.4g}); "
@@ -224,7 +224,7 @@ class BoundaryChecker:
             raise _Rejected(ConversionFailure.from_cause(NUMERICS, message, advice, divergence.layer))
         return ""
 
-    def _located(
+    def _locate_layer(
         self, job: ConversionJob, step: ConversionStep, files: ConvertedFiles
     ) -> first_divergence.LocatedLayer:
         if step.precision in OPTIONAL_PRECISIONS:

@@ -145,7 +145,7 @@ class ConvertConfig(StageConfig):
     @classmethod
     def _none_twice(cls, words: list[str]) -> list[str]:
         if len(set(words)) != len(words):
-            raise ValueError(f"names one twice: {words}; name each once")
+            raise ValueError(f"contains a duplicate: {words}; name each once")
         return words
 
     @model_serializer(mode="wrap")

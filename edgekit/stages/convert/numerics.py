@@ -169,7 +169,7 @@ def measure_conditioning(
     moved by a few units in the last place instead; for each sample, the pattern of signs with the largest effect
     counts.
     """
-    other = _in_float64(model_folder, inputs)
+    other = _float64_outputs(model_folder, inputs)
     method = FLOAT64 if other is not None else MOVED_INPUTS
     if other is None:
         other = _farthest(reference, list(_outputs_of_moved_inputs(model_folder, inputs)))
@@ -182,26 +182,26 @@ def measure_conditioning(
 
 
 def median_db(reference: np.ndarray, outputs: np.ndarray) -> float:
-    """The SNR of each sample, dB; of these the one in the middle."""
+    """Return the median over the samples of the SNR of each sample, in dB."""
     pairs = zip(reference[:, None], outputs[:, None], strict=True)
     return float(np.median([snr_db(one, other) for one, other in pairs]))
 
 
 def _farthest(reference: np.ndarray, answers: list[np.ndarray]) -> np.ndarray:
-    """Of each sample the answer that is farthest from the reference."""
+    """Return for each sample the answer that is farthest from the reference."""
     errors = [np.sum(np.square(one - reference, dtype=np.float64), axis=tuple(range(1, one.ndim))) for one in answers]
     return np.stack(answers)[np.argmax(errors, axis=0), np.arange(len(reference))]
 
 
-def _in_float64(model_folder: Path, inputs: np.ndarray) -> np.ndarray | None:
-    """The network's answers in float64; None where it is another framework's file, or its code names float32."""
+def _float64_outputs(model_folder: Path, inputs: np.ndarray) -> np.ndarray | None:
+    """Return the network's answers in float64; None for a file of another framework or if the code requires float32."""
     import torch
 
     if model_file.read(model_folder):
         return None
 
     def widened(module: torch.nn.Module) -> torch.nn.Module:
-        torch.set_default_dtype(torch.float64)  # of the tensors that its forward creates
+        torch.set_default_dtype(torch.float64)  # for the tensors that its forward creates
         return module.double()
 
     default_dtype = torch.get_default_dtype()
@@ -223,6 +223,6 @@ def _outputs_of_moved_inputs(model_folder: Path, inputs: np.ndarray) -> Iterator
     is_integer = inputs == np.trunc(inputs)
     patterns = random.integers(0, 2, (PATTERNS, *inputs.shape)).astype(bool)
     for outward in (np.ones_like(is_integer), np.zeros_like(is_integer), *patterns):
-        offset = np.where(outward, ULPS, -ULPS) * np.spacing(inputs)  # which has the sign of the input
+        offset = np.where(outward, ULPS, -ULPS) * np.spacing(inputs)  # np.spacing has the sign of the input
         moved = np.where((is_integer & ~outward) | (inputs == 0), inputs, inputs + offset)
         yield evaluate.torch_outputs(model_folder, moved.astype(np.float32))

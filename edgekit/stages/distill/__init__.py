@@ -1,4 +1,4 @@
-"""Train a small student network with the help of a teacher, by one or several losses.
+"""Train a small student network with the help of a teacher, with one or several losses.
 
 If the config names several `candidates`, each is timed untrained on every target, and the most accurate one within the
 budget becomes the student. The student is also trained with the labels alone, which shows what the teacher adds; losses

@@ -48,7 +48,7 @@ CANDIDATE_OPTIONS = (
 class TeacherConfig(StrictModel):
     """A possible teacher: the baseline (`baseline: true`), a network to train (`builder`), or a model file (`path`).
 
-    Of a file, only the name, the preprocessing steps and the SHA-256 are recorded, not its folder.
+    For a file, only the name, the preprocessing steps and the SHA-256 are recorded, not the folder.
     """
 
     baseline: bool = Field(False, description="whether the baseline is a teacher")
@@ -189,7 +189,7 @@ class DistillConfig(TrainingStageConfig):
 
     @model_serializer(mode="wrap")
     def _without_unused_options(self, plain: Any) -> dict[str, Any]:
-        """Leave out options that cannot change the result, so that changing them does not train the student again."""
+        """Leave out options without effect, so that the student is not trained again when they change."""
         values: dict[str, Any] = plain(self)
         if self.ensemble == "none":
             del values["ensemble"]
@@ -199,7 +199,7 @@ class DistillConfig(TrainingStageConfig):
         return {**{name: value for name, value in values.items() if name != "student"}, "budget": limits}
 
     def check_consistency(self) -> None:
-        """Raise ConfigError for an unknown loss, or one that no teacher can serve."""
+        """Raise ConfigError for a loss that is unknown or that the teachers do not support."""
         loss_options = self.loss_options()
         for options in loss_options:
             if not losses.supports_task(options, self.task):
@@ -216,7 +216,7 @@ class DistillConfig(TrainingStageConfig):
                 if losses.needs_features(options):
                     raise ConfigError(
                         f"distill.losses and distill.teachers disagree: {options.loss} compares feature maps, and a "
-                        "file shows only its outputs; add a PyTorch teacher or leave that loss out"
+                        "model file gives only its outputs; add a PyTorch teacher or leave that loss out"
                     )
 
     def _check_ensemble(self) -> None:

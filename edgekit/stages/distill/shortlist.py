@@ -62,7 +62,7 @@ def describe_size_limit(file: TimedFile, budget: Budget, reference_times: Refere
 
 
 def describe_too_slow(files: Sequence[TimedFile], budget: Budget, reference_times: ReferenceTimes) -> str:
-    """Explain that none of a candidate's files that are small enough is fast enough."""
+    """Explain that no file of a candidate is both small enough and fast enough."""
     latencies = {file.target: budget.limits(file.target).latency_text() for file in files}
     sizes = {describe_size_limit(file, budget, reference_times) for file in files}
     latency_limits = next(iter(latencies.values()))
@@ -106,7 +106,7 @@ TIMES_FILE = "candidates.json"
 REFERENCES_KEY = "(beside)"
 """Key of the reference models in the stored timings."""
 NOT_CONVERTIBLE = "no target takes it"
-STALE_RECORD = "an earlier stage or the config has changed since it was recorded; run without the record"
+STALE_RECORD = "an earlier stage or the config has changed since the record was made; run without the record"
 
 ShortlistChoice = dict[str, list[str]]
 """`in_time`: titles of the candidates within the budget; `trained`: the fastest of those that the most targets support.
@@ -128,8 +128,8 @@ class Shortlist:
     """All candidates with their timings by title.
 
     `choice` is the choice to follow: the recorded one if the run replays a record, otherwise `measured_choice`, which
-    results from these timings. `lost` holds by title what could not be converted. `references` are the models to which
-    the limits of the budget are relative.
+    results from these timings. `lost` holds, by title, the conversions that failed. `references` are the models to
+    which the limits of the budget are relative.
     """
 
     entries: list[CandidateNetwork]
@@ -212,7 +212,7 @@ def time_candidates(
 def choose_candidates(
     timed: Mapping[str, Sequence[TimedFile]], budget: Budget, max_trained: int, reference_times: ReferenceTimes = ()
 ) -> ShortlistChoice:
-    """Choose the candidates within the budget, and the fastest of those that the most targets support for training.
+    """Choose the candidates within the budget and, for training, the fastest of those that the most targets support.
 
     A candidate that a target does not support would leave that target without a student. At most `max_trained`
     candidates are trained; 0 means all.
@@ -244,7 +244,7 @@ def reason_not_trained(
     max_trained: int,
     reference_times: ReferenceTimes = (),
 ) -> str:
-    """Return why a candidate is not trained, without any latencies; empty if it is trained."""
+    """Return the reason, without any latencies, why a candidate is not trained; empty if it is trained."""
     files = timed[title]
     if not files:
         return NOT_CONVERTIBLE
@@ -260,7 +260,7 @@ def reason_not_trained(
     targets_of_trained = [_targets(timed[other]) for other in choice["trained"]]
     if all(len(others) > len(own_targets) for others in targets_of_trained):
         missing = targets_without_file(files, sorted(set().union(*targets_of_trained)))
-        return f"no file for {', '.join(missing)}, for which others have one"
+        return f"no file for {', '.join(missing)}, although other candidates have one"
     return f"within the budget, but not among the {max_trained} fastest"
 
 
@@ -274,7 +274,7 @@ def check_recorded_choice(
     for title in [*choice["in_time"], *choice["trained"]]:
         if title not in list(timed):
             raise StageError(
-                f"the record names candidate {title!r}, which is not among {', '.join(timed)}; {STALE_RECORD}"
+                f"the record names candidate {title!r}, but the candidates are {', '.join(timed)}; {STALE_RECORD}"
             )
         if not timed[title]:
             raise StageError(

@@ -95,7 +95,7 @@ def _names(configs: list[TeacherConfig]) -> list[str]:
 
 
 def best_teacher(teachers: list[Teacher]) -> Teacher:
-    """Return the teacher with the highest validation accuracy, the first of equals."""
+    """Return the teacher with the highest validation accuracy; if several are equal, the first of them."""
     return max(teachers, key=lambda each: each.accuracy)
 
 

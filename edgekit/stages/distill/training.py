@@ -31,7 +31,7 @@ from edgekit.training.resume import ResumeFolder
 
 LABELS_ALONE = "alone"
 CONFIDENCE = 0.95
-"""Of a bound that is not recorded; the budget's confidence must not be a reason to train again."""
+"""Confidence of a bound that is not recorded. It is not that of the budget, whose change must not cause a training."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class StudentTrainer:
 
 
 STOP_CONFIDENCE = 0.99
-"""Confidence that a loss is worse when it is stopped."""
+"""Confidence with which a loss must be worse than the best to be stopped."""
 STOPPED_FILE = "stopped-losses.json"
 
 
@@ -156,8 +156,8 @@ def stop_worse_losses(
     """Train with every loss for a part of the epochs, and stop those that are significantly worse than the best.
 
     They are compared by a confidence interval over the same validation samples (`edgekit.core.tasks.accuracy_drop`).
-    The other losses continue from there and end with exactly the same weights as without the stop. Unlike successive
-    halving (Jamieson & Talwalkar 2016), which stops half of them, this stops none in case of doubt.
+    The other losses continue from there and end with exactly the same weights as without the interruption. Unlike
+    successive halving (Jamieson & Talwalkar 2016), which stops half of them, this stops none in case of doubt.
 
     Returns the stopped students by the name of their loss; empty if `stop_losses_after` is 0 or there is one loss.
     """
@@ -189,7 +189,7 @@ def _supervision(name: str) -> str:
 
 
 def _reasons_to_stop(students: dict[str, TrainedStudent], stop_epoch: int, epochs: int) -> dict[str, str]:
-    """Return for each loss that is significantly worse than the best why it is stopped."""
+    """Return the reason to stop for each loss that is significantly worse than the best."""
     best = max(students.values(), key=lambda student: student.accuracy)
     reasons = {}
     for loss, student in students.items():

@@ -160,21 +160,21 @@ def _recommendations(measurements: ProfileMeasurements, shares: dict[str, float]
             "the program that calls the model",
             amdahl_speedup(shares["cold start"], 1e9),
             f"a process takes {cold_ms(measurements.session):,.0f} ms to its first answer and gives "
-            f"{measurements.calls_per_start:,} answers; the speed-up is that without any start-up time",
+            f"{measurements.calls_per_start:,} answers; the predicted speed-up assumes no start-up time at all",
             ("cold start",),
         ),
         Recommendation(
             "make the preprocessing cheaper: resize less, decode once, keep samples as uint8",
             "preprocess in the config",
             amdahl_speedup(shares["preprocess"], 1e9),
-            f"it is {shares['preprocess']:.0%} of a call; the speed-up is that without any preprocessing",
+            f"it takes {shares['preprocess']:.0%} of a call; the predicted speed-up assumes no preprocessing at all",
             ("preprocess",),
         ),
         Recommendation(
             "return only the class, within one process and not as text",
             "the program that calls the model",
             amdahl_speedup(shares["serialisation"], 1e9),
-            f"queue, postprocess and serialise are {shares['serialisation']:.0%} of a call",
+            f"queue, postprocess and serialise take {shares['serialisation']:.0%} of a call",
             ("serialisation",),
         ),
     ]
@@ -214,7 +214,7 @@ def _recommendations(measurements: ProfileMeasurements, shares: dict[str, float]
             "notebook 04",
             amdahl_speedup(execute_share, int8_speedup),
             f"this machine can do {ceiling_ratio:.1f} times as many multiply-adds per second in int8 as in float; "
-            f"{execution.fixed_ms / best['p50_ms']:.0%} of a call is neither arithmetic nor bytes and stays",
+            f"{execution.fixed_ms / best['p50_ms']:.0%} of a call is neither arithmetic nor bytes and remains",
             ("compute", "memory"),
         )
     )

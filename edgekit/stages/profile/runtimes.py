@@ -112,7 +112,7 @@ def _openers(
 
     with ThreadPoolExecutor(launch.parallel_conversions()) as pool:
         conversions = {target: pool.submit(convert, target) for target in TARGETS if runtimes}
-        for name, prepare in ((COMPILED, _compiled), (SCRIPTED, _scripted)):  # in parallel with the conversions
+        for name, prepare in ((COMPILED, _compile), (SCRIPTED, _trace)):  # in parallel with the conversions
             if not spec.is_torch:
                 reasons[name] = "left out: the baseline is not a PyTorch network"
                 continue
@@ -144,7 +144,7 @@ def _constant_opener(call: Callable[[], object]) -> Opener:
     return lambda: call
 
 
-def _compiled(module: nn.Module, x: np.ndarray) -> Callable[[], np.ndarray]:
+def _compile(module: nn.Module, x: np.ndarray) -> Callable[[], np.ndarray]:
     started = time.perf_counter()
     with progress.step(COMPILED), quiet_native(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -155,7 +155,7 @@ def _compiled(module: nn.Module, x: np.ndarray) -> Callable[[], np.ndarray]:
     return call
 
 
-def _scripted(module: nn.Module, x: np.ndarray) -> Callable[[], np.ndarray]:
+def _trace(module: nn.Module, x: np.ndarray) -> Callable[[], np.ndarray]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # TorchScript is deprecated
         traced = torch.jit.freeze(torch.jit.trace(module.eval(), torch.from_numpy(x)))

@@ -185,13 +185,13 @@ class CutTime:
 
     @property
     def is_faster(self) -> bool:
-        """Whether it is significantly faster than the network before the cut."""
+        """Whether the network is significantly faster than before the cut."""
         return self.high < 1
 
 
 @dataclass(frozen=True)
 class CutTimings:
-    """All cuts of one network, timed in the same rounds. `reached` is its own p50 divided by the student's."""
+    """All cuts of one network, timed in the same rounds. `reached` is that network's p50 divided by the student's."""
 
     target: str
     precision: str
@@ -206,9 +206,9 @@ class CutTimer:
     that an interrupted stage resumes with those on which it based its decisions.
     """
 
-    def __init__(self, spec: store.ModelSpec, data: Data, config: PruneConfig, place: ResumeFolder) -> None:
+    def __init__(self, spec: store.ModelSpec, data: Data, config: PruneConfig, resume_folder: ResumeFolder) -> None:
         self.spec, self.data, self.config = spec, data, config
-        self._path, self._key = place.folder / CUT_TIMES_FILE, place.key
+        self._path, self._key = resume_folder.folder / CUT_TIMES_FILE, resume_folder.key
         self._recalled, self.timings = _read_timings(self._path, self._key), list[CutTimings]()
 
     def time(self, student: nn.Module, current: nn.Module, cuts: Mapping[tuple[str, int], nn.Module]) -> CutTimings:
@@ -233,7 +233,7 @@ class CutTimer:
             self.timings += recalled
         else:
             self._recalled = []
-            self.timings.append(self._measured(student, current, cuts))
+            self.timings.append(self._measure(student, current, cuts))
             self._path.parent.mkdir(parents=True, exist_ok=True)
             write_json(self._path, {"key": self._key, "timings": [asdict(one) for one in self.timings]})
         return self.timings[-1]
@@ -247,9 +247,7 @@ class CutTimer:
             "conditions": {**machine_facts(), "protocol": protocol, "confidence": CONFIDENCE},
         }
 
-    def _measured(
-        self, student: nn.Module, current: nn.Module, cuts: Mapping[tuple[str, int], nn.Module]
-    ) -> CutTimings:
+    def _measure(self, student: nn.Module, current: nn.Module, cuts: Mapping[tuple[str, int], nn.Module]) -> CutTimings:
         config, names = self.config, {f"cut{number}": cut for number, cut in enumerate(cuts)}
         uncut = {STUDENT: student} if _shapes(current) == _shapes(student) else {STUDENT: student, CURRENT: current}
         models = uncut | {name: cuts[cut] for name, cut in names.items()}

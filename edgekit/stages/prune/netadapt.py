@@ -1,9 +1,9 @@
 """Structured pruning by measured latency (NetAdapt; Yang et al. 2018, arXiv 1804.03230).
 
-Each step has a p50 as its goal, and each cut within the step covers an equal part of the remaining ratio. Every group
-of coupled channels proposes its widest cut that reaches the goal. If no group has such a cut, every group proposes its
-fastest one. Only cuts that are significantly faster are considered. The proposal with the smallest loss of accuracy
-for the time that it saves is chosen.
+Each step has a p50 as its goal, and each cut within the step aims at an equal factor of the speed-up that is still
+missing. Every group of coupled channels proposes the smallest cut (the largest remaining width) that reaches the goal.
+If no group has such a cut, every group proposes its fastest one. Only cuts that are significantly faster are
+considered. The proposal that loses the least accuracy for the time that it saves is chosen.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from edgekit.stages.prune.latency import CutTime, CutTimings
 from edgekit.stages.prune.structured import ProbeResult, cut_group, group_widths, narrower_widths
 from edgekit.training.predict import evaluate
 
-STALE_RECORD = "an earlier stage or the config is another than when it was recorded; run without the record"
+STALE_RECORD = "an earlier stage or the config has changed since the record was made; run without the record"
 REFIT_SAMPLES, REFIT_BATCH = 512, 64
-"""Training samples, and their batch size, on which the batch norms of a candidate are re-estimated."""
+"""Number of training samples, and the batch size, with which the batch norms of a candidate are re-estimated."""
 Cut = tuple[str, int]
 ALL_LAYERS = ProbeResult()
 
@@ -90,8 +90,11 @@ class NetAdaptPruner:
         initial_widths = self._widths(module)
         if self.recorded_cuts is None:
             cuts_per_network = sum(len(narrower_widths(width, width, self.config)) for width in initial_widths.values())
-            most = self.config.steps * self.config.cuts_per_step
-            print(f"prune: up to {cuts_per_network} cuts are timed on {self.config.targets[0]}, at most {most} times")
+            max_timings = self.config.steps * self.config.cuts_per_step
+            print(
+                f"prune: up to {cuts_per_network} candidate cuts are timed together on {self.config.targets[0]}, "
+                f"at most {max_timings} times"
+            )
         for number in range(1, self.config.steps + 1):
             goal = self.config.latency_ratio ** (number / self.config.steps)
             step_cuts = self._step(module, student, initial_widths, number, goal)
@@ -106,16 +109,16 @@ class NetAdaptPruner:
     ) -> list[Cut] | None:
         """Return the cuts of one step, or None if nothing more can be cut."""
         if self.recorded_cuts is not None:
-            return self._replayed(module, number)
+            return self._replay(module, number)
         step_cuts: list[Cut] = []
         with progress.step("choosing cuts", "cut", self.config.cuts_per_step) as bar:
             while len(step_cuts) < self.config.cuts_per_step:
-                timing = self._timed(module, student, initial_widths)
+                timing = self._time_cuts(module, student, initial_widths)
                 if timing.reached <= goal:
                     break
                 cuts_left = self.config.cuts_per_step - len(step_cuts)
                 cut_goal = timing.reached * (goal / timing.reached) ** (1 / cuts_left)
-                chosen = self._chosen(module, timing, cut_goal, f"{number}-{len(step_cuts) + 1}")
+                chosen = self._choose(module, timing, cut_goal, f"{number}-{len(step_cuts) + 1}")
                 self._note(number, timing, chosen)
                 if chosen is None:
                     return step_cuts or None
@@ -126,17 +129,17 @@ class NetAdaptPruner:
                     break
         return step_cuts
 
-    def _timed(self, module: nn.Module, student: nn.Module, initial_widths: dict[str, int]) -> CutTimings:
+    def _time_cuts(self, module: nn.Module, student: nn.Module, initial_widths: dict[str, int]) -> CutTimings:
         widths, networks = self._widths(module), dict[Cut, nn.Module]()
         for group, width in widths.items():
-            for fewer in narrower_widths(width, initial_widths.get(group, width), self.config):
+            for narrower_width in narrower_widths(width, initial_widths.get(group, width), self.config):
                 with suppress(ModelError):  # a width that breaks the network is not proposed
-                    networks[group, fewer] = self._cut(module, group, fewer)
+                    networks[group, narrower_width] = self._cut(module, group, narrower_width)
         return self.timer.time(student, module, networks)
 
-    def _chosen(self, module: nn.Module, timing: CutTimings, goal: float, name: str) -> Proposal | None:
+    def _choose(self, module: nn.Module, timing: CutTimings, goal: float, name: str) -> Proposal | None:
         """Return the proposal that loses the least accuracy relative to the logarithm of its speed-up."""
-        before = self._accuracy(module)
+        accuracy_before = self._accuracy(module)
         proposals = [
             self._proposal(module, time, f"candidate-{name}-{time.group}-{time.width}")
             for time in propose_cuts(timing.cuts, goal)
@@ -144,7 +147,7 @@ class NetAdaptPruner:
         one_sample = 1 / len(self.data.validation)  # added to every loss, so that the fastest of lossless cuts wins
         return min(
             proposals,
-            key=lambda each: (max(before - each.accuracy, 0.0) + one_sample) / -math.log(each.time.of_before),
+            key=lambda each: (max(accuracy_before - each.accuracy, 0.0) + one_sample) / -math.log(each.time.of_before),
             default=None,
         )
 
@@ -160,7 +163,7 @@ class NetAdaptPruner:
         else:
             refit_batch_norms(candidate, self.data, self.spec.preprocess)
 
-    def _replayed(self, module: nn.Module, number: int) -> list[Cut] | None:
+    def _replay(self, module: nn.Module, number: int) -> list[Cut] | None:
         assert self.recorded_cuts is not None
         if number > len(self.recorded_cuts):
             return None
@@ -210,9 +213,10 @@ class NetAdaptPruner:
 
 
 def propose_cuts(cuts: Sequence[CutTime], goal: float) -> list[CutTime]:
-    """Return for each group its widest cut that is significantly faster and reaches `goal`, if it has one.
+    """Return for each group the smallest cut that is significantly faster and reaches `goal`, if there is one.
 
-    If no group has one, return the fastest cut of each group that is significantly faster.
+    The smallest cut leaves the largest width. If no group has such a cut, return the fastest cut of each group, of
+    those that are significantly faster.
     """
     faster = [one for one in cuts if one.is_faster]
     proposals: dict[str, CutTime] = {}
@@ -230,13 +234,13 @@ def parse_recorded_cuts(cuts: Any, widths: dict[str, int]) -> list[Cut]:
     Raises
     ------
     StageError
-        The record is malformed, or the network has no such group, or a group is already narrower.
+        The record is malformed, the network has no such group, or the group is not wider than the recorded width.
     """
     try:
         parsed = [(str(group), int(width)) for group, width in cuts]
     except (TypeError, ValueError):
         raise StageError(
-            f"the record of prune cuts {cuts!r}, which are not groups with widths; {STALE_RECORD}"
+            f"the prune record lists {cuts!r}; expected pairs of a channel group and a width; {STALE_RECORD}"
         ) from None
     remaining = dict(widths)
     for group, width in parsed:
@@ -252,8 +256,8 @@ def parse_recorded_cuts(cuts: Any, widths: dict[str, int]) -> list[Cut]:
 def refit_batch_norms(module: nn.Module, data: Data, preprocess: list[dict[str, Any]]) -> None:
     """Re-estimate the statistics of the batch norms on training samples, in place.
 
-    With stale statistics, the accuracy right after a cut says little; EagleEye (Li et al. 2020, arXiv 2007.02491)
-    ranks pruned networks in this way. Samples are used in order and on one thread, so results are identical bit by bit.
+    Stale statistics make the accuracy right after a cut meaningless, so they are re-estimated first, as in EagleEye (Li
+    et al. 2020, arXiv 2007.02491). Samples are used in order and on one thread, so results are identical bit by bit.
     """
     norms = [layer for layer in module.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
     momenta = [norm.momentum for norm in norms]

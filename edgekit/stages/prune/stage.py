@@ -61,12 +61,12 @@ def prune(source: Artifact, data: Data, config: PruneConfig, out: Path) -> Artif
     note(probe_result.describe() if config.enabled else f"prune: the student goes on unpruned: {OFF}")
     note(no_sparsity_reason if config.enabled else "")
     baseline, _ = open_model(source.ancestor("profile"))
-    place = resume.folder_for(out, "prune", source, data.digest, config.model_dump(), LIBRARIES)
-    tuning_setup = tuning(source, student, spec, place.teacher_cache, config.tune_with)
-    tuner = Tuner(baseline, tuning_setup.distillation, spec, data, config, place)
+    resume_folder = resume.folder_for(out, "prune", source, data.digest, config.model_dump(), LIBRARIES)
+    tuning_setup = tuning(source, student, spec, resume_folder.teacher_cache, config.tune_with)
+    tuner = Tuner(baseline, tuning_setup.distillation, spec, data, config, resume_folder)
     baseline_accuracy = tasks.accuracy(tuner.baseline)
 
-    cut_timer = CutTimer(spec, data, config, place)
+    cut_timer = CutTimer(spec, data, config, resume_folder)
     recorded = replay.read(source.path.parent, "prune") if config.structured == "latency" else None
     netadapt = NetAdaptPruner(
         spec,

@@ -48,8 +48,9 @@ MEASURES: dict[str, Callable[[], Any]] = {
 class BoundedImportance(torch_pruning.importance.Importance):
     """Scores of another measure, in which the most important channels of every layer are protected.
 
-    `least` holds, by root layer of a group, how many channels must remain; these score infinity. NaN scores (of groups
-    whose scores are all zero, normalized by their mean) become 0, so that they can be ranked.
+    `least` says by root layer of a group how many channels must remain; the most important ones get an infinite score.
+    Scores become NaN if all scores of a group are zero and are divided by their mean; they are replaced by 0, so that
+    the channels can be ranked.
     """
 
     def __init__(self, measure: Any, least: Mapping[nn.Module, int]) -> None:
@@ -224,12 +225,12 @@ def _pruner(module: nn.Module, spec: ModelSpec, config: PruneConfig, pinned: Seq
 
 
 def empty_group_arguments() -> dict[str, dict[Any, Any]]:
-    """Return arguments whose defaults are dicts that all pruners share, which would keep every network in memory."""
+    """Return new dicts for arguments whose default dicts are shared by all pruners and keep every network in memory."""
     return {"in_channel_groups": {}, "out_channel_groups": {}, "num_heads": {}}
 
 
 def _dry_run(module: nn.Module, spec: ModelSpec, config: PruneConfig, pinned: Sequence[str]) -> tuple[str, bool]:
-    """Prune a copy in all steps, except the pinned layers; return the error, if any, and whether it is smaller."""
+    """Prune a copy in all steps, except pinned layers. Return the error, if any, and whether the copy is smaller."""
     copied = copy.deepcopy(module)
     quick = config.model_copy(update={"importance": "l2" if config.importance == "taylor" else config.importance})
     try:
@@ -369,8 +370,8 @@ def cut_group(
     with pruning_errors(spec):
         if config.importance == "taylor":
             accumulate_gradients(module, train, spec.preprocess, config.taylor_samples, spec.task)
-        before = group_widths(module, spec, pinned)[group]
-        share = 1 - (width + 0.5) / before  # half a channel more, because torch-pruning rounds the rest down
+        width_before = group_widths(module, spec, pinned)[group]
+        share = 1 - (width + 0.5) / width_before  # half a channel more, because torch-pruning rounds the rest down
         with torch_pruning_fixes.search_limits(module):
             _group_pruner(module, spec, config.importance, {module.get_submodule(group): share}, pinned).step()
         module.zero_grad(set_to_none=True)

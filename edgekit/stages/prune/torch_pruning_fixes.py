@@ -14,14 +14,14 @@ from torch_pruning import ops
 from torch_pruning.dependency import graph, index_mapping, shape_infer
 
 MIN_CHANNELS, CHANNELS_PER_WIDTH = 1 << 13, 4
-"""Most indices of a layer in a group: the larger of `MIN_CHANNELS` and a multiple of the widest layer."""
+"""Largest number of indices of a layer in a group: `MIN_CHANNELS` or, if larger, a multiple of the widest layer."""
 MIN_VISITS, VISITS_PER_LAYER = 500, 10
-"""Most steps of the search for one group: the larger of `MIN_VISITS` and a number for each layer of the network."""
+"""Largest number of steps of the search for one group: `MIN_VISITS` or, if larger, a number for each layer."""
 LIMIT_S = 120.0
 """Longest time of the code inside `search_limits`, in seconds."""
 
 _limits: list[tuple[float, float, float]] = [(math.inf, math.inf, math.inf)]
-"""Stack of limits, the innermost last: deadline (monotonic seconds), most indices of a layer, most steps."""
+"""Stack of limits, the innermost last: deadline (monotonic seconds), number of indices of a layer, number of steps."""
 
 
 class CyclicGroupError(ValueError):
@@ -72,7 +72,7 @@ def _check_time() -> None:
 
 
 def _cyclic_group_error() -> CyclicGroupError:
-    return CyclicGroupError("torch-pruning's graph of its channels runs in a circle")
+    return CyclicGroupError("torch-pruning's graph of channels has a cycle")
 
 
 class _Group(graph.Group):
@@ -129,14 +129,14 @@ def correct_concat_widths(graph: Any) -> None:
     for node in graph.module2node.values():
         if node.type != ops.OPTYPE.CONCAT or _axes(node) != VECTOR_AXES:
             continue
-        flattened = {place: _flattening(part) for place, part in enumerate(node.inputs)}
+        flattened = {index: _flattening(part) for index, part in enumerate(node.inputs)}
         if not any(flattened.values()):
             continue
         for each in filter(None, flattened.values()):
-            _set_index_mapping(each, _places_per_channel(each))
+            _set_index_mapping(each, _indices_per_channel(each))
         widths = [index_mapping.shape_infer.infer_channels_between(graph, part, node) for part in node.inputs]
         if None not in widths:
-            factors = [_places_per_channel(each) if each else 1 for each in flattened.values()]
+            factors = [_indices_per_channel(each) if each else 1 for each in flattened.values()]
             node.module.concat_sizes = [width * factor for width, factor in zip(widths, factors, strict=True)]
             index_mapping.update_concat_index_mapping(graph, node)
 
@@ -155,14 +155,14 @@ def _axes(node: Any) -> int:
     return len(node.grad_fn._input_metadata[0].shape)  # inputs of the backward function are the outputs of the node
 
 
-def _places_per_channel(node: Any) -> int:
+def _indices_per_channel(node: Any) -> int:
     """Return the number of indices that each channel becomes: height times width."""
     return prod(node.grad_fn._saved_self_sym_sizes[2:])
 
 
-def _set_index_mapping(node: Any, places: int) -> None:
+def _set_index_mapping(node: Any, stride: int) -> None:
     def mapping(reverse: bool) -> Any:
-        return index_mapping._FlattenIndexMapping(stride=places, reverse=reverse) if places > 1 else None
+        return index_mapping._FlattenIndexMapping(stride=stride, reverse=reverse) if stride > 1 else None
 
     for before in node.inputs:
         for source, target, reverse in ((node, before, True), (before, node, False)):

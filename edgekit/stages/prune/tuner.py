@@ -37,9 +37,15 @@ class Tuner:
         spec: store.ModelSpec,
         data: Data,
         config: PruneConfig,
-        place: ResumeFolder,
+        resume_folder: ResumeFolder,
     ) -> None:
-        self.distillation, self.spec, self.data, self.config, self.place = distillation, spec, data, config, place
+        self.distillation, self.spec, self.data, self.config, self.place = (
+            distillation,
+            spec,
+            data,
+            config,
+            resume_folder,
+        )
         self.baseline = self.answers(baseline)
 
     def tune(

@@ -51,5 +51,5 @@ class QuantizeConfig(TuningStageConfig):
     @classmethod
     def _none_twice(cls, values: list[str | int]) -> list[str | int]:
         if len(set(values)) != len(values):
-            raise ValueError(f"names one twice: {values}; name each once")
+            raise ValueError(f"contains a duplicate: {values}; name each once")
         return values

@@ -50,7 +50,7 @@ def search_float_layers(
     worst_first : sequence of str
         Names of the layers, the most sensitive first. At least one of them stays in int8.
     max_layers : int
-        Most layers to keep in float.
+        Largest number of layers to keep in float.
     score : callable
         Returns the per-sample scores of a network on the validation split.
     baseline_scores : SampleResults

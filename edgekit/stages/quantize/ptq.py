@@ -111,7 +111,7 @@ OUTLIER_FRACTION = 0.001
 
 
 def _percentile(outermost: AggregatorType) -> StatisticsCollectorParameters:
-    """Take the percentile of each sample and the outermost over all samples; nncf has none over all values."""
+    """Take the percentile of each sample and the outermost of these, because nncf has no percentile over all values."""
     return StatisticsCollectorParameters(StatisticsType.QUANTILE, outermost, quantile_outlier_prob=OUTLIER_FRACTION)
 
 
@@ -220,7 +220,7 @@ def compare_recipes(
         except ModelError as error:
             failures[name] = str(error)
     if not results:
-        raise ModelError(f"quantize.recipes: none of {', '.join(recipes)} can be made; {failures[recipes[0]]}")
+        raise ModelError(f"quantize.recipes: none of {', '.join(recipes)} can be used; {failures[recipes[0]]}")
     first, others = results[0], results[1:]
     confidence = 1 - (1 - budget.accuracy_confidence) / max(1, len(others))
     below_first = {each.recipe: tasks.drop(first.scores, each.scores, confidence) for each in others}

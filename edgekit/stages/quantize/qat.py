@@ -44,7 +44,7 @@ def tune(
             seed=config.seed,
             device=config.device,
             threads=config.threads,
-            # bfloat16 is hardly finer than the 256 levels that are learned here
+            # bfloat16 is too coarse here: it is hardly finer than the 256 levels that are learned
             training=config.training.model_copy(update={"precision": "float32"}),
             distillation=distillation,
             resume=resume_folder.checkpoint("qat") if resume_folder else None,

@@ -48,7 +48,7 @@ class _FloatNetwork:
         """Return the per-sample scores of outputs for the validation split."""
         return score_samples(outputs, self.data.validation, self.spec.preprocess, self.data.task)
 
-    def answered(self, network: nn.Module) -> SampleResults:
+    def scores_of(self, network: nn.Module) -> SampleResults:
         """Return the per-sample scores of a network on the validation split."""
         return self.score_samples(self.logits(network))
 
@@ -70,9 +70,9 @@ def quantize(source: Artifact, data: Data, config: QuantizeConfig, out: Path) ->
     with _use_threads(config.threads):
         inputs = ptq.calibration_inputs(data.calibration.x, spec.preprocess, config.calibration_samples)
         float_network = _FloatNetwork(module, spec, data, config, inputs)
-        scores = {"baseline": float_network.answered(baseline), "float": float_network.answered(module)}
+        scores = {"baseline": float_network.scores_of(baseline), "float": float_network.scores_of(module)}
         best, recipe_rows = ptq.compare_recipes(
-            module, inputs, config.recipes, float_network.answered, scores["baseline"], config.budget
+            module, inputs, config.recipes, float_network.scores_of, scores["baseline"], config.budget
         )
         options = {"ptq": _Option(best.network, module, best.quantization)}
         scores["ptq"] = best.scores
@@ -83,7 +83,7 @@ def quantize(source: Artifact, data: Data, config: QuantizeConfig, out: Path) ->
             options["qat"] = _Option(
                 tuned, qat.with_tuned_weights(module, tuned), qat.without_bias_correction(best.quantization)
             )
-            scores["qat"] = float_network.answered(tuned)
+            scores["qat"] = float_network.scores_of(tuned)
         table = _sensitivity(float_network, best.network)
         steps, mixed_reason = _try_mixed(float_network, best, table, scores, options)
         decision = decide(scores, config.budget, mixed_reason)
@@ -161,7 +161,7 @@ def _try_mixed(
         best.quantization,
         worst_first,
         config.max_float_layers,
-        float_network.answered,
+        float_network.scores_of,
         scores["baseline"],
         config.budget,
     )
@@ -202,7 +202,7 @@ def _record(
     quantization: Quantization,
 ) -> dict[str, Any]:
     """Return the content of `decision.json`: the choice, every recipe and step, and how converters must quantize."""
-    keep_float = list(quantization.keep_float)  # as it is read back
+    keep_float = list(quantization.keep_float)  # a list, as in the JSON of `steps`
     mixed_rows = [{**row, "kept": decision.method == "mixed" and row["keep_float"] == keep_float} for row in steps]
     return {
         **asdict(decision),
@@ -211,7 +211,7 @@ def _record(
         "ptq_quantization": {
             **best.quantization.to_json(),
             "keep_float": [],
-        },  # for all networks but the one chosen for
+        },  # for all networks but the one for which it was chosen
         "recipes": recipe_rows,
         "mixed": mixed_rows,
     }

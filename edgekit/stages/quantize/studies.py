@@ -108,7 +108,7 @@ def snr_db(reference: np.ndarray, value: np.ndarray) -> float:
 HISTOGRAM_SAMPLES = 64
 LEVELS_PER_BIN = 4
 MAX_BINS_OUTSIDE = 32
-"""Most bins on either side of the quantizer's range; values farther out are counted in the outermost bin."""
+"""Largest number of bins on each side of the quantizer's range; values farther out are counted in the outermost bin."""
 
 
 def histograms(
@@ -177,7 +177,7 @@ def value_counts(quantizer: nn.Module, before: Tensor, after: Tensor) -> ValueCo
 
 
 def _bin_edges(position: np.ndarray, low: int, high: int) -> np.ndarray:
-    """Return bin edges, `LEVELS_PER_BIN` levels apart from the lowest level on, and outwards as far as values reach."""
+    """Return bin edges `LEVELS_PER_BIN` levels apart, aligned with the lowest level, as far out as values reach."""
     first, inside = low - 0.5, -(-(high - low + 1) // LEVELS_PER_BIN)
     below = (first - position.min()) / LEVELS_PER_BIN
     above = (position.max() - first) / LEVELS_PER_BIN - inside

@@ -2,8 +2,9 @@
 
 Names do not survive a conversion, and the output of a wrong layer matches no tensor of the network. The search
 therefore looks for agreement. An operator agrees if its output matches some tensor of the network, or if it leads to an
-operator that agrees (for example a convolution whose bias is another operator). The file diverges where agreement is
-lost from one operator to the next, and the layer is the one that takes the same inputs in the network.
+operator that agrees (for example a convolution whose bias is another operator). The file diverges at the operator that
+does not agree although the operators before it do. The layer to report is the one that takes the same inputs in the
+network.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ ROUNDED_AGREEMENT_DB = 12.0
 """The lowest SNR at which a tensor matches one of the network's; the second is for 8-bit weights or values."""
 CEILING_DB = {"fp32": 100.0, "fp16": 60.0}
 ROUNDED_CEILING_DB = 40.0
-"""The best SNR that a precision reaches: losses are counted from here down."""
+"""The best SNR that a precision reaches. Losses are counted from here downwards."""
 MIN_LOSS_DB = 10.0
 """Smaller losses are normal for any layer."""
 STEEP = 0.6
@@ -73,11 +74,11 @@ class Divergence:
     def describe(self) -> str:
         """Describe the divergence in a sentence."""
         more = [name for name in self.layers if name != self.layer]
-        together = f", computed together with {', '.join(more)}" if more else ""
-        after = "the file has no such tensor" if self.after == NO_SIMILARITY else self.after.describe()
+        together_note = f", computed together with {', '.join(more)}" if more else ""
+        similarity_after = "the file has no such tensor" if self.after == NO_SIMILARITY else self.after.describe()
         return (
             f"the outputs agree up to {self.agreed} ({self.before.describe()}) and diverge at {self.layer} "
-            f"({after}; operator {self.operator}{together}){self.note and f'; {self.note}'}"
+            f"({similarity_after}; operator {self.operator}{together_note}){self.note and f'; {self.note}'}"
         )
 
 
@@ -207,7 +208,7 @@ class _Comparison:
         return [], None
 
     def _unmatched(self, start: int) -> int:
-        """Return an input of an operation that the file lacks, with another tensor in its place; else the operation."""
+        """Return an input of the operation that matches no tensor of the file, or else the operation itself."""
         for source in self.nodes[start].inputs:
             before = source
             while before and self._passes_on(before):
@@ -283,7 +284,7 @@ def record_tensors(module: nn.Module, inputs: np.ndarray) -> list[NetworkTensor]
     """
     x = torch.from_numpy(inputs)
     recorder = _Recorder(x)
-    with single_thread(), torch.no_grad(), _hooked(module, recorder), recorder:
+    with single_thread(), torch.no_grad(), _hooks(module, recorder), recorder:
         module(x)
     return recorder.nodes
 
@@ -327,7 +328,7 @@ class _Recorder(TorchDispatchMode):
 
 
 @contextmanager
-def _hooked(module: nn.Module, recorder: _Recorder) -> Iterator[None]:
+def _hooks(module: nn.Module, recorder: _Recorder) -> Iterator[None]:
     """Add hooks, inside the context, that tell the recorder which module runs."""
     handles = []
     for name, part in module.named_modules():

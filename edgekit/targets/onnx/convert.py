@@ -110,19 +110,19 @@ def _float_model(model_folder: Path) -> bytes:
     saved, spec = store.load(model_folder)
     module, sample = deployment_network(saved, spec), store.zero_sample(spec)
     try:
-        model = _exported(module, sample)
+        model = _export(module, sample)
     except torch.onnx.errors.OnnxExporterError as error:
         if NO_VIEW not in str(error_causes.root_cause(error)):
             raise
         # PyTorch's fused attention has other strides than its parts, so that a view after it fails (Swin's windows)
         FakeTensorMode.cache_clear()  # which would otherwise contain these strides
         with sdpa_kernel(SDPBackend.MATH):
-            model = _exported(module, sample)
+            model = _export(module, sample)
     strip(model)
     return bytes(model.SerializeToString(deterministic=True))
 
 
-def _exported(module: Any, sample: Any) -> Any:
+def _export(module: Any, sample: Any) -> Any:
     import torch
 
     from edgekit.models.several_inputs import export_inputs
@@ -181,7 +181,8 @@ def _halve(content: bytes) -> bytes:
     from onnxruntime.transformers.onnx_model import OnnxModel
 
     halved = OnnxModel(convert_float_to_float16(onnx.load_from_string(content), keep_io_types=True))
-    halved.topological_sort(is_deterministic=True)  # the converter appends the casts of the input after their users
+    # the converter appends the casts of the input after the operators that use them
+    halved.topological_sort(is_deterministic=True)
     return bytes(halved.model.SerializeToString(deterministic=True))
 
 
@@ -210,8 +211,8 @@ def _quantize(
 ) -> bytes:
     """Quantize weights to int8 per channel and activations to uint8 per tensor, with ranges from the samples.
 
-    For percentile ranges, ONNX Runtime expects the share outside at both ends together. It approximates the percentiles
-    by a histogram of 2,048 bins over the whole range.
+    For percentile ranges, ONNX Runtime expects the share of values outside the range, for both ends together. It
+    approximates the percentiles by a histogram of 2,048 bins over the whole range.
     """
     import onnx
     from onnxruntime.quantization import (

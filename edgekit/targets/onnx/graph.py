@@ -1,6 +1,6 @@
 """Redundant operators in an ONNX file.
 
-A QuantizeLinear with its DequantizeLinear only marks quantized values, but one pair after another is executed.
+A QuantizeLinear with its DequantizeLinear only marks quantized values, but a second pair right after it is executed.
 """
 
 from __future__ import annotations
@@ -99,11 +99,11 @@ def _absorbable(node: Any, attributes: dict[str, Any], tensors: dict[Any, GraphT
     mode = attributes["mode"].s if "mode" in attributes else b"constant"
     amounts = tensors.get(node.input[1], GraphTensor()).value if len(node.input) > 1 else None
     filled = tensors.get(node.input[2], GraphTensor()).value if len(node.input) > 2 and node.input[2] else np.zeros(1)
-    behind = takers.get(node.output[0], [])
+    users = takers.get(node.output[0], [])
     if mode != b"constant" or amounts is None or filled is None or np.any(filled) or len(node.input) > 3:
         return False
     sides = np.reshape(amounts, (2, -1))
-    return bool(not sides[:, :2].any() and (sides >= 0).all() and behind and all(t.op_type == "Conv" for t in behind))
+    return bool(not sides[:, :2].any() and (sides >= 0).all() and users and all(t.op_type == "Conv" for t in users))
 
 
 def graphs_of(graph: Any) -> Iterator[Any]:

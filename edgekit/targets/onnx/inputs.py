@@ -25,7 +25,7 @@ MAX_SHAPE_VALUES = 64
 PAIRS = 4
 FEWEST_IDS = 4
 FLOAT_TOLERANCE = 1e-3
-"""How far a float output may differ in a batch, as a share of its difference to the next sample's output."""
+"""How far a float output may differ in a batch, as a share of how much it differs from the next sample's output."""
 QUANTIZED_TOLERANCE = 0.25
 """The same for quantized models, where the last bit may decide about a step."""
 
@@ -37,8 +37,8 @@ def free_batch(content: bytes, exported: bytes) -> bytes:
     what they compute. A model keeps its batch of one if it joins its samples with a constant for one sample, or if an
     answer would depend on the other samples, for example by ranges that are computed in each call.
 
-    `exported` is the float model from which `content` was made, or the same; if its batch cannot be freed, that of
-    `content` is not tried.
+    `exported` is the float model from which `content` was made, or `content` itself. If the batch of `exported` cannot
+    be freed, `content` keeps its batch as well.
     """
     if content == exported:
         return _free_export(exported)
@@ -113,7 +113,7 @@ def _batch_axes(one: Sequence[int], two: Sequence[int], after: Sequence[int]) ->
 
 
 def _best_axis(model: Any, axes: Sequence[int], write: Callable[[int], None]) -> int:
-    """Return the axis with which the most shapes can be inferred for two samples; the first of equal ones."""
+    """Return the axis with which the most shapes can be inferred for two samples; of several, the first."""
     if len(axes) == 1:
         return axes[0]
     inferred = []

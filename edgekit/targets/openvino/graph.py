@@ -1,7 +1,7 @@
 """Redundant operators in OpenVINO's IR, and in the CPU plug-in's compiled form.
 
-A FakeQuantize only marks quantized values, but one after another is executed. In the compiled form, which depends on
-the processor, reorders of a tensor count as transposes.
+A FakeQuantize only marks quantized values, but a second one right after it is executed. In the compiled form, which
+depends on the processor, reorders of a tensor count as transposes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def read(path: Path) -> tuple[RedundantOperator, ...]:
     core = openvino.Core()
     model = core.read_model(str(path))
     compiled = compile_model(core, model, threads=1).get_runtime_model()
-    return (*find_redundant(_graph(model)), *find_redundant(_compiled(compiled, model), compiled=True))
+    return (*find_redundant(_graph(model)), *find_redundant(_compiled_graph(compiled, model), compiled=True))
 
 
 def _key(port: Any) -> tuple[str, int]:
@@ -103,7 +103,7 @@ def _absorbable(pad: Any, tensors: dict[Any, GraphTensor]) -> bool:
     """Return whether a pad adds zeros to height and width only, and only before convolutions, which can pad too."""
     begin, end = (tensors[_key(pad.input_value(index))].value for index in (1, 2))
     filled = tensors[_key(pad.input_value(3))].value if pad.get_input_size() > 3 else np.zeros(1)
-    behind = [port.get_node().get_type_name() for port in pad.output(0).get_target_inputs()]
+    users = [port.get_node().get_type_name() for port in pad.output(0).get_target_inputs()]
     if (
         begin is None
         or end is None
@@ -113,10 +113,10 @@ def _absorbable(pad: Any, tensors: dict[Any, GraphTensor]) -> bool:
     ):
         return False
     spatial = not (begin[:2].any() or end[:2].any()) and (begin >= 0).all() and (end >= 0).all()
-    return bool(spatial and behind and all(kind in CONVOLUTIONS for kind in behind))
+    return bool(spatial and users and all(kind in CONVOLUTIONS for kind in users))
 
 
-def _compiled(runtime: Any, model: Any) -> OperatorGraph:
+def _compiled_graph(runtime: Any, model: Any) -> OperatorGraph:
     """Return the compiled graph. Its nodes name the layers from which they were made.
 
     A reorder that keeps the order of the axes only changes the type.
@@ -162,13 +162,13 @@ def _layout(op: Any, output: int = 0) -> str:
     return layouts[min(output, len(layouts) - 1)]
 
 
-def _reordered(before: str, behind: str, tensor: GraphTensor) -> bool:
+def _reordered(source_layout: str, result_layout: str, tensor: GraphTensor) -> bool:
     """Return whether the order in memory changes between two layouts.
 
     Layouts name axes from the outermost: `acdb` is NHWC, and `aBcd16b` has its channels in blocks of 16.
     """
-    blocked = any(char.isdigit() for char in before + behind)
+    blocked = any(char.isdigit() for char in source_layout + result_layout)
     if blocked:
-        return before != behind and sum(side != 1 for side in tensor.shape) > 1
-    axes = [[ord(axis) - ord("a") for axis in layout] for layout in (before, behind)]
+        return source_layout != result_layout and sum(side != 1 for side in tensor.shape) > 1
+    axes = [[ord(axis) - ord("a") for axis in layout] for layout in (source_layout, result_layout)]
     return changes_memory_order(axes[0], axes[1], tensor.shape)

@@ -44,12 +44,16 @@ def rows(folder: Path, files: ConvertedFiles, x: np.ndarray, calls: int) -> list
         done += 1
     more, all_ms = _averages(request)
     return [
-        {"operator": kind, "name": name, "self_ms": _later(cold_ms.get(name, 0.0), all_ms.get(name, 0.0), done)}
+        {
+            "operator": kind,
+            "name": name,
+            "self_ms": _average_of_last(cold_ms.get(name, 0.0), all_ms.get(name, 0.0), done),
+        }
         for name, kind in {**kinds, **more}.items()
     ]
 
 
-def _later(cold_ms: float, all_ms: float, calls: int) -> float:
+def _average_of_last(cold_ms: float, all_ms: float, calls: int) -> float:
     """Return the average of the last `calls`, from the averages of the warm-up and of all calls."""
     return max(0.0, all_ms * (WARM_UP + calls) - cold_ms * WARM_UP) / calls
 

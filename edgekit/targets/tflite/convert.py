@@ -392,7 +392,7 @@ def _name_step(model: Any, step: NetworkStep) -> None:
             name = names[int(port.name.decode().rpartition("_")[2])]
             if index in assigned:
                 raise ConversionError(
-                    f"tflite: {assigned[index]} and {name} are one tensor; compute them apart, such as by x * 1.0"
+                    f"tflite: {assigned[index]} and {name} are one tensor; compute them separately, such as by x * 1.0"
                 )
             assigned[index] = name
             graph.tensors[index].name = name.encode()

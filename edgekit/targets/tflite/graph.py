@@ -106,11 +106,11 @@ def _absorbable(kind: str, inputs: tuple[int, ...], takers: list[Any], tensors: 
         return False
     sides, kernel = tensors[inputs[0]].shape[1:3], tensors[int(taker.inputs[1])].shape[1:3]
     strides, dilations = (options.strideH, options.strideW), (options.dilationHFactor, options.dilationWFactor)
-    same = [_same(*sizes) for sizes in zip(sides, kernel, strides, dilations, strict=True)]
+    same = [_same_padding(*sizes) for sizes in zip(sides, kernel, strides, dilations, strict=True)]
     return bool(np.reshape(table, (-1, 2)).tolist() == [[0, 0], *same, [0, 0]])
 
 
-def _same(size: int, kernel: int, stride: int, dilation: int) -> list[int]:
+def _same_padding(size: int, kernel: int, stride: int, dilation: int) -> list[int]:
     """Return how much SAME pads before and after, by TensorFlow's definition."""
     total = max((-(-size // stride) - 1) * stride + (kernel - 1) * dilation + 1 - size, 0)
     return [total // 2, total - total // 2]

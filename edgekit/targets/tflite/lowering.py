@@ -65,8 +65,8 @@ def _transposed_convolution(
     groups: int = 1,
     dilation: Any = 1,
 ) -> Tensor | None:
-    """Compute a transposed convolution with `output_padding`; return None without it, as nothing must be replaced."""
-    sides, extra = _each(padding, axes), _each(output_padding, axes)
+    """Compute a transposed convolution with `output_padding`; return None if it has none and can stay as it is."""
+    sides, extra = _per_axis(padding, axes), _per_axis(output_padding, axes)
     if not any(extra):
         return None
     convolve = functional.conv_transpose1d if axes == 1 else functional.conv_transpose2d
@@ -79,7 +79,7 @@ def _transposed_convolution(
 def _adaptive_maximum(axes: int, x: Tensor, output_size: Any, return_indices: bool = False) -> Tensor | None:
     if return_indices:
         return None
-    sizes = [side if size is None else size for size, side in zip(_each(output_size, axes), x.shape[-axes:])]
+    sizes = [side if size is None else size for size, side in zip(_per_axis(output_size, axes), x.shape[-axes:])]
     if all(size == 1 for size in sizes):
         return x.amax(tuple(range(-axes, 0)), keepdim=True)
     if all(side % size == 0 for side, size in zip(x.shape[-axes:], sizes, strict=True)):
@@ -92,5 +92,5 @@ def _adaptive_maximum(axes: int, x: Tensor, output_size: Any, return_indices: bo
     return x
 
 
-def _each(value: Any, axes: int) -> list[Any]:
+def _per_axis(value: Any, axes: int) -> list[Any]:
     return list(value) * (axes if len(value) == 1 else 1) if isinstance(value, list | tuple) else [value] * axes

@@ -85,7 +85,7 @@ class _Model:
         self._text = c.create_string_buffer(PROFILING)
         self._keep = c.CFUNCTYPE(None, c.c_void_p)(
             lambda _: None
-        )  # the text belongs to this object, so nothing to free
+        )  # the text belongs to this object, so it must not be freed
         self._do("LiteRtCreateOpaqueOptions", b"runtime_options_string", self._text, self._keep, c.byref(opaque))
         self._do("LiteRtAddOpaqueOptions", options, opaque)
         self._do("LiteRtCreateCompiledModel", environment, model, options, c.byref(self._compiled))

@@ -32,7 +32,7 @@ def keep_biases(content: bytes, ranges: Mapping[str, Mapping[str, Any]]) -> byte
 
     edited = bytearray(content)
     model = schema.Model.GetRootAs(edited, 0)
-    for graph, op, axis in _weighted(schema, model):
+    for graph, op, axis in _weighted_operators(schema, model):
         weight, bias = _values(model, graph, op, WEIGHT), _values(model, graph, op, BIAS)
         source = ranges.get(graph.Tensors(op.Inputs(0)).Name().decode())
         if weight is None or bias is None or source is None:
@@ -48,7 +48,7 @@ def keep_biases(content: bytes, ranges: Mapping[str, Mapping[str, Any]]) -> byte
     return bytes(edited)
 
 
-def _weighted(schema: Any, model: Any) -> Iterator[tuple[Any, Any, int]]:
+def _weighted_operators(schema: Any, model: Any) -> Iterator[tuple[Any, Any, int]]:
     axes = {getattr(schema.BuiltinOperator, name): axis for name, axis in CHANNEL_AXIS.items()}
     for graph in (model.Subgraphs(index) for index in range(model.SubgraphsLength())):
         for op in (graph.Operators(index) for index in range(graph.OperatorsLength())):

@@ -1,10 +1,10 @@
 """Store weights of a TFLite file as sparse tensors: the values that are not zero, and their indices.
 
-The format has sparse tensors (`SparsityParameters`). All axes of a weight but one are dense, and the other one lists
-indices, of single values or of blocks, in as few bytes as that axis needs. The operator DENSIFY converts such a tensor
-for the operator that uses it. XNNPACK reads both while it loads the file. On processors for which it has sparse kernels
-(Elsen et al. 2020), it skips the zeros of float 1x1 convolutions. These kernels add in another order, so that the last
-bits may differ there. Everywhere else, weights are dense in memory, and only the file is smaller.
+The format has sparse tensors (`SparsityParameters`). All axes of a sparse weight but one are dense. The remaining axis
+lists the indices of single values or of blocks, in as few bytes as its length needs. The operator DENSIFY converts such
+a tensor for the operator that uses it. XNNPACK reads both while it loads the file. On processors for which it has
+sparse kernels (Elsen et al. 2020), it skips the zeros of float 1x1 convolutions. These kernels add in another order, so
+that the last bits may differ there. Everywhere else, weights are dense in memory, and only the file is smaller.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class SparseWeight:
     values
         The values that are not zero, (n,), or blocks with such values, (n, block).
     segments
-        The start of each row in `places`, and the end of the last one; all other axes together form the rows.
-    places
+        The start of each row in `indices`, and the end of the last one; all other axes together form the rows.
+    indices
         Indices of the values along `axis`.
     """
 
@@ -58,12 +58,12 @@ class SparseWeight:
     shape: tuple[int, ...]
     values: np.ndarray
     segments: np.ndarray
-    places: np.ndarray
+    indices: np.ndarray
 
     @property
     def nbytes(self) -> int:
         """The approximate size in the file."""
-        return int(self.values.nbytes + self.segments.nbytes + self.places.nbytes + TABLES_BYTES)
+        return int(self.values.nbytes + self.segments.nbytes + self.indices.nbytes + TABLES_BYTES)
 
 
 Samples = np.ndarray | Mapping[str, np.ndarray]
@@ -91,7 +91,7 @@ def encode(content: bytes, inputs: Samples | None) -> tuple[bytes, str]:
     by_name = inputs if isinstance(inputs, Mapping) or inputs is None else {"": inputs}
     count = min(MAX_SAMPLES, *(len(each) for each in by_name.values())) if by_name else 0
     if not by_name or not count:
-        return content, "kept dense: there is no sample to compare the answers by"
+        return content, "kept dense: there is no sample on which the answers could be compared"
     samples = {name: each[:count] for name, each in by_name.items()}
     before = run_samples(content, samples)
     try:
@@ -106,7 +106,7 @@ def encode(content: bytes, inputs: Samples | None) -> tuple[bytes, str]:
 
 
 def encode_weights(content: bytes) -> tuple[bytes | None, str]:
-    """Make every weight sparse that is then smaller, without comparing answers.
+    """Make every weight sparse that becomes smaller by this, without comparing answers.
 
     Returns the file and a description of the change, or None and the reason why it would not be smaller.
     """
@@ -253,7 +253,7 @@ def _parameters(schema: Any, weight: SparseWeight) -> Any:
     listed = schema.DimensionMetadataT()
     listed.format = schema.DimensionType.SPARSE_CSR
     listed.arraySegmentsType, listed.arraySegments = _vector(schema, weight.segments)
-    listed.arrayIndicesType, listed.arrayIndices = _vector(schema, weight.places)
+    listed.arrayIndicesType, listed.arrayIndices = _vector(schema, weight.indices)
     blocks = [_dense(schema, weight.block)] if weight.block > 1 else []
     parameters.dimMetadata = [*(_dense(schema, weight.shape[axis]) for axis in others), listed, *blocks]
     return parameters

@@ -44,7 +44,7 @@ def read(folder: Path, files: ConvertedFiles, inputs: np.ndarray) -> list[FileTe
         for source, x in zip(sources, encoded, strict=True):
             interpreter.set_tensor(source, x[number : number + 1])
         interpreter.invoke()
-        rows.append([_dequantized(details[index], interpreter.get_tensor(index)) for index in recorded])
+        rows.append([_dequantize(details[index], interpreter.get_tensor(index)) for index in recorded])
     values = stack_samples(rows)
     inner_tensors = [
         FileTensor("input" if len(sources) == 1 else each.name, INPUT, (), values[position], _span(details[source]))
@@ -64,7 +64,7 @@ def _scale(detail: Any) -> tuple[float, int] | None:
     return float(quantized["scales"][0]), int(quantized["zero_points"][0])
 
 
-def _dequantized(detail: Any, values: np.ndarray) -> np.ndarray:
+def _dequantize(detail: Any, values: np.ndarray) -> np.ndarray:
     scale = _scale(detail)
     real = values.astype(np.float32)
     return real if scale is None else (real - scale[1]) * np.float32(scale[0])

@@ -61,7 +61,7 @@ def parse(section: Any, where: str = FIELD) -> AugmentationOptions:
     place in the config, for messages.
     """
     if not isinstance(section, dict) or not isinstance(section.get("kind"), str):
-        raise ConfigError(f"{where}: got {section!r}; it needs `kind:`, one of {', '.join(NAMES)}")
+        raise ConfigError(f"{where}: got {section!r}; it needs `kind:` with one of {', '.join(NAMES)}")
     if section["kind"] not in NAMES:
         raise ConfigError(f"{where}.kind: got {section['kind']!r}; {suggest(section['kind'], NAMES)}")
     options: AugmentationOptions = validate(_module(section["kind"]).Options, section, where)
@@ -70,7 +70,7 @@ def parse(section: Any, where: str = FIELD) -> AugmentationOptions:
 
 def parse_all(sections: Sequence[Any], where: str = FIELD) -> list[AugmentationOptions]:
     """Check all entries and return their options in order. Raises ConfigError for the first entry that is wrong."""
-    return [parse(section, f"{where}.{place}") for place, section in enumerate(sections)]
+    return [parse(section, f"{where}.{index}") for index, section in enumerate(sections)]
 
 
 def active(sections: Sequence[Any], data: Data, where: str = FIELD) -> list[AugmentationOptions]:

@@ -139,7 +139,7 @@ def equalize(images: np.ndarray, levels: np.ndarray) -> np.ndarray:
     equalized = images.copy()
     for image in equalized:
         for channel in range(image.shape[2]):
-            image[..., channel] = _equalized(image[..., channel])
+            image[..., channel] = _equalize_plane(image[..., channel])
     return equalized
 
 
@@ -149,7 +149,7 @@ OPERATIONS: tuple[Operation, ...] = (
 )
 
 
-def _equalized(plane: np.ndarray) -> np.ndarray:
+def _equalize_plane(plane: np.ndarray) -> np.ndarray:
     counts = np.bincount(plane.ravel(), minlength=256)
     values = np.flatnonzero(counts)
     step = (counts.sum() - counts[values[-1]]) // 255
@@ -184,7 +184,7 @@ def _resampled(
     along_y: tuple[Number, Number] = (0.0, 1.0),
     offset: tuple[Number, Number] = (0.0, 0.0),
 ) -> np.ndarray:
-    """Resample images by an affine map: each pixel is read from the position to which the map takes its own.
+    """Resample images by an affine map: each pixel is read from the position to which the map moves the pixel's own.
 
     Positions x and y are counted from the centre. `along_x` are the factors of x and y in the new x, `along_y` those in
     the new y. Pixels that would be read from outside the image become 0.

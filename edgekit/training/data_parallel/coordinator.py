@@ -29,7 +29,7 @@ class ShardCoordinator:
         )
 
     def gradient(self, x: np.ndarray, y: np.ndarray, step: int) -> Tensor:
-        """Compute the gradient of a batch in the parameters, and return its loss, the weighted mean of the shards'.
+        """Compute the gradient of a batch in the parameters, and return the weighted mean of the shards' losses.
 
         x (n, *input) are preprocessed inputs, y (n, …) labels. The network keeps the buffers of shard 0.
         """

@@ -7,13 +7,13 @@ import os
 import numpy as np
 
 MIN_SHARD_SAMPLES = 2
-"""Fewest samples of a shard, because batch norms need at least two."""
+"""Smallest number of samples in a shard, because batch norms need at least two."""
 
 
 def shard_slices(samples: int, shards: int) -> list[slice]:
     """Return the shards of a batch in order. Their sizes differ by at most 1; a small batch has fewer shards."""
     count = max(1, min(shards, samples // MIN_SHARD_SAMPLES))
-    edges = [samples * place // count for place in range(count + 1)]
+    edges = [samples * index // count for index in range(count + 1)]
     return [slice(start, stop) for start, stop in zip(edges, edges[1:], strict=False)]
 
 

@@ -37,12 +37,12 @@ def process_count() -> int:
 @contextmanager
 def use_processes(count: int | None) -> Iterator[None]:
     """Let trainings use `count` processes inside the `with` block, in notebook kernels too. None changes nothing."""
-    before = os.environ.get(PROCESSES)
+    previous = os.environ.get(PROCESSES)
     if count is not None:
         os.environ[PROCESSES] = str(count)
     try:
         yield
     finally:
         os.environ.pop(PROCESSES, None)
-        if before is not None:
-            os.environ[PROCESSES] = before
+        if previous is not None:
+            os.environ[PROCESSES] = previous

@@ -22,7 +22,7 @@ from edgekit.training.data_parallel.channel import Channel, PeerLost, join_group
 
 START_LIMIT_S = 300.0
 EXIT_LIMIT_S = 5.0
-"""How long to wait for the exit of a process whose connection was lost, in seconds."""
+"""Seconds to wait for the exit of a process whose connection was lost."""
 RESUME_HINT = "finished epochs are saved: run it again to continue the training"
 
 
@@ -138,12 +138,12 @@ _LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo0" if sys.platform == "darwin" else "lo"}
 
 @contextmanager
 def _use_loopback() -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in _LOOPBACK}
+    previous = {name: os.environ.get(name) for name in _LOOPBACK}
     os.environ.update(_LOOPBACK)
     try:
         yield
     finally:
-        for name, value in before.items():
+        for name, value in previous.items():
             if value is None:
                 del os.environ[name]
             else:

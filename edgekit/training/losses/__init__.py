@@ -54,7 +54,7 @@ def parse(section: dict[str, Any]) -> LossOptions:
     Raises ConfigError if the entry is wrong, and suggests the name that was probably meant.
     """
     if not isinstance(section, dict) or "loss" not in section:
-        raise ConfigError(f"{_WHERE}: got {section!r}; it needs `loss:`, one of {', '.join(NAMES)}")
+        raise ConfigError(f"{_WHERE}: got {section!r}; it needs `loss:` with one of {', '.join(NAMES)}")
     name = section["loss"]
     if not isinstance(name, str):
         raise ConfigError(f"{_WHERE}.loss: got {name!r}; it must be one of {', '.join(NAMES)}")

@@ -38,12 +38,12 @@ def loss(student: Outputs, teacher: Outputs, labels: Tensor, options: Options) -
     """
     from torch.nn import functional
 
-    decouple = _decoupled_soft_labels if labels.is_floating_point() else _decoupled
+    decouple = _decoupled_soft_labels if labels.is_floating_point() else _decoupled_loss
     decoupled = decouple(student.logits / options.temperature, teacher.logits / options.temperature, labels, options)
     return functional.cross_entropy(student.logits, labels) + options.temperature**2 * decoupled
 
 
-def _decoupled(
+def _decoupled_loss(
     student: Tensor, teacher: Tensor, labels: Tensor, options: Options, reduction: str = "batchmean"
 ) -> Tensor:
     """Return alpha * TCKD + beta * NCKD of softened logits; with a reduction of "none" for each sample, (N,)."""
@@ -61,7 +61,7 @@ def _decoupled_soft_labels(student: Tensor, teacher: Tensor, labels: Tensor, opt
     import torch
 
     shares, classes = labels.topk(int((labels > 0).sum(1).max()), dim=1)
-    parts = [_decoupled(student, teacher, label, options, "none") for label in classes.unbind(1)]
+    parts = [_decoupled_loss(student, teacher, label, options, "none") for label in classes.unbind(1)]
     return (shares * torch.stack(parts, dim=1)).sum(dim=1).mean()
 
 

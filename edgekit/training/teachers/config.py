@@ -59,5 +59,7 @@ def checked_sha256(section: dict[str, Any]) -> str:
     except EdgekitError as error:
         raise ValueError(str(error)) from None
     if section.get("sha256") not in (None, file.sha256):
-        raise ValueError(f"{file.path}: has sha256 {file.sha256}, expected {section['sha256']}; find that file")
+        raise ValueError(
+            f"{file.path}: has sha256 {file.sha256}, expected {section['sha256']}; give the file with that digest"
+        )
     return file.sha256

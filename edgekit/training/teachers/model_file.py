@@ -106,7 +106,7 @@ def logits(
     tensors : sequence of dict
         The tensors that are joined in a sample, if the model has several inputs.
     progress : callable, optional
-        Called now and then with the number of finished samples and n.
+        Called from time to time with the number of finished samples and n.
 
     Raises
     ------

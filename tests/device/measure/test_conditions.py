@@ -153,7 +153,7 @@ def test_noise_is_the_spread_of_the_rounds() -> None:
         ({"throttled": True}, "the processor throttled, or was short of voltage"),
         ({"temperature_after_c": 84.0}, "it was 84 °C hot"),
         ({"temperature_after_c": 79.0}, None),
-        ({"pace_change": 0.25}, "the same work took up to 25% longer at some times"),
+        ({"pace_change": 0.25}, "the same work took up to 25% longer at times"),
         ({"noise": 0.08}, "the rounds spread by 8%"),
         (dict.fromkeys(("others_share", "steal_share", "preempted_per_s", "quota_stops", "clock_mhz", "clock_change",
                         "throttled", "noise")), None),

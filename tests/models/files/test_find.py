@@ -72,7 +72,7 @@ def test_a_pickled_network_is_converted_by_the_line_with_the_word_that_it_names(
     line = said[said.index('python -c "') + len('python -c "') : said.index('" and give')]
     strict = subprocess.run([sys.executable, "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert strict.returncode and "weights_only" in strict.stderr
-    assert "you trust whoever made it, write weights_only=False there" in said
+    assert "you trust whoever made it, write weights_only=False instead" in said
     trusted = line.replace("weights_only=True", "weights_only=False")
     path_of_tests = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     subprocess.run([sys.executable, "-c", trusted], cwd=tmp_path, check=True, capture_output=True, env=path_of_tests)
@@ -93,10 +93,10 @@ def test_weights_alone_are_no_model(tmp_path: Path) -> None:
 
 
 def test_other_archives(tmp_path: Path) -> None:
-    assert "a bundle, which is finished already" in refused(archive(tmp_path / "a.zip", **{"manifest.json": "{}"}))
+    assert "a bundle, which holds a converted model" in refused(archive(tmp_path / "a.zip", **{"manifest.json": "{}"}))
     old = archive(tmp_path / "old.pt2", **{"version": "1", "serialized_exported_program.json": "{}"})
     assert "from before PyTorch 2.8" in refused(old)
-    assert "holds none of those" in refused(archive(tmp_path / "photos.zip", **{"a.jpg": ""}))
+    assert "holds no model" in refused(archive(tmp_path / "photos.zip", **{"a.jpg": ""}))
     whole = archive(tmp_path / "cut.keras", **{"config.json": "{}", "model.weights.h5": "w" * 100}).read_bytes()
     (tmp_path / "cut.keras").write_bytes(whole[: len(whole) // 2])
     assert "cut short or damaged" in refused(tmp_path / "cut.keras")
@@ -151,7 +151,7 @@ def test_the_config_wants_another_file(tmp_path: Path) -> None:
     path = files.make("onnx", tmp_path)
     detect.check_source(path, None, "model.source")
     detect.check_source(path, detect.sha256(path, "onnx"), "model.source")
-    with pytest.raises(ConfigError, match="model.source: .* has sha256 .*, expected 00; find that file"):
+    with pytest.raises(ConfigError, match="model.source: .* has sha256 .*, expected 00; give the file"):
         detect.check_source(path, "00", "model.source")
     with pytest.raises(ConfigError, match="model.source: no file "):
         detect.check_source(tmp_path / "gone.onnx", None, "model.source")
@@ -173,7 +173,7 @@ def test_a_pickled_array_is_no_model(tmp_path: Path) -> None:
     buffer = io.BytesIO()
     np.savez(buffer, x=np.zeros(3), config=json.dumps({}))
     (tmp_path / "net.keras").write_bytes(buffer.getvalue())
-    assert "holds none of those" in refused(tmp_path / "net.keras")
+    assert "holds no model" in refused(tmp_path / "net.keras")
 
 
 @pytest.mark.parametrize("new", [True, False], ids=["zip", "pickle"])

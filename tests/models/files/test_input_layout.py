@@ -43,8 +43,8 @@ def test_one_layout_fits(shape: tuple[int, ...], sample: tuple[int, ...], order:
         ((-1, 72), COLOUR, r"takes \[\?, 72\]"),  # flat, but in which order?
         ((4, 6, 3), COLOUR, "the batch first"),
         ((), (5,), r"takes \[\]"),
-        ((-1, -1, -1, -1), COLOUR, r"takes \[\?, \?, \?, \?\], in which .* channels first and last"),
-        ((1, 3, 3, 3), (3, 3, 3), "channels first and last"),
+        ((-1, -1, -1, -1), COLOUR, r"takes \[\?, \?, \?, \?\], which .* channels first and with channels last"),
+        ((1, 3, 3, 3), (3, 3, 3), "channels first and with channels last"),
         (
             (1, 3, 8),
             (8, 3),

@@ -141,7 +141,7 @@ def test_a_wav_header_of_another_form_in_the_middle_is_one_line_behind_all_answe
     data = header("s16le", 8000, 1) + coded(X, "s16le") + header("s16le", rate_hz, channels) + coded(X, "s16le")
     piped, said = predict(kinds["sound"], "--stream", "wav", "--when-slow", "wait", stdin=data, code=4)
     assert essence(piped) == essence(filed)
-    form = f"s16le, rate {rate_hz}, channels {channels} begin, so far it had s16le, rate 8000, channels 1"
+    form = f"s16le, rate {rate_hz}, channels {channels} begins, but so far it was s16le, rate 8000, channels 1"
     assert len(said) == 2 and f"the stream changes after 0.75 s: {form}" in said[1]
 
 

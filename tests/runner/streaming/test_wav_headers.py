@@ -93,7 +93,8 @@ def test_a_stream_that_changes_its_rate_is_one_line_behind_all_answers(
     found, said = ended(model, chunks(stream, size), "s16le")
     assert found == expected
     assert (
-        "the stream changes after 0.62 s: s16le, rate 16000, channels 1 begin, so far it had s16le, rate 8000" in said
+        "the stream changes after 0.62 s: s16le, rate 16000, channels 1 begins, but so far it was s16le, rate 8000"
+        in said
     )
 
 

@@ -137,7 +137,7 @@ def test_an_export_that_somebody_changed_is_not_replaced(
         config.symlink_to("labels.txt")
     before = written(out)
     done = export("triton", bundles["onnx"], out)
-    assert done.exit_code == 2 and "not as the earlier export wrote it" in done.stderr
+    assert done.exit_code == 2 and "was changed after the earlier export" in done.stderr
     assert written(out) == before
 
 

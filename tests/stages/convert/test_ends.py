@@ -57,7 +57,7 @@ def test_a_function_that_is_not_there_is_an_error_of_the_config(name: str) -> No
 
 
 def test_a_function_that_fails_is_an_error_of_the_config() -> None:
-    with pytest.raises(ConfigError, match="failing raised ZeroDivisionError: .*it is given raw samples"):
+    with pytest.raises(ConfigError, match="failing raised ZeroDivisionError: .*it gets raw samples"):
         boundary_checks.training_inputs(RAW, STEPS, f"{__name__}:failing")
     with pytest.raises(ConfigError, match="STEPS is not a function"):
         boundary_checks.training_inputs(RAW, STEPS, f"{__name__}:STEPS")
@@ -141,7 +141,7 @@ def test_probabilities_are_no_logits() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda x: 0.1 * x, "do not show what validation shows: .* are outside"),
+        (lambda x: 0.1 * x, "do not cover the values of validation: .* are outside"),
         (lambda x: np.concatenate([x[:-1], 50 * x[-1:]]), "span far more than validation"),
     ],
 )

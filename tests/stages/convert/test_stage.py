@@ -440,7 +440,7 @@ def test_samples_are_spread_over_the_split(data: Data) -> None:
     ("values", "said"),
     [
         ({"targets": ["onnx"], "precisions": ["w8"]}, r"precisions \['w8'\] and targets disagree: onnx offers"),
-        ({"models": ["baseline", "baseline"]}, "names one twice"),
+        ({"models": ["baseline", "baseline"]}, "contains a duplicate"),
         ({"precisions": ["int4"]}, "int4"),
         ({"int8_min_snr": 3.0}, "int8_min_snr_db"),
         ({"check_samples": 0}, "greater than or equal to 1"),

@@ -86,7 +86,7 @@ def test_one_that_a_target_cannot_take_is_not_trained_where_others_have_a_file_f
         assert measured == {"in_time": list(NARROW), "trained": trained}
         assert (
             reason_not_trained("narrow", NARROW, measured, limits, most)
-            == "no file for tflite, for which others have one"
+            == "no file for tflite, although other candidates have one"
         )
     assert targets_without_file(NARROW["broad"], ["onnx", "tflite"]) == []
 
@@ -153,7 +153,7 @@ def test_each_refusal_has_its_reason_and_no_figure_of_the_clock() -> None:
 @pytest.mark.parametrize(
     ("in_time", "trained", "said"),
     [
-        (["nobody"], ["quick"], "names candidate 'nobody', which is not among slow, quick, middling"),
+        (["nobody"], ["quick"], "names candidate 'nobody', but the candidates are slow, quick, middling"),
         (["quick"], [["quick"]], "names candidate \\['quick'\\]"),
         (["quick"], ["slow", "quick"], "slow has no file of 600 bytes or less"),
         (["quick"], [], "contradicts itself: it trains no candidate"),

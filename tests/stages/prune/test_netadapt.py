@@ -68,7 +68,7 @@ def test_every_step_comes_nearer_to_the_time_it_aims_at(capsys: pytest.CaptureFi
     assert all(width % 8 == 0 for width in group_widths(module, DESCRIBED).values())
     assert all(len(step) <= CONFIG.cuts_per_step for step in found.cuts)
     told = capsys.readouterr().out
-    assert "up to 9 cuts are timed on tflite, at most 4 times" in told
+    assert "up to 9 candidate cuts are timed together on tflite, at most 4 times" in told
     assert len(found.rows) <= 4 * 9
 
 

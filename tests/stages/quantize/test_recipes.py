@@ -108,7 +108,7 @@ def test_a_recipe_that_cannot_be_made_is_a_row_and_the_next_stands_in(
     assert made.recipe == "minmax"
     assert (rows[0]["validation_accuracy"], rows[0]["bound_pp"], rows[0]["kept"]) == (None, None, False)
     assert rows[0]["reason"].endswith("NoQuantile")
-    with pytest.raises(ModelError, match=r"none of percentile can be made; .*NoQuantile"):
+    with pytest.raises(ModelError, match=r"none of percentile can be used; .*NoQuantile"):
         compare_recipes(module, inputs, ["percentile"], answering(), TRUTH, BUDGET)
 
 

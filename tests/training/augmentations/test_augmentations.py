@@ -69,8 +69,8 @@ def test_a_config_without_augmentations_imports_neither_torch_nor_numpy() -> Non
     [
         ({"kind": "cutmx"}, "augmentations.1.kind: got 'cutmx'; did you mean \"cutmix\"?"),
         ({"kind": "nothing alike"}, f"allowed here: {ALL}"),
-        ({"kind": 3}, f"augmentations.1: got {{'kind': 3}}; it needs `kind:`, one of {ALL}"),
-        ("mixup", f"augmentations.1: got 'mixup'; it needs `kind:`, one of {ALL}"),
+        ({"kind": 3}, f"augmentations.1: got {{'kind': 3}}; it needs `kind:` with one of {ALL}"),
+        ("mixup", f"augmentations.1: got 'mixup'; it needs `kind:` with one of {ALL}"),
         ({"kind": "mixup", "alhpa": 1.0}, 'augmentations.1.alhpa: unknown key, did you mean "alpha"?'),
         ({"kind": "mixup", "probability": 1.5}, "augmentations.1.probability: got 1.5; "),
     ],

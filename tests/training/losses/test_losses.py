@@ -66,7 +66,7 @@ def test_options_are_checked_without_torch() -> None:
         ({"loss": "nothing alike"}, f"allowed here: {ALL}"),
         ({"loss": "__init__"}, "distill.losses.loss: got '__init__'"),
         ({"loss": 3}, f"distill.losses.loss: got 3; it must be one of {ALL}"),
-        ({"beta": 4.0}, f"it needs `loss:`, one of {ALL}"),
+        ({"beta": 4.0}, f"it needs `loss:` with one of {ALL}"),
         ("dkd", "distill.losses: got 'dkd'; it needs `loss:`"),
     ],
 )
