@@ -153,7 +153,7 @@ def test_a_goal_of_olive_is_the_same_limit_as_one_of_ours(goals: dict[str, Any],
     ("goals", "said"),
     [
         ({"accuracy": {"type": "threshold", "value": 0.9}}, "goals.accuracy: threshold 0.9 has no counterpart"),
-        ({"accuracy": {"type": "percent-max-degradation", "value": 2}}, "not known before it is trained"),
+        ({"accuracy": {"type": "percent-max-degradation", "value": 2}}, "not known before the baseline is trained"),
         ({"accuracy": {"type": "min-improvement", "value": 0.01}}, "no limit requires a variant to be better"),
         ({"accuracy": {"type": "max-degradation", "value": 2}}, "Olive's accuracy is a fraction"),
         ({"latency_p50": {"type": "min-improvement", "value": 3}}, "use percent-min-improvement, or threshold"),
@@ -175,4 +175,4 @@ def test_a_goal_without_a_counterpart_is_refused_in_words(goals: Any, said: str)
 
 def test_a_goal_beside_a_limit_of_the_same_is_refused() -> None:
     said = fault(goals={"size": {"type": "threshold", "value": 9}}, size_bytes=9)
-    assert said == "budget: goals.size and size_bytes: they limit the same thing; leave one of them out"
+    assert said == "budget: goals.size and size_bytes: both limit the same quantity; leave one of them out"

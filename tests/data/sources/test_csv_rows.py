@@ -123,7 +123,7 @@ def test_a_row_number_is_told(tmp_path: Path) -> None:
         ("x,kind\n1,a\nnan,b\n", "t.csv, line 3, column 'x': got 'nan'; write a finite number"),
         ("x,class\n1,a\n2,b\n", "t.csv: no column is called 'kind', as data.label says; its header is 'x', 'class'"),
         ("kind,place\na,b\n", "t.csv: no column beside 'kind' holds a number"),
-        ("x,kind\n", "t.csv: no row after its header"),
+        ("x,kind\n", "t.csv: no rows after the header"),
         ("1,2\n3,4\n", "its first line holds numbers"),
     ],
 )

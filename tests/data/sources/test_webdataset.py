@@ -293,7 +293,7 @@ def test_vectors_of_other_sizes_are_refused_by_name(tmp_path: Path) -> None:
     pairs = [[(f"{n}.npy", npy(np.arange(5 + (n == 7)) + n + 0.5)), (f"{n}.cls", b"%d" % (n % 2))] for n in range(20)]
     shard(tmp_path / "shards" / "a.tar", [member for pair in pairs for member in pair])
     with pytest.raises(
-        DataError, match=r"^a\.tar: 7: an array of shape \(6,\), but the first of train has \(5,\); give"
+        DataError, match=r"^a\.tar: 7: an array of shape \(6,\), but the first sample of train has \(5,\); give"
     ):
         read(tmp_path / "shards", kind="vector", size=32)
 
