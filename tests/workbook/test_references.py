@@ -75,7 +75,7 @@ def test_the_baseline_must_become_a_float_file_on_the_targets() -> None:
     load_plan(TINY, [beside, "convert.models=[baseline, student]", "convert.precisions=[fp32, int8]"])
     output = fault(beside, "convert.models=[student]", "convert.precisions=[fp32, int8]")
     assert output.startswith("budget.size.of and convert disagree: baseline is its float file on each target")
-    assert "convert.precisions" not in output and "add baseline and fp32 there" in output
+    assert "convert.precisions" not in output and "add baseline and fp32 to convert" in output
     assert fault(beside, "convert.models=[baseline, student]", "convert.precisions=[int8]").startswith("budget.size.of")
 
 

@@ -55,7 +55,7 @@ def _model_labels(task: str, facts: ModelFacts) -> tuple[str, ...]:
 
 
 def _table_columns(options: BundleOptions, facts: ModelFacts, say: Say) -> tuple[str, ...]:
-    """Return the columns for the features of a vector, from the first table among the inputs, or none without a table."""
+    """Return the columns for a vector's features, from the first table among the inputs, or none without a table."""
     if (
         len(facts.inputs) > 1
         or len(facts.input.shape) != 2

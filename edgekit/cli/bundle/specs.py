@@ -283,7 +283,7 @@ def _input_spec(tensor: ModelTensor) -> TensorSpec:
 
 
 def _dtype_and_range(tensor: ModelTensor, ranges: dict[str, tuple[float, float]]) -> dict[str, Any]:
-    """Return the dtype and range of a sample's tensor, which holds floats or the plain integers that the model takes."""
+    """Return the dtype and range of a sample's tensor, which holds floats or integers that the model takes."""
     name = _title(tensor)
     is_float = tensor.dtype.startswith("float") or tensor.scale > 0
     dtype, requested = "float32" if is_float else tensor.dtype, ranges.get(name)

@@ -39,7 +39,7 @@ class SplitSizes:
 
     @property
     def batch(self) -> int:
-        """A power of two of about a twentieth of the train split, at most the whole split, but at least `least_batch`."""
+        """A power of two, about a twentieth of the train split. At most the whole split, but at least `least_batch`."""
         largest = max(2, 1 << (self.train.bit_length() - 1))
         return max(self.least_batch, min(largest, max(8, min(128, 1 << max(1, self.train // 20).bit_length() - 1))))
 
