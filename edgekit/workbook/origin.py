@@ -60,9 +60,8 @@ def _describe(plan: Plan) -> dict[str, Any]:
         else {"builder": run.model.builder, "kwargs": run.model.kwargs},
         "source_sha256": cache_key.source_digest(run.model.builder) if run.model.builder else None,
         "data": plan.data.model_dump(exclude={"path", "cache", "tokenizer"})
-        | {
-            "calibration_samples": plan.data.calibration_samples or DEFAULT_CALIBRATION_SAMPLES
-        },  # so that cache keys of earlier versions stay valid
+        # The default is written out, so that cache keys of earlier versions stay valid.
+        | {"calibration_samples": plan.data.calibration_samples or DEFAULT_CALIBRATION_SAMPLES},
         "preprocess": run.preprocess,
         "weights": sha256_file(plan.weights) if plan.weights else None,
     }

@@ -163,9 +163,8 @@ def build_bundle(options: BundleOptions, out: Path, say: Say) -> Path:
 def _draft_manifest(options: BundleOptions, facts: ModelFacts) -> Manifest:
     """Return the manifest without the parts that depend on the recorded outputs."""
     inputs, raw = _input_specs(options, facts)
-    checks_top1 = (
-        options.task == "classification" and not facts.states
-    )  # samples of a stream stay together, so they are not selected for clear answers
+    # The samples of a stream stay together, so they are not selected for clear answers.
+    checks_top1 = options.task == "classification" and not facts.states
     return Manifest(
         name=options.bundle_name,
         version=options.version,

@@ -132,10 +132,8 @@ def _path_in_config(data: str | None, path: Path | None, out: Path) -> str | Non
     if path.is_relative_to(config_folder):
         relative = path.relative_to(config_folder).as_posix()
         return f"./{relative}" if relative[0] in "~$" else relative
-    config_folder, resolved = (
-        config_folder.resolve(),
-        path.parent.resolve() / path.name,
-    )  # the .. of a symbolic link leads to a different folder
+    # Links are resolved first, because the .. of a linked folder is not the folder that holds the link.
+    config_folder, resolved = config_folder.resolve(), path.parent.resolve() / path.name
     parent = config_folder.parent
     if parent in (Path(parent.anchor), Path.home().resolve()) or not resolved.is_relative_to(parent):
         return str(path)

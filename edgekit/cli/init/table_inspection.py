@@ -192,9 +192,8 @@ def _delimiter(path: Path, content: bytes) -> str:
 
 def _is_class_column(column: tuple[str, ...]) -> bool:
     names = {cell.strip() for cell in column[1:]} - {""}
-    has_few_empty = _empty_cells(column) <= max(
-        1, MAX_EMPTY_SHARE * len(column)
-    )  # the source reports each such row with its line
+    # The source reports each row with an empty cell by its line.
+    has_few_empty = _empty_cells(column) <= max(1, MAX_EMPTY_SHARE * len(column))
     return 1 < len(names) <= min(MAX_CLASSES, max(2, len(column) // MIN_ROWS_PER_CLASS)) and has_few_empty
 
 

@@ -51,9 +51,7 @@ def match_boxes(boxes: Boxes, labels: np.ndarray) -> np.ndarray:
         free = np.ones((len(OVERLAP_LIMITS), overlaps.shape[1]), dtype=bool)
         for place in np.flatnonzero(overlaps.max(axis=1, initial=0) >= OVERLAP_LIMITS[0]):
             shares = np.where(free, overlaps[place], -1.0)
-            best = (
-                free.shape[1] - 1 - shares[:, ::-1].argmax(axis=1)
-            )  # the last of several equal ones, as in COCO's own code
+            best = free.shape[1] - 1 - shares[:, ::-1].argmax(axis=1)  # the last of equal ones, as in COCO's own code
             matched_limits = np.flatnonzero(shares[OVERLAP_INDICES, best] >= OVERLAP_LIMITS)
             free[matched_limits, best[matched_limits]] = False
             bits[box_indices[place]] = (1 << matched_limits).sum()

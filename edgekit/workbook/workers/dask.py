@@ -110,9 +110,8 @@ class _JobRun:
             if future.status != "pending":  # its answer has arrived, even if the worker has disconnected
                 continue
             is_disconnected, is_lost = address not in connected, future.key not in active_keys
-            if is_disconnected or (
-                is_lost and future.key in self._lost
-            ):  # only if it is lost twice in a row, because its answer may be in transit
+            # A job must be lost twice in a row, because its answer may be in transit.
+            if is_disconnected or (is_lost and future.key in self._lost):
                 del self._active[address]
                 future.cancel()
                 self._retry(number, address, "has disconnected" if is_disconnected else "gave no readable answer")
