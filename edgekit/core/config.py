@@ -115,7 +115,7 @@ class TrainOptions(StrictModel):
     )
     augmentations: list[dict[str, Any]] = Field(
         default_factory=list,
-        description="further random changes of train samples, applied in this order; each entry names its kind",
+        description="further random changes of train samples, in this order, each with its kind",
     )
 
 

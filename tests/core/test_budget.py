@@ -108,8 +108,11 @@ def test_without_its_latency_a_budget_keeps_the_rest() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"latency_p50": BESIDE, "latency_p50_ms": 1.0}, "latency_p50_ms and latency_p50: only one of them can be set"),
-        ({"size": BESIDE, "size_bytes": 1}, "size_bytes and size: only one of them can be set; leave the other out"),
+        (
+            {"latency_p50": BESIDE, "latency_p50_ms": 1.0},
+            "latency_p50_ms and latency_p50: only one of the two can be set",
+        ),
+        ({"size": BESIDE, "size_bytes": 1}, "size_bytes and size: only one of the two can be set; leave the other out"),
         ({"size": {"ratio": 0.0, "of": "x"}}, "budget.size.ratio: got 0.0"),
         ({"latency_p50": {"ratio": 0.6}}, "budget.latency_p50.of: missing"),
         ({"targets": {"coreml": {}}}, "budget.targets.coreml"),

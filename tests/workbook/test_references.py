@@ -48,9 +48,9 @@ def test_a_rival_that_is_not_measured_is_refused_with_those_that_are(rival: str)
     )
     assert output.splitlines() == [
         "budget.latency_p50.of: got 'their.tflite', which is no file of benchmark.rivals (it names theirs.tflite); "
-        "name a file of it, or baseline",
+        "name one of its files, or baseline",
         "budget.targets.onnx.size.of: got 'x', which is no file of benchmark.rivals (it names theirs.tflite); "
-        "name a file of it, or baseline",
+        "name one of its files, or baseline",
     ]
     assert "(it names none)" in fault(SIZE)
 

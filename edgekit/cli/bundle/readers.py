@@ -41,7 +41,7 @@ def type_hint(path: Path, library_error: str = "") -> str:
     if not file_type.is_model(target, data):
         return file_type.explain_mismatch(target, data)
     if target == "openvino" and "weights" in library_error.lower():
-        return "its .bin is truncated, or belongs to another model; copy both files again"
+        return "its .bin is cut short, or belongs to another model; copy both files again"
     try:
         operators.read(target, {path.name: data})
     except BundleError:

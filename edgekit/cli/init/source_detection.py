@@ -228,5 +228,5 @@ def _describe_content(start: bytes) -> str:
     if kind_of(start) == "sound":
         return "a single WAV file without a label track, NAME.txt beside it"
     if start.startswith(ZIP_SIGNATURE):
-        return "a zip that is truncated or damaged; copy it again"
+        return "a zip that is cut short or damaged; copy it again"
     return describe(start)
