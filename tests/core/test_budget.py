@@ -110,7 +110,7 @@ def test_without_its_latency_a_budget_keeps_the_rest() -> None:
     [
         (
             {"latency_p50": BESIDE, "latency_p50_ms": 1.0},
-            "latency_p50_ms and latency_p50: only one of the two can be set",
+            "latency_p50_ms and latency_p50: only one of the two can be",
         ),
         ({"size": BESIDE, "size_bytes": 1}, "size_bytes and size: only one of the two can be set; leave the other out"),
         ({"size": {"ratio": 0.0, "of": "x"}}, "budget.size.ratio: got 0.0"),

@@ -77,7 +77,7 @@ def changed(**tensors: Any) -> dict[str, Any]:
         ({**joint_data.arrays(60), "x_tset.ids": np.zeros(60)}, "x_tset consists of named tensors; only x_train"),
         ({"x_train.only": np.zeros((60, 2)), "y_train": np.arange(60) % 2}, "only the tensor only"),
         ({**joint_data.arrays(60), "x_test": {"ids": np.zeros((5, 4), int)}, "y_test": np.zeros(5, int)},
-         "x_test has the tensors ids, x_train ids, picture, sensors"),
+         "x_test has the tensors ids, but x_train has ids, picture, sensors"),
         ({**joint_data.arrays(60), "y_test": np.zeros(5, int),
           "x_test": {**{name: array[:5] for name, array in joint_data.arrays(60)["x_train"].items()},
                      "ids": np.zeros((5, 3), int)}}, "tensor ids differs between splits"),

@@ -47,9 +47,9 @@ def test_a_rival_that_is_not_measured_is_refused_with_those_that_are(rival: str)
         rival, "budget.latency_p50={ratio: 0.6, of: their.tflite}", "budget.targets.onnx.size={ratio: 1.0, of: x}"
     )
     assert output.splitlines() == [
-        "budget.latency_p50.of: got 'their.tflite', which is no file of benchmark.rivals (it names theirs.tflite); "
+        "budget.latency_p50.of: got 'their.tflite', which is not a file of benchmark.rivals (it names theirs.tflite); "
         "name one of its files, or baseline",
-        "budget.targets.onnx.size.of: got 'x', which is no file of benchmark.rivals (it names theirs.tflite); "
+        "budget.targets.onnx.size.of: got 'x', which is not a file of benchmark.rivals (it names theirs.tflite); "
         "name one of its files, or baseline",
     ]
     assert "(it names none)" in fault(SIZE)
