@@ -62,7 +62,7 @@ def report(
 ) -> None:
     """Write report.html of a finished run, unless the existing page is up to date.
 
-    Exit codes: 4 stages are missing, 8 an artifact was changed after it was sealed.
+    Exit codes: 4: stages are missing; 8: an artifact was changed after it was sealed.
     """
     with errors_as_exit_codes():
         from edgekit.core import lock
@@ -91,7 +91,7 @@ app.command()(compare)
 def status(
     run_: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, or its name below --out.")],
     out: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("artifacts"),
-    all_: Annotated[bool, typer.Option("--all", help="Print every variant and every note of the result too.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Print every variant and every note of the result, too.")] = False,
 ) -> None:
     """Show the state of each stage of a run: when it finished, how long it took, and why it is stale."""
     with errors_as_exit_codes():
@@ -118,11 +118,11 @@ def bundle(
     version: Annotated[str, typer.Option(help="Version of the bundle.")] = "1.0.0",
     task: Annotated[
         Literal["auto", "classification", "regression", "detection", "segmentation", "embedding", "raw"],
-        typer.Option(help="What the outputs mean; auto: classification, or what a classic model says."),
+        typer.Option(help="What the outputs mean; auto: classification, or the task that a classic model states."),
     ] = "auto",
     activation: Annotated[
         Literal["auto", "softmax", "none"],
-        typer.Option(help="What turns outputs into probabilities; auto inspects the outputs."),
+        typer.Option(help="The function that turns outputs into probabilities; auto inspects the outputs."),
     ] = "auto",
     kind: Annotated[SampleKind | None, typer.Option(help="Kind of raw sample, if unclear.")] = None,
     dtype: Annotated[
@@ -133,7 +133,7 @@ def bundle(
     ] = None,
     columns: Annotated[
         str | None,
-        typer.Option(metavar="FILE|LIST", help="Columns of tables that the model takes, in its order: a,b,c."),
+        typer.Option(metavar="FILE|LIST", help="Columns of tables that the model takes, in the model's order: a,b,c."),
     ] = None,
     size: Annotated[str | None, typer.Option(metavar="HxW[xC]", help="Size of raw images, height first.")] = None,
     fit: Annotated[
@@ -217,8 +217,8 @@ def load(
 ) -> None:
     """Measure a bundle under load with MLPerf's LoadGen, from raw sample to answer.
 
-    A run shorter than MLPerf requires (600 s each) is marked short. Exit codes: 0 measured, whether or not the limit is
-    met; 6 the measured process died.
+    A run shorter than MLPerf requires (600 s each) is marked short. Exit codes: 0: measured, whether or not the limit
+    is met; 6: the measured process died.
     """
     with errors_as_exit_codes():
         from edgekit.cli import load as command
@@ -231,12 +231,12 @@ UNPARSED: dict[str, Any] = {
     "context_settings": {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},
     "add_help_option": False,
 }
-"""How to register a command that passes its arguments on without parsing them."""
+"""Settings to register a command that passes its arguments on without parsing them."""
 
 
 @app.command(**UNPARSED)
 def serve(context: typer.Context) -> None:
-    """Serve bundles over HTTP, by the Open Inference Protocol v2. The same as `edgerun serve`."""
+    """Serve bundles over HTTP with the Open Inference Protocol v2. This is the same as `edgerun serve`."""
     from edgekit.runner.cli import main as run_on_device
 
     raise typer.Exit(run_on_device(["serve", *context.args]))

@@ -12,19 +12,19 @@ from edgekit.core.errors import TrustError
 app = typer.Typer(no_args_is_help=True, help="Check a shared cache of stages, and free space in it.")
 Url = Annotated[str, typer.Argument(metavar="URL", help="A folder, s3://, gs:// or az://.")]
 MAX_DAMAGE_LINES = 20
-"""The largest number of damaged objects that are listed."""
+"""Largest number of damaged objects that are listed."""
 
 
 @app.command()
 def check(
     url: Url,
     remove: Annotated[
-        bool, typer.Option("--remove", help="Remove what is damaged; later runs compute it again.")
+        bool, typer.Option("--remove", help="Remove damaged objects and entries; later runs compute them again.")
     ] = False,
 ) -> None:
     """Hash every object of a cache again and follow every entry.
 
-    Exit codes: 0 intact, or all damage was removed; 7 the store failed, 8 something is damaged.
+    Exit codes: 0: intact, or all damage was removed; 7: the store failed; 8: something is damaged.
     """
     with errors_as_exit_codes():
         from edgekit.workbook.shared_cache import maintenance, open_cache
@@ -49,7 +49,7 @@ def prune(
 ) -> None:
     """Remove old stages from a cache, and the objects that no other stage needs.
 
-    Exit codes: 0 done, 7 the store failed.
+    Exit codes: 0: done; 7: the store failed.
     """
     with errors_as_exit_codes():
         from edgekit.workbook.shared_cache import maintenance, open_cache

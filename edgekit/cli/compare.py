@@ -33,11 +33,11 @@ def compare(
 ) -> None:
     """Compare two finished runs, or two field reports, the earlier one first.
 
-    Of runs: config, versions, machine, and the figures of the variants that ship. Latencies are compared only if both
-    runs were measured under the same conditions. Of field reports (.json): latency by part, drift, temperature, and
-    what to do.
+    For runs, this shows config, versions, machine, and the figures of the variants that ship. Latencies are compared
+    only if both runs were measured under the same conditions. For field reports (.json), it shows latency by part,
+    drift, temperature, and what to do.
 
-    Exit codes: 0 compared, whatever differs; 2 no such run; 4 a run without a verdict, or no field report; 8 an
+    Exit codes: 0: compared, whatever differs; 2: no such run; 4: a run without a verdict, or no field report; 8: an
     artifact whose record was edited.
     """
     with errors_as_exit_codes():

@@ -20,7 +20,7 @@ from edgekit.workbook.plan import Plan
 
 
 def show(plan: Plan, out: Path, verbose: bool = False) -> None:
-    """Print the options that differ from their defaults (with `verbose` all of them) and what the run reads and writes.
+    """Print the options that differ from their defaults (with `verbose` all options) and what the run reads and writes.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def _shown_options(config: StageConfig, everything: bool) -> Iterator[str]:
 
 
 def _format_value(value: object) -> str:
-    """Format a value for the plan; a network is shown as its builder with keyword arguments."""
+    """Format a value for the plan. A network is shown as its builder with keyword arguments."""
     if isinstance(value, ModelConfig) and value.source:
         return PurePath(value.source).name
     if isinstance(value, NetworkConfig | ModelConfig):

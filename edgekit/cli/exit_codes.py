@@ -1,4 +1,4 @@
-"""How a command ends after an error: one message on stderr, and an exit code from the table of exit codes."""
+"""End a command after an error with one message on stderr and the error's exit code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BROKEN_PIPE = 141
 def errors_as_exit_codes(retained: str = "finished stages are kept") -> Iterator[None]:
     """Turn an error into one message on stderr and its exit code, without a traceback.
 
-    `retained` says what is kept after an interruption.
+    `retained` tells the user what is kept after an interruption.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""The command `edgekit export`: bundles for other servers, and files with which Prometheus and Grafana monitor ours."""
+"""The command `edgekit export`: bundles for other servers, and files for monitoring with Prometheus and Grafana."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def export(
     slo_p99: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help="prometheus, grafana: time within which 99 % of the answers must come [100ms]."
+            metavar="TIME", help="prometheus, grafana: time within which 99 % of the requests must be answered [100ms]."
         ),
     ] = None,
     availability: Annotated[
@@ -57,9 +57,10 @@ def export(
         typer.Option(metavar="URL", help="prometheus: address of your copy of the page on alerts, for their links."),
     ] = None,
 ) -> None:
-    """Prepare bundles for another server, or rules and a dashboard for those who watch `edgekit serve`.
+    """Prepare bundles for another server, or rules and a dashboard for monitoring `edgekit serve`.
 
-    Exit codes: 2 an option, or the folder is taken; 4 no bundle; 5 the server would answer wrongly or cannot take it.
+    Exit codes: 2: a wrong option, or the folder exists; 4: no bundle; 5: the server cannot take the bundle, or would
+    answer wrongly.
     """
     with errors_as_exit_codes():
         from edgekit.core.config import suggest

@@ -13,7 +13,7 @@ from edgekit.cli.help import hide_switch_types
 if TYPE_CHECKING:
     from edgekit.fleet.rollout.selection import FleetSelection
 
-RETAINED = "devices keep what they have"
+RETAINED = "the devices keep their bundles"
 Bundle = Annotated[Path, typer.Argument(metavar="BUNDLE", help="A NAME-TARGET-VERSION.edge.zip.")]
 To = Annotated[Path, typer.Option(metavar="HOSTS", help="The inventory, hosts.yaml.")]
 Only = Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this device. Repeat for more.")]
@@ -36,7 +36,7 @@ def push(
     canary: Annotated[int, typer.Option(min=0, help="Number of devices of each class in the first wave.")] = 1,
     share: Annotated[str, typer.Option(metavar="SHARE", help="Share of each class in the second wave.")] = "10%",
     parallel: Parallel = 32,
-    confirm: Annotated[bool, typer.Option("--confirm", help="Confirm from this machine at once.")] = False,
+    confirm: Annotated[bool, typer.Option("--confirm", help="Confirm the bundle from this machine at once.")] = False,
     wait: Annotated[
         float, typer.Option(min=0, help="Seconds to wait for a device to confirm; 0: its self-test is enough.")
     ] = 180.0,
@@ -55,7 +55,8 @@ def push(
 
     After an interruption, run the same command again to continue.
 
-    Exit codes, of the worst device: 2 hosts.yaml, 4 bundle, 5 fails there, 6 died, 7 unreachable or full, 8 trust.
+    Exit codes, of the worst device: 2: hosts.yaml; 4: bundle; 5: fails there; 6: died; 7: unreachable or full; 8:
+    trust.
     """
     with errors_as_exit_codes(RETAINED):
         from edgekit.fleet.rollout import push as command
@@ -74,7 +75,11 @@ def status(
     parallel: Parallel = 32,
     json_: Json = False,
     all_: Annotated[
-        bool, typer.Option("--all", help="List every device; of more than 20, only those that need attention are.")
+        bool,
+        typer.Option(
+            "--all",
+            help="List every device; by default, if there are more than 20, only those that need attention.",
+        ),
     ] = False,
 ) -> None:
     """Show which release is current on each device, and why others failed."""
@@ -107,7 +112,7 @@ def rollback(
     parallel: Parallel = 32,
     json_: Json = False,
 ) -> None:
-    """Roll a bundle back where it is current: devices return to the release before it."""
+    """Roll a bundle back on the devices where it is current: they return to the release before it."""
     with errors_as_exit_codes(RETAINED):
         from edgekit.fleet.rollout import change
 

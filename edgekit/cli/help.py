@@ -1,4 +1,4 @@
-"""How `--help` shows options: a switch takes no value, so no type is shown beside it."""
+"""Format the options of `--help`: a switch takes no value, so no type is shown beside it."""
 
 from __future__ import annotations
 

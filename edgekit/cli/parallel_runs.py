@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def load_plans(configs: Sequence[Path], settings: Sequence[str], checked_before: bool) -> list[Plan]:
-    """Load the plan of each config. If there are several, an error names the file it belongs to."""
+    """Load the plan of each config. If there are several, an error names the config that it belongs to."""
     plans = []
     for config in configs:
         try:
@@ -74,7 +74,7 @@ def run_all(
 
 
 def _print_end(summary: RunSummary) -> None:
-    """Print a progress line when a run ends; an error is printed completely."""
+    """Print a progress line when a run ends. An error is printed completely."""
     if summary.exit_code in (0, BudgetMissed.exit_code):
         write_named_to_stderr(summary.name, f"done in {duration(summary.seconds)}, exit code {summary.exit_code}")
     else:

@@ -36,7 +36,7 @@ def reproduce(
             return
         for line in report.members:
             print(f"differs: {line}")
-        cause = "; ".join(report.changed_inputs) or "unknown, as every recorded input is the same; please report this"
+        cause = "; ".join(report.changed_inputs) or "unknown, as all recorded inputs are the same; please report this"
         raise TrustError(
             f"NOT reproduced: {len(report.members)} parts differ, {report.same} are the same. Cause: {cause}"
         )

@@ -1,4 +1,4 @@
-"""The command `edgekit run`: one config, or several configs in processes of their own."""
+"""The command `edgekit run` for one config, or for several configs in processes of their own."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def show_result(outcome: RunOutcome, folder: Path, verbose: bool = False) -> Non
 
 @contextmanager
 def training_processes(requested: int | None, shares: int) -> Iterator[bool]:
-    """Set the number of training processes for the `with` block; None leaves it to the environment.
+    """Set the number of training processes for the `with` block. None leaves the number to the environment.
 
-    Yields False in a process of torchrun that is not the first: it has followed the first one's trainings and has
-    nothing left to do.
+    Yields False in a process of torchrun that is not the first. Such a process has followed the trainings of the first
+    one and has nothing left to do.
 
     Raises
     ------
@@ -56,8 +56,8 @@ def training_processes(requested: int | None, shares: int) -> Iterator[bool]:
         if count > shares:
             raise ConfigError(
                 f"{'torchrun' if is_torchrun else '--processes'} and training.shares disagree: got {count} processes "
-                "and "
-                f"{shares} shares, and each process needs one; set training.shares={count}, or start at most {shares}"
+                f"and {shares} shares, but each process needs a share; set training.shares={count}, or start at "
+                f"most {shares}"
             )
         if not is_torchrun:
             yield True
@@ -111,7 +111,8 @@ def run(
     """Run the plan of one config to completion and print what ships. Stages that did not change are reused.
 
     Several configs run in their own processes, one at a time or as many as there are workers, and end with a table.
-    Exit codes: 0 done, 2 config, 3 budget missed, 4 data or model, 5 conversion, 6 a stage died, 7 resources, 8 trust.
+    Exit codes: 0: done; 2: config; 3: budget missed; 4: data or model; 5: conversion; 6: a stage died; 7: resources; 8:
+    trust.
     """
     with errors_as_exit_codes():
         stages_to_force = _stages_to_force(force or [], from_)
@@ -156,7 +157,7 @@ def _run_one(
     from edgekit.workbook.run import run as run_plan
     from edgekit.workbook.shared_cache.run_caches import cache_urls
 
-    if parallel > 1:  # for the kernels; it does not affect the result
+    if parallel > 1:  # for the kernels, without an effect on the result
         from edgekit.training.parallel_trainings import PARALLEL
 
         os.environ[PARALLEL] = str(parallel)

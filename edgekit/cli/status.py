@@ -28,7 +28,8 @@ STYLE = {
 
 
 def show(folder: Path, everything: bool = False) -> None:
-    """Print the table of stages and the result in one line; with `everything`, all variants and notes and the summary.
+    """Print the table of stages, and the result in one line or, with `everything`, with all variants, notes and the
+    summary.
 
     Raises
     ------
@@ -74,13 +75,13 @@ def _last_plan(folder: Path) -> Plan:
         record = json.loads((folder / PLAN_FILE).read_text(encoding="utf-8"))
         return load_plan(Path(record["config"]), record["settings"])
     except (OSError, ValueError, KeyError, TypeError):
-        raise ConfigError(f"{folder}: not the folder of a run; give one, such as artifacts/digits") from None
+        raise ConfigError(f"{folder}: is not the folder of a run; name one, such as artifacts/digits") from None
 
 
 def _displayed_state(
     stage: StageState, folder: Path, running: tuple[str, str] | None, is_busy: bool
 ) -> tuple[str, str]:
-    """Return the state to display and its reason, including "running", "waits" and "failed"."""
+    """Return the state to display, which may be "running", "waits" or "failed", and the reason for it."""
     if running and stage.stage == running[0]:
         return "running", running[1]
     if is_busy and stage.state == "not run":
@@ -116,7 +117,7 @@ def _current_result(folder: Path) -> Result | None:
 def _result_line(result: Result | None, folder: Path) -> str:
     """Return the result in one line, with the command that shows the rest."""
     if result is None and (folder / RESULT).is_file():
-        return f"{folder / RESULT} and the bundles beside it are of an earlier run."
+        return f"{folder / RESULT} and the bundles beside it are from an earlier run."
     if result is None:
         return "No result yet."
     from edgekit.report import summary

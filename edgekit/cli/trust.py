@@ -29,17 +29,20 @@ def sign(
     key: Annotated[Path, typer.Option(metavar="KEY", help="Private key, or a .pub whose key an agent holds.")],
     trust: Trust,
     counter: Annotated[
-        int | None, typer.Option(min=0, max=2**53, help="Must rise with each release; by default seconds since 1970.")
+        int | None,
+        typer.Option(
+            min=0, max=2**53, help="Number that must rise with each release; by default the seconds since 1970."
+        ),
     ] = None,
     days: Annotated[int, typer.Option(min=1, max=36_500, help="Days until the signature expires.")] = 365,
     cosign: Annotated[bool, typer.Option("--cosign", help="Add a signature to the existing statement.")] = False,
     oms: Annotated[
-        Path | None, typer.Option(metavar="KEY.pem", help="Sign by OpenSSF Model Signing too, with this private key.")
+        Path | None, typer.Option(metavar="KEY.pem", help="Also sign by OpenSSF Model Signing, with this private key.")
     ] = None,
 ) -> None:
     """Sign a bundle: write an in-toto statement and its SSH signature beside it.
 
-    Exit codes: 4 no bundle, 8 no device that has this policy would trust the signature.
+    Exit codes: 4: no bundle; 8: no device with this policy would trust the signature.
     """
     with errors_as_exit_codes():
         from edgekit.fleet.signing import oms as model_signing
@@ -57,12 +60,12 @@ def verify(
     bundle: Bundle,
     trust: Trust,
     oms: Annotated[
-        Path | None, typer.Option(metavar="KEY.pem", help="Verify the OpenSSF signature too, with this public key.")
+        Path | None, typer.Option(metavar="KEY.pem", help="Also verify the OpenSSF signature, with this public key.")
     ] = None,
 ) -> None:
     """Verify a signed bundle as a device does, and the SBOM beside it.
 
-    Exit codes: 4 no bundle, 8 it is not trusted.
+    Exit codes: 4: no bundle; 8: the bundle is not trusted.
     """
     with errors_as_exit_codes():
         from edgekit.fleet.signing import oms as model_signing
@@ -81,7 +84,7 @@ def init(
     threshold: Annotated[int, typer.Option(min=1, max=16, help="Number of signers that must sign a bundle.")] = 1,
     days: Days = 365,
 ) -> None:
-    """Make a policy that trusts nobody yet, and sign it with the root key."""
+    """Create a policy that trusts nobody yet, and sign it with the root key."""
     with errors_as_exit_codes():
         from edgekit.fleet.signing import policy_change
 
@@ -99,7 +102,7 @@ def add(
         typer.Option(metavar="DATE", help="Day on which the key expires, such as 2027-01-31; by default never."),
     ] = None,
 ) -> None:
-    """Let one more signer sign."""
+    """Allow one more signer to sign bundles."""
     with errors_as_exit_codes():
         from edgekit.fleet.signing import options, policy_change
 
@@ -135,7 +138,7 @@ def rotate(
     ] = None,
     days: Days = 365,
 ) -> None:
-    """Begin a new epoch: counters restart, and bundles have to be signed again."""
+    """Begin a new epoch, in which counters restart and all bundles have to be signed again."""
     with errors_as_exit_codes():
         from edgekit.fleet.signing import options, policy_change
 
@@ -144,7 +147,7 @@ def rotate(
 
 @app.command()
 def renew(folder: Folder, root: Root, days: Days = 365) -> None:
-    """Extend the policy; nothing else changes."""
+    """Extend the policy. Nothing else changes."""
     with errors_as_exit_codes():
         from edgekit.fleet.signing import policy_change
 

@@ -1,1 +1,1 @@
-"""What every floor of the workbook shares: errors, config, sealed artifacts, keys, locks, child processes, tasks."""
+"""The code that all layers of the workstation share: errors, config, artifacts, keys, locks, child processes, tasks."""

@@ -25,7 +25,7 @@ from edgekit.runner.files import sync_file, sync_folder
 
 @dataclass(frozen=True)
 class Stopwatch:
-    """The wall and processor time that a piece of work takes. Only differences between two readings mean anything."""
+    """Measures the wall time and the processor time of a piece of work, from the start to now."""
 
     clock_s: float
     cpu_s: float
@@ -51,7 +51,7 @@ RECORD = "artifact.json"
 FORMAT = 2
 EVIDENCE = "evidence"
 EVIDENCE_FILES = ("environment.lock", "sbom.cdx.json")
-"""Files that describe the machine and not the result."""
+"""Folder of files that describe the machine and not the result."""
 
 _began: dict[Path, Stopwatch] = {}
 """The stopwatch of each folder that this process is working in."""
@@ -61,7 +61,7 @@ _began: dict[Path, Stopwatch] = {}
 class Artifact:
     """A sealed folder. `metrics` are figures to show, and `config` is the configuration with which the stage ran.
 
-    `took` says when the folder was sealed, how long the work took, and how many processor seconds it used.
+    `took` says when the folder was sealed, how long the work took, and how much processor time it used.
     """
 
     path: Path
@@ -116,7 +116,7 @@ class Artifact:
         return path
 
     def ancestor(self, stage: str) -> Artifact:
-        """Return the artifact of an earlier stage of the same run. Every link on the way is checked by its digest.
+        """Return the artifact of an earlier stage of the same run. The digest of every artifact in between is checked.
 
         Parameters
         ----------
@@ -135,7 +135,7 @@ class Artifact:
         parent = load(self.path.parent / self.parent["stage"])
         if parent.digest != self.parent["digest"]:
             raise StageError(
-                f"{self.stage} was made from another {parent.stage} than the one in {parent.path}; "
+                f"{self.stage} was made from a different {parent.stage} than the one in {parent.path}; "
                 f"run {self.stage} and the stages after it again"
             )
         return parent.ancestor(stage)
@@ -196,7 +196,7 @@ def verify(artifact: Artifact) -> None:
 
 
 def begin(out: Path) -> Path:
-    """Create an empty folder to work in, after removing whatever an unfinished attempt left there."""
+    """Create an empty folder to work in. Anything that an unfinished attempt left there is removed."""
     if out.exists():
         shutil.rmtree(out)
     (out / EVIDENCE).mkdir(parents=True)
@@ -266,7 +266,7 @@ def seal(
 def sync_files(out: Path, files: Iterable[str]) -> None:
     """Make the files of a folder durable, their bytes as well as their names.
 
-    After a power cut a file can be missing although it was synced, if its folder was not.
+    After a power cut, a synced file can still be missing if its folder was not synced.
     """
     for name in files:
         sync_file(out / name)
@@ -310,10 +310,10 @@ def publish(finished: Path, final: Path) -> Artifact:
 
 
 def recover(working: Path, final: Path, key: str | None) -> None:
-    """Finish what a killed process left undone in or before `publish`.
+    """Finish the work that a killed process left undone in or before `publish`.
 
-    Of the complete folders, the one with the requested `key` is moved to `final`; otherwise the one that was there last
-    is moved back.
+    If a complete folder has the requested `key`, it is moved to `final`. Otherwise the folder that was there last is
+    moved back.
     """
     previous = _previous(final)
     if not (working.exists() or previous.exists()):
@@ -331,7 +331,7 @@ def recover(working: Path, final: Path, key: str | None) -> None:
 
 
 def is_intact(path: Path) -> bool:
-    """Return whether this is a sealed folder in which every byte is still as it was sealed."""
+    """Return whether this is a sealed folder whose bytes have not changed since."""
     try:
         verify(load(path))
     except (StageError, TrustError):

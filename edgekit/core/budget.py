@@ -11,13 +11,13 @@ from pydantic import Field, PrivateAttr, model_serializer, model_validator
 from edgekit.core.strict import StrictModel, Target
 
 LIMIT_PAIRS = (("latency_p50_ms", "latency_p50"), ("size_bytes", "size"))
-"""Each absolute limit with the relative one that can replace it."""
+"""Each absolute limit and the relative limit that can replace it."""
 
 
 class RelativeLimit(StrictModel):
-    """A limit given as a ratio to what a reference needs."""
+    """A limit given as a fraction of what a reference needs."""
 
-    ratio: float = Field(gt=0, le=1000, description="largest share of what the reference needs, such as 0.6")
+    ratio: float = Field(gt=0, le=1000, description="largest fraction of what the reference needs, such as 0.6")
     of: str = Field(
         min_length=1,
         description="reference: file name of one of benchmark.rivals, or baseline, its float file on the same target",
@@ -35,7 +35,7 @@ class RelativeLimit(StrictModel):
 
     @model_serializer(mode="wrap")
     def _without_unknown(self, plain: Any) -> dict[str, Any]:
-        """Leave out fields that are not known."""
+        """Leave out fields whose values are not known."""
         return {name: value for name, value in plain(self).items() if value is not None}
 
 
@@ -50,7 +50,7 @@ class RelativeLatencyLimit(RelativeLimit):
     @property
     def file(self) -> dict[str, Any]:
         """The reference model as benchmark.rivals names it, with an absolute path."""
-        assert self._file is not None, f"{self.of} was not looked up"
+        assert self._file is not None, f"the digest or size of {self.of} was not read"
         return self._file
 
 
@@ -65,7 +65,7 @@ class RelativeSizeLimit(RelativeLimit):
 
 
 class TargetBudget(StrictModel):
-    """Limits of one target, each replacing the budget's own; null means no limit."""
+    """Limits for one target. Each replaces the budget's own limit; null means no limit."""
 
     latency_p50_ms: float | None = Field(None, gt=0, description="largest median latency of one call, milliseconds")
     size_bytes: int | None = Field(None, gt=0, description="largest size of the model's files, bytes")
@@ -91,17 +91,18 @@ class TargetBudget(StrictModel):
 class Budget(StrictModel):
     """The limits that a variant must meet on the validation split and on this machine.
 
-    The budget limits the accuracy drop over all samples like those of the split, so the upper bound of its one-sided
-    confidence interval is compared with the limit (`accuracy_drop`). A latency breaks its limit if its whole confidence
-    interval lies above it; for a relative limit that is the interval of the ratio of the two p50s. `goals` in the
-    notation of Olive are translated to limits when the config is read (`limits_from_goals`).
+    The limit on the accuracy drop applies to all samples like those of the split, not only to the measured ones. So the
+    upper bound of a one-sided confidence interval is compared with the limit (`accuracy_drop`). A latency breaks its
+    limit if its whole confidence interval lies above the limit. For a relative limit, this is the interval of the ratio
+    of the two p50s. `goals` in the notation of Olive are translated to limits when the config is read
+    (`limits_from_goals`).
     """
 
     accuracy_drop_pp: float = Field(
         1.0, ge=0, le=100, description="largest drop of accuracy below the baseline, percentage points"
     )
     accuracy_confidence: float = Field(
-        0.95, gt=0.5, lt=1, description="confidence that the drop on unseen samples is no larger"
+        0.95, gt=0.5, lt=1, description="confidence that the drop on unseen samples is not larger than the limit"
     )
     latency_p50_ms: float | None = Field(None, gt=0, description="largest median latency of one call, milliseconds")
     size_bytes: int | None = Field(None, gt=0, description="largest size of the model's files, bytes")
@@ -131,7 +132,7 @@ class Budget(StrictModel):
 
     @property
     def is_plain(self) -> bool:
-        """Whether two numbers express the whole budget: no relative limit and no limits of single targets."""
+        """Whether the budget consists of plain numbers, without relative limits and limits for single targets."""
         return self.latency_p50 is None and self.size is None and not self.targets
 
     def limits(self, target: str) -> VariantLimits:
@@ -144,14 +145,14 @@ class Budget(StrictModel):
         return VariantLimits(latency.latency_p50_ms, latency.latency_p50, size.size_bytes, size.size)
 
     def for_target(self, target: str) -> Budget:
-        """Return the budget of one target as a budget without limits of single targets."""
+        """Return the budget of one target, as a budget without limits for single targets."""
         if self.is_plain:
             return self
         accuracy = {"accuracy_drop_pp": self.accuracy_drop_pp, "accuracy_confidence": self.accuracy_confidence}
         return Budget.model_validate({**accuracy, **vars(self.limits(target))})
 
     def relative_limits(self) -> Iterator[tuple[str, RelativeLimit]]:
-        """Yield every relative limit with its place in the config."""
+        """Yield every relative limit with its position in the config."""
         places: list[tuple[str, Budget | TargetBudget]] = [("budget", self)]
         places += [(f"budget.targets.{target}", section) for target, section in self.targets.items()]
         for place, section in places:
@@ -160,12 +161,12 @@ class Budget(StrictModel):
                     yield f"{place}.{name}", relative
 
     def latency_references(self, targets: Sequence[str]) -> dict[str, RelativeLatencyLimit]:
-        """Return the relative latency limits of these targets by the name of the reference to be timed with them."""
+        """Return the relative latency limits of the targets, by the name of the reference that must be timed too."""
         latency_limits = [limits.latency_p50 for limits in map(self.limits, targets)]
         return {limit.of: limit for limit in latency_limits if limit is not None}
 
     def needs_baseline(self, targets: Sequence[str]) -> bool:
-        """Return whether a limit of these targets refers to the baseline's float files."""
+        """Return whether a limit of the given targets refers to the baseline's float files."""
         return any(
             relative is not None and relative.of == BASELINE
             for limits in map(self.limits, targets)
@@ -178,7 +179,8 @@ class Budget(StrictModel):
         Raises
         ------
         ValueError
-            The config states another digest or size. The message begins with its place.
+            The config states a different digest or size. The message begins with the position of the value in the
+            config.
         """
         values = self.model_dump()
         places = {
@@ -234,7 +236,10 @@ class ReferenceModel:
 
 @dataclass(frozen=True)
 class VariantLimits:
-    """Limits on latency and size that hold for one target. Of each pair at most one is set."""
+    """Limits on latency and size for one target.
+
+    Of an absolute limit and its relative counterpart, at most one is set.
+    """
 
     latency_p50_ms: float | None
     latency_p50: RelativeLatencyLimit | None
@@ -249,7 +254,8 @@ class VariantLimits:
     def exceeds_latency(self, low_ms: float, ratio_low: Callable[[str], float]) -> bool:
         """Return whether a p50 is significantly above its limit.
 
-        `low_ms` is the lower bound of its confidence interval, and `ratio_low(name)` that of its ratio to a reference.
+        `low_ms` is the lower bound of the p50's confidence interval, and `ratio_low(name)` is the lower bound of its
+        ratio to a reference.
         """
         if self.latency_p50 is not None:
             return ratio_low(self.latency_p50.of) > self.latency_p50.ratio
@@ -292,7 +298,7 @@ def _check_one_of_each(limits: Budget | TargetBudget) -> None:
     for absolute, relative in LIMIT_PAIRS:
         if getattr(limits, absolute) is not None and getattr(limits, relative) is not None:
             raise ValueError(
-                f"{absolute} and {relative}: only one of them can be set; leave the other out, or set it to null"
+                f"{absolute} and {relative}: only one of the two can be set; leave the other out, or set it to null"
             )
 
 
@@ -320,7 +326,7 @@ def limits_from_goals(values: Mapping[str, Any], allowed: tuple[str, ...] = ("ac
         name, limit = GOAL_TRANSLATORS[metric](*_parts(f"goals.{metric}", goal))
         if conflicting := [each for each in CONFLICTING_LIMITS[metric] if each in values]:
             raise ValueError(
-                f"goals.{metric} and {', '.join(conflicting)}: they limit the same thing; leave one of them out"
+                f"goals.{metric} and {', '.join(conflicting)}: both limit the same quantity; leave one of them out"
             )
         limits[name] = limit
     return limits
@@ -344,9 +350,9 @@ def _accuracy(where: str, kind: str, value: float) -> tuple[str, Any]:
         return "accuracy_drop_pp", round(100 * value, 9)
     reason = "no limit requires a variant to be better than the baseline"
     if kind == "threshold":
-        reason = "a limit here is a drop below the baseline, and no accuracy by itself"
+        reason = "the budget limits the drop below the baseline, not the accuracy itself"
     if kind == "percent-max-degradation":
-        reason = "a share of the baseline's accuracy is not known before it is trained"
+        reason = "a fraction of the baseline's accuracy is not known before the baseline is trained"
     raise ValueError(
         f"{where}: {kind} {value:g} has no counterpart, because {reason}; use max-degradation with a fraction"
     )
@@ -367,7 +373,7 @@ def _size(where: str, kind: str, value: float) -> tuple[str, Any]:
 
 
 def _relative(where: str, kind: str, value: float, unit: str) -> dict[str, Any]:
-    """Return a limit relative to the baseline. For both metrics less is better."""
+    """Return a limit relative to the baseline. For both metrics, less is better."""
     if not kind.startswith("percent-") and value:
         raise ValueError(
             f"{where}: {kind} of {value:g} {unit} has no counterpart, because a limit relative to the baseline is a "

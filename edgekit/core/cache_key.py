@@ -1,4 +1,4 @@
-"""What a stage's result depends on, the cache key that follows from it, and a description of changes."""
+"""Determine what a stage's result depends on, its cache key, and what has changed since the last run."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ MODULES_WITHOUT_EFFECT = (
     "edgekit.measure.energy",
 )
 """Modules that no stage's result depends on, although stages import them: reporting, the types of records, data
-sources (the digest of the samples is in the key) and devices and energy (they only provide evidence). Otherwise a
-stage's key would change with the description of a field.
+sources (the digest of the samples is in the key) and devices and energy (they only provide evidence). Otherwise, a new
+description of a field would change a stage's key.
 """
 TIMING_ONLY_PACKAGES = {stage: ("edgekit.measure", "edgekit.targets") for stage in ("profile", "benchmark")}
-"""Packages that a stage uses only to time files and to predict. A latency is evidence and does not belong to a key."""
+"""Packages that a stage uses only to time files and to predict. Latencies are evidence and not part of a key."""
 SINGLE_TARGET_LIBRARIES = ("ai-edge-litert", "litert-converter", "litert-torch", "onnxruntime", "openvino")
-"""Libraries that only one target needs. A run that names no targets goes on without those that are not installed."""
+"""Libraries that only one target needs. If a config names no targets, libraries that are missing are left out."""
 ONNX2TF = "1.29.24"
-"""edgekit installs onnx2tf by itself when a run first needs it, in this version (models/files/compatibility.py). The
-version counts whether it has been installed yet or not.
+"""edgekit installs onnx2tf by itself when a run first needs it, in this version (models/files/compatibility.py). This
+version is part of the key, even if it has not been installed yet.
 """
 _SHOWN = 8
-"""Hex digits of a digest that messages show."""
+"""Number of a digest's hex digits that messages show."""
 
 
 @dataclass(frozen=True)
 class CacheInputs:
     """Everything that a stage's result depends on.
 
-    Digests are hex; `source` is the digest of the artifact that it reads.
+    Digests are in hex. `source` is the digest of the artifact that the stage reads.
     """
 
     stage: str
@@ -57,7 +57,7 @@ class CacheInputs:
 
     @property
     def key(self) -> str:
-        """The cache key: the same key means the same result."""
+        """The cache key. Stages with the same key have the same result."""
         return digest(asdict(self))
 
 
@@ -70,7 +70,7 @@ def collect_inputs(
     folder: Path | None = None,
     builders: Iterable[str] = (),
 ) -> CacheInputs:
-    """Return what a stage would depend on if it ran now.
+    """Return what the stage's result would depend on if it ran now.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def collect_inputs(
 
 
 def describe_changes(before: CacheInputs, now: CacheInputs) -> list[str]:
-    """Describe each change in a short line: `ratio 0.5 → 0.4`, `torch 2.13.0 → 2.14.0`, `code of stages/prune`."""
+    """Describe each change in a short text: `ratio 0.5 → 0.4`, `torch 2.13.0 → 2.14.0`, `code of stages/prune`."""
     changes = [f"{name} {old} → {new}" for name, old, new in _changes(before.config, now.config)]
     if before.data != now.data:
         changes.append(f"data {before.data[:_SHOWN]} → {now.data[:_SHOWN]}")
@@ -140,7 +140,7 @@ def _version(distribution: str) -> str:
 def code_digests(stage: str) -> dict[str, str]:
     """Return digests of what a stage's code does, by package. They cover all modules that the stage imports.
 
-    The origin of a run has none, because it only copies.
+    The origin of a run has no digests, because it only copies files.
     """
     root = f"edgekit.stages.{stage}"
     if not source_code.exists(root):
@@ -158,7 +158,7 @@ def code_digests(stage: str) -> dict[str, str]:
 
 
 def _runner_digest() -> str:
-    """Digest of the files that the bundle stage packs into edgerun.pyz."""
+    """The digest of the files that the bundle stage packs into edgerun.pyz."""
     return digest({name: sha256_file(path) for name, path in pyz.sources().items()})
 
 
@@ -207,7 +207,7 @@ def _parent_folder(module: str) -> Path | None:
 
 
 def _imported(path: Path) -> frozenset[str]:
-    """Return the top-level names that a file imports. Only modules beside it are followed."""
+    """Return the top-level names that a file imports. The caller follows only modules beside the file."""
     return frozenset() if "site-packages" in path.parts else _imports(path.read_bytes())
 
 

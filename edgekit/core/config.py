@@ -36,7 +36,7 @@ PATTERN_ADVICE = {
     f"^$|{CLASS_NAME_PATTERN}": "write a class of hosts.yaml, for example pi4, or nothing",
     VERSION_PATTERN: "write three numbers with dots between them, for example 1.0.0",
 }
-"""What to write, by pattern, so that nobody has to read a regular expression."""
+"""For each pattern, an explanation of what to write, so that nobody has to read a regular expression."""
 Builder = Annotated[str, Field(pattern=BUILDER_PATTERN)]
 
 
@@ -59,7 +59,7 @@ class NetworkConfig(StrictModel):
 
     @property
     def title(self) -> str:
-        """The network's name in tables: `resnet8(width=12)`."""
+        """The network's name in tables, such as `resnet8(width=12)`."""
         return self.builder.partition(":")[2] + (f"({format_arguments(self.kwargs)})" if self.kwargs else "")
 
 
@@ -74,7 +74,7 @@ class ModelConfig(StrictModel):
         None, description="path of a .safetensors file; without it, the profile stage trains the network"
     )
     source: str | None = Field(None, description="path of a .pt2, .keras, .h5, .onnx, OpenVINO .xml or .tflite file")
-    sha256: str | None = Field(None, description="SHA-256 of the source; a file with another one is refused")
+    sha256: str | None = Field(None, description="SHA-256 of the source; a file with a different SHA-256 is refused")
 
     @model_validator(mode="after")
     def _one_of_two(self) -> ModelConfig:
@@ -114,7 +114,8 @@ class TrainOptions(StrictModel):
         0.0, ge=0, lt=1, description="decay of a moving average of the weights, which is validated and kept; 0: none"
     )
     augmentations: list[dict[str, Any]] = Field(
-        default_factory=list, description="further random changes of train samples, in this order, each with its kind"
+        default_factory=list,
+        description="further random changes of train samples, in this order, each with its kind",
     )
 
 
@@ -126,19 +127,20 @@ class TrainingOptions(StrictModel):
     )
     precision: Literal["float32", "bfloat16", "auto"] = Field(
         "float32",
-        description="numbers that a network computes in while it is trained; auto: bfloat16 where the processor has it",
+        description="number format in which a network computes while it is trained; auto: bfloat16 where the "
+        "processor has it",
     )
 
 
 class StageConfig(StrictModel):
-    """Options that every stage has besides its own. They are filled in from the top level of the config."""
+    """Options that every stage has in addition to its own. They are filled in from the top level of the config."""
 
     seed: int = Field(0, ge=0, lt=2**31, description="seed of every random choice")
     device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="device of the training")
     threads: int = Field(0, ge=0, le=256, description="threads for training; 0: all cores")
 
     def check_consistency(self) -> None:
-        """Check what needs more than the options themselves, before anything runs.
+        """Make the checks that need more than the options themselves, before anything runs.
 
         Raises ConfigError if the check fails.
         """
@@ -156,14 +158,14 @@ class TrainingStageConfig(StageConfig, TrainOptions):
     def _shares_of_two(self) -> Self:
         if self.training.shares > 1 and self.batch_size < 2 * self.training.shares:
             raise ValueError(
-                f"batch_size ({self.batch_size}) and training.shares ({self.training.shares}) disagree: a shard needs "
-                "2 samples; raise batch_size or lower training.shares"
+                f"batch_size ({self.batch_size}) and training.shares ({self.training.shares}) disagree: each shard "
+                f"needs at least 2 samples; raise batch_size or lower training.shares"
             )
         return self
 
 
 TuneWith = Literal["distilled", "labels"]
-"""What fine-tuning minimises: the loss that distillation selected (with or without a teacher), or that on labels."""
+"""The loss that fine-tuning minimises: the one that distillation selected (with or without a teacher), or labels."""
 
 
 class TuningStageConfig(TrainingStageConfig):
@@ -192,11 +194,11 @@ SHARED_FIELDS = (
 SECRET_NAME = re.compile(
     r"secret|passw(or)?d|passphrase|credential|api_?key|(private|access|signing)_?key|(^|_)(token|pwd|auth|bearer)$"
 )
-"""Names that look like those of secrets; `max_tokens` and `author` do not."""
+"""Matches names that look like the name of a secret, but not `max_tokens` or `author`."""
 
 
 def refuse_secrets(values: Any, where: str = "") -> None:
-    """Raise ConfigError for a key, at any depth, that looks like a secret: notebooks and bundles record parameters."""
+    """Raise ConfigError if a key at any depth looks like a secret, because notebooks and bundles record parameters."""
     if isinstance(values, list):
         for value in values:
             refuse_secrets(value, where)
@@ -229,7 +231,7 @@ def suggest(word: str, known: Sequence[str]) -> str:
 
 
 def shortened_repr(value: object, limit: int = 120) -> str:
-    """Return the repr of a value for a message; a long one is cut, and its length is stated."""
+    """Return the repr of a value for a message. A long one is cut, and its length is stated."""
     text = repr(value)
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text):,} characters)"
 
@@ -249,7 +251,7 @@ def validate(model: type[BaseModel], values: dict[str, Any], where: str) -> Any:
     Raises
     ------
     ConfigError
-        There are faults. The message has one line for each, which names the key as the user wrote it.
+        The values have faults. The message has one line per fault, which names the key as the user wrote it.
     """
     try:
         return model.model_validate(values)
@@ -273,7 +275,7 @@ def _explain(model: type[BaseModel], fault: ErrorDetails, where: str) -> str:
 def _fields_at(model: type[BaseModel], path: list[str]) -> list[str]:
     follows_dict = False
     for part in path:
-        if follows_dict or part.isdigit():  # a key of a dict or an index of a list: its field has led to its members
+        if follows_dict or part.isdigit():  # a dict's key or a list's index, already resolved
             follows_dict = False
             continue
         field = model.model_fields.get(part)
@@ -286,7 +288,7 @@ def _fields_at(model: type[BaseModel], path: list[str]) -> list[str]:
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """Return the model that an annotation contains, also if it is optional or in a list."""
+    """Return the model that an annotation contains, even if it is optional or in a list."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next(filter(None, map(_model_in, get_args(annotation))), None)
@@ -305,7 +307,7 @@ def stages_to_run(sections: Any) -> tuple[str, ...]:
     for stage in TRAINING_STAGES[1:]:
         if getattr(sections, stage) not in ({}, {"enabled": False}):
             raise ConfigError(
-                f"{stage}: is configured, but distill is not; name distill.student or distill.candidates, because "
+                f"{stage}: is configured, but distill is not; set distill.student or distill.candidates, because "
                 f"only a student is pruned and fine-tuned, or leave {stage} out"
             )
     return tuple(stage for stage in STAGES if stage not in TRAINING_STAGES)

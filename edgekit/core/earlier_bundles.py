@@ -10,21 +10,21 @@ from edgekit.core import artifacts, run_folder
 from edgekit.runner.files import sync_folder
 
 EARLIER_BUNDLES = "earlier-bundles"
-"""The folder for them inside a run's folder, until a run succeeds."""
+"""The folder inside a run's folder that holds the earlier bundles until a run succeeds."""
 BUNDLE_STAGE = "bundle"
 
 
 def is_settled(folder: Path, met: bool) -> bool:
-    """Return whether nothing is left to do. `met` says whether a variant of the run met the budget."""
+    """Return whether the bundles are where they belong. `met` says whether a variant of the run met the budget."""
     return not (folder / EARLIER_BUNDLES if met else run_folder.stage_folder(folder, BUNDLE_STAGE)).exists()
 
 
 def recover(folder: Path, met: bool) -> Path | None:
-    """Move the bundles of an earlier run aside and return where they are now.
+    """Move the bundles of an earlier run aside, and return the folder that they are in now.
 
-    If there are new bundles, remove the old ones.
+    If there are new bundles, the old ones are removed instead.
 
-    If the process is killed, the next run does it again: the bundles are moved by a single rename.
+    The bundles are moved by a single rename, so if the process is killed, the next run can repeat this.
     """
     earlier, bundles = folder / EARLIER_BUNDLES, run_folder.stage_folder(folder, BUNDLE_STAGE)
     if met:

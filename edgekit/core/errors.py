@@ -1,7 +1,7 @@
-"""Errors of the workstation; those of the device are in `edgekit.runner.errors`.
+"""Errors of the workstation. The errors of the device are in `edgekit.runner.errors`.
 
-Every message says what was wrong, which value was received, and what to do about it. `exit_code` is what the command
-line returns; the codes are defined only here.
+Every message says what was wrong, which value was received, and what to do about it. `exit_code` is the exit code of
+the command line; the codes are defined only here.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class ModelError(EdgekitError):
 
 
 class ConversionError(EdgekitError):
-    """A conversion failed, or its outputs differ too much from those of the step before."""
+    """A conversion failed, or the outputs of its file differ too much from those of the step before."""
 
     exit_code = 5
 
@@ -84,7 +84,7 @@ def error_class(name: str) -> type[EdgekitError] | None:
 
 
 def error_from_name(name: str, message: str) -> EdgekitError | None:
-    """Return an error of another process from the name of its class, which is all that a notebook stores.
+    """Recreate an error of another process from the name of its class, which is all that a notebook stores.
 
     Returns None if the class is unknown. An error of the runner that has no counterpart here becomes an EdgekitError
     with its exit code.
@@ -105,7 +105,7 @@ def to_json(error: Exception) -> dict[str, Any]:
 
 
 def from_json(fields: Mapping[str, Any]) -> EdgekitError:
-    """Return the error that another process wrote.
+    """Recreate the error that another process wrote.
 
     An error of the runner becomes an EdgekitError with its exit code.
     """
@@ -121,21 +121,21 @@ def with_article(noun: str) -> str:
 
 T = TypeVar("T")
 MAX_FAULT_LINES = 20
-"""Largest number of lines in a message; of the others only their number is given."""
+"""Largest number of lines in a message. If there are more, only their number is given."""
 
 
 class FaultCollector:
-    """Collects ConfigErrors in order to raise them together."""
+    """Collects ConfigErrors so that they can be raised together."""
 
     def __init__(self) -> None:
         self.messages: list[str] = []
 
     def add(self, fault: str) -> None:
-        """Add a fault of one or several lines."""
+        """Add a fault, which may have several lines."""
         self.messages += fault.splitlines()
 
     def collect(self, function: Callable[[], T]) -> T | None:
-        """Return the result of a function. If it raises a ConfigError, add that and return None."""
+        """Return the result of a function. If it raises a ConfigError, add the error and return None."""
         try:
             return function()
         except ConfigError as error:

@@ -9,11 +9,11 @@ import numpy as np
 INPUTS = "golden/inputs.npy"
 OUTPUTS = "golden/outputs.npy"
 CANDIDATES_PER_SAMPLE = 4
-"""How many samples are considered for each golden sample."""
+"""The number of samples that are considered for each golden sample."""
 
 
 def candidate_indices(available: int, count: int) -> np.ndarray:
-    """Return indices spread evenly over the samples, more than needed, so that `clearest_indices` can choose."""
+    """Return more indices than needed, spread evenly over the samples, so that `clearest_indices` can choose."""
     return evenly_spaced_indices(available, CANDIDATES_PER_SAMPLE * min(count, available))
 
 
@@ -23,16 +23,16 @@ def evenly_spaced_indices(available: int, count: int) -> np.ndarray:
 
 
 def clearest_indices(scores: np.ndarray, count: int) -> np.ndarray:
-    """Return the ascending indices of the `count` samples whose best score leads by the most; scores are (n, classes).
+    """Return the ascending indices of the `count` samples with the largest lead of the best score; scores (n, classes).
 
-    A near tie would test the rounding of the interpreter instead of the bundle.
+    A sample whose best two scores nearly tie would test the rounding of the interpreter instead of the bundle.
     """
     top = np.sort(scores, axis=1)
     return np.sort(np.argsort(top[:, -2] - top[:, -1], kind="stable")[:count])
 
 
 def tolerance(outputs: np.ndarray, share: float) -> float:
-    """Return the allowed difference: a share of the range of the outputs, or of their magnitude if all are the same."""
+    """Return the allowed difference: a fraction of the outputs' range, or of their magnitude if all are the same."""
     return float(share * (outputs.max() - outputs.min())) or float(share * (np.abs(outputs).max() or 1))
 
 

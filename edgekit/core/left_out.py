@@ -1,4 +1,4 @@
-"""Describes left-out variants at the end of a run. This module imports nothing that is slow."""
+"""Describe left-out variants at the end of a run. This module imports nothing that is slow to import."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from edgekit.core.schema.variants import LeftOutVariant
 
 NOT_TRIED, FLOAT = "rests", "fp32"
-"""Kind of the variants that were not tried because their float model is missing.
+"""The kind of variants that were not tried because their float model is missing.
 
 `edgekit.targets` uses the same values, but this package cannot import it.
 """

@@ -1,6 +1,6 @@
-"""A lock that allows one process at a time to write a run's folder, and that names its holder.
+"""A lock that allows only one process at a time to write to a run's folder, and that names its holder.
 
-The operating system releases it when the holder dies.
+The operating system releases the lock when its holder dies.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from edgekit.core.hashing import write_json
 from edgekit.runner.files import can_lock, make_folder, remove_quietly
 
 MIN_WAIT_S = 0.5
-"""Shortest time to wait for a lock, because `current_holder` takes it for a moment, for example in a loop of
-`edgekit status`.
+"""Shortest time to wait for a lock, because `current_holder` takes the lock for a moment, for example when `edgekit
+status` is called in a loop.
 """
 
 
@@ -44,7 +44,7 @@ def hold(path: Path, who: str, wait_s: float = 0.0, advice: str = "choose anothe
     Raises
     ------
     ResourceError
-        The lock is not free in time (the message names its holder), or the file cannot be locked.
+        The lock was not released in time (the message names its holder), or the file cannot be locked.
     """
     from filelock import FileLock, Timeout
 
@@ -61,7 +61,7 @@ def hold(path: Path, who: str, wait_s: float = 0.0, advice: str = "choose anothe
         ) from None
     try:
         remove_quietly(holder)  # left by a process that was killed
-        with contextlib.suppress(OSError):  # on a full disk the lock still holds, but without a name
+        with contextlib.suppress(OSError):  # on a full disk, the lock still works but does not name its holder
             write_json(holder, _about(who))
         yield
     finally:
@@ -70,9 +70,9 @@ def hold(path: Path, who: str, wait_s: float = 0.0, advice: str = "choose anothe
 
 
 def current_holder(path: Path) -> dict[str, Any] | None:
-    """Return who holds the lock file `path` now (process, host, who, since), or None if nobody does.
+    """Return the holder of the lock file `path` (process, host, who, since), or None if there is none.
 
-    A file left by a killed holder does not count, because its lock ended with its process.
+    A file that a killed holder left does not count, because the lock ended with the process.
     """
     try:
         holder: dict[str, Any] = json.loads(path.with_name(f"{path.name}.holder").read_text(encoding="utf-8"))
@@ -86,7 +86,7 @@ def current_holder(path: Path) -> dict[str, Any] | None:
 def _is_free(path: Path) -> bool:
     """Return whether nobody holds the lock.
 
-    A shared lock is used, so that two readers do not mistake each other for a holder.
+    This takes a shared lock, so that two readers do not mistake each other for a holder.
     """
     if sys.platform == "win32":
         from filelock import FileLock, Timeout

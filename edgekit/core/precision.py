@@ -1,4 +1,4 @@
-"""Resolves `training.precision: auto` for this machine. It changes training, so it is resolved before the cache key."""
+"""Resolve `training.precision: auto` for this machine. It affects training, so this precedes the cache key."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from edgekit.core.config import TrainingOptions
 from edgekit.runner import cpu
 
 BFLOAT16_INSTRUCTIONS = ("amx_bf16", "avx512_bf16", "bf16")
-"""Instruction sets with multiply-adds of bfloat16. Without one of them, bfloat16 is slower than float32."""
+"""Instruction sets that can multiply and add bfloat16. Without one of them, bfloat16 is slower than float32."""
 
 
 def resolve_precision(options: TrainingOptions, device: str) -> TrainingOptions:

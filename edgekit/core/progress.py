@@ -1,9 +1,9 @@
-"""Progress of long work: the step under way, how far it is, the best result so far and the time left.
+"""Report the progress of long work: the current step, how far it is, the best result so far and the time left.
 
-Code that works reports here with `step`, `track` and `announce`. Where reports go depends on the listener:
-`edgekit run` names a file in EDGEKIT_PROGRESS and reads it while the kernel works, a kernel of JupyterLab shows a live
-display, and otherwise nobody listens. Progress is never stored: it is in no artifact, no cache key and no output of a
-stored notebook.
+Code reports its progress with `step`, `track` and `announce`. Where reports go depends on the listener: `edgekit run`
+names a file in EDGEKIT_PROGRESS and reads it while the kernel works, a kernel of JupyterLab shows a live display, and
+otherwise nobody listens. Progress is never stored: it is in no artifact, no cache key and no output of a stored
+notebook.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ FILE = "EDGEKIT_PROGRESS"
 RECORD_BYTES = 4096
 """Every write replaces the whole record, so a reader sees the old record, the new one, or invalid JSON."""
 PUBLISH_INTERVAL_S = 0.2
-"""Shortest time between two updates within a step, so that measurements nearby are not disturbed."""
+"""Shortest time between two updates within a step, so that updates do not disturb measurements."""
 MIN_PACE_S = 1.0
-"""Shortest time from which the time left is estimated."""
+"""The time left is estimated only after at least this time."""
 MAX_MESSAGES = 3
 
 
 class Step:
-    """A step that is under way; `update` reports how far it is."""
+    """A step that is in progress. `update` reports how far it is."""
 
     def __init__(self, name: str, unit: str, of: int, done: float) -> None:
         self.state = StepState(name, unit, float(done), int(of))
@@ -44,9 +44,9 @@ class Step:
         self._ends_at: float | None = None
 
     def expect(self, left_s: float | None) -> None:
-        """Set the number of seconds left, for callers that know better than the pace so far. None: return to the pace.
+        """Set the seconds left, for callers that can tell better than from the pace so far. None returns to the pace.
 
-        The progress of inner steps no longer counts. Once the time is over, no time left is shown.
+        The progress of inner steps no longer counts. After this time is over, no time left is shown.
         """
         self._ends_at = None if left_s is None else time.monotonic() + left_s
         _publish(now=True)
@@ -57,9 +57,9 @@ class Step:
         return bool(self.state.of) or self._ends_at is not None
 
     def update(self, done: float, of: int | None = None, best: str | None = None, name: str | None = None) -> None:
-        """Report that `done` of `of` units are done; a fraction counts towards the time left.
+        """Report that `done` of `of` units are done. Fractions of a unit count when the time left is estimated.
 
-        None leaves a value as it is.
+        An argument that is None leaves its value unchanged.
         """
         changes: dict[str, Any] = {
             "of": None if of is None else int(of),
@@ -73,7 +73,7 @@ class Step:
     def left_s(self, inner: float) -> float | None:
         """Return the seconds left at the pace so far, or None if they are not known.
 
-        `inner` is the finished share of the unit under way.
+        `inner` is the finished fraction of the current unit.
         """
         if self._ends_at is not None:
             remaining = self._ends_at - time.monotonic()
@@ -86,13 +86,13 @@ class Step:
 
 
 class Listener(Protocol):
-    """Where progress goes."""
+    """An object that receives progress."""
 
     def show(self, state: ProgressState) -> None:
-        """Show a new state in place of the one before. An error here must not end the work."""
+        """Show a new state in place of the previous one. An error here must not end the work."""
 
     def end(self) -> None:
-        """Show that no work is under way any more."""
+        """Show that the work has ended."""
 
 
 class _FileListener:
@@ -105,7 +105,7 @@ class _FileListener:
         self._path = path
 
     def show(self, state: ProgressState) -> None:
-        with suppress(Exception):  # a full disk, or what JSON cannot hold
+        with suppress(Exception):  # a full disk, or a value that JSON cannot hold
             data = state.record(RECORD_BYTES - 1)
             handle = os.open(self._path, os.O_WRONLY | BINARY)
             try:
@@ -126,7 +126,7 @@ _published_at = 0.0
 
 @contextmanager
 def step(name: str, unit: str = "", of: int = 0, done: float = 0.0) -> Iterator[Step]:
-    """Show a step within the steps that are already under way; `StepState` explains the wording."""
+    """Show a step within the steps that are already in progress. `StepState` explains the wording."""
     global _listener
     new_step = Step(name, unit, of, done)
     with _lock:
@@ -142,7 +142,7 @@ def step(name: str, unit: str = "", of: int = 0, done: float = 0.0) -> Iterator[
 
 
 def _leave(ended: Step) -> None:
-    """End a step. If it is the outermost, all steps that an error left open within it end as well."""
+    """End a step. If it is the outermost step, all steps within it that an error left open end as well."""
     if ended not in _steps:
         return
     outermost = _steps[0] is ended
@@ -163,13 +163,13 @@ def track(
     Parameters
     ----------
     items
-        What is worked on.
+        The items to work on.
     unit
-        Name of an item, for example `"epoch"`; see `StepState`.
+        The word for an item, for example `"epoch"`; see `StepState`.
     name_of
-        Returns the name of the item under way.
+        Returns the name of the current item.
     best
-        Called before each item for a text about the best result so far.
+        Returns a text about the best result so far. Called before each item.
     """
     with step("", unit, len(items)) as tracked:
         for number, item in enumerate(items):
@@ -196,7 +196,7 @@ def announce(text: str) -> None:
 
 
 def read_state(path: Path) -> ProgressState | None:
-    """Return the state in the file that `FILE` names, or None if there is none or a write was under way."""
+    """Return the state in the file that `FILE` names, or None if there is no state or it was being written."""
     try:
         state = ProgressState.from_json(path.read_text(encoding="utf-8"))
         str(state)  # a state that cannot be shown does not count
@@ -248,7 +248,7 @@ class NotebookDisplay:
         self._state: ProgressState | None = None
         self._began, self._last_said = time.monotonic(), last_said
         self._stop = threading.Event()
-        context = contextvars.copy_context()  # tells which cell the output belongs to
+        context = contextvars.copy_context()  # the context says which cell the output belongs to
         self._thread = threading.Thread(target=context.run, args=(self._go_on,), daemon=True)
         with suppress(RuntimeError):  # no thread can be started, so nothing is shown
             self._thread.start()
@@ -307,5 +307,5 @@ def write_to_stderr(line: str) -> None:
 
 
 def write_named_to_stderr(name: str, line: str) -> None:
-    """Write a line of one of several workers, with its name before it."""
+    """Write a line of one of several workers, beginning with the worker's name."""
     write_to_stderr(f"{name} · {line}")

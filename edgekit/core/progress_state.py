@@ -1,4 +1,4 @@
-"""The state of work under way, as text and as one line of JSON."""
+"""The state of work in progress, as text and as one line of JSON."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import json
 from dataclasses import asdict, dataclass, replace
 
 MIN_TEXT_LENGTH = 40
-"""Texts of this length are not cut any further to fit into a record."""
+"""Texts are not cut to less than this length to fit into a record."""
 
 
 @dataclass(frozen=True)
 class StepState:
     """A step: `done` of `of` units are done. If `of` is 0, the total is not known.
 
-    A unit in the singular counts the one under way ("epoch 4 of 40"), one in the plural counts what is done ("10 of 64
-    samples").
+    A unit in the singular counts the current unit ("epoch 4 of 40"), a unit in the plural counts finished units ("10 of
+    64 samples").
     """
 
     name: str
@@ -42,7 +42,7 @@ class StepState:
 
 @dataclass(frozen=True)
 class ProgressState:
-    """The steps under way, the outermost first, the seconds left, and announced sentences numbered from 1."""
+    """The current steps, the outermost first, the seconds left, and the announced sentences, numbered from 1."""
 
     process: int
     steps: tuple[StepState, ...] = ()
@@ -54,7 +54,7 @@ class ProgressState:
         return " · ".join(filter(None, [*map(str, self.steps), left]))
 
     def fitted(self, max_length: int) -> str:
-        """Return the state as text of at most `max_length` characters, if it can be shortened to that.
+        """Return the state as text, shortened to at most `max_length` characters if that is possible.
 
         The best result is omitted first, then the time left, then outer steps.
         """
@@ -76,7 +76,7 @@ class ProgressState:
     def record(self, max_bytes: int) -> bytes:
         """Return the state as JSON of at most `max_bytes` bytes.
 
-        Old sentences are left out first, then long texts are cut.
+        Old sentences are left out first. After that, long texts are cut.
         """
         state = self
         while len(data := state.to_json().encode()) > max_bytes and (state.said or state.steps):

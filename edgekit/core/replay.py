@@ -1,7 +1,7 @@
 """Recorded decisions to follow, which `edgekit reproduce` puts into a run's folder before the run starts.
 
-A decision that rests on a measurement cannot be reproduced, because another day measures differently. It is replayed
-as recorded, and today's measurement is reported beside it.
+A decision that rests on a measurement cannot be reproduced, because a measurement on another day differs. So the
+decision is replayed as it was recorded, and today's measurement is reported beside it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DECISION_FIELDS: dict[str, dict[str, type]] = {
 }
 """The stages whose decisions rest on measurements, and the fields under `measured` in their decision.json."""
 DEVICE_DECISIONS = "on_devices"
-"""Another such field if devices decided the benchmark: their record, and the decisions with their evidence."""
+"""A further field of the benchmark if devices decided: their record, and the decisions with their evidence."""
 
 
 def read(folder: Path, stage: str) -> dict[str, Any] | None:
@@ -32,7 +32,7 @@ def read(folder: Path, stage: str) -> dict[str, Any] | None:
     Raises
     ------
     TrustError
-        The file is not one that `write` left.
+        The file was not written by `write`.
     """
     decisions = read_all(folder).get(stage)
     return dict(decisions) if decisions is not None else None
@@ -63,7 +63,7 @@ def read_all(folder: Path) -> dict[str, Any]:
 
 
 def write(folder: Path, measured: Mapping[str, Any]) -> None:
-    """Make the run in `folder` follow these decisions, given by stage."""
+    """Make the run in `folder` follow the given decisions, which are listed by stage."""
     make_folder(folder)
     write_json(folder / FILE, measured)
 

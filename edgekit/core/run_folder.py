@@ -7,7 +7,7 @@ from pathlib import Path
 from edgekit.core.config import STAGES
 
 ORIGIN = "origin"
-"""Name of the artifact that a run starts from. It is not a stage."""
+"""The name of the artifact that a run starts from. It is not a stage."""
 
 
 def notebook_name(stage: str) -> str:
@@ -18,7 +18,7 @@ def notebook_name(stage: str) -> str:
 def stage_folder(folder: Path, stage: str) -> Path:
     """Return the folder of a stage's artifact.
 
-    That of `bundle` is called `bundles`, because people copy files from it.
+    The folder of the stage `bundle` is called `bundles`, because users copy files from it.
     """
     return folder / ("bundles" if stage == "bundle" else stage)
 
@@ -29,7 +29,7 @@ def working_folder(folder: Path, stage: str) -> Path:
 
 
 def working_notebook(folder: Path, stage: str) -> Path:
-    """Return the path of the executed notebook during its execution."""
+    """Return the path of a notebook while it is being executed."""
     return folder / "notebooks" / f".{stage}.partial.ipynb"
 
 

@@ -1,4 +1,4 @@
-"""Digests of edgekit's own source that follow what the code does, not how it is written.
+"""Digests of edgekit's own source that depend on what the code does, not on how it is written.
 
 The digest of a module is taken of its syntax tree, without comments, docstrings, formatting and the annotations of
 functions and variables. Annotations in the body of a class stay, because dataclasses and pydantic read them. What a
@@ -27,7 +27,7 @@ from edgekit.runner.files import write_atomically
 ROOT = Path(__file__).parent.parent
 PACKAGE = "edgekit"
 VERSION = 1
-"""Raise this when a change of this file gives unchanged modules other digests or imports."""
+"""Increase this number when a change to this file alters the digests or imports of unchanged modules."""
 MOST_STORED = 5000
 MODULE_NAME = re.compile(rf"^{PACKAGE}(?:\.\w+)+(?=:\w+$|$)")
 REPORTING = (
@@ -38,28 +38,28 @@ REPORTING = (
     "edgekit.runner.cli",
     "edgekit.runner.loader",
 )
-"""Modules without effect on results, though the code that computes them imports them: reporting and running bundles."""
+"""Modules that do not affect results, although the code that computes results imports them: reporting and running."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 IGNORED_FIELDS = ("ctx", "kind", "type_comment", "returns")
 
 
 @dataclass(frozen=True)
 class Module:
-    """What a module does, as a hex digest, and the patterns of what it imports (see `_imported`)."""
+    """The hex digest of what a module does, and the patterns of the modules that it imports (see `_imported`)."""
 
     digest: str
     imports: tuple[str, ...]
 
 
 def closure(roots: Collection[str], without: Collection[str] = ()) -> dict[str, str]:
-    """Digests of `roots` and of every module that they import, directly or not, by dotted name.
+    """Return the digests of `roots` and of every module that they import, directly or indirectly, by dotted name.
 
     Parameters
     ----------
     roots
         Modules or packages of edgekit, for example `"edgekit.stages.prune"`.
     without
-        Modules and packages that are not followed, except for the roots and what stands in them.
+        Modules and packages that are not followed, unless they are roots or inside a root.
 
     Raises
     ------
@@ -92,13 +92,13 @@ def code_digest(*roots: str, without: Collection[str] = ()) -> str:
 
 
 def clear_caches() -> None:
-    """Forget everything that was read, so that edits of this process's source are noticed."""
+    """Forget all sources that were read, so that later edits are noticed."""
     for function in (_files, _module, _resolve, _stored):
         function.cache_clear()
 
 
 def exists(module: str) -> bool:
-    """Return whether edgekit has a module of this dotted name."""
+    """Return whether edgekit has a module with this dotted name."""
     return module in _files()
 
 
@@ -151,7 +151,7 @@ def _read(name: str, content: bytes) -> Module:
 
 
 def _describe(node: ast.AST, in_class: bool, parts: list[str]) -> None:
-    """Append what of a syntax tree decides what the code does, in order."""
+    """Append the parts of a syntax tree that determine what the code does, in order."""
     if isinstance(node, ast.AnnAssign) and node.value and not in_class:
         node = ast.Assign(targets=[node.target], value=node.value)
     parts.append(type(node).__name__)
@@ -175,7 +175,7 @@ def _describe(node: ast.AST, in_class: bool, parts: list[str]) -> None:
 
 
 def _does_nothing(node: object) -> bool:
-    """Whether a node is a docstring or stands below `if TYPE_CHECKING`."""
+    """Whether a node is a docstring or belongs to `if TYPE_CHECKING`."""
     if isinstance(node, ast.If):
         return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING" and not node.orelse
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
@@ -187,7 +187,7 @@ def _is_declaration(node: object) -> bool:
 
 
 def _executed(node: ast.AST) -> Iterator[ast.AST]:
-    """Every node, without docstrings and what stands below `if TYPE_CHECKING`."""
+    """Every node, without docstrings and without the nodes that belong to `if TYPE_CHECKING`."""
     yield node
     for child in ast.iter_child_nodes(node):
         if not _does_nothing(child):
@@ -210,7 +210,10 @@ def _imported(node: ast.AST, module: str) -> list[str]:
 
 
 def _pattern(text: ast.JoinedStr, module: str) -> str:
-    """An f-string as a pattern: `__name__` is the module's own name, other values are one part of a name."""
+    """Turn an f-string into a pattern.
+
+    `__name__` is the module's own name; any other value stands for one part of a name.
+    """
     parts = []
     for part in text.values:
         value = part.value if isinstance(part, ast.FormattedValue | ast.Constant) else None
@@ -242,7 +245,7 @@ def _store() -> None:
     """Write the results to the cache. Without a writable cache nothing is stored."""
     if not _new:
         return
-    keys = _new if len(_stored()) > MOST_STORED else _stored()  # edits leave entries that nobody reads again
+    keys = _new if len(_stored()) > MOST_STORED else _stored()  # edited files leave entries that are never read again
     records = {key: [_stored()[key].digest, list(_stored()[key].imports)] for key in keys}
     _new.clear()
     try:

@@ -1,4 +1,4 @@
-"""Compares answers to a stream with its true events: detected events, and false alarms per hour.
+"""Compare predictions on a stream with its true events: detected events, and false alarms per hour.
 
 Keyword spotting is evaluated by misses against false alarms per hour (Chen, Parada and Heigold 2014, ICASSP; Sainath
 and Parada 2015, Interspeech). Here
@@ -13,8 +13,8 @@ and Parada 2015, Interspeech). Here
 - a wrong label within an event is a false alarm too, because a device would act on it;
 - the hours are those outside all events and their tolerance, so wrong labels within events can only raise the rate.
 
-The tolerance does not end with a piece. Data sources return pieces with one label each, so no tolerance would be left:
-what is predicted late lies in the piece after it, as the stream is played.
+The tolerance may extend into the next piece. Data sources return pieces with one label each, and a late prediction lies
+in the following piece of the stream. If the tolerance ended with the piece, it would have no effect.
 
 The bound of a rate is the exact one for Poisson counts (Garwood 1936, Biometrika 28:437-442), which takes alarms to be
 independent.
@@ -32,8 +32,9 @@ import numpy as np
 class EventCounts:
     """The counts of a stream.
 
-    `outside` is the number of windows outside events, and `alarmed` that of such windows with any alarm. `is_detected`
-    (events,) bool says which events were detected, in order. Delays are in windows from an event's first window.
+    `outside` is the number of windows outside events, and `alarmed` is the number of these with any alarm.
+    `is_detected` (events,) bool says which events were detected, in order. Delays are in windows from an event's first
+    window.
     """
 
     is_detected: np.ndarray
@@ -91,7 +92,7 @@ def count_events(
 
 
 def _next_starts(starts: np.ndarray, labels: np.ndarray, n: int) -> np.ndarray:
-    """The index at which the next event with the same label starts; `n` after the last one."""
+    """The index at which the next event with the same label starts, or `n` after the last one."""
     next_starts = np.full(len(starts), n)
     for label in np.unique(labels):
         indices = np.flatnonzero(labels == label)
@@ -100,7 +101,7 @@ def _next_starts(starts: np.ndarray, labels: np.ndarray, n: int) -> np.ndarray:
 
 
 def find_runs(mask: np.ndarray, *alike: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the start and end indices of the longest runs of True in which each of `alike` is constant."""
+    """Return the start and end indices of the longest runs of True within which every array of `alike` is constant."""
     n = len(mask)
     breaks = np.zeros(n + 1, bool)
     breaks[[0, n]] = True
@@ -113,9 +114,9 @@ def find_runs(mask: np.ndarray, *alike: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def poisson_upper_bound(alarms: int, confidence: float) -> float:
-    """Return the upper bound of a Poisson mean for so many alarms at this confidence (Garwood).
+    """Return the upper bound of a Poisson mean for the given number of alarms and confidence (Garwood).
 
-    It is half of the chi-squared quantile with 2 (alarms + 1) degrees of freedom: 3.0 for no alarm at 0.95.
+    The bound is half of the chi-squared quantile with 2 (alarms + 1) degrees of freedom: 3.0 for no alarm at 0.95.
     """
     low, high = 0.0, 10.0 + 2 * alarms + 10 * math.sqrt(alarms - math.log(1 - confidence))
     numbers = np.arange(alarms + 1)

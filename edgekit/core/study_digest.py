@@ -9,7 +9,7 @@ from edgekit.core.schema.study import TrialRow
 
 
 def chain_digest(previous: str, rows: Sequence[TrialRow]) -> str:
-    """Return the digest after one more batch; before the first batch it is the study's key.
+    """Return the digest after one more batch. Before the first batch, the digest is the study's key.
 
     It covers the number, parameters, state, values and constraints of each trial, but not times and texts.
     """

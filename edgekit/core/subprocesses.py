@@ -1,4 +1,4 @@
-"""Runs functions of edgekit in child processes with a time limit, follows their output, and explains how they ended.
+"""Run functions of edgekit in child processes with a time limit, follow their output, and explain how they ended.
 
 `call` passes arguments and results as JSON and raises what the function raised; `BackgroundCall` does the same in the
 background. `run` is for functions that write their results to files, for example to a journal for `read_journal`.
@@ -26,8 +26,11 @@ from edgekit.runner.errors import RunnerError
 from edgekit.runner.files import write_atomically
 
 OPENMP_WAIT = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
-"""OpenMP threads sleep while they wait for one another. By default they spin for milliseconds, and beside another
-program a training then takes several times as long, because a spinning thread keeps the core that its peer needs."""
+"""OpenMP threads sleep while they wait for one another.
+
+By default they spin for milliseconds. Beside another program, a training then takes several times as long, because a
+spinning thread occupies the core that another thread needs.
+"""
 QUIET_ENVIRONMENT = {
     "CUDA_VISIBLE_DEVICES": "",  # results must not depend on whether there is a GPU
     "KERAS_BACKEND": "tensorflow",
@@ -53,16 +56,16 @@ class ChildExit:
 
     @property
     def was_killed(self) -> bool:
-        """Whether it was ended by SIGKILL, which the system sends when memory runs out."""
+        """Whether SIGKILL ended the child, which the system sends when memory runs out."""
         return self.code == processes.KILLED
 
     @property
     def signal(self) -> str:
-        """The name of the signal that ended it; empty if there was none."""
+        """The name of the signal that ended the child, or an empty text."""
         return processes.signal_name(-self.code) if self.code < 0 else ""
 
     def describe(self, name: str = "the process") -> str:
-        """Describe how it ended, with the last line of its output."""
+        """Describe how the child ended, with the last line of its output."""
         if self.was_killed:
             outcome = f"{name} was killed (SIGKILL), as the system does when memory runs out"
         elif self.signal:
@@ -74,7 +77,7 @@ class ChildExit:
 
     @property
     def output(self) -> str:
-        """Everything that it printed."""
+        """Everything that the child printed."""
         return self.log.read_text(errors="replace", encoding="utf-8")
 
 
@@ -112,7 +115,8 @@ def call(
     Raises
     ------
     EdgekitError
-        What the function raised, as `errors.from_json` returns it; ResourceError if it ran out of memory or disk space.
+        The error that the function raised, recreated by `errors.from_json`. It is a ResourceError if memory or disk
+        space ran out.
     ChildDied
         There is no answer.
     """
@@ -123,7 +127,7 @@ def call(
 
 
 class BackgroundCall:
-    """Like `call`, but in the background. As a context manager it ends the child when the block ends."""
+    """Like `call`, but in the background. Used as a context manager, it ends the child when the block ends."""
 
     def __init__(
         self,
@@ -145,15 +149,15 @@ class BackgroundCall:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the answer is there, or the child has ended without one."""
+        """Whether the answer has arrived, or the child has ended without one."""
         return processes.has_ended(self._process)
 
     def result(self) -> Any:
-        """Return or raise what `call` would, once the call has ended."""
+        """Return or raise the same as `call`. Use it only after the call has ended."""
         return _answer(ChildExit(self.end(), False, self._folder / LOG), self._folder)
 
     def end(self) -> int:
-        """End the child and everything that it started, and return its exit code."""
+        """End the child and all processes that it started, and return its exit code."""
         return processes.end_process(self._process)
 
 
@@ -221,18 +225,18 @@ def start(
 
 
 def openmp_wait() -> dict[str, str]:
-    """Return `OPENMP_WAIT` for the environment of a computing process; nothing if the user has set either variable."""
+    """Return `OPENMP_WAIT` for a computing process's environment, or nothing if the user has set either variable."""
     return {} if OPENMP_WAIT.keys() & os.environ.keys() else dict(OPENMP_WAIT)
 
 
 class FileTail:
-    """The lines of a file that another process writes, as they appear."""
+    """Reads the lines that another process appends to a file, as they appear."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._read = path, 0
 
     def new(self, *, final: bool = False) -> list[str]:
-        """Return the lines since the last call; with `final` also a last line without a newline."""
+        """Return the lines since the last call. With `final`, also return a last line without a newline."""
         if not self._path.is_file():
             return []
         with open(self._path, "rb") as stream:
@@ -245,7 +249,7 @@ class FileTail:
 
 
 def read_journal(journal: Path) -> list[dict[str, Any]]:
-    """Return what a child noted, one JSON object per line; an empty list without the file."""
+    """Return the JSON objects that a child wrote, one per line, or an empty list if there is no file."""
     entries = []
     for line in FileTail(journal).new(final=True):
         with contextlib.suppress(ValueError):  # the last line of a child that was killed while writing it
@@ -261,7 +265,7 @@ def last_useful_line(text: str) -> str:
 
 
 def answer_call(function: str, folder: str) -> None:
-    """Run in the child of a call: call the function, and leave its result or its error in the folder."""
+    """Call the function, and write its result or its error into the folder. This runs in the child of a call."""
     call_folder = Path(folder)
     arguments = json.loads((call_folder / JOB).read_text(encoding="utf-8"))
     try:
@@ -303,7 +307,7 @@ def _wait(
         ended, timed_out = processes.has_ended(process), time.monotonic() > deadline
         report_lines()
         if should_stop is not None and should_stop() and not ended:
-            process.terminate()  # a run that is asked to stop ends its kernel and releases its locks
+            process.terminate()  # a run that is asked to stop needs time to end its kernel and to release its locks
             processes.has_ended(process, STOP_S)
             return True
         if ended:

@@ -11,17 +11,17 @@ from edgekit.runner import telemetry
 
 ENVIRONMENT = {
     **telemetry.ENVIRONMENT,
-    "DO_NOT_TRACK": "1",  # what Hugging Face's libraries, MLflow and others agreed on
+    "DO_NOT_TRACK": "1",  # the variable that Hugging Face's libraries, MLflow and others agreed on
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "MLFLOW_DISABLE_TELEMETRY": "true",
-    "NNCF_CI": "1",  # NNCF's only one; it changes nothing else
+    "NNCF_CI": "1",  # the only variable that NNCF has for this; it changes nothing else
 }
 
 
 def disable() -> None:
     """Set the environment so that this process and all processes it starts report nothing.
 
-    Call it before such imports.
+    Call it before such a library is imported.
     """
     telemetry.disable()
     os.environ.update(ENVIRONMENT)

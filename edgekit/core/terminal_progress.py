@@ -1,6 +1,6 @@
 """What `edgekit run` shows while it works: a live line on a terminal, otherwise a line at least every 30 seconds.
 
-Progress goes to stderr; lines that stay go to stdout.
+Progress goes to stderr. Lines that remain after the run go to stdout.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from edgekit.runner.native_stderr import duplicate_stderr
 FILE = ".progress.tmp"
 """The file in the run's folder while it works. After a kill it is removed with the other `.tmp` files."""
 PERIOD_VARIABLE = "EDGEKIT_PROGRESS_S"
-"""Environment variable: the longest time without a line, seconds, if there is no terminal."""
+"""Environment variable with the longest time between two lines, in seconds, where there is no terminal."""
 PERIOD_S = 30.0
 EARLY_SHARE = 0.8
 """Share of the period after which a line is due, because the printing thread may have to wait for the processor."""
@@ -46,6 +46,7 @@ class ProgressDisplay:
         self._state: ProgressState | None = None
         self._said: tuple[int, int] = (0, 0)
         self._spoken = -math.inf  # so that the first line appears at once
+        self._has_open_line = False
         self._live: Any = None
 
     def __enter__(self) -> ProgressDisplay:
@@ -74,7 +75,7 @@ class ProgressDisplay:
             self._stream.close()
 
     def say(self, line: str, say: Callable[[str], None]) -> None:
-        """Print a line that stays, with `say`. It counts as a sign of life."""
+        """Print a line that remains after the run, with `say`. It postpones the next progress line."""
         with self._lock:
             live = self._live is not None
             self._end_live("")
@@ -86,13 +87,14 @@ class ProgressDisplay:
 
     @contextmanager
     def during(self, label: str, place: Callable[[], str] | None = None, *, quietly: bool = False) -> Iterator[None]:
-        """Show `label` and what is published during the block; if nothing is, the text that `place` returns.
+        """Show `label` and the published progress during the block, or the text of `place` if nothing is published.
 
-        At the end a line says how long it took, unless `quietly` is set or the block raised an error.
+        A line at the end says how long the block took, unless it raised an error. With `quietly` there is such a line
+        only if progress lines were printed that would otherwise seem unfinished.
         """
         with self._lock:
             self._label, self._place, self._began = label, place or _no_text, time.monotonic()
-            self._state, self._said = None, (0, 0)
+            self._state, self._said, self._has_open_line = None, (0, 0), False
             with suppress(OSError):
                 self._file.write_bytes(b"")
         ended = ""
@@ -100,7 +102,7 @@ class ProgressDisplay:
             with self._lock:
                 self._begin_live()
             yield
-            ended = "" if quietly else f"{label} · done in {self._taken()}"
+            ended = "" if quietly and not self._has_open_line else f"{label} · done in {self._taken()}"
         finally:
             with self._lock:
                 self._look()
@@ -117,9 +119,10 @@ class ProgressDisplay:
                     self._live.update(self._text(self._line(self._live.console.width)), refresh=True)
                 elif not self._terminal and time.monotonic() - self._spoken >= EARLY_SHARE * self._period_s:
                     self._write(self._line())
+                    self._has_open_line = bool(self._label)
 
     def _look(self) -> None:
-        """Read the kernel's state, and print the sentences that it announces."""
+        """Read the state that the kernel published, and print the sentences that it announced."""
         state = progress.read_state(self._file)
         if state is None:
             return
@@ -130,7 +133,7 @@ class ProgressDisplay:
                 self._write(f"{self._label} · {text}")
 
     def _line(self, width: int | None = None) -> str:
-        """The progress line, shortened to `width` if it is given, so that what changes most stays visible."""
+        """The progress line. If `width` is given, it is shortened so that the parts that change most stay visible."""
         if not self._label:
             return "edgekit run · at work"
         label = f"{self._label} {self._taken()}"
@@ -138,7 +141,7 @@ class ProgressDisplay:
         return " · ".join(filter(None, [label, self._published(max_length) or self._place()]))
 
     def _published(self, max_length: int | None) -> str:
-        """The state as text, without a step that only repeats the stage in the label."""
+        """The state as text, without an outermost step that only repeats the stage named in the label."""
         state = self._state
         if state is None:
             return ""
@@ -193,7 +196,7 @@ class ProgressDisplay:
 
 @contextmanager
 def show_progress(label: str) -> Iterator[ProgressDisplay]:
-    """Show the progress of work that belongs to no run, or comes before or after it, without a line at its end."""
+    """Show the progress of work outside a run's stages. The end is not announced on a terminal."""
     with (
         tempfile.TemporaryDirectory(prefix="edgekit-progress-") as folder,
         ProgressDisplay(Path(folder)) as display,
@@ -203,7 +206,7 @@ def show_progress(label: str) -> Iterator[ProgressDisplay]:
 
 
 def period_s() -> float:
-    """Return the longest time without a line, seconds. Raises ConfigError for a wrong value in the environment."""
+    """Return the longest time between two lines, in seconds. Raises ConfigError if the variable's value is wrong."""
     text = os.environ.get(PERIOD_VARIABLE, "")
     try:
         seconds = float(text) if text else PERIOD_S

@@ -1,4 +1,4 @@
-"""Variants, which `convert` records and `benchmark` and `bundle` open again."""
+"""Read and open variants, which `convert` records and which `benchmark` and `bundle` use."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class Variant:
 
     @property
     def uses_integers(self) -> bool:
-        """Whether it computes with integers, at least in part."""
+        """Whether the variant computes with integers, at least in part."""
         return self.precision in INTEGER_PRECISIONS
 
     @property
     def input(self) -> TensorSpec:
-        """The only input. Several inputs are concatenated (`runner/input_vector.py`)."""
+        """The variant's only input. Several inputs are concatenated to one (`runner/input_vector.py`)."""
         return combined_input(self.inputs)
 
 
@@ -78,14 +78,14 @@ def open_variant(convert: Artifact, variant: Variant, threads: int = 1) -> Backe
 
 
 def variant_call(convert: Artifact, variant: Variant, x: np.ndarray, threads: int = 1) -> Callable[[], np.ndarray]:
-    """Return a call of the opened variant with `x`, the float32 input of one sample, for timing."""
+    """Return a function that calls the opened variant with `x`, the float32 input of one sample, for timing."""
     return timed_call(open_variant(convert, variant, threads), x)
 
 
 def zipped_size(contents: Iterable[bytes]) -> int:
     """Return the compressed size of the files with zlib at level 9, as in a download or on a compressed disk.
 
-    A bundle stores files uncompressed. Another zlib may compress slightly better.
+    A bundle stores files uncompressed. A different zlib may compress slightly better.
     """
     return sum(len(zlib.compress(content, 9)) for content in contents)
 

@@ -1,4 +1,4 @@
-"""Reads YAML written by hand: duplicate keys are refused, aliases stay small, and errors name the line."""
+"""Read YAML that is written by hand: duplicate keys are refused, aliases are limited, and errors name the line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ MAX_DEPTH = 50
 class FileLimits:
     """Limits of a file.
 
-    `values` counts values with aliases expanded, because a few aliases can expand to more than memory.
+    `values` limits the number of values after aliases are expanded, because a few aliases can expand to more than fits
+    into memory.
     """
 
     what: str
@@ -29,13 +30,13 @@ class FileLimits:
     advice: str
 
 
-CONFIG_LIMITS = FileLimits("a config", 1_000_000, 20_000, "a config needs few of them: leave the aliases out")
+CONFIG_LIMITS = FileLimits("a config", 1_000_000, 20_000, "a config needs few values: leave the aliases out")
 
 
 class UniqueKeyLoader(yaml.SafeLoader):
-    """A YAML loader that refuses duplicate keys, of which PyYAML keeps the last, and aliases that expand to too much.
+    """A YAML loader that refuses aliases that expand to too much, and duplicate keys, of which PyYAML keeps the last.
 
-    It refuses dates too: a config has none, so a text was meant.
+    It also refuses dates, because a config has none, so a text was meant.
     """
 
     _depth = 0
@@ -44,7 +45,7 @@ class UniqueKeyLoader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         self._depth += 1
         if self._depth > MAX_DEPTH:  # well before Python's own limit, which other code may have raised
-            raise ConfigError("not a YAML config: nested too deeply; a config has a few levels")
+            raise ConfigError("not a YAML config: it is nested too deeply; a config has only a few levels")
         node: yaml.Node | None = super().compose_node(parent, index)
         self._depth -= 1
         return node
@@ -78,7 +79,7 @@ def _printable(key: str) -> str:
 
 
 def _distinct_count(keys: list[Any]) -> int:
-    """How many keys differ; 0 if that cannot be computed quickly."""
+    """The number of different keys, or 0 if it cannot be computed quickly."""
     try:
         return len(set(keys))
     except TypeError:
@@ -86,7 +87,7 @@ def _distinct_count(keys: list[Any]) -> int:
 
 
 def _expanded_size(node: yaml.Node, sizes: dict[int, int], ancestors: set[int], limits: FileLimits) -> int:
-    """Return the number of values of a node with aliases expanded.
+    """Return the number of values of a node after aliases are expanded.
 
     Raises
     ------
@@ -172,7 +173,7 @@ def _describe_error(error: yaml.MarkedYAMLError) -> str:
 
 
 def _similar_files(path: Path) -> str:
-    """Suggest the file that may be meant, here or in `configs`, or list the files in its folder."""
+    """Suggest the file that was probably meant, here or in `configs`, or list the files in its folder."""
     here, below = (sorted(folder.glob("[!.]*.yaml")) for folder in (path.parent, path.parent / "configs"))
     files = {each.stem: each for each in (*below, *here)}
     if match := closest_match(path.stem, files):

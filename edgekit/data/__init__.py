@@ -1,9 +1,10 @@
-"""Data: raw samples as the device will see them, in four disjoint splits.
+"""Load data: raw samples as the device will see them, in four disjoint splits.
 
 A source is a module in `sources/`, and its name is what a config gives as `source`. It has a class of options
 (`ImageFolderConfig` in `image_folder`), `read(config, progress) -> Pools`, and `identity(config)`: a cheap fingerprint
-that changes whenever the samples may have changed, or None if there is none. `TASKS` lists the tasks that its labels
-can serve; without it, all. Splitting, limiting and checking are done here for all sources.
+that changes whenever the samples may have changed, or None if the source cannot provide one. `TASKS` lists the tasks
+that its labels can serve; a source without it serves all tasks. Splitting, limiting and checking are done here for all
+sources.
 
 Examples
 --------
@@ -58,7 +59,7 @@ def parse(section: dict[str, Any], task: Task | None = None) -> SourceConfig:
     section
         The section, with `source` and the options of that source.
     task
-        The config's task. Without it, `section` is a `SourceConfig` as it was dumped, with its own task.
+        The config's task. If it is None, `section` is a dumped `SourceConfig`, which contains its own task.
 
     Raises
     ------
@@ -88,13 +89,13 @@ def parse(section: dict[str, Any], task: Task | None = None) -> SourceConfig:
         listed = " and ".join(filter(None, (", ".join(served[:-1]), served[-1])))
         raise ConfigError(
             f"task and data.source disagree: the labels of {name} serve {listed}, but task is {config.task}; "
-            "give the samples as npz, or by a python function"
+            "provide the samples with the source npz or python instead"
         )
     return config
 
 
 def config_class(name: str) -> type[SourceConfig]:
-    """The class of a source's options: `ImageFolderConfig` for `image_folder`."""
+    """Return the class of a source's options, for example `ImageFolderConfig` for `image_folder`."""
     title = "".join(part.capitalize() for part in name.split("_"))
     options: type[SourceConfig] = getattr(_module(name), f"{title}Config")
     return options
@@ -106,7 +107,8 @@ def supported_tasks(name: str) -> tuple[str, ...]:
 
 
 def load(config: SourceConfig, progress: ProgressCallback | None = None) -> Data:
-    """Read, check, limit and split the samples. The same config gives the same bytes and so the same digest.
+    """Read, check, limit and split the samples. The same config always gives the same bytes, and therefore the same
+    digest.
 
     Raises
     ------
@@ -125,10 +127,10 @@ def load(config: SourceConfig, progress: ProgressCallback | None = None) -> Data
 
 
 def fingerprint(config: SourceConfig) -> str | None:
-    """Return the hex SHA-256 of everything that decides about the samples, without reading them.
+    """Return the hex SHA-256 of everything that determines the samples, without reading them.
 
     It covers the source's options, its identity and the code that splits, so the same fingerprint means the same
-    `Data.digest`. None if the source has no identity.
+    `Data.digest`. The fingerprint is None if the source has no identity.
     """
     identity = _module(config.source).identity(config)
     if identity is None:

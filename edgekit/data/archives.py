@@ -1,4 +1,4 @@
-"""Files in a folder or a zip, by relative name and read in memory. A zip is never unpacked to disk."""
+"""Read files of a folder or a zip into memory by their relative names. A zip is never unpacked to disk."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pathlib import Path, PurePosixPath
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import canonical_json, sha256_file
 
-_MOST_BYTES = 256 << 20  # of one member, because a zip of a few kilobytes can expand to any size
+_MOST_BYTES = 256 << 20  # limit for one member, because a zip of a few kilobytes can expand to any size
 
 
 @dataclass(frozen=True)
 class Listing:
-    """Relative names with forward slashes, sorted. `links` are linked folders, which are not followed."""
+    """Sorted relative names with forward slashes. `links` are symbolic links to folders, which are not followed."""
 
     files: tuple[str, ...]
     folders: tuple[str, ...]
@@ -47,7 +47,7 @@ class FolderArchive(AbstractContextManager["FolderArchive"]):
         return Listing(tuple(sorted(files)), tuple(sorted(folders)), tuple(sorted(links)))
 
     def digest(self) -> str:
-        """Return the SHA-256 over every name and every file's SHA-256."""
+        """Return a SHA-256 that covers every name and the SHA-256 of every file."""
         listing = self.listing()
         sha = hashlib.sha256(canonical_json([listing.folders, listing.links]))
         for name in listing.files:
@@ -65,13 +65,13 @@ class FolderArchive(AbstractContextManager["FolderArchive"]):
         try:
             return sha256_file(path) if path.is_file() else ""
         except OSError:
-            return ""  # `read` says why, if the file is a picture
+            return ""  # `read` reports the reason if the file is a picture
 
 
 class ZipArchive(AbstractContextManager["ZipArchive"]):
     """A zip file.
 
-    Members that point outside, appear twice, are links or are encrypted raise an error; none is skipped.
+    A member that points outside the archive, appears twice, is a link or is encrypted raises an error. None is skipped.
     """
 
     def __init__(self, path: Path) -> None:
@@ -88,7 +88,9 @@ class ZipArchive(AbstractContextManager["ZipArchive"]):
         for info in infos:
             problem = "appears twice" if info.filename in seen else _unsafe(info)
             if problem:
-                raise DataError(f"{self._path.name}: member {info.filename!r} {problem}; make the zip again without it")
+                raise DataError(
+                    f"{self._path.name}: member {info.filename!r} {problem}; create the zip again without it"
+                )
             seen.add(info.filename)
         files = sorted(info.filename for info in infos if not info.is_dir())
         folders = {info.filename.rstrip("/") for info in infos if info.is_dir()}

@@ -1,13 +1,14 @@
-"""Pools from arrays with documented names, for the sources `npz` and `python`.
+"""Create pools from arrays with fixed names, for the sources `npz` and `python`.
 
 The names are x_train and y_train, and optionally x_validation, y_validation, x_test, y_test and classes (names, one per
 label). x is uint8 (n, height, width[, 1 or 3]) for images, floating point (n, features) for vectors or (n, time,
 channels) for windows. y is integer (n,) for classes, (n, labels) of 0 and 1 for several labels at once, floating point
 (n,) or (n, values) for a regression, and 0 (normal) or 1 for anomalies. Floats become float32, and a missing channel
-axis is added. Without `classes` the task's module names them: classes are called "0", "1", … Two integers of any kind,
-or integers below 0, are named by their numbers: "-1", "0". `groups_train`, integer (n,), numbers the recordings that
-samples come from: a recording is never divided. `labels_by_model` counts labels of the train split that no person has
-given: `edgekit field pack` writes it, and a run reports it.
+axis is added. Without `classes` the task's module chooses the names "0", "1", … If there are exactly two label values,
+or some are negative, the values themselves are the names, such as "-1" and "0". `groups_train`, integer (n,), gives the
+number of the recording that each sample comes from. A recording is never divided between splits. `labels_by_model` is
+the number of labels in the train split that a model gave and no person has checked: `edgekit field pack` writes it, and
+a run reports it.
 
 For a network with several inputs, x holds several arrays by name, which are joined as the runner joins them
 (`runner/input_vector.py`). The tensor `picture` of the train split is `x_train.picture`, or `picture` in a dict under
@@ -33,15 +34,18 @@ Tensor = dict[str, Any]
 """An entry of `RawSpec.tensors`."""
 BYTES = ("uint8", "int8")
 WINDOW_AXES = 2
-"""Axes of (time, channels). A sensor may later show more than it did, so windows have no range (`Data.raw_range`)."""
+"""Number of axes of a window (time, channels).
+
+Windows have no range (`Data.raw_range`), because a sensor may later exceed it.
+"""
 
 
 def join_tensors(
     arrays_by_name: Mapping[str, Any], splits: Iterable[str], origin: str
 ) -> tuple[dict[str, Any], tuple[Tensor, ...]]:
-    """Return the arrays, each x joined from its tensors to (n, width) float32, and a description of the tensors.
+    """Join the tensors of each x to one array (n, width) float32. Return all arrays and the tensors' descriptions.
 
-    There are no tensors if each x is a single array.
+    There are no descriptions if each x is a single array.
 
     Raises
     ------
@@ -60,11 +64,14 @@ def join_tensors(
     for split, tensors in by_split.items():
         if split == "train" or sorted(tensors) == sorted(names):
             continue
-        raise DataError(f"{origin}: x_{split} has the tensors {_some(tensors)}, x_train {_some(names)}; give the same")
+        raise DataError(
+            f"{origin}: x_{split} has the tensors {_some(tensors)}, but x_train has {_some(names)}; give "
+            f"both the same tensors"
+        )
     if unknown := sorted(set(tensors_by_name) - {f"x_{split}" for split in by_split}):
-        raise DataError(f"{origin}: {unknown[0]} holds tensors by name; only x_train, x_validation and x_test do")
+        raise DataError(f"{origin}: {unknown[0]} consists of named tensors; only x_train, x_validation and x_test can")
     if len(names) < 2:
-        raise DataError(f"{origin}: x_train has only the tensor {_some(names)}; give it as x_train itself")
+        raise DataError(f"{origin}: x_train has only the tensor {_some(names)}; give that array as x_train itself")
     arrays = {
         split: {name: _tensor_array(f"x_{split}.{name}", by_split[split][name], origin) for name in names}
         for split in by_split
@@ -77,7 +84,7 @@ def join_tensors(
 
 
 def _separate_tensors(arrays_by_name: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """Separate plain arrays from those that consist of several tensors by name."""
+    """Separate plain arrays from those that consist of several named tensors."""
     plain: dict[str, Any] = {}
     tensors_by_name: dict[str, dict[str, Any]] = {}
     for name, value in arrays_by_name.items():
@@ -106,7 +113,7 @@ def _tensor_array(name: str, value: Any, origin: str) -> np.ndarray:
 
 
 def _finite(name: str, array: np.ndarray, origin: str) -> np.ndarray:
-    """Return the array as float32, in which too large numbers become infinite."""
+    """Return the array as float32. Numbers that are too large for it become infinite."""
     with np.errstate(over="ignore"):
         array = array.astype(np.float32, copy=False)
     if not np.isfinite(array).all():
@@ -127,7 +134,7 @@ def _check_lengths(name: str, tensors: Mapping[str, np.ndarray], origin: str) ->
 
 
 def _describe_tensor(name: str, arrays: list[np.ndarray], origin: str) -> Tensor:
-    """Describe the tensor of this name, over all samples."""
+    """Describe one tensor, considering the samples of all splits."""
     shapes, are_float = {array.shape[1:] for array in arrays}, {array.dtype.kind == "f" for array in arrays}
     if len(shapes) > 1 or len(are_float) > 1:
         listed = ", ".join(f"{array.dtype}{list(array.shape[1:])}" for array in arrays)
@@ -148,8 +155,8 @@ def _describe_tensor(name: str, arrays: list[np.ndarray], origin: str) -> Tensor
     low, high = min(int(array.min()) for array in arrays), max(int(array.max()) for array in arrays)
     if low < -LARGEST_EXACT_INTEGER or high > LARGEST_EXACT_INTEGER:
         raise DataError(
-            f"{origin}: tensor {name} holds whole numbers from {low} to {high}; at most {LARGEST_EXACT_INTEGER} is "
-            "exact in float32, so use smaller numbers, or give floats"
+            f"{origin}: tensor {name} holds whole numbers from {low} to {high}; float32 is exact only up to "
+            f"{LARGEST_EXACT_INTEGER}, so use smaller numbers, or give floats"
         )
     return {"name": name, "shape": shape, "dtype": "int32", "range": [low, high]}
 
@@ -161,11 +168,11 @@ def _some(names: Iterable[str]) -> str:
 _SPLITS = ("train", "validation", "test")
 ARRAY_NAMES = (*(f"{axis}_{split}" for split in _SPLITS for axis in "xy"), "groups_train", "classes", "labels_by_model")
 TENSOR_PREFIXES = tuple(f"x_{split}." for split in _SPLITS)
-"""Prefixes of the names of arrays that are one of several tensors."""
+"""Prefixes of the names of arrays that are one of several tensors of a sample."""
 SINGLE_ARRAY_TASKS = ("anomaly", "detection", "segmentation")
 """Tasks whose answers reconstruct the sample or refer to positions in it."""
 MAX_NUMBERED_CLASSES = 1000
-"""Largest number of classes that are named by their numbers. If there are more, they are probably measured values."""
+"""Largest number of label values that are taken as classes. If there are more, they are probably measured values."""
 _UNGROUPED = (
     "it is not known which windows come from the same recording, so one recording may be in "
     "train and in test, and accuracies may be too high; number the recordings in groups_train, or give all splits"
@@ -218,7 +225,7 @@ def _model_label_notes(arrays_by_name: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _input_path(splits: dict[str, Split], kind: Kind) -> tuple[dict[str, Any], ...] | None:
-    """The input path of a device that receives arrays in the form they have here, if samples have another form."""
+    """The input path for devices that receive arrays as they are stored here, if the samples have another form."""
     if kind == "tensors":
         return ({"step": "read_tensors"},)
     shape = splits["train"].x.shape[1:]
@@ -234,7 +241,7 @@ def _input_path(splits: dict[str, Split], kind: Kind) -> tuple[dict[str, Any], .
 
 
 def _numbered_classes(splits: Iterable[Split]) -> np.ndarray | None:
-    """The ascending label values if they are two integers or some are below 0; None for 0, 1, …"""
+    """The label values in ascending order if there are exactly two or some are negative; None for 0, 1, …"""
     labels = [split.y for split in splits]
     if any(y.ndim != 1 or y.dtype.kind not in "iu" for y in labels):
         return None

@@ -1,4 +1,5 @@
-"""Folders of the cache, one per key. A folder is filled elsewhere, moved to its place when complete, and has a record.
+"""Folders of the cache, one per key, each with a record. A folder is filled elsewhere and moved into the cache at the
+end.
 
 Two processes that create the same folder do not disturb each other. A folder that does not match the digests of its
 record is created again.
@@ -32,7 +33,7 @@ def default_folder() -> Path:
 
 
 def checked_record(folder: Path) -> dict[str, Any] | None:
-    """Return the record of a folder after checking every file; None if there is no record or something is damaged."""
+    """Check every file of a folder and return its record, or None if there is no record or a file is damaged."""
     try:
         record: dict[str, Any] = json.loads((folder / RECORD).read_text(encoding="utf-8"))
         is_intact = all(sha256_file(folder / name) == sha for name, sha in record["files"].items())
@@ -43,7 +44,7 @@ def checked_record(folder: Path) -> dict[str, Any] | None:
 
 @contextmanager
 def new_folder(root: Path, key: str) -> Iterator[Path]:
-    """Yield a folder to fill, which is moved to its place at the end. After an error nothing of it is left."""
+    """Yield a folder to fill, and move it into the cache at the end. After an error, the folder is removed."""
     folder = root / f".{key}.{os.getpid()}.tmp"
     try:
         root.mkdir(parents=True, exist_ok=True)
@@ -70,7 +71,7 @@ def write_record(folder: Path, record: dict[str, Any]) -> None:
 
 
 def write_rows(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], parts: Iterable[np.ndarray]) -> None:
-    """Write an .npy file of this shape part by part. Raises OSError if the disk fails."""
+    """Write an .npy file of the given shape part by part. Raises OSError if the disk fails."""
     with open(path, "wb") as stream:
         head = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(stream, head)
@@ -89,7 +90,7 @@ def _place(folder: Path, final: Path) -> None:
 
 
 def _sweep(root: Path) -> None:
-    """Remove what killed processes have left."""
+    """Remove the temporary folders that killed processes have left."""
     for old in root.glob(".*.tmp"):
         if time.time() - old.stat().st_mtime > _STALE_SECONDS:
             shutil.rmtree(old, ignore_errors=True)

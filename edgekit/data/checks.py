@@ -1,4 +1,4 @@
-"""Checks of samples before they are used. Every fault is a DataError that says where it is and what to do."""
+"""Check samples before they are used. Every fault raises a DataError that says where it is and what to do."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ def _check_masks(splits: dict[str, Split]) -> None:
 def _split(name: str, split: Split, kind: Kind) -> Split:
     x, y = split.x, split.y
     if x.ndim < 2 or y.ndim < 1 or len(x) != len(y):
-        raise DataError(f"{name}: {x.shape} samples and {y.shape} labels; both must have the same length")
+        raise DataError(f"{name}: samples have shape {x.shape} and labels {y.shape}; both must have the same length")
     if not len(x):
-        raise DataError(f"{name}: no samples; leave the split out or fill it")
+        raise DataError(f"{name}: no samples; leave the split out or add samples to it")
     return replace(split, x=_check_samples(name, x, kind), groups=_normalize_groups(name, split))
 
 
@@ -86,7 +86,7 @@ def _check_token_ids(name: str, x: np.ndarray) -> np.ndarray:
     if x.dtype != np.int32 or x.ndim != 2 or 0 in x.shape:
         raise DataError(f"{name}: texts are {x.dtype} of shape {x.shape}; they must be int32 (n, tokens), token ids")
     if x.min() < 0:
-        raise DataError(f"{name}: a token id is {x.min()}; ids count from 0")
+        raise DataError(f"{name}: a token id is {x.min()}; ids start at 0")
     return x
 
 
@@ -119,7 +119,7 @@ def _normalize_groups(name: str, split: Split) -> np.ndarray | None:
     if groups.shape != (len(split.x),) or not np.issubdtype(groups.dtype, np.integer):
         raise DataError(
             f"{name}: groups are {groups.dtype} of shape {groups.shape} for {len(split.x)} samples; they must be "
-            "integers, one per sample: the number of the recording that it was cut from"
+            "integers, one per sample: the number of the recording that the sample was cut from"
         )
     return groups.astype(np.int64)
 

@@ -1,8 +1,9 @@
-"""Samples that a device kept (`edgerun predict --keep`), read on the workstation, and a table with their labels.
+"""Read samples that a device kept (`edgerun predict --keep`), and write and read the table of their labels.
 
 The table has a row for each sample: `file,time,doubt,answer,label`. The model filled in `answer`; a person fills in
-`label`, or leaves it empty if the label is not known. A label is written like an answer: the name of a class; for
-several labels at once their names separated by semicolons, or `none`; for a regression the values, likewise.
+`label`, or leaves it empty if the label is not known. A label is written like an answer: for classes, the name of the
+class; for several labels at once, their names separated by semicolons, or `none`; for a regression, the values
+separated by semicolons.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from edgekit.runner.errors import bounded_recursion
 COLUMNS = ("file", "time", "doubt", "answer", "label")
 LABEL_SEPARATOR, NO_LABELS = ";", "none"
 TYPED_TASKS = ("classification", "multi_label", "regression", "anomaly", "embedding")
-"""Tasks whose labels are typed into a table; boxes and masks are drawn."""
+"""Tasks whose labels can be typed into a table. Boxes and masks have to be drawn instead."""
 DAMAGED_FILE_ERRORS = (
     OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, EOFError, MemoryError, RecursionError,
     NotImplementedError, zipfile.BadZipFile, zlib.error,
@@ -40,7 +41,10 @@ DAMAGED_FILE_ERRORS = (
 
 @dataclass(frozen=True, eq=False)
 class FieldSample:
-    """A sample: `file` is relative to the folder, and `answer` is the model's, written like a label, or empty."""
+    """A sample.
+
+    `file` is relative to the folder; `answer` is what the model answered, written like a label, or empty.
+    """
 
     file: str
     raw: np.ndarray
@@ -52,7 +56,7 @@ class FieldSample:
 
 @dataclass(frozen=True)
 class FieldSamples:
-    """Samples of one bundle, the earliest first.
+    """Samples that one bundle answered, the earliest first.
 
     `about` describes the bundle: name, version, task, labels, raw, identity.
     """
@@ -84,10 +88,10 @@ def read_samples(folder: Path, bundle: str | None = None) -> FieldSamples:
     Raises
     ------
     DataError
-        The folder has no samples, samples of several bundles, or a damaged file.
+        The folder has no samples, has samples of several bundles, or has a damaged file.
     """
     if not folder.is_dir():
-        raise DataError(f"{folder}: no such folder; copy the one that `edgerun predict --keep` filled from the device")
+        raise DataError(f"{folder}: does not exist; copy the folder that `edgerun predict --keep` filled on the device")
     by_bundle: dict[str, list[FieldSample]] = {}
     bundle_files = {path.stem.partition("-")[2]: path for path in sorted(folder.glob("bundle-*.json"))}
     abouts = {identity: _about(path) for identity, path in bundle_files.items()}
@@ -101,13 +105,13 @@ def read_samples(folder: Path, bundle: str | None = None) -> FieldSamples:
     if len(matches) != 1:
         listed = ", ".join(f"{abouts[each]['name']} {abouts[each]['version']} ({each})" for each in sorted(by_bundle))
         problem = f"no sample of bundle {bundle}" if bundle and not matches else "samples of several bundles"
-        raise DataError(f"{folder}: {problem}; it holds those of {listed}: name one with --bundle")
+        raise DataError(f"{folder}: {problem}; it holds samples of {listed}: choose one with --bundle")
     samples = sorted(by_bundle[matches[0]], key=lambda each: (each.time_s, each.file))
     return FieldSamples(abouts[matches[0]], tuple(samples))
 
 
 def label_table(samples: FieldSamples, labels: Mapping[str, str] | None = None) -> bytes:
-    """Return the table as bytes, with the labels that are given by `file`."""
+    """Return the table as bytes. `labels` maps a sample's `file` to its label."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -119,7 +123,7 @@ def label_table(samples: FieldSamples, labels: Mapping[str, str] | None = None) 
 
 
 def read_labels(path: Path) -> dict[str, str]:
-    """Read the labels from a corrected table, by `file`, without empty ones.
+    """Read the labels that are not empty from a corrected table, as a dict from `file` to label.
 
     Raises
     ------
@@ -143,14 +147,14 @@ def read_labels(path: Path) -> dict[str, str]:
     for row in rows:
         file, label = (row["file"] or "").strip(), (row["label"] or "").strip()
         if labels.get(file, label) != label:
-            raise DataError(f"{path}, line {rows.line_num}: {file} has two labels; leave one")
+            raise DataError(f"{path}, line {rows.line_num}: {file} has two labels; keep one of them")
         if file and label:
             labels[file] = label
     return labels
 
 
 def label_array(samples: FieldSamples, texts: Sequence[str], classes: Sequence[str]) -> np.ndarray:
-    """Return labels for `edgekit/data/arrays.py` from texts (n,).
+    """Convert labels from texts (n,) to an array as `edgekit/data/arrays.py` expects it.
 
     Raises
     ------
@@ -173,8 +177,8 @@ def label_array(samples: FieldSamples, texts: Sequence[str], classes: Sequence[s
 def _class_index(name: str, indices: Mapping[str, int]) -> int:
     if name not in indices:
         raise DataError(
-            f"label {name!r}: the bundle has no such class, {suggest(name, list(indices))}; a new class is "
-            f"added with --add-class {name!r}"
+            f"label {name!r}: the bundle has no such class, {suggest(name, list(indices))}; add a new class with "
+            f"--add-class {name!r}"
         )
     return indices[name]
 
@@ -239,14 +243,15 @@ def _answer(bundle: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[st
 CLASSES, LABELS_BY_MODEL = "classes", "labels_by_model"
 EVALUATION_SPLITS, EVALUATION_STEP = ("validation", "test"), 5
 ARRAY_KINDS = ("image", "vector", "window", "audio", "tensors")
-"""Kinds of raw samples that arrays can hold. Of texts only token ids are left."""
+"""Kinds of raw samples that arrays can hold. Texts are not among them, because only their token ids were kept."""
 
 
 @dataclass(frozen=True)
 class PackedSamples:
-    """The contents of a file: `labelled` by a person, `unlabelled` samples left out, and `older` samples from --with.
+    """The arrays of a file, and how many of its samples were labelled by a person or came from --with (`older`).
 
-    `tested` gives, for classes that the older data do not have, how many samples went into its other splits, by name.
+    `unlabelled` samples were left out. `tested` gives, for each split except train, how many samples of new classes it
+    received.
     """
 
     arrays: dict[str, np.ndarray]
@@ -275,8 +280,8 @@ def pack(
     samples
         The kept samples.
     labels
-        Labels by `file`; only labelled samples are packed. Without it, y_train is what the model itself answered, and
-        `labels_by_model` says so, so that a training on it reports it.
+        Labels by `file`; only labelled samples are packed. Without it, y_train holds the model's own answers, and
+        `labels_by_model` records this, so that a run which trains on them reports it.
     add_classes
         Names of classes that the bundle does not have.
     older
@@ -310,10 +315,11 @@ def _check_packable(samples: FieldSamples, labels: Mapping[str, str] | None) -> 
     kind = samples.about["raw"]["kind"]
     if samples.task not in TYPED_TASKS:
         raise DataError(
-            f"task {samples.task}: its labels are drawn, not typed; write the samples with --files, and draw them there"
+            f"task {samples.task}: its labels are drawn, not typed; write the samples with --files, and draw the "
+            f"labels there"
         )
     if kind not in ARRAY_KINDS:
-        raise DataError(f"samples of kind {kind}: token ids are not text; label the original texts")
+        raise DataError(f"samples of kind {kind}: the kept token ids cannot be read as text; label the original texts")
     if samples.task == "embedding" and labels is None:
         raise DataError("task embedding: answers are not labels; fill in the table, and give it with --labels")
 
@@ -342,7 +348,7 @@ def _older(path: Path) -> dict[str, np.ndarray]:
             arrays_by_name: dict[str, np.ndarray] = {name: archive[name] for name in archive.files}
     except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(
-            f"--with {path}: cannot be read as .npz ({error}); give the data that was trained with"
+            f"--with {path}: cannot be read as .npz ({error}); give the data that the model was trained on"
         ) from None
     has_integer_labels = "y_train" not in arrays_by_name or arrays_by_name["y_train"].dtype.kind != "f"
     pools = arrays.pools_from_arrays(
@@ -356,7 +362,7 @@ def _older(path: Path) -> dict[str, np.ndarray]:
 
 
 def _join(older: dict[str, Any], newer: dict[str, Any], origin: str) -> tuple[dict[str, np.ndarray], dict[str, int]]:
-    """Join both, the older ones first.
+    """Join the older and the kept samples, the older ones first.
 
     Also returns how many samples of new classes each split except train received.
     """
@@ -389,7 +395,7 @@ def _join(older: dict[str, Any], newer: dict[str, Any], origin: str) -> tuple[di
 
 
 def _assign_splits(y: np.ndarray, known_count: int, others: Sequence[str]) -> dict[str, np.ndarray]:
-    """Assign samples to splits: all go to train, but a fifth of each new class goes to each of `others`."""
+    """Assign samples to splits: a fifth of each new class goes to each of `others`, all other samples go to train."""
     split = np.full(len(y), "train", dtype="<U10")
     if y.ndim == 1 and y.dtype.kind == "i":
         for label in np.unique(y[y >= known_count]):
@@ -401,7 +407,7 @@ def _assign_splits(y: np.ndarray, known_count: int, others: Sequence[str]) -> di
 def _append(older: Mapping[str, np.ndarray], newer: np.ndarray, name: str, origin: str) -> np.ndarray:
     first = older.get(name)
     if first is None:
-        raise DataError(f"--with {origin}: it has no {name}, which the kept samples have")
+        raise DataError(f"--with {origin}: the array {name} is missing, but the kept samples have it")
     if first.shape[1:] == newer.shape[1:-1] and newer.shape[-1] == 1:
         newer = newer[..., 0]  # grey pictures without a channel axis
     is_same_kind = first.dtype.kind == newer.dtype.kind or name.startswith("y_")

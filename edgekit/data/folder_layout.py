@@ -1,8 +1,8 @@
-"""Which files are samples, with their splits and classes: from folders, split/class/picture, or from a table.
+"""Find which files are samples, and their splits and classes, from folders (split/class/picture) or from a table.
 
-The table, labels.csv beside the samples, has the columns `file,label` and replaces folders of classes. Names are
-relative to the table's folder. A third column, `split`, can assign each file to train, validation or test; without it
-all files are train, and the other splits are taken out of that. Other columns are ignored.
+The table is a file such as labels.csv beside the samples. It has the columns `file,label` and replaces folders of
+classes. Names are relative to the table's folder. A third column, `split`, can assign each file to train, validation or
+test; without it, all files belong to train, and the other splits are taken out of train. Other columns are ignored.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from edgekit.data.archives import Listing
 from edgekit.data.paths import file_stamp, file_stamps
 
 NOISE_FOLDER = "_background_noise_"
-"""A folder of Speech Commands (Warden 2018) with long recordings to mix in, which is not a class."""
+"""A folder in Speech Commands (Warden 2018) that is not a class: its long recordings of noise are meant for mixing."""
 SPLITS = {"train": "train", "validation": "validation", "val": "validation", "valid": "validation", "test": "test"}
 SPLIT_LISTS = {
     "validation_list.txt": "validation",
@@ -37,17 +37,20 @@ SPLIT_LISTS = {
     "train_list.txt": "train",
     "training_list.txt": "train",
 }
-"""Official lists beside the classes with one sample per line, as in Speech Commands. Samples in no list are train."""
+"""Official lists beside the classes, with one sample per line, as in Speech Commands. Other samples belong to train."""
 _SHOWN = 10
 _STRAY = 0.02
-"""Share of samples at the wrong depth that is skipped and noted. If there are more, the layout is another one."""
+"""Up to this share, samples at the wrong depth are skipped and noted.
+
+If there are more, the layout is a different one.
+"""
 
 Parts = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class SampleFiles:
-    """The files that are samples: the suffixes of their names, and how messages refer to them."""
+    """The kind of files that are samples: the suffixes of their names, and the words that messages use for them."""
 
     suffixes: tuple[str, ...]
     noun: str
@@ -75,7 +78,7 @@ TEXTS = SampleFiles((".txt",), "text", ".txt", "spam/0001.txt")
 
 @dataclass(frozen=True)
 class FolderLayout:
-    """Names and labels of the samples of each split, in a fixed random order; `notes` report what was skipped."""
+    """Names and labels of each split's samples, in a fixed random order. `notes` report skipped files."""
 
     classes: tuple[str, ...]
     names: dict[str, list[str]]
@@ -97,7 +100,7 @@ def parse_layout(
     kind
         The files that are samples.
     listed
-        The split of samples by name, if the folders are only classes. Samples that it does not list are train.
+        Maps sample names to splits, for folders that are only classes. Samples that are not in it belong to train.
 
     Raises
     ------
@@ -123,7 +126,7 @@ def parse_layout(
         )
     samples = [parts for parts in samples if len(parts) == 3]
     folders = [parts for parts in folders if len(parts) <= 2]
-    # An empty class folder is a class too and is reported as empty.
+    # An empty class folder counts as a class, so that it is reported as empty.
     classes = tuple(sorted({parts[1] for parts in [*samples, *folders] if len(parts) > 1}))
     index = {name: label for label, name in enumerate(classes)}
     names: dict[str, list[str]] = {split: [] for split in splits.values()}
@@ -151,7 +154,7 @@ def parse_layout(
 
 
 def _has_no_split_folders(samples: Sequence[Parts]) -> bool:
-    """Whether these are class/sample with at least two classes, none of which is named like a split."""
+    """Whether the files are laid out as class/sample, with at least two classes, none named like a split."""
     top_folders = {parts[0] for parts in samples if len(parts) == 2}
     depth_two_count = sum(len(parts) == 2 for parts in samples)
     resembles_split = any(difflib.get_close_matches(name.lower(), SPLITS, cutoff=0.75) for name in top_folders)
@@ -159,7 +162,7 @@ def _has_no_split_folders(samples: Sequence[Parts]) -> bool:
 
 
 def _splits(top_folders: set[str], origin: str, kind: SampleFiles) -> dict[str, str]:
-    """Top-level folders and their splits."""
+    """Map the top-level folders to their splits."""
     splits = {name: SPLITS[name] for name in sorted(top_folders) if name in SPLITS}
     unknown = sorted(top_folders - set(SPLITS))
     if not splits:
@@ -170,7 +173,7 @@ def _splits(top_folders: set[str], origin: str, kind: SampleFiles) -> dict[str, 
     if unknown:
         raise DataError(f"{origin}: {unknown[0]!r} is not the name of a split, {suggest(unknown[0], list(SPLITS))}")
     if len(set(splits.values())) < len(splits):
-        raise DataError(f"{origin}: {_some(sorted(splits))} mean the same split twice; keep one folder for each")
+        raise DataError(f"{origin}: {_some(sorted(splits))} stand for the same split; keep one folder for each split")
     if "train" not in splits:
         raise DataError(f"{origin}: no train folder, only {_some(sorted(splits))}; {kind.expected}")
     return splits
@@ -206,7 +209,7 @@ SHOWN = 5
 
 @dataclass(frozen=True)
 class TableEntry:
-    """One row: the line in which it ends, the file's name with forward slashes, its label and its split."""
+    """One row of the table: the line in which it ends, the file's name (with forward slashes), its label, its split."""
 
     line: int
     name: str
@@ -215,7 +218,7 @@ class TableEntry:
 
 
 class TableFiles(AbstractContextManager["TableFiles"]):
-    """The files that a table lists, below its folder."""
+    """The files that a table lists. They lie in its folder or below."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._folder = path, path.parent
@@ -233,7 +236,7 @@ class TableFiles(AbstractContextManager["TableFiles"]):
         return archives.Listing(tuple(sorted(each.name for each in self._entries)), ())
 
     def digest(self) -> str:
-        """Return the SHA-256 over the table and every file that it lists."""
+        """Return a SHA-256 that covers the table and every file that it lists."""
         sha = hashlib.sha256(canonical_json([sha256_file(self._path)]))
         for each in self._entries:
             sha.update(canonical_json([each.name, sha256_file(self._folder / each.name)]))
@@ -254,12 +257,12 @@ def open_source(path: Path) -> Source:
 
 
 def is_table(path: Path) -> bool:
-    """Return whether a path is a table of files."""
+    """Return whether the path is a table that lists files."""
     return path.suffix.lower() == ".csv" and path.is_file()
 
 
 def read_layout(source: Source, origin: str, kind: SampleFiles) -> FolderLayout:
-    """Find splits, classes and samples, by folders or by the table."""
+    """Find splits, classes and samples from folders or from the table."""
     if not isinstance(source, TableFiles):
         return parse_layout(source.listing(), origin, kind, _listed_splits(source, kind))
     for entry in source.entries:
@@ -284,7 +287,7 @@ def read_layout(source: Source, origin: str, kind: SampleFiles) -> FolderLayout:
 
 
 def _listed_splits(source: archives.FolderArchive | archives.ZipArchive, kind: SampleFiles) -> dict[str, str]:
-    """The split of each sample that an official list beside the classes names."""
+    """The split of each sample that is in an official list beside the classes."""
     splits: dict[str, str] = {}
     for name in source.listing().files:
         if split := SPLIT_LISTS.get(name):
@@ -294,7 +297,7 @@ def _listed_splits(source: archives.FolderArchive | archives.ZipArchive, kind: S
 
 
 def content_stamps(path: Path) -> list[object]:
-    """Return the file system's stamps of everything that is read at `path`."""
+    """Return the file system's stamps of everything that is read below `path`."""
     if not is_table(path):
         return list(file_stamps(path))
     return [*file_stamps(path), *([entry.name, *file_stamp(path.parent / entry.name)] for entry in table_entries(path))]
@@ -317,13 +320,16 @@ def table_entries(path: Path) -> Iterator[TableEntry]:
     for line, row in rows[1:]:
         where = f"{path.name}, line {line}"
         if len(row) != len(header):
-            raise DataError(f"{where}: {len(row)} cells, but the header has {len(header)}; give each row as many cells")
+            raise DataError(
+                f"{where}: {len(row)} cells, but the header has {len(header)}; each row needs as many "
+                f"cells as the header"
+            )
         name, label = (row[columns[key]].strip() for key in (FILE, LABEL))
         if not name or not label:
             raise DataError(f"{where}: the {FILE if not name else LABEL} is empty; fill it in, or leave the row out")
         relative_path = PurePosixPath(name)
         if relative_path.is_absolute() or ".." in relative_path.parts:
-            raise DataError(f"{where}: {name!r} is outside the table's folder; put it beside the table, or below")
+            raise DataError(f"{where}: {name!r} is outside the table's folder; put it into the table's folder or below")
         if str(relative_path) in line_of_name:
             raise DataError(
                 f"{where}: {name!r} is already in line {line_of_name[str(relative_path)]}; keep one of the two rows"
@@ -342,11 +348,11 @@ def table_entries(path: Path) -> Iterator[TableEntry]:
             f"{', '.join(missing[:SHOWN])}{more}; names are relative to the table's folder"
         )
     if not line_of_name:
-        raise DataError(f"{path.name}: lists no file; write a row for each, as in cat-1.jpg,cat")
+        raise DataError(f"{path.name}: lists no file; write one row per file, as in cat-1.jpg,cat")
 
 
 def _rows(path: Path) -> list[tuple[int, list[str]]]:
-    """The rows that are not empty, each with its line."""
+    """The rows that are not empty, each with its line number."""
     try:
         text = path.read_text(encoding="utf-8-sig")
         first = text.partition("\n")[0]

@@ -1,7 +1,8 @@
-"""Decodes pictures into the cache on disk: one folder per key, complete when it is moved to its place, memory-mapped.
+"""Decodes pictures into memory-mapped files of the cache on disk, with one folder per key.
 
-An entry holds `<split>_x.npy`, `<split>_y.npy` and `record.json` with the SHA-256 of each. An entry that does not match
-its record is created again. Two processes that create the same entry do not disturb each other.
+An entry holds `<split>_x.npy`, `<split>_y.npy` and `record.json` with the SHA-256 of each. It is moved into the cache
+when it is complete. An entry that does not match its record is created again. Two processes that create the same entry
+do not disturb each other.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ _CHUNK = 4096
 
 @dataclass(frozen=True)
 class CachedImages:
-    """The contents of an entry. `corrupt` names each picture out of `total` that could not be read, with the reason."""
+    """The contents of an entry.
+
+    `corrupt` names each of the `total` pictures that could not be read, with the reason.
+    """
 
     splits: dict[str, Split]
     classes: tuple[str, ...]
@@ -48,7 +52,7 @@ class CachedImages:
 
 
 def open_entry(root: Path, key: str) -> CachedImages | None:
-    """Open an entry after checking every byte; None if there is none or it is damaged."""
+    """Open an entry after checking every byte. Return None if it does not exist or is damaged."""
     folder = root / key
     record = cache_folder.checked_record(folder)
     if record is None:
@@ -66,7 +70,7 @@ def open_entry(root: Path, key: str) -> CachedImages | None:
 
 
 def load_or_create(folder: str | None, key: str, fill: Callable[[CacheEntry], None]) -> CachedImages:
-    """Return the entry of a key, below `folder` or the default folder; `fill` creates it if it does not exist."""
+    """Return the entry of a key in `folder` or the default folder. If it does not exist, `fill` creates it."""
     root = expand_path(folder, "data.cache") if folder else cache_folder.default_folder()
     images = open_entry(root, key)
     if images is None:
@@ -74,13 +78,13 @@ def load_or_create(folder: str | None, key: str, fill: Callable[[CacheEntry], No
             fill(entry)
         images = open_entry(root, key)
     if images is None:
-        raise DataError(f"data.cache: {root} loses what is written to it; set data.cache to another folder")
+        raise DataError(f"data.cache: {root} does not keep the files written to it; set data.cache to another folder")
     return images
 
 
 @contextmanager
 def new_entry(root: Path, key: str) -> Iterator[CacheEntry]:
-    """Yield an entry to fill, which is moved to its place at the end. After an error nothing of it is left."""
+    """Yield an entry to fill, and move it into the cache at the end. After an error, the entry is removed."""
     with cache_folder.new_folder(root, key) as folder:
         yield CacheEntry(folder)
 
@@ -93,9 +97,9 @@ class CacheEntry:
         self._splits: list[str] = []
 
     def array(self, name: str, shape: tuple[int, ...], dtype: str = "uint8") -> np.ndarray:
-        """Return an array on disk to write to.
+        """Return a writable array on disk.
 
-        Its space is allocated at once, so that a full disk is an error and not a signal.
+        Its space is allocated at once, so that a full disk raises an error and does not kill the process with a signal.
         """
         path = self._folder / f"{name}.npy"
         array = np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=shape)
@@ -105,7 +109,7 @@ class CacheEntry:
         return array
 
     def finish_split(self, split: str, is_good: np.ndarray, y: np.ndarray) -> None:
-        """Close a split and keep only the samples that are marked as good."""
+        """Close a split, keeping only the samples that are marked as good."""
         path = self._folder / f"{split}_x.npy"
         if not is_good.all():
             self._compact(path, np.flatnonzero(is_good))
@@ -125,13 +129,13 @@ class CacheEntry:
         os.replace(path.with_name(f"{path.stem}_smaller.npy"), path)
 
 
-_SQUARE = 1.25  # pictures that are distorted by less look much the same
+_SQUARE = 1.25  # a picture that is distorted by less looks much the same
 _BATCH = 256
 _BATCH_BYTES = 8 << 20
 _LARGE_BYTES = 16 << 10  # below this, threads cost more than they save (measured with pictures of 900 bytes)
 _SHOWN = 50
 DECODER_VERSIONS = [pillow_version, features.version("jpg"), features.version("libjpeg_turbo")]
-"""What the decoded bytes depend on besides the pictures."""
+"""The options and versions that the decoded bytes depend on, besides the pictures."""
 UNREADABLE_ERRORS = (OSError, ValueError, SyntaxError, EOFError, zlib.error, Image.DecompressionBombError)
 """What Pillow raises for a file that is not a readable picture."""
 
@@ -139,7 +143,7 @@ Source = folder_layout.Source
 
 
 class ImageFolderOptions(Protocol):
-    """How pictures are found and decoded: the options of `edgekit.data.sources.image_folder`."""
+    """Options of finding and decoding pictures, for `edgekit.data.sources.image_folder`."""
 
     path: str
     size: int
@@ -178,7 +182,7 @@ def image_pools(config: ImageFolderOptions, progress: ProgressCallback | None = 
 
 
 def _key(config: ImageFolderOptions, source: Source) -> str:
-    """Digest of everything that decides about the decoded bytes, including the decoder's version."""
+    """Digest of everything that determines the decoded bytes, including the decoder's version."""
     return digest(
         {
             "format": FORMAT,
@@ -239,9 +243,9 @@ def _pictures(source: Source, names: list[str], shapes: PictureChanges) -> Itera
 def decoded_in_order(
     contents: Iterator[bytes | str], decode: Callable[[bytes | str], np.ndarray | str]
 ) -> Iterator[np.ndarray | str]:
-    """Yield the result of `decode` for each content, in order, with all cores for large ones.
+    """Yield the result of `decode` for each content, in order. Large contents are decoded on all cores.
 
-    Few are in memory at a time.
+    Only a few results are in memory at a time.
     """
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         while batch := list(_batch(contents)):
@@ -266,7 +270,7 @@ def _bytes(source: Source, name: str) -> bytes | str:
 
 
 class PictureChanges:
-    """Counts pictures with other proportions and pictures that were turned, for the notes."""
+    """Counts pictures that were stretched and pictures that were turned, for the notes."""
 
     def __init__(self, config: ImageFolderOptions) -> None:
         self.steps, self._fit, self._turns = config.input_path, config.fit, config.orientation == "apply"
@@ -274,12 +278,12 @@ class PictureChanges:
         self._turned = 0
 
     def record(self, image: Image.Image) -> None:
-        """Record an opened picture before anything is done to it."""
+        """Count a picture that was opened but not yet changed."""
         self._sizes[image.size] += 1
         self._turned += self._turns and picture.orientation(image) in picture.TRANSPOSITIONS
 
     def notes(self) -> list[str]:
-        """Return one line for each kind of change; none if only sizes changed."""
+        """Return a note for each kind of change. There is none if only sizes changed."""
         odd = Counter({size: count for size, count in self._sizes.items() if max(size) > _SQUARE * min(size)})
         notes = []
         if odd and self._fit == "stretch":
@@ -307,23 +311,23 @@ def decoded_sample(data: bytes, shapes: PictureChanges) -> np.ndarray | str:
 
 
 def unreadable_reason(error: Exception) -> str:
-    """Return why a picture cannot be read, in the same words in every run."""
+    """Return the reason why a picture cannot be read, with the same words in every run."""
     # Pillow's message for an unknown file ends with the address of a buffer, which differs from run to run.
     text = str(error).split(" <_io")[0]
     return text or type(error).__name__
 
 
 def check_corrupt(corrupt: list[str], total: int, max_fraction: float, origin: str, what: str = "pictures") -> None:
-    """Raise DataError if a larger share than `most` cannot be read."""
+    """Raise DataError if the share of pictures that cannot be read is larger than allowed."""
     if len(corrupt) > max_fraction * total:
         raise DataError(
             f"{origin}: {len(corrupt)} of {total} {what} cannot be read, more than data.max_corrupt_fraction "
-            f"{max_fraction}; repair them or raise it; the first: {'; '.join(corrupt[:5])}"
+            f"{max_fraction}; repair them or raise the limit; the first: {'; '.join(corrupt[:5])}"
         )
 
 
 def corrupt_notes(corrupt: list[str], total: int, what: str = "pictures") -> list[str]:
-    """Return a note on what was skipped; none if nothing was."""
+    """Return a note on what was skipped, or none if nothing was skipped."""
     more = f"; and {len(corrupt) - _SHOWN} more" if len(corrupt) > _SHOWN else ""
     note = f"skipped {len(corrupt)} of {total} {what} that cannot be read: {'; '.join(corrupt[:_SHOWN])}{more}"
     return [note] if corrupt else []

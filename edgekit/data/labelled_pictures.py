@@ -23,13 +23,13 @@ from edgekit.runner import input_path, masks
 from edgekit.runner.inputs import picture as pictures
 
 SLACK = 1.0
-"""Pixels that a box may lie outside its picture, for formats that count from 1. It is cut there."""
+"""How many pixels a box may extend beyond its picture, because some formats count from 1. The excess is cut off."""
 MIN_BOX_SIDE = 1.0
 """Shortest side of a box in a sample, pixels."""
 MASK_MODES = ("P", "L", "1")
 """Pillow's modes of masks: indices into a palette, grey values, or two values."""
 SCALED_GREY_MODES = ("L;2", "L;4")
-"""Pillow's names for grey with few bits, which it scales to 255."""
+"""Pillow's names for grey with few bits. Pillow scales its values to 255."""
 SPLITS = ("train", "validation", "test")
 FORMAT = 1
 _SHOWN = 5
@@ -113,7 +113,7 @@ def pools_with_masks(config: MaskOptions, progress: ProgressCallback | None = No
 
 
 def _pools(config: PictureOptions, options: dict[str, Any], fill: Fill) -> Pools:
-    """Return the pools in the cache for these options; `fill` decodes them if they are not there."""
+    """Return the pools for these options from the cache. If they are not there, `fill` decodes them."""
     path = existing_path(config.path, "data.path")
     with archives.FolderArchive(path) if path.is_dir() else archives.ZipArchive(path) as source:
         key = digest(
@@ -144,7 +144,7 @@ def _pools(config: PictureOptions, options: dict[str, Any], fill: Fill) -> Pools
 
 
 def _limited(listed: Sequence[Listed], limit: int | None, seed: int) -> list[Listed]:
-    """At most `limit` pictures of train, and a proportional number of the other splits, at least one each."""
+    """At most `limit` pictures of train, and proportionally many of the other splits, but at least one of each."""
     train = sum(each.split == "train" for each in listed)
     if limit is None or limit >= train:
         return list(listed)
@@ -165,10 +165,10 @@ def _decode(
     unlabelled: Callable[[int], np.ndarray],
     sample: Callable[[Listed, np.ndarray], np.ndarray | str],
 ) -> list[str]:
-    """Decode all pictures split by split, and return those that are left out, each with the reason.
+    """Decode all pictures split by split, and return the pictures that were left out, each with the reason.
 
     `unlabelled` creates empty labels for a number of pictures. `sample` decodes one picture and writes its labels into
-    its row, or returns the reason why it cannot.
+    the picture's row, or returns the reason why it cannot.
     """
     bad: list[str] = []
     done = 0
@@ -195,9 +195,9 @@ def _decode(
 def _picture(
     source: Source, name: str, steps: Sequence[input_path.Step], stated: tuple[int, int] | None = None
 ) -> tuple[np.ndarray, tuple[int, int]] | str:
-    """Decode a picture to a sample and return it with its upright (width, height), or return why it cannot be read.
+    """Decode a picture. Return the sample and its upright (width, height), or the reason why it cannot be read.
 
-    The size must match `stated`, if that is given.
+    If `stated` is given, the size must match it.
     """
     try:
         with Image.open(io.BytesIO(source.read(name)), formats=pictures.FORMATS) as image:
@@ -213,16 +213,17 @@ def _picture(
 
 
 def _refuse_many(bad: Sequence[str], total: int, what: str, max_fraction: float) -> None:
-    """Raise DataError if a larger share than `most` is invalid."""
+    """Raise DataError if the share of invalid ones is larger than allowed."""
     if len(bad) > max_fraction * total:
         raise DataError(
-            f"{len(bad)} of {total} {what}, more than data.max_bad_fraction {max_fraction}; repair them or raise it; "
+            f"{len(bad)} of {total} {what}, more than data.max_bad_fraction {max_fraction}; repair them or raise the "
+            f"limit; "
             f"the first: {'; '.join(bad[:_SHOWN])}"
         )
 
 
 def _skipped(bad: Sequence[str], what: str) -> list[str]:
-    """A note, where anything was skipped."""
+    """A note on what was skipped, if anything was."""
     more = f"; and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
     return [f"skipped {len(bad)} {what}: {'; '.join(bad[:_SHOWN])}{more}"] if bad else []
 
@@ -291,7 +292,7 @@ def _write_boxes(
 
 
 def _clipped(box: Box, size: tuple[int, int]) -> tuple[float, float, float, float] | None:
-    """Return the box in the picture's pixels; None if it is empty, or outside by more than a pixel."""
+    """Return the box in the picture's pixels, or None if it is empty or more than a pixel of it is outside."""
     width, height = size
     across, down = (width, height) if box.is_relative else (1, 1)
     left, top, right, bottom = box.left * across, box.top * down, box.right * across, box.bottom * down
@@ -331,7 +332,7 @@ def _decode_masks(
 
 
 def _mask(source: Source, name: str, size: tuple[int, int], classes: int) -> np.ndarray | str:
-    """Return the class of each pixel of a picture of (width, height), or why the mask cannot be read."""
+    """Return the class of each pixel of a picture of (width, height), or the reason why the mask cannot be read."""
     try:
         with Image.open(io.BytesIO(source.read(name)), formats=("PNG",)) as drawn:
             problem = _mask_problem(drawn, size)
@@ -345,7 +346,7 @@ def _mask(source: Source, name: str, size: tuple[int, int], classes: int) -> np.
 
 
 def _mask_problem(drawn: Image.Image, size: tuple[int, int]) -> str | None:
-    """Return why an opened Pillow image cannot be the mask of a picture of (width, height)."""
+    """Return the reason why an opened Pillow image cannot be the mask of a picture of (width, height)."""
     if drawn.mode not in MASK_MODES:
         return f"mode {drawn.mode}; save the index of each pixel's class, as a palette or grey PNG of 8 bits"
     if any(tile[-1] in SCALED_GREY_MODES for tile in getattr(drawn, "tile", ())):
@@ -356,7 +357,7 @@ def _mask_problem(drawn: Image.Image, size: tuple[int, int]) -> str | None:
 
 
 def resize_mask(mask: np.ndarray, steps: list[dict[str, Any]]) -> np.ndarray:
-    """Transform a picture's mask (its height, its width) like the sample, by nearest neighbours. Bars are unknown."""
+    """Transform a mask (height, width) like its picture, with nearest neighbours. The black bars have no class."""
     resize = input_path.find_step(steps, "resize_picture")
     assert resize is not None
     source_height, source_width = mask.shape

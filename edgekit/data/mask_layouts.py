@@ -1,8 +1,8 @@
 """Finds pictures, their masks and the names of the classes, in folders with fixed names or in the layout of Pascal VOC.
 
 `folders`: images/SPLIT/NAME.jpg, masks/SPLIT/NAME.png, and the classes in data.yaml (`names`) or classes.txt. `voc`
-(Everingham et al. 2010): JPEGImages, SegmentationClass, and lists in ImageSets/Segmentation. Without lists every
-picture with a mask is in train. Without a file that names them, the classes are VOC's own.
+(Everingham et al. 2010): JPEGImages, SegmentationClass, and lists in ImageSets/Segmentation. Without lists, every
+picture with a mask is in train. If no file names the classes, they are VOC's own.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ VOC_CLASSES = (
 
 @dataclass(frozen=True)
 class MaskedPicture:
-    """A picture by its name in the folder, and the name of its mask; None if it has none."""
+    """A picture's name in the folder, and the name of its mask, or None if it has no mask."""
 
     name: str
     mask: str | None
@@ -72,9 +72,7 @@ def _folders(listing: Listing) -> Iterator[MaskedPicture]:
         mirrored = PurePosixPath(*(MASKS if part == IMAGES else part for part in path.parts)).with_suffix(MASK)
         mask = files.get(str(mirrored))
         if mask is not None and owners.setdefault(mask, path) != path:
-            raise DataError(
-                f"{owners[mask]} and {path}: two pictures for the mask {mask}; rename or remove one of them"
-            )
+            raise DataError(f"{owners[mask]} and {path}: both belong to the mask {mask}; rename or remove one of them")
         yield MaskedPicture(str(path), mask, split)
 
 

@@ -1,6 +1,6 @@
-"""Takes samples from memory maps without copying them to memory: large results are files of the cache, mapped again.
+"""Take samples from memory maps without filling the memory: large results become mapped files of the cache.
 
-A split below `limit_bytes` is copied to memory, which is faster and bounded. A larger one is written to the cache once,
+A split below `limit_bytes` is copied to memory, because that is faster. A larger split is written to the cache once,
 row by row in the requested order, and every later process maps that file. The values are the same either way.
 """
 
@@ -22,7 +22,7 @@ from edgekit.data import cache_folder
 from edgekit.data.paths import file_stamp
 
 LIMIT_VARIABLE = "EDGEKIT_SPLIT_MB"
-"""Environment variable: the most megabytes of a mapped split that are copied to memory. It changes no result."""
+"""Environment variable: mapped splits of up to this many megabytes are copied to memory. It changes no result."""
 DEFAULT_LIMIT_MB = 256
 CHUNK_BYTES = 8 << 20
 FORMAT = 1
@@ -30,7 +30,7 @@ _FILE, _CHECKED = "samples", "checked.json"
 
 
 def limit_bytes() -> int:
-    """Return the size above which a split from a memory map stays on disk. Raises ConfigError for a wrong variable."""
+    """Return the size above which a mapped split stays on disk. Raises ConfigError if the variable's value is wrong."""
     text = os.environ.get(LIMIT_VARIABLE, "") or str(DEFAULT_LIMIT_MB)
     if not text.isdecimal():
         raise ConfigError(f"{LIMIT_VARIABLE}: got {text!r}; give a whole number of megabytes, or unset it")
@@ -52,7 +52,7 @@ def take(x: np.ndarray, indices: np.ndarray) -> np.ndarray:
 
 
 def join(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return both arrays, the second after the first; a memory map if one of them is one and the result is large."""
+    """Concatenate two arrays. The result is a memory map if one of them is one and the result is large."""
     mapped = [array for array in (first, second) if _identity(array) is not None]
     count = len(first) + len(second)
     if not mapped or count * _row_bytes(first) <= limit_bytes():
@@ -63,7 +63,7 @@ def join(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def stack_parts(parts: Iterable[np.ndarray], count: int, folder: Path) -> np.ndarray:
-    """Return parts with `count` rows in total as one array, in memory or as a memory map of a file in `folder`."""
+    """Join parts that have `count` rows in total to one array, in memory or as a memory map of a file in `folder`."""
     remaining_parts = iter(parts)
     first = next(remaining_parts)
     if count * _row_bytes(first) <= limit_bytes():
@@ -87,7 +87,7 @@ def open_location(path: str, offset: int, shape: list[int], strides: list[int], 
 
 
 def chunks(x: np.ndarray, count: int | None = None) -> Iterator[slice]:
-    """Return slices over the rows of `x`, or over `count` rows like them, of some megabytes each."""
+    """Return slices of some megabytes each that cover the rows of `x`, or `count` rows of the same size."""
     rows = max(1, CHUNK_BYTES // max(1, _row_bytes(x)))
     total = len(x) if count is None else count
     return (slice(start, min(start + rows, total)) for start in range(0, total, rows))
@@ -114,7 +114,7 @@ def _map_of(x: np.ndarray) -> np.memmap[Any, Any] | None:
 
 
 def _identity(x: np.ndarray) -> list[Any] | None:
-    """What identifies the bytes of a mapped array: its file, and where in it they are."""
+    """The facts that identify the bytes of a mapped array: its file and the position in it."""
     memory_map = _map_of(x)
     if memory_map is None:
         return None
@@ -135,7 +135,7 @@ def _content(x: np.ndarray) -> list[Any]:
 
 
 def _cache(x: np.ndarray) -> Path:
-    """The cache that the mapped file belongs to, or else the default one."""
+    """The cache that the mapped file belongs to, or the default cache."""
     memory_map = _map_of(x)
     assert memory_map is not None
     entry = Path(str(memory_map.filename)).parent
@@ -145,7 +145,7 @@ def _cache(x: np.ndarray) -> Path:
 def _cached_rows(
     root: Path, key: str, shape: tuple[int, ...], dtype: np.dtype[Any], parts: Iterable[np.ndarray]
 ) -> np.ndarray:
-    """The rows of a key as a memory map; `parts` provides them if they are not in the cache."""
+    """The rows of a key as a memory map. If they are not in the cache, `parts` provides them."""
     folder = root / key
     if not is_checked(folder) and cache_folder.checked_record(folder) is None:
         with cache_folder.new_folder(root, key) as working_folder:
@@ -161,7 +161,7 @@ def _cached_rows(
 
 
 def is_checked(folder: Path) -> bool:
-    """Return whether the large file of an entry has the stamp of the last check, so that its bytes are unchanged."""
+    """Return whether an entry's large file still has the stamp of the last check, which means that it is unchanged."""
     try:
         return bool(json.loads((folder / _CHECKED).read_text(encoding="utf-8")) == file_stamp(folder / f"{_FILE}.npy"))
     except (OSError, ValueError):
@@ -170,5 +170,5 @@ def is_checked(folder: Path) -> bool:
 
 def _note_checked(folder: Path) -> None:
     if not is_checked(folder):
-        with suppress(OSError):  # a cache that cannot be written is read whole the next time
+        with suppress(OSError):  # a cache that cannot be written to is read and checked completely the next time
             write_json(folder / _CHECKED, file_stamp(folder / f"{_FILE}.npy"))

@@ -17,9 +17,7 @@ _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 def _variables_are_set(text: str) -> str:
     for name in _VARIABLE.findall(text):
         if not os.environ.get(name):
-            raise ValueError(
-                f"got {text!r}; environment variable {name!r} is not set: export it, or write out the path"
-            )
+            raise ValueError(f"got {text!r}; environment variable {name!r} is not set; set it, or write out the path")
     if not text.strip():
         raise ValueError(f"got {text!r}; a path is needed")
     return text
@@ -41,21 +39,24 @@ def expand_path(text: str, key: str) -> Path:
 
 
 def existing_path(text: str, key: str) -> Path:
-    """Expand a path like `expand_path`. Raises DataError if there is nothing at it."""
+    """Expand a path like `expand_path`. Raises DataError if the path does not exist."""
     path = expand_path(text, key)
     if not path.exists():
         shown = text if text == str(path) else f"{text} ({path})"
-        raise DataError(f"{key}: {shown} does not exist; in a config, relative paths start at the config's folder")
+        raise DataError(f"{key}: {shown} does not exist; relative paths in a config start at the config's folder")
     return path
 
 
 def file_stamp(path: Path) -> list[object]:
-    """Return size, times and inode of a file. While they are unchanged, so are its bytes: users cannot set `ctime`."""
+    """Return size, times and inode of a file.
+
+    While they are unchanged, its bytes are too, because nobody can set `ctime`.
+    """
     status = path.stat()
     return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
 
 
 def file_stamps(path: Path) -> list[list[object]]:
-    """Return the stamps of a file, or of every file in a folder, each after its name."""
+    """Return the stamp of a file, or the name and stamp of every file in a folder."""
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
     return [[str(file.relative_to(path)), *file_stamp(file)] for file in files]

@@ -1,6 +1,6 @@
-"""Decodes samples of WebDataset shards one after another into the cache, and maps them from there.
+"""Decode samples of WebDataset shards one after another into the cache, and map them from there.
 
-They are never all in memory.
+The samples are never all in memory.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def shard_pools(config: ShardOptions, progress: ProgressCallback | None = None) 
     origin = Path(config.path).name
     image_cache.check_corrupt(images.corrupt, images.total, config.max_corrupt_fraction, origin, plural)
     steps = config.input_path
-    if config.kind == "vector":  # the device accepts the forms that shards may have
+    if config.kind == "vector":  # the device accepts all forms that shards may have
         shape = list(images.splits["train"].x.shape[1:])
         steps = [{"step": "read_array", "dtypes": VECTOR_DTYPES, "shape": shape}]
     kind: Kind = config.kind
@@ -91,7 +91,7 @@ def shard_pools(config: ShardOptions, progress: ProgressCallback | None = None) 
 
 
 def _key(config: ShardOptions, files: dict[str, list[Path]]) -> str:
-    """Digest of everything that decides about the decoded bytes, including the decoder's version."""
+    """Digest of everything that determines the decoded bytes, including the decoder's version."""
     root = expand_path(config.cache, "data.cache") if config.cache else default_folder()
     return digest(
         {
@@ -108,7 +108,7 @@ def _key(config: ShardOptions, files: dict[str, list[Path]]) -> str:
 
 
 def _sha256(root: Path, path: Path) -> str:
-    """The digest of a shard, remembered in the cache as long as the file system reports the shard as unchanged."""
+    """The digest of a shard. It is cached as long as the file system reports the shard as unchanged."""
     note_path = root / "digests" / f"{hashlib.sha256(str(path.resolve()).encode()).hexdigest()}.json"
     try:
         current_stamp = file_stamp(path)
@@ -156,7 +156,7 @@ def _fill(
             elif sample.shape != first.shape:
                 raise DataError(
                     f"{index_by_split[split].describe(int(places[row]))}: an array of shape {sample.shape}, but the "
-                    f"first of train has {first.shape}; give all samples one shape"
+                    f"first sample of train has {first.shape}; give all samples the same shape"
                 )
             else:
                 x[row] = sample
@@ -183,7 +183,8 @@ def _first(index: ShardIndex, places: np.ndarray, decode: Decode) -> np.ndarray:
             return sample
         reasons.append(sample)
     raise DataError(
-        f"{index.describe(int(places[0]))}: cannot be read ({reasons[0]}), nor can those after it; repair them"
+        f"{index.describe(int(places[0]))}: cannot be read ({reasons[0]}), and neither can the samples after it; "
+        f"repair them"
     )
 
 

@@ -45,17 +45,17 @@ class ShardMember:
 
 @dataclass(frozen=True)
 class ShardSample:
-    """A sample: its key and its members by lower-case extension."""
+    """A sample: its key, and its members by their extensions in lower case."""
 
     key: str
     members: dict[str, ShardMember]
 
 
 def find_shards(text: str, key: str) -> dict[str, list[Path]]:
-    """Return the shards of each split, in a folder or for a pattern such as `train-{000..099}.tar` or `*.tar`.
+    """Return the shards of each split. `text` is a folder or a pattern such as `train-{000..099}.tar` or `*.tar`.
 
-    A shard belongs to the split that is a word of its name, as in `cats-val-003.tar` or `test/003.tar`. If no name
-    contains such a word, all shards are train.
+    A shard belongs to the split whose name appears as a word in the shard's path, as in `cats-val-003.tar` or
+    `test/003.tar`. If no shard's path contains such a word, all of them belong to train.
     """
     path = expand_path(text, key)
     folder, files = _matching_files(path)
@@ -84,7 +84,7 @@ def _matching_files(path: Path) -> tuple[Path, list[Path]]:
     files: list[Path] = []
     for name in names:
         if "*" in name or "?" in name:
-            first = next(place for place, part in enumerate(Path(name).parts) if "*" in part or "?" in part)
+            first = next(index for index, part in enumerate(Path(name).parts) if "*" in part or "?" in part)
             base = Path(*Path(name).parts[:first])
             files += sorted(each for each in base.glob(str(Path(*Path(name).parts[first:]))) if each.suffix == ".tar")
         elif Path(name).is_file():
@@ -102,7 +102,7 @@ def _name_count(text: str) -> int:
 
 
 def _expanded(text: str) -> list[str]:
-    """Every name of a pattern with braces, `{000..002}`: 000, 001, 002."""
+    """All names that a pattern with braces stands for: `{000..002}` stands for 000, 001 and 002."""
     match = _BRACES.search(text)
     if not match:
         return [text]
@@ -132,7 +132,7 @@ def _by_split(folder: Path, files: list[Path], key: str) -> dict[str, list[Path]
 
 
 def _split_of(folder: Path, file: Path) -> str | None:
-    """The split that a word of the name means. Raises DataError for two different splits."""
+    """Return the split that the file's path names, or None. Raises DataError if it names two different splits."""
     relative = file.relative_to(folder) if file.is_relative_to(folder) else Path(file.name)
     words = re.split(r"[^a-z]+", str(relative.with_suffix("")).lower())
     splits = sorted({SPLITS[word] for word in words if word in SPLITS})
@@ -142,7 +142,7 @@ def _split_of(folder: Path, file: Path) -> str | None:
 
 
 def printable_name(name: str) -> str:
-    """Return a name from a shard for messages: on one line, and without characters that a terminal interprets."""
+    """Make a name from a shard safe for messages: one line, without characters that a terminal interprets."""
     return repr(name)[1:-1]
 
 
@@ -152,23 +152,23 @@ def shard_samples(shard: Path) -> Iterator[ShardSample]:
     Raises
     ------
     DataError
-        The shard is truncated or damaged, or has a key twice.
+        The shard is truncated or damaged, or the same key occurs twice.
     """
     seen_keys: set[str] = set()
     key, members = "", dict[str, ShardMember]()
     for name, member in _members(shard):
         member_key, extension = _split_name(name)
-        if not extension:  # it belongs to no sample, as in the library webdataset
+        if not extension:  # the library webdataset, too, counts it to no sample
             continue
         if member_key != key:
             if members:
                 yield ShardSample(key, members)
             key, members = member_key, {}
             if member_key in seen_keys:
-                raise DataError(f"{shard.name}: holds two samples of the key {member_key!r}; give each sample its own")
+                raise DataError(f"{shard.name}: two samples have the key {member_key!r}; give each sample its own key")
             seen_keys.add(member_key)
         if extension in members:
-            raise DataError(f"{shard.name}: holds two samples of the key {key!r}; give each sample its own")
+            raise DataError(f"{shard.name}: two samples have the key {key!r}; give each sample its own key")
         members[extension] = member
     if members:
         yield ShardSample(key, members)
@@ -198,7 +198,7 @@ class ShardReader(AbstractContextManager["ShardReader"]):
                 f"{shard.name}: cannot be read ({error.strerror or error}); check its permissions"
             ) from None
         if len(data) < member.size:
-            raise DataError(f"{shard.name}: has become shorter while it was read; start again when it is complete")
+            raise DataError(f"{shard.name}: became shorter while it was being read; start again when it is complete")
         return data
 
     def label(self, shard: Path, sample: ShardSample, extension: str) -> bytes:
@@ -240,7 +240,7 @@ def _members(shard: Path) -> Iterator[tuple[str, ShardMember]]:
 
 
 def _check_member(shard: Path, header: tarfile.TarInfo, end: int) -> None:
-    """Check a header, which may claim bytes that do not exist, or bytes that are not contiguous."""
+    """Check a header. It may claim more bytes than the shard has, or describe a sparse file."""
     if header.issparse():
         raise DataError(
             f"{shard.name}: {printable_name(header.name)} is stored as a sparse file; write it without tar's --sparse"
@@ -253,7 +253,7 @@ def _check_member(shard: Path, header: tarfile.TarInfo, end: int) -> None:
 
 
 def _check_end(shard: Path, offset: int) -> None:
-    """Check that the tar ends in blocks of zeros with nothing after them. Otherwise it is truncated or damaged."""
+    """Check that the tar ends with blocks of zeros and that nothing follows them."""
     with open(shard, "rb") as stream:
         stream.seek(offset)
         end = stream.read(2 * BLOCK)
@@ -261,7 +261,9 @@ def _check_end(shard: Path, offset: int) -> None:
             raise DataError(f"{shard.name}: is truncated or damaged after byte {offset:,}; fetch or write it again")
         rest = (block.strip(b"\0") for block in iter(lambda: stream.read(1 << 20), b""))
         if any(end[BLOCK:]) or any(rest):
-            raise DataError(f"{shard.name}: has data after its end, as joined archives do; keep each in its own file")
+            raise DataError(
+                f"{shard.name}: has data after its end, as joined archives do; keep each archive in its own file"
+            )
 
 
 Label = int | str
@@ -271,7 +273,10 @@ MAX_LABEL_LENGTH = 200
 
 @dataclass(frozen=True)
 class SampleSelection:
-    """Which member is the sample, one of `extensions`, and which is the label: `cls`, or `json.KEY`."""
+    """Which member holds the sample (its extension is one of `extensions`) and which holds the label.
+
+    `label` is `cls` or `json.KEY`.
+    """
 
     extensions: tuple[str, ...]
     noun: str
@@ -280,7 +285,7 @@ class SampleSelection:
 
 @dataclass(frozen=True, eq=False)
 class ShardIndex:
-    """The samples of one split in the order of its shards: their positions, and codes of their labels (n,)."""
+    """The positions of the samples of one split, in the order of its shards, and a code for each label (n,)."""
 
     files: list[Path]
     shard: array[int] = field(default_factory=lambda: array("i"))
@@ -296,7 +301,7 @@ class ShardIndex:
         return reader.read(self.files[self.shard[index]], ShardMember(self.offset[index], self.size[index]))
 
     def describe(self, index: int) -> str:
-        """Return shard and key of a sample for messages. The shard is read once more for it."""
+        """Return the shard and the key of a sample for messages. To find the key, the shard is read once more."""
         path = self.files[self.shard[index]]
         for sample in shard_samples(path):
             if any(member.offset == self.offset[index] for member in sample.members.values()):
@@ -307,9 +312,10 @@ class ShardIndex:
 def read_index(files: dict[str, list[Path]], selection: SampleSelection, names: Sequence[str] | None) -> tuple[
     dict[str, ShardIndex], dict[str, np.ndarray], tuple[str, ...]
 ]:  # fmt: skip
-    """Return samples and labels (n,) int64 of each split, and the classes.
+    """Return the samples of each split, their labels (n,) int64, and the names of the classes.
 
-    Labels that are integers are indices into `names`; without names they are classes themselves, in ascending order.
+    Labels that are integers are indices into `names`; if `names` is None, each distinct integer is a class of its own,
+    in ascending order.
 
     Raises
     ------
@@ -317,16 +323,18 @@ def read_index(files: dict[str, list[Path]], selection: SampleSelection, names: 
         A shard is damaged or incomplete, or a label is not valid.
     """
     codes: dict[Label, int] = {}
-    indexes = {split: _split(split_files, selection, codes) for split, split_files in files.items()}
+    indexes = {split: _index_split(split_files, selection, codes) for split, split_files in files.items()}
     empty = next((split for split, each in indexes.items() if not len(each)), None)
     if empty:
-        raise DataError(f"{empty}: no sample in {len(files[empty])} shards, the first is {files[empty][0].name}")
+        shards = files[empty]
+        which = f"none of the {len(shards)} shards contains a sample; the first shard is {shards[0].name}"
+        raise DataError(f"{empty}: {which if len(shards) > 1 else f'{shards[0].name} contains no sample'}")
     classes, order = _classes(list(codes), names)
     labels = {split: order[np.frombuffer(each.code, np.int32)] for split, each in indexes.items()}
     return indexes, labels, classes
 
 
-def _split(files: list[Path], selection: SampleSelection, codes: dict[Label, int]) -> ShardIndex:
+def _index_split(files: list[Path], selection: SampleSelection, codes: dict[Label, int]) -> ShardIndex:
     index = ShardIndex(files)
     with ShardReader() as reader:
         for number, path in enumerate(files):
@@ -365,7 +373,7 @@ def _label(path: Path, sample: ShardSample, label: str, reader: ShardReader) -> 
             with bounded_recursion():
                 value = json.loads(value)[key]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        expected = f"a JSON object with the key {key!r}" if key else "a text in UTF-8"
+        expected = f"a JSON object with the key {key!r}" if key else "UTF-8 text"
         raise DataError(f"{where} is not {expected} ({type(error).__name__}: {error}); write it again") from None
     text = value.strip() if isinstance(value, str) else value
     if isinstance(text, bool) or not isinstance(text, int | str) or text == "":
@@ -389,16 +397,16 @@ def _classes(values: list[Label], names: Sequence[str] | None) -> tuple[tuple[st
         ]
         if unknown:
             raise DataError(
-                f"data.classes: a label is {unknown[0]!r}, but the classes are {quote_names(names)}; "
-                "give each label its name, in the order of the numbers from 0"
+                f"data.classes: the label {unknown[0]!r} is not among the classes {quote_names(names)}; "
+                "list one name for each label in data.classes, in label order starting at 0"
             )
         return tuple(names), np.array(
             [each if _is_integer(each) else index_of_name[str(each)] for each in values], np.int64
         )
     are_integers = all(_is_integer(value) for value in values)
     ordered: list[Label] = sorted(values, key=lambda value: int(value) if are_integers else str(value))
-    place_of = {value: number for number, value in enumerate(ordered)}
-    return tuple(map(str, ordered)), np.array([place_of[value] for value in values], np.int64)
+    index_of = {value: number for number, value in enumerate(ordered)}
+    return tuple(map(str, ordered)), np.array([index_of[value] for value in values], np.int64)
 
 
 def _is_integer(value: Label) -> bool:

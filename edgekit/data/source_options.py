@@ -1,6 +1,6 @@
-"""Options that several data sources share, and the steps of the input path that follow from them.
+"""Options that several data sources share, and the steps of the input path that these options determine.
 
-They are outside `sources/`, because the digest of a source's code leaves the other sources out.
+This module is outside `sources/`, because the digest of a source's code does not cover the other sources.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from edgekit.runner import input_path
 
 
 class AudioSourceConfig(SourceConfig):
-    """Sample rate and channels of audio, whatever the files have."""
+    """The sample rate and channels that audio has after reading, whatever the files have."""
 
     rate_hz: int = Field(16_000, ge=1000, le=192_000, description="samples per second that a sound has after reading")
     seconds: float = Field(1.0, gt=0, le=600, description="length of a sample, seconds")
@@ -33,7 +33,7 @@ class AudioSourceConfig(SourceConfig):
 
     @property
     def decoding(self) -> list[dict[str, Any]]:
-        """The steps for a file before it is cut, as on the device."""
+        """The steps that a file goes through before it is cut, as on the device."""
         return [
             {"step": "decode_wav"},
             *([{"step": "mix_channels"}] if self.channels == "mix" else []),
@@ -76,5 +76,5 @@ class PictureSourceConfig(SourceConfig):
 
     @property
     def input_path(self) -> list[dict[str, Any]]:
-        """The steps for a file, as on the device."""
+        """The steps that a file goes through, as on the device."""
         return input_path.picture_steps(self.raw_shape, self.fit, self.orientation)

@@ -1,10 +1,10 @@
-"""Divides samples into train, calibration, validation and test: stratified, seeded, and disjoint by content.
+"""Divide samples into train, calibration, validation and test: stratified, seeded, and disjoint by content.
 
-Samples with the same bytes are always in the same split, so no copy of a training sample is ever tested. The same holds
-for the samples of one recording, if the source knows recordings, because windows of one recording resemble each other
-and may overlap: a network that was trained on some of them knows the others, and every accuracy would be too high.
-Samples with the same number in `Split.groups` form one recording, and recordings that share a sample's content count
-as one.
+Samples with the same bytes are always in the same split, so no copy of a training sample is ever tested. If the source
+knows which recording each sample comes from, the same holds for all samples of one recording. Windows of one recording
+resemble each other and may overlap, so a network that was trained on some of them would know the others, and every
+measured accuracy would be too high. Samples with the same number in `Split.groups` form one recording, and recordings
+that share a sample's content count as one.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from edgekit.core.tasks import Task
 from edgekit.data.types import DEFAULT_CALIBRATION_SAMPLES, Data, Pools, SourceConfig, Split, digest_splits
 
 DrawFunction = Callable[[np.ndarray, np.ndarray, np.random.Generator, int], np.ndarray]
-"""Draws ascending indices of whole groups out of some, close to a size for each stratum.
+"""Draws whole groups from a set of indices, close to a given size for each stratum, and returns ascending indices.
 
-A number of groups must remain.
+A given number of groups must remain.
 """
 
 # One stream of random numbers per purpose, so that changing one fraction does not change other choices.
@@ -37,13 +37,13 @@ def limit_pools(pools: Pools, limit: int | None, seed: int, task: Task = "classi
     kept_indices = limited_indices({name: strata(split.y) for name, split in pools.splits().items()}, limit, seed)
     if not kept_indices:
         return pools
-    # the rest of a recording is not a stream any more
+    # the remaining windows of a recording no longer form a stream
     splits = {name: replace(split.take(kept_indices[name]), starts=None) for name, split in pools.splits().items()}
     return pools.with_splits(splits)
 
 
 def limited_indices(labels: dict[str, np.ndarray], limit: int | None, seed: int) -> dict[str, np.ndarray]:
-    """Return which samples of each pool to keep, ascending; empty if all are kept.
+    """Return the ascending indices of the samples to keep in each pool. Empty if all are kept.
 
     Applying it twice changes nothing.
     """
@@ -119,7 +119,7 @@ def _validation_out_of_test(pools: Pools, prints: Fingerprints, config: SourceCo
 def _draw_function(
     pools: Pools, strata: np.ndarray, first_copy: np.ndarray, config: SourceConfig, missing_splits: list[str]
 ) -> tuple[np.ndarray, DrawFunction]:
-    """Return what stays together, (n,) by the first sample of each group, and the function that draws whole groups."""
+    """Return the groups that stay together, (n,) numbered by their first samples, and the function that draws them."""
     recordings = pools.train.groups
     if recordings is None:
         return first_copy, lambda left, sizes, random, _: _pick_of(left, strata, first_copy, sizes, random)
@@ -144,11 +144,11 @@ def proportional_sizes(counts: np.ndarray, total: int) -> np.ndarray:
 
 
 def balanced_sizes(counts: np.ndarray, total: int) -> np.ndarray:
-    """Divide `total` among classes evenly. What a small class cannot provide, the others do."""
+    """Divide `total` evenly among classes. If a small class cannot provide its part, the others provide more."""
     counts = np.asarray(counts, np.int64)
     sizes = np.zeros_like(counts)
     while (missing := int(total - sizes.sum())) > 0 and (unfilled := np.flatnonzero(sizes < counts)).size:
-        # Level by level: only a rest that cannot be shared evenly goes to the first classes.
+        # The levels are filled one by one, so that only a rest that cannot be divided evenly goes to the first classes.
         each = missing // unfilled.size
         sizes[unfilled if each else unfilled[:missing]] += max(1, each)
         sizes = np.minimum(sizes, counts)
@@ -158,12 +158,12 @@ def balanced_sizes(counts: np.ndarray, total: int) -> np.ndarray:
 def _pick_of(
     among: np.ndarray, y: np.ndarray, groups: np.ndarray, sizes: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """Ascending indices out of `among`. A group counts for the class of its first sample."""
+    """Draw from `among` and return ascending indices. A group counts for the class of its first sample."""
     return among[_pick(groups[among], y[groups[among]], sizes, rng)]
 
 
 def _pick(groups: np.ndarray, y: np.ndarray, sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Ascending positions of whole groups, drawn at random without exceeding the size of any class."""
+    """Draw whole groups at random without exceeding the size of any class, and return ascending positions."""
     order = rng.permutation(len(groups))
     _, inverse, counts = np.unique(groups, return_inverse=True, return_counts=True)
     chosen, seen = np.zeros(len(counts), bool), np.zeros(len(counts), bool)
@@ -177,9 +177,9 @@ def _pick(groups: np.ndarray, y: np.ndarray, sizes: np.ndarray, rng: np.random.G
 
 
 def calibration_size(available: int) -> int:
-    """Return how many of few training samples become calibration samples.
+    """Return how many samples become calibration samples if there are few training samples.
 
-    That is a quarter, or a third of very few; at most 200.
+    It is a quarter of them, or a third if they are very few, and at most 200.
     """
     return max(1, min(DEFAULT_CALIBRATION_SAMPLES, max(available // 4, min(available // 3, 16))))
 
@@ -199,7 +199,7 @@ def _calibration(
             f"too few samples: {len(available)} left for train and calibration together, but "
             f"data.calibration_samples is {requested}; set it to at most {max_samples}, leave it out, or add samples"
         )
-    # Every class keeps the larger half of its samples for training, however small it is.
+    # However small a class is, it keeps at least half of its samples for training.
     sizes = balanced_sizes(np.bincount(y[groups[available]], minlength=int(y.max()) + 1) // 2, requested)
     return draw(available, sizes, _rng(config.split_seed, "calibration"), 1)
 
@@ -209,8 +209,8 @@ def _sealed(pools: Pools, splits: dict[str, Split], notes: tuple[str, ...], task
         tasks.load_task(task).check_split(name, splits[name].y, pools.classes)
     if not len(splits["calibration"]):
         raise DataError(
-            "calibration: no sample can be taken out of train, because each class has one sample or copies of one; "
-            "add samples"
+            "calibration: no sample can be taken out of train, because each class has only one sample or copies of "
+            "it; add samples"
         )
     check_disjoint({name: split.x for name, split in splits.items()})
     ordered = {name: _read_only(splits[name]) for name in ("train", "calibration", "validation", "test")}
@@ -251,7 +251,7 @@ def _read_only(split: Split) -> Split:
 
 
 def _mixed(indices: np.ndarray, seed: int, name: str) -> np.ndarray:
-    # Then any prefix of a split is representative, however the source was sorted.
+    # So any prefix of a split is representative, however the source was sorted.
     return np.random.default_rng([seed, _STREAMS["order"], _STREAMS[name]]).permutation(indices)
 
 
@@ -260,9 +260,9 @@ def _rng(seed: int, name: str) -> np.random.Generator:
 
 
 def connected_components(*equivalences: np.ndarray) -> np.ndarray:
-    """Return (n,) for each sample the first sample that it is connected with by any chain of these equivalences.
+    """Return, for each sample (n,), the first sample that it is connected with through these equivalences.
 
-    Each equivalence is (n,), with equal values for equivalent samples.
+    Each equivalence is an array (n,) with equal values for equivalent samples. A connection may use several of them.
     """
     labels = np.arange(len(equivalences[0]))
     members = [np.unique(marks, return_inverse=True)[1] for marks in equivalences]
@@ -277,7 +277,7 @@ def connected_components(*equivalences: np.ndarray) -> np.ndarray:
 
 
 def whole_recordings(shared: list[int], groups: np.ndarray | None) -> list[int]:
-    """Return these samples and, if recordings are known, all others of their recordings, ascending."""
+    """Return the given samples and, if recordings are known, all other samples of their recordings, ascending."""
     if groups is None:
         return shared
     indices: list[int] = np.flatnonzero(np.isin(groups, groups[shared])).tolist()
@@ -285,9 +285,9 @@ def whole_recordings(shared: list[int], groups: np.ndarray | None) -> list[int]:
 
 
 def needed_classes(task: str, classes: tuple[str, ...]) -> dict[str, int]:
-    """Return the strata, by name, of which every split needs a recording: all classes, or the normal samples.
+    """Return, by name, the strata that need a recording in every split: all classes, or the normal samples.
 
-    For values and several labels at once a recording has many strata, and no split needs all of them.
+    With values, or several labels at once, a recording has many strata, and no split needs all of them.
     """
     if task == "classification":
         return {name: label for label, name in enumerate(classes)}
@@ -295,13 +295,13 @@ def needed_classes(task: str, classes: tuple[str, ...]) -> dict[str, int]:
 
 
 class RecordingSampler:
-    """Draws whole recordings from a pool with strata (n,) and groups (n,) from `connected_components`."""
+    """Draws whole recordings from a pool with strata (n,), and groups (n,) from `connected_components`."""
 
     def __init__(self, strata: np.ndarray, groups: np.ndarray, must: Mapping[str, int]) -> None:
         self.strata, self.groups, self.must = strata, groups, must
 
     def check(self, recordings: np.ndarray, splits: Sequence[str]) -> None:
-        """Raise DataError if there are fewer recordings than splits, each of which needs one."""
+        """Raise DataError if there are fewer recordings than splits, because each split needs one."""
         counts, recording_counts = (
             self._holds(each, np.arange(len(recordings)))[1].sum(axis=0) for each in (self.groups, recordings)
         )
@@ -317,13 +317,13 @@ class RecordingSampler:
             others = f" and {len(problems) - 5} more classes" if len(problems) > 5 else ""
             raise DataError(
                 f"too few recordings to divide: {', '.join(problems[:5])}{others}; {', '.join(splits)} need one each"
-                f"{' of every class' if self.must else ''}, because a recording stays together: record more, "
+                f"{' of every class' if self.must else ''}, because a recording is never divided: record more, "
                 "remove repeated samples, raise data.limit, or provide validation and test yourself, from other "
                 "recordings than train's"
             )
 
     def pick(self, among: np.ndarray, sizes: np.ndarray, rng: np.random.Generator, later: int) -> np.ndarray:
-        """Return ascending indices out of `among`: random recordings, as close to each stratum's size as possible.
+        """Draw random recordings from `among`, as close to each stratum's size as possible. Return ascending indices.
 
         At least one recording of each needed stratum is drawn, and `later` of them remain.
         """
@@ -338,7 +338,7 @@ class RecordingSampler:
             if is_within.any():
                 chosen[available[np.argmax(is_within)]] = True
                 continue
-            # none fits: take one that comes closer although it is too large, or one that a stratum needs
+            # None fits, so take one that is too large but comes closer, or one that a stratum needs.
             candidates = supplying if len(supplying) else available
             distances = np.abs(current + counts[candidates] - sizes).sum(axis=1)
             if not len(supplying) and distances.min() >= np.abs(current - sizes).sum():
@@ -347,7 +347,9 @@ class RecordingSampler:
         return among[np.flatnonzero(chosen[inverse])]
 
     def _holds(self, recordings: np.ndarray, among: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the index of each sample's recording, and (recordings, strata) bool: which needed strata each has."""
+        """Return each sample's recording, and (recordings, strata) bool, which is true if the recording has the
+        stratum.
+        """
         names, inverse = np.unique(recordings, return_inverse=True)
         if not self.must:
             return inverse, np.ones((len(names), 1), bool)
@@ -357,7 +359,7 @@ class RecordingSampler:
 
 
 def recording_notes(splits: Mapping[str, Split]) -> tuple[str, ...]:
-    """Return a note on how few recordings the samples come from; none if recordings are not known."""
+    """Return a note on the number of recordings that the samples come from, or none if recordings are not known."""
     counts = {name: len(np.unique(split.groups)) for name, split in splits.items() if split.groups is not None}
     if not counts:
         return ()
@@ -369,7 +371,7 @@ def recording_notes(splits: Mapping[str, Split]) -> tuple[str, ...]:
 
 
 def _available_recordings(has_stratum: np.ndarray, chosen: np.ndarray, later: int) -> np.ndarray:
-    """Which recordings can still be taken, so that every stratum they have keeps `later` others."""
+    """Which recordings can still be drawn, so that each of their strata keeps `later` other recordings."""
     remaining = has_stratum[~chosen].sum(axis=0)
     available: np.ndarray = ~chosen & ((remaining > later) | ~has_stratum).all(axis=1)
     return available
@@ -388,15 +390,15 @@ def fingerprints(x: np.ndarray) -> list[bytes]:
 
 
 def first_copies(prints: list[bytes]) -> np.ndarray:
-    """Return for each sample the index of the first one with the same content."""
+    """Return, for each sample, the index of the first sample with the same content."""
     first: dict[bytes, int] = {}
     return np.fromiter((first.setdefault(one, index) for index, one in enumerate(prints)), np.int64, len(prints))
 
 
 def resolve_overlap(pools: Pools, prints: Fingerprints, rule: Literal["error", "drop"]) -> tuple[Pools, Fingerprints]:
-    """Find samples that are in two existing splits, and refuse them or drop them from the earlier split.
+    """Find samples that are in two existing splits. Raise an error, or drop them from the earlier split.
 
-    Test stays complete, and so does validation as far as possible.
+    Test stays complete, and validation stays as complete as possible.
     """
     splits, notes = pools.splits(), []
     for name, later in _EARLIER:
@@ -415,7 +417,7 @@ def resolve_overlap(pools: Pools, prints: Fingerprints, rule: Literal["error", "
         dropped = whole_recordings(shared, splits[name].groups)
         remaining = np.setdiff1d(np.arange(len(prints[name])), dropped)
         if not len(remaining):
-            raise DataError(f"{problem}, and nothing of {name} is left without them; give other samples")
+            raise DataError(f"{problem}, and without them {name} would be empty; provide other samples")
         splits[name] = splits[name].take(remaining)
         prints = {**prints, name: [prints[name][index] for index in remaining]}
         more = f", and {len(dropped) - len(shared)} more of their recordings" if len(dropped) > len(shared) else ""
@@ -424,7 +426,7 @@ def resolve_overlap(pools: Pools, prints: Fingerprints, rule: Literal["error", "
 
 
 def check_disjoint(samples: dict[str, np.ndarray]) -> None:
-    """Raise DataError if a sample is in two splits; `samples` are (n, *sample) by split."""
+    """Raise DataError if a sample is in two splits. `samples` maps each split to its samples (n, *sample)."""
     first_place: dict[bytes, tuple[str, int]] = {}
     for name, x in samples.items():
         prints = fingerprints(x)
@@ -441,7 +443,7 @@ def check_disjoint(samples: dict[str, np.ndarray]) -> None:
 
 
 def copy_notes(y: np.ndarray, groups: np.ndarray) -> tuple[str, ...]:
-    """Return notes on samples of one pool with the same content; `groups` are those of `first_copies`."""
+    """Return notes on samples of one pool with the same content. `groups` come from `first_copies`."""
     copies = np.flatnonzero(groups != np.arange(len(groups)))
     relabelled = int((y[copies] != y[groups[copies]]).sum())
     notes = []
@@ -458,12 +460,14 @@ Notes = tuple[str, ...]
 def move_anomalies_out_of_train(
     remaining: np.ndarray, y: np.ndarray, groups: np.ndarray, drawn: dict[str, np.ndarray], random: np.random.Generator
 ) -> tuple[np.ndarray, Notes]:
-    """Return the rest of the train pool without its anomalies, and notes. The anomalies are added to `taken`.
+    """Move the anomalies out of the remaining train pool, into `drawn`. Return what remains, and notes.
 
-    All are indices into the pool; y (n,) is 0 or 1, and groups (n,) are equal for samples that must stay together.
+    `remaining` and `drawn` are indices into the pool. y (n,) is 0 or 1, and groups (n,) are equal for samples
+    that must stay together.
 
-    Anomalies of a train pool go to the splits that were taken out of it, half each if both were. If it has none, as in
-    folders of train/normal and test/anomaly, validation is lent half of those of the existing test split.
+    Anomalies of a train pool go to the splits that were taken out of it, half to each if both were. If the pool has no
+    anomalies, as in folders of train/normal and test/anomaly, validation receives half of the anomalies of the existing
+    test split.
     """
     count = int((y[remaining] == 1).sum())
     if not count:
@@ -474,7 +478,7 @@ def move_anomalies_out_of_train(
         f", with {normal_count} normal samples of their recordings," if normal_count else ""
     )
     if not drawn:
-        return normal, (f"{subject} were left out: the network learns from normal samples alone",)
+        return normal, (f"{subject} were left out: the network learns only from normal samples",)
     names = sorted(drawn)
     order = random.permutation(np.unique(groups[leaving]))
     for place, name in enumerate(names):
@@ -486,7 +490,7 @@ def move_anomalies_out_of_train(
 def lend_anomalies_to_validation(
     splits: dict[str, Split], random: np.random.Generator
 ) -> tuple[dict[str, Split], Notes]:
-    """Move half of test's anomalies to validation if that has none."""
+    """Move half of test's anomalies to validation if validation has none."""
     validation, test = splits["validation"], splits["test"]
     groups = first_copies(fingerprints(test.x))
     if test.groups is not None:

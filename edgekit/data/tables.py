@@ -1,4 +1,4 @@
-"""Reads tables of numbers from .csv as the device does (`edgekit.runner.inputs.table`); faults are DataErrors."""
+"""Read tables of numbers from .csv as the device does (`edgekit.runner.inputs.table`). Faults raise DataError."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def read_table(name: str, read: Callable[[], bytes], fix: str) -> Table:
-    """Return the table in the bytes that `read` returns.
+    """Parse the table in the bytes that `read` returns.
 
     Raises
     ------
     DataError
-        It cannot be read, is not a table, or is too large. `fix` says what to do if it is too large.
+        The bytes cannot be read, are no table, or are too many. `fix` says what to do about too many.
     """
     from edgekit.runner.inputs import table
 
@@ -39,7 +39,7 @@ def read_table(name: str, read: Callable[[], bytes], fix: str) -> Table:
 
 
 def number_columns(table: Table, without: Sequence[str | None] = ()) -> tuple[list[str], list[str]]:
-    """Return the named columns that hold a number in any row, and those that hold none."""
+    """Return the named columns that hold a number in any row, and those that hold no number."""
     from edgekit.runner.inputs.table import is_number
 
     named = [(place, name) for place, name in enumerate(table.header) if name and name not in without]
@@ -48,7 +48,7 @@ def number_columns(table: Table, without: Sequence[str | None] = ()) -> tuple[li
 
 
 def float_columns(table: Table, columns: Sequence[str]) -> np.ndarray:
-    """Return these columns as float32 (rows, columns)."""
+    """Return the given columns as float32 (rows, columns)."""
     from edgekit.runner.inputs import table as tables
 
     try:

@@ -1,8 +1,8 @@
-"""Pools of token ids from texts, for the sources `text_folder` and `text_table`.
+"""Create pools of token ids from texts, for the sources `text_folder` and `text_table`.
 
-The vocabulary is a file of the user's, or it is made from the texts that the network is trained on, and from no others.
-Which texts these are is known only after the samples are divided, and which samples are equal is known only from their
-ids. So both are repeated until they agree.
+The vocabulary is the user's own file, or it is built only from the texts that the network is trained on. Which texts
+these are is known only after the samples have been divided. To divide them, one must know which samples are equal, and
+that depends on their ids and therefore on the vocabulary. So both steps are repeated until they agree.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MEMBER = "tokenizer.json"
 MAX_VOCABULARY_ROUNDS = 5
-"""How often the vocabulary is made at most; two rounds are usually enough."""
+"""Largest number of times that the vocabulary is built. Two are usually enough."""
 
 
 class TextSourceConfig(SourceConfig):
@@ -54,7 +54,7 @@ class TextSourceConfig(SourceConfig):
 
     @property
     def raw_shape(self) -> tuple[int, ...]:
-        """Number of token ids of one text."""
+        """Number of token ids in a sample."""
         return (self.tokens,)
 
     @property
@@ -65,7 +65,7 @@ class TextSourceConfig(SourceConfig):
 
 @dataclass(frozen=True, eq=False)
 class SplitTexts:
-    """Texts of a split, with a name for messages each, and their labels (n,)."""
+    """Texts of a split, each with a name for messages, and their labels (n,)."""
 
     texts: Sequence[str]
     names: Sequence[str]
@@ -73,7 +73,7 @@ class SplitTexts:
 
 
 def vocabulary_identity(config: TextSourceConfig) -> list[object]:
-    """Return what decides the ids: the library's version, and the stamp of the vocabulary's file if there is one."""
+    """Return the facts that determine the ids: the library's version and the stamp of a vocabulary file, if given."""
     file = file_stamp(existing_path(config.tokenizer, "data.tokenizer")) if config.tokenizer else []
     return [library_versions(("tokenizers",)), *file]
 
@@ -81,7 +81,7 @@ def vocabulary_identity(config: TextSourceConfig) -> list[object]:
 def text_pools(
     texts_by_split: Mapping[str, SplitTexts], classes: tuple[str, ...], config: TextSourceConfig, notes: Sequence[str]
 ) -> Pools:
-    """Return pools of (n, tokens) int32 with the vocabulary that made them."""
+    """Return pools of (n, tokens) int32 and the vocabulary that they were made with."""
     content, vocabulary_notes = (
         _read_vocabulary(config) if config.tokenizer else _make_vocabulary(texts_by_split, classes, config)
     )
@@ -100,7 +100,7 @@ def _read_vocabulary(config: TextSourceConfig) -> tuple[bytes, list[str]]:
 def _make_vocabulary(
     texts_by_split: Mapping[str, SplitTexts], classes: tuple[str, ...], config: TextSourceConfig
 ) -> tuple[bytes, list[str]]:
-    """Make a vocabulary of the texts that the network is trained on, with notes."""
+    """Build a vocabulary from the texts that the network is trained on. Return it with notes."""
     from edgekit.data import vocabulary
 
     texts = texts_by_split["train"].texts
@@ -122,7 +122,7 @@ def _make_vocabulary(
 def _trained_on(
     content: bytes, texts_by_split: Mapping[str, SplitTexts], classes: tuple[str, ...], config: TextSourceConfig
 ) -> list[int]:
-    """Indices of the train pool's texts that end in train or calibration. All copies of a sample stay together."""
+    """Indices of the pool's texts that end up in train or calibration. All copies of a sample stay together."""
     from edgekit.data import checks, splits
 
     pools = _pools(content, texts_by_split, classes, config)
@@ -167,7 +167,7 @@ def _ids(texts: SplitTexts, tokenizer: Tokenizer, step: dict[str, Any], config: 
 
 
 def _cut(texts_by_split: Mapping[str, SplitTexts], config: TextSourceConfig, content: bytes) -> list[str]:
-    """A note on how many texts are cut."""
+    """A note on the number of texts that are cut."""
     tokenizer = _read(content)
     all_texts = [one for texts in texts_by_split.values() for one in texts.texts]
     long_count = sum(len(tokenizer.encode(one)) > config.tokens for one in all_texts)

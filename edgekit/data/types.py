@@ -1,4 +1,4 @@
-"""What a source returns (`Pools`), its options (`SourceConfig`), and the data that stages read (`Data`)."""
+"""Types of this package: what a source returns (`Pools`), its options (`SourceConfig`), what stages read (`Data`)."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 Kind = Literal["image", "vector", "audio", "window", "text", "tensors"]
 ProgressCallback = Callable[[int, int], None]
-"""Called with (done, total) while a source does something that takes long."""
+"""Called with (done, total) while a source does lengthy work."""
 
 DEFAULT_CALIBRATION_SAMPLES = 200
-"""Calibration samples that are taken by default if train keeps at least as many."""
+"""Default number of calibration samples, which applies if at least as many remain for training."""
 
 _CHUNK_BYTES = 16 << 20
 
 
 class SourceConfig(StrictModel):
-    """Options of every source. The class of a source narrows `source` to its name."""
+    """Options that all sources have. A source's own class restricts `source` to its name."""
 
     source: str = Field(description="name of the data source, one of those below")
     task: Task = Field("classification", description="what the labels mean; belongs at the top level of a config")
@@ -59,7 +59,7 @@ class SourceConfig(StrictModel):
 
     @property
     def raw_shape(self) -> tuple[int, ...] | None:
-        """Shape of a raw sample if the options alone determine it; None if the samples do."""
+        """Shape of a raw sample if the options alone determine it. None if it depends on the samples."""
         return None
 
     @model_validator(mode="after")
@@ -82,7 +82,8 @@ class Split:
     segmentation.
 
     `groups` (n,) are integers, equal for samples that were recorded together, which stay in one split. `starts` (n,)
-    int64 is the time at which each window begins, in moments; None if it is not known or windows were removed.
+    int64 is the time at which each window begins, in moments. It is None if the times are not known or windows were
+    removed.
     """
 
     x: np.ndarray
@@ -94,14 +95,14 @@ class Split:
         return len(self.y)
 
     def take(self, indices: np.ndarray) -> Split:
-        """Return a copy of some samples, in the order of `indices`. A copy of a large memory map is on disk."""
+        """Return a copy of the samples at `indices`, in that order. A copy of a large memory map is stored on disk."""
         from edgekit.data import memory_map
 
         groups, starts = (None if each is None else each[indices] for each in (self.groups, self.starts))
         return Split(memory_map.take(self.x, indices), self.y[indices], groups, starts)
 
     def concatenate(self, other: Split) -> Split:
-        """Return both splits as one, the other's samples last. Groups and times are kept if both splits have them."""
+        """Return both splits as one, this split's samples first. Groups and times are kept if both splits have them."""
         import numpy as np
 
         from edgekit.data import memory_map
@@ -114,11 +115,12 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Pools:
-    """What a source returns. `validation` and `test` are None if it has no such split; `columns` name channels.
+    """What a source returns. `validation` and `test` are None if it has no such split. `columns` are the names of the
+    channels.
 
-    `input_path` lists the steps from a file to a sample (`edgekit/runner/input_path.py`); None if there are no files.
-    `members` are files that these steps read, by their names in a bundle. `background` is the class that is not an
-    event, if the source knows one. `tensors` are those that a sample consists of, as in a manifest.
+    `input_path` lists the steps from a file to a sample (`edgekit/runner/input_path.py`). It is None if there are no
+    files. `members` are files that these steps read, by their names in a bundle. `background` is the class that is not
+    an event, if the source knows one. `tensors` describe the tensors that a sample consists of, as in a manifest.
     """
 
     train: Split
@@ -140,7 +142,7 @@ class Pools:
         return {name: split for name, split in named.items() if split is not None}
 
     def with_splits(self, splits: dict[str, Split], *notes: str) -> Pools:
-        """Return the same pools with other samples and additional notes."""
+        """Return a copy of the pools with other samples and additional notes."""
         return replace(
             self,
             train=splits["train"],
@@ -152,9 +154,10 @@ class Pools:
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """Four disjoint splits. `digest` covers every array and the class names, also if test is withheld.
+    """Four disjoint splits. `digest` covers every array and the class names, even if test is withheld.
 
-    `classes` are the names of a network's outputs: of the values of a regression, or of several labels.
+    `classes` are the names of a network's outputs. In a regression they name the values, and with several labels at
+    once the labels.
     """
 
     train: Split
@@ -177,7 +180,10 @@ class Data:
     def test(self) -> Split:
         """The test split, which benchmark reads once. Raises DataError if it is withheld."""
         if self.held_out is None:
-            raise DataError("the test split is withheld here: decide on validation; only benchmark reads test, once")
+            raise DataError(
+                "the test split is withheld here; base decisions on validation, because only benchmark "
+                "reads test, and only once"
+            )
         return self.held_out
 
     def withhold_test(self) -> Data:
@@ -191,7 +197,7 @@ class Data:
 
     @property
     def raw_dtype(self) -> str:
-        """uint8, float32 or, for token ids, int32."""
+        """The dtype of a raw sample: uint8, float32 or, for token ids, int32."""
         return str(self.train.x.dtype)
 
     @property
@@ -206,7 +212,7 @@ class Data:
 
     @property
     def vocabulary_size(self) -> int:
-        """How many token ids the vocabulary has. Raises DataError if the samples are not texts."""
+        """The number of token ids in the vocabulary. Raises DataError if the samples are not texts."""
         from edgekit.runner import input_path, tokenization
 
         step = input_path.find_step(self.input_path or (), "tokenize")
@@ -218,9 +224,9 @@ class Data:
     def raw_range(self) -> list[float] | None:
         """The range of float samples: [0, 1] or [-1, 1] if all samples outside the test split lie in it.
 
-        For token ids it is that of the vocabulary. Windows have no range, because a sensor may later show 1.2 g without
-        a fault. Neither have vectors of an anomaly detection, where unusual values are the point. Of several tensors
-        each has its own range.
+        The range of token ids is that of the vocabulary. Windows have no range, because a sensor may later show 1.2 g
+        without being faulty. Vectors for anomaly detection have none either, because unusual values are what it looks
+        for. If there are several tensors, each has its own range.
         """
         if self.kind == "text":
             return [0, self.vocabulary_size - 1]
@@ -232,7 +238,7 @@ class Data:
 
 
 def usual_range(arrays: Sequence[np.ndarray]) -> list[float] | None:
-    """Return [0, 1] or [-1, 1] if all floats lie in it; a device then refuses values outside."""
+    """Return [0, 1] or [-1, 1] if all floats lie in it. A device then refuses values outside this range."""
     lowest, highest = min(float(each.min()) for each in arrays), max(float(each.max()) for each in arrays)
     return next((pair for pair in ([0.0, 1.0], [-1.0, 1.0]) if pair[0] <= lowest and highest <= pair[1]), None)
 

@@ -1,4 +1,4 @@
-"""Makes a WordPiece vocabulary from texts, as a `tokenizer.json`: the same texts give the same bytes on every machine.
+"""Build a WordPiece vocabulary from texts, as a `tokenizer.json`. The same texts give the same bytes on every machine.
 
 It starts with single characters and repeatedly merges the most frequent pair of adjacent pieces, like
 `WordPieceTrainer` of the library `tokenizers` (Sennrich et al. 2016). Of equally frequent pairs, the first in the order
@@ -16,10 +16,10 @@ from typing import Any
 from edgekit.runner import tokenization
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
-"""Their indices are their ids."""
+"""The special tokens. Their indices are their ids."""
 CONTINUATION_PREFIX = "##"
 MIN_PAIR_COUNT = 2
-"""A pair that occurs once is not part of anything else."""
+"""Smallest count of a pair that is merged, because merging a pair that occurs only once gains nothing."""
 MAX_WORD_LENGTH = 100
 Pair = tuple[str, str]
 
@@ -53,9 +53,9 @@ def _tokens(counts: Counter[str], size: int) -> list[str]:
 
 
 def _merged_pieces(words: list[list[str]], word_counts: list[int]) -> Iterable[str]:
-    """Yield the result of merging the most frequent pair, again and again, while a pair occurs twice.
+    """Merge the most frequent pair again and again, and yield each new piece, while any pair occurs at least twice.
 
-    `words` are modified.
+    `words` are modified in place.
     """
     pairs: Counter[Pair] = Counter()
     words_with_pair: defaultdict[Pair, set[int]] = defaultdict(set)
@@ -68,7 +68,7 @@ def _merged_pieces(words: list[list[str]], word_counts: list[int]) -> Iterable[s
     while heap:
         count, pair = heapq.heappop(heap)
         if -count != pairs[pair]:
-            continue  # it has become rarer, and is in the heap a second time
+            continue  # the pair has become rarer, so the heap contains it a second time
         if -count < MIN_PAIR_COUNT:
             return
         merged = pair[0] + pair[1].removeprefix(CONTINUATION_PREFIX)
@@ -114,7 +114,7 @@ def _replace(
 
 
 def _file(tokens: Iterable[str], lowercase: bool) -> bytes:
-    """The file of a vocabulary, in the format of the library `tokenizers`."""
+    """The file of the vocabulary, in the format of the library `tokenizers`."""
     vocabulary = {token: number for number, token in enumerate(tokens)}
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     ends = {"before": "[CLS]", "behind": "[SEP]"}

@@ -1,4 +1,4 @@
-"""The checks of the notebooks. Each prints its result, or raises an error with the value, the limit and what to do."""
+"""The checks of the notebooks. Each prints its result, or raises an error with the value, the limit and advice."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ def at_most(what: str, value: float, limit: float, fix: str) -> None:
 
 
 def quietly_at_least(what: str, value: float, limit: float, fix: str) -> None:
-    """As `at_least`, but print nothing if the check passes, for checks over many rows."""
+    """Like `at_least`, but print nothing if the check passes. For checks of many rows."""
     if not value >= limit:
         at_least(what, value, limit, fix)
 
 
 def holds(what: str, condition: bool, fix: str) -> None:
-    """Check a condition that `what` describes. Raises `StageError`, with `fix` as the advice, if it is False."""
+    """Check the condition that `what` describes. Raises `StageError`, with `fix` as the advice, if it is False."""
     _require(condition, what, f"does not hold: {what}; {fix}")
 
 
 def files_match(artifact: Artifact) -> None:
-    """Check that every file of the artifact is as it was sealed. Raises `TrustError` otherwise."""
+    """Check that no file of the artifact has changed since it was sealed. Raises `TrustError` otherwise."""
     verify(artifact)
     print(f"✓ {artifact.stage}: {len(artifact.files)} files match their sha256")
 
@@ -68,7 +68,7 @@ def budget_met(benchmark: Artifact) -> None:
 def budget_possible(budget: Budget, samples: int, task: str = "classification") -> None:
     """Print whether this many validation samples can show that the budget is met.
 
-    This is only a note, not an error, because a network may also gain accuracy.
+    Too few samples are a note, not an error, because a network may also gain accuracy.
     """
     task_class = tasks.load_task(task)
     if not task_class.AT_MOST_ONE:
@@ -86,9 +86,9 @@ def budget_possible(budget: Budget, samples: int, task: str = "classification") 
 
 
 def validation_unseen(benchmark: Artifact) -> None:
-    """Print whether models trained elsewhere seem to know validation samples.
+    """Print whether models that were trained elsewhere seem to know validation samples.
 
-    No error, because only their owners can tell.
+    This raises no error, because only the models' owners can tell.
     """
     for row in leakage_rows(benchmark.metrics):
         print(f"{'✗' if row['known'] else '✓'} {leakage_message(row)}")
@@ -104,7 +104,7 @@ def leakage_rows(source: Mapping[str, Any]) -> list[SeenValidation]:
 
 
 def decisions_follow(benchmark: Artifact) -> None:
-    """Check that every winner follows from its evidence by the rule; a decision taken from a record is only printed.
+    """Check that every winner follows from its evidence by the rule. A recorded decision is only printed.
 
     Raises
     ------
@@ -146,7 +146,7 @@ def missed_message(nearest: NearestMiss | None, budget: BudgetLimits) -> str:
 
 
 def _excesses(nearest: NearestMiss, budget: BudgetLimits) -> list[str]:
-    """By how much the variant exceeds each limit that it exceeds."""
+    """The amount by which the variant exceeds each of the limits that it breaks."""
     own_limits = nearest.get("limits")
     limit_ms, limit_bytes = (own_limits or budget)["latency_p50_ms"], (own_limits or budget)["size_bytes"]
     excesses = []

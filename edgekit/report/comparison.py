@@ -27,8 +27,8 @@ Differences = dict[str, Pair]
 class RunComparison:
     """Two results and their differences.
 
-    `config`, `versions` and `machine` hold pairs of what differs (None if a run lacks it). `no_latencies` and
-    `no_accuracies` say why latencies or accuracies are not compared; empty if they are.
+    `config`, `versions` and `machine` hold the values that differ, as pairs (None if a run lacks the value).
+    `no_latencies` and `no_accuracies` say why latencies or accuracies are not compared; empty if they are.
     """
 
     a: Result
@@ -46,7 +46,8 @@ class RunComparison:
 def compare_runs(folder_a: Path, folder_b: Path) -> RunComparison:
     """Read and compare two runs. Raises `DataError` if one of them has no verdict."""
     a, b = (finished_run.read_result(folder) for folder in (folder_a, folder_b))
-    common_stages = set(a["stages"]) & set(b["stages"])  # a missed budget has no bundle; the line above says so
+    # A run that missed its budget has no stage "bundle"; its verdict says so.
+    common_stages = set(a["stages"]) & set(b["stages"])
     artifacts_a, artifacts_b = (
         {
             stage: artifacts
@@ -76,7 +77,7 @@ def compare_runs(folder_a: Path, folder_b: Path) -> RunComparison:
 
 
 def print_comparison(comparison: RunComparison, console: Console, *, show_all: bool = False) -> None:
-    """Print what differs, what is not compared and why, and the variants that ship, or all variants with `show_all`."""
+    """Print the differences, what is not compared and why, and the variants that ship. With `show_all`, print all."""
     for letter, result, folder in zip("AB", (comparison.a, comparison.b), comparison.folders, strict=True):
         console.print(f"[bold]{letter}[/bold]  {escape(_run_summary(result, folder))}", highlight=False, soft_wrap=True)
     parts = {"config": comparison.config, "versions": comparison.versions, "machine": comparison.machine}
@@ -96,7 +97,7 @@ def print_comparison(comparison: RunComparison, console: Console, *, show_all: b
 
 
 def _fixed_conditions(conditions: Conditions) -> dict[str, Any]:
-    """The fixed conditions of a measurement, without what was observed during it, which is different each time."""
+    """The fixed conditions of a measurement, without the observations made during it, which differ each time."""
     return {name: value for name, value in conditions.items() if isinstance(value, (str, int, float))}
 
 
@@ -123,7 +124,7 @@ def _table(title: str, differences: Differences) -> Table:
 
 
 def _rows_to_show(comparison: RunComparison, show_all: bool) -> list[tuple[str, Variant | None, Variant | None]]:
-    """The rows of the table: the baseline and what ships in one of the runs, or all."""
+    """The rows of the table: the baseline and the variants that ship in one of the runs, or all variants."""
     ships = {*comparison.a["winners"].values(), *comparison.b["winners"].values()}
     baselines = {result["variants"][0]["name"] for result in (comparison.a, comparison.b) if result["variants"]}
     return [row for row in comparison.variants if show_all or row[0] in ships | baselines]
@@ -163,9 +164,9 @@ def _bytes(a: Variant | None, b: Variant | None) -> str:
 
 
 def _latency_note(comparison: RunComparison, name: str, a: Variant | None, b: Variant | None) -> str:
-    """The latencies compared, in words.
+    """The comparison of the latencies in words.
 
-    A difference within the margin counts as none, because two processes vary as much.
+    A difference within the margin counts as no difference, because two processes vary as much.
     """
     if a is None or b is None:
         letter, other, other_result = ("A", "B", comparison.b) if a else ("B", "A", comparison.a)
@@ -199,7 +200,7 @@ def _notes(comparison: RunComparison) -> list[str]:
 
 
 def _baseline_slowdown(comparison: RunComparison) -> float | None:
-    """How many times longer the same baseline took in B, if that exceeds the margin."""
+    """How many times longer the same baseline took in B, if the difference exceeds the margin."""
     if comparison.a["stages"]["profile"]["digest"] != comparison.b["stages"]["profile"]["digest"]:
         return None
     a, b = (result["variants"][0]["p50_ms"] for result in (comparison.a, comparison.b))

@@ -1,4 +1,4 @@
-"""All of a run on the terminal, for `edgekit run -v` and `edgekit status --all`: every variant, and every note."""
+"""Print everything about a run, for `edgekit run -v` and `edgekit status --all`: every variant and every note."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from edgekit.report.tables import Column
 
 ANY_WIDTH = 10_000
 VERDICT_WIDTH = 24
-"""The verdict column should be at least this much wider than its longest word."""
+"""Least extra width of the verdict column beyond its longest word."""
 
 
 def print_run(result: Result, folder: Path, console: Console, *, has_report: bool = False) -> None:
@@ -88,7 +88,7 @@ def _build_table(
     )
     columns = (variants.NAME, *figures, variants.VERDICT)
     for column in columns:
-        # a second accuracy's name is longer than its figures, and so is a device's
+        # the names of a second accuracy and of a device are longer than their figures
         heading = (
             column.heading.replace(" ", "\n")
             if column in variants_table.second

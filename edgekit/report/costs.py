@@ -22,11 +22,11 @@ from edgekit.report.formatting import count
 SECONDS_PER_HOUR = 3600
 JOULES_PER_KWH = 3.6e6
 CALLS_PER_DAY = 86_400
-"""Calls in a day at one per second."""
+"""The number of calls in a day at one call per second."""
 
 
 def prices_of(cost: Mapping[str, Any] | None) -> Prices | None:
-    """The prices in the section `benchmark.cost` of a config; None if no price is set."""
+    """The prices in the section `benchmark.cost` of a config, or None if no price is set."""
     prices = cost or {}
     if prices.get("per_cpu_hour") is None and prices.get("per_kwh") is None:
         return None
@@ -36,7 +36,7 @@ def prices_of(cost: Mapping[str, Any] | None) -> Prices | None:
 
 
 def cost_of_run(benchmark: Artifact, chain: Sequence[Artifact], prices: Prices | None) -> Cost:
-    """The cost of calls and of the run; `chain` holds the artifacts of the run so far."""
+    """The cost of calls and of the run. `chain` holds the artifacts of the run so far."""
     measured: CallCosts = benchmark.metrics["cost"]
     calls = [_with_money(row, prices) for row in measured["calls"]]
     run_cost = _run_cost(chain, measured, prices)
@@ -62,8 +62,8 @@ def break_even(
     Returns
     -------
     tuple
-        The answer, the number of calls, and its lower and upper bound; None for a bound that does not exist. The fewest
-        calls belong to the cheapest run with the largest saving.
+        The answer, the number of calls, and its lower and upper bound; None for a bound that does not exist. The lower
+        bound assumes the lowest cost of the run and the largest saving.
     """
     if run_cost is None or saved is None:
         return "unknown", None, None, None
@@ -142,15 +142,14 @@ def _run_cost(chain: Sequence[Artifact], measured: CallCosts, prices: Prices | N
         notes.append(
             "its energy is unknown, because other processes used too much; measure again when the machine is quiet"
         )
-    is_money_incomplete = (
-        is_energy_lost and prices is not None and prices["per_kwh"] is not None
-    )  # the money of a call includes energy
+    # The price of a call includes its energy.
+    is_money_incomplete = is_energy_lost and prices is not None and prices["per_kwh"] is not None
     money = None if cpu_s is None or is_money_incomplete else _money(_exact(cpu_s), joules, prices)
     return {"cpu_s": cpu_s, "unknown": unknown, "joules": joules, "money": money, "notes": notes}
 
 
 def _energy_estimate(cpu_s: float, calls: Sequence[CallCost]) -> Estimate | None:
-    """The joules of this many CPU-seconds, with the variants that use least and most per CPU-second as its bounds."""
+    """The joules of this many CPU-seconds. The variants that use least and most per CPU-second give its bounds."""
     pairs = [(row["joules"], row["cpu_s"]["value"]) for row in calls]
     joules_per_cpu_s = sorted(
         joules["value"] / seconds for joules, seconds in pairs if joules is not None and seconds > 0
@@ -174,7 +173,7 @@ def _with_money(row: CallCost, prices: Prices | None) -> CallCost:
 
 
 def _money(cpu_s: Estimate | None, joules: Estimate | None, prices: Prices | None) -> Estimate | None:
-    """The price of what is known, at the given prices. The interval is never narrower than justified."""
+    """The price of the known costs. Its interval is never narrower than justified."""
     if prices is None or cpu_s is None:
         return None
     parts = [(cpu_s, prices["per_cpu_hour"], SECONDS_PER_HOUR), (joules, prices["per_kwh"], JOULES_PER_KWH)]

@@ -1,4 +1,4 @@
-"""What the figures share: colours, markers, labels that do not overlap, and the conversion to a picture for the page.
+"""Helpers for all figures: colours, markers, labels that do not overlap, and the conversion to a picture for the page.
 
 Colours also differ in greyscale (Okabe & Ito, 2008, ordered by lightness), and never carry a meaning alone: a marker, a
 hatch or a label always says the same.
@@ -27,7 +27,7 @@ PRECISION_MARKERS = {"fp32": "o", "fp16": "s", "int8": "^", "w8": "P", "dynamic"
           "int16x8": "*"}  # fmt: skip
 TARGET_FILLS: dict[str, Any] = {"tflite": "full", "openvino": "none", "onnx": "bottom", "pytorch": "full"}
 MAX_LABELLED_RANGE = 3000.0
-"""The largest ratio of the ends of an axis at which labels at 1, 2 and 5 of each decade do not overlap."""
+"""If the ends of an axis have at most this ratio, labels at 1, 2 and 5 of each decade do not overlap."""
 STYLE: Any = {
     "figure.dpi": 110,
     "font.size": 9.5,
@@ -43,7 +43,7 @@ STYLE: Any = {
     "legend.frameon": False,
 }
 PLAIN_TEXT_STYLE: Any = {**STYLE, "text.parse_math": False}
-"""For text such as class names, which must not be read as formulas, as the labels of a log axis are."""
+"""Settings for text such as class names, which must not be read as formulas, unlike the labels of a log axis."""
 LABEL_OFFSETS = tuple(
     (dx, dy) for dx, dy in ((0, 14), (0, -14), (16, 0), (-16, 0), (13, 11), (-13, 11), (13, -11), (-13, -11))
 )
@@ -64,7 +64,7 @@ def close_figure(figure: Figure) -> Figure:
 
 
 def plain_ticks(axes: Axes) -> None:
-    """Label log axes with 1,000 instead of 10³, and minor ticks not at all."""
+    """Label log axes with 1,000 instead of 10³, and leave minor ticks without labels."""
     for axis in (axes.xaxis, axes.yaxis):
         if axis.get_scale() == "log":
             low, high = axis.get_view_interval()
@@ -144,7 +144,7 @@ def label_points(
 
 
 def spread_labels(shares: Sequence[float], gap: float = 0.085) -> list[float]:
-    """Move labels at least `gap` apart, keeping their order, and none above 1 unless there is no room."""
+    """Move labels at least `gap` apart. Their order is kept, and none is moved above 1 unless there is no room."""
     order = sorted(range(len(shares)), key=lambda index: shares[index])
     positions = list(shares)
     for below, index in zip(order, order[1:], strict=False):
@@ -158,7 +158,7 @@ def spread_labels(shares: Sequence[float], gap: float = 0.085) -> list[float]:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure for the page; `alt` says what it shows, and `caption` how to read it."""
+    """A figure for the page. `alt` says what it shows, and `caption` how to read it."""
 
     source: str
     width: int
@@ -168,7 +168,9 @@ class Picture:
 
 
 def picture(figure: Figure, alt: str, caption: str) -> Picture:
-    """Convert a figure to a picture. The same figure always gives the same bytes, without a date or random names."""
+    """Convert a figure to a picture without a date or random names, so that the same figure always gives the same
+    bytes.
+    """
     buffer = io.BytesIO()
     with mpl.rc_context({"svg.fonttype": "path", "svg.hashsalt": "edgekit"}):
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})

@@ -34,7 +34,7 @@ def read_result(folder: Path) -> Result:
     TrustError
         An artifact was edited.
     DataError
-        The run is not finished; the message says what is missing.
+        The run is not finished. The message says what is missing.
     """
     try:
         result: Result | None = json.loads((folder / RESULT).read_text(encoding="utf-8"))
@@ -67,7 +67,7 @@ def load_artifacts(folder: Path, result: Result) -> dict[str, Artifact]:
 
 
 def all_settings(result: Result, artifacts: Mapping[str, Artifact]) -> dict[str, Any]:
-    """Every option with its value, by its dotted name such as `prune.ratio`; shared options have no prefix."""
+    """The value of every option by its dotted name, such as `prune.ratio`. Shared options have no prefix."""
     values = flatten({name: value for name, value in result["config"].items() if name not in STAGES})
     for stage, artifact in artifacts.items():
         stage_values = {name: value for name, value in artifact.config.items() if name not in ("budget", "targets")}
@@ -85,5 +85,5 @@ def flatten(options: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def library_versions(artifacts: Mapping[str, Artifact]) -> dict[str, str]:
-    """The version of every library that one of the artifacts depends on."""
+    """The version of every library that any of the artifacts depends on."""
     return {library: str(version) for artifact in artifacts.values() for library, version in artifact.versions.items()}

@@ -54,7 +54,7 @@ def bounds_text(low: float, high: float) -> str:
 
 
 def ratio_with_bounds(row: Mapping[str, Any], key: str) -> tuple[float, float, float] | None:
-    """A ratio of a row and its bounds; None if nothing was compared."""
+    """A ratio of a row and its bounds, or None if nothing was compared."""
     values = (row.get(key), row.get(f"{key}_low"), row.get(f"{key}_high"))
     return None if None in values else values  # type: ignore[return-value]
 
@@ -72,13 +72,13 @@ def faster_with_bounds(row: Mapping[str, Any], key: str) -> str:
 
 
 def milliseconds_with_bounds(value_ms: float, low_ms: float | None, high_ms: float | None) -> str:
-    """A latency with its interval: 1.25 (1.2–1.31); without brackets if there is no interval."""
+    """A latency with its interval: 1.25 (1.2–1.31). Without an interval there are no brackets."""
     interval = "" if low_ms is None or high_ms is None else f" ({milliseconds(low_ms)}–{milliseconds(high_ms)})"
     return milliseconds(value_ms) + interval
 
 
 def bound_note(confidence: float) -> str:
-    """The note about the bound of a drop, below every table that has one; `confidence` is a fraction."""
+    """The note about the bound of a drop, below every table that has one. `confidence` is a fraction."""
     drop = "the largest drop, in pp, that the validation samples leave open"
     return f"At most: {drop} at {100 * confidence:g} % confidence"
 
@@ -88,7 +88,7 @@ def _three_digits(value: float) -> str:
 
 
 def capitalised(text: str) -> str:
-    """The text with a capital first letter; `str.capitalize` would change all other letters to lower case."""
+    """The text with a capital first letter. `str.capitalize` would also change all other letters to lower case."""
     return f"{text[:1].upper()}{text[1:]}"
 
 

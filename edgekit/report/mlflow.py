@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 INSTALL_COMMAND = "pip install mlflow-skinny alembic sqlalchemy"
 RESULT_TAG = "edgekit.result_sha256"
-"""Tag of a run that was logged completely. The same result is not logged twice to the same experiment."""
+"""Tag of a run that was logged completely, so that a result is not logged twice to the same experiment."""
 LOG_BATCH_SIZE = 100
 MAX_VALUE_LENGTH = 500
-"""The longest parameter value that every MLflow server accepts."""
+"""Largest length of a parameter value that every MLflow server accepts."""
 TIMEOUTS = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
 
 
@@ -91,7 +91,7 @@ def log_run(folder: Path, uri: str) -> str:
 
 
 def log_or_reason(folder: Path, uri: str) -> str:
-    """As `log_run`, but return a failure as text, so that it does not hide a missed budget."""
+    """Like `log_run`, but return a failure as text, so that it does not hide a missed budget."""
     try:
         return log_run(folder, uri)
     except (ConfigError, ResourceError) as error:
@@ -152,7 +152,7 @@ def _tags(result: Result) -> dict[str, str]:
 
 
 def _client(uri: str) -> MlflowClient:
-    """A client of this store alone, whatever the environment says. Raises `ConfigError` if MLflow is missing."""
+    """A client of the given store, whatever the environment says. Raises `ConfigError` if MLflow is missing."""
     telemetry.disable()
     for name, value in TIMEOUTS.items():
         os.environ.setdefault(name, value)
@@ -187,7 +187,7 @@ def _experiment(client: MlflowClient, name: str, uri: str) -> str:
 
 
 def _valid_name(text: str) -> str:
-    """The name without characters that MLflow rejects."""
+    """Return the name without the characters that MLflow rejects."""
     return re.sub(r"[^\w./ :-]", "_", text)[:250]
 
 

@@ -71,7 +71,9 @@ def weight_shapes(network: nn.Module) -> Shapes:
 
 
 def pruned_shapes(before: Shapes, after: Shapes, max_layers: int = 6) -> Table:
-    """Shapes and weights before and after pruning, of the first layers that became smaller and of all together."""
+    """Shapes and weights before and after pruning, for the first layers that became smaller and for all layers
+    together.
+    """
     sizes = [{name: _product(shape) for name, shape in shapes.items()} for shapes in (before, after)]
     smaller = [name for name in before if after[name] != before[name]]
     rows = [
@@ -85,7 +87,7 @@ def pruned_shapes(before: Shapes, after: Shapes, max_layers: int = 6) -> Table:
 
 @dataclass(frozen=True, eq=False)
 class QuantizedWeight:
-    """The float weights of a layer, and the same weights rounded by its quantizer in the sealed network, both float32.
+    """The float weights of a layer, and the same weights after its quantizer in the sealed network, both float32.
 
     `scale` is the step of each output channel. The integers run from `low` to `high`, and float 0 is at `zero_point`.
     """
@@ -135,7 +137,7 @@ def by_precision(variants: list[Variant]) -> list[Variant]:
 
 
 def float_and_int8(variants: list[Variant]) -> list[Variant]:
-    """The first variant and the int8 one, or the last one if there is no int8 variant."""
+    """The first variant, and the int8 variant or, without one, the last variant."""
     int8 = [variant for variant in variants if variant.precision == "int8"]
     other = (int8 or variants)[-1]
     return [variants[0]] if other is variants[0] else [variants[0], other]

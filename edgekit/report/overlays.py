@@ -1,4 +1,4 @@
-"""Draw boxes and masks over an image: those of its label, and those of an answer with its errors."""
+"""Draw the boxes or masks of a label over an image, or those of an answer with its errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LINE_WIDTH = 1.3
 SOLID: Literal["-"] = "-"
 Colour = tuple[float, float, float]
 MAX_LEGEND_CLASSES = 6
-"""Classes in a legend."""
+"""Largest number of classes in a legend."""
 MASK_OPACITY = 130
 """Opacity of a mask, out of 255."""
 
@@ -101,7 +101,7 @@ def mask_label(axes: Axes, label: np.ndarray) -> str:
 
 
 def mask_answer(axes: Axes, answer: np.ndarray, label: np.ndarray) -> str:
-    """Draw the cells (rows, columns) of an answer, and return in words which share of the labelled pixels is right."""
+    """Draw the cells (rows, columns) of an answer, and return in words the share of labelled pixels that is right."""
     _draw_mask(axes, answer)
     return f"{segmentation.closeness(answer[None], label[None])[0]:.0%} right"
 
@@ -121,7 +121,7 @@ def _draw_mask(axes: Axes, mask: np.ndarray) -> None:
 
 
 class Overlay(NamedTuple):
-    """How the labels and answers of a task are drawn over an image; both functions return what they drew in words."""
+    """How the labels and answers of a task are drawn over an image. Both functions return in words what they drew."""
 
     label: Callable[..., str]
     answer: Callable[..., str]

@@ -1,4 +1,4 @@
-"""The steps of a run that were measured and rejected, with figures and reason, from the sealed artifacts."""
+"""Collect the steps of a run that were measured and rejected, with figures and reasons, from the sealed artifacts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from edgekit.report.formatting import bounds_text, faster, milliseconds, percent
 from edgekit.report.tables import Column
 
 DropWithBound = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-"""Returns the drop of a training row below the baseline, and its bound."""
+"""A function that returns the drop of a training row below the baseline, and the bound of the drop."""
 COLUMNS: tuple[Column[RejectedStep], ...] = (
     Column("stage", lambda row: row["stage"], numeric=False),
     Column("rejected", lambda row: row["what"], numeric=False, breaks=True),
@@ -30,7 +30,7 @@ COLUMNS: tuple[Column[RejectedStep], ...] = (
 
 
 def rejected_steps(benchmark: Artifact) -> list[RejectedStep]:
-    """What distilling, pruning, quantizing, converting and measuring rejected, in the order of the pipeline.
+    """The steps that distill, prune, quantize, convert and benchmark rejected, in the order of the pipeline.
 
     Each row has `stage`, `what`, `accuracy_validation`, `drop_pp` below the baseline with its `bound_pp`, and `reason`.
     The figures are None for networks that were not trained, and for variants that could not be converted or measured.
@@ -62,7 +62,7 @@ def _drop(task: str, confidence: float, row: Mapping[str, Any]) -> Mapping[str, 
 
 
 def _candidate_rows(metrics: Mapping[str, Any], bounds: DropWithBound) -> Iterator[RejectedStep]:
-    """The candidates that did not become the student; one that was not trained has no accuracy."""
+    """The candidates that did not become the student. Those that were not trained have no accuracy."""
     candidates: list[ShownCandidate] = metrics["candidates"]
     for candidate in candidates:
         if not candidate["kept"]:
@@ -124,7 +124,7 @@ def _left_out_rows(metrics: Mapping[str, Any]) -> Iterator[RejectedStep]:
 
 
 def _variant_rows(metrics: Mapping[str, Any]) -> Iterator[RejectedStep]:
-    """The variants outside the budget. Those inside that did not win are in the decisions, with their intervals."""
+    """The variants outside the budget. Variants inside it that did not win are among the decisions, with intervals."""
     for row in metrics["rows"][1:]:
         if not row["inside_budget"]:
             yield _row("benchmark", row["name"], row["accuracy_validation"], row, "; ".join(row["reasons"]))

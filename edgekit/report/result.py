@@ -1,8 +1,7 @@
 """Build result.json from the sealed artifacts of a run, and check whether it is still current.
 
 A result carries a digest of its own content and of the records of its artifacts. As long as this digest and edgekit's
-code are unchanged, the result is current and nothing is computed again. `edgekit.core.schema.result` declares its
-fields.
+code are unchanged, the result is current and is not computed again. `edgekit.core.schema.result` declares its fields.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def build_result(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     Parameters
     ----------
     config
-        The config of the run, which has the prices, because no artifact records them.
+        The config of the run. It is needed for the prices, which no artifact records.
 
     Raises
     ------
@@ -102,7 +101,7 @@ def is_current(result: Any, folder: Path) -> bool:
 
 
 def _digest(result: dict[str, Any], folder: Path) -> str:
-    """The digest of a result without this digest itself, and of the records of its artifacts."""
+    """The digest of a result (without this digest itself) and of the records of its artifacts."""
     content = {**result, SOURCES: {"code": result[SOURCES]["code"]}}
     stages = [stage for stage in (ORIGIN, *STAGES) if stage in result["stages"]]
     records = {stage: sha256_file(stage_folder(folder, stage) / RECORD) for stage in stages}

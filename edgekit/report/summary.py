@@ -1,7 +1,7 @@
-"""The end of a run on the terminal in at most 25 lines: what ships, what to know about it, and what to do next.
+"""The summary at the end of a run, in at most 25 lines: what ships, what to know about it, and what to do next.
 
-`edgekit.report.console` prints the rest. A finished run prints this whenever it is started again, so nothing here
-imports a framework, not even NumPy.
+`edgekit.report.console` prints the rest. A finished run prints this summary whenever it is started again, so this
+module imports no framework, not even NumPy.
 """
 
 from __future__ import annotations
@@ -31,9 +31,11 @@ METRICS = {
     "classification": "accuracy", "regression": "R²", "multi_label": "F1", "anomaly": "AUC", "detection": "mAP@0.5",
     "segmentation": "mIoU", "embedding": "precision@1",
 }  # fmt: skip
-"""The name of the accuracy, by task. The tasks have it too, but they import NumPy."""
+"""The name of each task's accuracy. The tasks define it as well, but they import NumPy."""
 WINNER_OF = "winner of "
 """The prefix of the name of a comparison that decides a target."""
+LATENCY = "latency (p50)"
+"""The heading of the latencies, where the terminal is wide enough; otherwise it is `p50`."""
 DEVICE = "pi@raspberrypi.local"
 """The address in the command that copies a bundle; the user replaces it."""
 
@@ -41,7 +43,8 @@ DEVICE = "pi@raspberrypi.local"
 def print_summary(result: Result, folder: Path, console: Console, *, has_report: bool = False) -> None:
     """Print the summary of a run; `has_report` says whether its report exists and is current.
 
-    On a terminal, sentences are wrapped at its width. In a pipe each stays on one line, so that it can be searched.
+    On a terminal, sentences are wrapped at its width. In a pipe, each sentence stays on one line, so that it can be
+    searched for.
     """
     width = console.width - 2 if console.is_terminal else UNWRAPPED_WIDTH
     head = [headline(result), *([] if result["winners"] else [nearest_miss(result)])]
@@ -84,7 +87,7 @@ def headline(result: Result) -> str:
 
 
 def outcome_line(result: Result) -> str:
-    """One line about one of several runs: what ships and how fast the winner is, or the nearest miss."""
+    """One line about one of several runs: which targets ship and how fast the winner is, or the nearest miss."""
     verdict = result["verdict"]
     if not verdict["met"]:
         return nearest_miss(result)
@@ -105,9 +108,9 @@ def all_command(folder: Path) -> str:
 
 
 def _table(result: Result, console: Console) -> Table:
-    """A line for each target that ships, the overall winner first and bold.
+    """A line for each target that ships, with the overall winner first and in bold.
 
-    A terminal that is too narrow for all columns goes without the bundle's file, then without the variant.
+    If the terminal is too narrow for all columns, the bundle's file is left out, and then the variant.
     """
     rows = {row["name"]: row for row in result["variants"] if row["target"] != "pytorch"}
     devices, best = result.get("devices"), result["verdict"]["winner"] if result["verdict"]["met"] else ""
@@ -135,11 +138,13 @@ def _table(result: Result, console: Console) -> Table:
     for spare in (2, 1):
         if sum(widths[number] for number in shown) > console.width:
             shown.remove(spare)
+    if not devices and sum(widths[number] for number in shown) - widths[6] + len(LATENCY) + 2 <= console.width:
+        headings[6] = LATENCY
     table = Table(box=None, padding=(0, 1), header_style="dim")
     for number in shown:
         table.add_column(headings[number], justify="left" if number < 3 else "right", no_wrap=True)
-    for place, line in enumerate(lines):
-        table.add_row(*(Text(line[number]) for number in shown), style=None if place else "bold")
+    for row_number, line in enumerate(lines):
+        table.add_row(*(Text(line[number]) for number in shown), style=None if row_number else "bold")
     return table
 
 
@@ -149,7 +154,7 @@ def _drop_pp(result: Result, row: BaselineRow | VariantRow) -> float:
 
 
 def _notes(result: Result, has_report: bool) -> Iterator[str]:
-    """Sentences between the table and the paths, the most important first."""
+    """The sentences between the table and the paths, the most important first."""
     for target, why in verdict.unmet_targets(result):
         yield f"No bundle for {target}: {why}"
     for leakage_row in (row for row in checks.leakage_rows(result) if row["known"]):
@@ -167,14 +172,14 @@ def _notes(result: Result, has_report: bool) -> Iterator[str]:
 
 
 def _rivals_ahead(result: Result) -> Iterator[str]:
-    """A sentence about the reference models that the winner is not faster than."""
+    """A sentence that names the reference models which the winner does not beat in speed."""
     faster_names = [row["name"] for row in result["rivals"] if (row.get("winner_speedup_low") or 2.0) <= 1]
     if faster_names:
         yield f"Not significantly faster than {', '.join(faster_names)}."
 
 
 def _noise(result: Result) -> Iterator[str]:
-    """Whether the measurement was noisy, and which winners are not settled because of that."""
+    """Sentences about noise in the measurement, and about targets whose winner is still too close to call."""
     devices = result["devices"]["devices"] if "devices" in result else []
     noisy = [*result["conditions"]["disturbed"]]
     noisy += [f"{each['host']}: {each['disturbed'][0]}" for each in devices if each["disturbed"]]
@@ -198,15 +203,15 @@ def _not_kept(result: Result, has_report: bool) -> str:
     outside = {row["name"] for row in result["variants"] if not row.get("inside_budget", True)}
     steps = [row for row in result["rejected"] if row["what"] not in left_out | outside]
     variants = len(result["variants"]) - 1 + len(left_out)
-    parts = [f"{len(steps)} {'step' if len(steps) == 1 else 'steps'}"] if steps else []
+    parts = [f"{len(steps)} {'change' if len(steps) == 1 else 'changes'}"] if steps else []
     parts += [f"{len(outside)} of {variants} variants"] if outside and result["winners"] else []
-    rejected_text = f"Tried and rejected: {' and '.join(parts)}. " if parts else ""
+    rejected_text = f"Rejected: {' and '.join(parts)}. " if parts else ""
     left_out_text = f"{len(left_out)} of {variants} variants could not be made. " if left_out else ""
     return f"{rejected_text}{left_out_text}The {where} the reason for each." if rejected_text or left_out_text else ""
 
 
 def _path_lines(result: Result, folder: Path, has_report: bool) -> Iterator[tuple[str, str]]:
-    """The labels and texts of the last lines: the paths of all outputs, and the next command."""
+    """The labels and texts of the last lines, which give the paths of all outputs and the next command."""
     bundles = stage_folder(folder, "bundle")
     if has_report:
         yield "Report", str(folder / html.PAGE)
@@ -228,7 +233,7 @@ def copy_command(folder: Path, file: str) -> str:
 
 
 def _fit_lines(sentences: list[str], max_lines: int, width: int, command: str) -> list[str]:
-    """As many sentences as fit into `max_lines` lines, in order; a last line says how many are left out."""
+    """The first sentences that fit into `max_lines` lines. If any are left out, a last line says how many."""
     fitted: list[str] = []
     free_lines = max_lines - 1
     for number, sentence in enumerate(sentences):

@@ -11,7 +11,7 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells under named columns; the caller formats the numbers."""
+    """Rows of cells under named columns. The caller formats the numbers."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
@@ -57,7 +57,7 @@ def _escape_html(text: str) -> str:
 
 @dataclass(frozen=True)
 class Column(Generic[Row]):
-    """A heading, and the function that returns its text for a row; `breaks` says whether the text may be wrapped."""
+    """A heading, and the function that returns its text for a row. `breaks` says whether the text may be wrapped."""
 
     heading: str
     text: Callable[[Row], str]
@@ -73,7 +73,7 @@ def build_table(columns: Sequence[Column[Row]], rows: Iterable[Row], title: str 
 
 @dataclass(frozen=True)
 class Line:
-    """A row of a grid; `kind` is its class in the style sheet: ships, inside, out, limit, or empty."""
+    """A row of a grid. `kind` is its class in the style sheet: ships, inside, out, limit, or empty."""
 
     cells: Sequence[str]
     kind: str = ""
@@ -81,7 +81,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Grid:
-    """Cells under named columns; `numeric` columns are aligned right, and those in `words` may be wrapped."""
+    """Cells under named columns.
+
+    `numeric` columns are aligned right, and cells of the columns in `words` may be wrapped.
+    """
 
     caption: str
     columns: Sequence[str]
@@ -93,7 +96,7 @@ class Grid:
 def grid(
     caption: str, columns: Sequence[str], rows: Iterable[Sequence[str]], numeric: str = "", words: str = ""
 ) -> Grid:
-    """A simple grid; `numeric` and `words` name columns, separated by `|`."""
+    """A simple grid. `numeric` and `words` name columns, separated by `|`."""
     lines = [Line(list(row)) for row in rows]
     return Grid(caption, columns, lines, frozenset(numeric.split("|")), frozenset(words.split("|")))
 
@@ -101,7 +104,7 @@ def grid(
 def grid_from_columns(
     caption: str, columns: Sequence[Column[Row]], rows: Iterable[Row], kind: Callable[[Row], str] = lambda row: ""
 ) -> Grid:
-    """A grid with the same columns as a table; `kind` returns the style class of a row."""
+    """A grid with the same columns as a table. `kind` returns the style class of a row."""
     lines = [Line([column.text(row) for column in columns], kind(row)) for row in rows]
     numeric = frozenset(column.heading for column in columns if column.numeric)
     breaks = frozenset(column.heading for column in columns if column.breaks)

@@ -1,6 +1,6 @@
 """The outcome of a run as text: the winner or the nearest miss, and the paths of all outputs.
 
-A finished run prints this whenever it is started again, so nothing here imports a framework, not even NumPy.
+A finished run prints this whenever it is started again, so this module imports no framework, not even NumPy.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def unmet_targets(result: Result) -> Iterator[tuple[str, str]]:
 
 
 def left_out_lines(result: Result) -> list[str]:
-    """A line for each variant that could not be converted, for targets that have others."""
+    """A line for each variant that could not be converted, for targets that have other variants."""
     targets_left_out = result.get("targets_left_out", {})
     return left_out.describe_left_out([row for row in result["left_out"] if row["target"] not in targets_left_out])
 

@@ -1,4 +1,4 @@
-"""What is running in a run's folder and how the last attempt at a stage ended, from locks and executed notebooks."""
+"""Find out what is running in a run's folder, and how the last attempt at a stage ended."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ MAX_MESSAGE_LENGTH = 200
 
 HEADING = "## "
 FIRST_SECTION = "opening data and models"
-"""What a notebook is doing before its first heading."""
+"""Description of what a notebook does before its first heading."""
 END_REASON_KEY = "edgekit_ended"
-"""Key in the metadata of a failed copy: why the run stopped the notebook, if no cell failed."""
+"""Metadata key of a failed copy with the reason why the run stopped the notebook, if no cell failed."""
 
 
 def running_stage(folder: Path) -> tuple[str, str] | None:
@@ -42,12 +42,12 @@ def running_stage(folder: Path) -> tuple[str, str] | None:
 
 
 def current_section(folder: Path, stage: str) -> str:
-    """Return the heading of the section that the executing notebook has reached; empty if it cannot be read."""
+    """Return the heading of the section that the running notebook has reached, or nothing if it cannot be read."""
     return _section_of_notebook(working_notebook(folder, stage))
 
 
 def run_holder(folder: Path) -> str | None:
-    """Return a description of the process that is running in `folder`, at any stage or before the first, or None."""
+    """Return a description of the process that is running in `folder`, in a stage or before the first, or None."""
     run = lock.current_holder(folder / RUN_LOCK)
     return _describe_process(run) if run else None
 
@@ -55,7 +55,8 @@ def run_holder(folder: Path) -> str | None:
 def last_failure(folder: Path, stage: str) -> str | None:
     """Return where and why the last attempt at `stage` ended, or None if it did not fail.
 
-    Call this only while nothing is running: a notebook's working copy then means that its process was killed.
+    Call this only while nothing is running, because only then does a notebook's working copy mean that its process was
+    killed.
     """
     if working_notebook(folder, stage).is_file():
         return f"{_cell_prefix(working_notebook(folder, stage))}its process was killed; run it again"
@@ -129,12 +130,15 @@ def _end_reason(path: Path) -> str:
 
 
 def _code_cells(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the code cells with their numbers, counted from 1 among all cells; nothing while the file is incomplete."""
+    """Yield the code cells with their numbers, counted from 1 among all cells.
+
+    Yield nothing while the file is incomplete.
+    """
     yield from ((number, cell) for number, cell in enumerate(_cells(path), 1) if cell["cell_type"] == "code")
 
 
 def _cells(path: Path) -> list[dict[str, Any]]:
-    """Return all cells except those that papermill added; none while the file is incomplete."""
+    """Return all cells except those that papermill added. Return none while the file is incomplete."""
     try:
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     except (OSError, ValueError, KeyError):

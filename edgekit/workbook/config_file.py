@@ -54,7 +54,7 @@ def split_settings(text: str) -> list[str]:
 
 
 def join_settings(parts: list[str]) -> str:
-    """Join settings so that `split_settings` returns them again, as JSON if a value could not be split otherwise."""
+    """Join settings so that `split_settings` can separate them again. JSON is used if a value requires it."""
     text = " ".join(parts)
     return text if split_settings(text) == parts else json.dumps(parts)
 
@@ -132,7 +132,7 @@ class RunConfig(StrictModel):
     def targets_named(self) -> bool:
         """Whether the user wrote `targets`.
 
-        If so, each is required; otherwise those that cannot be made are skipped.
+        If so, each target is required. Otherwise, targets that cannot be made are skipped.
         """
         return self._targets_named
 
@@ -156,7 +156,7 @@ SAMPLE_COUNT_SPLITS = {
     "sensitivity_samples": "validation",
     "taylor_samples": "train",
 }
-"""Options that set a number of samples, with the split that the samples come from."""
+"""Options that set a number of samples, each with the split that the samples come from."""
 
 
 def stage_config(stage: str) -> type[StageConfig]:
@@ -192,7 +192,7 @@ def shared_options(run: RunConfig) -> dict[str, Any]:
 
 @functools.cache
 def resolve_device(name: str) -> str:
-    """Return the device that `auto` selects here; any other name is returned unchanged.
+    """Return the device that `auto` selects here. Any other name is returned unchanged.
 
     PyTorch is not imported if it was built for the CPU only.
     """
@@ -208,8 +208,8 @@ def resolve_device(name: str) -> str:
 def stage_shared_options(stage: str, run: RunConfig, shared: dict[str, Any]) -> dict[str, Any]:
     """Return the shared options for one stage.
 
-    If other devices decide on latency, the budget that `distill` receives has no latency limit, because the candidates
-    are timed on this machine.
+    If other devices decide on latency, `distill` receives a budget without a latency limit, because it times the
+    candidates on this machine.
     """
     if stage == "distill" and run.benchmark.get("where"):
         return {**shared, "budget": run.budget.without_latency()}
@@ -243,7 +243,7 @@ def parse_stage(stage: str, section: dict[str, Any], shared: dict[str, Any]) -> 
 
 
 def check_sample_counts(data: Data, sections: Mapping[str, Mapping[str, Any]]) -> None:
-    """Check the numbers of samples that the user wrote, by stage. A default is as many as there are.
+    """Check the numbers of samples that the user wrote, by stage. A default is reduced to the number that there are.
 
     Raises
     ------
@@ -303,8 +303,8 @@ def with_reference_models(path: Path, run: RunConfig) -> RunConfig:
         if limit.of != BASELINE and limit.of not in files:
             available = f"it names {', '.join(sorted(files))}" if files else "it names none"
             faults.add(
-                f"{field}.of: got {limit.of!r}, which is no file of benchmark.rivals ({available}); "
-                f"name a file of it, or {BASELINE}"
+                f"{field}.of: got {limit.of!r}, which is not a file of benchmark.rivals ({available}); name one of "
+                f"its files, or {BASELINE}"
             )
     for target in run.budget.targets:
         if target not in run.targets:
@@ -320,7 +320,7 @@ def with_reference_models(path: Path, run: RunConfig) -> RunConfig:
 
 
 def check_budget_references(budget: Budget, stages: Mapping[str, Any]) -> None:
-    """Check that the run makes each reference of the budget and times it where latencies are decided.
+    """Check that the run makes each reference of the budget, and times it on the machine that decides about latencies.
 
     Raises
     ------
@@ -335,7 +335,7 @@ def check_budget_references(budget: Budget, stages: Mapping[str, Any]) -> None:
         if limit.of == BASELINE and not converts_baseline:
             faults.add(
                 f"{field}.of and convert disagree: {BASELINE} is its float file on each target, and convert makes "
-                f"{', '.join(converted.models)} in {', '.join(converted.precisions)}; add baseline and fp32 there"
+                f"{', '.join(converted.models)} in {', '.join(converted.precisions)}; add baseline and fp32 to convert"
             )
         elif limit.of != BASELINE and device_class and field.endswith("latency_p50"):
             faults.add(
@@ -352,7 +352,7 @@ def _files_by_name(section: Any) -> dict[str, dict[str, Any]]:
 
 
 def _reference_model(file: dict[str, Any]) -> ReferenceModel | None:
-    """Return None if the file cannot be read; the check of the stage reports why."""
+    """Return the facts about a file, or None if it cannot be read. The check of the stage then reports why."""
     try:
         opened = model_file.open_file(expand_path(file["path"], "benchmark.rivals"))
         members = detect.members(opened.path, opened.kind)

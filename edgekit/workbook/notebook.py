@@ -1,4 +1,4 @@
-"""Execute one notebook with papermill, put its executed copy in place and raise the error of a failing cell.
+"""Execute one notebook with papermill, store its executed copy, and raise the error of a failing cell.
 
 A notebook counts as finished only if every cell has run and its artifact is sealed, whatever papermill reports.
 """
@@ -58,8 +58,8 @@ class NotebookStep:
 def steps(plan: Plan, out: Path) -> list[NotebookStep]:
     """Return the notebooks of a plan in order.
 
-    Every parameter in a notebook's parameters cell is passed explicitly, so that the executed copy shows what it ran
-    with. The other options reach the stage through `config` and `settings`.
+    Every parameter in a notebook's parameters cell is passed explicitly, so that the executed copy shows the values
+    used. The other options reach the stage through `config` and `settings`.
     """
     common_parameters = {"config": str(plan.path), "out": str(out.resolve()), "settings": plan.settings}
     notebook_steps = []
@@ -81,8 +81,8 @@ def execute(
 ) -> None:
     """Execute one notebook into `folder`/notebooks and write its receipt.
 
-    `sealed` returns the stage's artifact or raises. The executed copy gets its final name only when every cell has run;
-    a failed one is kept as NN_stage.failed.ipynb.
+    `sealed` returns the stage's artifact or raises an error. The executed copy gets its final name only after every
+    cell has run. The copy of a failed attempt is kept as NN_stage.failed.ipynb.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def _execute_cells(step: NotebookStep, working: Path, failed: Path, log: Path, f
     from edgekit.workbook.kernel import ProcessGroupKernelManager
 
     logging.getLogger("papermill").setLevel(logging.ERROR)
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # a task that Ctrl-C or SIGTERM left behind
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # a task that was left behind by Ctrl-C or SIGTERM
     try:
         with (
             _kernel_environment(step.stage if forced else ""),
@@ -144,7 +144,7 @@ def _execute_cells(step: NotebookStep, working: Path, failed: Path, log: Path, f
                 kernel_manager_class=ProcessGroupKernelManager,
                 cwd=Path.cwd(),
                 execution_timeout=step.cell_limit_s,
-                progress_bar=False,  # `watch` shows progress, also within a cell
+                progress_bar=False,  # `watch` shows progress instead, even within a cell
             )
     except PapermillExecutionError as error:
         _keep_failed_copy(working, failed)
@@ -152,7 +152,9 @@ def _execute_cells(step: NotebookStep, working: Path, failed: Path, log: Path, f
     except nbclient.exceptions.CellTimeoutError:
         cell, reason = _last_cell(step, working), f"not finished after {step.cell_limit_s} s, so its kernel was stopped"
         _keep_failed_copy(working, failed, reason)
-        raise StageError(f"{cell}: {reason}; raise cell_limit_s if it needs longer. Executed copy: {failed}") from None
+        raise StageError(
+            f"{cell}: {reason}; raise cell_limit_s if the cell needs longer. Executed copy: {failed}"
+        ) from None
     except (nbclient.exceptions.DeadKernelError, RuntimeError) as error:  # RuntimeError: the kernel never answered
         did_not_respond = "didn't respond" in str(error)
         what_happened = (
@@ -182,7 +184,7 @@ def _last_cell(step: NotebookStep, working: Path) -> str:
 
 
 def _unfinished_cell(working: Path) -> str:
-    """Return which cell ended the notebook early without an error, or empty text.
+    """Return the cell that ended the notebook early without an error, or empty text.
 
     Papermill treats `sys.exit()` as success.
     """
@@ -197,7 +199,7 @@ def _unfinished_cell(working: Path) -> str:
 
 
 def _error_of_cell(step: NotebookStep, error: Any, failed: Path) -> EdgekitError:
-    """Return the error of the failing cell. Its class decides the exit code."""
+    """Return the error of the failing cell. The error's class determines the exit code."""
     cell = f"{step.notebook}, cell {error.cell_index + 1}"
     if raised := errors.error_from_name(error.ename, f"{cell}: {error.evalue}\nexecuted copy: {failed}"):
         return raised
@@ -242,9 +244,9 @@ def _kernel_environment(forced: str) -> Iterator[None]:
 
 
 FIELD_NOTEBOOK = "08_field.ipynb"
-"""Reads field reports. Its parameter `reports` is a folder."""
+"""The notebook that reads field reports. Its parameter `reports` is a folder."""
 SEARCH_NOTEBOOK = "00_search.ipynb"
-"""Reads a study. Its parameter `study` is the study's file or folder."""
+"""The notebook that reads a study. Its parameter `study` is the study's file or folder."""
 SIDE_CELL_LIMIT_S = 600
 
 
@@ -254,7 +256,7 @@ def execute_side_notebook(notebook: str, parameters: Mapping[str, str], out: Pat
     Raises
     ------
     StageError
-        A cell failed. `out` is not changed.
+        A cell failed. `out` is then left unchanged.
     """
     import papermill
     from papermill.exceptions import PapermillExecutionError

@@ -19,12 +19,12 @@ WEIGHTS = "weights.safetensors"
 
 
 def cache_inputs(plan: Plan, data_digest: str) -> cache_key.CacheInputs:
-    """Return everything that decides the content of this plan's origin."""
+    """Return everything that determines the content of this plan's origin."""
     return cache_key.collect_inputs(STAGE, _describe(plan), None, data_digest, ())
 
 
 def make_origin(plan: Plan, data_digest: str, folder: Path) -> Artifact:
-    """Return the sealed origin in the run's `folder`; make it if it is missing or was made from another plan."""
+    """Return the sealed origin in the run's `folder`. Make it first if it is missing or was made from another plan."""
     working, final = folder / f".{STAGE}.partial", folder / STAGE
     key = cache_inputs(plan, data_digest).key
     artifacts.recover(working, final, key)
@@ -60,14 +60,13 @@ def _describe(plan: Plan) -> dict[str, Any]:
         else {"builder": run.model.builder, "kwargs": run.model.kwargs},
         "source_sha256": cache_key.source_digest(run.model.builder) if run.model.builder else None,
         "data": plan.data.model_dump(exclude={"path", "cache", "tokenizer"})
-        | {
-            "calibration_samples": plan.data.calibration_samples or DEFAULT_CALIBRATION_SAMPLES
-        },  # keeps the cache keys of earlier versions
+        # The default is written out, so that cache keys of earlier versions stay valid.
+        | {"calibration_samples": plan.data.calibration_samples or DEFAULT_CALIBRATION_SAMPLES},
         "preprocess": run.preprocess,
         "weights": sha256_file(plan.weights) if plan.weights else None,
     }
 
 
 def _model_file(source: Path) -> dict[str, str]:
-    """Describe a model file by name and digest. Its folder has no influence on the result."""
+    """Describe a model file by name and digest, because its folder has no influence on the result."""
     return {"source": source.name, "sha256": detect.sha256(source, detect.model_kind(source))}

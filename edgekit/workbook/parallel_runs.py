@@ -1,6 +1,6 @@
 """Run several configs in parallel, each as `edgekit run CONFIG` in a process of its own, and summarize them.
 
-The stages that measure take turns on this machine, so every bundle has the same sha256 as in a run alone.
+Stages that measure take turns on this machine, so every bundle has the same sha256 as if its config had run alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BUNDLES = "bundles"
 
 @dataclass(frozen=True)
 class RunSummary:
-    """How one config ended.
+    """The outcome of one config.
 
     `exit_code` is that of `edgekit run` for this config alone, and `message` is a sentence or the text of an error.
     `seconds` is the time on its worker. `bundles` maps file names to sha256 digests.
@@ -50,8 +50,8 @@ def check_names(plans: Sequence[Plan]) -> None:
         name = plan.run.name
         if name in paths:
             raise ConfigError(
-                f"{paths[name]} and {plan.path}: both are named {name!r}, so both would write to one folder; give one "
-                "of them another name"
+                f"{paths[name]} and {plan.path}: both are named {name!r}, so both would write to one folder; give "
+                f"one of them a different name"
             )
         paths[name] = plan.path
 
@@ -150,13 +150,13 @@ def _bundles(folder: Path) -> dict[str, str]:
 
 
 def _bundle_mismatch(folder: Path, result: dict[str, Any]) -> str:
-    """Return how the bundles on disk differ from those that the worker reported; empty if they are the same."""
+    """Return how the bundles on disk differ from those that the worker reported, or nothing if they are the same."""
     for name, sha in result["bundles"].items():
         path = folder / BUNDLES / name
         try:
             actual = sha256_file(path)
         except OSError:
-            return f"{path} is not there"
+            return f"{path} does not exist"
         if actual != sha:
             return f"{path} has the digest {actual[:12]}, not {sha[:12]}"
     return ""

@@ -1,4 +1,4 @@
-"""Turn a config file into a plan: the stages that run and their options, all checked before anything starts."""
+"""Turn a config file into a plan: the stages to run and their options, all of which are checked before the start."""
 
 from __future__ import annotations
 
@@ -89,13 +89,13 @@ class Plan:
 
     def scalars(self, stage: str) -> dict[str, bool | int | float | str]:
         """Return the scalar options of a stage, which are the parameters of its notebook."""
-        config = self.stages[stage]  # a dump would leave out options without influence on the result
+        config = self.stages[stage]  # a dump would leave out options that do not influence the result
         values = {name: getattr(config, name) for name in own_fields(type(config))}
         return {name: value for name, value in values.items() if is_scalar(value)}
 
 
 def make_importable(plan: Plan) -> None:
-    """Let `package.module:function` be imported from the current folder first, then from the folder of the config."""
+    """Make `package.module:function` importable from the current folder, and then from the folder of the config."""
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))  # as in a kernel, so that both import the same file
     if str(plan.path.parent) not in sys.path:
@@ -222,8 +222,8 @@ def _check_conversions(plan: Plan) -> None:
     models, has_distill = set(conversion.models), "distill" in plan.pipeline
     if not has_distill and "baseline" not in models:
         raise ConfigError(
-            f"convert.models and distill disagree: got {list(conversion.models)}, and a run without distill has only "
-            "the baseline; name it, or give distill a student"
+            f"convert.models and distill disagree: got {list(conversion.models)}, but a run without distill has only "
+            f"the baseline; name the baseline, or set distill.student"
         )
     if plan.source and "baseline" in models:
         is_only_model = not has_distill or models == {"baseline"}
@@ -233,9 +233,9 @@ def _check_conversions(plan: Plan) -> None:
 
 
 def _check_ensemble(plan: Plan) -> None:
-    """Check that an ensemble of teachers has networks only.
+    """Check that an ensemble of teachers has only PyTorch networks.
 
-    Otherwise a baseline from a file would fail only after training.
+    Otherwise, an ensemble with a baseline from a file would fail only after training.
     """
     distill: Any = plan.stages.get("distill")
     if plan.source and distill and distill.ensemble != "none" and any(each.baseline for each in distill.teachers):

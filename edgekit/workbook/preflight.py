@@ -1,6 +1,6 @@
-"""Checks of the data and the networks before a kernel starts.
+"""Check the data and the networks before a kernel starts.
 
-They run in a child process, because the frameworks take seconds to import and a network may crash its process.
+The checks run in a child process, because the frameworks take seconds to import and a network may crash its process.
 """
 
 from __future__ import annotations
@@ -14,21 +14,24 @@ from edgekit.core.errors import DataError, ModelError, ResourceError
 from edgekit.workbook.plan import Plan
 
 TIME_LIMIT_S = 90.0
-"""Longer than the checks of an ordinary run need on a busy machine. After it, the notebooks report any fault."""
+"""Longer than the checks of an ordinary run take on a busy machine.
+
+Checks that take longer are left to the notebooks.
+"""
 CURRENT_CHECK = "at"
-"""File in the folder of the checks that names what is being checked."""
+"""The file in the folder of the checks that names the current check."""
 NOT_CHECKED, ACCURACY = "Not checked", "Accuracy"
 
 
 def check(plan: Plan, limit_s: float = TIME_LIMIT_S) -> dict[str, str]:
     """Run the checks and return their results as text by heading.
 
-    `Not checked` says why they did not finish, `Accuracy` why no variant may meet the budget.
+    `Not checked` says why the checks did not finish, and `Accuracy` why possibly no variant meets the budget.
 
     Raises
     ------
     DataError, ModelError, ConfigError
-        What the first notebooks would raise.
+        The errors that the first notebooks would raise.
     """
     with tempfile.TemporaryDirectory(prefix="edgekit-early-") as folder:
         job = {"config": str(plan.path), "settings": plan.settings, "folder": folder}
@@ -45,7 +48,7 @@ def check(plan: Plan, limit_s: float = TIME_LIMIT_S) -> dict[str, str]:
 
 
 def _explain_death(end: subprocesses.ChildExit, current: str, limit_s: float) -> dict[str, str]:
-    """Raise if the data or a network crashed the process; otherwise report what was not checked."""
+    """Raise an error if the data or a network crashed the process. Otherwise report what was not checked."""
     error_class = DataError if current == "data" else ModelError
     if end.timed_out:
         return {NOT_CHECKED: f"{current or 'data and network'} took over {limit_s:g} s; notebook 01 checks it again"}
@@ -61,7 +64,7 @@ def _explain_death(end: subprocesses.ChildExit, current: str, limit_s: float) ->
 
 
 def check_benchmark_hosts(plan: Plan, folder: Path | None = None, connect: bool = False) -> str:
-    """Return text that says where latencies are decided; empty if that is this machine.
+    """Return a text that names the devices that decide on latency, or nothing if this machine does.
 
     A run in `folder` that replays recorded decisions needs no devices. `connect` requires every device to answer now,
     instead of after hours of training.
@@ -75,7 +78,7 @@ def check_benchmark_hosts(plan: Plan, folder: Path | None = None, connect: bool 
     if not benchmark.where or (folder is not None and "benchmark" in replay.read_all(folder)):
         return ""
     from edgekit.fleet.devices.benchmark_hosts import (
-        hosts_of_class,  # imports the SSH code, which most runs do not need
+        hosts_of_class,  # imported here because it imports the SSH code, which most runs do not need
     )
 
     hosts = hosts_of_class(benchmark.hosts, benchmark.where)

@@ -1,4 +1,4 @@
-"""The preflight checks, in the process that `preflight` starts."""
+"""The preflight checks, which run in the process that `preflight` starts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def check(config: str, settings: str, folder: str) -> dict[str, str]:
 
 
 def check_plan(plan: Plan, folder: Path) -> dict[str, str]:
-    """Run the checks in this process; the file `CURRENT_CHECK` in `folder` names the one in progress."""
+    """Run the checks in this process. The file `CURRENT_CHECK` in `folder` names the check in progress."""
     make_importable(plan)
     return dict(_checks(plan, folder / CURRENT_CHECK))
 
@@ -60,7 +60,9 @@ def _checks(plan: Plan, current: Path) -> Iterator[tuple[str, str]]:
 
 
 def _budget_fault(plan: Plan, samples: int) -> str:
-    """Explain why there are too few validation samples to show that the budget is met; empty if there are enough."""
+    """Explain why there are too few validation samples to show that the budget is met, or return nothing if there are
+    enough.
+    """
     budget = plan.run.budget
     if accuracy_drop.can_meet(samples, budget.accuracy_confidence, budget.accuracy_drop_pp):
         return ""
@@ -73,7 +75,7 @@ def _output_noun(data: Data) -> str:
 
 
 def _check_model_file(plan: Plan, data: Data) -> str:
-    """Run the file on a few samples in a child process, which checks its inputs, outputs, layers and types."""
+    """Run a model file on a few samples in a child process, and check its inputs, outputs, layers and types."""
     from edgekit.models.files import TITLES
     from edgekit.training.teachers import model_file
 
@@ -187,7 +189,7 @@ def _check_network(plan: Plan, data: Data, field: str, network: NetworkConfig) -
         spec = spec_for(data, network.builder, network.kwargs, plan.run.preprocess)
         if spec.outputs != expected_outputs:
             raise ConfigError(
-                f"{network.builder} gives outputs of shape {spec.outputs}, but the baseline of "
+                f"{network.builder} gives outputs of shape {spec.outputs}, but the baseline gives "
                 f"{expected_outputs}; give both the same kwargs.{store.DIMENSIONS}"
             )
         dry_run.build_and_check(spec, plan.run.seed, data)

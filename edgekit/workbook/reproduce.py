@@ -38,9 +38,9 @@ RECORD_FIELDS = {
     "edgekit": str,
 }
 MODEL_FILE_LISTS = ("distill.teachers", "benchmark.rivals")
-"""Lists of model files, of which a bundle records only the names; `--set` gives their folder."""
+"""Options that list model files. A bundle records only the names of these files; `--set` gives their folder."""
 UNRECORDED_PATHS = ("data.path", "data.cache", "data.tokenizer", "model.weights", "model.source", *MODEL_FILE_LISTS)
-"""Paths that no bundle records, so `--set` may give them."""
+"""Options with paths. No bundle records these, so `--set` may give them."""
 
 Say = Callable[[str], None]
 
@@ -49,9 +49,9 @@ Say = Callable[[str], None]
 class ReproductionReport:
     """The result of a reproduction.
 
-    `changed_inputs` lists what differs from when the bundle was made, `members` lists the differing members, and `same`
-    counts the others. `decisions` lists where today's measurement would have decided otherwise than the recorded
-    decision that was followed.
+    `changed_inputs` lists the inputs that have changed since the bundle was made, `members` lists the members that
+    differ, and `same` counts the members that do not. `decisions` lists the recorded decisions that were followed
+    although today's measurement would have decided differently.
     """
 
     bundle: Path
@@ -83,7 +83,8 @@ def reproduce(
     say
         Called with each line of progress.
     allowed_functions
-        Functions outside edgekit that may be called. A bundle may come from anyone, and its record names code to call.
+        Functions outside edgekit that may be called. They must be allowed explicitly, because a bundle may come from
+        anyone, and its record names code to call.
 
     Raises
     ------
@@ -141,7 +142,7 @@ def compare_inputs(record: dict[str, Any], plan: Plan) -> list[str]:
 
 
 def compare_members(original: Bundle, rebuilt: Bundle) -> list[str]:
-    """Return a line for each member whose sha256 differs, and for the manifest which of its keys differ."""
+    """Return a line for each member whose sha256 differs. For the manifest, the line says which of its keys differ."""
     changes = []
     for name in sorted({*original.members, *rebuilt.members}):
         old, new = (bundle.manifest.members.get(name, {}).get("sha256") for bundle in (original, rebuilt))
@@ -183,8 +184,8 @@ def _recorded_plan(record: dict[str, Any], settings: Sequence[str], working_fold
             raise ConfigError(f"--set {setting}: write it as key=value, for example data.path=pictures.zip")
         if setting.partition("=")[0] not in UNRECORDED_PATHS:
             raise ConfigError(
-                f"--set {setting.partition('=')[0]}: a reproduction keeps every recorded option; "
-                f"only the paths of files may be given: {', '.join(UNRECORDED_PATHS)}"
+                f"--set {setting.partition('=')[0]}: a reproduction keeps every recorded option; only these paths "
+                f"can be set: {', '.join(UNRECORDED_PATHS)}"
             )
     make_folder(working_folder)
     config = working_folder / "config.yaml"
@@ -200,7 +201,7 @@ def _recorded_plan(record: dict[str, Any], settings: Sequence[str], working_fold
         unset = [name for name in ("data.path", "model.source") if name in str(error)]
         hint = f"; name it with --set {unset[0]}=…" if unset else ""
         for field in MODEL_FILE_LISTS:
-            hint = f"; name the folder it lies in with --set {field}=…" if field in str(error) else hint
+            hint = f"; name the folder that contains it with --set {field}=…" if field in str(error) else hint
         raise ConfigError(f"the bundle's recorded config cannot be used as it is: {error}{hint}") from None
     if record.get("weights_sha256") and not plan.weights:
         raise ConfigError(
@@ -215,7 +216,7 @@ def _recorded_plan(record: dict[str, Any], settings: Sequence[str], working_fold
 def _without_default_sample_counts(config: dict[str, Any]) -> dict[str, Any]:
     """Return the recorded config without the sample counts that are defaults.
 
-    A record spells out every option, and a count that a config spells out must not be larger than its split.
+    A record contains every option, and a count that stands in a config must not be larger than its split.
     """
     defaults = {
         **{stage: {name: stage_config(stage).model_fields[name].default for name in SAMPLE_COUNT_SPLITS
@@ -246,7 +247,7 @@ def _with_model_folder(config: dict[str, Any], field: str, folder: str | None) -
 
 
 def _refuse_foreign_code(value: Any, allowed_functions: Sequence[str]) -> None:
-    """Refuse functions in a record that are neither edgekit's own nor allowed by the user."""
+    """Raise TrustError for a function in a record that is neither edgekit's own nor allowed by the user."""
     if isinstance(value, list):
         for item in value:
             _refuse_foreign_code(item, allowed_functions)
@@ -255,8 +256,8 @@ def _refuse_foreign_code(value: Any, allowed_functions: Sequence[str]) -> None:
     for key, item in value.items():
         if key in cache_key.FUNCTION_KEYS and item and not is_reference_network(item) and item not in allowed_functions:
             raise TrustError(
-                f"the bundle's record calls {item!r}; if that is your own code and you trust the bundle, allow it by "
-                f"--allow {item}"
+                f"the bundle's record calls {item!r}; if that is your own code and you trust the bundle, allow it "
+                f"with --allow {item}"
             )
         _refuse_foreign_code(item, allowed_functions)
 
@@ -286,7 +287,7 @@ def _check_data(record: dict[str, Any], plan: Plan) -> None:
 
 
 def _first_changed_stage(record: dict[str, Any], new: Bundle) -> list[str]:
-    """Return the first stage whose result differs. The differences after it follow from it."""
+    """Return the first stage whose result differs, because the later differences follow from it."""
     now = new.manifest.provenance["stages"]
     changed = [stage for stage, sha in record["stages"].items() if now.get(stage) != sha]
     return [f"result of stage {changed[0]} (the first that differs)"] if changed else []

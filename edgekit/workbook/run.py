@@ -39,7 +39,7 @@ from edgekit.workbook.stage import RUN_LOCK
 from edgekit.workbook.state import DataDigest, StageState, StageStates
 
 PLAN_FILE = ".plan.json"
-"""Config and settings of the last run in a folder, which `edgekit status` reads."""
+"""The file with the config and settings of the last run in a folder, which `edgekit status` reads."""
 
 PREFLIGHT_STAGES = ("profile", "distill")
 """Stages that open the data and the networks of the config. Later stages read their artifacts."""
@@ -50,7 +50,7 @@ Say = Callable[[str], None]
 class RunOutcome(NamedTuple):
     """A completed run, whether or not the budget was met.
 
-    `did_work` is False if every stage was reused. `page_is_current` says whether the page of the report is up to date.
+    `did_work` is False if every stage was reused. `page_is_current` says whether the report's page is up to date.
     """
 
     result: Result
@@ -68,11 +68,11 @@ def run(
     plan
         A checked config, from `load_plan`.
     out
-        Folder of the runs; this one is written to `out/NAME`.
+        Folder of all runs. This run is written to `out/NAME`.
     force
         Stages to run again although nothing has changed.
     caches
-        URLs of shared caches, see `edgekit.workbook.shared_cache`; they are asked in this order.
+        URLs of shared caches (see `edgekit.workbook.shared_cache`), which are asked in this order.
     say
         Called with each line of progress.
 
@@ -120,7 +120,7 @@ def _complete_run(
         moved = earlier_bundles.recover(
             folder, met=_run_stages(plan, out, folder, force, shared, watch, say, data_digest)
         )
-    except BudgetUnreachable:  # exit code 3 too, so no bundle may stay where it could be shipped
+    except BudgetUnreachable:  # exit code 3 as well, so no bundle may stay where it could be shipped
         earlier_bundles.recover(folder, met=False)
         raise
     if moved:
@@ -135,7 +135,7 @@ def _complete_run(
 
 
 def finished_result(plan: Plan, folder: Path) -> tuple[Result | None, DataDigest | None]:
-    """Return the result of a run that is finished and current, or None if something is left to do.
+    """Return the result of a run that is finished and current, or None if work remains.
 
     The second value is the digest of the data, if it had to be computed.
     """
@@ -187,7 +187,7 @@ def _run_stages(
 ) -> bool:
     """Run or reuse each stage. Return True if a variant met the budget, so that there are bundles.
 
-    `data_digest` is known if it has just been computed.
+    `data_digest` is given if it has just been computed.
     """
     from edgekit.workbook import notebook
 
@@ -267,7 +267,7 @@ def _read_bytes(path: Path) -> bytes:
 
 
 def _why_it_runs(stage_state: StageState, stages: Sequence[str], forced: bool, announced: bool) -> str:
-    """Return why a stage runs, or empty text if it has never run. `stages` are this stage and those after it."""
+    """Return why a stage runs, or empty text if it has never run. `stages` are this stage and the stages after it."""
     if forced:
         return f"{stage_state.stage}: runs again, because --force or --from names it"
     if stage_state.state == "unchecked":
@@ -316,7 +316,7 @@ def write_result(plan: Plan, folder: Path) -> Result:
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, which ends a run like Ctrl-C but with another exit code."""
+    """Raised by SIGTERM, which ends a run like Ctrl-C, but with a different exit code."""
 
 
 def require_writable(folder: Path) -> None:

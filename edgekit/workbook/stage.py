@@ -1,4 +1,4 @@
-"""What a stage's notebook calls: open a stage from the parameters cell and run it.
+"""The functions that a stage's notebook calls to open a stage with the values of its parameters cell, and to run it.
 
 A notebook that is run by hand, by papermill or by `edgekit run` goes through `open_stage` and leaves the same artifact.
 """
@@ -80,7 +80,7 @@ def read_parameters(stage: str, namespace: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def refuse_unknown_parameters(namespace: Mapping[str, Any], allowed: Sequence[str]) -> None:
-    """Refuse parameters that papermill passed to a notebook without a stage and that the notebook does not have.
+    """Refuse parameters that papermill passed to a notebook without a stage, if the notebook does not have them.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def refuse_unknown_parameters(namespace: Mapping[str, Any], allowed: Sequence[st
 
 
 def declared_parameters(notebook: Path) -> set[str]:
-    """Return the names in a notebook's parameters cell; an empty set if it has no such cell."""
+    """Return the names in a notebook's parameters cell, or an empty set if it has no such cell."""
     for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
         if "parameters" in cell["metadata"].get("tags", ()):
             return _assigned_names("".join(cell["source"]))
@@ -143,8 +143,8 @@ def _assigned_names(source: str) -> set[str]:
 def winning_parameters(stage: str, scalars: dict[str, Any], plan: Plan, injected: set[str]) -> dict[str, Any]:
     """Return the parameters that override the config. A printed line says which value is used if the two differ.
 
-    A parameter that still has the default of the parameters cell follows the config, unless it was passed to papermill
-    (`injected`). An option that the cell does not have was added by the user, so it always overrides.
+    A parameter that still has the default of the parameters cell takes its value from the config, unless it was passed
+    to papermill (`injected`). An option that the cell does not have was added by the user, so it always overrides.
     """
     defaults = load_plan(DEFAULT_CONFIG).scalars(stage) if DEFAULT_CONFIG.is_file() else {}
     unmodified = declared_parameters(workbook_folder("notebooks") / notebook_name(stage)) - injected
@@ -316,8 +316,8 @@ def open_stage(stage: str, parameters: Mapping[str, Any]) -> OpenStage:
     """Open a stage with the parameters of a notebook.
 
     A parameter overrides the config if it was passed to papermill, or if its value differs from the default of the
-    workbook's parameters cell. One that was left alone follows the config. A printed line says which value is used if
-    the two differ.
+    workbook's parameters cell. A parameter that was not changed takes its value from the config. A printed line says
+    which value is used if the two differ.
 
     Parameters
     ----------
@@ -433,7 +433,7 @@ def _exclusive(folder: Path, stage: str) -> Iterator[None]:
 
 
 def _source_artifact(stage: str, plan: Plan, data: Data, folder: Path) -> Artifact:
-    """Return the artifact that `stage` reads. Where its history differs from the config, a line is printed."""
+    """Return the artifact that `stage` reads. If its history differs from the config, print a line."""
     if stage == STAGES[0]:
         with _exclusive(folder, stage):
             return origin.make_origin(plan, data.digest, folder)

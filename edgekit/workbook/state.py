@@ -1,4 +1,4 @@
-"""The state of each stage of a run and why it is not done, read from its files without importing a framework."""
+"""The state of each stage of a run, and why it is not done. It is read from files without importing a framework."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from edgekit.workbook.plan import Plan, workbook_folder
 class Receipt:
     """The record of a notebook that completed.
 
-    A sealed artifact shows that a stage's work is done, but the checks are in the cells after it. A notebook therefore
-    counts as finished only with a receipt that names this artifact, this notebook's source and the executed copy, each
-    by its sha256. `executed` is the file name of the copy. `exit_code` is 0, or 3 if the budget was missed.
+    A sealed artifact shows that a stage's work is done, but the checks are in later cells of the notebook. A notebook
+    therefore counts as finished only with a receipt that names this artifact, this notebook's source and the executed
+    copy, each by its sha256. `executed` is the file name of the copy. `exit_code` is 0, or 3 if the budget was missed.
     """
 
     key: str
@@ -56,7 +56,7 @@ def write_receipt(
 
 
 def find_receipt(notebooks: Path, artifact: Artifact, source: Path) -> Receipt | None:
-    """Return the receipt that matches this artifact, this notebook and an unchanged executed copy; otherwise None."""
+    """Return the receipt if it matches this artifact, this notebook and an unchanged executed copy, otherwise None."""
     try:
         receipt = Receipt(**json.loads(_receipt_path(notebooks, artifact.stage).read_text(encoding="utf-8")))
         is_same_artifact = (receipt.key, receipt.digest) == (artifact.key, artifact.digest)
@@ -67,7 +67,7 @@ def find_receipt(notebooks: Path, artifact: Artifact, source: Path) -> Receipt |
 
 
 def restore_receipt(notebooks: Path, stage: str, receipt: Receipt, executed: Path) -> None:
-    """Put an executed copy and then its receipt in place."""
+    """Move an executed copy, and then its receipt, to their final places."""
     remove_receipt(notebooks, stage)
     move_durably(executed, notebooks / receipt.executed)
     write_json(_receipt_path(notebooks, stage), asdict(receipt))
@@ -96,7 +96,7 @@ DATA_DIGEST_FILE = ".data.json"
 class StageState:
     """The state of one stage.
 
-    `reasons` say why it is not done. `expected_inputs` is None while an earlier stage has yet to run.
+    `reasons` say why the stage is not done. `expected_inputs` is None as long as an earlier stage still has to run.
     """
 
     stage: str
@@ -141,7 +141,7 @@ def examine_origin(plan: Plan, folder: Path, data_digest: str | None) -> StageSt
 
 
 def cache_inputs(plan: Plan, folder: Path, stage: str, source: Artifact, data_digest: str) -> CacheInputs:
-    """Return what `stage` would be made from now."""
+    """Return the inputs that `stage` would have if it ran now."""
     libraries = importlib.import_module(f"edgekit.stages.{stage}").LIBRARIES
     config = plan.stages[stage].model_dump()
     return cache_key.collect_inputs(stage, config, source.digest, data_digest, libraries, folder, source.builders)
@@ -156,7 +156,7 @@ class DataDigest:
 
 
 def remembered_digest(plan: Plan, folder: Path) -> DataDigest:
-    """Return the digest from the last time the data was read, or None in its place if the source has changed since."""
+    """Return the digest from the last time that the data was read, or None if the source has changed since then."""
     if not (folder / origin.STAGE).is_dir():
         return DataDigest(None, None)
     fingerprint = datas.fingerprint(plan.data)
@@ -192,7 +192,7 @@ def remember_data(plan: Plan, folder: Path, digest: str, fingerprint: str | None
 def check_artifact(path: Path, expected: CacheInputs) -> tuple[State, tuple[str, ...], Artifact | None]:
     """Verify every byte of the artifact in `path` and compare it with the expected inputs.
 
-    A good one is "unchecked".
+    An intact artifact is "unchecked".
     """
     try:
         artifact = artifacts.load(path)
@@ -222,7 +222,7 @@ def _with_source(plan: Plan, folder: Path, stage: str, source: Artifact, digest:
 def _without_source(
     plan: Plan, path: Path, stage: str, digest: str | None, earlier_reasons: tuple[str, ...]
 ) -> StageState:
-    """Return the state of a stage while the one before it has yet to run. Its own options may have changed too."""
+    """Return the state of a stage while an earlier stage still has to run. Its own options may have changed, too."""
     try:
         artifact = artifacts.load(path)
     except StageError:

@@ -149,7 +149,7 @@ def broken_pictures(home: Path) -> None:
         (no_names, "the classes have no names: add data.yaml or classes.txt"),
         (half_a_json, "not COCO annotations; expected lists under images, annotations, categories"),
         (cut_json, "not JSON ("),
-        (no_pictures, "scene001.xml: there is no picture of that name"),
+        (no_pictures, "scene001.xml: there is no picture with this name"),
         (no_boxes, "Pascal VOC annotations without a single box; export them again"),
         (broken_pictures, "none of its pictures can be opened; check that they are not damaged"),
     ],

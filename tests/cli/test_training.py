@@ -16,7 +16,8 @@ def test_more_processes_than_shares_are_refused_in_one_line(tmp_path) -> None:
     ended = run_edgekit("run", str(TINY), "--out", str(tmp_path), "--processes", "4")
     assert ended.returncode == 2
     assert ended.stderr == (
-        "edgekit: --processes and training.shares disagree: got 4 processes and 1 shares, and each process needs one; "
+        "edgekit: --processes and training.shares disagree: got 4 processes and 1 shares, but each process needs a "
+        "share; "
         "set training.shares=4, or start at most 1\n"
     )
 

@@ -108,8 +108,11 @@ def test_without_its_latency_a_budget_keeps_the_rest() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"latency_p50": BESIDE, "latency_p50_ms": 1.0}, "latency_p50_ms and latency_p50: only one of them can be set"),
-        ({"size": BESIDE, "size_bytes": 1}, "size_bytes and size: only one of them can be set; leave the other out"),
+        (
+            {"latency_p50": BESIDE, "latency_p50_ms": 1.0},
+            "latency_p50_ms and latency_p50: only one of the two can be",
+        ),
+        ({"size": BESIDE, "size_bytes": 1}, "size_bytes and size: only one of the two can be set; leave the other out"),
         ({"size": {"ratio": 0.0, "of": "x"}}, "budget.size.ratio: got 0.0"),
         ({"latency_p50": {"ratio": 0.6}}, "budget.latency_p50.of: missing"),
         ({"targets": {"coreml": {}}}, "budget.targets.coreml"),
@@ -153,7 +156,7 @@ def test_a_goal_of_olive_is_the_same_limit_as_one_of_ours(goals: dict[str, Any],
     ("goals", "said"),
     [
         ({"accuracy": {"type": "threshold", "value": 0.9}}, "goals.accuracy: threshold 0.9 has no counterpart"),
-        ({"accuracy": {"type": "percent-max-degradation", "value": 2}}, "not known before it is trained"),
+        ({"accuracy": {"type": "percent-max-degradation", "value": 2}}, "not known before the baseline is trained"),
         ({"accuracy": {"type": "min-improvement", "value": 0.01}}, "no limit requires a variant to be better"),
         ({"accuracy": {"type": "max-degradation", "value": 2}}, "Olive's accuracy is a fraction"),
         ({"latency_p50": {"type": "min-improvement", "value": 3}}, "use percent-min-improvement, or threshold"),
@@ -175,4 +178,4 @@ def test_a_goal_without_a_counterpart_is_refused_in_words(goals: Any, said: str)
 
 def test_a_goal_beside_a_limit_of_the_same_is_refused() -> None:
     said = fault(goals={"size": {"type": "threshold", "value": 9}}, size_bytes=9)
-    assert said == "budget: goals.size and size_bytes: they limit the same thing; leave one of them out"
+    assert said == "budget: goals.size and size_bytes: both limit the same quantity; leave one of them out"

@@ -90,7 +90,7 @@ def test_a_class_with_too_few_distinct_samples():
 
 def test_lengths_and_shapes_must_agree():
     found = pools()
-    told(replace(found, train=Split(found.train.x[:-1], found.train.y)), "59, 4. samples and .60,. labels")
+    told(replace(found, train=Split(found.train.x[:-1], found.train.y)), "shape .59, 4. and labels .60,.")
     narrow = Split(found.train.x[:9, :3] + 9, found.train.y[:9])
     told(replace(found, test=narrow), "differ in shape between splits: train .4,., test .3,.")
 

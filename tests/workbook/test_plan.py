@@ -45,7 +45,7 @@ def test_without_a_distill_section_nothing_is_trained(tmp_path: Path) -> None:
     path = tmp_path / "plain.yaml"
     path.write_text(yaml.safe_dump({key: value for key, value in values.items() if key not in TRAINING_STAGES}))
     assert load_plan(path).pipeline == ("profile", "convert", "benchmark", "bundle")
-    with pytest.raises(ConfigError, match="prune: is configured, but distill is not; name distill.student"):
+    with pytest.raises(ConfigError, match="prune: is configured, but distill is not; set distill.student"):
         load_plan(path, ["prune.ratio=0.3"])
     with pytest.raises(ConfigError, match="has no distill section, .* continue with 05_convert.ipynb"):
         open_stage("prune", {"config": str(path), "out": str(tmp_path)})
@@ -321,7 +321,11 @@ def test_the_stages_that_train_have_the_shares_in_their_key() -> None:
 
 
 def test_a_share_of_one_sample_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"batch_size \(16\) and training.shares \(9\) disagree: a shard needs 2"):
+    with pytest.raises(
+        ConfigError,
+        match=r"batch_size \(16\) and training.shares \(9\) disagree: each shard needs "
+        "at least 2",
+    ):
         load_plan(TINY, ["training.shares=9"])
 
 

@@ -144,7 +144,7 @@ def test_students_and_teachers_give_vectors_as_long_as_the_baselines(place: str,
     result = answer(config, *settings, setting.replace("{}", network))
     assert result["exit_code"] == 2, result
     assert result["error"].startswith(
-        f"{place}: edgekit.models.mlp:mlp gives outputs of shape (4,), but the baseline of (8,)"
+        f"{place}: edgekit.models.mlp:mlp gives outputs of shape (4,), but the baseline gives (8,)"
     )
 
 

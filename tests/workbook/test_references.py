@@ -47,10 +47,10 @@ def test_a_rival_that_is_not_measured_is_refused_with_those_that_are(rival: str)
         rival, "budget.latency_p50={ratio: 0.6, of: their.tflite}", "budget.targets.onnx.size={ratio: 1.0, of: x}"
     )
     assert output.splitlines() == [
-        "budget.latency_p50.of: got 'their.tflite', which is no file of benchmark.rivals (it names theirs.tflite); "
-        "name a file of it, or baseline",
-        "budget.targets.onnx.size.of: got 'x', which is no file of benchmark.rivals (it names theirs.tflite); "
-        "name a file of it, or baseline",
+        "budget.latency_p50.of: got 'their.tflite', which is not a file of benchmark.rivals (it names theirs.tflite); "
+        "name one of its files, or baseline",
+        "budget.targets.onnx.size.of: got 'x', which is not a file of benchmark.rivals (it names theirs.tflite); "
+        "name one of its files, or baseline",
     ]
     assert "(it names none)" in fault(SIZE)
 
@@ -75,7 +75,7 @@ def test_the_baseline_must_become_a_float_file_on_the_targets() -> None:
     load_plan(TINY, [beside, "convert.models=[baseline, student]", "convert.precisions=[fp32, int8]"])
     output = fault(beside, "convert.models=[student]", "convert.precisions=[fp32, int8]")
     assert output.startswith("budget.size.of and convert disagree: baseline is its float file on each target")
-    assert "convert.precisions" not in output and "add baseline and fp32 there" in output
+    assert "convert.precisions" not in output and "add baseline and fp32 to convert" in output
     assert fault(beside, "convert.models=[baseline, student]", "convert.precisions=[int8]").startswith("budget.size.of")
 
 

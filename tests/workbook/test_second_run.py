@@ -190,7 +190,7 @@ def test_status_takes_the_name_of_a_run_too(copy: Path) -> None:
     [
         (["run", str(TINY), "--force", "prun"], '--force prun: no such stage, did you mean "prune"?'),
         (["run", str(TINY), "--from", "quantise"], '--from quantise: no such stage, did you mean "quantize"?'),
-        (["status", "nowhere"], "nowhere: not the folder of a run"),
+        (["status", "nowhere"], "nowhere: is not the folder of a run"),
     ],
 )
 def test_a_wrong_word_is_explained(arguments: list[str], message: str) -> None:

@@ -225,4 +225,4 @@ def test_a_budget_that_so_few_samples_cannot_show_is_told_before_the_training(
     budget = {"accuracy_drop_pp": drop}
     path = config(tmp_path, "classification", pictures(tmp_path, 400), budget=budget)
     result = preflight_worker.check_plan(load_plan(path), tmp_path)
-    assert ("80 samples, each answered as by the baseline" in result.get("Accuracy", "")) == message
+    assert ("80 samples cannot show less than" in result.get("Accuracy", "")) == message

@@ -108,7 +108,9 @@ def test_opening_a_stage_whose_forerunners_are_stale_says_so(
 def test_opening_a_stage_after_its_chain_was_broken_is_refused(copy: Path) -> None:
     again = {"config": str(TINY), "out": str(copy.parent)}
     open_stage("prune", {**again, "ratio": 0.2, "epochs": 1}).run()
-    with pytest.raises(StageError, match="quantize was made from another prune .* run quantize and the stages after"):
+    with pytest.raises(
+        StageError, match="quantize was made from a different prune .* run quantize and the stages after"
+    ):
         open_stage("convert", again)
 
 

@@ -228,7 +228,8 @@ class TestWatch:
             folder = Path(os.environ[progress.FILE]).parent
             time.sleep(0.5)
         output = capfd.readouterr().err
-        assert re.search(r"^data 0:0\d · reading · 0 of 2,000 files\n", output, re.M) and "done" not in output
+        assert re.search(r"^data 0:0\d · reading · 0 of 2,000 files\n", output, re.M)
+        assert re.search(r"^data · done in 0:0\d\n\Z", output, re.M)
         assert not folder.exists() and progress.FILE not in os.environ
 
 

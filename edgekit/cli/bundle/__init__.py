@@ -1,7 +1,7 @@
 """The command `edgekit bundle MODEL`: make a bundle from a ready-made model.
 
-The model is opened only in child processes. There `jobs.py` reads its specs and records its outputs through the runner,
-so that reading, preprocessing and interpreter are those of the device.
+The model is opened only in child processes. There, `jobs.py` reads its specs and records its outputs with the runner,
+so that inputs are read, preprocessed and run exactly as on the device.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Make the bundle. Nothing is written before it passes its self-test with `edgerun.pyz` in a new process."""
+"""Make the bundle. It is written only after it has passed its self-test with `edgerun.pyz` in a new process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MAX_LISTED = 8
 
 
 def complete_options(options: BundleOptions, facts: ModelFacts, say: Say) -> BundleOptions:
-    """Complete the options with the task and with labels and columns that the model or the inputs name."""
+    """Complete the options with the task, and with the labels and columns that the model or the inputs name."""
     task = options.task
     if task == "auto":
         task = "regression" if facts.is_regressor else "classification"
@@ -55,7 +55,7 @@ def _model_labels(task: str, facts: ModelFacts) -> tuple[str, ...]:
 
 
 def _table_columns(options: BundleOptions, facts: ModelFacts, say: Say) -> tuple[str, ...]:
-    """Return the columns for the features of a vector from the first table among the inputs; none without a table."""
+    """Return the columns for a vector's features, from the first table among the inputs, or none without a table."""
     if (
         len(facts.inputs) > 1
         or len(facts.input.shape) != 2
@@ -97,9 +97,9 @@ def _list_some(names: tuple[str, ...]) -> str:
 
 
 TOLERANCE_FLOAT, TOLERANCE_INTEGER = 0.005, 0.05
-"""Allowed difference as a share of the outputs' range, as in the bundle stage."""
+"""Allowed difference as a fraction of the outputs' range, as in the bundle stage."""
 DEFAULT_THRESHOLD = 0.5
-"""The default probability from which on a box is reported."""
+"""Default of the lowest probability at which a box is reported."""
 
 
 def build_bundle(options: BundleOptions, out: Path, say: Say) -> Path:
@@ -163,9 +163,8 @@ def build_bundle(options: BundleOptions, out: Path, say: Say) -> Path:
 def _draft_manifest(options: BundleOptions, facts: ModelFacts) -> Manifest:
     """Return the manifest without the parts that depend on the recorded outputs."""
     inputs, raw = _input_specs(options, facts)
-    checks_top1 = (
-        options.task == "classification" and not facts.states
-    )  # the samples of a stream are not selected for clear answers
+    # The samples of a stream stay together, so they are not selected for clear answers.
+    checks_top1 = options.task == "classification" and not facts.states
     return Manifest(
         name=options.bundle_name,
         version=options.version,
@@ -224,7 +223,7 @@ def _print_facts(options: BundleOptions, draft: Manifest, facts: ModelFacts, say
 
 
 def _provenance(facts: ModelFacts, interpreter: str) -> dict[str, Any]:
-    """Return where the bundle comes from. It contains no path, and the bundle cannot be rebuilt from it."""
+    """Return the record of the bundle's origin. It has no path, and the bundle cannot be rebuilt from it."""
     libraries = ["numpy", backends.INTERPRETERS[interpreter].distribution]
     if facts.target == "onnx" and facts.changes:
         libraries.append("onnx")

@@ -1,4 +1,4 @@
-"""The recorded outputs of a model: which inputs are run, what the outputs show, and which become golden answers."""
+"""Record outputs of a model: choose the inputs to run, examine the outputs, and select the golden answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from edgekit.runner.bundle.manifest import Manifest, RawSpec
 from edgekit.runner.errors import InputError
 
 SUM_FLOAT, SUM_HALF, SUM_MAX = 1e-3, 1e-2, 0.25
-"""Allowed deviation of a sum of probabilities from 1: in float32, in float16, and at most for coarse integers."""
+"""How far a sum of probabilities may deviate from 1: in float32, in float16, and at most for coarse integers."""
 
 FIXED_ACTIVATIONS = {"detection": "sigmoid"}
 """The activation of tasks for which the outputs need not be examined."""
@@ -29,7 +29,10 @@ Say = Callable[[str], None]
 
 
 def candidate_files(options: BundleOptions, raw: RawSpec, is_stream: bool = False) -> list[str]:
-    """Return the input files to run, spread evenly over those that `--golden` names; all of them for a stream."""
+    """Return the input files to run, spread evenly over those that `--golden` names.
+
+    For a stream, return all of them.
+    """
     for path in options.golden:
         if not path.exists():
             raise InputError(f"{path}: no such file or folder; --golden names real inputs")
@@ -42,20 +45,20 @@ def candidate_files(options: BundleOptions, raw: RawSpec, is_stream: bool = Fals
 
 
 def first_array_dtype(options: BundleOptions) -> str | None:
-    """Return the dtype of the first array among the inputs, from its header; None if there is none that can be read."""
+    """Return the dtype of the first readable array among the inputs, from its header, or None if there is none."""
     for source in options.golden:
         for path in sorted(source.rglob("*.npy")) if source.is_dir() else [source]:
             try:
                 return str(np.load(path, mmap_mode="r", allow_pickle=False).dtype)
             except Exception:  # NumPy raises many classes here, as in inputs/array.py
-                break  # the fault is reported when it is read as a sample
+                break  # the fault is reported when the file is read as a sample
     return None
 
 
 def record_outputs(
     options: BundleOptions, draft: Manifest, facts: ModelFacts, paths: list[str], working_folder: Path
 ) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-    """Run the files in `paths`; return samples (n, *raw), outputs (n, *output) and facts about the interpreter."""
+    """Run the files in `paths`. Return samples (n, *raw), outputs (n, *output) and facts about the interpreter."""
     bundles.write(working_folder / jobs.DRAFT, draft, {**facts.files, golden.INPUTS: b"", golden.OUTPUTS: b""})
     input_grids = [None if each.grid is None else asdict(each.grid) for each in facts.inputs]
     arguments = {"name": str(options.model), "grids": input_grids, "classes": facts.classes}
@@ -65,16 +68,16 @@ def record_outputs(
 
 
 def golden_positions(task: str, outputs: np.ndarray, count: int) -> np.ndarray:
-    """Return which samples become golden: those classified most clearly, otherwise evenly spread; all of a stream."""
+    """Select the golden samples: those classified most clearly, or evenly spread ones; for a stream, all samples."""
     if task == "classification":
         return golden.clearest_indices(outputs, count)
     return np.unique(np.linspace(0, len(outputs) - 1, min(count, len(outputs))).astype(int))
 
 
 def choose_activation(options: BundleOptions, facts: ModelFacts, outputs: np.ndarray, say: Say) -> str:
-    """Return what turns the outputs into probabilities: nothing if all recorded outputs already are, otherwise softmax.
+    """Return the activation: none if all recorded outputs are probabilities already, otherwise softmax.
 
-    Sigmoids count as probabilities, one for each class; they need not sum to 1.
+    Sigmoids count as probabilities, one for each class. They need not sum to 1.
     """
     if options.task != "classification":
         return FIXED_ACTIVATIONS.get(options.task, "none")

@@ -32,7 +32,7 @@ SAMPLES, OUTPUTS = "samples.npy", "outputs.npy"
 
 
 def run_job(job: str, model: Path, folder: Path, **arguments: Any) -> dict[str, Any]:
-    """Run a job, `"inspect"` or `"record"`, in `folder` in a process of its own and return its answer.
+    """Run a job, `"inspect"` or `"record"`, in its own process in `folder`, and return its answer.
 
     Raises
     ------
@@ -55,8 +55,8 @@ def run_job(job: str, model: Path, folder: Path, **arguments: Any) -> dict[str, 
 def _error_of_death(model: Path, end: subprocesses.ChildExit) -> Exception:
     if end.timed_out:
         return BackendError(
-            f"{model}: no answer within {LIMIT_S} s; the model is too slow on this machine, or it is "
-            f"broken: give fewer inputs, or export it again"
+            f"{model}: no answer within {LIMIT_S} s; the model is too slow on this machine, or broken: give fewer "
+            f"inputs, or export the model again"
         )
     if end.was_killed:
         return ResourceError(f"{model}: {end.describe('its interpreter')}; free some memory")
@@ -84,7 +84,7 @@ def inspect(folder: str, name: str, size: Size = None, two_classes: bool = False
 
 
 def _advice(path: Path, error: Exception) -> str:
-    """Return what to do about an error. If the machine lacks something, the file is not to blame."""
+    """Return advice on an error. If the machine lacks something, the advice is not about the file."""
     if isinstance(error, ImportError):
         return f"install {error.name or 'that package'}"
     if isinstance(error, MemoryError):
@@ -110,7 +110,7 @@ def record(
     ConfigError
         An input of integers cannot represent the preprocessed samples.
     ModelError
-        A classic model's own label, one of its `classes`, differs from that of its largest score.
+        A classic model's own label, one of its `classes`, is not the label with the largest score.
     """
     from edgekit.runner import bundle as bundles
     from edgekit.runner import postprocess
@@ -157,7 +157,7 @@ def _label_agreement(
     scores: np.ndarray,
     classes: Sequence[str],
 ) -> str:
-    """Describe in words how the label of the original model agrees with the recorded scores."""
+    """Describe in words whether the label of the original model agrees with the recorded scores."""
     from edgekit.models.files import onnx_classic
 
     try:
@@ -171,7 +171,7 @@ def _label_agreement(
 def _read_samples(
     path: str, raw: RawSpec, count: int, members: Mapping[str, bytes], remaining: int | None = None
 ) -> list[np.ndarray]:
-    """Read the first sample of a file or rows of a table; with `remaining`, its first samples up to that number."""
+    """Read the first sample of a file, or rows of a table. With `remaining`, read up to that number of samples."""
     from edgekit.core import golden
     from edgekit.runner import input_path, inputs
 
@@ -184,7 +184,7 @@ def _read_samples(
 
 
 def _check_dtype(sample: np.ndarray, raw: RawSpec) -> None:
-    """Check the dtype of an array of the right shape.
+    """Check the dtype of an array that has the right shape.
 
     Raises
     ------

@@ -20,12 +20,12 @@ MULTI_OUTPUT_TASKS, ALL_OUTPUTS_OPTION = ("detection", "raw"), "--task raw"
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What was found out about a model file.
+    """Facts about a model file.
 
-    `files` are as they will ship, `origin` describes the original file, and `changes` lists what was changed.
-    `integers` says whether any of its arithmetic is quantized. `classes` are the names in a classic model as ONNX, and
-    `is_regressor` says that such a model returns values. `inputs` and `outputs` exclude the `states`, which are fed
-    back from one sample to the next.
+    `files` are the files as they will ship, `origin` describes the original file, and `changes` lists the changes
+    between the two. `integers` says whether any of its arithmetic is quantized. `classes` are the names in a classic
+    model as ONNX, and `is_regressor` says that such a model returns values. `inputs` and `outputs` exclude the
+    `states`, which are fed back from one sample to the next.
     """
 
     target: str
@@ -90,7 +90,7 @@ def examine_model(
     state_specs = state_pairs.split_off_states(path, facts, states)
     _check_outputs(path, facts, task)
     if not facts["inputs"]:
-        raise ModelError(f"{path}: has no input besides its states, but a bundle's model must take a sample")
+        raise ModelError(f"{path}: has no input besides its states, but a model in a bundle must take a sample")
     inputs, outputs = ([_tensor(item) for item in facts[key]] for key in ("inputs", "outputs"))
     origin = {"source": path.name, "sha256": hexdigest(data)}
     if ".bin" in files:
@@ -143,7 +143,7 @@ def _tensor(facts: dict[str, Any]) -> ModelTensor:
 
 
 def _read_files(path: Path) -> tuple[str, dict[str, bytes]]:
-    """Return the target and the bytes of the model's files by suffix."""
+    """Return the target, and the bytes of the model's files by suffix."""
     if not path.is_file():
         problem = "a folder" if path.is_dir() else "no such file"
         raise ModelError(f"{path}: {problem}; name a .tflite, .onnx or .xml file")
@@ -158,6 +158,6 @@ def _read_files(path: Path) -> tuple[str, dict[str, bytes]]:
     if suffix == ".xml":
         weights = path.with_suffix(".bin")
         if not weights.is_file():
-            raise ModelError(f"{path}: its weights are missing; put {weights.name} beside it")
+            raise ModelError(f"{path}: its weights are missing; put {weights.name} beside the file")
         files[".bin"] = weights.read_bytes()
     return readers.TARGETS[suffix], files

@@ -22,7 +22,7 @@ from edgekit.runner.preprocess import steps
 
 @dataclass(frozen=True)
 class BundleOptions:
-    """What cannot be read from a model file. None means that it is inferred from the model.
+    """Facts that a model file does not contain. None means that the fact is inferred from the model.
 
     `golden` names files and folders of real inputs. `size` is the (height, width) or (height, width, channels) of a raw
     picture. `tolerance` is a share of the outputs' range. `columns` name the features of a vector, or the channels of a

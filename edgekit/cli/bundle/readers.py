@@ -1,4 +1,4 @@
-"""Read the specs of a model file: its inputs and outputs, with open dimensions set where they are known.
+"""Read the specs of a model file: its inputs and outputs, with open dimensions set if they are known.
 
 Changes are written to the file itself. `jobs.inspect` documents the result.
 """
@@ -17,7 +17,7 @@ from edgekit.runner import operators
 from edgekit.runner.errors import BundleError
 
 ORIGINAL_MODEL = "given.onnx"
-"""A classic model in its original form, kept beside the one without a label output."""
+"""The name of a classic model in its original form, which is kept beside the one without a label output."""
 TARGETS = {".tflite": "tflite", ".onnx": "onnx", ".xml": "openvino"}
 Size = Optional[Sequence[int]]
 
@@ -36,7 +36,7 @@ UNDAMAGED_ADVICE = (
 
 
 def type_hint(path: Path, library_error: str = "") -> str:
-    """Return what to think of a file that could not be opened, given the error of its library."""
+    """Return the probable fault of a file that could not be opened, given the error of its library."""
     target, data = TARGETS[path.suffix], path.read_bytes()
     if not file_type.is_model(target, data):
         return file_type.explain_mismatch(target, data)
@@ -76,7 +76,7 @@ def _read_tflite(path: Path, name: str) -> dict[str, Any]:
 
 
 def _tensor_titles(interpreter: Any, role: str) -> dict[str, str]:
-    """Return the names of the inputs or outputs: from the file's signature, otherwise from their tensors."""
+    """Return the names of the inputs or outputs, from the file's signature or, without one, from the tensors."""
     names = [tensor["name"] for tensor in getattr(interpreter, f"get_{role}_details")()]
     titles = {name: name for name in names}
     for key in interpreter.get_signature_list() if len(names) > 1 else ():
@@ -184,7 +184,7 @@ def _read_openvino(path: Path, size: Size) -> dict[str, Any]:
 
 
 def _name_outputs(model: Any) -> list[str]:
-    """Number the outputs without names if there are several; returns the change in words."""
+    """Number the outputs without names if there are several. Return the change in words."""
     ports = model.outputs if len(model.outputs) > 1 else []
     unnamed = [port for port in ports if not port.get_names()]
     for number, port in enumerate(unnamed):

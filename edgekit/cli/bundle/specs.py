@@ -20,7 +20,7 @@ from edgekit.runner.input_vector import KIND, LARGEST_EXACT_INTEGER, describe, w
 PICTURE_TASKS = ("detection", "segmentation")
 """Tasks whose answers are positions in a picture."""
 STRAY_DISTANCE, MAX_STRAY_SHARE = 0.25, 0.5
-"""How far outside the picture a stray box reaches, as a share of its sides, and the tolerated share of such boxes."""
+"""A box is stray if it extends beyond the picture by this fraction of its sides. The second is the tolerated share."""
 
 Say = Callable[[str], None]
 
@@ -84,7 +84,7 @@ def _picture_task_outputs(options: BundleOptions, facts: ModelFacts, raw: RawSpe
 
 
 def _box_output(options: BundleOptions, facts: ModelFacts) -> int | None:
-    """Return the position of the output with the boxes if it is named, otherwise None.
+    """Return the index of the output with the boxes if it is named, otherwise None.
 
     Raises
     ------
@@ -171,7 +171,7 @@ def _check_boxes(draft: Manifest, outputs: np.ndarray, say: Say) -> None:
 
 
 def _stray_boxes(outputs: np.ndarray, decode: boxes.Decoder, size: tuple[int, ...]) -> np.ndarray:
-    """Return a bool for each box with a sufficient logit: whether it reaches far outside the picture."""
+    """Return, for each box with a sufficient logit, whether it extends far beyond the picture."""
     picture, point = np.nonzero((outputs[..., boxes.BOX_SIDES :] >= decode.least_logit).any(axis=2))
     sides = decode.places[point] + outputs[picture, point, : boxes.BOX_SIDES] * decode.reaches[point]
     low, high, limits = sides[:, :2], sides[:, 2:], decode.limits[:2]
@@ -188,7 +188,7 @@ SINGLE_INPUT_OPTIONS = {
     "dtype": ("--dtype", "a tensor has the type that the model takes"),
     "range": ("--range", "each has its own: --input-range NAME=LOW,HIGH"),
 }
-"""Options for models with one input, and why they do not apply to several."""
+"""Options for models with one input, each with the reason why it does not apply to several inputs."""
 
 
 def input_specs(options: BundleOptions, facts: ModelFacts) -> tuple[tuple[TensorSpec, ...], RawSpec]:
@@ -283,7 +283,7 @@ def _input_spec(tensor: ModelTensor) -> TensorSpec:
 
 
 def _dtype_and_range(tensor: ModelTensor, ranges: dict[str, tuple[float, float]]) -> dict[str, Any]:
-    """Return the type and range of a sample's tensor: floats, or the plain integers that the model takes."""
+    """Return the dtype and range of a sample's tensor, which holds floats or integers that the model takes."""
     name = _title(tensor)
     is_float = tensor.dtype.startswith("float") or tensor.scale > 0
     dtype, requested = "float32" if is_float else tensor.dtype, ranges.get(name)
@@ -302,7 +302,7 @@ def _dtype_and_range(tensor: ModelTensor, ranges: dict[str, tuple[float, float]]
 
 
 def _widest_range(dtype: str) -> tuple[float, float]:
-    """Return the widest range of a tensor of this type."""
+    """Return the widest range of a tensor of the given type."""
     if dtype == "float32":
         largest = float(np.finfo(np.float32).max)
         return -largest, largest

@@ -19,7 +19,7 @@ from edgekit.runner.rules import is_integer
 
 INTEGERS = ("int8", "uint8")
 SUPPORTED_DTYPES = tuple(dtype for dtype in TENSOR_DTYPES if dtype != "int16")
-"""The dtypes of a ready-made file. int16 is excluded, because inputs of that type from other tools are untested."""
+"""Supported dtypes of a ready-made file. int16 is excluded, because such inputs from other tools are untested."""
 ONNX_FIX = "python -m onnxruntime.tools.make_dynamic_shape_fixed --dim_param NAME --dim_value SIZE MODEL FIXED"
 
 
@@ -28,7 +28,7 @@ class ModelTensor:
     """An input or output of a model.
 
     An open dimension of `shape` is -1. Quantized integers have a `scale`; for floats and plain integers it is 0.
-    `title` is the name that files of samples use, if it differs from `name`.
+    `title` is the name that sample files use, if it differs from `name`.
     """
 
     name: str
@@ -186,7 +186,7 @@ def raw_spec(
 
 
 def _first_log_mel(options: BundleOptions) -> dict[str, Any] | None:
-    """Return the log_mel step if it comes first and its window and hop are numbers."""
+    """Return the log_mel step if it is the first step and its window and hop are numbers."""
     first = next(iter(options.preprocess), None)
     if first is None or first["step"] != "log_mel":
         return None
@@ -215,13 +215,13 @@ def _raw_image_shape(options: BundleOptions, model_shape: tuple[int, ...]) -> tu
 
 
 def _channels_last_shape(source: TensorSpec) -> tuple[int, ...]:
-    """Return the shape of one sample of the input with the channels last."""
+    """Return the shape of one input sample, with the channels last."""
     shape = source.shape[1:]
     return (*shape[1:], shape[0]) if source.layout == "NCHW" else shape
 
 
 def check_tensor(role: str, tensor: ModelTensor, is_only: bool = True) -> None:
-    """Check the shape and dtype of a tensor. `is_only` says that it is the model's only one of its role.
+    """Check the shape and dtype of a tensor. `is_only` says that it is the model's only input or only output.
 
     Raises
     ------

@@ -26,11 +26,17 @@ def pack(
         Path, typer.Argument(metavar="OUT.npz", help="File to write; the table of labels is written beside it.")
     ],
     labels: Annotated[
-        Path | None, typer.Option(metavar="CSV", help="The corrected table; only samples with a label are packed.")
+        Path | None,
+        typer.Option(
+            metavar="CSV",
+            help="OUT.csv of an earlier `pack`, with corrected labels. Only samples that have a label are packed.",
+        ),
     ] = None,
     with_: Annotated[
         Path | None,
-        typer.Option("--with", metavar="NPZ", help="Data of the earlier training; kept samples are appended to it."),
+        typer.Option(
+            "--with", metavar="NPZ", help="The data that the model was trained on; the kept samples are appended to it."
+        ),
     ] = None,
     files: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write the samples as files, too: PNG, WAV or .npy.")
@@ -39,16 +45,18 @@ def pack(
     bundle: Annotated[
         str | None,
         typer.Option(
-            metavar="ID", help="If there are samples of several bundles: the first digits of the identity of one."
+            metavar="ID",
+            help="Pack only the samples of this bundle, given by the first digits of its identity. Needed if the "
+            "folder holds samples of several bundles.",
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite OUT.npz and the table.")] = False,
 ) -> None:
     """Pack kept samples for `edgekit init --data OUT.npz`, and write OUT.csv, the table to label them in.
 
-    Without --labels the labels are the model's own answers, and a run that trains on them says so.
+    Without --labels, the labels are the model's own answers, and a run that trains on them says so.
 
-    Exit codes: 0 packed; 2 files that are there already; 4 samples or labels that do not fit.
+    Exit codes: 0: packed; 2: an output file already exists; 4: the samples or labels do not fit.
     """
     with errors_as_exit_codes(RETAINED):
         from edgekit.cli.field import packing as command
@@ -64,9 +72,9 @@ def report(
 ) -> None:
     """Execute notebook 08 on a folder of field reports, and say what to do next.
 
-    The earliest report is *then*, the latest of the same bundle *now*.
+    The earliest report is called *then*; the latest report of the same bundle is called *now*.
 
-    Exit codes: 0 written; 4 no field reports; 6 a cell of the notebook failed.
+    Exit codes: 0: written; 4: no field reports; 6: a cell of the notebook failed.
     """
     with errors_as_exit_codes(RETAINED):
         from edgekit.report.field import advice, history
@@ -75,13 +83,11 @@ def report(
 
         if out.suffix != ".ipynb":
             raise ConfigError(f"--out {out}: name a file that ends in .ipynb")
-        field_history = history.of(
-            read_folder(folder)
-        )  # first, because its errors are clearer than a notebook's traceback
+        reports = read_folder(folder)  # read it first, because its errors are clearer than a notebook's traceback
+        field_history = history.of(reports)
         notebook.execute_side_notebook(notebook.FIELD_NOTEBOOK, {"reports": str(folder.resolve())}, out)
-        print(
-            f"reports     {len(field_history.reports)}; then: {field_history.then.name}, now: {field_history.now.name}"
-        )
+        then, now = field_history.then.name, field_history.now.name
+        print(f"reports     {len(field_history.reports)}, earliest (then): {then}, latest (now): {now}")
         print(f"wrote       {out}")
         for step in advice.steps(field_history.now, field_history.comparison):
             print(f"next        {step.action}: {step.why}. To do: {step.how}.")

@@ -34,7 +34,7 @@ class PackRequest:
 
 
 def run(request: PackRequest, say: Callable[[str], object]) -> None:
-    """Write everything that was requested, or nothing if something does not fit."""
+    """Write everything that was requested, or nothing if any of it does not fit."""
     _check(request)
     field_data = field_samples.read_samples(request.folder, request.bundle)
     labels = None if request.labels is None else field_samples.read_labels(request.labels)
@@ -69,7 +69,10 @@ def run(request: PackRequest, say: Callable[[str], object]) -> None:
 def _pack_arrays(
     request: PackRequest, field_data: FieldSamples, labels: Mapping[str, str] | None, say: Callable[[str], object]
 ) -> field_samples.PackedSamples | None:
-    """Return None if the model's answers cannot serve as labels, so that only the table is written."""
+    """Pack the samples.
+
+    Return None if the model's answers cannot serve as labels, so that only the table is written.
+    """
     if field_data.task == "embedding" and labels is None:
         table = request.out.with_suffix(".csv")
         say(f"next        write the labels into {table}: the answers of an embedding are not labels")
@@ -100,11 +103,9 @@ def _check(request: PackRequest) -> None:
     files = [request.out] if request.labels else [request.out, request.out.with_suffix(".csv")]
     existing = [str(path) for path in files if path.exists()]
     if existing and not request.force:
-        raise ConfigError(
-            f"{' and '.join(existing)}: already present, and may hold your labels; use --force to overwrite"
-        )
+        raise ConfigError(f"{' and '.join(existing)}: already exist and may hold your labels; use --force to overwrite")
     if request.labels is None and request.add_classes:
-        raise ConfigError("--add-class: belongs to --labels, which names the samples of the new class")
+        raise ConfigError("--add-class: needs --labels, because the table says which samples have the new class")
 
 
 def _sampling_criterion(field_data: FieldSamples) -> str:

@@ -25,9 +25,9 @@ MAX_LISTED_CLASSES = 8
 def create_project(
     name: str, task: str | None, data: str | None, out: Path, *, force: bool, say: Callable[[str], None]
 ) -> None:
-    """Write NAME.yaml and NAME.ipynb into `out`, both or neither, and print what was found.
+    """Write NAME.yaml and NAME.ipynb into `out`, either both or neither, and print what was found.
 
-    Without a task, the data decide: detection for boxes, segmentation for masks, otherwise classification.
+    Without a task, it is chosen from the data: detection for boxes, segmentation for masks, otherwise classification.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def _data_path(data: str | None, out: Path) -> Path | None:
     Raises
     ------
     ConfigError
-        A run would write into the folder of the data.
+        The output folder is inside the data, so a run would write there.
     """
     if data is None:
         return None
@@ -112,17 +112,17 @@ def _data_path(data: str | None, out: Path) -> Path | None:
         ) from None
     if path.is_dir() and out.resolve().is_relative_to(path.resolve()):
         raise ConfigError(
-            f"--out {out}: is inside the data, {path}, but a run must not write there; name a folder outside, such "
-            f"as --out {os.path.relpath(path.parent)}"
+            f"--out {out}: is inside the data, {path}, but a run must not write there; name a folder outside the "
+            f"data, such as --out {os.path.relpath(path.parent)}"
         )
     return path
 
 
 def _path_in_config(data: str | None, path: Path | None, out: Path) -> str | None:
-    """Return the path as the config has it, with variables unexpanded.
+    """Return the path to write into the config, with unexpanded variables.
 
     It is relative to the config if the data are below the config's folder or its parent, so that both can be moved
-    together. The parent does not count if it is a home folder, which holds unrelated things.
+    together. The parent does not count if it is a home folder, because that holds unrelated files.
     """
     if data is None or path is None:
         return None
@@ -132,10 +132,8 @@ def _path_in_config(data: str | None, path: Path | None, out: Path) -> str | Non
     if path.is_relative_to(config_folder):
         relative = path.relative_to(config_folder).as_posix()
         return f"./{relative}" if relative[0] in "~$" else relative
-    config_folder, resolved = (
-        config_folder.resolve(),
-        path.parent.resolve() / path.name,
-    )  # .. of a linked folder is another folder
+    # Links are resolved first, because the .. of a linked folder is not the folder that holds the link.
+    config_folder, resolved = config_folder.resolve(), path.parent.resolve() / path.name
     parent = config_folder.parent
     if parent in (Path(parent.anchor), Path.home().resolve()) or not resolved.is_relative_to(parent):
         return str(path)
@@ -143,7 +141,7 @@ def _path_in_config(data: str | None, path: Path | None, out: Path) -> str | Non
 
 
 def _write_both(files: Mapping[Path, bytes]) -> None:
-    """Write all files or none; if one cannot be written, the earlier contents are restored."""
+    """Write all files or none. If one cannot be written, the earlier contents are restored."""
     previous = {path: path.read_bytes() if path.exists() else None for path in files}
     try:
         for path, content in files.items():

@@ -32,20 +32,20 @@ MIN_BOX = 8
 """Side of a cell of the detector's fine grid in pixels. Several smaller objects share a cell."""
 MAX_EXAMINED = 60
 YOLO_LINE = re.compile(rb"\s*\d+(\s+[-+.\deE]+){4,}\s*")
-"""How the text of a YOLO label begins: a class and numbers."""
+"""The beginning of a YOLO label: a class and numbers."""
 COCO_KEYS = (b'"images"', b'"annotations"', b'"categories"')
 
 
 @dataclass(frozen=True)
 class PictureSurvey:
-    """What the pictures show: how often each (width, height) occurs, and whether any picture has colours."""
+    """Facts about the pictures: how often each (width, height) occurs, and whether any picture has colours."""
 
     sizes: Counter[tuple[int, int]]
     coloured: bool
 
 
 def annotation_formats(source: Archive) -> list[str]:
-    """Return the formats of the annotations beside the pictures, by content.
+    """Return the formats of the annotations beside the pictures, judging by their content.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def sample_size(size: tuple[int, int]) -> tuple[int, int]:
 
 
 def _median_box(annotations: Annotations, size: tuple[int, int], section: dict[str, object]) -> str:
-    """Describe in a sentence how large the objects are for the network."""
+    """Describe in a sentence how large the objects appear to the network."""
     transform = input_path.picture_transform(size, {**section, "fit": "letterbox"})
     widths, heights = [], []
     for picture in annotations.pictures:
@@ -144,7 +144,7 @@ def _median_box(annotations: Annotations, size: tuple[int, int], section: dict[s
 
 
 def survey_pictures(source: Archive, names: Sequence[str]) -> PictureSurvey:
-    """Survey some of the pictures, spread evenly. The source reports those that it cannot read."""
+    """Survey some of the pictures, evenly spread. The source later reports those that it cannot read."""
     sizes: Counter[tuple[int, int]] = Counter()
     coloured = False
     steps = input_path.picture_steps((STRIDE, STRIDE, 3))
@@ -173,7 +173,7 @@ def _spread(names: Sequence[str]) -> list[str]:
 
 
 def _read(source: Archive, name: str) -> bytes:
-    """Read a file; empty if it cannot be read, because the source reports the fault."""
+    """Read a file. Return nothing if it cannot be read, because the source reports the fault later."""
     try:
         return source.read(name)
     except (OSError, ValueError, NotImplementedError, EOFError, zipfile.BadZipFile, zlib.error):
@@ -182,9 +182,9 @@ def _read(source: Archive, name: str) -> bytes:
 
 MASK_NAMES = {"mask", "masks", "label", "labels", "annotation", "annotations", "segmentation", "segmentations"}
 MASK_COLOURS, MAX_COLOURS = 32, 256
-"""The largest number of colours of a mask: in a folder named like masks, and in any folder beside photographs."""
+"""Largest number of colours in a mask: in a folder with a name like masks, and in any folder beside photographs."""
 COMMON_NAMES_SHARE = 0.9
-"""Share of the names that pictures and masks must have in common."""
+"""Share of names that pictures and masks must have in common."""
 MAX_SIBLINGS = 4
 COLOUR_SAMPLES = 5
 MASK_LAYOUT_TITLES = {"folders": "in images and masks", "voc": "as Pascal VOC has them"}
@@ -230,7 +230,7 @@ def inspect_masks(path: Path, container: str, source: Archive, name: str) -> Fin
 
 
 def refuse_unnamed_masks(path: Path, source: Archive) -> None:
-    """Refuse pictures with masks in folders of other names, which would otherwise be taken for two classes.
+    """Refuse pictures and masks in folders with other names, because they would be taken for two classes.
 
     Raises
     ------
@@ -259,7 +259,7 @@ def refuse_unnamed_masks(path: Path, source: Archive) -> None:
 
 
 def _sibling_folders(names: list[str]) -> dict[str, dict[str, dict[str, str]]]:
-    """Group the pictures by parent and sibling folder; only parents with a few sibling folders are returned."""
+    """Group the pictures by parent and sibling folder. Return only parents with a few sibling folders."""
     folders_by_parent: dict[str, dict[str, dict[str, str]]] = {}
     for name in names:
         path = PurePosixPath(name)

@@ -18,8 +18,7 @@ def init(
     task: Annotated[
         Task | None,
         typer.Option(
-            help="What the model learns; by default detection for boxes, segmentation for masks, otherwise "
-            "classification.",
+            help="Task of the model; by default detection for boxes, segmentation for masks, otherwise classification.",
             show_default=False,
         ),
     ] = None,
@@ -51,7 +50,7 @@ def init(
       a folder, zip   of pictures with masks, images/SPLIT/*.jpg and masks/SPLIT/*.png
     Splits are train and, if there, validation and test.
 
-    Exit codes: 0 written; 2 a name or a task that does not fit, or existing files; 4 data that cannot be used.
+    Exit codes: 0: written; 2: a name or a task that does not fit, or existing files; 4: data that cannot be used.
     """
     with errors_as_exit_codes():
         from edgekit.cli.init import create_project

@@ -29,7 +29,7 @@ PICTURE_ANOMALY_RATE = 0.02
 """The error of every pixel reaches all weights of a convolution, so steps must be smaller: 0.05 to 0.1 diverges."""
 MOST_TRAINED = 2
 DEFAULT_DROP_PP = 5.0
-"""The budget for tasks for which the number of samples does not limit it."""
+"""The budget of tasks whose budget is not limited by the number of samples."""
 AUGMENTATIONS = {
     "embedding": "shift",
     "classification": "shift",
@@ -37,9 +37,9 @@ AUGMENTATIONS = {
     "detection": "shift_flip",
     "segmentation": "shift_flip",
 }
-"""Augmentation by task. A shifted picture shows the same, but a regression may have another value for it."""
+"""Augmentation by task. A shifted picture shows the same object, but its value in a regression may differ."""
 PLAIN_TEXT = re.compile(r"([A-Za-z_]|\.{0,2}/)[\w./:-]*(?<!:)")
-"""Text that YAML reads unquoted as a string; other text is quoted."""
+"""Text that YAML reads as a string without quotes. All other text is quoted."""
 RESERVED_WORDS = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 
 
@@ -119,7 +119,7 @@ class ConfigDraft:
         return ["preprocess:", *(line for step, note in steps for line in _step(step, note))]
 
     def _students(self) -> list[str]:
-        """Return the student, or the candidates for it. All are timed and only a few are trained."""
+        """Return the student, or candidates for it. All candidates are timed, and only a few are trained."""
         _, student = network_pair(self.task, self.data.kind, self.data.raw_shape)
         candidates = network_candidates(self.task, self.data.kind, self.data.raw_shape)
         if not candidates:
@@ -143,7 +143,7 @@ class ConfigDraft:
         return ["", "bundle:", *_entries({"smoothing": "auto"}, {"smoothing": comment})]
 
     def _learning_rate(self) -> float:
-        """Return the rate for the task, found on small data sets.
+        """Return the learning rate for the task, which was found on small data sets.
 
         Networks without batch normalization need a lower one.
         """
@@ -161,7 +161,7 @@ class ConfigDraft:
         }
 
     def _budget(self) -> list[str]:
-        """Return limits that can be met. The limits of the device are left to its owner."""
+        """Return limits that can be met. The user fills in the limits of the device."""
         device_limits = [
             "  # latency_p50_ms: 5.0 # of one call on this machine",
             "  # size_bytes: 100000 # of the model's files",
@@ -197,7 +197,7 @@ def _comment(text: str, indent: str = "") -> list[str]:
 
 
 def _entries(values: Mapping[str, Any], notes: Mapping[str, str] | None = None, indent: int = 2) -> list[str]:
-    """Return a line for each key. A comment that does not fit on the line is placed above it."""
+    """Return a line for each key. A comment that does not fit on the line is placed above the line."""
     prefix, lines = " " * indent, []
     for key, value in values.items():
         line, note = f"{prefix}{key}: {to_yaml(value)}", (notes or {}).get(key)
@@ -228,7 +228,7 @@ def _step(step: Mapping[str, Any], note: str) -> list[str]:
 
 
 def to_yaml(value: Any) -> str:
-    """Format a value as YAML on one line, so that it is read back unchanged."""
+    """Format a value as YAML on one line in a form that is read back unchanged."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {to_yaml(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):

@@ -31,10 +31,10 @@ PROGRESS_INTERVAL = 100
 
 
 def draft_config(name: str, task: str, findings: Findings, path_in_config: str | None) -> ConfigDraft:
-    """Read and split the data and draft the config for them; `path_in_config` is the path as the config will have it.
+    """Read and split the data, and draft the config for them. `path_in_config` is the path to write into the config.
 
-    The data are read twice: the number of calibration samples depends on how many there are, and statistics must be
-    computed on the train split that remains.
+    The data are read twice, because the number of calibration samples depends on the number of samples, and statistics
+    must be computed on the train split that remains.
     """
     section = {**findings.section}
     section |= {f"{split}_fraction": 0.2 for split in ("validation", "test") if split not in findings.splits}
@@ -60,7 +60,7 @@ def draft_config(name: str, task: str, findings: Findings, path_in_config: str |
 
 
 def check_config(text: str, section: dict[str, Any], data: Data) -> None:
-    """Check every option and combination in the config and the steps against the samples; raises as a run would."""
+    """Check all options of the config, and the steps against the samples. Faults raise the same errors as in a run."""
     plan = _load_plan(text, [f"data.path={to_yaml(section['path'])}"] if "path" in section else [])
     check_steps(plan.run.preprocess, data.raw_shape, data.raw_dtype)
 
@@ -76,7 +76,7 @@ def _read_data(name: str, task: str, section: dict[str, Any]) -> Data:
 
 
 def _describe_shapes(data: Data) -> str:
-    """Describe the contents of arrays, which only their source knows."""
+    """Describe the contents of arrays, which are known only after their source has read them."""
     if data.tensors:
         return data.sample_description
     shape = "×".join(map(str, data.raw_shape))
@@ -207,7 +207,7 @@ def _check_rows(task: str, findings: Findings) -> None:
 
 
 def tasks_of(y: np.ndarray) -> tuple[Task, ...]:
-    """Return the tasks that such labels can serve, the most likely first."""
+    """Return the tasks that labels like these can serve, the most likely task first."""
     if y.dtype.kind == "f":
         return ("regression",) if y.ndim in (1, 2) else ()
     if y.dtype.kind in "iu" and y.ndim == 3:

@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 Source = folder_layout.Source
 MAX_OPENED = 200
-"""Number of files of a folder that are opened. The source later reads all of them and refuses those that differ."""
+"""Number of files in a folder that are opened. The source later reads all files and refuses those that differ."""
 MAX_SIDE = 64
 """Side of the pictures that the network sees, so that a first run takes minutes on a CPU."""
 MAX_SECONDS = 10.0
 MAX_WINDOW, DEFAULT_WINDOW = 512, 128
 DELIMITERS = ",;\t"
 COMMON_LENGTH_SHARE = 0.1
-"""Share of the files that must have the most common length before it is used."""
+"""The most common length is used only if at least this share of the files has it."""
 SPLITS = 4
 SNIFFED_ROWS = 6
 """Number of rows, with the header, that are read to recognize a table."""
@@ -49,7 +49,7 @@ ROW_NUMBER_COLUMNS = re.compile(
 
 
 def inspect_arrays(path: Path) -> Findings:
-    """Inspect an .npz file. Its source checks the names in it."""
+    """Inspect an .npz file. Its source later checks the names of the arrays."""
     labels, classes, splits = None, None, set()
     try:
         with np.load(path, allow_pickle=False) as archive:
@@ -60,7 +60,7 @@ def inspect_arrays(path: Path) -> Findings:
             if "classes" in archive.files:
                 classes = tuple(map(str, archive["classes"].ravel().tolist()))
     except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error):
-        labels = None  # the source reports what is wrong
+        labels = None  # the source reports the fault later
     return Findings({"source": "npz", "path": str(path)}, "an .npz file", frozenset(splits), {}, labels, classes)
 
 
@@ -88,7 +88,7 @@ def inspect_pictures(path: Path, container: str, plan: FolderLayout, source: Sou
 
 
 def is_grey(picture: Image.Image) -> bool:
-    """Whether no pixel of the picture has a colour."""
+    """Whether the picture is grey, so that no pixel has a colour."""
     if picture.mode in ("1", "L", "LA"):
         return True
     pixels = np.asarray(picture.convert("RGB"))
@@ -123,7 +123,7 @@ def inspect_sounds(path: Path, container: str, plan: FolderLayout, source: Sourc
 
 
 def _typical_length(lengths: list[int]) -> tuple[int, str]:
-    """Return the most common length, or the median if lengths vary, and a text that says which of the two it is."""
+    """Return the most common length, or the median if lengths vary, and a text that says which one it is."""
     nonzero = sorted(length for length in lengths if length)
     length, count = max(Counter(nonzero).items(), key=lambda item: (item[1], item[0]))
     if len(set(nonzero)) == 1:
@@ -217,12 +217,15 @@ def _is_number(text: str) -> bool:
 
 
 def sample_contents(plan: FolderLayout, source: Source) -> Iterator[bytes]:
-    """Yield the contents of some files, spread evenly over the splits; unreadable files are left to the source."""
+    """Yield the contents of some files, spread evenly over the splits.
+
+    Unreadable files are skipped; the source reports them.
+    """
     return (content for _, content in _sample_files(plan, source))
 
 
 def _sample_files(plan: FolderLayout, source: Source) -> Iterator[tuple[str, bytes]]:
-    """Yield the same contents with the names of the files."""
+    """Yield the same contents, each with the name of its file."""
     names = list(itertools.chain(*plan.names.values()))
     for name in names[:: max(1, len(names) // MAX_OPENED)]:
         try:
@@ -233,10 +236,10 @@ def _sample_files(plan: FolderLayout, source: Source) -> Iterator[tuple[str, byt
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """The data source that reads the data, its options, and a description in words.
+    """Findings about data: the source that reads them, its options, and a description in words.
 
-    `splits` are the splits that the data already have, and `comments` are for the config, by option. `labels` are those
-    of arrays. `classes` are the names in the arrays or of the folders. `task` is the one used if the user names none.
+    `splits` are the splits that the data already have, and `comments` are for the config, by option. `labels` are the
+    labels in arrays. `classes` are the names in the arrays or of the folders. `task` is used if the user names no task.
     """
 
     section: dict[str, Any]

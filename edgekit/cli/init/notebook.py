@@ -78,7 +78,7 @@ print(f"edgekit run {stage.plan.path.name}              # everything, to a repor
 
 
 def notebook_text(name: str, config: Path, description: str, kind: str) -> str:
-    """Return the notebook as JSON without outputs; the result depends on the arguments only."""
+    """Return the notebook as JSON without outputs. The result depends only on the arguments."""
     first_look = "samples.table(stage.data)" if kind == "vector" else "samples.figure(stage.data)"
     cells: list[Cell] = [
         ("title", "markdown", TITLE.format(name=name, words=description)),

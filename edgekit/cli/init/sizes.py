@@ -17,9 +17,9 @@ from edgekit.runner.preprocess import transform
 CONFIDENCE = 0.95
 """The default of `budget.accuracy_confidence`."""
 TRAINING_STEPS = 600
-"""Optimizer steps after which a small network has learned most of what it will."""
+"""Number of optimizer steps after which a small network has learned most of what it can."""
 LOOSE_BUDGET_PP, USUAL_BUDGET_PP = 15.0, 5.0
-"""A budget above the first value hardly limits anything; the second is what a first run should be able to show."""
+"""A budget above the first value hardly limits anything. A first run should be able to show the second one."""
 MAX_LOST_SHARE = 0.01
 """Share of the validation samples that a variant may lose in a first run."""
 
@@ -39,13 +39,13 @@ class SplitSizes:
 
     @property
     def batch(self) -> int:
-        """A power of two, about a twentieth of the train split and at most all of it, but at least `least_batch`."""
+        """A power of two, about a twentieth of the train split. At most the whole split, but at least `least_batch`."""
         largest = max(2, 1 << (self.train.bit_length() - 1))
         return max(self.least_batch, min(largest, max(8, min(128, 1 << max(1, self.train // 20).bit_length() - 1))))
 
     @property
     def epochs(self) -> int:
-        """Enough for some hundred steps, but limited for large data sets."""
+        """Enough epochs for some hundred steps, but fewer for large data sets."""
         return int(min(60, max(8, round(TRAINING_STEPS / math.ceil(self.train / self.batch)))))
 
     @property
@@ -62,7 +62,9 @@ class SplitSizes:
 
 
 def small_validation_warning(sizes: SplitSizes) -> str:
-    """Return advice if so few samples validate that nearly every variant meets the budget; otherwise empty."""
+    """Return advice if there are so few validation samples that nearly every variant meets the budget, otherwise
+    nothing.
+    """
     if sizes.drop_pp <= LOOSE_BUDGET_PP:
         return ""
     sufficient = next(n for n in range(10, 10_000, 10) if SplitSizes(1, 1, n, 1).drop_pp <= USUAL_BUDGET_PP)
@@ -77,12 +79,12 @@ STRIDES = {"detection": 16, "segmentation": 16}
 """Stride of each network's coarsest map in pixels, copied from `STRIDE` because importing it would import torch."""
 Network = dict[str, Any]
 PLACEHOLDER_BUILDER = "edgekit.models.resnet:resnet8"
-"""A network for configs that must name one before the data are known."""
+"""A network for configs that must name a network before the data are known."""
 SMALLEST_FOR_RESNET = 16
 LARGE_PICTURE = 64
-"""Side from which on the first convolution halves the picture, as in networks for photographs."""
+"""From this side on, the first convolution halves the picture, as in networks for photographs."""
 SMALLEST_FOR_OTHERS = 32
-"""Side from which on the maps of the candidates are large enough."""
+"""From this side on, the feature maps of the candidates are large enough."""
 HALVED_ARGUMENTS = ("width", "bottleneck")
 CANDIDATE_TASKS = ("classification", "multi_label")
 """Tasks whose student is chosen from candidates."""
@@ -118,7 +120,7 @@ def network_pair(task: str, kind: str, shape: tuple[int, ...]) -> tuple[Network,
 
 
 def network_candidates(task: str, kind: str, shape: tuple[int, ...]) -> list[Network]:
-    """Return networks to choose the student from, besides that of `network_pair`; none if it is the only one."""
+    """Return further networks to choose the student from, in addition to that of `network_pair`, or none."""
     if task not in CANDIDATE_TASKS:
         return []
     candidates = OTHER_CANDIDATES.get(kind, ())
@@ -165,7 +167,7 @@ CHUNK = 1024
 MAX_SOUNDS = 256
 """Number of sounds whose spectrograms are computed for the mean, because each is expensive."""
 MAX_FEATURES = 128
-"""With more features, one mean and deviation is used for all, to keep the config readable."""
+"""With more features than this, one mean and deviation is used for all, to keep the config readable."""
 WINDOW_S, MELS, FFT_SAMPLES, MOST_FRAMES = 0.03, 40, 512, 200
 
 
@@ -192,7 +194,7 @@ def measured_steps(data: Data) -> list[tuple[Step, str]]:
 
 
 def log_mel(samples: int, rate_hz: int) -> Step:
-    """Return a log_mel step with overlapping windows of 30 ms; shorter for short sounds, sparser for long ones."""
+    """Return a log_mel step with overlapping windows of 30 ms. Short sounds get shorter windows, long sounds fewer."""
     longest = round(WINDOW_S * rate_hz)
     window = max(1, min(longest, samples // 4))
     return {
@@ -230,6 +232,6 @@ def _chunks(x: np.ndarray, steps: list[Step], together: bool) -> Iterator[np.nda
 
 
 def _rounded(mean: float, std: float) -> tuple[float, float]:
-    """Round both to a thousandth of the deviation, because more digits would be noise."""
+    """Round mean and deviation to a thousandth of the deviation, because more digits would be noise."""
     digits = 3 - math.floor(math.log10(std))
     return round(mean, digits), round(std, digits)

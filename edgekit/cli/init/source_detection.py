@@ -32,7 +32,7 @@ ZIP_SIGNATURE = b"PK\3\4"
 ARCHIVE = "zip archives: unpack them, or give --data one of them"
 MAX_FILES = 60
 HEAD_BYTES = 2**16
-"""Large enough for the first line of a table with many channels."""
+"""Number of bytes read at the start of a file, enough for the first line of a table with many channels."""
 Source = folder_layout.Source
 PICTURE_SIGNATURES = (b"\x89PNG\r\n", b"\xff\xd8\xff")
 KINDS = {
@@ -52,7 +52,7 @@ INSPECTORS = {
 def detect_source(path: Path | None, task: str | None = None) -> Findings:
     """Return findings about the data at `path`, or about scikit-learn's digits if it is None.
 
-    The task decides if pictures have both boxes and masks.
+    If pictures have both boxes and masks, the task decides which are used.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def detect_source(path: Path | None, task: str | None = None) -> Findings:
 
 
 def _may_hold_texts(path: Path) -> bool:
-    """Whether the path is a table but not a list of files."""
+    """Whether the path is a table that is not a list of files."""
     return (
         path.suffix.lower() in table_inspection.DELIMITER_BY_SUFFIX
         and folder_layout.FILE not in inspection.table_header(_first_bytes(path))
@@ -93,7 +93,7 @@ def _may_hold_texts(path: Path) -> bool:
 
 
 def _inspect_file(path: Path, task: str | None) -> Findings | None:
-    """Inspect a list of files, a table of rows, or a recording with its track; None for any other file."""
+    """Inspect a list of files, a table of rows, or a recording with its track. Return None for any other file."""
     kind = kind_of(_first_bytes(path))
     if path.suffix.lower() == ".csv":
         names = inspection.table_header(_first_bytes(path))
@@ -138,12 +138,12 @@ def _inspect_tree(path: Path, container: str, task: str | None = None) -> Findin
 
 
 def _has_classes(names: tuple[str, ...]) -> bool:
-    """Whether the files are arranged as split/class/file, which takes precedence over a table of them."""
+    """Whether the files are arranged as split/class/file, which takes precedence over a table of files."""
     return any(name.count("/") > 1 and name.partition("/")[0] in folder_layout.SPLITS for name in names)
 
 
 def _find_table(folder: Path) -> Path | None:
-    """Return the table of `file,label` in a folder.
+    """Return the table of `file,label` in a folder, if there is one.
 
     Raises
     ------
@@ -173,7 +173,7 @@ def _most_common_kind(path: Path, source: Source, names: tuple[str, ...]) -> tup
         start = _first_bytes(path / name) if path.is_dir() else _first_bytes_of_member(source, name)
         kind = kind_of(start, columns=1 if name.lower().endswith(folder_layout.RECORDINGS.suffixes) else 2)
         if kind in (None, "recording") and name.lower().endswith(folder_layout.TEXTS.suffixes):
-            kind = "text" if table_inspection.is_text(start) else None  # a text can look like a table
+            kind = "text" if table_inspection.is_text(start) else None  # a text may look like a table
         if kind:
             names_by_kind.setdefault(kind, []).append(name)
         else:

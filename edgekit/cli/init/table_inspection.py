@@ -23,7 +23,7 @@ MAX_LISTED = 8
 
 
 def has_row_tables(folder: Path) -> bool:
-    """Whether a folder holds a train.csv, and so a table for each split."""
+    """Whether a folder holds a train.csv and therefore one table per split."""
     return "train.csv" in _split_tables(folder)
 
 
@@ -67,12 +67,12 @@ def _parse_table(path: Path) -> Table:
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}); check its permissions") from None
     if not parsed.rows:
-        raise DataError(f"{path}: no row after its header; export it again")
+        raise DataError(f"{path}: no rows after the header; export it again")
     return parsed
 
 
 def _label_column(parsed: Table) -> str:
-    """Return the column that is named like a label, or the only one of words, or the last one."""
+    """Return the column with a name like a label's, or else the only column of words, or else the last column."""
     label_names = [name for name in parsed.header if name.lower() in LABEL_NAMES]
     text_columns = [
         name for name in parsed.header if name and not any(table.is_number(cell) for cell in _column(parsed, name))
@@ -86,7 +86,7 @@ def _column(parsed: Table, name: str) -> list[str]:
 
 
 def _as_numbers(cells: list[str]) -> np.ndarray | None:
-    """Return labels that are all numbers, as integers if possible; None for words."""
+    """Return labels that are all numbers, as integers if possible, or None if there are words."""
     if not all(map(table.is_number, cells)):
         return None
     values = np.array(cells, np.float64)
@@ -95,22 +95,22 @@ def _as_numbers(cells: list[str]) -> np.ndarray | None:
 
 
 DELIMITER_BY_SUFFIX = {".tsv": "tab", ".csv": "comma"}
-"""The default delimiter by suffix, unless the first line shows another."""
+"""The default delimiter by suffix, which is used unless the first line shows a different one."""
 WORD = re.compile(r"\w+|[^\w\s]")
 LETTERS = re.compile(r"[^\W\d_]+")
 MIN_WORDS = 2
-"""Words in the median cell of a column of texts. File names and names of things have one."""
+"""Least number of words in the median cell of a column of texts. File names and other names have only one."""
 TOKENS_PER_WORD = 1.3
-"""Average number of tokens in a word. With this allowance most texts fit completely."""
+"""Tokens per word that are allowed for, so that most texts fit completely."""
 MIN_TOKENS, MAX_TOKENS = 16, 256
-"""Tokens of a sample. The time of attention grows with the square of their number."""
+"""Largest number of tokens in a sample, because the time of attention grows with the square of that number."""
 UNCUT_SHARE = 0.95
 """Share of the texts that should not be truncated."""
 MAX_CLASSES = 200
 MIN_ROWS_PER_CLASS = 2
-"""Average number of rows in a class. A column with fewer rows for each name does not hold classes."""
+"""Least average number of rows per class. A column with fewer rows per name does not hold classes."""
 MAX_EMPTY_SHARE = 0.05
-"""Share of the cells in a column of classes that may be empty."""
+"""Largest share of empty cells in a column of classes."""
 MAX_ROWS = 20_000
 HEADER_WORDS = re.compile(
     r"(text|message|sentence|review|comment|content|body|label|class|category|target|sentiment|v\d)", re.I
@@ -118,7 +118,7 @@ HEADER_WORDS = re.compile(
 
 
 def is_text(start: bytes) -> bool:
-    """Whether the first bytes of a file are UTF-8 text. A character may be cut off at their end."""
+    """Whether the first bytes of a file are UTF-8 text. The last character may be cut off."""
     try:
         start.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -129,7 +129,7 @@ def is_text(start: bytes) -> bool:
 def inspect_texts(
     path: Path, container: str, plan: folder_layout.FolderLayout, source: folder_layout.Source
 ) -> Findings:
-    """Find how many tokens most texts have."""
+    """Inspect a folder of texts, and find how many tokens most texts have."""
     from edgekit.cli.init.inspection import sample_contents
 
     lengths = []
@@ -192,9 +192,8 @@ def _delimiter(path: Path, content: bytes) -> str:
 
 def _is_class_column(column: tuple[str, ...]) -> bool:
     names = {cell.strip() for cell in column[1:]} - {""}
-    has_few_empty = _empty_cells(column) <= max(
-        1, MAX_EMPTY_SHARE * len(column)
-    )  # the source reports each with its line
+    # The source reports each row with an empty cell by its line.
+    has_few_empty = _empty_cells(column) <= max(1, MAX_EMPTY_SHARE * len(column))
     return 1 < len(names) <= min(MAX_CLASSES, max(2, len(column) // MIN_ROWS_PER_CLASS)) and has_few_empty
 
 
@@ -203,7 +202,7 @@ def _empty_cells(column: tuple[str, ...]) -> int:
 
 
 def _has_header(text: tuple[str, ...], label: tuple[str, ...]) -> bool:
-    """Whether the first row is a header: its label is not a class of another row, and its text reads like a name."""
+    """Whether the first row is a header: its label is no other row's class, and its text looks like a column name."""
     is_unique = label[0].strip() not in {"", *(cell.strip() for cell in label[1:])}
     return is_unique and (_word_count(text[0]) <= 2 or bool(HEADER_WORDS.fullmatch(text[0].strip())))
 

@@ -17,11 +17,11 @@ from edgekit.runner.inputs import wav
 MAX_SECONDS = 1.0
 BACKGROUND = "background"
 MIN_GAPS = 8
-"""Number of sufficiently long gaps between labels from which on they form a class of their own."""
+"""From this number on, sufficiently long gaps between labels form a class of their own."""
 
 
 def has_track(path: Path) -> bool:
-    """Whether a recording, or one in a folder, has a label track beside it."""
+    """Whether a recording, or one of the recordings in a folder, has a label track beside it."""
     recordings = [path] if path.is_file() else [each for each in path.rglob("*") if each.suffix.lower() == ".wav"]
     return any(each.with_suffix(TRACK).is_file() for each in recordings)
 
@@ -40,7 +40,7 @@ def inspect_tracks(path: Path, task: str | None = None) -> Findings:
     for recording_path in files:
         track = recording_path.with_suffix(TRACK)
         if not track.is_file():
-            continue  # the source reports it
+            continue  # the source reports the fault later
         try:
             with open(recording_path, "rb") as stream:
                 header = wav.read_header(str(recording_path), stream, os.fstat(stream.fileno()).st_size)

@@ -25,7 +25,7 @@ def search(
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one option.")] = None,
     trials: Annotated[
         int | None,
-        typer.Option(min=1, max=MAX_TRIALS, help="Trials, in whole batches; 32 where --minutes is not given."),
+        typer.Option(min=1, max=MAX_TRIALS, help="Number of trials, in whole batches; 32 if --minutes is not given."),
     ] = None,
     batch: Annotated[int, typer.Option(min=1, max=64, help="Trials that are proposed and measured together.")] = 4,
     minutes: Annotated[
@@ -35,7 +35,7 @@ def search(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of the sampler.")] = 0,
-    out: Annotated[Path, typer.Option(help="Folder that gets NAME-search.")] = Path("artifacts"),
+    out: Annotated[Path, typer.Option(help="Folder in which NAME-search is created.")] = Path("artifacts"),
     replay: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Reuse the measurements of that study instead of measuring.")
     ] = None,
@@ -47,7 +47,7 @@ def search(
         list[str] | None, typer.Option(metavar="URL", help="Shared cache for finished stages; may be repeated.")
     ] = None,
     take: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="Search nothing: write the config of this trial.")
+        int | None, typer.Option(metavar="N", min=0, help="Write the config of this trial and search nothing.")
     ] = None,
     to: Annotated[
         Path | None, typer.Option(metavar="FILE", help="With --take: the file; by default CONFIG-trial-N.yaml.")
@@ -58,8 +58,8 @@ def search(
 ) -> None:
     """Search the options of a config for the best trade-offs of accuracy, latency and size; continue a stopped search.
 
-    Exit codes: 0 done, 2 config or space, 3 no trial met the budget, 4 data or model, 5 conversion, 6 a stage died,
-    7 resources, 8 trust.
+    Exit codes: 0: done; 2: config or space; 3: no trial met the budget; 4: data or model; 5: conversion; 6: a stage
+    died; 7: resources; 8: trust.
     """
     with errors_as_exit_codes(RETAINED):
         if to is not None and take is None:

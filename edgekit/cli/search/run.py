@@ -49,7 +49,7 @@ def batch_lines(row: StudyRow) -> Iterator[str]:
         if trial["state"] == "failed":
             yield f"  trial {trial['number']} failed: {trial['reason']}"
     if batch["disturbed"]:
-        yield "  its latencies are noisy although they were measured again: trust their intervals less"
+        yield "  its latencies are noisy although they were measured again, so trust their intervals less"
 
 
 DEFAULT_TRIALS = 32
@@ -93,8 +93,8 @@ def run(request: SearchRequest, say: Say) -> bool:
     make_importable(plan)
     if "distill" not in plan.pipeline:
         raise ConfigError(
-            f"{plan.path.name} has no distill section, so there is no student to search for; "
-            "name distill.student, or give it by --set distill.student.builder=package.module:function"
+            f"{plan.path.name} has no distill section, so there is no student to search for; set distill.student in "
+            f"the config, or with --set distill.student.builder=package.module:function"
         )
     space, text = _load_space(request, plan)
     if request.replay:
@@ -175,7 +175,7 @@ def _write_log(log: Any, name: str, line: str) -> None:
 
 
 def _load_space(request: SearchRequest, plan: Plan) -> tuple[Space, str]:
-    """Return the space, completed with what a trial needs, and its text.
+    """Return the space, completed with everything that a trial needs, and its text.
 
     Raises
     ------

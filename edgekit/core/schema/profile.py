@@ -8,7 +8,7 @@ from edgekit.core.schema.record import Record
 
 
 class RuntimeTime(Record):
-    """The latency of the network as it is with one runtime. If it failed, there is a `reason` instead of figures."""
+    """The latency of the unchanged network with one runtime. If it failed, there is a `reason` instead of figures."""
 
     way: str
     reason: NotRequired[str]
@@ -64,7 +64,7 @@ class StampOverhead(Record):
 
 
 class SessionTime(Record):
-    """One process from its start to its last answer; `covered` is the share of it that the parts explain."""
+    """One process from its start to its last answer. `covered` is the share of its time that the parts explain."""
 
     calls: int
     calls_covered: float
@@ -117,7 +117,7 @@ class Forecast(Record):
 
 
 class PredictedSpeedup(Record):
-    """The speed-up over the baseline that was predicted for a variant, the one that it achieved, and their quotient."""
+    """The speed-up over the baseline that was predicted for a variant, the one that it achieved, and their ratio."""
 
     name: str
     model: str
@@ -131,7 +131,7 @@ class PredictedSpeedup(Record):
 
 
 class Diagnosis(Record):
-    """What limits the network, as shares of a call with their lower bounds, and recommended steps."""
+    """The bottlenecks of the network, as shares of a call with lower bounds, and the recommended steps."""
 
     bound: str
     shares: dict[str, float]

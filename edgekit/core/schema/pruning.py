@@ -31,7 +31,10 @@ class PruneStep(DropFields):
 
 
 class RetrainedStep(Record):
-    """A step's shape trained from new weights, and the fine-tuned one; `below_tuned` is the drop between them."""
+    """A step's shape trained from new weights, compared with the fine-tuned one.
+
+    `below_tuned` is the drop between them.
+    """
 
     of_step: int
     epochs: int
@@ -96,7 +99,7 @@ class SparseLatency(MeasuredSpeedup):
 
 
 class PruneConditions(Machine, Disturbances):
-    """Where and how the steps were timed; `confidence` of the intervals is a fraction."""
+    """Where and how the steps were timed. `confidence` is that of the intervals, as a fraction."""
 
     protocol: str
     confidence: float

@@ -18,7 +18,7 @@ class LayerSensitivity(Record):
 
 
 class Sensitivity(Record):
-    """All layers, the most sensitive first, and the float accuracy on the same samples."""
+    """The effects of all layers, the most sensitive first, and the float network's accuracy on the same samples."""
 
     samples: int
     float_accuracy: float
@@ -47,7 +47,7 @@ class RecipeRow(MaybeDropFields):
 
 
 class CalibrationSize(Record):
-    """Two draws of calibration samples of the same size, each compared with float and with the other."""
+    """Two draws of equally many calibration samples, compared with the float network and with each other."""
 
     samples: int
     shared_samples: int
@@ -79,7 +79,7 @@ class ValueCounts(Record):
 
 
 class ValueHistogram(ValueCounts):
-    """A histogram with its layer, of the layer's weights or of its input."""
+    """A histogram of a layer's weights or inputs, with the name of the layer."""
 
     layer: str
     kind: str

@@ -1,4 +1,4 @@
-"""Records of a study, which `edgekit search` writes to study.json and its page and notebook read."""
+"""Records of a study. `edgekit search` writes them to study.json, and the study's page and notebook read them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of trainings and of the choice between candidates, which `distill` writes and reports show."""
+"""Records of training and of the choice between candidates. `distill` writes them, and reports show them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ class Epoch(Record):
 
 
 class FileTimes(Record):
-    """The latency of a converted file on one target; sizes in bytes, compressed at level 9."""
+    """The latency and sizes of a converted file on one target.
+
+    Sizes are in bytes; the compressed size is at level 9.
+    """
 
     target: str
     precision: str
@@ -78,7 +81,7 @@ class CandidateNames(Record):
 
 
 class ShortlistRow(Record):
-    """The decision that was followed, what today's latencies would choose, and what the candidates were compared with.
+    """The decision that was followed, the one that today's latencies suggest, and what candidates were compared with.
 
     `limits` are texts, present if two numbers do not express the budget; `beside` are the references of relative
     limits.

@@ -98,7 +98,7 @@ class DropFields(Record):
 
 
 class MaybeDropFields(Record):
-    """The same for something that may not exist; then the fields are None."""
+    """The same fields for a model that may not exist, in which case they are None."""
 
     drop_pp: float | None
     bound_pp: float | None
@@ -118,7 +118,7 @@ class SecondAccuracy(Record):
 
 
 class ModelFacts(Record):
-    """What is known of a model without measuring time."""
+    """The facts about a model that need no time measurement."""
 
     name: Annotated[
         str, Field(description="the variant: model-precision-target, or baseline-eager, baseline-unmodified")

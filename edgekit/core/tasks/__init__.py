@@ -1,4 +1,4 @@
-"""Tasks: what a network is for, and how well it does it.
+"""Tasks, which define what a network is for and how its accuracy is measured.
 
 Each task is a module with the name that a config gives as `task`.
 
@@ -7,7 +7,7 @@ A module offers
     METRIC                      the name of its accuracy, a fraction that is at most 1
     METRIC_TEXT                 a sentence that explains it
     OUTPUTS_NAME                what the names of its outputs are: classes, values
-    AT_MOST_ONE                 whether one sample counts from 0 to 1, so that few samples can show little
+    AT_MOST_ONE whether one sample counts from 0 to 1, so that few samples can show little
     default_names(y)            names of the outputs if the data have none
     normalize_labels(name, y, names)    labels of a split in their normal form; DataError if they are not valid
     check_split(name, y, names) DataError if these labels cannot evaluate a split
@@ -60,7 +60,10 @@ TASKS: tuple[Task, ...] = get_args(Task)
 
 @dataclass(frozen=True, eq=False)
 class SampleScores:
-    """What each sample of a split contributes to a network's accuracy: `values` (n, k) float64, defined by the task."""
+    """The contribution of each sample to a network's accuracy:
+
+    `values` (n, k) float64, whose meaning the task defines.
+    """
 
     task: Task
     values: np.ndarray
@@ -73,8 +76,8 @@ class SampleScores:
 class Group:
     """One class, label or range of values with the network's score, which is None if it cannot be computed.
 
-    `found` of its `samples` are answered with it, and `false` samples of other groups are; both are None if answers are
-    values.
+    `found` is the number of its `samples` that are answered with it, and `false` the number of other samples that are.
+    Both are None if answers are values.
     """
 
     name: str
@@ -94,7 +97,7 @@ class SecondMetric:
 
 
 SampleResults = Union["np.ndarray", SampleScores]
-"""For classification (n,) bool, whether each sample was answered correctly; for other tasks the scores of samples."""
+"""Whether each sample was answered correctly, (n,) bool, in classification. Scores of the samples in other tasks."""
 
 
 def load_task(task: str) -> Any:
@@ -120,7 +123,7 @@ def second_metric(results: SampleResults) -> SecondMetric | None:
 
 
 def drop(reference: SampleResults, results: SampleResults, confidence: float) -> Drop:
-    """Return how far the accuracy lies below that of the reference on the same samples.
+    """Return how far the accuracy is below the reference's accuracy on the same samples.
 
     Raises
     ------
@@ -137,7 +140,7 @@ def drop(reference: SampleResults, results: SampleResults, confidence: float) ->
 
 
 def why_no_better_than_guessing(task: Task, outputs: np.ndarray, y: np.ndarray) -> str:
-    """Say why a network is no better than a constant answer; an empty text if it is better.
+    """Return why a network is no better than a constant answer, or an empty text if it is better.
 
     `task` must be one that needs no inputs to score samples.
     """

@@ -1,9 +1,9 @@
-"""How much accuracy a network may have lost: the answers of two networks to the same samples, and a bound on the drop.
+"""Estimate the accuracy drop of a network from two networks' answers to the same samples, with an upper bound.
 
-The samples are a random draw, and another draw would give another drop. What can be claimed for all samples is the
-upper bound of a one-sided confidence interval. If answers are right or wrong, it is Tango's score interval for the
-difference of two paired proportions (Tango 1998, Statistics in Medicine 17:891-908), which keeps its confidence even if
-few or no answers differ. For other metrics it is a paired bootstrap (Efron 1979, Annals of Statistics 7:1-26).
+The samples are a random draw, and another draw would give a different drop. For all samples in general, only the upper
+bound of a one-sided confidence interval can be claimed. If answers are right or wrong, it is Tango's score interval for
+the difference of two paired proportions (Tango 1998, Statistics in Medicine 17:891-908), which keeps its confidence
+even if few or no answers differ. For other metrics it is a paired bootstrap (Efron 1979, Annals of Statistics 7:1-26).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ BOOTSTRAP_DRAWS, DRAWS_PER_BLOCK = 2000, 100
 class Drop:
     """Accuracy below that of the reference on the same samples, in percentage points; negative if it is higher.
 
-    `lost` samples were right in the reference and are wrong now (or worse than they were), `gained` samples the other
-    way round. With `confidence`, the drop over all samples like these is at most `bound_pp`. `least_pp` is the smallest
-    bound that so many samples can show, if none is lost.
+    `lost` is the number of samples that the reference answered correctly and the network does not (or answers worse);
+    `gained` is the number for which it is the other way round. With the given `confidence`, the drop over all samples
+    like these is at most `bound_pp`. `least_pp` is the smallest bound that so many samples can show, if none is lost.
     """
 
     drop_pp: float
@@ -45,7 +45,7 @@ class Drop:
 
 
 def drop_of_answers(reference_right: np.ndarray, right: np.ndarray, confidence: float) -> Drop:
-    """Return the drop of answers that are right or wrong.
+    """Return the drop for answers that are either right or wrong.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def drop_of_counts(lost: int, gained: int, samples: int, confidence: float) -> D
     if not 0.5 < confidence < 1:
         raise ConfigError(f"accuracy_confidence: got {confidence:g}; use a fraction between 0.5 and 1, such as 0.95")
     z = NormalDist().inv_cdf(confidence)
-    # six digits: a logarithm may differ in its last bit between machines, but sealed records must not
+    # six digits, because a logarithm may differ in its last bit between machines, but sealed records must not
     bound_pp, least_pp = (round(100 * _upper_bound(*counts, samples, z), 6) for counts in ((lost, gained), (0, 0)))
     return Drop(100 * (lost - gained) / samples, bound_pp, lost, gained, samples, confidence, least_pp)
 
@@ -104,7 +104,7 @@ def bootstrap_drop(
     apart: np.ndarray | None = None,
     at_most_one: bool = False,
 ) -> Drop:
-    """Return the drop of a metric that `score` computes from sample scores, by a paired bootstrap.
+    """Return the drop of a metric, which `score` computes from sample scores, by a paired bootstrap.
 
     The same samples are drawn again for both networks, and the bound is the quantile of the drops at `confidence`.
 
@@ -119,11 +119,11 @@ def bootstrap_drop(
     confidence
         Confidence of the upper bound, a fraction above 0.5.
     apart
-        (n,) bool: two kinds of samples, which are drawn separately.
+        (n,) bool: divides the samples into two kinds, which are drawn separately.
     at_most_one
-        A sample counts from 0 to 1. Then the bound is at least Tango's bound without lost samples above the drop,
-        because
-        the bootstrap knows nothing of samples that it has not seen and would be overconfident if hardly any differs.
+        Whether each sample counts from 0 to 1. If so, the bound exceeds the drop by at least Tango's bound for no lost
+        samples. The bootstrap knows nothing about samples that it has not seen, so it would be overconfident if hardly
+        any samples differ.
     """
     import numpy as np
 
@@ -137,7 +137,10 @@ def bootstrap_drop(
 
 
 def _draws(samples: int, apart: np.ndarray | None) -> Iterator[np.ndarray]:
-    """How often each sample is drawn, (DRAWS_PER_BLOCK, samples) float64 at a time. The draws are always the same."""
+    """Yield how often each sample is drawn, in blocks (DRAWS_PER_BLOCK, samples) float64.
+
+    The draws are always the same.
+    """
     import numpy as np
 
     random = np.random.default_rng(0)
@@ -150,7 +153,7 @@ def _draws(samples: int, apart: np.ndarray | None) -> Iterator[np.ndarray]:
 
 
 def budget_violation(drop: Drop, allowed_pp: float) -> str | None:
-    """Return why the drop is not inside a budget of `allowed_pp`, or None if it is."""
+    """Return the reason why the drop exceeds a budget of `allowed_pp`, or None if it does not."""
     if drop.bound_pp <= allowed_pp:
         return None
     confidence = f"{100 * drop.confidence:g} %"
@@ -164,7 +167,7 @@ def budget_violation(drop: Drop, allowed_pp: float) -> str | None:
 
 
 def can_meet(samples: int, confidence: float, allowed_pp: float) -> bool:
-    """Return whether a network that answers every sample as the reference does is inside a budget of `allowed_pp`."""
+    """Return whether a network that answers every sample like the reference would meet a budget of `allowed_pp`."""
     return drop_of_counts(0, 0, samples, confidence).bound_pp <= allowed_pp
 
 
@@ -172,13 +175,14 @@ def too_few_samples(samples: int, confidence: float) -> str:
     """Return what to do if `can_meet` returns False."""
     least_pp = drop_of_counts(0, 0, samples, confidence).bound_pp
     return (
-        f"{samples} samples, each answered as by the baseline, cannot show less than {least_pp:.2f} pp: "
+        f"{samples} samples cannot show less than {least_pp:.2f} pp, even if every answer is the same as the "
+        f"baseline's: "
         "raise budget.accuracy_drop_pp, lower budget.accuracy_confidence, or give more validation samples"
     )
 
 
 def _upper_bound(lost: int, gained: int, samples: int, z: float) -> float:
-    """The largest difference that the score test does not reject at `z`, a fraction, by bisection to the last bit."""
+    """The largest difference (a fraction) that the score test does not reject at `z`, by bisection to the last bit."""
     low, high = (lost - gained) / samples, 1.0
     while low < (middle := (low + high) / 2) < high:
         low, high = (middle, high) if _score(lost, gained, samples, middle) < z else (low, middle)
@@ -186,9 +190,9 @@ def _upper_bound(lost: int, gained: int, samples: int, z: float) -> float:
 
 
 def _score(lost: int, gained: int, samples: int, difference: float) -> float:
-    """Standard errors by which the observed difference lies below `difference` (Tango 1998, equations 24 to 26)."""
+    """How many standard errors the observed difference is below `difference` (Tango 1998, equations 24 to 26)."""
     b = (2 * samples - lost + gained) * difference - lost - gained
     c = -gained * difference * (1 - difference)
-    q = (math.sqrt(b * b - 8 * samples * c) - b) / (4 * samples)  # share gained, most likely under `difference`
+    q = (math.sqrt(b * b - 8 * samples * c) - b) / (4 * samples)  # the most likely share gained, given `difference`
     variance = samples * (2 * q + difference * (1 - difference))
     return (samples * difference - lost + gained) / math.sqrt(variance) if variance > 0 else math.inf

@@ -59,9 +59,7 @@ def check_split(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
     """Check that train and calibration have normal samples, and the other splits samples of both kinds."""
     normal, anomalies = int((y == 0).sum()), int((y == 1).sum())
     if not normal:
-        raise DataError(
-            f"{name}: no normal sample among {len(y)}; a network is trained and evaluated with normal ones too"
-        )
+        raise DataError(f"{name}: no normal sample among {len(y)}; training and evaluation need normal samples, too")
     if name not in ("train", "calibration") and not anomalies:
         raise DataError(
             f"{name}: no anomaly among {len(y)} samples, so nothing can be evaluated; put more into train (they are "
@@ -70,12 +68,12 @@ def check_split(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
 
 
 def strata(y: np.ndarray) -> np.ndarray:
-    """Normal or not."""
+    """Whether each sample is normal."""
     return y
 
 
 def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> SampleScores:
-    """Score and label: (n, 2)."""
+    """The score and the label of each sample, (n, 2)."""
     assert inputs is not None
     return SampleScores("anomaly", np.stack([reconstruction_errors(outputs, inputs), y.astype(np.float64)], axis=1))
 
@@ -93,9 +91,9 @@ def accuracy(scores: SampleScores) -> float:
 
 
 def drop(reference: SampleScores, scores: SampleScores, confidence: float) -> Drop:
-    """By the bootstrap, with normal samples and anomalies drawn separately.
+    """The drop by the bootstrap, with normal samples and anomalies drawn separately.
 
-    Lost samples are outscored by more of the others.
+    A sample is lost if more samples of the other kind are on its wrong side than before.
     """
     before, after = rank_shares(reference), rank_shares(scores)
     worse = np.sign(np.round(before - after, 12))
@@ -119,7 +117,7 @@ def rank_shares(scores: SampleScores) -> np.ndarray:
 
 
 def same_answers(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
-    """Where the scores differ by at most half of their standard deviation over these samples."""
+    """Which scores differ by at most half of their standard deviation over these samples."""
     assert inputs is not None
     before, after = reconstruction_errors(reference, inputs), reconstruction_errors(outputs, inputs)
     return np.asarray(np.abs(before - after) <= NEAR * before.std() + 1e-9)
@@ -137,12 +135,12 @@ def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
 
 
 def is_correct(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Where a sample is classified as what it is."""
+    """Which samples are classified correctly."""
     return np.asarray(_is_anomaly(answers, y) == (y > 0))
 
 
 def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Group]:
-    """Normal samples, of which some are false alarms, and anomalies, of which some are missed."""
+    """Two groups: normal samples, some of which are false alarms, and anomalies, some of which are missed."""
     predicted, result = _is_anomaly(answers, y), []
     for kind, name in enumerate(NAMES):
         in_group = y == kind

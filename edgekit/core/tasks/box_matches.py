@@ -1,4 +1,4 @@
-"""Matches predicted boxes with labelled ones greedily, the most confident box first, as COCO's own code does."""
+"""Match predicted boxes with labelled ones greedily, the most confident box first, as COCO's own code does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OVERLAP_LIMITS, OVERLAP_INDICES = np.array(OVERLAPS), np.arange(len(OVERLAPS))
 MIN_LOGIT = 0.0
 """Logit of a probability of one half."""
 BOX_FIELDS = 5
-"""Numbers of a labelled or predicted box: class, left, top, right, bottom."""
+"""The number of values of a box: class, left, top, right, bottom."""
 
 
 class BoxComparison(NamedTuple):
@@ -51,7 +51,7 @@ def match_boxes(boxes: Boxes, labels: np.ndarray) -> np.ndarray:
         free = np.ones((len(OVERLAP_LIMITS), overlaps.shape[1]), dtype=bool)
         for place in np.flatnonzero(overlaps.max(axis=1, initial=0) >= OVERLAP_LIMITS[0]):
             shares = np.where(free, overlaps[place], -1.0)
-            best = free.shape[1] - 1 - shares[:, ::-1].argmax(axis=1)  # the last of equals, as in COCO's own code
+            best = free.shape[1] - 1 - shares[:, ::-1].argmax(axis=1)  # the last of equal ones, as in COCO's own code
             matched_limits = np.flatnonzero(shares[OVERLAP_INDICES, best] >= OVERLAP_LIMITS)
             free[matched_limits, best[matched_limits]] = False
             bits[box_indices[place]] = (1 << matched_limits).sum()

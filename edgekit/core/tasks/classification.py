@@ -31,7 +31,7 @@ def default_names(y: np.ndarray) -> tuple[str, ...]:
     highest = int(y.max())
     if highest >= len(y):
         raise DataError(
-            f"a label in y_train is {highest}, with only {len(y)} samples; "
+            f"the highest label in y_train is {highest}, but there are only {len(y)} samples; "
             "number the classes 0, 1, … without gaps, or name them in `classes`"
         )
     return tuple(str(index) for index in range(highest + 1))
@@ -67,12 +67,12 @@ def check_split(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
 
 
 def strata(y: np.ndarray) -> np.ndarray:
-    """The classes."""
+    """The classes, which divisions into splits keep in proportion."""
     return y
 
 
 def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> np.ndarray:
-    """From scores (n, classes): (n,) bool."""
+    """Which of the scores (n, classes) are highest at the right class, (n,) bool."""
     return np.equal(outputs.argmax(axis=1), y)
 
 
@@ -82,12 +82,12 @@ def accuracy(correct: np.ndarray) -> float:
 
 
 def drop(reference: np.ndarray, correct: np.ndarray, confidence: float) -> Drop:
-    """By Tango's interval."""
+    """The drop, with Tango's interval."""
     return drop_of_answers(reference, correct, confidence)
 
 
 def same_answers(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
-    """Where the highest score is that of the same class."""
+    """Which samples have their highest score at the same class in both outputs."""
     return np.equal(reference.argmax(axis=1), outputs.argmax(axis=1))
 
 
@@ -102,7 +102,7 @@ def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
 
 
 def is_correct(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Where the answer equals the label."""
+    """Which answers equal the label."""
     return np.asarray(answers == y)
 
 

@@ -1,4 +1,4 @@
-"""Objects in pictures, each with a class and a box. Accuracy is the mean average precision at an overlap of one half.
+"""Detect objects in pictures, each with a class and a box. Accuracy is the mean average precision at an overlap of 0.5.
 
 Labels are (n, 1 + most, 5) float32: class, left, top, right, bottom, in pixels of the sample. The first row describes
 the sample itself, (-1, 0, 0, width, height); later rows with the class -1 are empty. Outputs are (n, points, 4 +
@@ -36,7 +36,7 @@ CORRECT_WHEN = "every labelled object is found with a probability of one half or
 RECALLS = np.linspace(0, 1, 101)
 EVALUATION_OPTIONS = BoxOptions(least_probability=0.01, overlap=0.5, most=100)
 MIN_SHARED_BOXES = 0.8
-"""Share of the boxes of two answers that must match for the answers to count as the same."""
+"""Share of the boxes in two answers that must match so that the answers count as the same."""
 FIELDS_PER_BOX = 3
 """Fields of each predicted box in the sample scores: class, logit, and the overlaps at which it is correct, as bits."""
 
@@ -81,7 +81,7 @@ def check_split(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
 
 
 def strata(y: np.ndarray) -> np.ndarray:
-    """A picture belongs to the rarest class in it; 0 if it has no box."""
+    """The rarest class in each picture, to which the picture counts; 0 if it has no box."""
     kinds = y[:, 1:, 0].astype(np.int64)
     classes = max(1, int(kinds.max()) + 1)
     has_class = np.stack([(kinds == kind).any(axis=1) for kind in range(classes)], axis=1)
@@ -127,14 +127,17 @@ SECOND = SecondMetric("mAP@0.5:0.95", "averages it over overlaps from 0.5 to 0.9
 
 
 def drop(reference: SampleScores, scores: SampleScores, confidence: float) -> Drop:
-    """By the bootstrap over pictures. Lost pictures have fewer labels found at an overlap of one half."""
+    """The drop by the bootstrap over pictures.
+
+    A picture is lost if fewer of its labels are found at an overlap of 0.5.
+    """
     hits = [_hits(each.values) for each in (reference, scores)]
     worse = np.sign(hits[0] - hits[1])
     return bootstrap_drop(reference.values, scores.values, mean_average_precision, worse, confidence)
 
 
 def same_answers(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
-    """Where nearly all confident boxes of both answers overlap a box of the same class in the other by one half."""
+    """Which samples have nearly the same confident boxes in both answers: same class, and an overlap of one half."""
     pairs = zip(_confident_boxes(reference, inputs), _confident_boxes(outputs, inputs), strict=True)
     return np.array([_shared(*pair) >= MIN_SHARED_BOXES for pair in pairs])
 
@@ -166,7 +169,7 @@ def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
 
 
 def is_correct(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Where the confident boxes are those of the labels."""
+    """Which pictures' confident boxes match their labels exactly."""
     correct: np.ndarray = closeness(answers, y) == 1
     return correct
 
@@ -242,7 +245,7 @@ def _average_precision(logits: np.ndarray, hits: np.ndarray, weights: np.ndarray
     precision = correct / np.maximum(counted, 1e-12)
     monotonic = np.maximum.accumulate(precision[:, ::-1], axis=1)[:, ::-1]
     recall = correct / np.maximum(total, 1e-12)[:, None]
-    # one search for all draws: each draw has its own range of numbers, two apart
+    # one search serves all draws, because the numbers of each draw have their own range
     offsets = 2.0 * np.arange(len(weights))[:, None]
     places = np.searchsorted((recall + offsets).ravel(), (RECALLS + offsets).ravel()).reshape(len(weights), -1)
     places -= len(hit_positions) * np.arange(len(weights))[:, None]
@@ -271,7 +274,7 @@ def _confident_boxes(outputs: np.ndarray, inputs: np.ndarray | None) -> Iterator
 
 
 def _shared(one: Boxes, other: Boxes) -> float:
-    """The F1 of two sets of boxes: the share that match a box of the other set."""
+    """The F1 of two sets of boxes, which is the share of boxes that match a box of the other set."""
     total = len(one.classes) + len(other.classes)
     labels = np.column_stack([other.classes, other.sides]) if len(other.classes) else np.zeros((0, BOX_FIELDS))
     return 2 * int((match_boxes(one, labels) & 1).sum()) / total if total else 1.0

@@ -5,9 +5,9 @@ learning: Jégou, Douze, Schmid, TPAMI 2011; Oh Song et al., CVPR 2016). Labels 
 may have other labels than train. Of equally near neighbours the first counts. A sample that is the only one with its
 label has no neighbour that could be right, so it is only a neighbour of others and is not evaluated itself.
 
-Samples are not independent here, because one sample may be the nearest of many. Tango's interval then contains the true
-drop too rarely (81 of 100 times for a confidence of 90 %), so the bound also covers the jackknife's error, which is
-never too small on average (Efron, Stein, Annals of Statistics 1981).
+Samples are not independent here, because one sample may be the nearest of many. Tango's interval would then contain the
+true drop too rarely (81 of 100 times at a confidence of 90 %), so the bound is also at least that of the jackknife,
+whose error is never too small on average (Efron, Stein, Annals of Statistics 1981).
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ NEEDS_SHAPE = False
 GROUP, SCORE, SCORE_RISES = "label", "precision@1", True
 CORRECT_WHEN = "the nearest other sample has their label"
 DIMENSIONS = 64
-"""Numbers in a vector, unless `kwargs.dimensions` of the network says otherwise."""
+"""The length of a vector, unless `kwargs.dimensions` of the network says otherwise."""
 NEAR = 0.98
-"""Two vectors of a sample count as the same from this cosine: 11 degrees, about 14 dB."""
+"""Two vectors of a sample count as the same if their cosine is at least this: 11 degrees, about 14 dB."""
 BLOCK_ROWS = 1024
 """How many samples are compared with all others at a time."""
 BELOW_ANY_COSINE = -2.0
 """A value below any cosine."""
 COSINE_DIGITS = 9
-"""Digits of a cosine that count: the last bits of a sum differ between machines, but equal vectors must tie on all."""
+"""Digits to which cosines are rounded, so that equal vectors tie although the last bits of sums differ by machine."""
 
 
 def default_names(y: np.ndarray) -> tuple[str, ...]:
@@ -81,9 +81,9 @@ def nearest_neighbour(outputs: np.ndarray) -> np.ndarray:
 
 
 def two_nearest(outputs: np.ndarray) -> np.ndarray:
-    """Return (n, 2) int32: the indices of the nearest and second nearest sample.
+    """Return (n, 2) int32: the indices of the nearest and second nearest other sample.
 
-    Of two samples the second is itself.
+    If there are only two samples, the second nearest is the sample itself.
     """
     vectors = unit_vectors(outputs)
     neighbours = np.zeros((len(vectors), 2), np.int32)
@@ -122,7 +122,7 @@ def accuracy(scores: SampleScores) -> float:
 
 
 def drop(reference: SampleScores, scores: SampleScores, confidence: float) -> Drop:
-    """By Tango's interval, as for classes, or by the jackknife if its bound is larger."""
+    """The drop, with the larger bound of Tango's interval, which classes use too, and of the jackknife."""
     evaluated = ~np.isnan(reference.values[:, 0])
     before, after = (each.values[evaluated, 0] > 0 for each in (reference, scores))
     difference = drop_of_answers(before, after, confidence)
@@ -133,7 +133,7 @@ def drop(reference: SampleScores, scores: SampleScores, confidence: float) -> Dr
 
 
 def same_answers(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
-    """Where the cosine of the two vectors of a sample is at least `NEAR`. Two vectors of zeros are the same."""
+    """Which samples have two vectors with a cosine of at least `NEAR`. Two vectors of zeros count as the same."""
     before, after = unit_vectors(reference), unit_vectors(outputs)
     both_zero = ~before.any(axis=1) & ~after.any(axis=1)
     return np.asarray(((before * after).sum(axis=1) >= NEAR) | both_zero)
@@ -150,7 +150,7 @@ def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
 
 
 def is_correct(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Where the nearest sample has the same label."""
+    """Which samples' nearest other sample has their label."""
     return np.asarray(y[answers] == y)
 
 

@@ -53,14 +53,14 @@ def check_split(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
 
 
 def strata(y: np.ndarray) -> np.ndarray:
-    """A sample belongs to the rarest label that it has; 0 if it has none."""
+    """The rarest label of each sample, to which the sample counts; 0 if it has none."""
     rarest_first = np.argsort(y.sum(axis=0), kind="stable")
     ranked = y[:, rarest_first] > 0
     return np.where(ranked.any(axis=1), rarest_first[ranked.argmax(axis=1)] + 1, 0).astype(np.int64)
 
 
 def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> SampleScores:
-    """Labels predicted correctly, predicted wrongly and missed, from logits (n, labels): (n, 3)."""
+    """The numbers of labels predicted correctly, predicted wrongly and missed, (n, 3), from logits (n, labels)."""
     predicted, labelled = outputs >= 0, y > 0
     counts = (predicted & labelled, predicted & ~labelled, ~predicted & labelled)
     return SampleScores("multi_label", np.stack([each.sum(axis=1) for each in counts], axis=1).astype(np.float64))
@@ -72,7 +72,7 @@ def accuracy(scores: SampleScores) -> float:
 
 
 def drop(reference: SampleScores, scores: SampleScores, confidence: float) -> Drop:
-    """By the bootstrap. Lost samples have more wrong or missed labels than before."""
+    """The drop by the bootstrap. A sample is lost if it has more wrong or missed labels than before."""
     wrong = [each.values[:, 1:].sum(axis=1) for each in (reference, scores)]
     return bootstrap_drop(
         reference.values, scores.values, _f1, np.sign(wrong[1] - wrong[0]), confidence, at_most_one=AT_MOST_ONE
@@ -80,7 +80,7 @@ def drop(reference: SampleScores, scores: SampleScores, confidence: float) -> Dr
 
 
 def same_answers(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
-    """Where the same labels are predicted."""
+    """Which samples have the same predicted labels in both outputs."""
     return np.asarray(((reference >= 0) == (outputs >= 0)).all(axis=1))
 
 
@@ -95,7 +95,7 @@ def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
 
 
 def is_correct(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Where all labels are correct."""
+    """Which samples have only correct labels."""
     return np.asarray((answers == (y > 0)).all(axis=1))
 
 

@@ -1,4 +1,4 @@
-"""Values of a sample, such as a temperature. Accuracy is R², averaged over the values.
+"""Predict values, such as a temperature. Accuracy is R², averaged over the values.
 
 R² = 1 − Σ (y − ŷ)² / Σ (y − mean y)². It is 1 if everything is right, 0 if the mean would be as good, and negative
 below that.
@@ -25,10 +25,10 @@ NEEDS_SHAPE = False
 GROUP, SCORE, SCORE_RISES = "range of values", "mean absolute error", False
 CORRECT_WHEN = "every value is within a tenth of its standard deviation"
 RANGES = 5
-"""Groups of a value, with equally many samples each."""
+"""Number of groups into which the samples are divided by a value. Each has equally many samples."""
 STRATA = 10
 LEAST_SPREAD, MOST_SPREAD, MOST_OFFSET = 0.1, 10.0, 10.0
-"""Limits for training to start: of a value's standard deviation, and of its mean in standard deviations."""
+"""Training starts only if each value's standard deviation and mean (in standard deviations) are within these limits."""
 ROUNDING = 1e-9
 NEAR = 0.1
 """Two answers count as the same if they differ by at most this share of the reference's standard deviation."""
@@ -99,14 +99,14 @@ def accuracy(scores: SampleScores) -> float:
 
 
 def drop(reference: SampleScores, scores: SampleScores, confidence: float) -> Drop:
-    """By the bootstrap. Lost samples have a larger error than before."""
+    """The drop by the bootstrap. A sample is lost if its error is larger than before."""
     errors = [each.values[:, : each.values.shape[1] // 2].sum(axis=1) for each in (reference, scores)]
     worse = np.sign(errors[1] - errors[0])
     return bootstrap_drop(reference.values, scores.values, _r2, worse, confidence)
 
 
 def same_answers(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
-    """Where every value is within a tenth of the standard deviation that the reference has over these samples."""
+    """Which samples' values are all within a tenth of the reference's standard deviation over these samples."""
     spread = reference.std(axis=0)
     return np.asarray((np.abs(reference - outputs) <= NEAR * spread + 1e-6).all(axis=1))
 
@@ -122,7 +122,7 @@ def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
 
 
 def is_correct(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Where every value is within `NEAR` standard deviations of the label."""
+    """Which samples' values are all within `NEAR` standard deviations of the label."""
     return np.asarray((np.abs(answers - y) <= NEAR * y.std(axis=0) + 1e-6).all(axis=1))
 
 

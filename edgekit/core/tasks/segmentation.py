@@ -1,4 +1,4 @@
-"""A class for each pixel of a picture. Accuracy is the mean over the classes of the intersection over union.
+"""Predict a class for each pixel of a picture. Accuracy is the mean intersection over union of the classes.
 
 Labels are (n, height, width) uint8: the class of each pixel of the sample, and 255 where none is known. Such pixels do
 not count. Outputs are (n, classes, rows, columns), as described in `edgekit/runner/masks.py`.
@@ -33,11 +33,11 @@ CORRECT_WHEN = "nine of ten labelled pixels are of their class"
 
 MAX_CLASSES = UNKNOWN
 MIN_EQUAL_CELLS = 0.9
-"""Share of the cells of two answers that must have the same class for the answers to count as the same."""
+"""Share of cells that must have the same class in two answers so that the answers count as the same."""
 MIN_CORRECT_PIXELS = 0.9
 """Share of a picture's labelled pixels that must be correct for its answer to be correct."""
 MAX_LISTED_CLASSES = 3
-"""Classes that are listed for a picture."""
+"""Number of classes that are listed for a picture."""
 
 
 def default_names(y: np.ndarray) -> tuple[str, ...]:
@@ -77,7 +77,7 @@ def check_split(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
 
 
 def strata(y: np.ndarray) -> np.ndarray:
-    """A picture belongs to the rarest class in it; 0 if nothing is labelled."""
+    """The rarest class in each picture, to which the picture counts; 0 if nothing is labelled."""
     classes = 1 + int(np.where(y == UNKNOWN, 0, y).max())
     has_class = np.stack([(y == kind).any(axis=(1, 2)) for kind in range(classes)], axis=1)
     rarest_first = np.argsort(has_class.sum(axis=0), kind="stable")
@@ -98,14 +98,14 @@ def accuracy(scores: SampleScores) -> float:
 
 
 def drop(reference: SampleScores, scores: SampleScores, confidence: float) -> Drop:
-    """By the bootstrap over pictures. Lost pictures have fewer correct pixels."""
+    """The drop by the bootstrap over pictures. A picture is lost if it has fewer correct pixels than before."""
     hits = [each.values[:, : each.values.shape[1] // 3].sum(axis=1) for each in (reference, scores)]
     worse = np.sign(hits[0] - hits[1])
     return bootstrap_drop(reference.values, scores.values, mean_intersection_over_union, worse, confidence)
 
 
 def same_answers(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
-    """Where nine of ten cells have the same class."""
+    """Which pictures have the same class in nine of ten cells."""
     alike = reference.argmax(axis=1) == outputs.argmax(axis=1)
     return np.asarray(alike.mean(axis=(1, 2)) >= MIN_EQUAL_CELLS)
 
@@ -122,7 +122,7 @@ def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
 
 
 def is_correct(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Where nine of ten labelled pixels have their class."""
+    """Which pictures have the correct class in nine of ten labelled pixels."""
     return np.asarray(closeness(answers, y) >= MIN_CORRECT_PIXELS)
 
 

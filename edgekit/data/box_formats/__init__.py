@@ -1,8 +1,8 @@
-"""Annotation formats for boxes in pictures: one module for each format, whose name is its key. Each module offers
+"""Annotation formats for boxes in pictures. Each format has a module with the name of its key, which offers
 
     read(source, listing) -> Annotations
 
-for a folder or a zip (`edgekit/data/archives.py`). It raises DataError if the files do not have the format.
+for a folder or a zip (`edgekit/data/archives.py`). It raises DataError if the files are not in this format.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NAMES = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 PICTURES = folder_layout.PICTURES.suffixes
 SPLITS = {**folder_layout.SPLITS, "trainval": "train"}
-"""Names of files and folders, and the splits that they mean."""
+"""Names of files and folders, and the split that each stands for."""
 MAX_LISTED = 5
 MAX_BOXES = 100
 """Largest number of boxes in a picture, and largest value of `data.most_boxes`."""
@@ -36,7 +36,7 @@ MASKS = {"SegmentationClass", "SegmentationObject"}
 
 @dataclass(frozen=True)
 class Box:
-    """An object in a picture. Sides are in pixels, or with `is_relative` in shares of width and height."""
+    """An object in a picture. Its sides are in pixels or, with `is_relative`, in fractions of the width and height."""
 
     label: str
     left: float
@@ -48,7 +48,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture by its name in the folder, with its boxes; `size` is the (width, height) that its annotations state."""
+    """A picture's name in the folder and its boxes. `size` is the (width, height) that its annotations state."""
 
     name: str
     split: str
@@ -98,7 +98,7 @@ def linked_folder_notes(listing: Listing) -> tuple[str, ...]:
 
 
 def with_lower_suffix(names: Iterable[str]) -> dict[str, str]:
-    """Return each name by itself with a lower-case suffix: 0001.TXT counts as 0001.txt if no such file exists."""
+    """Map names with lower-case suffixes to the real names: 0001.TXT counts as 0001.txt if no such file exists."""
     by_name: dict[str, str] = {}
     for name in names:
         suffix = PurePosixPath(name).suffix
@@ -114,16 +114,18 @@ def is_hidden(path: PurePosixPath) -> bool:
 
 
 def unique_pictures(listing: Listing) -> dict[str, str]:
-    """Return every picture's name in the listing by its stem. Raises DataError if two pictures share one."""
+    """Map the stem of each picture to its name in the listing. Raises DataError if two pictures share a stem."""
     by_stem = pictures_by_stem(listing)
     for names in by_stem.values():
         if len(names) > 1:
-            raise DataError(f"{names[0]} and {names[1]}: two pictures of one name; rename one and its annotations")
+            raise DataError(
+                f"{names[0]} and {names[1]}: two pictures have the same name; rename one and its annotations"
+            )
     return {stem: name for stem, [name] in by_stem.items()}
 
 
 def pictures_by_stem(listing: Listing) -> dict[str, list[str]]:
-    """Return the pictures of each stem, without masks and hidden files."""
+    """Map each stem to its pictures, without masks and hidden files."""
     by_stem: dict[str, list[str]] = {}
     for name in listing.files:
         path = PurePosixPath(name)
@@ -133,7 +135,7 @@ def pictures_by_stem(listing: Listing) -> dict[str, list[str]]:
 
 
 def split_in_name(part: str) -> str | None:
-    """Return the split that a word in a file's or folder's name means, or None."""
+    """Return the split that a word in the name of a file or folder stands for, or None."""
     return next((SPLITS[word] for word in re.findall("[a-z]+", part.lower()) if word in SPLITS), None)
 
 

@@ -1,9 +1,9 @@
-"""COCO JSON (Lin et al., ECCV 2014): a file for each split, with `images`, `annotations` and `categories`.
+"""COCO JSON (Lin et al., ECCV 2014): one file per split, with `images`, `annotations` and `categories`.
 
 The split is named by the file (instances_train2017.json) or by its folder (train/_annotations.coco.json). Boxes are
-left, top, width, height. Crowds (`iscrowd`) are not single objects and are left out, and so are categories without
-boxes, such as the first one in every export of Roboflow. A picture is found by its `file_name`, below the folder of its
-JSON or in the folder of the same split.
+left, top, width, height. Crowds (`iscrowd`) are left out, because they are not single objects. Categories without boxes
+are left out as well, such as the first category in every export of Roboflow. A picture is found by its `file_name`,
+below the folder of its JSON or in the folder of the same split.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 KEYS = ("images", "annotations", "categories")
 MAX_PIXELS = 1e9
-"""Larger sides, and values that are not numbers, are not valid boxes."""
+"""Boxes with larger sides, or with values that are not numbers, are not valid."""
 
 
 def read(source: FolderArchive | ZipArchive, listing: Listing) -> Annotations:
@@ -59,7 +59,9 @@ def read(source: FolderArchive | ZipArchive, listing: Listing) -> Annotations:
             if not isinstance(title, str):
                 raise DataError(f"{name}: category {number} is called {shortened_repr(title)}; expected a word")
             if classes.setdefault(number, title) != title:
-                raise DataError(f"{name}: category {number} is {title!r}, elsewhere {classes[number]!r}")
+                raise DataError(
+                    f"{name}: category {number} is called {title!r} here, but {classes[number]!r} elsewhere"
+                )
         boxes: dict[int, list[Box]] = defaultdict(list)
         for entry in values["annotations"]:
             if entry.get("iscrowd"):
@@ -71,7 +73,7 @@ def read(source: FolderArchive | ZipArchive, listing: Listing) -> Annotations:
         for entry in values["images"]:
             number = _integer(entry, "id", name)
             if number in numbers:
-                raise DataError(f"{name}: two images have the id {number}; give each its own")
+                raise DataError(f"{name}: two images have the id {number}; give each its own id")
             numbers.add(number)
             path = _find_picture(entry.get("file_name"), name, by_file_name)
             if path in pictures:
@@ -113,19 +115,19 @@ def _object(data: bytes, where: str) -> dict[str, list[dict[str, Any]]] | None:
 
 
 def _holds_captions(values: dict[str, Any]) -> bool:
-    """Whether it is COCO's file of captions for the pictures."""
+    """Whether the content is COCO's file of captions for the pictures."""
     lines = values.get("annotations")
     return "categories" not in values and isinstance(lines, list) and all("caption" in each for each in lines[:1])
 
 
 def _split(name: str) -> str | None:
-    """The split that a word in a file's or its folder's name means."""
+    """The split that a word in the name of the file or its folder stands for."""
     path = PurePosixPath(name)
     return next((split for part in (path.stem, path.parent.name) if (split := split_in_name(part))), None)
 
 
 def _find_picture(file_name: Any, where: str, by_file_name: dict[str, list[str]]) -> str:
-    """The picture that `file_name` means. Raises DataError if there is none, or several fit."""
+    """The picture that `file_name` refers to. Raises DataError if there is none, or if there are several candidates."""
     parts = [part for part in PurePosixPath(str(file_name)).parts if part != ".."]
     same_name = by_file_name.get(parts[-1], []) if parts else []
     if not same_name:

@@ -1,4 +1,4 @@
-"""Pascal VOC (Everingham et al. 2010): an XML file for each picture, and lists of names for the splits.
+"""Pascal VOC (Everingham et al. 2010): one XML file per picture, and a list of names for each split.
 
 Annotations/NAME.xml has `object` elements, each with a `name` and a `bndbox`. ImageSets/Main/train.txt, val.txt and
 test.txt list names, one per line; trainval.txt can replace train.txt. Without lists, folders called train, valid and
@@ -52,25 +52,28 @@ def read(source: FolderArchive | ZipArchive, listing: Listing) -> Annotations:
         boxes, size = _parse(read_bytes(source, name), name)
         pictures.append(Picture(_picture(name, by_stem[path.stem]), split, boxes, size))
     if missing:
-        raise DataError(f"{missing[0]}: there is no picture of that name ({len(missing)} such files); add it")
+        raise DataError(f"{missing[0]}: there is no picture with this name ({len(missing)} files lack theirs); add it")
     classes = sorted({box.label for picture in pictures for box in picture.boxes})
     unlisted = len(split_by_stem) - len(pictures) if split_by_stem else 0
-    notes = (f"{unlisted} names of ImageSets have no annotations",) if unlisted > 0 else ()
+    notes = (f"{unlisted} names in ImageSets have no annotations",) if unlisted > 0 else ()
     return Annotations(tuple(pictures), checked_class_names(classes, "annotations"), notes)
 
 
 def _picture(name: str, pictures: list[str]) -> str:
-    """The picture of an annotation, among those with its stem: in the same folder, or else in a folder of its split."""
+    """The picture with an annotation's stem, in the same folder or else in a folder of its split."""
     parent, split = PurePosixPath(name).parent, folder_split(name)
     same_folder = [each for each in pictures if PurePosixPath(each).parent == parent]
     matches = same_folder or [each for each in pictures if folder_split(each) == split] or pictures
     if len(matches) > 1:
-        raise DataError(f"{matches[0]} and {matches[1]}: two pictures of one name; rename one and its annotations")
+        raise DataError(
+            f"{matches[0]} and {matches[1]}: two pictures have the same name; rename one and its annotations"
+        )
     return matches[0]
 
 
 def listed_splits(source: FolderArchive | ZipArchive, listing: Listing, folder: str = "Main") -> dict[str, str]:
-    """Return the split of each name from the lists in ImageSets/`folder`, or else in ImageSets; empty without lists.
+    """Return the split of each name from the lists in ImageSets/`folder` or, failing that, in ImageSets. Empty if there
+    are no lists.
 
     trainval.txt counts if there is no train.txt beside it; names that val.txt lists as well belong to validation.
     """
@@ -89,7 +92,7 @@ def listed_splits(source: FolderArchive | ZipArchive, listing: Listing, folder: 
 
 
 def _lists(listing: Listing, folder: str) -> list[PurePosixPath]:
-    """The lists to use, trainval.txt last."""
+    """The lists to use. trainval.txt comes last."""
     named_lists = [path for path in map(PurePosixPath, listing.files) if path.suffix.lower() == ".txt"]
     named_lists = [path for path in named_lists if path.stem.lower() in SPLITS]
     lists = [path for path in named_lists if path.parts[-3:-1] == ("ImageSets", folder)]

@@ -1,9 +1,9 @@
-"""YOLO text (Redmon et al. 2016 and its successors): beside each picture a .txt, with one line for each object in it.
+"""YOLO text (Redmon et al. 2016 and its successors): each picture has a .txt beside it with one line per object.
 
-A line is class, centre x, centre y, width, height, as shares of the picture. labels/… mirrors images/…, or both are in
-one folder. Classes are named in data.yaml (`names`) or classes.txt. A picture without a file has no objects. The splits
-are defined by train.txt, val.txt and test.txt if they list pictures, one per line, as Darknet, CVAT and Ultralytics
-write them, or else by the names of folders.
+A line holds the class, centre x, centre y, width and height, the latter four as fractions of the picture. labels/…
+mirrors images/…, or both are in one folder. Classes are named in data.yaml (`names`) or classes.txt. A picture without
+a file has no objects. The splits are defined by train.txt, val.txt and test.txt if they list pictures, one per line, as
+Darknet, CVAT and Ultralytics write them, or else by the names of folders.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from edgekit.data.archives import FolderArchive, Listing, ZipArchive
 
 MAX_WORDS = 6
-"""Most words in a line: a class, four sides and, in a model's answers, a probability; polygons have more."""
+"""Largest number of words in a line: class, four sides and, in a model's output, a probability. Polygons have more."""
 NAMES = ("data.yaml", "data.yml", "dataset.yaml", "classes.txt", "obj.names")
 
 
@@ -69,7 +69,7 @@ def read(source: FolderArchive | ZipArchive, listing: Listing) -> Annotations:
     unused = _without_picture(files.values(), used_files, {str(path.parent) for path in paths})
     notes = [f"{len(unused)} label files without a picture; the first is {unused[0]}"] if unused else []
     if unlisted:
-        notes.append(f"left out {len(unlisted)} pictures that no list of a split names; the first is {unlisted[0]}")
+        notes.append(f"left out {len(unlisted)} pictures that are in no split's list; the first is {unlisted[0]}")
     if unlabelled:
         notes.append(
             f"{len(unlabelled)} pictures without a label file, which count as empty; the first is {unlabelled[0]}"
@@ -83,9 +83,9 @@ def read(source: FolderArchive | ZipArchive, listing: Listing) -> Annotations:
 def listed_splits(
     source: FolderArchive | ZipArchive, listing: Listing, paths: Sequence[PurePosixPath]
 ) -> dict[str, str]:
-    """Return the split of each picture that train.txt, val.txt or test.txt lists; empty without such lists.
+    """Return the split of each picture listed in train.txt, val.txt or test.txt. Empty if there are no such lists.
 
-    A line may be a path on another machine; then the picture is the one that shares most folders with it.
+    A line may be a path on another machine. It then refers to the picture whose path shares most folders with it.
 
     Raises
     ------
@@ -113,7 +113,7 @@ def listed_splits(
 
 
 def _find_listed(line: str, by_name: dict[str, list[PurePosixPath]], where: str) -> str | None:
-    """The picture that a line in a list means; None if none has its name."""
+    """The picture that a line in a list refers to, or None if no picture has that name."""
     parts = PurePosixPath(line.replace("\\", "/")).parts
 
     def shared(path: PurePosixPath) -> int:
@@ -127,14 +127,14 @@ def _find_listed(line: str, by_name: dict[str, list[PurePosixPath]], where: str)
 
 
 def label_paths(path: PurePosixPath) -> list[str]:
-    """Return the possible paths of a picture's label file: mirrored in labels, or beside the picture."""
+    """Return the possible paths of a picture's label file: in the mirrored folder labels, or beside the picture."""
     beside = path.with_suffix(".txt")
     mirrored = PurePosixPath(*("labels" if part == "images" else part for part in beside.parts))
     return [str(mirrored), str(beside)]
 
 
 def _without_picture(files: Iterable[str], used_files: set[str], picture_folders: set[str]) -> list[str]:
-    """Label files, in labels/ or beside pictures, that belong to no picture. classes.txt is not one of them."""
+    """Label files in labels/ or beside pictures that belong to no picture. classes.txt does not count."""
     paths = [path for path in map(PurePosixPath, files) if path.suffix.lower() == ".txt" and not is_hidden(path)]
     paths = [path for path in paths if path.name not in NAMES and str(path) not in used_files]
     paths = [path for path in paths if path.stem.lower() not in SPLITS]
@@ -142,14 +142,14 @@ def _without_picture(files: Iterable[str], used_files: set[str], picture_folders
 
 
 def folder_splits(paths: Sequence[PurePosixPath]) -> list[str]:
-    """Return the split named by the nearest folder above each file, in any case and with or without a year.
+    """Return the split named by the nearest folder above each file, in upper or lower case, with or without a year.
 
-    Files below no such folder are train.
+    Files that are below no such folder belong to train.
 
     Raises
     ------
     DataError
-        A folder beside those of splits has another name, or almost the name of a split.
+        A folder beside the split folders has another name, or a name that resembles that of a split.
     """
     positions = [_split_position(path) for path in paths]
     parents = {path.parts[:position] for path, position in zip(paths, positions, strict=True) if position is not None}
@@ -172,7 +172,7 @@ def folder_splits(paths: Sequence[PurePosixPath]) -> list[str]:
 
 
 def _split_position(path: PurePosixPath) -> int | None:
-    """The position of the nearest folder above a file that is named like a split."""
+    """The index of the nearest folder above the file whose name is that of a split."""
     return next((at for at in reversed(range(len(path.parts) - 1)) if _plain(path.parts[at]) in SPLITS), None)
 
 
@@ -182,7 +182,7 @@ def _plain(folder: str) -> str:
 
 
 def _resembles_split(folder: str) -> bool:
-    """Whether a folder's name resembles that of a split, such as training or testing."""
+    """Whether a folder's name resembles the name of a split, as training or testing do."""
     plain = _plain(folder)
     return plain.startswith(("train", "test", "valid")) and bool(get_close_matches(plain, SPLITS, cutoff=0.7))
 
@@ -205,7 +205,7 @@ def read_classes(source: FolderArchive | ZipArchive, listing: Listing) -> tuple[
 
 
 def _class_list(value: Any, where: str) -> list[str]:
-    """The classes in `names`: a list, or a mapping from their numbers."""
+    """The classes in `names`, which is a list or maps numbers to names."""
     expected = "expected a list of words, [cat, dog], or {0: cat, 1: dog} without gaps"
     if isinstance(value, dict):
         numbers = list(value)
@@ -234,6 +234,8 @@ def _parse(lines: str, where: str, classes: tuple[str, ...]) -> tuple[Box, ...]:
             raise DataError(f"{where}, line {number}: class {kind} has no name; {len(classes)} classes are named")
         invalid = next((word for word in line.split()[1:5] if not math.isfinite(float(word))), None)
         if invalid is not None:
-            raise DataError(f"{where}, line {number}: got {invalid!r}; a box has finite numbers, shares of its picture")
+            raise DataError(
+                f"{where}, line {number}: got {invalid!r}; a box has finite numbers, as fractions of the picture"
+            )
         boxes.append(Box(classes[kind], x - width / 2, y - height / 2, x + width / 2, y + height / 2, True))
     return tuple(boxes)

@@ -1,8 +1,8 @@
-"""Rows of a table as vectors: a .csv with a header, in which each row is a sample and a column is its label.
+"""Rows of a table as vectors: in a .csv with a header, each row is a sample and one column holds the label.
 
-A folder or a zip holds train.csv and optionally validation.csv (or val.csv) and test.csv; a single file is all train.
-Cells are read as on the device (`edgekit.runner.inputs.table`). An empty cell is an error, because it is not a
-measurement.
+A folder or a zip holds train.csv and optionally validation.csv (or val.csv) and test.csv; a single file belongs to
+train as a whole. Cells are read as on the device (`edgekit.runner.inputs.table`). An empty cell is an error, because it
+is not a measurement.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ class CsvRowsConfig(SourceConfig):
 
     @property
     def labels(self) -> list[str]:
-        """The columns of the labels."""
+        """The columns that hold the labels."""
         return [self.label] if isinstance(self.label, str) else self.label
 
     @property
     def raw_shape(self) -> tuple[int, ...] | None:
-        """(features,), if the columns are named."""
+        """(features,), if the config names the columns."""
         return (len(self.columns),) if self.columns else None
 
     @model_validator(mode="after")
@@ -68,7 +68,7 @@ class CsvRowsConfig(SourceConfig):
         if duplicates := [name for name in used_columns if used_columns.count(name) > 1]:
             raise ValueError(f"names column {duplicates[0]!r} twice in label, columns and group; give each one use")
         if len(self.labels) > 1 and self.task not in COLUMN_NAMED_TASKS:
-            raise ValueError(f"label names {len(self.labels)} columns; a {self.task} has one class a row")
+            raise ValueError(f"label names {len(self.labels)} columns; task {self.task} has one class per row")
         return self
 
 
@@ -93,7 +93,7 @@ def read(config: CsvRowsConfig, progress: ProgressCallback | None = None) -> Poo
 
 
 def _tables(path: Path) -> dict[str, Table]:
-    """The table of each split. Raises DataError if there is none for train."""
+    """The table of each split. Raises DataError if there is no table for train."""
     from edgekit.data import archives
 
     if path.is_file() and not zipfile.is_zipfile(path):
@@ -114,12 +114,12 @@ def _tables(path: Path) -> dict[str, Table]:
 def _table(name: str, read: Callable[[], bytes]) -> Table:
     table = read_table(name, read, "give the samples as npz")
     if not table.rows:
-        raise DataError(f"{name}: no row after its header; export it again")
+        raise DataError(f"{name}: no rows after the header; export it again")
     return table
 
 
 def _features(table: Table, config: CsvRowsConfig) -> tuple[list[str], list[str]]:
-    """The columns of the features, and a note on the chosen ones if the config names none."""
+    """The columns to use as features. If the config names none, a note says which were chosen."""
     if config.columns:
         return config.columns, []
     columns, texts = number_columns(table, [*config.labels, config.group])
@@ -138,7 +138,7 @@ def _features(table: Table, config: CsvRowsConfig) -> tuple[list[str], list[str]
 
 
 def is_row_number(table: Table, column: str) -> bool:
-    """Return whether a column counts the rows, like an index."""
+    """Return whether a column numbers the rows, like an index."""
     place = table.header.index(column)
     cells = [row[place].strip() for row in table.rows]
     if len(cells) < 2 or not all(cell.isdecimal() for cell in cells):
@@ -147,7 +147,7 @@ def is_row_number(table: Table, column: str) -> bool:
 
 
 def _classes(tables: dict[str, Table], config: CsvRowsConfig) -> tuple[str, ...]:
-    """The classes as they are written, numbers in ascending order; for values the columns of the labels."""
+    """The classes as they are written in the table, numbers in ascending order. For values, the label columns."""
     if config.task in COLUMN_NAMED_TASKS:
         return tuple(config.labels)
     cells = {cell for table in tables.values() for cell in _texts(table, config.labels[0], "label")}
@@ -156,7 +156,7 @@ def _classes(tables: dict[str, Table], config: CsvRowsConfig) -> tuple[str, ...]
 
 
 def _groups(tables: dict[str, Table], config: CsvRowsConfig) -> dict[str, np.ndarray]:
-    """The number of each row's group by split. Raises DataError if two files have rows of one group."""
+    """For each split, the group number of each row. Raises DataError if two files have rows of the same group."""
     import numpy as np
 
     if not config.group:
@@ -175,7 +175,7 @@ def _groups(tables: dict[str, Table], config: CsvRowsConfig) -> dict[str, np.nda
 def _split(
     table: Table, config: CsvRowsConfig, columns: list[str], names: tuple[str, ...], groups: np.ndarray | None
 ) -> Split:
-    """The rows in random order, so that any prefix is representative."""
+    """The rows in random order, so that the first rows are representative, however many are used."""
     import numpy as np
 
     from edgekit.data.types import Split
@@ -193,7 +193,7 @@ def _split(
 
 
 def _binary_labels(table: Table, y: np.ndarray, columns: list[str]) -> np.ndarray:
-    """Labels of 0 and 1 as integers."""
+    """Labels of 0 and 1, converted to integers."""
     import numpy as np
 
     bad = np.argwhere((y != 0) & (y != 1))
@@ -201,13 +201,13 @@ def _binary_labels(table: Table, y: np.ndarray, columns: list[str]) -> np.ndarra
         row, column = bad[0]
         raise DataError(
             f"{table.name}, line {table.lines[row]}, column {columns[column]!r}: got {y[row, column]:g}; "
-            "several labels at once are 0 or 1 each"
+            "with several labels at once, each must be 0 or 1"
         )
     return y.astype(np.int64)
 
 
 def _texts(table: Table, column: str, option: str) -> list[str]:
-    """The cells of a column of names. Raises DataError for an empty cell or a missing column."""
+    """The cells of a column of names. Raises DataError if the column or one of its cells is missing."""
     if table.header.count(column) != 1:
         problem = f"{table.header.count(column)} columns are" if column in table.header else "no column is"
         listed = ", ".join(map(repr, table.header[:12]))

@@ -3,7 +3,8 @@
 A file is one recording: a header row, then a row for each moment; `edgekit.runner.inputs.table` describes what is read.
 A window has `window` rows, and the next one begins `stride` rows later. Rows at the end of a recording that do not fill
 a window are dropped, and a recording shorter than one window is skipped; notes report both. The windows of a recording
-stay in one split, because they are similar and may overlap. All are in memory: 3 kB for 128 moments of six channels.
+stay in one split, because they are similar and may overlap. All windows are in memory, and each takes 3 kB for 128
+moments of six channels.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 TASKS = ("classification", "embedding", "anomaly")
 _SHOWN = 10
 _APART = 1 << 40
-"""Moments from the start of one recording to that of the next, more than any recording has."""
+"""Distance in moments between the starts of two recordings, more than any recording lasts."""
 
 
 class CsvWindowsConfig(SourceConfig):
@@ -55,12 +56,12 @@ class CsvWindowsConfig(SourceConfig):
 
     @property
     def raw_shape(self) -> tuple[int, ...] | None:
-        """(rows, columns), if the columns are named."""
+        """(rows, columns), if the config names the columns."""
         return (self.window, len(self.columns)) if self.columns else None
 
     @property
     def windows(self) -> dict[str, Any]:
-        """The step that cuts a recording, as on the device."""
+        """The step that cuts a recording into windows, as on the device."""
         return input_path.windows_step(self.window, self.stride or self.window)
 
 
@@ -109,7 +110,7 @@ class _Cutter:
         self._short: list[str] = []
 
     def windows(self, name: str) -> np.ndarray:
-        """Return (n, window, columns) float32 of a recording, a view of its rows; n is 0 if it is too short."""
+        """Return a recording's windows (n, window, columns) float32, a view of its rows. n is 0 if it is too short."""
         import numpy as np
 
         from edgekit.runner.inputs import windows
@@ -118,7 +119,8 @@ class _Cutter:
         if self._header and table.header != self._header:
             raise DataError(
                 f"{name}: its header is {', '.join(map(repr, table.header))}, the first recording's "
-                f"{', '.join(map(repr, self._header))}; give all the same, or name those that all have in data.columns"
+                f"{', '.join(map(repr, self._header))}; give all recordings the same header, or list the columns "
+                f"that all have in data.columns"
             )
         values = tables.float_columns(table, self.columns)
         self.longest = max(self.longest, len(values))
@@ -153,13 +155,13 @@ class _Cutter:
         return notes
 
     def _numeric(self, names: list[str]) -> list[str]:
-        """Columns of the first recording with rows that hold a number in any of them.
+        """The columns of the first recording with rows that hold a number in any row.
 
-        All recordings must have its header.
+        All other recordings must have the same header.
         """
         first = next((table for table in map(self._table, names) if table.rows), None)
         if first is None:
-            raise DataError("no recording has a row after its header; export them again")
+            raise DataError("no recording has rows after its header; export them again")
         self._header = first.header
         columns, self._texts = tables.number_columns(first)
         if not columns:
@@ -171,9 +173,10 @@ class _Cutter:
 
 
 def _mixed(recordings: list[np.ndarray], labels: np.ndarray, first: int, stride: int) -> Split:
-    """All windows in a fixed random order, so that any prefix is representative; recordings are numbered from `first`.
+    """All windows in a fixed random order, so that any prefix is representative. Recordings are numbered from `first`.
 
-    The temporal order of recordings is not known, so they follow one another in the order of the layout.
+    The temporal order of the recordings is not known, so they are assumed to follow one another in the order of the
+    layout.
     """
     import numpy as np
 
@@ -197,7 +200,7 @@ def _mixed(recordings: list[np.ndarray], labels: np.ndarray, first: int, stride:
 def _check_classes(
     split: str, recordings: list[np.ndarray], labels: np.ndarray, classes: tuple[str, ...], cutter: _Cutter
 ) -> None:
-    """Raise DataError for a class that has only recordings shorter than a window."""
+    """Raise DataError if all recordings of a class are shorter than a window."""
     for label in sorted(set(labels.tolist())):
         if not sum(
             len(windows) for windows, window_label in zip(recordings, labels, strict=True) if window_label == label

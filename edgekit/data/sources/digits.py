@@ -1,4 +1,5 @@
-"""scikit-learn's handwritten digits: 1,797 real samples of 8×8 pixels, resized. They come with scikit-learn.
+"""scikit-learn's handwritten digits: 1,797 real samples of 8×8 pixels, which are resized. The data come with
+scikit-learn.
 
 Origin: E. Alpaydin, C. Kaynak, "Optical Recognition of Handwritten Digits", UCI, 1998 (its test part).
 """

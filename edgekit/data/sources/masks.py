@@ -1,4 +1,5 @@
-"""Pictures with masks in a folder or a zip: a PNG for each picture holds the class of each pixel, 255 for none.
+"""Pictures with masks in a folder or a zip. The mask of a picture is a PNG with the class of each pixel, or 255 for
+none.
 
 Every picture becomes uint8 (height, width, channels). It is scaled to fit, with black bars at two sides if its
 proportions differ. This is the input path of the bundle, done by the device's own code. Masks are scaled by nearest

@@ -37,7 +37,7 @@ def read(config: NpzConfig, progress: ProgressCallback | None = None) -> Pools:
         if not isinstance(archive, np.lib.npyio.NpzFile):
             raise DataError(f"{path.name}: a single array (.npy); save named arrays with np.savez")
         with archive:
-            # Members with other names are not opened: `pools_from_arrays` refuses them.
+            # Members with other names are not opened, because `pools_from_arrays` refuses them.
             valid_names = {
                 name for name in archive.files if name in arrays.ARRAY_NAMES or name.startswith(arrays.TENSOR_PREFIXES)
             }

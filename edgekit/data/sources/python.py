@@ -1,4 +1,4 @@
-"""Arrays returned by a function of the user's, as a dict with the names documented in `edgekit.data.arrays`."""
+"""Arrays from a user's function, which returns a dict with the names documented in `edgekit.data.arrays`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class PythonConfig(SourceConfig):
 
 
 def identity(config: PythonConfig) -> None:
-    """Return None, because what a function reads is known only after calling it."""
+    """Return None, because only a call of the function can show what it reads."""
     return None
 
 

@@ -1,7 +1,7 @@
 """Labelled texts in one table, one per row: TSV or CSV in UTF-8, as token ids (tokens,) int32.
 
-Cells of a TSV are taken literally, with quotation marks. Cells of a CSV may be quoted, with line breaks inside. On the
-device a text is a row of such a table or a file of its own; the same text has the same ids there.
+Cells of a TSV are taken literally, including quotation marks. Cells of a CSV may be quoted and may contain line breaks.
+On the device, a text is a row of such a table or a file of its own, and gets the same ids as here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TASKS = ("classification", "embedding")
 LARGEST_BYTES = 1 << 30
 
 Row = tuple[int, list[str]]
-"""The line in which it ends, counted from 1, and its cells."""
+"""A row: the number of the line in which it ends, counted from 1, and its cells."""
 
 
 class TextTableConfig(TextSourceConfig):
@@ -39,7 +39,7 @@ class TextTableConfig(TextSourceConfig):
 
     @property
     def table(self) -> dict[str, Any]:
-        """The step that finds the texts in such a table on the device."""
+        """The step that extracts the texts from such a table on the device."""
         return input_path.text_table_step(self.delimiter, self.header, self.text)
 
 
@@ -80,7 +80,7 @@ def read(config: TextTableConfig, progress: ProgressCallback | None = None) -> P
         names.append(where)
         labels.append(label)
     if not contents:
-        raise DataError(f"{path.name}: no row with a text; check data.delimiter and data.header")
+        raise DataError(f"{path.name}: no row contains a text; check data.delimiter and data.header")
     classes, y = np.unique(np.array(labels), return_inverse=True)
     texts_by_split = {"train": texts.SplitTexts(contents, names, y.astype(np.int64))}
     return texts.text_pools(texts_by_split, tuple(map(str, classes)), config, [])
@@ -105,12 +105,12 @@ def _content(config: TextTableConfig) -> bytes:
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}); data.path must be a file") from None
     if len(content) > LARGEST_BYTES:
-        raise DataError(f"{path.name}: more than {LARGEST_BYTES:,} bytes; give fewer rows")
+        raise DataError(f"{path.name}: more than {LARGEST_BYTES:,} bytes; use fewer rows")
     return content
 
 
 def _column_index(column: str | int, cells: list[str], where: str, option: str, header: bool) -> int:
-    """The position of the column, counted from 0."""
+    """The index of the column, counted from 0."""
     from edgekit.runner.errors import InputError
     from edgekit.runner.inputs import text_table
 

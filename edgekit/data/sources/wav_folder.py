@@ -1,9 +1,9 @@
 """Audio files in a folder or a zip, laid out as split/class/*.wav or listed in a table of file,label.
 
 Every sound becomes mono float32 from -1 to 1 with one sample rate and length: channels are mixed, other rates are
-resampled, shorter sounds are padded with silence, and of longer ones the first `seconds` are used. Each of these can be
-made an error instead. This is the input path of the bundle, done by the device's own code. All are in memory: 64 kB for
-one second at 16 kHz.
+resampled, shorter sounds are padded with silence, and of longer ones the first `seconds` are used. The options can make
+each of these an error instead. This is the input path of the bundle, done by the device's own code. All sounds are in
+memory, and each takes 64 kB per second at 16 kHz.
 """
 
 from __future__ import annotations
@@ -87,13 +87,13 @@ def read(config: WavFolderConfig, progress: ProgressCallback | None = None) -> P
 
 
 class _ChangeCounter:
-    """Counts how many sounds were mixed, resampled, padded and cut, for the notes."""
+    """Counts the sounds that were mixed, resampled, padded or cut, for the notes."""
 
     def __init__(self, config: WavFolderConfig) -> None:
         self._config, self._counts, self._all = config, Counter[str](), 0
 
     def record(self, sound: WavHeader, samples: int) -> None:
-        """Record a sound with its header and its length at the target rate."""
+        """Count a sound, given its header and its length at the target rate."""
         (length,) = self._config.raw_shape
         self._all += 1
         self._counts["mixed to mono"] += sound.channels > 1
@@ -102,7 +102,7 @@ class _ChangeCounter:
         self._counts["longer, of which the first window is used"] += samples > length
 
     def notes(self) -> list[str]:
-        """Return one line if anything was changed."""
+        """Return a note if any sound was changed."""
         changes = [f"{count} {what}" for what, count in self._counts.items() if count]
         return [f"of {self._all} sounds: {', '.join(changes)}"] if changes else []
 
@@ -124,7 +124,7 @@ def _sound(name: str, content: bytes, config: WavFolderConfig, changes: _ChangeC
 
 
 def _option(config: WavFolderConfig) -> str:
-    """The options that would accept the sound."""
+    """The end of a message, which names the options that would accept the sound."""
     strict = [
         f"data.{option}: {other}"
         for option, other in (("lengths", "fit"), ("rates", "resample"), ("channels", "mix"))

@@ -1,8 +1,9 @@
 """Long recordings with label tracks: NAME.wav beside NAME.txt with start, end and label, as Audacity exports it.
 
-A recording is cut into windows of `seconds`, one every `stride_s`, as on the device. Each window has the label that
-covers most of it, if that covers enough. The windows of one stretch stay in one split, and no moment of a recording is
-in two splits: windows that would share one are left out. All are in memory: 64 kB for one second at 16 kHz.
+A recording is cut into windows of `seconds`, one every `stride_s`, as on the device. Each window gets the label that
+covers most of it, if that label covers enough. The windows of one stretch stay in one split. No moment of a recording
+is in two splits, because windows that overlap those of another stretch are left out. All windows are in memory, and
+each takes 64 kB per second at 16 kHz.
 
 A line of a label track has start, end and label, separated by tabs, with times in seconds from the recording's start.
 """
@@ -118,7 +119,7 @@ def read(config: WavTrackConfig, progress: ProgressCallback | None = None) -> Po
 
 
 def _recordings(path: Path) -> list[Path]:
-    """Every .wav. Raises DataError if one has no label track."""
+    """All .wav files. Raises DataError if one has no label track."""
     recordings = [path]
     if path.is_dir():
         files = sorted(file for file in path.rglob("*") if file.suffix.lower() == ".wav" and file.is_file())
@@ -184,7 +185,7 @@ def _notes(used: int, left_out: Counter[str]) -> tuple[str, ...]:
 Part = tuple[int, int, str]
 """Start, end and label of a stretch, in samples."""
 SLACK_S = 0.05
-"""How far a stretch may extend past its recording, because exports round."""
+"""How far a stretch may extend past the end of its recording, because exports round times."""
 
 
 @dataclass(frozen=True)
@@ -207,14 +208,14 @@ class LabelledWindow:
 
 @dataclass(frozen=True)
 class LabelledWindows:
-    """The windows with a label, in order, and how many others were left out, by reason."""
+    """The windows with a label, in order, and the number of other windows by the reason why they were left out."""
 
     windows: list[LabelledWindow]
     left_out: Counter[str]
 
 
 def parse_track(name: str, content: bytes) -> tuple[list[LabelledStretch], int]:
-    """Return the stretches of a label track in order, and the number of ignored marks without a length."""
+    """Return the stretches of a label track in order, and the number of marks without a length, which are ignored."""
     try:
         lines = content.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
@@ -273,8 +274,9 @@ def label_windows(
 ) -> LabelledWindows:
     """Label the windows of a recording.
 
-    A window has the label that covers `least_share` of it and more of it than any other does. If no label touches it,
-    it is `background`, if that is given; the stretches of the background are the gaps.
+    A window has the label that covers the largest part of it, which must be at least `least_share`. A window that no
+    label touches belongs to the class `background`, if that is given. The stretches of the background are the gaps
+    between labels.
 
     Parameters
     ----------
@@ -327,7 +329,7 @@ def _in_samples(stretch: LabelledStretch, rate_hz: int) -> Part:
 
 
 def _blocks(parts: Sequence[Part]) -> list[tuple[int, int, list[Part]]]:
-    """Start, end and parts of each run of overlapping parts. Parts that only touch do not overlap."""
+    """Start, end and members of each chain of overlapping parts. Parts that only touch do not overlap."""
     blocks: list[tuple[int, int, list[Part]]] = []
     for part in parts:
         if blocks and part[0] < blocks[-1][1]:
@@ -339,7 +341,10 @@ def _blocks(parts: Sequence[Part]) -> list[tuple[int, int, list[Part]]]:
 
 
 def _label(parts: Sequence[Part], start: int, end: int, least_share: float) -> str:
-    """The label that covers most of a window and enough of it; empty if there is none, or two cover equally much."""
+    """The label that covers most of a window, and enough of it.
+
+    Empty if no label does, or if two cover equally much.
+    """
     covered: Counter[str] = Counter()
     for first, last, label in parts:
         covered[label] += max(0, min(end, last) - max(start, first))

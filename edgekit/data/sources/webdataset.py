@@ -2,9 +2,9 @@
 
 Shards are read one after another, and their samples are decoded once into the cache. From there they are mapped, so a
 data set can be larger than memory. A shard belongs to the split in its name, as in `train-000.tar` or `val-000.tar`;
-if no name contains a split, all are train. Pictures become uint8 (size, size, channels), sounds mono float32 of
-`seconds` at `rate_hz`, and vectors float32, from .npy. Compressed shards are refused, because samples are found by
-their position.
+if no name contains a split, all shards belong to train. Pictures become uint8 (size, size, channels), sounds mono
+float32 of `seconds` at `rate_hz`, and vectors float32, from .npy. Compressed shards are refused, because samples are
+found by their position.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class WebdatasetConfig(SourceConfig):
 
     @property
     def raw_shape(self) -> tuple[int, ...] | None:
-        """Height, width and channels of pictures, or the samples of a sound.
+        """Height, width and channels of pictures, or the number of samples of a sound.
 
         None for vectors, whose shards determine it.
         """
@@ -86,7 +86,10 @@ class WebdatasetConfig(SourceConfig):
 
     @property
     def input_path(self) -> list[dict[str, Any]]:
-        """The steps for a member, as on the device; empty for vectors, whose shards determine them."""
+        """The steps that a member goes through, as on the device.
+
+        Empty for vectors, whose shards determine the steps.
+        """
         shape = self.raw_shape
         if shape is None:
             return []
@@ -98,7 +101,7 @@ class WebdatasetConfig(SourceConfig):
 
 
 def identity(config: WebdatasetConfig) -> list[object]:
-    """Return the stamps of every shard, and the versions of what decodes its samples."""
+    """Return the stamps of every shard, and the versions of the libraries that decode the samples."""
     from edgekit.data import shards
 
     files = shards.find_shards(config.path, "data.path")

@@ -1,6 +1,7 @@
-"""One SSH connection to a device, by asyncssh: the user's config, keys, agent and jump hosts, host keys strictly.
+"""An SSH connection to a device, made with asyncssh.
 
-asyncssh is imported where it is used: the extra `fleet` may be missing.
+It uses the user's SSH config, keys, agent and jump hosts, and checks host keys strictly. asyncssh is imported only
+where it is used, because the extra `fleet` may not be installed.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 CONNECT_S = 20.0
 """Time limit for connecting and logging in."""
 KEEPALIVE_S, KEEPALIVE_COUNT = 10.0, 3
-"""A dead connection is noticed within their product."""
+"""A dead connection is noticed within the product of these two, in seconds."""
 MOST_BYTES = 1 << 20
-"""Largest answer of a command."""
+"""Largest output of a command."""
 PIECE_BYTES = 1 << 15
 
 
@@ -47,17 +48,17 @@ class CommandResult:
 
 
 class Network:
-    """What all connections share: the known host keys, read once."""
+    """The state that all connections share: the known host keys, which are read once."""
 
     def __init__(self, connect_s: float = CONNECT_S) -> None:
         require_asyncssh()
-        logging.getLogger("asyncssh").setLevel(logging.CRITICAL)  # it would log what strangers send
+        logging.getLogger("asyncssh").setLevel(logging.CRITICAL)  # it would log data from unknown devices
         self._connect_s = connect_s
         self._known = host_keys.KnownHosts()
 
     @contextlib.asynccontextmanager
     async def connection(self, host: Host) -> AsyncIterator[Connection]:
-        """Open a connection, and close it afterwards. `device_errors` lists what else may happen."""
+        """Open a connection, and close it afterwards. The exceptions are those of the module `device_errors`."""
         connection = await self.open(host)
         try:
             yield connection
@@ -87,7 +88,7 @@ class Network:
                 host_keys.explain_host_key(host, offer, offer.is_known(known_hosts, host), error.reason)
             ) from None
         except asyncssh.KeyExchangeFailed as error:
-            await self._check_kind_of_key(host, known_hosts)
+            await self._check_host_key_type(host, known_hosts)
             raise LoginRefused(f"{host.address}: {shell_text.printable(error.reason)}; update its sshd") from None
         except asyncssh.PermissionDenied:
             raise LoginRefused(
@@ -98,17 +99,17 @@ class Network:
             raise ConfigError(f"{host_keys.CONFIG} or a key of yours: {shell_text.printable(error)}") from None
         except Exception as error:  # unexpected bytes may raise anything in asyncssh, and must end only this device
             if offer.connected:
-                await self._check_kind_of_key(host, known_hosts)
+                await self._check_host_key_type(host, known_hosts)
             raise Unreachable(f"{host.address}: cannot be reached ({_reason(error)})") from None
         return Connection(host, connection)
 
-    async def _check_kind_of_key(self, host: Host, known: Any) -> None:
-        """Raise HostKeyError if the device has no key of the known type, and so ended the connection itself."""
+    async def _check_host_key_type(self, host: Host, known: Any) -> None:
+        """Raise HostKeyError if the connection ended because the device has no host key of the recorded type."""
         import asyncssh
 
         offer, key = host_keys.OfferedKey(), None
         port = host.port or ()
-        with contextlib.suppress(Exception):  # as above: unexpected bytes may raise anything in asyncssh
+        with contextlib.suppress(Exception):  # because unexpected bytes may raise anything in asyncssh, as above
             async with asyncio.timeout(self._connect_s):
                 key = await asyncssh.get_server_host_key(host.host, port)
         if key is not None and offer.is_known(known, host):
@@ -124,11 +125,11 @@ class Connection:
         self.host, self._connection = host, connection
 
     def close(self) -> None:
-        """Close it at once, without waiting."""
+        """Close the connection at once, without waiting."""
         self._connection.abort()
 
     async def start(self, command: Sequence[str]) -> Process:
-        """Start a command with all three of its streams."""
+        """Start a command, connected to its standard input, output and error."""
         import asyncssh
 
         try:
@@ -149,9 +150,9 @@ class Connection:
     ) -> CommandResult:
         """Run a command to its end.
 
-        With `beat_s` its standard input stays open and gets a byte at this interval, as a sign that this machine still
-        listens. Raises ConnectionCut if the connection broke, and Unreachable if the command takes too long, which is
-        not retried.
+        With `beat_s`, its standard input stays open and receives a byte at this interval, so that the device knows that
+        this machine still listens. Raises ConnectionCut if the connection broke, after which callers may try again, and
+        Unreachable if the command takes too long.
         """
         process = await self.start(command)
         beats = asyncio.create_task(process.beat(beat_s)) if beat_s else None
@@ -177,12 +178,12 @@ class Process:
         self.host, self._process = host, process
 
     def write(self, data: bytes) -> None:
-        """Write to its standard input; ignored if it has ended."""
+        """Write to the standard input of the command. Ignored if the command has ended."""
         with contextlib.suppress(OSError):
             self._process.stdin.write(data)
 
     async def drain(self) -> None:
-        """Wait until there is room for more; returns at once if it has ended."""
+        """Wait until more can be written. Returns at once if the command has ended."""
         import asyncssh
 
         with contextlib.suppress(OSError, asyncssh.Error):
@@ -195,12 +196,12 @@ class Process:
             await asyncio.sleep(every_s)
 
     def write_eof(self) -> None:
-        """Close its standard input."""
+        """Close the standard input of the command."""
         with contextlib.suppress(OSError):
             self._process.stdin.write_eof()
 
     async def read(self) -> bytes:
-        """Return some of its output; empty at the end, or if the connection broke."""
+        """Return the next part of the output. It is empty at the end, or if the connection broke."""
         import asyncssh
 
         try:
@@ -210,16 +211,16 @@ class Process:
         return data
 
     async def read_all(self, most: int) -> bytes:
-        """Return its whole output. Raises DeviceError if it is longer than any command's answer."""
+        """Return the whole output. Raises DeviceError if it is longer than `most` bytes."""
         output = bytearray()
         while data := await self.read():
             output += data
             if len(output) > most:
-                raise DeviceError(f"sent more than {most:,} bytes, which no command does", 8)
+                raise DeviceError(f"sent more than {most:,} bytes, more than any edgekit command should", 8)
         return bytes(output)
 
     async def read_stderr(self) -> bytes:
-        """Return the end of its standard error."""
+        """Return the end of the standard error."""
         import asyncssh
 
         stderr = b""
@@ -229,9 +230,10 @@ class Process:
         return stderr
 
     async def code(self) -> int:
-        """Return its exit code, 128 or more for a signal.
+        """Return the exit code of the command, which is 128 or more if a signal ended it.
 
-        Raises ConnectionCut if there is none, because asyncssh raises nothing.
+        asyncssh does not report a lost connection here, so this raises ConnectionCut if there is neither an exit code
+        nor a signal.
         """
         import asyncssh
 
@@ -244,19 +246,19 @@ class Process:
 
     @property
     def signal(self) -> str:
-        """The signal that ended it, such as SIGKILL; empty if none did."""
+        """The signal that ended the command, such as SIGKILL, or an empty string."""
         exit_signal = self._process.exit_signal
         return f"SIG{shell_text.printable(exit_signal[0], 20)}" if exit_signal else ""
 
     def close(self) -> None:
-        """Close it at once."""
+        """Close the streams at once."""
         self._process.close()
 
 
 def require_asyncssh() -> None:
     """Raise ConfigError if the extra is not installed."""
     try:
-        import asyncssh  # noqa: F401  (a question)
+        import asyncssh  # noqa: F401  (imported only to check that it is installed)
     except ImportError as error:
         raise ConfigError(
             f"edgekit fleet: {error.name or 'asyncssh'} is not installed: pip install asyncssh packaging"

@@ -1,6 +1,6 @@
-"""Field reports on the workstation: reading and comparing them, and what to do next.
+"""Read and compare field reports on the workstation, and recommend what to do next.
 
 `reports.py` reads the files that `edgerun predict --report` writes, `latency.py` compares counts of latencies,
-`comparison.py` compares two reports, `history.py` shows a folder of them in tables and figures, and `advice.py` has the
-rules for what to do next.
+`comparison.py` compares two reports, `history.py` shows a folder of reports in tables and figures, and `advice.py` has
+the rules for what to do next.
 """

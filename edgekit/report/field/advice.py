@@ -1,9 +1,9 @@
-"""What to do next, by rules.
+"""Recommend by rules what to do next.
 
-Each rule reads a report, and the comparison if there is one, and yields steps with reasons.
+Each rule reads a report, and the comparison with an earlier one if there is one, and yields steps with reasons.
 
-The rules are in the order in which to follow them. A device that throttles says nothing about a network, so this rule
-comes before the rules about latency, and wrong answers come before slow ones.
+The rules are in the order in which users should follow them. The latency of a device that throttles says nothing about
+the network, so throttling comes before the other rules about latency. Wrong answers come before slow ones.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ OUTPUT_STATISTICS = (
 """Prefixes of the statistics of answers; all other statistics are of inputs."""
 DRIFT_LEVELS = ("doubtful", "wrong")
 REFUSED_STATISTIC = "refused"
-"""The statistic of rejected samples, which the network never saw."""
+"""The statistic of rejected samples, which never reached the network."""
 
 
 @dataclass(frozen=True)
 class AdvisedStep:
-    """A step: look at the device, look at the inputs, another interpreter, recalibrate, retrain, or nothing."""
+    """A step to take: look at the device or the inputs, change the interpreter, recalibrate, retrain, or do nothing."""
 
     action: str
     why: str
@@ -51,7 +51,7 @@ class AdvisedStep:
 
 
 def steps(report: FieldReport, against: FieldComparison | None = None) -> list[AdvisedStep]:
-    """All steps that apply, the most urgent first; a single step `nothing` if there is none."""
+    """All steps that apply, the most urgent first, or the single step `nothing` if none applies."""
     advice = [step for rule in RULES for step in rule(report, against)]
     return advice or [AdvisedStep("nothing", "no rule gives a reason to act", "read the next report in a week")]
 
@@ -162,7 +162,7 @@ RULES: tuple[Callable[[FieldReport, FieldComparison | None], Iterator[AdvisedSte
 
 
 def _texts(findings: list[Mapping[str, Any]]) -> str:
-    """The strongest finding in words, the others by name."""
+    """A text with the strongest finding in words and the names of the others."""
     names = [str(each.get("statistic")) for each in findings]
     first = str(findings[0].get("text") or names[0])
     return f"{first}; so did {', '.join(names[1:])}" if len(names) > 1 else first

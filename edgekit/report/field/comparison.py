@@ -47,11 +47,11 @@ class PartComparison:
     low: float | None
     high: float | None
     outcome: str
-    """`slower`, `faster` or `no difference`, or why there is none of them."""
+    """`slower`, `faster` or `no difference`, or the reason why none of these can be stated."""
 
     @property
     def ratio_text(self) -> str:
-        """The ratio with its interval, for a table."""
+        """The ratio and its confidence interval as text for a table."""
         if self.ratio is None:
             return "–"
         interval = f" ({bounds_text(self.low, self.high)})" if self.low is not None and self.high is not None else ""
@@ -60,7 +60,10 @@ class PartComparison:
 
 @dataclass(frozen=True)
 class FieldComparison:
-    """Two field reports; `changed` has the conditions that differ, by name, as (of a, of b)."""
+    """Two field reports, an earlier one `a` and a later one `b`.
+
+    `changed` maps the name of each condition that differs to its values in `a` and `b`.
+    """
 
     a: FieldReport
     b: FieldReport
@@ -69,15 +72,15 @@ class FieldComparison:
 
     @property
     def same_bundle(self) -> bool:
-        """Whether exactly the same bundle answered."""
+        """Whether both reports are about exactly the same bundle."""
         return bool(self.a.bundle["identity"] == self.b.bundle["identity"])
 
-    def part(self, name: str, rank: str = "p50") -> PartComparison | None:
-        """One of the parts; None if no report has it."""
-        return next((each for each in self.parts if (each.part, each.percentile) == (name, rank)), None)
+    def part(self, name: str, percentile_name: str = "p50") -> PartComparison | None:
+        """Return the comparison of one part, or None if neither report has it."""
+        return next((each for each in self.parts if (each.part, each.percentile) == (name, percentile_name)), None)
 
     @property
-    def words(self) -> list[str]:
+    def sentences(self) -> list[str]:
         """The differences in sentences; the first is about latency."""
         return [
             _latency_sentence(self),
@@ -91,7 +94,7 @@ def compare_reports(a: FieldReport, b: FieldReport) -> FieldComparison:
     """Compare two reports, the earlier one first."""
     names = list(dict.fromkeys([*a.parts, *b.parts]))
     names.sort(key=lambda name: name == TOTAL)
-    parts = tuple(_compare_part(a, b, name, rank) for name in names for rank in PERCENTILES)
+    parts = tuple(_compare_part(a, b, name, each) for name in names for each in PERCENTILES)
     changes = {}
     for (group, key), name in CONDITION_NAMES.items():
         pair = (a.content[group].get(key), b.content[group].get(key))
@@ -100,14 +103,16 @@ def compare_reports(a: FieldReport, b: FieldReport) -> FieldComparison:
     return FieldComparison(a, b, parts, changes)
 
 
-def _compare_part(a: FieldReport, b: FieldReport, name: str, rank: str) -> PartComparison:
+def _compare_part(a: FieldReport, b: FieldReport, name: str, percentile_name: str) -> PartComparison:
     counts = a.counts(name), b.counts(name)
-    compared = latency_ratio(*counts, PERCENTILES[rank])
-    percentiles = [percentile(one, PERCENTILES[rank]) for one in counts]
+    compared = latency_ratio(*counts, PERCENTILES[percentile_name])
+    percentiles = [percentile(one, PERCENTILES[percentile_name]) for one in counts]
     a_ms, b_ms = (None if one is None else one.value_ms for one in percentiles)
     if compared is None:
-        return PartComparison(name, rank, a_ms, b_ms, None, None, None, "in one report only")
-    return PartComparison(name, rank, a_ms, b_ms, compared.ratio, compared.low, compared.high, _verdict(compared))
+        return PartComparison(name, percentile_name, a_ms, b_ms, None, None, None, "in one report only")
+    return PartComparison(
+        name, percentile_name, a_ms, b_ms, compared.ratio, compared.low, compared.high, _verdict(compared)
+    )
 
 
 def _verdict(compared: LatencyRatio) -> str:
@@ -120,27 +125,33 @@ def _latency_sentence(comparison: FieldComparison) -> str:
     whole = comparison.part(TOTAL)
     if whole is None or whole.ratio is None:
         return "Latency is not compared: one of the reports has no answer."
-    first = f"An answer took {milliseconds(whole.a_ms)} ms then and {milliseconds(whole.b_ms)} ms now, at p50: "
+    first = f"The median (p50) time per answer was {milliseconds(whole.a_ms)} ms then and is "
+    first += f"{milliseconds(whole.b_ms)} ms now"
     if whole.low is None:
-        return f"{first}{times(whole.ratio)}, with too few answers for an interval."
+        return f"{first}, a ratio of {times(whole.ratio)}. There are too few answers for a confidence interval."
     changed_parts = [
         each for each in comparison.parts if each.percentile == "p50" and each.outcome in ("slower", "faster")
     ]
     details = ", ".join(
         f"{PART_NAMES.get(each.part, each.part)} is {each.outcome}, {each.ratio_text}" for each in changed_parts
     )
-    return f"{first}{details or NO_DIFFERENCE}."
+    return f"{first}. Changes: {details}." if details else f"{first}. No part became significantly slower or faster."
 
 
 def _machine_sentences(a: FieldReport, b: FieldReport) -> list[str]:
-    words = []
+    sentences = []
     if a.temperature_c is not None and b.temperature_c is not None:
-        words.append(f"The highest temperature was {a.temperature_c:.0f} °C then and is {b.temperature_c:.0f} °C now.")
+        sentences.append(
+            f"The highest temperature was {a.temperature_c:.0f} °C then and is {b.temperature_c:.0f} °C now."
+        )
     if b.throttled:
-        words.append("The processor throttled or had too little voltage now" + (" and then." if a.throttled else "."))
+        reports = "both reports" if a.throttled else "the later report, but not in the earlier one"
+        sentences.append(f"The processor throttled or had too little voltage in {reports}.")
     elif a.throttled:
-        words.append("The processor throttled or had too little voltage then, but not now.")
-    return words
+        sentences.append(
+            "The processor throttled or had too little voltage in the earlier report, but not in the later one."
+        )
+    return sentences
 
 
 def _health_sentences(report: FieldReport) -> list[str]:

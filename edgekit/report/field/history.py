@@ -25,19 +25,19 @@ from edgekit.report.tables import Table
 
 LEVELS = ("early", "sound", "doubtful", "wrong")
 MIN_EVIDENCE = 0.01
-"""The least evidence of a finding that is shown."""
+"""Findings with less evidence than this are not shown."""
 COLUMNS = ("report", "from", "bundle", "host", "interpreter", "answered", "refused", "dropped", "hottest, °C", "health")
 RANKS = {0.5: "p50", 0.9: "p90", 0.99: "p99"}
 CURVE_STYLES: dict[str, tuple[str, str]] = {"then": ("#333333", "--"), "now": (DARK, "-")}
 HEALTH_STYLES = {"early": ("#777777", "."), "sound": (DARK, "o"), "doubtful": (ACCENT, "^"), "wrong": (ACCENT, "X")}
-"""Colour and marker of each level of health; the marker says the same in greyscale."""
+"""Colour and marker of each level of health. The marker distinguishes the levels in greyscale, too."""
 MAX_NAME_LENGTH = 34
 MAX_FINDINGS = 20
 
 
 @dataclass(frozen=True)
 class ReportHistory:
-    """All reports, the earliest first, and the two that are compared, which are of the same bundle if possible."""
+    """All reports, the earliest first, and the two that are compared, which belong to the same bundle if possible."""
 
     reports: tuple[FieldReport, ...]
     then: FieldReport
@@ -45,7 +45,7 @@ class ReportHistory:
 
     @property
     def comparison(self) -> FieldComparison:
-        """The later report compared with the earlier one, or a single report with itself."""
+        """The comparison of the later report with the earlier one. A single report is compared with itself."""
         return compare_reports(self.then, self.now)
 
 
@@ -57,7 +57,7 @@ def of(reports: Sequence[FieldReport], then: str = "", now: str = "") -> ReportH
     Raises
     ------
     DataError
-        There is no report, or none of that name.
+        There is no report, or none with that name.
     """
     if not reports:
         raise DataError("no field report; `edgerun predict --report FILE.json` writes one")
@@ -81,12 +81,12 @@ def _earliest(reports: Sequence[FieldReport], now: FieldReport) -> FieldReport:
 
 
 def rows(history: ReportHistory) -> list[dict[str, Any]]:
-    """The values of each report for a chart over time: name, date, p50 and p99 in ms, highest temperature, health."""
+    """The values of each report in a chart over time: name, date, p50 and p99 in ms, highest temperature, health."""
     return [_row(each) for each in history.reports]
 
 
 def drift(report: FieldReport) -> list[dict[str, Any]]:
-    """The findings of the report's monitor, the strongest first; empty without a monitor."""
+    """The findings of the report's monitor, the strongest first. Empty if there was no monitor."""
     findings = (report.verdict or {}).get("findings") or ()
     rows = [
         {
@@ -140,7 +140,7 @@ def reports_table(history: ReportHistory) -> Table:
 
 
 def latency_table(comparison: FieldComparison) -> Table:
-    """p50 and p99 of each part, then and now."""
+    """p50 and p99 of each part in the earlier and the later report."""
     rows = [
         (
             PART_NAMES.get(each.part, each.part),
@@ -156,7 +156,7 @@ def latency_table(comparison: FieldComparison) -> Table:
 
 
 def findings_table(history: ReportHistory) -> Table:
-    """What the monitor of the later report found, one statistic per row."""
+    """The findings of the later report's monitor, one statistic per row."""
     rows = [
         (each["statistic"], f"{each['evidence']:.2f}", "alarm" if each["alarm"] else "", each["text"])
         for each in drift(history.now)
@@ -246,7 +246,7 @@ def figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
 def drift_figure(findings: Sequence[Mapping[str, Any]], alarm: float) -> Figure | None:
     """The evidence of each statistic, as −log₁₀ of its corrected p-value, and the threshold of an alarm.
 
-    None without a finding.
+    None if there is no finding.
     """
     shown = list(findings)[:MAX_FINDINGS]
     if not shown:
@@ -295,7 +295,7 @@ def _axis_limit_ms(counts: Sequence[int]) -> float:
 
 
 def _ratios(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
-    """A dot for each part with its interval as a line; above 1, the part takes longer now."""
+    """A dot for each part, with its interval as a line. A part with a dot above 1 takes longer now."""
     for place, row in enumerate(rows):
         is_significant = row["low"] is not None and (row["low"] > 1 or row["high"] < 1)
         colour = ACCENT if is_significant else "#333333"

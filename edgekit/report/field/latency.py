@@ -1,12 +1,13 @@
 """Percentiles of counted latencies, and their ratio between two reports with an interval.
 
-A count says between which two bounds a latency lay, 15 % apart. Within them a percentile is interpolated evenly in
-the logarithm. Its interval is that of order statistics (Wilks 1948; Conover 1999, "Practical Nonparametric Statistics",
+Latencies are counted in bins whose bounds are 15 % apart. Within a bin, a percentile is interpolated evenly in the
+logarithm. Its interval is that of order statistics (Wilks 1948; Conover 1999, "Practical Nonparametric Statistics",
 section 3.2): the percentile lies between the k-th and the l-th shortest call, by the normal form of the binomial
-distribution. The ends are the outer bounds of the counts in which these two calls lie, so no interpolation is trusted.
-The interval of a ratio joins both reports' own, each at half the error (Bonferroni).
+distribution. The ends of the interval are the outer bounds of the bins in which these two calls lie, so it does not
+depend on the interpolation. The interval of a ratio combines the intervals of both reports, each at half the error
+(Bonferroni).
 
-It covers chance between calls that are independent of each other. It does not cover another day or another device.
+The interval covers chance between independent calls. It does not cover differences between days or devices.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ LOWEST_MS = BOUNDS_MS[0] / 1.15
 
 @dataclass(frozen=True)
 class LatencyPercentile:
-    """A percentile in milliseconds; `low_ms` and `high_ms` are None if there are too few calls for an interval."""
+    """A percentile in milliseconds. `low_ms` and `high_ms` are None if there are too few calls for an interval."""
 
     value_ms: float
     low_ms: float | None
@@ -38,7 +39,7 @@ class LatencyPercentile:
 
 @dataclass(frozen=True)
 class LatencyRatio:
-    """The second report's percentile divided by the first one's; `low` and `high` are None without an interval."""
+    """The second report's percentile divided by the first report's. `low` and `high` are None without an interval."""
 
     ratio: float
     low: float | None
@@ -56,7 +57,7 @@ class LatencyRatio:
 
 
 def percentile(counts: Sequence[int], share: float, confidence: float = CONFIDENCE) -> LatencyPercentile | None:
-    """A percentile of counts by the bins of `BOUNDS_MS`; None if there are no calls."""
+    """A percentile of counts in the bins of `BOUNDS_MS`, or None if there are no calls."""
     total = sum(counts)
     if not total:
         return None
@@ -79,7 +80,7 @@ def percentile(counts: Sequence[int], share: float, confidence: float = CONFIDEN
 def latency_ratio(
     then: Sequence[int], now: Sequence[int], share: float, confidence: float = CONFIDENCE
 ) -> LatencyRatio | None:
-    """How many times as long a call takes now; None if one of the reports has no calls."""
+    """How many times as long a call takes now, or None if one of the reports has no calls."""
     each = 1 - (1 - confidence) / 2
     a, b = percentile(then, share, each), percentile(now, share, each)
     if a is None or b is None:
@@ -90,6 +91,6 @@ def latency_ratio(
 
 
 def _bin_bounds_ms(place: int) -> tuple[float, float]:
-    """The bounds of a bin. The last bin has no upper bound, so that of a bin as wide as the others is used."""
+    """The bounds of a bin. The last bin has no upper bound, so it is treated as if it were as wide as the others."""
     low_ms = BOUNDS_MS[place - 1] if place else LOWEST_MS
     return low_ms, BOUNDS_MS[place] if place < len(BOUNDS_MS) else low_ms * 1.15

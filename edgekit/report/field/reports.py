@@ -16,10 +16,10 @@ from edgekit.runner.errors import bounded_recursion
 
 REQUIRED_GROUPS = ("bundle", "interpreter", "device", "latency_ms", "machine", "refused", "labels")
 BUNDLE_NAMES = ("name", "version", "identity", "variant")
-"""Required texts about the bundle."""
+"""Texts about the bundle that a report must have."""
 READING_KEYS = ("at_s", "answered", "execute_p50_ms", "temperature_c", "frequency_mhz", "throttled", "resident_bytes")
 MAX_VALUE = 1e15
-"""No count and no reading can be larger."""
+"""Largest plausible count or reading."""
 MAX_BYTES = 16_000_000
 
 
@@ -35,7 +35,7 @@ def parse_json(data: bytes) -> Any:
 
 
 def find_fault(content: Mapping[str, Any]) -> str:
-    """What is wrong with the content of a report; empty if nothing is."""
+    """The fault in the content of a report, or an empty text if there is none."""
     for group in REQUIRED_GROUPS:
         if not isinstance(content.get(group), dict):
             return f"{group} is missing"
@@ -158,7 +158,7 @@ class FieldReport:
         return self.content["machine"]["looks"]
 
     def counts(self, part: str) -> list[int]:
-        """The number of answers of a part by the bins of `histogram.BOUNDS_MS`; zeros if there is no such part."""
+        """The number of answers of a part in each bin of `histogram.BOUNDS_MS`. Zeros if there is no such part."""
         counts = [0] * (len(BOUNDS_MS) + 1)
         for index, count in self.content["latency_ms"].get(part, {}).get("counts", ()):
             counts[index] = count
@@ -166,7 +166,7 @@ class FieldReport:
 
     @property
     def parts(self) -> list[str]:
-        """The parts of an answer that have latencies, the whole answer last."""
+        """The parts of an answer that have latencies. The whole answer comes last."""
         latencies = self.content["latency_ms"]
         return [part for part in ("wait", "preprocess", "execute", "postprocess", TOTAL) if part in latencies]
 
@@ -194,7 +194,7 @@ def read_report(path: Path) -> FieldReport:
             "use the version of edgekit that its edgerun.pyz came from"
         )
     if fault := find_fault(content):
-        raise DataError(f"{path}: {fault}; it was edited or cut short, copy it from the device again")
+        raise DataError(f"{path}: {fault}; it was edited or truncated; copy it from the device again")
     return FieldReport(path.stem, content)
 
 
@@ -204,7 +204,9 @@ def folder(path: Path) -> list[FieldReport]:
     Raises `DataError` if there is none.
     """
     if not path.is_dir():
-        raise DataError(f"{path}: no such folder; name one with field reports, which `edgerun predict --report` writes")
+        raise DataError(
+            f"{path}: no such folder; name a folder with field reports, which `edgerun predict --report` writes"
+        )
     reports = [read_report(each) for each in sorted(path.glob("*.json")) if _is_field_report(each)]
     if not reports:
         raise DataError(f"{path}: has no field report; `edgerun predict --report {path}/DEVICE.json` writes one")
@@ -215,5 +217,5 @@ def _is_field_report(path: Path) -> bool:
     try:
         content = parse_json(path.read_bytes())
     except (OSError, ValueError, RecursionError):
-        return True  # `read_report` says what is wrong
+        return True  # `read_report` reports the fault
     return isinstance(content, dict) and content.get("kind") == KIND

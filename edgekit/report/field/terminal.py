@@ -53,7 +53,7 @@ def report_facts(report: FieldReport) -> dict[str, Any]:
 
 
 def comparison_to_json(comparison: FieldComparison) -> dict[str, Any]:
-    """The comparison as JSON: both reports, latencies by part, what changed, the same in words, and what to do next."""
+    """The comparison as JSON: both reports, latencies by part, changes, a summary in sentences, and what to do next."""
     return {
         "a": report_facts(comparison.a),
         "b": report_facts(comparison.b),
@@ -61,7 +61,7 @@ def comparison_to_json(comparison: FieldComparison) -> dict[str, Any]:
         "confidence": CONFIDENCE,
         "latency": [_part_to_json(each) for each in comparison.parts],
         "changed": {name: list(pair) for name, pair in comparison.changed.items()},
-        "words": comparison.words,
+        "words": comparison.sentences,
         "next": [asdict(each) for each in advice.steps(comparison.b, comparison)],
     }
 
@@ -72,15 +72,15 @@ def _part_to_json(part: PartComparison) -> dict[str, Any]:
 
 
 MAX_LABELS = 5
-"""Labels in the table, those whose share changed most, unless all are requested."""
+"""Number of labels in the table, unless all are requested. Those whose share changed most are shown."""
 WHOLE_ANSWER = "whole"
 
 
 def print_comparison(comparison: FieldComparison, console: Console, *, show_all: bool = False) -> None:
-    """Print tables, sentences and what to do next; with `show_all` also parts and labels that hardly changed."""
+    """Print tables, sentences and what to do next. With `show_all`, parts and labels that hardly changed are shown."""
     console.print(_facts_table(comparison, show_all))
     console.print(_latency_table(comparison, show_all))
-    for line in comparison.words:
+    for line in comparison.sentences:
         console.print(line, soft_wrap=True, highlight=False, markup=False)
     console.print("[bold]Next:[/bold]")
     for number, step in enumerate(advice.steps(comparison.b, comparison), 1):
@@ -108,12 +108,12 @@ def _facts_table(comparison: FieldComparison, show_all: bool) -> Table:
 
 
 def _share_change(comparison: FieldComparison, label: str) -> float:
-    """How much the share of a label changed."""
+    """How much the share of answers with this label changed."""
     return abs((_share(comparison.a, label) or 0.0) - (_share(comparison.b, label) or 0.0))
 
 
 def _latency_table(comparison: FieldComparison, show_all: bool) -> Table:
-    """The whole answer and the parts that became slower or faster, or all parts."""
+    """The whole answer and the parts that became slower or faster. With `show_all`, all parts."""
     title = f"Latency, ms, B against A; intervals at {100 * CONFIDENCE:g} %"
     rows = [each for each in comparison.parts if show_all or each.part == WHOLE_ANSWER or each.outcome != NO_DIFFERENCE]
     hidden = len({each.part for each in comparison.parts} - {each.part for each in rows})

@@ -1,4 +1,4 @@
-"""`report.html`: one page about a finished run, with nothing in it that is loaded from elsewhere.
+"""`report.html`: one page about a finished run, which loads nothing from elsewhere.
 
 It is built from `result.json`, the sealed artifacts and the executed notebooks, whose HTML copies lie beside it in
 `report/`. The page carries a digest of its sources, so that a current page is not built again.
@@ -46,7 +46,7 @@ def write_page(folder: Path) -> Path:
 
 
 def try_write_page(folder: Path, print_line: Callable[[str], None]) -> bool:
-    """As `write_page`, but pass an error to `print_line` instead of raising it: the verdict is valid without a page."""
+    """Like `write_page`, but pass an error to `print_line` and do not raise it, because the verdict is valid anyway."""
     try:
         write_page(folder)
         return True
@@ -83,7 +83,7 @@ def executed_notebooks(folder: Path) -> list[Path]:
 
 
 def page_files(folder: Path) -> list[Path]:
-    """The files of the page, whether they exist or not: those of the notebooks, and the page last."""
+    """The files of the page, whether they exist or not: first those of the notebooks, last the page itself."""
     notebook_pages = [
         folder / NOTEBOOK_FOLDER / f"{path.name.split('.')[0]}.html" for path in executed_notebooks(folder)
     ]

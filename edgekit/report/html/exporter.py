@@ -1,7 +1,7 @@
-"""Convert a notebook to HTML without any HTML of its own, which is shown as text instead.
+"""Convert a notebook to HTML. HTML inside the notebook is not used, but shown as text.
 
-Markdown is rendered with its tags escaped. Of the outputs of a cell, text, Markdown and images are kept, and of their
-metadata only the size of an image. So nothing in a notebook can add a script, a frame, or an address that a browser
+Markdown is rendered with its tags escaped. Only text, Markdown and images are kept from a cell's outputs, and only the
+size of an image from their metadata. So nothing in a notebook can add a script, a frame, or an address that a browser
 loads.
 """
 
@@ -21,7 +21,7 @@ from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbformat import NotebookNode, from_dict
 
 OUTPUT_KINDS = ("text/markdown", "image/svg+xml", "text/latex", "image/png", "image/jpeg", "text/plain")
-"""Kinds of output; the first available one is shown. An SVG becomes a data URI, where its scripts cannot run."""
+"""Kinds of output, of which the first available one is shown. An SVG becomes a data URI, so its scripts cannot run."""
 IMAGE_KINDS = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """Kinds of images in Markdown, from its attachments or written as data URIs."""
 _TO_DOCS = re.compile(r"^\.\./(docs/[\w/.-]+\.md)(?:#|$)")
@@ -34,7 +34,7 @@ class NotebookExporter(HTMLExporter):
 
     @pass_context
     def markdown2html(self, context: Context, source: str) -> str:
-        """Convert a Markdown cell or a Markdown output; only cells can have formulas."""
+        """Convert a Markdown cell or a Markdown output. Only cells can have formulas."""
         cell = context["cell"]
         renderer = MarkdownRenderer(cell.get("attachments", {}), formulas=cell.cell_type == "markdown")
         return str(MarkdownWithMath(renderer=renderer).render(source))
@@ -69,7 +69,7 @@ class MarkdownRenderer(IPythonRenderer):
         return str(super().link(text, _TO_NOTEBOOK.sub(r"\1.html", url), title))
 
     def image(self, text: str, url: str, title: str | None = None) -> str:
-        """Show an image that is part of the notebook, and a link to any other."""
+        """Show an image that is part of the notebook. Any other image becomes a link."""
         is_embedded = url.lower().startswith(tuple(f"data:{kind};" for kind in IMAGE_KINDS))
         if is_embedded or url.removeprefix("attachment:") in self.attachments:
             return str(super().image(text, url, title))
@@ -98,7 +98,7 @@ def _formula(formula: str) -> str:
 
 
 def _safe_output(output: NotebookNode) -> NotebookNode:
-    """A stream or an error unchanged; of other outputs the kinds that are shown, or a note about what was left out."""
+    """Keep a stream or an error unchanged. Reduce other outputs to the kinds that are shown, or to a note."""
     if "data" not in output:
         return output
     data = {kind: output.data[kind] for kind in OUTPUT_KINDS if kind in output.data}

@@ -22,7 +22,7 @@ _TITLE = re.compile(r"<h1[^>]*>(.*?)(?:<a |</h1>)", re.DOTALL)
 
 @dataclass(frozen=True)
 class NotebookPage:
-    """A notebook's page beside the report, and the executed notebook itself; both paths are relative to the report."""
+    """A notebook's page beside the report, and the executed notebook itself. Both paths are relative to the report."""
 
     stage: str
     page: str
@@ -66,7 +66,7 @@ def _render_notebook(path: Path, name: str, sign: str) -> str:
 
     exporter = NotebookExporter(template_name="basic", exclude_input_prompt=True, exclude_output_prompt=True)
     exporter.log = logging.getLogger(f"{__name__}.quiet")
-    exporter.log.setLevel(logging.ERROR)  # otherwise it warns about each image without a description
+    exporter.log.setLevel(logging.ERROR)  # otherwise nbconvert warns about each image without a description
     body, _ = exporter.from_filename(str(path))
     body = body.replace(PLACEHOLDER_ALT_TEXT, f"Figure of {name}, described by the text and the tables around it")
     title = _TITLE.search(body)

@@ -32,7 +32,7 @@ from edgekit.report.sections import (
 
 
 def build_context(folder: Path, result: Result, links: list[NotebookPage]) -> dict[str, Any]:
-    """The values for `page.html.j2`; a figure without data is left out of `figures`."""
+    """The values for `page.html.j2`. Figures without data are left out of `figures`."""
     chain = finished_run.load_artifacts(folder, result)
     benchmark = chain["benchmark"]
     predicted = profile.predicted_rows(benchmark)

@@ -1,4 +1,4 @@
-"""The digest of everything that a page is built from, which the page carries. Nothing here builds pages."""
+"""The digest of everything that a page is built from. The page carries it. This module does not build pages."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ def digest_with_code(sources: Sequence[Path]) -> str:
 
 
 def stored_digest(text: str) -> str | None:
-    """The digest that a page carries; None if it has none."""
+    """The digest that a page carries, or None if it has none."""
     match = _STORED_DIGEST.search(text, 0, 2000)
     return match[1] if match else None

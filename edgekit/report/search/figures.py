@@ -32,7 +32,7 @@ KIND_STYLES: dict[str, tuple[str, PlotStyle]] = {
     "front": ("on the front", {"marker": "D", "color": ACCENT, "markersize": 5.5, "markeredgecolor": "#333333",
                                "markeredgewidth": 0.6}),
 }  # fmt: skip
-"""Label and style of each kind of trial, in drawing order; the marker says the same in greyscale."""
+"""Label and style of each kind of trial, in drawing order. Markers distinguish the kinds in greyscale, too."""
 MAX_OPTIONS = 14
 MAX_AXES = 9
 LINE_STYLES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -43,7 +43,7 @@ LINE_STYLES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 MAX_TICK_LENGTH = 22
 THIN_LINES_ABOVE = 8
-"""If there are more lines of a kind, they are thinner."""
+"""Lines of a kind are thinner if there are more of them than this."""
 MISSING_OPTION_Y = -0.08
 ENDING_STYLES: dict[str, PlotStyle] = {
     "infeasible": {"color": "#bbbbbb", "hatch": "///", "edgecolor": "white"},
@@ -51,7 +51,7 @@ ENDING_STYLES: dict[str, PlotStyle] = {
     "failed": {"color": ACCENT, "hatch": "xxx", "edgecolor": "white"},
     "went on": {"color": DARK},
 }
-"""What became of the trials that reached a fidelity; the hatch says the same in greyscale."""
+"""Outcomes of the trials that reached a fidelity. Hatches distinguish them in greyscale, too."""
 
 
 def front(study: Study) -> Figure | None:
@@ -83,14 +83,14 @@ def _axis(study: Study, objective: StudyObjective) -> dict[str, Any]:
 
 
 def _is_wide(values: list[float]) -> bool:
-    """Whether a log scale is useful; numbers close together would hardly have a tick on it."""
+    """Whether a log scale is useful. If all numbers are close together, it would have hardly any ticks."""
     return bool(values) and min(values) > 0 and max(values) >= LOG_SCALE_RANGE * min(values)
 
 
 def limit_of(study: Study, objective: StudyObjective) -> float | None:
-    """The budget's limit for an objective; for accuracy only if the study knows that of the baseline.
+    """The budget's limit for an objective. A limit on accuracy requires that the study knows the baseline's accuracy.
 
-    None for a p50 limited relative to a reference model, because it is not a fixed number of milliseconds.
+    None for a p50 that is limited relative to a reference model, because that limit is no fixed number of milliseconds.
     """
     budget = study.row["budget"]
     if objective.name != "accuracy":
@@ -101,7 +101,7 @@ def limit_of(study: Study, objective: StudyObjective) -> float | None:
 
 
 def importances(study: Study, importance_rows: Importances) -> Figure | None:
-    """The options, in the order of their largest share."""
+    """The options, sorted by their largest share."""
     largest: dict[str, float] = {}
     for row in importance_rows.rows:
         largest[row.key] = max(row.share, largest.get(row.key, 0.0))
@@ -117,7 +117,10 @@ def importances(study: Study, importance_rows: Importances) -> Figure | None:
 
 
 def parallel(study: Study, importance_rows: Importances) -> Figure | None:
-    """Each trial as a line through options and objectives; of many options, only the most important ones are shown."""
+    """Draw each trial as a line through options and objectives.
+
+    If there are many options, show the most important ones.
+    """
     short = studies.option_names(study)
     keys = [key for key in short if any(key in each["parameters"] for each in study.trials)]
     largest = {key: max((row.share for row in importance_rows.rows if row.key == key), default=0.0) for key in keys}
@@ -181,7 +184,7 @@ class _Scale:
         return cls([], min(values), max(values), log=objective.name != "accuracy")
 
     def place(self, value: Any) -> float | None:
-        """The position of a value from 0 to 1; None for a value that a trial does not have."""
+        """The position of a value from 0 to 1, or None if the trial does not have this value."""
         if value is None and json.dumps(None) not in self._choices:
             return None
         if self._choices:
@@ -197,7 +200,7 @@ class _Scale:
 def draw_front(
     axes: Sequence[Mapping[str, Any]], points: Sequence[Mapping[str, Any]], descriptions: Mapping[int, str]
 ) -> Figure | None:
-    """Draw a panel for each pair of objectives; None without a complete trial or with a single objective.
+    """Draw a panel for each pair of objectives. Return None without a complete trial or with a single objective.
 
     Parameters
     ----------
@@ -208,7 +211,7 @@ def draw_front(
     descriptions
         Descriptions of the trials that are numbered in the figure.
 
-    At most `MAX_PAIRS` pairs are drawn, those with the first objective first.
+    At most `MAX_PAIRS` pairs are drawn. Pairs with the first objective come first.
     """
     pairs = list(combinations(range(len(axes)), 2))[:MAX_PAIRS]
     if not pairs or not points:
@@ -234,7 +237,7 @@ def draw_front(
             panel.set_axis_off()
         figure.suptitle("Every complete trial, two objectives at a time", x=0.01, ha="left", fontsize=10.5,
                         fontweight="bold")  # fmt: skip
-        figure.draw_without_rendering()  # labels are placed by the pixel
+        figure.draw_without_rendering()  # the labels are placed in pixels
         for panel, (one, other) in zip(panels, pairs, strict=False):
             x, y = (other, one) if axes[one]["maximize"] else (one, other)
             marked = [(row["values"][x], row["values"][y], str(row["number"])) for row in points
@@ -277,7 +280,7 @@ def _panel(panel: Axes, axes: Sequence[Mapping[str, Any]], points: Sequence[Mapp
 def _step_line(
     panel: Axes, axes: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]], x: int, y: int
 ) -> None:
-    """Draw what is best in these two objectives alone, as a step line."""
+    """Draw the trials that are best in these two objectives alone, as a step line."""
     sign = -1 if axes[y]["maximize"] else 1
     best: list[tuple[float, float]] = []
     for at in sorted({(row["values"][x], row["values"][y]) for row in rows}, key=lambda at: (at[0], sign * at[1])):
@@ -308,10 +311,10 @@ def _axis_label(axis: Mapping[str, Any]) -> str:
 def draw_importances(
     titles: Sequence[str], options: Sequence[str], rows: Mapping[str, Mapping[str, Mapping[str, float]]]
 ) -> Figure | None:
-    """Draw a panel for each objective with a bar for each option; None without a row.
+    """Draw a panel for each objective with a bar for each option. Return None without a row.
 
     `rows` by title and option have `share`, `low` and `high` as fractions. An option without a row in any panel is left
-    out; in a panel where it has none, its bar says "unknown".
+    out. In a panel in which it has no row, its bar says "unknown".
     """
     shown = [name for name in options if any(name in rows.get(title, {}) for title in titles)][:MAX_OPTIONS]
     panels = [title for title in titles if rows.get(title)]
@@ -338,7 +341,7 @@ def draw_importances(
 
 
 def draw_parallel(axes: Sequence[Mapping[str, Any]], lines: Sequence[Mapping[str, Any]]) -> Figure | None:
-    """Draw each trial as a line through its options and objectives; None without a trial.
+    """Draw each trial as a line through its options and objectives. Return None without a trial.
 
     Parameters
     ----------
@@ -411,7 +414,7 @@ def _wrap_heading(heading: str) -> str:
 
 
 def growth(study: Study) -> Figure | None:
-    """The hypervolume of the front after each batch, as a share of the last, by trials and by time; None if it is 0."""
+    """Draw the hypervolume of the front after each batch, as a share of the last one, or return None if that is 0."""
     batches = study.row["batches"]
     last = batches[-1]["hypervolume"] if batches else 0.0
     if not last:
@@ -441,7 +444,7 @@ def growth(study: Study) -> Figure | None:
 
 
 def cost(study: Study) -> Figure | None:
-    """For each fidelity, what became of its trials, and the work that they took; None if no time was recorded."""
+    """Draw, for each fidelity, the outcomes of its trials and their work. Return None if no time was recorded."""
     fidelities = work_by_fidelity(study)
     whole = sum(row.seconds for row in fidelities)
     if not whole:

@@ -22,17 +22,18 @@ from edgekit.report.search.objectives import StudyObjective
 from edgekit.report.search.studies import Study, objective_value, option_names
 
 MIN_TRIALS = 20
-"""Complete trials that must have the option; with fewer, a forest cannot tell chance from effect."""
+"""Least number of complete trials with the option. With fewer, a forest cannot distinguish an effect from chance."""
 TREES, SEED = 48, 0
 LEAVE_OUT_PARTS, TREES_PER_PART = 4, 16
-"""The range of an importance comes from this many repetitions, each without another part of the trials."""
+"""The range of an importance comes from this many repetitions, each of which leaves out a different part of the trials.
+"""
 LEVELS = 10
 """Numbers are binned to this many levels (of the logarithm, if the space has it), because the time grows with them."""
 
 
 @dataclass(frozen=True)
 class Importance:
-    """The share of the variance that an option explains alone, with its range if some trials are left out."""
+    """The share of the variance that an option explains alone, and the range of this share when trials are left out."""
 
     objective: StudyObjective
     key: str
@@ -44,7 +45,7 @@ class Importance:
 
 @dataclass(frozen=True)
 class Importances:
-    """Rows by objective, in the order of the space; `left_out` says what cannot be explained, and why."""
+    """Rows by objective, in the order of the space. `left_out` says what cannot be explained, and why."""
 
     rows: tuple[Importance, ...]
     left_out: tuple[str, ...]
@@ -82,7 +83,7 @@ def of(study: Study) -> Importances:
 
 
 def too_few_message(complete: int, few: Mapping[str, int]) -> str:
-    """For which options too few trials are complete, and how many are needed."""
+    """A text about the options for which too few trials are complete, and how many are needed."""
     if complete < MIN_TRIALS:
         return (
             f"Too few trials to tell what each option did: {complete} complete, and at least {MIN_TRIALS} are needed."
@@ -94,7 +95,7 @@ def too_few_message(complete: int, few: Mapping[str, int]) -> str:
 def _group_importances(
     study: Study, objective: StudyObjective, keys: Sequence[str], trials: Sequence[TrialRow]
 ) -> list[Importance]:
-    """The importances of options that the same trials have, together with all others that these trials have."""
+    """The importances of options that the same trials have, together with all other options of these trials."""
     entries = study.row["space"]
     space = {key: _Levels([row for row in entries if row["key"] == key]) for key in option_names(study)}
     levels_by_key = {
@@ -118,9 +119,9 @@ def _group_importances(
 def _variance_shares(
     objective: StudyObjective, beside: Mapping[str, _Levels], trials: Sequence[TrialRow], trees: int
 ) -> dict[str, float]:
-    """The share of each option; empty if the objective has a single value."""
+    """The share of each option. Empty if the objective has the same value in all trials."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # tqdm's, in a kernel without widgets; what Optuna calls experimental
+        warnings.simplefilter("ignore")  # of tqdm without widgets, and of Optuna about experiments
         import optuna
         from optuna.importance import FanovaImportanceEvaluator
 
@@ -138,7 +139,7 @@ def _variance_shares(
 
 
 class _Levels:
-    """Encodes the values of an option for a forest; `rows` are all entries of its key."""
+    """Encodes the values of an option for a forest. `rows` are all entries of the option's key."""
 
     def __init__(self, rows: Sequence[DimensionRow]) -> None:
         listed = [each for row in rows for each in row.get("choices", ())]

@@ -14,7 +14,7 @@ BEST_WORDS = {"accuracy": "most accurate", "p50_ms": "fastest", "bytes": "smalle
 
 @dataclass(frozen=True)
 class StudyObjective:
-    """One objective; `place` is its index in a trial's `values`, and `alone` says that no other one has its name."""
+    """One objective. `place` is its index in a trial's `values`; `alone` means that no other objective has its name."""
 
     place: int
     name: str
@@ -71,7 +71,9 @@ class StudyObjective:
         return one > other if self.maximize else one < other
 
     def surely_better(self, one: Sequence[float] | None, other: Sequence[float] | None) -> bool:
-        """Whether the first value is significantly better: all of its interval is better than all of the other's."""
+        """Whether the first value is significantly better, because its whole interval is better than the whole other
+        one.
+        """
         if one is None or other is None:
             return False
         return self.better(one[0], other[1]) if self.maximize else self.better(one[1], other[0])
@@ -87,6 +89,6 @@ def read_objectives(rows: Sequence[ObjectiveRow]) -> list[StudyObjective]:
 
 
 def dominates(one: Sequence[float], other: Sequence[float], objectives: Sequence[StudyObjective]) -> bool:
-    """Whether `one` is nowhere worse than `other`, and somewhere better."""
+    """Whether `one` is better than `other` in some objective and worse in none."""
     pairs = [(one[each.place], other[each.place], each) for each in objectives]
     return not any(each.better(b, a) for a, b, each in pairs) and any(each.better(a, b) for a, b, each in pairs)

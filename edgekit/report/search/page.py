@@ -45,7 +45,7 @@ def write_page(path: Path) -> Path:
 
 
 def try_write_page(path: Path, print_line: Callable[[str], None]) -> bool:
-    """As `write_page`, but pass an error to `print_line` instead of raising it: the study is valid without a page."""
+    """Like `write_page`, but pass an error to `print_line` and do not raise it, because the study is valid anyway."""
     try:
         write_page(path)
         return True
@@ -64,7 +64,7 @@ def is_page_current(path: Path) -> bool:
 
 
 def render_page(study: Study) -> str:
-    """The page as text; the same study and code always give the same bytes."""
+    """The page as text. The same study and code always give the same bytes."""
     return render("search.html.j2", **build_context(study))
 
 
@@ -121,7 +121,7 @@ def _describe(study: Study, point: recommend.Recommendation) -> dict[str, str]:
 
 
 def pictures(study: Study, importance_rows: Importances) -> dict[str, Picture]:
-    """The figures by name; those that have nothing to show are left out."""
+    """The figures by name, without figures that have nothing to show."""
     drawn: dict[str, tuple[Figure | None, str]] = {
         "front": (figures.front(study), f"{len(study.complete)} complete trials by two objectives at a time"),
         "importances": (figures.importances(study, importance_rows), _largest(importance_rows)),

@@ -1,4 +1,4 @@
-"""The trials to look at first: the best one within the budget for each objective, in words."""
+"""Recommend the trials to look at first: for each objective, the best trial within the budget."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_LISTED = 4
 
 @dataclass(frozen=True)
 class Recommendation:
-    """A trial and the objectives that it is best in; `close` has others that are not significantly worse."""
+    """A trial and the objectives in which it is best. `close` has other trials that are not significantly worse."""
 
     trial: TrialRow
     best_in: tuple[StudyObjective, ...]
@@ -34,7 +34,7 @@ class Recommendation:
 
 
 def points(study: Study) -> list[Recommendation]:
-    """The smallest, fastest and most accurate trials, each listed once; empty if no trial meets the budget."""
+    """The smallest, fastest and most accurate trials, each listed once. Empty if no trial meets the budget."""
     order = {"bytes": 0, "p50_ms": 1, "accuracy": 2}
     wins: dict[int, list[StudyObjective]] = {}
     for objective in sorted(study.objectives, key=lambda each: order[each.name]):
@@ -49,7 +49,7 @@ def points(study: Study) -> list[Recommendation]:
 
 
 def _best(study: Study, objective: StudyObjective) -> TrialRow | None:
-    """The best trial of the front; of equal ones the first."""
+    """The best trial of the front. If several are equally good, the first of them."""
     best: TrialRow | None = None
     for each in study.front:
         if best is None or objective.better(objective_value(each, objective), objective_value(best, objective)):
@@ -69,7 +69,7 @@ def _close_trials(study: Study, best: TrialRow, objective: StudyObjective) -> tu
 
 
 def sentences(study: Study, point: Recommendation) -> list[str]:
-    """What the trial is, and which others are not significantly worse."""
+    """Sentences with the trial's figures and the other trials that are not significantly worse."""
     figures = ", ".join(f"{each.title} {value_text(point.trial, each)}" for each in study.objectives)
     lines = [f"{point.title}: trial {point.number}. {capitalised(figures)}."]
     for objective, numbers in point.close:

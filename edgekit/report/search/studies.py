@@ -1,4 +1,4 @@
-"""Read study.json and check it, because it may have been edited, cut short or damaged."""
+"""Read study.json and check it, because it may have been edited, truncated or damaged."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DEFAULT_OUT = "artifacts"
 
 
 def type_fault(value: Any, kind: Any, where: str = "") -> str:
-    """What is wrong and where, for example `trials[3].number is 'x'`; empty if nothing is.
+    """The fault and its position, for example `trials[3].number is 'x'`, or an empty text if there is none.
 
     Additional keys are allowed.
     """
@@ -95,7 +95,7 @@ def parse_json(data: bytes) -> Any:
 
 
 def find_fault(content: Any) -> str:
-    """What is wrong with the content; empty if nothing is."""
+    """The fault in the content, or an empty text if there is none."""
     return type_fault(content, StudyRow) or next(filter(None, _faults(cast(StudyRow, content))), "")
 
 
@@ -126,7 +126,7 @@ def _objective_faults(row: StudyRow) -> Iterator[str]:
             yield f"objectives: {each['name']!r} is none of {', '.join(OBJECTIVE_NAMES)}"
         if (each["direction"] == "maximize") != accuracy or (each["target"] is None) != accuracy:
             yield f"objectives: {each['name']} has direction {each['direction']} and target {each['target']}"
-    if row["reference"] and len(row["reference"]) != len(row["objectives"]):  # there is none before a trial is complete
+    if row["reference"] and len(row["reference"]) != len(row["objectives"]):  # none before a trial is complete
         yield f"reference has {len(row['reference'])} values for {len(row['objectives'])} objectives"
 
 
@@ -168,7 +168,7 @@ def _batch_faults(row: StudyRow) -> Iterator[str]:
 
 
 def altered_batch(row: StudyRow) -> str:
-    """Which batch has other trials than its digest says; empty if none."""
+    """A text that names a batch whose trials do not match its digest, or an empty text."""
     previous = row["key"]
     for batch in row["batches"]:
         previous = chain_digest(previous, [trial for trial in row["trials"] if trial["batch"] == batch["number"]])
@@ -203,7 +203,7 @@ def _finite(text: str) -> float:
 
 @dataclass(frozen=True)
 class Study:
-    """A study; `row` is the content of its file."""
+    """A study. `row` is the content of its file."""
 
     path: Path
     row: StudyRow
@@ -242,7 +242,7 @@ class Study:
         return {state: counts[state] for state in STATES if counts[state]}
 
     def trial(self, number: int) -> TrialRow | None:
-        """The trial with this number; None if there is none."""
+        """The trial with this number, or None if there is none."""
         return next((each for each in self.trials if each["number"] == number), None)
 
     @property
@@ -308,7 +308,7 @@ def parameter_text(value: Any, longest: int = 40) -> str:
 
 
 def read(path: Path) -> Study:
-    """Read the file of a study, given itself or by its folder.
+    """Read a study from its file or its folder.
 
     Raises
     ------

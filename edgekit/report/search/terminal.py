@@ -1,4 +1,4 @@
-"""Show a study on the terminal: the end of a search in a few lines, or all of it with `-v`."""
+"""Show a study on the terminal: the end of a search in a few lines or, with `-v`, everything."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edgekit.report.search.studies import Study, value_text
 
 MAX_ROWS = 20
 SUMMARY_ROWS = 8
-"""Rows of the front in a summary, which include the recommended trials."""
+"""Number of rows of the front in a summary. They include the recommended trials."""
 
 
 def print_summary(study: Study, console: Console, digest: str) -> None:

@@ -40,7 +40,7 @@ CONSTRAINT_WORDS = {
 
 @dataclass(frozen=True)
 class FidelityWork:
-    """A fidelity: the trials that reached it, those that ended there by state, and the work of the latter."""
+    """A fidelity: the trials that reached it, those that ended there by state, and the work of those that ended."""
 
     name: str
     came: int
@@ -70,7 +70,7 @@ def work_by_fidelity(study: Study) -> list[FidelityWork]:
 
 
 def work_by_part(study: Study) -> dict[str, float]:
-    """Seconds by fidelity and stage in their order, then by anything else."""
+    """Seconds by part: first fidelities and stages in their order, then all other parts."""
     seconds: Counter[str] = Counter()
     for each in study.trials:
         seconds.update(each["took_s"])
@@ -103,7 +103,7 @@ def proposed(study: Study) -> str:
 
 
 def ended(study: Study) -> str:
-    """Why the search ended; empty while it is running."""
+    """The reason why the search ended. Empty while it is running."""
     reason = study.row["ended"]
     return f"Ended: {ENDS.get(reason, reason)}." if reason else ""
 
@@ -130,14 +130,14 @@ def cost(study: Study) -> str:
 
 
 def spared(study: Study) -> str:
-    """How many trials ended before the most expensive fidelity; empty if none did."""
+    """How many trials ended before the most expensive fidelity. Empty if none did."""
     rows = {row.name: row for row in work_by_fidelity(study)}
     every, last = rows["shape"].came or 0, rows["all"].came or 0
     return f"{every - last} of {every} trials ended before the most expensive step." if last < every else ""
 
 
 def disturbed(study: Study) -> str:
-    """A sentence about the batches with noisy latencies, counted from 1; empty if there is none."""
+    """A sentence about the batches with noisy latencies, counted from 1. Empty if there is none."""
     batches = [str(each["number"] + 1) for each in study.row["batches"] if each["disturbed"]]
     if not batches:
         return ""
@@ -146,7 +146,7 @@ def disturbed(study: Study) -> str:
 
 
 def nearest(study: Study) -> str:
-    """If no trial meets the budget, the complete trial that exceeds it least; empty otherwise."""
+    """If no trial meets the budget, a sentence about the complete trial that exceeds it least. Empty otherwise."""
     if study.front:
         return ""
     if not study.complete:
@@ -157,7 +157,7 @@ def nearest(study: Study) -> str:
 
 
 def excess_text(trial: TrialRow) -> str:
-    """Every limit that a trial exceeds, and by how much: `drop of accuracy by 1.21 pp`."""
+    """Every limit that a trial exceeds, and by how much, such as `drop of accuracy by 1.21 pp`."""
     texts = []
     for name, excess in trial["constraints"].items():
         what, unit = CONSTRAINT_WORDS.get(name, (name, ""))
@@ -166,7 +166,7 @@ def excess_text(trial: TrialRow) -> str:
 
 
 def _worst_excess(trial: TrialRow, limits: Mapping[str, object]) -> float:
-    """The largest excess, as a share of its limit if that is known."""
+    """The largest excess, as a share of the limit if the limit is known."""
     shares = []
     for name, by in trial["constraints"].items():
         recorded_limit = limits.get(name)

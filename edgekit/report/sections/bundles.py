@@ -1,4 +1,4 @@
-"""The bundles: the result of their self-test in a new process, and what they contain."""
+"""The bundles: the results of their self-tests in a new process, and their contents."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def table(artifact: Artifact) -> Table:
 
 
 def page_grid(result: Result) -> Grid | None:
-    """The files to copy to a device, with the sizes of the bundle, of its model, and of its model when zipped."""
+    """The files to copy to a device, with the sizes of the bundle, of its model, and of the zipped model."""
     models = {row["name"]: row for row in result["variants"]}
     rows = []
     for target, entry in result["bundles"].items():

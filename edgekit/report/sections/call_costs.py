@@ -20,14 +20,14 @@ from edgekit.report.tables import Column, Table, build_table, grid_from_columns
 
 MILLION = 1_000_000
 AXIS_FACTOR = 100.0
-"""The axis extends to this many times fewer and more calls than pay for the run."""
+"""The axis extends from this many times fewer to this many times more calls than are needed to pay for the run."""
 TITLES = {"never": "Never worth it", "perhaps never": "Perhaps never worth it"}
 DEFAULT_CALLS = 1e7
 """The middle of the axis if no number of calls pays for the run."""
 
 
 def cost_of(artifact: Artifact, prices: Mapping[str, Any] | None = None) -> Cost:
-    """The cost of a sealed benchmark and the stages before it; `prices` is the section `benchmark.cost` of a config."""
+    """The cost of a sealed benchmark and the stages before it. `prices` is the section `benchmark.cost` of a config."""
     return costs.cost_of_run(artifact, costs.ancestry(artifact), costs.prices_of(prices))
 
 
@@ -56,7 +56,7 @@ def columns(cost: Cost) -> list[Column[CallCost]]:
 
 
 def caption(cost: Cost) -> str:
-    """How the costs were measured, and why there is no energy if it is unknown."""
+    """How the costs were measured and, if the energy is unknown, why."""
     protocol = capitalised(cost["protocol"])
     text = f"{protocol}; in brackets {100 * cost['confidence']:g} % intervals; saved: relative to the baseline"
     energy = cost["energy"]
@@ -97,7 +97,7 @@ def section(result: Result) -> dict[str, Any]:
 
 
 def figure(cost: Cost) -> Figure | None:
-    """CPU-seconds by number of calls, with intervals; None if nothing ships or the cost of the run is unknown."""
+    """CPU-seconds by number of calls, with intervals. None if nothing ships or the cost of the run is unknown."""
     rows = [row for row in cost["break_even"] if row["unit"] == "CPU-seconds"]
     if not rows or rows[0]["walk"] is None:
         return None
@@ -122,9 +122,8 @@ def figure(cost: Cost) -> Figure | None:
         axes.set_title(TITLES.get(row["answer"], f"Worth it after {costs.rounded_calls(row['calls'])} calls"))
         axes.legend(loc="upper left", fontsize=8.5)
         plain_ticks(axes)
-        axes.xaxis.set_major_formatter(
-            FuncFormatter(lambda value, _: f"{value:,.0f}")
-        )  # with thousands separators for millions too
+        # Millions, too, are written with thousands separators.
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     return close_figure(figure)
 
 

@@ -23,17 +23,17 @@ from edgekit.report.tables import Grid, Table, grid
 
 LOST = "evidence/lost.npz"
 MAX_NAME_LENGTH = 40
-"""Characters of a class name in a table."""
+"""Largest number of characters of a class name in a table."""
 MAX_MATRIX_NAME_LENGTH = 13
-"""Characters of a class name beside a matrix."""
+"""Largest number of characters of a class name beside a matrix."""
 RIGHT = "#e8e8e8"
 MIN_DARKEST_SHARE = 0.05
 """The darkest colour stands for at least this share of a class, so that a single mistake does not look like many."""
 LARGEST, SMALLEST, WIDTH = 7.0, 5.0, 240.0
-"""Font sizes of a number in a cell, in points; WIDTH is the width of all its characters over all columns."""
+"""Font sizes of a number in a cell, in points. WIDTH is the number's total width over all columns."""
 SAMPLE_COLUMNS = 6
 TITLE, NAME_LINES = 14, 2
-"""Characters in a line above a sample, and lines of a name."""
+"""Largest number of characters in a line above a sample, and of lines of a name."""
 
 
 def table(artifact: Artifact) -> Table:
@@ -44,7 +44,7 @@ def table(artifact: Artifact) -> Table:
 
 
 def scores(row: GroupRow, by_class: ByClass) -> list[str]:
-    """A cell for each variant: its score, and how many more or fewer samples it gets right than the baseline."""
+    """A cell for each variant: its score, and how many more or fewer samples than the baseline it gets right."""
     before = row["answers"][0]["found"]
     cells = []
     for one in row["answers"]:
@@ -80,7 +80,7 @@ def lost_sentence(artifact: Artifact) -> str:
 
 
 def lost_samples(artifact: Artifact) -> np.ndarray:
-    """The raw samples that belong to `metrics["lost"]["samples"]`, in the same order; texts as words."""
+    """The raw samples of `metrics["lost"]["samples"]`, in the same order. Texts are given as words."""
     with np.load(artifact.file(LOST), allow_pickle=False) as file:
         return np.asarray(file["x"])
 
@@ -108,7 +108,7 @@ def _grid(by_class: ByClass) -> Grid:
 
 
 def confusion_figure(confusion: Confusion, variants: Sequence[str]) -> Figure:
-    """How often each class was answered as each other one, for the first two variants: before and after.
+    """How often samples of each class were answered with each other class, before and after (the first two variants).
 
     Right answers are on the grey diagonal. The darker another cell, the larger the share of its class that is mistaken
     for the other one.
@@ -134,7 +134,7 @@ def confusion_figure(confusion: Confusion, variants: Sequence[str]) -> Figure:
 
 
 def lost_figure(lost: ShownLostSamples, x: np.ndarray) -> Figure | None:
-    """The lost samples `x`, raw or as words, with their labels and the variant's answers; None if there are none."""
+    """The lost samples `x`, raw or as words, with their labels and the variant's answers. None if none were lost."""
     samples = lost["samples"]
     if not samples:
         return None
@@ -161,7 +161,7 @@ def _heading(name: str, counts: np.ndarray, confusion: Confusion) -> str:
 
 
 def _wrong_shares(counts: np.ndarray, rest: bool) -> np.ndarray:
-    """The share of each class that is taken for each other one; NaN for zero, for right answers, and for the rest."""
+    """The share of each class that is mistaken for each other class. NaN for zero, right answers, and the rest."""
     shares = np.array(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1))
     np.fill_diagonal(shares, np.nan)
     shares[counts == 0] = np.nan
@@ -177,7 +177,7 @@ def _cells(axes: Axes, counts: np.ndarray, wrong: np.ndarray, top: float) -> Non
     axes.imshow(wrong, cmap="Oranges", vmin=-0.1 * top, vmax=1.25 * top, aspect="auto")
     for (row, column), number in np.ndenumerate(counts):
         if number:
-            colour = "white" if wrong[row, column] > 0.7 * top else "#1b1f24"  # NaN is not above
+            colour = "white" if wrong[row, column] > 0.7 * top else "#1b1f24"  # not for NaN, which compares as False
             weight = "bold" if row == column else "normal"
             text, size = _fit_number(int(number), len(counts))
             axes.text(column, row, text, ha="center", va="center", fontsize=size, color=colour, weight=weight)
@@ -187,7 +187,7 @@ def _cells(axes: Axes, counts: np.ndarray, wrong: np.ndarray, top: float) -> Non
 
 
 def _fit_number(count: int, columns: int) -> tuple[str, float]:
-    """A number and the font size at which it fits its cell, in thousands if it is too long."""
+    """A number (in thousands if it is too long) and the font size at which it fits its cell."""
     for text in (f"{count:,}", f"{count / 1000:.0f}k"):
         size = min(LARGEST, WIDTH / (columns * len(text)))
         if size >= SMALLEST:
@@ -202,7 +202,7 @@ def _shorten(name: str, letters: int) -> str:
 
 
 def _lines(word: str, name: str) -> list[str]:
-    """A word and a name on at most two lines; a long name is shortened in its middle until it fits."""
+    """A word and a name on at most two lines. A long name is shortened in its middle until it fits."""
     for letters in range(min(len(name), NAME_LINES * TITLE), 2, -1):
         lines = textwrap.wrap(f"{word} {_shorten(name, letters)}", TITLE, break_on_hyphens=False)
         if len(lines) <= NAME_LINES:
@@ -211,7 +211,7 @@ def _lines(word: str, name: str) -> list[str]:
 
 
 def pictures(benchmark: Artifact) -> dict[str, Picture]:
-    """Figures of the confused classes, of lost samples and of labelled images, as far as there are any."""
+    """Figures of confused classes, lost samples and labelled images, as far as these exist."""
     metrics = benchmark.metrics
     confusion, lost, names = metrics["confusion"], metrics["lost"], metrics["by_class"]["variants"][:2]
     drawn = {}

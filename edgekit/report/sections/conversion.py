@@ -18,7 +18,7 @@ from edgekit.report.formatting import count, percent
 from edgekit.report.tables import Grid, Line, Table, grid
 
 MAX_NAMES = 4
-"""Operators or layers listed in a cell."""
+"""Largest number of operators or layers listed in a cell."""
 
 
 def boundary_rows(artifact: Artifact) -> list[FinalBoundary]:
@@ -36,8 +36,8 @@ def boundary_rows(artifact: Artifact) -> list[FinalBoundary]:
 
 
 def table(artifact: Artifact) -> Table:
-    """Every variant: its size, how far its outputs are from the step before, the redundant operators in the
-    file (in brackets: those that this machine adds when it compiles it), what in it still computes in float.
+    """Every variant: its size, how far its outputs are from those of the step before, its redundant operators (in
+    brackets: those that this machine adds when it compiles the file), and its operators that still compute in float.
     """
     rows = [
         (
@@ -61,7 +61,7 @@ def table(artifact: Artifact) -> Table:
 
 
 def left_out_table(artifact: Artifact) -> Table:
-    """What is not among the variants: failures with cause and advice, and what a target does not support."""
+    """Variants that are missing: failures with cause and advice, and variants that a target does not support."""
     rows: list[tuple[str, ...]] = [
         (row["name"], row["kind"], row["operator"] or "", row["layer"] or "", row["cause"], row["advice"] or "")
         for row in artifact.metrics["left_out"]
@@ -75,7 +75,9 @@ def left_out_table(artifact: Artifact) -> Table:
 
 
 def transposes_table(artifact: Artifact) -> Table:
-    """Every transpose inside a variant's graph: between which layers it is, and how many bytes it moves."""
+    """Every transpose inside a variant's graph, with the layers before and after it and the number of bytes that it
+    moves.
+    """
     rows = [
         (name, "when compiled" if one["compiled"] else "in the file", one["where"], count(one["moved_bytes"]))
         for name, redundant in artifact.metrics["debris"].items()
@@ -89,7 +91,7 @@ def transposes_table(artifact: Artifact) -> Table:
 def ends_table(artifact: Artifact) -> Table:
     """The boundaries before and after the converters: raw sample to input, calibration to ranges, scores to answer.
 
-    If the branches of a network were merged after training, this is included.
+    The merging of a network's branches after training is included.
     """
     return Table(
         ("model", "boundary", "samples", "result"),
@@ -124,7 +126,7 @@ def _end(row: Mapping[str, Any]) -> str:
 
 
 def missing_names(artifact: Artifact) -> list[str]:
-    """Variants that the config requests, but that are neither there nor left out with a reason."""
+    """Variants that the config requests, but that neither exist nor are left out with a reason."""
     config, metrics = artifact.config, artifact.metrics
     absent = {note.split(":")[0] for note in metrics["notes"]}
     requested = [
@@ -149,7 +151,7 @@ def _variants(artifact: Artifact) -> list[ConvertedVariant]:
 
 
 def _method(variant: ConvertedVariant) -> str:
-    """How a variant became int8, for example `PTQ, percentile, kept in float: 2`; empty for float variants."""
+    """How a variant became int8, for example `PTQ, percentile, kept in float: 2`. Empty for float variants."""
     if variant["method"] == "float":
         return ""
     recipe = variant["quantization"]
@@ -167,7 +169,10 @@ def _method(variant: ConvertedVariant) -> str:
 
 
 def _left_behind(redundant: list[RedundantOperator]) -> str:
-    """Redundant operators in the file, and in brackets those added when it is compiled: `pad 2, copy 3 [reshape 1]`."""
+    """Redundant operators in the file and, in brackets, those added when it is compiled:
+
+    `pad 2, copy 3 [reshape 1]`.
+    """
     in_file, compiled = (
         ", ".join(f"{kind} {number}" for kind, number in Counter(one["kind"] for one in operators).items())
         for operators in ([one for one in redundant if one["compiled"] == when] for when in (False, True))
@@ -176,7 +181,7 @@ def _left_behind(redundant: list[RedundantOperator]) -> str:
 
 
 def _in_float(operators: list[str]) -> str:
-    """Operators of an int8 file that compute in float: `2: MEAN:pool, SOFTMAX:head`; empty if there are none."""
+    """Operators of an int8 file that compute in float: `2: MEAN:pool, SOFTMAX:head`. Empty if there are none."""
     return f"{len(operators)}: {_first_names(operators)}" if operators else ""
 
 
@@ -199,7 +204,7 @@ def ends_grid(convert: Artifact) -> Grid:
 
 
 def boundaries_grid(convert: Artifact) -> Grid:
-    """Each step from network to file; every column has the worst of all files that crossed that boundary."""
+    """Each step from network to file. Every column shows the worst of all files at that boundary."""
     by_boundary: dict[tuple[str, str], list[FinalBoundary]] = defaultdict(list)
     for row in boundary_rows(convert):
         by_boundary[row["to"], row["from"]].append(row)
@@ -227,7 +232,7 @@ def boundaries_grid(convert: Artifact) -> Grid:
 
 
 def left_out_grid(result: Result) -> Grid | None:
-    """Variants that failed or were wrong, with layer and advice; None if nothing was left out."""
+    """Variants that failed or were wrong, with layer and advice. None if nothing was left out."""
     rows = [
         (row["name"], row["kind"], row["layer"] or row["operator"] or "", row["cause"], row["advice"] or "")
         for row in result["left_out"]
@@ -270,9 +275,9 @@ def left_behind_grid(convert: Artifact, result: Result) -> Grid:
 
 
 def _error_size(row: Mapping[str, Any]) -> float:
-    """How bad a row is; larger is worse. It uses the SNR of inputs, values outside of ranges, and wrong answers.
+    """How bad a row is; larger is worse. It depends on the SNR of inputs, values outside of ranges, and wrong answers.
 
-    For merged branches, it is how far the outputs moved relative to the largest.
+    For merged branches, it is the change of the outputs relative to the largest output.
     """
     if "snr_db" in row:
         return -float(row["snr_db"])

@@ -1,4 +1,4 @@
-"""Which variant won by which rule, and which steps were tried and rejected."""
+"""The variants that won, the rules by which they won, and the steps that were tried and rejected."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgekit.stages.benchmark.winners import FEWEST_BYTES, winner_of
 
 
 def table(artifact: Artifact) -> Table:
-    """Who won by which rule: all variants in a tie with the fastest, and the first that is slower."""
+    """The winner and its rule, with all variants in a tie with the fastest, and the first variant that is slower."""
     rows = [
         (
             decision["decision"] if place == 0 else "",

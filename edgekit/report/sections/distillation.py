@@ -1,4 +1,4 @@
-"""The choice of the student, and what each teacher and loss contributed."""
+"""The choice of the student, and the contribution of each teacher and loss."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ NO_LONE_STUDENT = "no student was trained with labels alone, so it is not known 
 FAMILY_STYLES = (("o", DARK), ("s", ACCENT), ("^", "#333333"), ("D", "#56B4E9"), ("v", "#009E73"))
 """Marker and colour of each family of networks, in order."""
 MIN_LABEL_GAP = 0.075
-"""The least distance between two numbers on a line, as a share of the panel's width."""
+"""Least distance between two numbers on a line, as a share of the panel's width."""
 LINE_POINTS = 10
 MAX_LIMIT_FACTOR = 4
-"""A limit this many times above the slowest is named instead of drawn, because it would compress the scale."""
+"""A limit that exceeds the slowest by this factor is named and not drawn, because it would compress the scale."""
 CURVE_STYLES = (("#333333", ":", "o"), (ACCENT, "-", "s"), (DARK, "--", "^"), (MID, "-.", "D"), ("#009E73", "-", "v"))
 """Colour, line and marker of each curve."""
 
@@ -73,7 +73,7 @@ def curves(artifact: Artifact) -> dict[str, list[Epoch]]:
 def candidates_table(artifact: Artifact) -> Table:
     """Every candidate for the student: its size, its p50 before training on every target, and the outcome.
 
-    The outcome also says which files could not be converted, and so were not timed.
+    The outcome also says which files could not be converted and therefore were not timed.
     """
     rows = artifact.metrics["candidates"]
     if not rows:
@@ -117,7 +117,7 @@ def candidate_points(artifact: Artifact) -> list[CandidatePoint]:
 
 
 def latency_limit_ms(artifact: Artifact) -> float | None:
-    """The limit of the candidates' latency; None if there is none, or not the same for all."""
+    """The limit of the candidates' latency. None if there is none, or if it is not the same for all."""
     shortlist = artifact.metrics["shortlist"]
     return shortlist["latency_p50_ms"] if shortlist and "limits" not in shortlist else None
 
@@ -137,7 +137,7 @@ def _title(shortlist: ShortlistRow) -> str:
 
 
 class Network(NamedTuple):
-    """A timed network, independent of its files."""
+    """A timed network, whatever its files are."""
 
     macs: int
     name: str
@@ -146,7 +146,7 @@ class Network(NamedTuple):
 
 
 def candidates_figure(points: Sequence[CandidatePoint], limit_ms: float | None = None) -> Figure | None:
-    """p50 against multiply-adds, with a panel for each target; fp32 is hollow and int8 is filled. None without points.
+    """p50 against multiply-adds, with a panel for each target. fp32 is hollow and int8 is filled. None without points.
 
     Numbers above a panel name the networks in the order of their multiply-adds. Each family has its own marker.
     """
@@ -184,7 +184,10 @@ def candidates_figure(points: Sequence[CandidatePoint], limit_ms: float | None =
 
 
 def family(builder: str) -> str:
-    """The module of a builder, `resnet` for `edgekit.models.resnet:resnet8`; networks of one module look alike."""
+    """The module of a builder, such as `resnet` for `edgekit.models.resnet:resnet8`.
+
+    A module's networks share a style.
+    """
     return builder.partition(":")[0].rpartition(".")[2]
 
 
@@ -217,7 +220,7 @@ def _numbers(axes: Axes, networks: Sequence[Network], lines: Sequence[int]) -> N
 
 
 def label_rows(macs: Sequence[float], low: float, high: float) -> list[int]:
-    """The row of each number, so that none overlaps another; `macs` ascend between `low` and `high`."""
+    """Assign a row to each number, so that no numbers overlap. `macs` ascend between `low` and `high`."""
     ends: list[float] = []
     rows = []
     for value in macs:
@@ -253,7 +256,7 @@ def _budget_label(limit_ms: float | None, near: bool) -> str:
 
 
 def _tick_steps(low: float, high: float) -> tuple[float, ...]:
-    """Ticks within a decade; fewer if there are many decades."""
+    """Ticks within a decade. There are fewer if there are many decades."""
     return (1.0, 2.0, 5.0) if high / low < 300 else (1.0,)
 
 
@@ -262,7 +265,7 @@ def _plain_number(value: float, _: int, unit: float) -> str:
 
 
 def curves_figure(curves: Mapping[str, Sequence[Epoch]], reference: tuple[str, float] | None = None) -> Figure:
-    """Validation accuracy by epoch, with a line for each training; `reference` is drawn as a horizontal line."""
+    """Validation accuracy by epoch, with a line for each training. `reference` is drawn as a horizontal line."""
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.2, 3.0), layout="constrained")
         for rows, (colour, line, marker) in zip(curves.values(), itertools.cycle(CURVE_STYLES), strict=False):

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 EXAMPLES = "evidence/examples.npz"
 WIDTH, MOST_TALL = 7.6, 2.4
-"""Inches: of the figure, and of a row of pictures."""
+"""Width of the figure and height of a row of pictures, in inches."""
 
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Raw images `x` with `labels`; `answers` (variants, images, …) have the form of the task."""
+    """Raw images `x` with `labels`. `answers` (variants, images, …) have the form that the task defines."""
 
     task: str
     classes: tuple[str, ...]
@@ -35,7 +35,7 @@ class Examples:
 
 
 def read(artifact: Artifact) -> Examples | None:
-    """The examples of a benchmark; None if the answers of its task have no position in an image."""
+    """The examples of a benchmark. None if the answers of its task have no position in an image."""
     if not (artifact.path / EXAMPLES).is_file():
         return None
     with np.load(artifact.file(EXAMPLES), allow_pickle=False) as file:

@@ -23,11 +23,14 @@ CURVE_STYLES = (
     ("#333333", "-"), (DARK, "--"), (ACCENT, "-"), (MID, "-."), ("#777777", ":"), (DARK, ":"), (ACCENT, "-."),
 )  # fmt: skip
 CURVE_POINTS = 400
-"""Points of a curve: more than a screen can show, and few enough for a small file."""
+"""Number of points in a curve: more than a screen can show, but few enough for a small file."""
 
 
 def shown_in_ecdf(benchmark: Artifact) -> list[str]:
-    """The baseline, winners, best post-training int8 and reference models; more curves would hide each other."""
+    """Names of the baseline, winners, best post-training int8 and reference models.
+
+    More curves would hide each other.
+    """
     metrics = benchmark.metrics
     nearest = [row["name"] for row in metrics["unmet"].values() if row]
     shown = [metrics["rows"][0]["name"], *metrics["winners"].values(), metrics["post_training_baseline"], *nearest]
@@ -36,7 +39,7 @@ def shown_in_ecdf(benchmark: Artifact) -> list[str]:
 
 
 def ecdf_figure(samples_ms: Mapping[str, np.ndarray]) -> Figure:
-    """The share of calls that took at most this long, with percentiles marked; `samples_ms` are (calls,) by name."""
+    """The share of calls by their longest time, with percentiles marked. `samples_ms` has an array (calls,) by name."""
     shares = np.linspace(0.0, 1.0, CURVE_POINTS + 1)
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.6, 4.4), layout="constrained")
@@ -85,9 +88,9 @@ def percentiles_grid(result: Result, names: Sequence[str]) -> Grid:
 
 
 def waterfall_figure(steps: Sequence[WaterfallStep]) -> Figure:
-    """p50 after each step of the pipeline with its speed-up; rejected steps are hatched.
+    """p50 after each step of the pipeline, with the speed-up of the step. Rejected steps are hatched.
 
-    The interval of each speed-up is below it. If it contains 1, there is no measurable gain.
+    The interval of each speed-up stands below it. If the interval contains 1, there is no measurable gain.
     """
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.6, 3.4), layout="constrained")
@@ -139,7 +142,7 @@ def waterfall_grid(result: Result) -> Grid | None:
 
 
 def pictures(result: Result, benchmark: Artifact) -> dict[str, Picture]:
-    """The figures of the page; without a winner there is no waterfall."""
+    """The figures of the page. Without a winner there is no waterfall."""
     with np.load(benchmark.file(SAMPLES), allow_pickle=False) as samples_ms:
         chosen = {name: samples_ms[name] for name in shown_in_ecdf(benchmark)}
     medians = ", ".join(f"{name} {milliseconds(float(np.median(values)))}" for name, values in chosen.items())

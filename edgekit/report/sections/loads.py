@@ -51,19 +51,19 @@ def table(artifact: Artifact) -> Table:
 
 
 def not_run_message(loads: Loads) -> str:
-    """The message that there was no load test, and why if one was requested."""
+    """The message that there was no load test and, if one was requested, why."""
     return f"no load test was run: {reason}" if (reason := loads.get("skipped")) else "no load test was run"
 
 
 def rate_text(row: LoadRate) -> str:
-    """The result of a search for the highest rate, and why it is unreliable: 1,234/s (short: 1 of 600 s)."""
+    """The result of a search for the highest rate and, if it is unreliable, why: 1,234/s (short: 1 of 600 s)."""
     rate, reasons = row["rate_per_s"], "; ".join(caveats(row))
     text = f"no rate was confirmed, {row['why']}" if rate is None else f"{count(rate)}/s"
     return f"{text} ({reasons})" if reasons else text
 
 
 def _run(row: LoadRun, best: LoadRate | None) -> tuple[str, ...]:
-    offline = row["scenario"] == "offline"  # its latencies only say how long the whole run took
+    offline = row["scenario"] == "offline"  # the latencies of offline only say how long the whole run took
     latencies = (
         ("",) * 3
         if offline
@@ -92,7 +92,7 @@ def _notes(row: LoadRun, best: LoadRate | None) -> list[str]:
 
 
 def caveats(row: LoadRun | LoadRate) -> list[str]:
-    """Why a run or a rate is unreliable: it is too short or noisy."""
+    """The reasons why a run or a rate is unreliable: it is too short or noisy."""
     short = [f"short: {row['why_short']}"] if row["short"] else []
     return short + ([f"noisy: {'; '.join(row['disturbed'])}"] if row["disturbed"] else [])
 
@@ -106,7 +106,10 @@ def _title(artifact: Artifact) -> str:
 
 
 def section(result: Result, confidence: float) -> dict[str, Any] | None:
-    """The entries `grids` and `failed` of the page; None without a load test. `confidence` is that of the intervals."""
+    """The entries `grids` and `failed` of the page, or None without a load test.
+
+    `confidence` is that of the intervals.
+    """
     loads = result["loads"]
     if loads.get("skipped"):
         return {"grids": [], "failed": [f"{not_run_message(loads)}."]}
@@ -139,7 +142,7 @@ def rates_grid(loads: Loads) -> Grid | None:
 
 
 def latencies_grid(loads: Loads, confidence: float) -> Grid | None:
-    """Percentiles with their intervals, except for `offline`, where they only depend on the length of the whole run."""
+    """Percentiles with their intervals, without `offline`, in which they depend only on the length of the run."""
     rows = [row for row in loads["runs"] if row["scenario"] != "offline"]
     lines = [
         Line(

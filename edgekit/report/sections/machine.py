@@ -46,11 +46,11 @@ NOISE_SOURCES: tuple[tuple[str, str, str, float | None], ...] = (
     ("pace_change", "change of that time", "{:.1%}", MAX_PACE_CHANGE),
     ("noise", "spread between openings of a variant, median of all variants", "{:.1%}", MAX_NOISE),
 )
-"""Entries of `conditions.seen`: key, description, format, and the limit above which a measurement is noisy."""
+"""Entries of `conditions.seen`: key, description, format, and the limit above which a measurement counts as noisy."""
 
 
 def disturbance_text(artifact: Artifact) -> str:
-    """What else went on during the measurement of profile or benchmark, and a line for each unsettled comparison."""
+    """Other activity during the measurement of profile or benchmark, and a line for each unsettled comparison."""
     conditions = artifact.metrics["conditions"]
     noise = conditions["seen"]["noise"]
     spread = "" if noise is None else f"; opening the same variant again changed its p50 by {noise:.1%} in the median"
@@ -60,7 +60,7 @@ def disturbance_text(artifact: Artifact) -> str:
 
 
 def facts(result: Result) -> list[tuple[str, str]]:
-    """The conditions of the measurement; one without a description is shown under its key."""
+    """The conditions of the measurement. A condition without a description is shown under its key."""
     conditions = result["conditions"]
     rows = [
         (CONDITION_NAMES.get(name, name.replace("_", " ")), str(value))
@@ -77,7 +77,7 @@ def facts(result: Result) -> list[tuple[str, str]]:
 
 
 def noise_grid(result: Result) -> Grid:
-    """What was observed during the measurement, as far as the machine reports it, and the limits for noise."""
+    """The observations made during the measurement, as far as the machine reports them, and the limits for noise."""
     observed: Mapping[str, Any] = result["conditions"]["seen"]
     lines = [
         Line(

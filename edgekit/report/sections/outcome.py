@@ -1,4 +1,4 @@
-"""The verdict of the page: its headline, the main figures, and what ships compared with the limits of the budget."""
+"""The verdict of the page: headline, main figures, and the shipped variants compared with the budget's limits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from edgekit.report.tables import Grid, Line
 
 
 def headline(result: Result) -> tuple[str, str]:
-    """The verdict in one line, and its reasons in a second text."""
+    """The verdict in one line, and the reasons for it in a second text."""
     verdict, budget = result["verdict"], result["budget"]
     if not verdict["met"]:
         message = checks.missed_message(result["nearest_miss"], budget)
@@ -56,7 +56,7 @@ def _p50(verdict: BudgetMet) -> str:
 
 
 def _accuracy_is(result: Result) -> str:
-    """What accuracy means for tasks other than classification."""
+    """The meaning of accuracy, for tasks other than classification."""
     task = tasks.load_task(result["task"])
     if result["task"] == "classification":
         return ""
@@ -65,7 +65,7 @@ def _accuracy_is(result: Result) -> str:
 
 
 def _size(ratio: float) -> str:
-    """How the winner's size compares; `ratio` is the baseline's bytes divided by the winner's."""
+    """How the winner's size compares with the baseline's. `ratio` is the baseline's bytes divided by the winner's."""
     if times(ratio) == times(1.0):
         return "of the same size"
     return f"{times(ratio)} smaller" if ratio > 1 else f"{times(1 / ratio)} larger"
@@ -82,7 +82,7 @@ def _loss(drop_pp: float) -> str:
 
 
 def facts(result: Result) -> list[tuple[str, str, str]]:
-    """The few main figures: value, description, and what it is compared with."""
+    """The few main figures, each with a description and what it is compared with."""
     verdict = result["verdict"]
     if not verdict["met"]:
         return []
@@ -121,7 +121,7 @@ def facts(result: Result) -> list[tuple[str, str, str]]:
 
 
 def targets_grid(result: Result) -> Grid:
-    """What ships for each target, compared with each limit of the budget."""
+    """The variant that ships for each target, compared with each limit of the budget."""
     budget, baseline = result["budget"], result["variants"][0]
     rows = {row["name"]: row for row in result["variants"] if row["target"] != "pytorch"}
     there = result.get("devices")
@@ -181,7 +181,7 @@ def _unmet(result: Result) -> dict[str, Any]:
 def limit_lines(budget: Recorded, targets: Sequence[str], elsewhere: bool) -> list[Line]:
     """A line with the limits of all targets, or one for each target if they differ.
 
-    `elsewhere` says that devices decided, so that the latencies of this machine have a column without a limit.
+    `elsewhere` says that devices decided, so that this machine's latencies have a column without a limit.
     """
     whole = Budget.model_validate(budget)
     limits_by_name = {f"limit for {target}": _limit(whole.limits(target)) for target in targets}

@@ -24,19 +24,19 @@ _METHODS = {"ptq": "PTQ", "qat": "QAT", "mixed": "mixed"}
 UNKNOWN = "–"
 ROWS = ("network", "size, kB", "accuracy", "p50, ms", "timed on")
 LENGTH, POINT, HEIGHT, LINE, MIDDLE = 0.94, 0.10, 0.62, 0.34, 0.52
-"""Of an arrow its length, tip and height, the pitch of the rows below, and where words stand, in columns."""
+"""In columns: length, tip and height of an arrow, distance of the rows below it, and position of the words."""
 STATE_STYLES: dict[str, PlotStyle] = {
     "done": {"facecolor": "#dddddd", "edgecolor": "#333333", "linewidth": 1},
     "here": {"facecolor": DARK, "edgecolor": "#333333", "linewidth": 1},
     "ahead": {"facecolor": "white", "edgecolor": "#777777", "linewidth": 1, "linestyle": "--"},
     "left out": {"facecolor": "white", "edgecolor": "#bbbbbb", "linewidth": 0.8, "hatch": "////"},
 }
-"""Styles that also differ in greyscale, by lightness, line and hatch."""
+"""Styles that differ in lightness, line and hatch, so that they also differ in greyscale."""
 
 
 @dataclass(frozen=True)
 class PipelineStep:
-    """A stage, its state in the run, and the network after it; None for what the stage does not know.
+    """A stage, its state in the run, and the network after it. Values that the stage does not know are None.
 
     `what` names the network or the file, and `timed_on` the interpreter. Before `convert`, the size is that of the
     float32
@@ -53,7 +53,7 @@ class PipelineStep:
 
 
 def steps_so_far(source: Artifact, stages: Sequence[str]) -> list[PipelineStep]:
-    """All seven stages, as seen by the stage that reads `source`; `stages` are those of this run."""
+    """All seven stages, as seen by the stage that reads `source`. `stages` are the stages of this run."""
     reached = stages.index(source.stage) + 1 if source.stage in stages else 0
     steps = []
     for stage in STAGES:
@@ -123,7 +123,7 @@ _DONE: dict[str, Callable[[Mapping[str, Any]], PipelineStep]] = {
 
 
 def figure(steps: Sequence[PipelineStep]) -> Figure:
-    """The stages as arrows with the current one dark, and below each finished stage the network after it."""
+    """The stages as arrows, with the current one dark and the resulting network below each finished stage."""
     with plt.rc_context(STYLE):
         rows = ROWS if any(step.state == "done" for step in steps) else ()
         figure, axes = plt.subplots(figsize=(8.4, 0.5 + 0.25 * len(rows)), layout="constrained")

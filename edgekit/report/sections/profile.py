@@ -1,4 +1,4 @@
-"""Where the time of a call goes: the baseline, its runtimes, operators and roofline, and predicted speed-ups."""
+"""How the time of a call is spent: the baseline, its runtimes, operators and roofline, and predicted speed-ups."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from edgekit.report.tables import Grid, Line, Table, grid
 from edgekit.stages.profile.session import COLD, PARTS
 
 PART_ORDER = (*COLD, *PARTS)
-"""The order of the parts of a session, and from `queue` on of a call, because a record does not keep it."""
+"""The order of the parts of a session (from `queue` on, of a call), because a record does not keep the order."""
 PART_STYLES = (
     (LIGHT, "///"),
     (MID, "..."),
@@ -87,7 +87,7 @@ def runtimes_table(artifact: Artifact) -> Table:
 
 
 def steps_table(artifact: Artifact) -> Table:
-    """What to do next, by the limiting factor first, then by the largest predicted gain."""
+    """The recommended steps, sorted by the limiting factor and then by the predicted gain."""
     rows = [
         (place, row["title"], times(row["speedup"]), row["where"], row["why"])
         for place, row in enumerate(artifact.metrics["diagnosis"]["steps"], start=1)
@@ -118,7 +118,7 @@ def predicted_rows(benchmark: Artifact) -> list[PredictedSpeedup]:
 def section(profile: Mapping[str, Any], result: Result, predicted: Sequence[PredictedSpeedup]) -> dict[str, Any]:
     """The entries `text`, `disturbed` and `grids` of the page, as far as the profile's metrics allow.
 
-    `predicted` has the predicted and measured speed-ups; empty if the profile measured no runtime.
+    `predicted` has the predicted and measured speed-ups. It is empty if the profile measured no runtime.
     """
     diagnosis = profile.get("diagnosis", {})
     grids = [
@@ -179,7 +179,7 @@ def parts_grid(profile: Mapping[str, Any]) -> Grid | None:
 
 
 def causes_grid(profile: Mapping[str, Any]) -> Grid | None:
-    """What the diagnosis attributes the time to, with the least time that this machine's ceilings allow."""
+    """The causes to which the diagnosis attributes the time, with the least time that this machine's limits allow."""
     diagnosis = profile.get("diagnosis", {})
     shares = diagnosis.get("shares", {})
     floors_ms = diagnosis.get("floors_ms", {})
@@ -196,7 +196,7 @@ def causes_grid(profile: Mapping[str, Any]) -> Grid | None:
 
 
 def steps_grid(profile: Mapping[str, Any]) -> Grid | None:
-    """What the diagnosis advised, by the limiting factor first, then by the predicted gain."""
+    """The steps that the diagnosis advised, sorted by the limiting factor and then by the predicted gain."""
     advised = profile.get("diagnosis", {}).get("steps", [])
     rows = [(step["title"], step["where"], times(step["speedup"]), step["why"]) for step in advised]
     columns = ("next step", "where", "predicted", "why")
@@ -204,7 +204,7 @@ def steps_grid(profile: Mapping[str, Any]) -> Grid | None:
 
 
 def predicted_grid(predicted: Sequence[PredictedSpeedup], result: Result) -> Grid | None:
-    """The predicted and the measured speed-up of each variant; None if nothing was predicted."""
+    """The predicted and the measured speed-up of each variant. None if nothing was predicted."""
     ships = set(result["winners"].values())
     lines = [
         Line(
@@ -219,7 +219,7 @@ def predicted_grid(predicted: Sequence[PredictedSpeedup], result: Result) -> Gri
 
 
 def execute_grid(result: Result) -> Grid | None:
-    """Execution alone before and after, measured in the same rounds; None if there is no winner."""
+    """Execution alone, before and after, measured in the same rounds. None if there is no winner."""
     rows = {row["name"]: row for row in result["variants"]}
     if not result["verdict"]["met"]:
         return None
@@ -245,7 +245,7 @@ def _place(part: str) -> tuple[int, str]:
 
 
 def parts_figure(latency: dict[str, dict[str, float]], shares: Mapping[str, float]) -> Figure:
-    """The mean time of a call by part with percentiles of the whole, and below it what limits that time."""
+    """The mean time of a call by part, with percentiles of the whole call, and below it the limiting factors."""
     with plt.rc_context(STYLE):
         figure, (parts, causes) = plt.subplots(2, 1, figsize=(7.2, 3.9), layout="constrained")
         values = {name: latency[name]["mean_ms"] for name in PARTS}
@@ -352,7 +352,7 @@ def roofline_figure(layers: Sequence[LayerTime], machine: Mapping[str, float]) -
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.2, 3.8), layout="constrained")
         for name, key, style in (("float", "gmacs_per_s", "-"), ("int8", "int8_gmacs_per_s", "--")):
-            # an int8 value has a quarter of the bytes, so the same layer lies further to the right
+            # an int8 value takes a quarter of the bytes, so the same layer lies further to the right
             roof = np.minimum(machine[key], along * machine["gbytes_per_s"])
             axes.plot(
                 along, roof, color="#333333", linestyle=style, label=f"ceiling in {name}: {machine[key]:.0f} GMAC/s"
@@ -382,7 +382,7 @@ def roofline_figure(layers: Sequence[LayerTime], machine: Mapping[str, float]) -
 
 
 def _unshown(layers: Sequence[LayerTime]) -> str:
-    """What the roofline cannot show; empty if it shows all multiplications."""
+    """A note on what the roofline cannot show. Empty if it shows all multiplications."""
     macs = sum(row["macs"] for row in layers)
     if not macs:
         return (
@@ -394,7 +394,7 @@ def _unshown(layers: Sequence[LayerTime]) -> str:
 
 
 def predicted_figure(rows: Sequence[PredictedSpeedup]) -> Figure:
-    """The predicted against the measured speed-up of each variant; on the line, both agree."""
+    """The predicted against the measured speed-up of each variant. On the line, both agree."""
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.2, 3.8), layout="constrained")
         ends = [value for row in rows for value in (row["predicted"], row["achieved_low"], row["achieved_high"])]
@@ -421,7 +421,7 @@ def predicted_figure(rows: Sequence[PredictedSpeedup]) -> Figure:
 
 
 def pictures(profile: Mapping[str, Any], predicted: Sequence[PredictedSpeedup]) -> dict[str, Picture]:
-    """The figures of the page; those of runtimes and predictions are left out if there are none."""
+    """The figures of the page. Those of runtimes and predictions are left out if there is no such data."""
     latency, shares = profile["latency"], profile["diagnosis"]["shares"]
     parts = ", ".join(f"{name} {latency[name]['share']:.0%}" for name in latency if name != "total")
     slowest = ", ".join(f"{row['operator']} {row['share']:.0%}" for row in profile["operators"][:3]) or "by runtime"

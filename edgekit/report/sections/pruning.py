@@ -1,4 +1,4 @@
-"""What pruning removed, what it cost in accuracy, and what it gained in measured time."""
+"""The effects of pruning: what was removed, the loss of accuracy, and the gain in measured time."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ from edgekit.report.tables import Table
 from edgekit.stages.benchmark.winners import SPARSITY_DECISION
 
 NOT_TIMED = "–"
-"""Shown for what was not timed."""
+"""Shown instead of a time for files that were not timed."""
 MAX_OUTPUTS, MAX_INPUTS = 64, 144
-"""Rows and columns of a layer's weights that are shown, so that each is at least a pixel."""
+"""Number of rows and columns of a layer's weights that are shown, so that each is at least a pixel wide."""
 PRECISION_LINES = {"fp32": "-", "fp16": ":", "int8": "--"}
 EXPECTED_GAIN_SHARE = 0.8
 """The share of the predicted speed-up that is expected in measured time."""
@@ -74,21 +74,21 @@ def table(artifact: Artifact) -> Table:
 
 
 def tuning_text(artifact: Artifact) -> str:
-    """Which loss fine-tuning minimised."""
+    """The loss that fine-tuning minimised."""
     row = artifact.metrics["tuning"]
     by = f"{row['loss']} under {row['teacher']}" if row["loss"] else "labels alone"
     return f"fine-tuned with {by}: {row['reason']}"
 
 
 def latencies(artifact: Artifact) -> PruneLatencies:
-    """`steps` and `sparse` as `stages/prune/latency.py` recorded them; both are empty if nothing was measured."""
+    """`steps` and `sparse` as `stages/prune/latency.py` recorded them. Both are empty if nothing was measured."""
     return {"steps": [], "sparse": [], **(artifact.metrics["latency"] or {})}
 
 
 def speed_table(artifact: Artifact) -> Table:
-    """Every structured step: the speed-up predicted from its MACs, the measured ones, and their share of it.
+    """Every structured step: the speed-up predicted from its MACs, and the measured speed-ups with their share of it.
 
-    The title says what could not be converted, and so was not timed.
+    The title says which files could not be converted and therefore were not timed.
     """
     rows = latencies(artifact)["steps"]
     places = list(dict.fromkeys((row["target"], row["precision"]) for row in rows))
@@ -111,7 +111,7 @@ def speed_table(artifact: Artifact) -> Table:
 
 
 def cuts_table(artifact: Artifact) -> Table:
-    """Every timed cut that significantly saves time, and which was chosen; empty if channels are removed by a ratio."""
+    """Every timed cut that significantly saves time, with the chosen one. Empty if channels are removed by a ratio."""
     rows: list[TimedCut] = artifact.metrics.get("cuts", [])
     if not rows:
         replayed = artifact.metrics.get("replayed", False)
@@ -168,7 +168,7 @@ def zeros_table(artifact: Artifact) -> Table:
 
 
 def gained_table(benchmark: Artifact) -> Table:
-    """Every sparse variant compared with its dense counterpart, and whether it is faster or smaller."""
+    """Every sparse variant compared with its dense counterpart: whether it is faster or smaller."""
     decision = next((each for each in benchmark.metrics["decisions"] if each["decision"] == SPARSITY_DECISION), None)
     out = decision["chosen"] if decision else ()
     rows = [
@@ -243,7 +243,7 @@ def _title(artifact: Artifact, text: str) -> str:
 def figure(structured: Sequence[PruneStep], unstructured: Sequence[PruneStep], floor: float) -> Figure:
     """Accuracy against MACs and against sparsity, with the selected step marked.
 
-    A whisker reaches down to the lowest accuracy that the samples do not rule out; it must not cross the budget's line.
+    A whisker reaches down to the lowest accuracy that the samples do not rule out. It must not cross the budget's line.
     """
     with plt.rc_context(STYLE):
         figure, (left, right) = plt.subplots(1, 2, figsize=(7.6, 3.1), layout="constrained", sharey=True)
@@ -310,7 +310,7 @@ def cost_figure(steps: Sequence[PruneStep], latencies: Sequence[StepLatency], fl
 
 
 def speed_figure(latencies: Sequence[StepLatency]) -> Figure:
-    """The measured speed-up of every structured step against that of its MACs; on the line, both agree."""
+    """The measured speed-up of every structured step against the one predicted from MACs. On the line, both agree."""
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
         series = list(_series(latencies))

@@ -26,13 +26,13 @@ from edgekit.report.tables import Table
 SIMULATION_OPTION, FILES_OPTION = "quantize.calibration_samples", "convert.calibration_samples"
 BOTH_OPTIONS = f"{SIMULATION_OPTION} (simulation) and {FILES_OPTION} (the files)"
 STABLE_SHARE = 0.01
-"""If the draw of the samples changes at most this share of the answers, it counts as unimportant."""
+"""If the choice of the samples changes at most this share of the answers, it counts as unimportant."""
 BLACK = "#222222"
 UNIT = {"step": "in steps of its own channel", "value": "in its own units"}
 
 
 def table(artifact: Artifact) -> Table:
-    """Float and every int8 network that was tried in simulation, compared with the baseline and with float."""
+    """The float network and every int8 network tried in simulation, compared with the baseline and with float."""
     decision = json.loads(artifact.file("decision.json").read_text(encoding="utf-8"))
     rows = []
     names = {"baseline": "baseline, float", "float": "pruned, float", "ptq": "PTQ int8"}
@@ -64,7 +64,7 @@ def sensitivity_rows(artifact: Artifact) -> list[LayerSensitivity]:
 
 
 def sensitivity_table(artifact: Artifact, most: int = 10) -> Table:
-    """The layers that lose most when they alone are int8."""
+    """The layers that cost the most accuracy when only they are int8."""
     rows = [
         (row["layer"], row["kind"], f"{row['snr_db']:.1f}", percentage_points(row["drop_pp"]))
         for row in sensitivity_rows(artifact)[:most]
@@ -113,7 +113,7 @@ def calibration_rows(artifact: Artifact) -> list[CalibrationSize]:
 
 
 def calibration_table(artifact: Artifact) -> Table:
-    """Two draws of calibration samples of each size: how close each is to float, and to the other."""
+    """Two draws of calibration samples of each size: how close each is to the float network, and to the other draw."""
     rows = [
         (
             str(row["samples"]),
@@ -132,7 +132,7 @@ def calibration_table(artifact: Artifact) -> Table:
 
 
 def calibration_sentence(artifact: Artifact) -> str:
-    """The study's result for this run's number of samples. Draws that share samples agree for that reason alone."""
+    """The study's result for this run's number of samples. Draws that share samples agree more just because of that."""
     study, used = _calibration(artifact), artifact.metrics["calibration_samples"]
     rows = [row for row in study["sizes"] if not row["shared_samples"]]
     left_out = ", ".join(map(str, study["too_large"]))
@@ -183,7 +183,7 @@ def _spread_db(row: CalibrationSize) -> float:
 
 
 def histograms_figure(rows: Sequence[ValueHistogram]) -> Figure | None:
-    """Weights and inputs of each layer: float filled, int8 as steps, the ends of the range dashed; log scale."""
+    """Weights and inputs of each layer on a log scale: float filled, int8 as steps, the ends of the range dashed."""
     if not rows:
         return None
     layers = list(dict.fromkeys(row["layer"] for row in rows))
@@ -202,7 +202,7 @@ def histograms_figure(rows: Sequence[ValueHistogram]) -> Figure | None:
 
 
 def calibration_figure(rows: Sequence[CalibrationSize]) -> Figure | None:
-    """Two draws of each size: the SNR of each against float and against the other, and the answers that differ."""
+    """Two draws of each size: the SNR of each against float and the other draw, and the share of differing answers."""
     if not rows:
         return None
     sizes = [row["samples"] for row in rows]
@@ -254,7 +254,7 @@ def _part_name(row: ValueHistogram) -> str:
 
 
 def sensitivity_figure(rows: Sequence[LayerSensitivity], most: int = 20) -> Figure:
-    """The SNR with only one layer in int8; the layers with the shortest bars are those to keep in float."""
+    """The SNR with only one layer in int8. The layers with the shortest bars are the ones to keep in float."""
     shown = list(rows[:most])[::-1]
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.2, 0.26 * len(shown) + 1.2), layout="constrained")

@@ -1,4 +1,4 @@
-"""The raw samples: some of them drawn, the size of each split, and what was changed while reading."""
+"""The raw samples: figures of some samples, the size of each split, and the changes made while reading."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 FEATURES = 10
 ROWS, COLUMNS = 2, 6
 POINTS = 20_000
-"""Points of a curve: more than such a small figure can show."""
+"""Number of points in a curve: more than such a small figure can show."""
 MAX_LEGEND_CHANNELS = 6
-"""Channels in the legend, because further ones would repeat the colours."""
+"""Largest number of channels in the legend, because further ones would repeat the colours."""
 MAX_LABEL_LETTERS = 18
-"""Characters of a label above a sample."""
+"""Largest number of characters of a label above a sample."""
 MAX_TEXT_LINES = 9
-"""Lines of a text."""
+"""Largest number of lines of a text."""
 MAX_TENSORS = 4
-"""Tensors of a sample that are drawn."""
+"""Largest number of tensors of a sample that are drawn."""
 CHANNELS = (1, 3)
 """A tensor with an axis of this length is drawn as an image."""
 X_LABELS = {kind: "time →" for kind in ("vector", "audio", "window")} | {
@@ -55,12 +55,15 @@ def table(data: Data) -> Table:
 
 
 def notes_table(data: Data) -> Table | None:
-    """What was skipped or changed while reading the data; None, which a notebook does not show, if nothing was."""
+    """The notes on data that was skipped or changed while reading.
+
+    If there are none, None, which a notebook does not show.
+    """
     return Table(("what was skipped or changed in the data",), [(line,) for line in data.notes]) if data.notes else None
 
 
 def splits_table(data: Data) -> Table:
-    """The number of samples of each class in every split; for numeric labels, their mean and range."""
+    """The number of samples of each class in every split or, for numeric labels, their mean and range."""
     labels_by_split = {"train": data.train.y, "calibration": data.calibration.y, "validation": data.validation.y}
     if data.task == "detection":
         return _boxes(labels_by_split, data.classes)
@@ -125,7 +128,7 @@ def figure(data: Data) -> Figure:
             figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), fontsize=8)
         if data.kind in X_LABELS:
             figure.supxlabel(X_LABELS[data.kind], fontsize=8)
-        if columns := getattr(data, "columns", None):  # of windows, by name
+        if columns := getattr(data, "columns", None):  # the axes of windows, by name
             figure.legend(
                 figure.axes[0].lines,
                 columns[:MAX_LEGEND_CHANNELS],
@@ -171,7 +174,7 @@ def _draw_tensor(axes: Axes, values: np.ndarray) -> None:
 
 
 def one_of_each_class(y: np.ndarray, count: int) -> list[int]:
-    """Indices of up to `count` samples, from every class in turn; the first ones if labels are not classes."""
+    """Indices of up to `count` samples, from every class in turn, or the first samples if labels are not classes."""
     if y.ndim != 1 or y.dtype.kind == "f":
         return list(range(min(count, len(y))))
     of_class = [np.flatnonzero(y == label) for label in np.unique(y)]
@@ -180,7 +183,7 @@ def one_of_each_class(y: np.ndarray, count: int) -> list[int]:
 
 
 def label_text(data: Data, label: Any) -> str:
-    """A label in words: its class or classes, its numbers, or the number of objects in an image."""
+    """A label in words: its class or classes, its values, or the number of objects in an image."""
     if data.task in OVERLAYS:
         return str(tasks.load_task(data.task).describe_labels(label[None], data.classes)[0])
     values = np.atleast_1d(label)
@@ -192,7 +195,7 @@ def label_text(data: Data, label: Any) -> str:
 
 
 def sample_text(data: Data, sample: np.ndarray) -> str:
-    """The words of a text sample, from its token ids; empty for other samples."""
+    """The words of a text sample, from its token ids. Empty for other samples."""
     if data.kind != "text":
         return ""
     from edgekit.data.texts import text_of_sample

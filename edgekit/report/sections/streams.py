@@ -31,7 +31,7 @@ def rows(streams: Mapping[str, StreamResult]) -> list[tuple[str, ...]]:
 
 
 def caption(streams: Mapping[str, StreamResult]) -> str:
-    """On which windows, for how long, and by which rule the candidates were evaluated."""
+    """The windows, the time and the rule with which the candidates were evaluated."""
     stream = next(iter(streams.values()))
     text = f"{count(stream['windows'])} validation windows in the order of time, in {count(stream['pieces'])} pieces"
     if stream["background"] is None:
@@ -62,7 +62,7 @@ def _number(value: float | None, form: str) -> str:
 
 
 def page_grid(result: Result) -> Grid | None:
-    """Every smoothing candidate for each bundle; None if validation has no order in time."""
+    """Every smoothing candidate for each bundle. None if validation has no order in time."""
     streams = result["streams"]
     if not streams:
         return None

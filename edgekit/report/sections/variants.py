@@ -48,9 +48,12 @@ from edgekit.targets import LOW_BIT_PRECISIONS
 
 Standing = Literal["baseline", "ships", "inside", "out"]
 STANDINGS: tuple[Standing, ...] = ("baseline", "ships", "inside", "out")
-"""The order of the table: what ships, what meets the budget, and what does not; each sorted by latency."""
+"""The order of the table: variants that ship, that meet the budget, and that do not.
+
+Each group is sorted by latency.
+"""
 STYLE_CLASSES = {"baseline": "", "ships": "ships", "inside": "inside", "out": "out"}
-"""Classes of the style sheet, by standing."""
+"""Classes of the style sheet, by the variant's standing."""
 REFERENCE_COLUMNS: tuple[Column[ReferenceModelRow], ...] = (
     Column("reference model", lambda row: row["name"], numeric=False),
     Column("test", lambda row: percent(row["accuracy_test"])),
@@ -66,7 +69,7 @@ REFERENCE_COLUMNS: tuple[Column[ReferenceModelRow], ...] = (
 
 @dataclass(frozen=True)
 class VariantLine:
-    """One variant. Accuracies are fractions and drops percentage points; the baseline has no bound and no speed-up."""
+    """One variant. Accuracies are fractions, drops are percentage points. The baseline has no bound and no speed-up."""
 
     name: str
     standing: Standing
@@ -105,9 +108,9 @@ FIGURES: tuple[Column[VariantLine], ...] = (
 
 @dataclass(frozen=True)
 class Variants:
-    """Every variant of a run, the baseline first; `confidence` (a fraction) is that of the bounds.
+    """Every variant of a run, the baseline first. `confidence` (a fraction) is the confidence of the bounds.
 
-    `devices` are those whose latencies decided; None if this machine decided.
+    `devices` are the devices whose latencies decided, or None if this machine decided.
     """
 
     lines: tuple[VariantLine, ...]
@@ -116,7 +119,7 @@ class Variants:
 
     @property
     def plain_figures(self) -> tuple[Column[VariantLine], ...]:
-        """The columns for a terminal, without the tails of this machine's latencies if devices decided."""
+        """The columns for a terminal. If devices decided, this machine's high percentiles are left out."""
         return tuple(column for column in self._all_figures if self.devices is None or column not in TAILS)
 
     @property
@@ -134,7 +137,7 @@ class Variants:
 
     @property
     def second(self) -> tuple[Column[VariantLine], ...]:
-        """The columns of the second accuracy; empty if the task has only one."""
+        """The columns of the second accuracy. Empty if the task has only one."""
         metrics = {line.second["metric"] for line in self.lines if line.second}
         return tuple(column for metric in metrics for column in _second(metric))
 
@@ -200,7 +203,7 @@ def _variant(row: VariantRow, winners: Mapping[str, str], decisions: Sequence[De
 
 
 def _beside_reference(row: VariantRow) -> str:
-    """The comparison with the reference of a relative limit; empty if there is none."""
+    """The comparison with the reference of a relative limit. Empty if there is none."""
     relative = row["limits"].get("beside") if "limits" in row else None
     if relative is None:
         return ""
@@ -236,7 +239,7 @@ def _line(
 
 
 def _standing(row: VariantRow, winners: Mapping[str, str], decisions: Sequence[Decision]) -> tuple[Standing, str]:
-    """The standing of a variant, and the reason."""
+    """The standing of a variant, and the reason for it."""
     own = (one for one in decisions if is_winner_decision(one) and one["decision"] == winner_of(row["target"]))
     choice = next(own, None)
     rule = choice["rule"] if choice else ""
@@ -273,11 +276,9 @@ def page_grid(result: Result) -> Grid:
 def pareto_figure(rows: Sequence[BaselineRow | VariantRow], budget: BudgetLimits, winners: Sequence[str]) -> Figure:
     """Accuracy against measured p50 of every variant, with the budget; winners are marked and named.
 
-    A whisker reaches down to the lowest accuracy that the samples do not rule out; it must not cross the budget's line.
-    The
-    limit of latency is not drawn if devices decided, if it differs between targets, or if it is relative, because a
-    relative
-    limit moves with every round.
+    A whisker reaches down to the lowest accuracy that the samples do not rule out. It must not cross the budget's line.
+    The limit of latency is not drawn if devices decided, if it differs between targets, or if it is relative, because a
+    relative limit changes with every round.
     """
     elsewhere = any("device" in row for row in rows)
     limit_ms = None if elsewhere or "targets" in budget else budget["latency_p50_ms"]
@@ -370,7 +371,7 @@ def pictures(result: Result) -> dict[str, Picture]:
 
 
 def reference_sentence(row: ReferenceModelRow) -> str:
-    """One line about a reference model for the terminal; empty if no variant won."""
+    """One line about a reference model for the terminal. Empty if no variant won."""
     speed = ratio_with_bounds(row, "winner_speedup")
     if speed is None:
         return ""
@@ -390,6 +391,6 @@ def rivals_table(artifact: Artifact) -> Table:
 
 
 def references_grid(result: Result) -> Grid | None:
-    """The reference models compared with the winner; None if there are none."""
+    """The reference models compared with the winner. None if there are none."""
     caption = "Reference models: files made by others, measured in the same rounds"
     return grid_from_columns(caption, REFERENCE_COLUMNS, result["rivals"]) if result["rivals"] else None

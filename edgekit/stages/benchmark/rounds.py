@@ -88,9 +88,9 @@ def measure_rounds(
         )
         if open_texts:
             are_open = "1 comparison is" if len(open_texts) == 1 else f"{len(open_texts)} comparisons are"
-            progress.announce(f"Timing ended {end}; {are_open} not settled, see the report.")
+            progress.announce(f"Timing stopped {end}; {are_open} still too close to call, see the report.")
         elif rounds_done < config.rounds:
-            progress.announce(f"Timing ended {end}; every comparison is settled.")
+            progress.announce(f"Timing stopped {end}; every comparison is settled.")
     return RoundsResult(decision, timings, [f"{text}; rounds ended {end}" for text in open_texts])
 
 
@@ -120,17 +120,17 @@ def _planned(models: int, planned_s: float, least_s: float, config: BenchmarkCon
     limit_s = 60 * config.most_minutes
     limit = f"{duration(limit_s)} (benchmark.most_minutes)"
     if least_s > limit_s:
-        least = f"Timing {models} models takes about {duration(least_s)} for the {MIN_OPENINGS} rounds that are needed"
+        least = f"Timing {models} models for the {MIN_OPENINGS} required rounds should take about {duration(least_s)}"
         return f"{least}, which is longer than the limit of {limit}."
-    planned = f"Timing {models} models in {config.rounds} rounds takes about {duration(planned_s)}"
+    planned = f"Timing {models} models in {config.rounds} rounds should take about {duration(planned_s)}"
     if planned_s > limit_s:
         return f"{planned}, so it is cut to the limit of {limit}."
     if config.most_rounds >= 2 * config.rounds:
         return (
-            f"{planned}; up to {config.most_rounds} rounds and {limit} if variants are too close to call or the "
+            f"{planned}, or up to {config.most_rounds} rounds and {limit} if variants are too close to call or the "
             "machine is busy."
         )
-    return f"{planned}, at most {limit}."
+    return f"{planned} (limit: {duration(limit_s)}, benchmark.most_minutes)."
 
 
 def _time_trial_calls(open_anew: Opener) -> tuple[float, float]:
@@ -147,5 +147,5 @@ def _time_trial_calls(open_anew: Opener) -> tuple[float, float]:
 def _end_reason(rounds: int, took_s: float, config: BenchmarkConfig) -> str:
     limit_s = 60 * config.most_minutes
     if took_s >= limit_s or rounds < config.rounds:
-        return f"after {rounds} rounds, by benchmark.most_minutes ({config.most_minutes:g})"
-    return f"after {rounds} rounds, by benchmark.most_rounds ({config.most_rounds})"
+        return f"after {rounds} rounds, at the limit of {config.most_minutes:g} min set by benchmark.most_minutes"
+    return f"after {rounds} rounds, the limit set by benchmark.most_rounds"

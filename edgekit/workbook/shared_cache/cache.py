@@ -1,4 +1,4 @@
-"""Pull a finished stage into a run's folder and push one from it. Nothing in the cache is ever overwritten."""
+"""Pull finished stages from a cache into a run's folder, and push them to it. The cache never overwrites anything."""
 
 from __future__ import annotations
 
@@ -103,9 +103,10 @@ def open_cache(url: str, say: Say | None = None) -> SharedCache:
 
 
 class SharedCache:
-    """A store of finished stages. A fault of the store is reported in one line and never raised; see `pull` and `push`.
+    """A store of finished stages. A fault of the store is reported in one line and never raised (see `pull`, `push`).
 
-    After a fault that would occur again, the store is not used any more: `readable` and `writable` say for what.
+    After a fault that would occur again, the store is no longer read from or written to, as `readable` and `writable`
+    say.
     """
 
     def __init__(self, store: Store, say: Say) -> None:
@@ -118,8 +119,8 @@ class SharedCache:
     def pull(self, key: str, folder: Path, stage: str) -> bool:
         """Put the sealed artifact of `key` into a run's folder.
 
-        Its executed notebook comes with it if the cache has that. Every byte is hashed. Returns False, and changes
-        nothing, if the cache has no artifact for machines of this class or only a damaged one. The caller holds the
+        The executed notebook is pulled as well, if the cache has it. Every byte is hashed. Returns False and changes
+        nothing if the cache has no artifact for machines of this class, or only a damaged one. The caller holds the
         run's lock.
         """
         working = working_folder(folder, stage)
@@ -140,7 +141,7 @@ class SharedCache:
     def push(self, artifact: Artifact, folder: Path) -> None:
         """Put a sealed artifact of a run's folder into the cache, with its executed notebook if that has a receipt.
 
-        What the cache already has stays.
+        Objects that the cache already has are not replaced.
 
         Raises
         ------
@@ -160,7 +161,7 @@ class SharedCache:
             self._say(f"cache {self.url}: {artifact.stage} is not written to it: {error}")
 
     def pull_page(self, folder: Path) -> None:
-        """Put the page of the run in `folder` in place, if it was drawn elsewhere from the same sources."""
+        """Pull the page of the run in `folder`, if another machine drew it from the same sources."""
         try:
             if self.readable and not html.is_page_current(folder):
                 pull_page(self.store, folder)
@@ -204,7 +205,7 @@ class SharedCache:
         resume.remove(folder, cached.stage)
 
     def _restore_notebook(self, cached: Entry, folder: Path, scope: Scope) -> None:
-        """Restore the executed notebook. Without one, the stage's notebook runs again for its checks."""
+        """Restore the executed notebook. If there is none, the stage's notebook runs again for its checks."""
         if cached.stage not in STAGES:
             return
         path = entries.notebook_path(cached.key, scope, _source(cached.stage))
@@ -243,14 +244,14 @@ class SharedCache:
     def _report_conflict(self, new: Entry, existing: Entry) -> None:
         if new.measured != existing.measured:
             self._say(
-                f"cache {self.url}: {new.stage} of {existing.made_by} was decided by other latencies; this run keeps "
-                "its own"
+                f"cache {self.url}: {new.stage} from {existing.made_by} was decided by other latencies; this run "
+                f"keeps its own result"
             )
             return
         raise TrustError(
             f"{new.stage}: not reproducible: the key {new.key[:12]} gave digest {new.digest[:12]} on {new.made_by} and "
             f"{existing.digest[:12]} on {existing.made_by}, which is in cache {self.url}. Find out why before you "
-            "use either; a run without --cache continues with its own"
+            f"use either; a run without --cache continues with its own result"
         )
 
     def _push_notebook(self, artifact: Artifact, folder: Path, scope: Scope) -> None:

@@ -1,4 +1,4 @@
-"""What a shared cache stores: entries for artifacts, executed notebooks and pages, and the paths of all objects.
+"""The contents of a shared cache: entries for artifacts, executed notebooks and pages, and the paths of all objects.
 
 `cas/<sha256>` holds bytes under their own digest. `keys/<stage key>.<machine class>.json` is the entry of an artifact.
 `keys/<stage key>.<machine class>.<notebook>.json` names the executed copy of a notebook with its receipt, and
@@ -29,11 +29,11 @@ from edgekit.workbook.shared_cache.stores import StoreError
 from edgekit.workbook.state import Receipt
 
 Scope = Literal["bits", "times"]
-"""What two machines must have in common: all that affects bits ("bits"), or also what affects latencies ("times")."""
+"""What two machines must have in common: everything that affects bits ("bits"), or also latencies ("times")."""
 TIMED_STAGES = ("profile", "benchmark")
 """Stages whose artifacts are shared only between machines of the same speed, because they contain latencies."""
 SOMETIMES_TIMED_STAGES = ("distill", "prune")
-"""The same, if latencies decided about the candidates or about what is pruned."""
+"""Stages to which the same applies if latencies decided which candidates are trained or what is pruned."""
 
 
 def scopes(stage: str) -> tuple[Scope, ...]:
@@ -55,7 +55,7 @@ def scope_of(artifact: Artifact) -> Scope:
 
 
 def measured_decision(artifact: Artifact) -> Any:
-    """Return what latencies decided, as decision.json records it, or None if they decided nothing."""
+    """Return the decisions that rest on latencies, as decision.json records them, or None if there are none."""
     if artifact.stage not in replay.DECISION_FIELDS or "decision.json" not in artifact.files:
         return None
     try:
@@ -66,7 +66,7 @@ def measured_decision(artifact: Artifact) -> Any:
 
 @functools.cache
 def machine_facts(scope: Scope) -> dict[str, Any]:
-    """Return the properties of this machine that must agree."""
+    """Return the properties of this machine that must agree with those of the other machine."""
     from edgekit.stages.bundle.provenance import machine_record
 
     same_bits = machine_record()
@@ -104,7 +104,7 @@ class Entry:
     """The entry of an artifact.
 
     `record` is the sha256 of its artifact.json. `sizes_bytes` has the size of each member and of the record. `measured`
-    is the digest of what latencies decided, or None if they decided nothing.
+    is the digest of the decisions that rest on latencies, or None if there are none.
     """
 
     key: str
@@ -169,7 +169,7 @@ class NotebookEntry:
 class PageEntry:
     """The files of a run's page with their sha256 and size in bytes.
 
-    `key` is the digest of what the page is drawn from.
+    `key` is the digest of the sources from which the page is drawn.
     """
 
     key: str

@@ -24,7 +24,7 @@ DAY_S = 86_400.0
 class CacheReport:
     """The result of a check.
 
-    Objects are listed by path; `damaged` says what is wrong, `unused` are blobs without an entry.
+    Objects are listed by path. `damaged` says what is wrong with an object, and `unused` are blobs without an entry.
     """
 
     entries: int = 0
@@ -36,7 +36,7 @@ class CacheReport:
 
 
 def check(cache: SharedCache, remove: bool = False) -> CacheReport:
-    """Hash every object and follow every entry; with `remove`, remove what is damaged.
+    """Hash every object and follow every entry. With `remove`, remove everything that is damaged.
 
     Raises
     ------
@@ -49,7 +49,7 @@ def check(cache: SharedCache, remove: bool = False) -> CacheReport:
 
 
 def prune(cache: SharedCache, older_than_days: float) -> CacheReport:
-    """Remove entries that are older than that, then old blobs that no entry needs. Raises like `check`."""
+    """Remove entries that are older than the given age, then old blobs that no entry needs. Raises like `check`."""
     return _with_store(cache, lambda store: _prune(store, older_than_days * DAY_S))
 
 
@@ -57,7 +57,7 @@ def _with_store(cache: SharedCache, work: Callable[[Store], CacheReport]) -> Cac
     if (
         isinstance(cache.store, FolderStore) and not cache.store.folder.exists()
     ):  # a misspelt folder must not pass as an undamaged cache
-        raise ConfigError(f"cache {cache.url}: no such folder; name one that runs have filled with --cache")
+        raise ConfigError(f"cache {cache.url}: no such folder; name a folder that runs have filled with --cache")
     try:
         return work(cache.store)
     except StoreError as error:
@@ -154,7 +154,10 @@ def _read_entry(store: Store, path: str) -> Entry | NotebookEntry | PageEntry:
 
 
 def _list(store: Store, prefix: str, include_partial: bool = False) -> Iterator[StoredObject]:
-    """Yield the objects below `prefix`; with `include_partial`, also those that a killed writer left."""
+    """Yield the objects below `prefix`.
+
+    With `include_partial`, also yield partial objects that a killed writer left.
+    """
     (objects,) = run_all([lambda: list(store.list(prefix))], LISTING_LIMIT_S)
     return (item for item in objects if include_partial or not item.path.startswith(prefix + PARTIAL_PREFIX))
 

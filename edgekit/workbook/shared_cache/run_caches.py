@@ -1,4 +1,7 @@
-"""The shared caches of one run, which are asked for a stage before it runs and receive the stages that it seals."""
+"""The shared caches of one run.
+
+They are asked for each stage before it runs, and receive the stages that the run seals.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +29,12 @@ Say = Callable[[str], None]
 
 
 def cache_urls(options: Sequence[str]) -> list[str]:
-    """Return the URLs of `--cache`, or those of the environment if there are none."""
+    """Return the URLs of `--cache` or, if there are none, those of the environment."""
     return list(options) or [url.strip() for url in os.environ.get(ENVIRONMENT, "").split(",") if url.strip()]
 
 
 class RunCaches:
-    """Several caches that are asked in order; a stage that one of them lacks is pushed to it.
+    """Several caches that are asked in order. A stage is pushed to every cache that lacks it.
 
     Without caches, nothing happens.
 
@@ -62,13 +65,13 @@ class RunCaches:
         return DataDigest(digest, known_digest.fingerprint)
 
     def pull_all(self, states: StageStates, force: Collection[str], watch: ProgressDisplay) -> None:
-        """Pull stages in order, up to the first that has to run."""
+        """Pull stages in order, up to the first stage that has to run."""
         for stage in states.plan.pipeline if self._caches else ():
             if stage in force or self.pull(states, stage, watch).state != "done":
                 return
 
     def pull(self, states: StageStates, stage: str, watch: ProgressDisplay) -> StageState:
-        """Recover a stage, pull it if it would have to run and a cache has it, and return its state."""
+        """Recover a stage and return its state. If it would have to run and a cache has it, pull it."""
         stage_state = states.recover(stage)
         for cache in self._caches:
             if stage_state.is_sealed or stage_state.expected_inputs is None:
@@ -110,7 +113,7 @@ class RunCaches:
         self.report_counts()
 
     def pull_page(self, folder: Path) -> None:
-        """Pull the page of a run that has its result, if it was drawn elsewhere from the same sources."""
+        """Pull the page of a run that has a result, if another machine drew it from the same sources."""
         for cache in self._caches:
             cache.pull_page(folder)
 

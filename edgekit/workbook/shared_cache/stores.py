@@ -1,4 +1,4 @@
-"""Where a shared cache keeps its objects: in a folder or in an object store."""
+"""Stores for the objects of a shared cache: a folder or an object store."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FailureKind = Literal["unreachable", "refused", "full", "read-only", "damaged"]
 class StoreError(Exception):
     """An operation on a store failed.
 
-    `kind` says in which way. The message never contains credentials.
+    `kind` says how it failed. The message never contains credentials.
     """
 
     def __init__(self, kind: FailureKind, message: str) -> None:
@@ -63,7 +63,7 @@ class Store(Protocol):
 
 CHUNK_BYTES = 1 << 20
 PARTIAL_PREFIX = ".tmp-"
-"""How the name of a file starts while it is being written. `edgekit cache prune` removes those of killed writers."""
+"""Prefix of a file that is being written. `edgekit cache prune` removes files that killed writers left."""
 NO_LINK_ERRORS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
 
 
@@ -152,8 +152,8 @@ def _write(path: Path, content: Path | bytes, flags: int) -> None:
 def _link(partial: Path, final: Path) -> bool:
     """Give a complete file its name in one step.
 
-    On a file system without hard links, the file is created under that name. A reader may then see a part of it, and
-    the hash reveals this.
+    On a file system without hard links, the file is created under that name. A reader may then see only a part of it,
+    which the hash reveals.
     """
     try:
         os.link(partial, final)
@@ -201,7 +201,7 @@ CAUSES = (
     (r"connection (reset|closed)|incomplete|unexpected eof|error decoding response body", "the connection was lost"),
     (r"error trying to connect|error sending request", "no connection could be made"),
 )
-"""Patterns in an error and what to report for each. The error's own text is not shown, as it may hold a signed URL."""
+"""What to report for patterns in an error. The error's own text is not shown, because it may hold a signed URL."""
 
 
 class ObjectStore:

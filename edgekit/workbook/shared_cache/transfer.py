@@ -34,7 +34,7 @@ def fetch_all(store: Store, downloads: dict[Path, tuple[str, int]]) -> None:
     Raises
     ------
     StoreError
-        A blob is missing or has other bytes.
+        A blob is missing or its bytes differ.
     """
     for path in downloads:
         make_folder(path.parent)
@@ -43,7 +43,7 @@ def fetch_all(store: Store, downloads: dict[Path, tuple[str, int]]) -> None:
 
 
 def upload_all(store: Store, uploads: dict[str, Path]) -> None:
-    """Upload files as blobs, by their sha256. Blobs that exist stay."""
+    """Upload files as blobs, by their sha256. Existing blobs are not replaced."""
     tasks = [partial(store.create, blob_path(sha), path) for sha, path in uploads.items()]
     run_all(tasks, limit_s(sum(path.stat().st_size for path in uploads.values())))
 
@@ -92,7 +92,7 @@ T = TypeVar("T")
 ANSWER_LIMIT_S = 30.0
 """Longest time for a short answer, in seconds."""
 MIN_BYTES_PER_S = 256 * 1024
-"""A store that is slower than this is of no use."""
+"""Lowest useful speed of a store."""
 MAX_THREADS = 8
 
 

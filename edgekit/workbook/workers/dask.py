@@ -104,15 +104,14 @@ class _JobRun:
         return [self._results[number] for number in range(len(self._jobs))]
 
     def _check_workers(self) -> None:
-        """Update the list of workers; jobs of a worker that has disconnected are started again."""
+        """Update the list of workers. Jobs of a worker that has disconnected are started again."""
         connected, active_keys = self._workers.refresh(), self._workers.active_keys()
         for address, (number, future) in list(self._active.items()):
             if future.status != "pending":  # its answer has arrived, even if the worker has disconnected
                 continue
             is_disconnected, is_lost = address not in connected, future.key not in active_keys
-            if is_disconnected or (
-                is_lost and future.key in self._lost
-            ):  # lost twice in a row, as its answer may be in transit
+            # A job must be lost twice in a row, because its answer may be in transit.
+            if is_disconnected or (is_lost and future.key in self._lost):
                 del self._active[address]
                 future.cancel()
                 self._retry(number, address, "has disconnected" if is_disconnected else "gave no readable answer")
@@ -140,7 +139,9 @@ class _JobRun:
             self._active[address] = number, future
 
     def _avoids(self, number: int, address: str) -> bool:
-        """Whether the worker may not run the job, or the job failed there and another worker is available."""
+        """Whether the worker must not run the job, or should not because it failed there and another worker is
+        available.
+        """
         eligible = self._eligible_workers(number)
         return address not in eligible or (
             address in self._avoided[number] and not set(eligible) <= self._avoided[number]
@@ -158,7 +159,7 @@ class _JobRun:
             del self._active[address]
             try:
                 answer = future.result(timeout=ANSWER_LIMIT_S)
-            except Exception as error:  # Dask raises many classes of its own
+            except Exception as error:  # Dask raises many exception classes of its own
                 answer = {"died": f"its process did not answer ({error or type(error).__name__})"}
             if "died" in answer:
                 self._retry(number, address, f"lost it: {answer['died']}", JobLost)
@@ -200,7 +201,7 @@ class _JobRun:
         self._retry(number, address, reason, TrustError)
 
     def _retry(self, number: int, address: str, reason: str, error_class: type[EdgekitError] = ResourceError) -> None:
-        """Start a job again. After the last attempt, it fails with an error of this class."""
+        """Start a job again. After the last attempt, it fails with an error of the given class."""
         self._avoided[number].add(address)
         job = self._jobs[number]
         if self._failures:

@@ -1,4 +1,4 @@
-"""What a Dask worker does: run one job in a process of its own, as long as the client wants its answer."""
+"""The function that a Dask worker runs: it runs one job in its own process, as long as the client wants the answer."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from edgekit.workbook.workers.jobs import WorkerDied
 
 
 def run_job_on_worker(job: str, name: str, topic: str) -> dict[str, Any]:
-    """Run a job (from `Job.to_json`) and return its answer; each line that it prints is an event of `topic`.
+    """Run a job (from `Job.to_json`) and return its answer. Each line that the job prints becomes an event of `topic`.
 
-    The result is `{"died": reason}` if there is no answer, because an exception might not pass through Dask and the
-    client would wait for it. The job ends if the client disconnects or cancels it.
+    If there is no answer, the result is `{"died": reason}` and not an exception, because an exception might not pass
+    through Dask, and the client would wait for it. The job ends if the client disconnects or cancels it.
     """
     from distributed import get_worker
 

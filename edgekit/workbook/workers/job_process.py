@@ -26,7 +26,7 @@ def run_in_process(
 ) -> Answer:
     """Run `job` (from `Job.to_json`) in a process of its own. Each line that it prints goes to `say`.
 
-    The process and all that it started are ended as soon as `is_wanted` returns False.
+    The process and everything that it started are ended as soon as `is_wanted` returns False.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def run_in_process(
 
 
 def answer_job(job: dict[str, Any]) -> Answer:
-    """Run a job in the child process, by the fields of `Job`, and return its result or error with its digest."""
+    """Run a job, given by the fields of `Job`, in the child process. Return its result or error with the digest."""
     try:
         return Answer.from_content({"result": _call(job)})
     except (EdgekitError, RunnerError) as error:

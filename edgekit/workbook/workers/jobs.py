@@ -1,4 +1,4 @@
-"""The jobs of a pool: a function by name, its arguments and result in JSON, and the answer with its digest."""
+"""The jobs of a pool. A job is a function's name with arguments in JSON; its answer is JSON with a digest."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from edgekit.core import errors
 from edgekit.core.errors import ResourceError
 
 MAX_TRIES = 3
-"""How often a job is started if its worker dies or gives a wrong answer."""
+"""How often a job is started at most, if its worker dies or gives a wrong answer."""
 
 OnLine = Callable[[str, str], None]
 """Called with the name of a job and a line that it printed."""
 Check = Callable[[int, Any], str]
-"""Called with the number and the result of a job; returns what is wrong with the result, or an empty string."""
+"""Called with the number and the result of a job. Returns what is wrong with the result, or an empty string."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ class Pool(Protocol):
 
         `on_done` is called with the number and the result of each job as it ends. A job whose worker dies is started at
         most three times, on another worker if there is one. The same applies if the answer does not match the digest
-        that the job's process computed, or if `check` finds it wrong; that worker is then not used any more. After an
-        error no further job is started; with `keep_going` the errors are returned among the results instead.
+        that the job's process computed, or if `check` finds a fault in it. In that case, the worker is no longer used.
+        After an error, no further job is started. With `keep_going`, errors are returned among the results instead.
 
         Raises
         ------
@@ -103,7 +103,7 @@ class Answer(NamedTuple):
 
 
 class WorkerDied(Exception):
-    """A process ended without an answer. The message says how."""
+    """A process ended without an answer. The message says how it ended."""
 
 
 class JobLost(ResourceError):

@@ -14,9 +14,9 @@ from edgekit.workbook.workers.jobs import MAX_TRIES, Check, Job, JobLost, OnLine
 
 
 class LocalPool:
-    """A pool of `count` processes with the variables of `environment` added.
+    """A pool of `count` processes, whose environment has the variables of `environment` in addition.
 
-    `say` gets a job's name and each of its lines.
+    `say` is called with a job's name and each line that the job prints.
     """
 
     def __init__(self, count: int, environment: Mapping[str, str], say: OnLine) -> None:

@@ -1,6 +1,6 @@
-"""What a worker machine must have in common with this one: code, versions, Python and instruction sets.
+"""The facts that must be the same on a worker as on this machine: code, versions, Python and instruction sets.
 
-A machine that differs would compute other bits, or other latencies, under the same key.
+A different machine would compute other bits or other latencies under the same key.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ NAMES = {
 
 
 def local_facts(probe: str | None = None) -> dict[str, Any]:
-    """Return the facts of the machine that runs this process; `probe` is a newly written file to be read here."""
+    """Return the facts about the machine that runs this process. `probe` is a newly written file to be read here."""
     return {
         "edgekit": __version__,
         "code": code_digest()[:12],
@@ -68,7 +68,7 @@ def local_facts(probe: str | None = None) -> dict[str, Any]:
 
 
 def differences(worker: dict[str, Any], local: dict[str, Any]) -> list[str]:
-    """Return how a worker differs, a few words each with both values; empty if it may be used."""
+    """Return the differences of a worker, each in a few words with both values. Empty if the worker may be used."""
     differing = [
         _describe_difference(label, worker.get(name), local[name])
         for name, label in NAMES.items()
@@ -86,15 +86,15 @@ def differences(worker: dict[str, Any], local: dict[str, Any]) -> list[str]:
 
 
 def has_same_processor(worker: dict[str, Any], local: dict[str, Any]) -> bool:
-    """Whether a worker may measure, because its processor is that of this machine.
+    """Whether a worker may measure, because it has the same processor as this machine.
 
-    Others compute the same bits only.
+    Other workers compute the same bits, but have other latencies.
     """
     return bool(worker.get("processor") == local["processor"])
 
 
 def summarize(differing: list[str]) -> str:
-    """Return the first differences and the number of the others."""
+    """Return the first differences and the number of further ones."""
     rest = f"; {len(differing) - MAX_LISTED} more" if len(differing) > MAX_LISTED else ""
     return "; ".join(differing[:MAX_LISTED]) + rest
 

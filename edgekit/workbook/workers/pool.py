@@ -17,10 +17,11 @@ MAX_WORKERS = 256
 
 
 def limit_to_cores(workers: int, threads: Iterable[int]) -> tuple[int, str]:
-    """Limit the number of workers so that each has cores for its threads (0 means all cores); at least one remains.
+    """Limit the number of workers so that each has cores for its threads (0 means all cores). At least one remains.
 
-    Returns the number and, if it was reduced, a line that says why. Two trainings of two threads each on two cores
-    mostly took 10 to 70 times as long for a step as alone. A number that `open_pool` refuses is returned unchanged.
+    Returns the number and, if it was reduced, a line that says why. When two trainings with two threads each shared two
+    cores, a step usually took 10 to 70 times as long as in a single training. A number that `open_pool` refuses is
+    returned unchanged.
     """
     cores = os.cpu_count() or 1
     threads_each = max((count_threads or cores for count_threads in threads), default=1)
@@ -48,7 +49,7 @@ def open_pool(
     on
         Dask scheduler to use instead: dask://HOST:PORT.
     folder
-        Folder that jobs write to, which every worker must be able to read.
+        Folder that jobs write to. Every worker must be able to read it.
     say
         Called with the name of a job and each line that it prints.
 

@@ -1,4 +1,4 @@
-"""The workers of a Dask scheduler. Each is compared with this machine before it is used.
+"""The workers of a Dask scheduler, each of which is compared with this machine before it is used.
 
 This process sends each job to one worker by its address. So a job whose worker dies or gives a wrong answer goes to
 another worker, and a worker that reconnects is checked like a new one.
@@ -68,7 +68,7 @@ class SchedulerWorkers:
         return workers
 
     def usable_for_measuring(self) -> list[str]:
-        """Return the workers with the processor of this machine, whose latencies are comparable."""
+        """Return the workers with the same processor as this machine, because their latencies are comparable."""
         return [address for address in self.usable if address in self._same_processor]
 
     def active_keys(self) -> set[Any]:
@@ -86,7 +86,7 @@ class SchedulerWorkers:
         if self.usable:
             return (
                 f"no worker has the processor of this machine ({self._local_facts['processor']}), whose latencies are "
-                "to be measured; start one that has it, or run the command on a machine like the workers"
+                "to be measured; start a worker that has it, or run the command on a machine like the workers"
             )
         if not self.refused:
             return "the scheduler has no workers; start one with `dask worker`"
@@ -94,7 +94,7 @@ class SchedulerWorkers:
         return f"no worker matches this machine: {reasons}"
 
     def _mismatch(self, address: str) -> str:
-        """Return how a worker differs from this machine; empty if it can be used."""
+        """Return how a worker differs from this machine, or nothing if it can be used."""
         try:
             answers = self.client.run(
                 machine_facts.local_facts,
@@ -109,7 +109,7 @@ class SchedulerWorkers:
         if "No module named" in str(answer):  # an ImportError, which may come as its text
             return "its Python lacks this edgekit"
         if not isinstance(answer, dict):
-            return f"it does not report what it is ({answer})"
+            return f"it does not report its facts ({answer})"
         if machine_facts.has_same_processor(answer, self._local_facts):
             self._same_processor.add(address)
         else:
@@ -176,14 +176,14 @@ def _ask_scheduler(on: str, request: Any) -> Any:
         return request()
     except (OSError, TimeoutError) as error:
         raise ResourceError(
-            f"--on {on}: the scheduler no longer answers ({_first_line(error)}); what is finished is kept, run "
-            "the same command again"
+            f"--on {on}: the scheduler no longer answers ({_first_line(error)}); finished work is kept, so run the "
+            f"same command again"
         ) from None
 
 
 @contextmanager
 def _probe_file(folder: Path | None) -> Iterator[Path | None]:
-    """Create a new file in the folder for workers to read; None without a folder."""
+    """Create a new file in the folder for workers to read. Return None if there is no folder."""
     if folder is None:
         yield None
         return

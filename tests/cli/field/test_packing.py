@@ -275,7 +275,7 @@ class TestFiles:
 class TestRefused:
     @pytest.mark.parametrize(
         ("label", "text"),
-        [("cirle", "the bundle has no such class"), ("moon", "a new class is added with --add-class 'moon'")],
+        [("cirle", "the bundle has no such class"), ("moon", "add a new class with --add-class 'moon'")],
     )
     def test_a_label_that_is_no_class(self, label: str, text: str, samples_folder: Path, tmp_path: Path) -> None:
         assert edgekit("field", "pack", samples_folder, tmp_path / "d.npz").exit_code == 0

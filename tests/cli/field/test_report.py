@@ -23,7 +23,10 @@ def test_the_notebook_is_executed_on_the_folder_that_was_named(tmp_path: Path) -
     out = tmp_path / "new" / "field.ipynb"
     done = edgekit("field", "report", tmp_path / "in", "--out", out)
     assert done.exit_code == 0, done.output
-    assert "2; then: camera-7-march, now: camera-7-june" in done.output and "next        " in done.output
+    assert (
+        "2, earliest (then): camera-7-march, latest (now): camera-7-june" in done.output
+        and "next        " in done.output
+    )
     notebook = nbformat.read(out, as_version=4)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert all(cell.execution_count for cell in code)

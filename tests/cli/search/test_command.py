@@ -48,7 +48,7 @@ def test_a_config_without_a_student_is_told_what_is_missing(tmp_path: Path) -> N
     config = tmp_path / "plain.yaml"
     config.write_text(yaml.safe_dump({key: values[key] for key in ("name", "data", "model", "preprocess", "convert")}))
     code, message = refused(tmp_path, str(config))
-    assert code == 2 and "has no distill section" in message and "name distill.student" in message
+    assert code == 2 and "has no distill section" in message and "set distill.student" in message
 
 
 @pytest.mark.parametrize(

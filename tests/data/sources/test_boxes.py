@@ -230,7 +230,7 @@ BROKEN: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "in two splits": (
         "voc", lambda home: (home / "ImageSets/Main/val.txt").write_text("scene000\n"), "belongs to one split",
     ),
-    "no picture": ("voc", lambda home: (home / "JPEGImages/scene001.png").unlink(), "no picture of that name"),
+    "no picture": ("voc", lambda home: (home / "JPEGImages/scene001.png").unlink(), "no picture with this name"),
     "not JSON": ("coco", lambda home: (home / "annotations/instances_train2017.json").write_text("{"), "not JSON"),
     "other JSON": ("coco", _coco(lambda values: values.pop("categories")), "not COCO annotations"),
     "a category without a name": (
@@ -546,7 +546,7 @@ def test_lists_of_yolo_are_splits(line: str, tmp_path: Path) -> None:
     (home / "valid.txt").write_text("\n".join(names[18:26]) + "\n")
     data = read(tmp_path, "yolo")
     assert len(data.validation) == 8
-    assert "left out 4 pictures that no list of a split names; the first is obj_train_data/scene026.png" in data.notes
+    assert "left out 4 pictures that are in no split's list; the first is obj_train_data/scene026.png" in data.notes
     (home / "test.txt").write_text(names[0])
     with pytest.raises(DataError, match=r"listed for test as well|listed for train as well"):
         read(tmp_path, "yolo")

@@ -105,7 +105,11 @@ def test_values_and_several_labels_are_columns(tmp_path: Path) -> None:
     np.testing.assert_allclose(values.train.y[:, 1], values.train.x.sum(axis=1), atol=1e-3)
     both = read(path, "multi_label", label=["p", "q"], columns=["a", "b"])
     assert np.array_equal(both.train.y, (both.train.x > 0).astype(int))
-    with pytest.raises(DataError, match=r"v.csv, line 2, column 'less': got .*; several labels at once are 0 or 1"):
+    with pytest.raises(
+        DataError,
+        match=r"v.csv, line 2, column 'less': got .*; with several labels at once, each "
+        "must",
+    ):
         read(path, "multi_label", label=["less", "q"], columns=["a"])
 
 
@@ -123,7 +127,7 @@ def test_a_row_number_is_told(tmp_path: Path) -> None:
         ("x,kind\n1,a\nnan,b\n", "t.csv, line 3, column 'x': got 'nan'; write a finite number"),
         ("x,class\n1,a\n2,b\n", "t.csv: no column is called 'kind', as data.label says; its header is 'x', 'class'"),
         ("kind,place\na,b\n", "t.csv: no column beside 'kind' holds a number"),
-        ("x,kind\n", "t.csv: no row after its header"),
+        ("x,kind\n", "t.csv: no rows after the header"),
         ("1,2\n3,4\n", "its first line holds numbers"),
     ],
 )
@@ -139,7 +143,7 @@ def test_a_column_has_one_use(tmp_path: Path) -> None:
     path = written(tmp_path / "waters.csv", 60)
     with pytest.raises(ConfigError, match="names column 'kind' twice in label, columns and group"):
         read(path, columns=["area", "kind"])
-    with pytest.raises(ConfigError, match="label names 2 columns; a classification has one class a row"):
+    with pytest.raises(ConfigError, match="label names 2 columns; task classification has one class per row"):
         read(path, label=["kind", "area"])
 
 

@@ -159,7 +159,7 @@ def test_a_misspelt_split_is_not_passed_over(tmp_path):
 
 
 def test_two_names_for_one_split(tmp_path):
-    with pytest.raises(DataError, match="'val', 'validation' mean the same split twice"):
+    with pytest.raises(DataError, match="'val', 'validation' stand for the same split"):
         read(zipped(tmp_path, samples(val=3, validation=3)))
 
 

@@ -220,10 +220,10 @@ def _twice(ending: str) -> Callable[[Path], None]:
 BROKEN: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "two pictures of one mask": (
         "folders", _twice(".jpg"),
-        r"^images/train/scene001.jpg and images/train/scene001.png: two pictures for the mask masks/train/scene001.png",
+        r"^images/train/scene001.jpg and images/train/scene001.png: both belong to the mask masks/train/scene001.png",
     ),
     "two pictures that differ in capitals": (
-        "folders", _twice(".PNG"), "images/train/scene001.PNG and images/train/scene001.png: two pictures for the mask",
+        "folders", _twice(".PNG"), "images/train/scene001.PNG and images/train/scene001.png: both belong to the mask",
     ),
     "no names": ("folders", lambda home: (home / "data.yaml").unlink(), "the classes have no names"),
     "names twice": ("folders", lambda home: (home / "data.yaml").write_text("names: [a, a, b]"), "listed twice"),

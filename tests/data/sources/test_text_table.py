@@ -152,7 +152,7 @@ def test_texts_in_files_of_their_own_make_no_bundle_that_takes_tables(tmp_path: 
         ),
         (b"label\ttext\nham\n", {}, "x.tsv, line 2: 1 cells instead of 2"),
         (b"label\ttext\n \thello\n", {}, "x.tsv, line 2: the label is empty"),
-        (b"label\ttext\n", {}, "no row with a text"),
+        (b"label\ttext\n", {}, "no row contains a text"),
         (b"label\ttext\nham\thel\0lo\n", {}, r"x.tsv, line 2: holds U\+0000, so it is not text"),
         (b"ham\thello\n", {"header": False}, "without a header columns have no names; give its number"),
         (b"ham\thello\n", {"header": False, "text": 3, "label": 1}, "data.text: x.tsv, line 1: no column 3; it has 2"),

@@ -230,22 +230,22 @@ def with_holes(path: Path) -> None:
         (GOOD, cut, {}, r"^a\.tar: is truncated or (not a \.tar|damaged).*; fetch or write it again$"),
         (GOOD, without_end, {}, r"^a\.tar: is truncated or damaged after byte 2,048; fetch or write it again$"),
         (GOOD, damaged, {}, r"^a\.tar: is truncated or damaged after byte 1,024; fetch or write it again$"),
-        (GOOD, joined, {}, r"^a\.tar: has data after its end, as joined archives do; keep each in its own file$"),
+        (GOOD, joined, {}, r"^a\.tar: has data after its end, as joined archives do; keep each archive in its own"),
         (GOOD, lambda path: path.write_bytes(b"GIF89a" * 300), {}, r"^a\.tar: is truncated or not a \.tar \(.*\)"),
         (GOOD, lambda path: path.write_bytes(b""), {}, r"^a\.tar: is truncated or not a \.tar \(empty file\); fetch"),
         (GOOD[:1] + GOOD[2:], None, {}, r"^a\.tar: sample '0000' has no label \.cls, only \.png; write one, or name"),
         (GOOD[1:], None, {}, r"^a\.tar: sample '0000' has no picture \(\.jpg, .*, \.webp\), only \.cls; name"),
-        ([*GOOD, *GOOD[:2]], None, {}, r"^a\.tar: holds two samples of the key '0000'; give each sample its own$"),
-        ([*GOOD[:1], *GOOD], None, {}, r"^a\.tar: holds two samples of the key '0000'; give each sample its own$"),
+        ([*GOOD, *GOOD[:2]], None, {}, r"^a\.tar: two samples have the key '0000'; give each sample its own key$"),
+        ([*GOOD[:1], *GOOD], None, {}, r"^a\.tar: two samples have the key '0000'; give each sample its own key$"),
         ([("0.jpg", b""), *GOOD[:1], ("0.png", b"")], None, {}, r"sample '0' has no label"),
         ([("0.jpg", b""), ("0.png", b""), ("0.cls", b"1")], None, {}, r"several pictures, \.jpg and \.png; name one"),
-        ([], None, {}, r"^train: no sample in 1 shards, the first is a\.tar$"),
+        ([], None, {}, r"^train: a\.tar contains no sample$"),
         (GOOD, None, {"label": "json.label"}, r"sample '0000' has no label \.json, only \.cls, \.png"),
         ([("0.png", b""), ("0.json", b"[1]")], None, {"label": "json.label"}, r"not a JSON object with the key 'lab"),
         ([("0.png", b""), ("0.json", b'{"label": 1.5}')], None, {"label": "json.label"}, r"is 1\.5; give a whole"),
         ([("0.png", b""), ("0.cls", b" ")], None, {}, r"the label of sample '0' is ' '; give a whole number or a name"),
-        ([("0.png", b""), ("0.cls", b"\xff")], None, {}, r"the label of sample '0' is not a text in UTF-8"),
-        (GOOD, None, {"classes": ["one"]}, r"^data\.classes: a label is 1, but the classes are 'one'; give each"),
+        ([("0.png", b""), ("0.cls", b"\xff")], None, {}, r"the label of sample '0' is not UTF-8 text"),
+        (GOOD, None, {"classes": ["one"]}, r"^data\.classes: the label 1 is not among the classes 'one'; list one"),
         (GOOD, None, {"member": "left.png"}, r"has no picture \(\.left\.png\), only \.cls, \.png"),
         ([("0.png", b"x"), ("0.cls", b"1")], None, {}, r"^a\.tar: 0: cannot be read \(cannot identify.*repair them$"),
     ],
@@ -293,7 +293,7 @@ def test_vectors_of_other_sizes_are_refused_by_name(tmp_path: Path) -> None:
     pairs = [[(f"{n}.npy", npy(np.arange(5 + (n == 7)) + n + 0.5)), (f"{n}.cls", b"%d" % (n % 2))] for n in range(20)]
     shard(tmp_path / "shards" / "a.tar", [member for pair in pairs for member in pair])
     with pytest.raises(
-        DataError, match=r"^a\.tar: 7: an array of shape \(6,\), but the first of train has \(5,\); give"
+        DataError, match=r"^a\.tar: 7: an array of shape \(6,\), but the first sample of train has \(5,\); give"
     ):
         read(tmp_path / "shards", kind="vector", size=32)
 

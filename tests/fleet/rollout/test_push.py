@@ -232,7 +232,9 @@ def test_after_ctrl_c_and_after_a_kill_the_next_push_goes_on(number: signal.Sign
         _, said = first.communicate(timeout=60)
         if number == signal.SIGINT:
             assert first.returncode == 130
-            assert said.endswith("interrupted; devices keep what they have, run the same command again to continue\n")
+            assert said.endswith(
+                "interrupted; the devices keep their bundles, run the same command again to continue\n"
+            )
             assert "Traceback" not in said
         before = slow.received
     fleet.rig.inventory()

@@ -35,13 +35,13 @@ def test_json_has_ratios_with_intervals_and_the_steps() -> None:
     assert 1.3 < execute["ratio"] < 1.7, "the example's execute is half as long again"
     assert result["same_bundle"] is True and result["b"]["health"] == "doubtful"
     assert [each["action"] for each in result["next"]][:2] == ["look at the inputs", "retrain"]
-    assert result["words"][0].startswith("An answer took ")
+    assert result["words"][0].startswith("The median (p50) time per answer was ")
 
 
 def test_what_changed_of_the_conditions_is_named() -> None:
     result = compare_reports(made(), made(interpreter__version="9.9", device__python="3.13.0", device__host="b"))
     assert set(result.changed) == {"version of the interpreter", "Python", "host"}
-    assert any("9.9 now." in line for line in result.words)
+    assert any("9.9 now." in line for line in result.sentences)
 
 
 def test_a_part_in_one_report_alone_and_few_answers_are_said() -> None:
@@ -51,7 +51,7 @@ def test_a_part_in_one_report_alone_and_few_answers_are_said() -> None:
     assert wait is not None and wait.outcome == "in one report only" and wait.ratio is None
     assert execute is not None and execute.outcome == "too few answers to say" and execute.ratio is not None
     empty = compare_reports(made(latency_ms={}), stream)
-    assert empty.words[0].startswith("Latency is not compared")
+    assert empty.sentences[0].startswith("Latency is not compared")
 
 
 @pytest.mark.parametrize(

@@ -73,11 +73,13 @@ def test_a_limit_in_minutes_ends_rounds_and_says_what_stayed_open(
     done = len(found.timings.samples_ms[VARIANT]) // 5
     assert found.timings.rounds >= 10 and done < 10_000
     (line,) = [line for line in found.stayed_open if line.startswith("gain of convert: ")]
-    assert line.endswith(f"rounds ended after {done} rounds, by benchmark.most_minutes (0.03)")
-    assert "Timing 2 models in 10 rounds takes about " in said
-    assert "; up to 10000 rounds and 2 s (benchmark.most_minutes) if variants are too close to call" in said
-    ended = f"Timing ended after {done} rounds, by benchmark.most_minutes (0.03)"
-    assert re.search(rf"{re.escape(ended)}; \d comparisons? (is|are) not settled, see the report\.", said), said
+    assert line.endswith(f"rounds ended after {done} rounds, at the limit of 0.03 min set by benchmark.most_minutes")
+    assert "Timing 2 models in 10 rounds should take about " in said
+    assert ", or up to 10000 rounds and 2 s (benchmark.most_minutes) if variants are too close to call" in said
+    ended = f"Timing stopped after {done} rounds, at the limit of 0.03 min set by benchmark.most_minutes"
+    assert re.search(
+        rf"{re.escape(ended)}; \d comparisons? (is|are) still too close to call, see the report\.", said
+    ), said
 
 
 @pytest.mark.parametrize(
@@ -85,16 +87,16 @@ def test_a_limit_in_minutes_ends_rounds_and_says_what_stayed_open(
     [
         (
             {"most_rounds": 10},
-            r"Timing 2 models in 10 rounds takes about \d+ s, at most 20 min \(benchmark\.most_minutes\)\.",
+            r"Timing 2 models in 10 rounds should take about \d+ s \(limit: 20 min, benchmark\.most_minutes\)\.",
         ),
         (
             {"rounds": 10_000, "most_rounds": 10_000, "most_minutes": 0.25},
-            r"Timing 2 models in 10000 rounds takes about [1-9]\d* min, "
+            r"Timing 2 models in 10000 rounds should take about [1-9]\d* min, "
             r"so it is cut to the limit of 15 s \(benchmark\.most_minutes\)\.",
         ),
         (
             {"rounds": 10_000, "most_rounds": 10_000, "most_minutes": 0.001},
-            r"Timing 2 models takes about \d+ s for the 10 rounds that are needed, "
+            r"Timing 2 models for the 10 required rounds should take about \d+ s, "
             r"which is longer than the limit of 1 s \(benchmark\.most_minutes\)\.",
         ),
     ],
@@ -107,8 +109,8 @@ def test_the_notice_does_not_contradict_itself(options: dict[str, Any], words: s
 
 def test_the_limit_in_rounds_is_named_where_it_was_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found, said = measured(tmp_path, monkeypatch, config(most_rounds=10, tie_margin=1.0))
-    assert found.stayed_open and all("by benchmark.most_rounds (10)" in line for line in found.stayed_open)
-    assert "too close to call" not in said
+    assert found.stayed_open and all("the limit set by benchmark.most_rounds" in line for line in found.stayed_open)
+    assert "if variants are too close to call" not in said
 
 
 def test_what_is_settled_stays_not_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +119,7 @@ def test_what_is_settled_stays_not_open(tmp_path: Path, monkeypatch: pytest.Monk
         "baseline-eager": opener(itertools.repeat(20.0)), VARIANT: opener(itertools.repeat(1.0))
     })  # fmt: skip
     found, said = measured(tmp_path, monkeypatch, config(most_rounds=20))
-    assert found.stayed_open == [] and "not settled" not in said
+    assert found.stayed_open == [] and "too close to call, see" not in said
 
 
 class Simulated:
@@ -201,7 +203,8 @@ def test_what_the_limit_leaves_unresolved_is_listed_and_not_claimed(monkeypatch:
     assert max(rounds_by_name(found).values()) == 30
     assert any(line.startswith("gain of quantize") for line in found.stayed_open)
     assert all(
-        line.endswith("rounds ended after 30 rounds, by benchmark.most_rounds (30)") for line in found.stayed_open
+        line.endswith("rounds ended after 30 rounds, the limit set by benchmark.most_rounds")
+        for line in found.stayed_open
     )
     step = found.decision.metrics["waterfall"][-1]
     assert step["gain_low"] <= 1 <= step["gain_high"]
@@ -237,9 +240,9 @@ def test_the_notebook_the_console_and_the_result_say_what_stayed_open(tiny_run: 
     done = run_edgekit("run", str(TINY), "--out", str(tmp_path), "-v", *arguments)
     assert done.returncode == 0, done.stderr
     stayed_open = json.loads((tmp_path / "tiny/result.json").read_text())["conditions"]["stayed_open"]
-    assert stayed_open and "by benchmark.most_minutes (0.001)" in stayed_open[0]
+    assert stayed_open and "0.001 min set by benchmark.most_minutes" in stayed_open[0]
     assert f"Not settled: {stayed_open[0]}." in done.stdout
-    notice = r"^\[6/7\] benchmark · Timing \d+ models takes about .* for the 10 rounds that are needed, which is longer"
+    notice = r"^\[6/7\] benchmark · Timing \d+ models for the 10 required rounds should take about .*, which is longer"
     assert re.search(notice, done.stderr, re.M)
     executed = json.loads((tmp_path / "tiny/notebooks/06_benchmark.ipynb").read_text())
     printed = "".join(

@@ -47,7 +47,7 @@ def test_a_folder_that_is_not_there_is_no_whole_cache(command: tuple[str, ...], 
     name, *options = command
     ended = run_edgekit("cache", name, str(tmp_path / "misspelt"), *options)
     assert ended.returncode == 2
-    assert "misspelt: no such folder; name one that runs have filled" in ended.stderr
+    assert "misspelt: no such folder; name a folder that runs have filled" in ended.stderr
 
 
 def test_a_damaged_object_is_named_with_all_that_needs_it(filled: tuple[Path, Artifact, Artifact]) -> None:
