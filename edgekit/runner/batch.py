@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MAX_BATCH = 1024
 READY_MADE_PREFIX = "ready-made-"
 """The prefix of the variant names in bundles from `edgekit bundle`."""
-FIXED_BATCH_HINT = "`edgekit bundle` always sets the batch of an ONNX file to 1, also if you run it again"
+FIXED_BATCH_HINT = "`edgekit bundle` sets the batch of an ONNX file to 1, even if you run it again"
 REBUILD_HINT = (
     "if you build it again, an ONNX bundle of a PyTorch network has a free batch, unless the network or the precision "
     "fixes it; a bundle of a model file keeps a batch of 1"

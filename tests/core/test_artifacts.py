@@ -96,7 +96,7 @@ def test_ancestors_are_followed_by_digest(tmp_path: Path) -> None:
     with pytest.raises(StageError, match="no ancestor 'bundle'"):
         third.ancestor("bundle")
     make(tmp_path, "distill", first, text="retrained")
-    with pytest.raises(StageError, match="another distill"):
+    with pytest.raises(StageError, match="a different distill"):
         third.ancestor("profile")
 
 

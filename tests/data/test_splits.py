@@ -167,7 +167,7 @@ def test_overlap_of_validation_and_test_is_dropped_from_validation():
 
 def test_overlap_that_leaves_nothing_is_an_error_even_when_dropping():
     found = pools(np.arange(20) % 2, test=(np.arange(20), np.arange(20) % 2))
-    with pytest.raises(DataError, match="nothing of train is left"):
+    with pytest.raises(DataError, match="train would be empty"):
         splits.divide(found, config(overlap="drop"))
 
 

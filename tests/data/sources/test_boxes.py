@@ -237,7 +237,7 @@ BROKEN: dict[str, tuple[str, Callable[[Path], None], str]] = {
         "coco", _coco(lambda values: values["annotations"][0].update(category_id=99)), "category_id 99 has no name",
     ),
     "a nameless class": (
-        "coco", _coco(lambda values: values["categories"][0].update(name="")), "category 1 is ''",
+        "coco", _coco(lambda values: values["categories"][0].update(name="")), "category 1 is called ''",
     ),
     "a class that is a list": (
         "coco", _coco(lambda values: values["categories"][0].update(name=["a"])), "category 1 is called .'a'.; exp",

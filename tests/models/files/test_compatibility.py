@@ -46,5 +46,5 @@ def test_a_student_that_is_not_converted_makes_up_for_nothing(tmp_path: Path) ->
 
 def test_without_a_student_the_baseline_must_be_converted(tmp_path: Path) -> None:
     path = files.make("openvino", tmp_path)
-    with pytest.raises(ConfigError, match=r"convert.models and distill disagree: got \['pruned'\], and a run without"):
+    with pytest.raises(ConfigError, match=r"convert.models and distill disagree: got \['pruned'\], but a run without"):
         load_plan(trained.config(path, tmp_path, **ALONE, convert={"models": ["pruned"]}))
