@@ -116,7 +116,7 @@ def test_the_advice_on_a_fixed_batch_is_that_of_how_the_bundle_was_made(place: s
     path = write_bundle(made, **({"variant": "ready-made-onnx"} if place == "edgekit bundle" else {}))
     with pytest.raises(BackendError) as caught:
         open_batch(load(path, interpreter="onnxruntime", trial=False), 4)
-    said = "`edgekit bundle` always sets the batch of an ONNX file to 1, also if you run it again"
+    said = "`edgekit bundle` sets the batch of an ONNX file to 1, even if you run it again"
     assert (said in str(caught.value), "if you build it again" in str(caught.value)) == (
         (True, False) if place == "edgekit bundle" else (False, True)
     )
