@@ -15,9 +15,9 @@ from edgekit.device.measure import intervals
 from edgekit.device.measure.soak import SoakWindow
 
 MIN_WINDOWS = 9
-"""Three for each third. With fewer, any two thirds would differ by chance in one of three cases."""
+"""Smallest number of windows, three for each third. With fewer, thirds would differ by chance in one case of three."""
 MARGIN = 0.05
-"""A smaller change of p50 is no drift."""
+"""A change of p50 by a smaller share than this does not count as drift."""
 CONFIDENCE = 0.95
 SLOWEST_CLOCK = 0.9
 """If two consecutive windows are below this share of the first window's frequency, the processor was slowed down."""
@@ -50,7 +50,7 @@ def soak_findings(windows: Sequence[SoakWindow], rate_per_s: float) -> dict[str,
 
 
 def check_saturation(windows: Sequence[SoakWindow], rate_per_s: float) -> SoakFinding:
-    """Check whether calls came faster than they were answered: many wait at the end, or more in each third."""
+    """Check whether calls came faster than they were answered, so that many wait at the end, or more in each third."""
     if not windows:
         return SoakFinding(None, "nothing was measured")
     calls, seconds = sum(each.calls for each in windows), sum(each.seconds for each in windows)
