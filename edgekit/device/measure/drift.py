@@ -74,7 +74,7 @@ def check_drift(windows: Sequence[SoakWindow]) -> SoakFinding:
     """Check whether p50 in the last third of the windows differs from that in the first third by more than the margin.
 
     Windows are resampled (see `intervals`). The latency drifted if the whole interval lies beyond the margin, and did
-    not if it lies within.
+    not drift if the whole interval lies within it.
     """
     if len(windows) < MIN_WINDOWS:
         return SoakFinding(None, f"too short to say: {len(windows)} windows, {MIN_WINDOWS} are needed")
@@ -116,8 +116,8 @@ def check_memory_growth(windows: Sequence[SoakWindow]) -> SoakFinding:
     """Check whether resident memory still grew in the second half, by more than 1 MB and 1 %, and in both parts of it.
 
     The slope is the median of those between all pairs of windows (Theil 1950; Sen 1968, "Estimates of the Regression
-    Coefficient Based on Kendall's Tau"), which is robust to outliers. A single step, as allocators take them, lies in
-    one part only.
+    Coefficient Based on Kendall's Tau"), which is robust to outliers. A single step, such as allocators take, lies
+    in only one of the two parts, so it does not count as growth.
     """
     known = [(each.start_s + each.seconds, each.resident_bytes) for each in windows if each.resident_bytes is not None]
     if not known:

@@ -25,7 +25,7 @@ LEVELS = 10
 BATCHES = 16
 """Batch means kept per window; the coarsest variance uses half as many."""
 HISTORY, LEAST = 32, 3
-"""Largest number of windows remembered per length, and smallest number for which the history is used."""
+"""At most `HISTORY` windows of each length are remembered. With fewer than `LEAST`, the history is not used."""
 LAGS = (1, 2, 4, 8)
 SPARE, SPARE_HISTORY = 0.5, 2.0
 """Allowances for chance.
