@@ -144,7 +144,7 @@ METER_TIMEOUT_S = 1.0
 
 @dataclass(frozen=True)
 class PowerMeter:
-    """The file of a power meter. Joules are a counter with any start; watts are integrated over time."""
+    """The file of a power meter. Joules are read as a counter with any start; watts are integrated over time."""
 
     path: Path
     unit: MeterUnit

@@ -71,8 +71,8 @@ def computing() -> Iterator[None]:
 def measuring() -> Iterator[None]:
     """Hold the lane alone while measuring.
 
-    Within `computing`, that hold is released meanwhile and taken again at the end. A process that wants to compute and
-    comes after this one started to wait, waits for it.
+    Within `computing`, that hold is released for the time of the measurement and taken again at the end. While this
+    process waits for its turn, any process that comes later in order to compute has to wait behind it.
     """
     with _hold("measuring"):
         yield

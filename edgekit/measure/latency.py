@@ -27,14 +27,15 @@ from edgekit.targets.jobs import ConversionJob, ConversionStep, ConvertedFiles, 
 CALIBRATION = "calibration.npy"
 CONFIDENCE = 0.99
 REFERENCE_PRECISION, UNCONVERTED = "fp32", "as it is"
-"""Precision of a reference model that edgekit converts, and the entry for a file that is timed as it is."""
+"""Precision of a reference model that edgekit converts, and what stands in `precision` for a file timed unconverted."""
 
 
 @dataclass(frozen=True)
 class TimedFile:
-    """The timing of one network on one target in one precision; the interval belongs to the median of the rounds' p50.
+    """The timing of one network on one target in one precision.
 
-    `round_p50s_ms` (rounds,) can be paired with those of every other network timed in the same call.
+    `low_ms` and `high_ms` bound `p50_ms`, the median of the rounds' p50s. `round_p50s_ms` (rounds,) can be paired
+    with those of every other network timed in the same call.
     """
 
     model: str
@@ -163,7 +164,7 @@ class ConvertedModel:
         return np.ascontiguousarray(x.transpose(0, 2, 3, 1)) if self.files.input.layout == "NHWC" else x
 
     def call(self, x: np.ndarray, threads: int = 1) -> Callable[[], object]:
-        """Return a function that runs one inference of `x` on the runner's backend, as it is timed."""
+        """Return the function to be timed: one inference of `x` on the runner's backend."""
         inputs = self.as_input(x)
         with quiet_native():
             content = {path.name: path.read_bytes() for path in self.paths}

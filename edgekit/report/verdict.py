@@ -37,7 +37,7 @@ def verdict_message(result: Result) -> str:
 
 
 def unmet_targets(result: Result) -> Iterator[tuple[str, str]]:
-    """Each target without a bundle in a run that has others, and its nearest miss."""
+    """In a run where at least one target ships: each target that has no bundle, and its nearest miss."""
     if result["verdict"]["met"]:
         targets_left_out = result.get("targets_left_out", {})
         for target, nearest in result["unmet"].items():
@@ -45,7 +45,7 @@ def unmet_targets(result: Result) -> Iterator[tuple[str, str]]:
 
 
 def left_out_lines(result: Result) -> list[str]:
-    """A line for each variant that could not be converted, for targets that have other variants."""
+    """A line for each variant that could not be converted. Targets that were left out altogether are skipped."""
     targets_left_out = result.get("targets_left_out", {})
     return left_out.describe_left_out([row for row in result["left_out"] if row["target"] not in targets_left_out])
 

@@ -62,7 +62,7 @@ TASKS: tuple[Task, ...] = get_args(Task)
 class SampleScores:
     """The contribution of each sample to a network's accuracy:
 
-    `values` (n, k) float64, whose meaning the task defines.
+    `values` is (n, k) float64; the task defines what each column means.
     """
 
     task: Task
@@ -76,7 +76,7 @@ class SampleScores:
 class Group:
     """One class, label or range of values with the network's score, which is None if it cannot be computed.
 
-    `found` is the number of its `samples` that are answered with it, and `false` the number of other samples that are.
+    `found` is how many of its `samples` are answered with this class or label, and `false` how many other samples are.
     Both are None if answers are values.
     """
 
@@ -97,7 +97,7 @@ class SecondMetric:
 
 
 SampleResults = Union["np.ndarray", SampleScores]
-"""Whether each sample was answered correctly, (n,) bool, in classification. Scores of the samples in other tasks."""
+"""In classification, whether each sample was answered correctly, (n,) bool; in other tasks, the samples' scores."""
 
 
 def load_task(task: str) -> Any:

@@ -28,7 +28,7 @@ BOOTSTRAP_DRAWS, DRAWS_PER_BLOCK = 2000, 100
 
 @dataclass(frozen=True)
 class Drop:
-    """Accuracy below that of the reference on the same samples, in percentage points; negative if it is higher.
+    """How far the accuracy is below the reference's on the same samples, in percentage points; negative if it is above.
 
     `lost` is the number of samples that the reference answered correctly and the network does not (or answers worse);
     `gained` is the number for which it is the other way round. With the given `confidence`, the drop over all samples

@@ -81,7 +81,7 @@ def check_split(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
 
 
 def strata(y: np.ndarray) -> np.ndarray:
-    """The rarest class in each picture, to which the picture counts; 0 if it has no box."""
+    """The rarest class in each picture, which is the stratum of the picture; 0 if it has no box."""
     kinds = y[:, 1:, 0].astype(np.int64)
     classes = max(1, int(kinds.max()) + 1)
     has_class = np.stack([(kinds == kind).any(axis=1) for kind in range(classes)], axis=1)
@@ -99,7 +99,7 @@ def decode_boxes(
 
 
 def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> SampleScores:
-    """(n, classes + 3 · 100): the labels of each class in a picture, and `FIELDS_PER_BOX` values for each box."""
+    """(n, classes + 3 · 100): a picture's number of labels of each class, then `FIELDS_PER_BOX` values for each box."""
     classes = outputs.shape[2] - BOX_SIDES
     size = int(y[0, 0, 4]), int(y[0, 0, 3])
     values = np.zeros((len(y), classes + FIELDS_PER_BOX * EVALUATION_OPTIONS.most))
@@ -215,7 +215,7 @@ def describe_labels(y: np.ndarray, names: Sequence[str]) -> list[str]:
 
 
 def mean_average_precision(values: np.ndarray, weights: np.ndarray, bit: int = 0) -> np.ndarray:
-    """Return (draws,) of sample scores (n, …) for weights (draws, n), at the overlap `OVERLAPS[bit]`.
+    """Return the metric, (draws,), of sample scores (n, …) with weights (draws, n), at the overlap `OVERLAPS[bit]`.
 
     Classes without a label do not count.
     """
@@ -233,7 +233,7 @@ def mean_average_precision(values: np.ndarray, weights: np.ndarray, bit: int = 0
 
 
 def _average_precision(logits: np.ndarray, hits: np.ndarray, weights: np.ndarray, total: np.ndarray) -> np.ndarray:
-    """(draws,) of boxes (boxes,) with weights (draws, boxes), for `total` (draws,) labels; NaN if there are none.
+    """(draws,): average precision of boxes with weights (draws, boxes) and `total` (draws,) labels; NaN without labels.
 
     The monotonic precision is highest where a box is correct, so only those positions are considered.
     """

@@ -6,8 +6,8 @@ may have other labels than train. Of equally near neighbours the first counts. A
 label has no neighbour that could be right, so it is only a neighbour of others and is not evaluated itself.
 
 Samples are not independent here, because one sample may be the nearest of many. Tango's interval would then contain the
-true drop too rarely (81 of 100 times at a confidence of 90 %), so the bound is also at least that of the jackknife,
-whose error is never too small on average (Efron, Stein, Annals of Statistics 1981).
+true drop too rarely (81 of 100 times at a confidence of 90 %), so the bound is the larger of Tango's and the
+jackknife's; the jackknife's standard error is never too small on average (Efron, Stein, Annals of Statistics 1981).
 """
 
 from __future__ import annotations
@@ -34,13 +34,16 @@ CORRECT_WHEN = "the nearest other sample has their label"
 DIMENSIONS = 64
 """The length of a vector, unless `kwargs.dimensions` of the network says otherwise."""
 NEAR = 0.98
-"""Two vectors of a sample count as the same if their cosine is at least this: 11 degrees, about 14 dB."""
+"""Two vectors of a sample count as the same if their cosine is at least this, an angle of about 11 degrees."""
 BLOCK_ROWS = 1024
 """How many samples are compared with all others at a time."""
 BELOW_ANY_COSINE = -2.0
 """A value below any cosine."""
 COSINE_DIGITS = 9
-"""Digits to which cosines are rounded, so that equal vectors tie although the last bits of sums differ by machine."""
+"""Cosines are rounded to this many digits, so that equal vectors count as equally near on every machine.
+
+The last bits of a sum differ between machines.
+"""
 
 
 def default_names(y: np.ndarray) -> tuple[str, ...]:
@@ -106,7 +109,10 @@ def unit_vectors(outputs: np.ndarray) -> np.ndarray:
 
 
 def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> SampleScores:
-    """(n, 3): whether the nearest and second nearest sample have the label (NaN if no other has), and the nearest."""
+    """(n, 3): whether the nearest sample has this sample's label, whether the second nearest has it, and the nearest.
+
+    The nearest sample is given by its index. The first two are NaN if no other sample has that label.
+    """
     neighbours = two_nearest(outputs)
     values = np.column_stack(
         [is_correct(neighbours[:, 0], y), is_correct(neighbours[:, 1], y), neighbours[:, 0]]
@@ -122,7 +128,7 @@ def accuracy(scores: SampleScores) -> float:
 
 
 def drop(reference: SampleScores, scores: SampleScores, confidence: float) -> Drop:
-    """The drop, with the larger bound of Tango's interval, which classes use too, and of the jackknife."""
+    """The drop. Its bound is the larger of the jackknife's and Tango's (the one that classification uses)."""
     evaluated = ~np.isnan(reference.values[:, 0])
     before, after = (each.values[evaluated, 0] > 0 for each in (reference, scores))
     difference = drop_of_answers(before, after, confidence)
@@ -171,7 +177,11 @@ def describe_labels(y: np.ndarray, names: Sequence[str]) -> list[str]:
 
 
 def _influences(scores: SampleScores) -> np.ndarray:
-    """(n,): how many correct answers depend on a sample: its own, and those of samples whose nearest it is."""
+    """(n,): how many right answers each sample brings.
+
+    It brings its own answer and, for every sample that has it as nearest neighbour, the difference from what the second
+    nearest would have answered.
+    """
     right, second = np.nan_to_num(scores.values[:, :2]).T
     counts: np.ndarray = right + np.bincount(scores.values[:, 2].astype(np.int64), right - second, len(right))
     return counts

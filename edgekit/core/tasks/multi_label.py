@@ -53,7 +53,7 @@ def check_split(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
 
 
 def strata(y: np.ndarray) -> np.ndarray:
-    """The rarest label of each sample, to which the sample counts; 0 if it has none."""
+    """The rarest label of each sample, which is the stratum of the sample; 0 if it has none."""
     rarest_first = np.argsort(y.sum(axis=0), kind="stable")
     ranked = y[:, rarest_first] > 0
     return np.where(ranked.any(axis=1), rarest_first[ranked.argmax(axis=1)] + 1, 0).astype(np.int64)

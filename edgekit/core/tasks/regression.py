@@ -28,7 +28,10 @@ RANGES = 5
 """Number of groups into which the samples are divided by a value. Each has equally many samples."""
 STRATA = 10
 LEAST_SPREAD, MOST_SPREAD, MOST_OFFSET = 0.1, 10.0, 10.0
-"""Training starts only if each value's standard deviation and mean (in standard deviations) are within these limits."""
+"""Limits of each value in training.
+
+Its standard deviation must lie between the first two, and its mean at most `MOST_OFFSET` standard deviations from 0.
+"""
 ROUNDING = 1e-9
 NEAR = 0.1
 """Two answers count as the same if they differ by at most this share of the reference's standard deviation."""
@@ -77,7 +80,7 @@ def check_split(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
 
 
 def _rounded(mean: float, spread: float) -> str:
-    """Round to a hundredth of the spread, so that the rest of the mean is small compared with it."""
+    """Round the mean to about a hundredth of the spread, so that what is left after subtracting it is small."""
     return f"{mean:.{max(0, 2 - math.floor(math.log10(spread)))}f}"
 
 

@@ -4,8 +4,8 @@ Labels are (n, height, width) uint8: the class of each pixel of the sample, and 
 not count. Outputs are (n, classes, rows, columns), as described in `edgekit/runner/masks.py`.
 
 The metric is that of PASCAL VOC (Everingham et al., IJCV 2010, and its segmentation challenges). The pixels of all
-pictures are counted together: for each class, those that are predicted correctly, divided by those that are labelled
-or predicted with it. Classes without a labelled pixel do not count.
+pictures are counted together. The value of a class is the number of pixels that are correctly predicted as it, divided
+by the number that are labelled or predicted as it. Classes without a labelled pixel do not count.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def check_split(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
 
 
 def strata(y: np.ndarray) -> np.ndarray:
-    """The rarest class in each picture, to which the picture counts; 0 if nothing is labelled."""
+    """The rarest class in each picture, which is the stratum of the picture; 0 if nothing is labelled."""
     classes = 1 + int(np.where(y == UNKNOWN, 0, y).max())
     has_class = np.stack([(y == kind).any(axis=(1, 2)) for kind in range(classes)], axis=1)
     rarest_first = np.argsort(has_class.sum(axis=0), kind="stable")
@@ -162,7 +162,7 @@ def describe_mask(mask: np.ndarray, names: Sequence[str]) -> str:
 
 
 def mean_intersection_over_union(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return (draws,) of sample scores (n, 3 · classes) for weights (draws, n)."""
+    """Return the mean IoU, (draws,), of sample scores (n, 3 · classes) with weights (draws, n)."""
     hit, labelled, predicted = np.split(weights @ values, 3, axis=1)
     has_labels = labelled > 0
     shares = np.where(has_labels, hit / np.maximum(labelled + predicted - hit, 1), 0)

@@ -19,7 +19,7 @@ CONFIDENCE = 0.99
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print a row for each bundle: its p50, and how many times the p50 of the fastest bundle that is.
+    """Print a row for each bundle: its p50, and the ratio of that p50 to the one of the fastest bundle.
 
     Raises SelftestError if a bundle answers wrongly, because it is not timed then.
     """

@@ -12,7 +12,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Wheel:
-    """The wheels of a release, for CPython 3.`first` to 3.`last`. `glibc` is the 2.x that each architecture needs."""
+    """The wheels of a release, for CPython 3.`first` to 3.`last`.
+
+    `glibc`: architecture -> minor version of the oldest glibc 2 that its wheels run on.
+    """
 
     distribution: str
     version: str

@@ -24,7 +24,7 @@ SINCE_BOOT = 16
 FIRMWARE = "sys/devices/platform/soc/soc:firmware/get_throttled"
 VCGENCMD = ("usr/bin/vcgencmd", "opt/vc/bin/vcgencmd")
 HOT_C = 80.0
-"""From here on a Raspberry Pi lowers its clock, and most other boards soon will."""
+"""Temperature in °C from which a Raspberry Pi lowers its clock. Most other boards do so at little more."""
 PROCESSOR_ZONES = ("cpu", "pkg", "soc", "core", "tctl", "package")
 PROCESSOR_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal")
 

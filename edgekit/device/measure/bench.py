@@ -42,8 +42,8 @@ def time_interleaved(
     """Return the milliseconds of every call, (rounds * calls_per_round,) for each.
 
     `on_round` is called with the number of rounds done, from 1. `enough` is called after each round: if it returns
-    true, the measurement ends early. `cpu_ms` is filled with the processor time of one call by round, (rounds,) each.
-    That is the time of all threads of this process, so it exceeds the wall time if a call uses several.
+    true, the measurement ends early. `cpu_ms` is filled with the processor time of a call in each round, (rounds,) for
+    each. This includes all threads of this process, so it exceeds the wall time if a call uses several.
     """
     for label, value, least in (("rounds", rounds, 1), ("calls", calls_per_round, 1), ("warmup", warmup_per_round, 0)):
         if value < least:
@@ -82,8 +82,9 @@ def timed_openings(
 ) -> Generator[tuple[dict[str, np.ndarray], int], Collection[str] | None, None]:
     """Like `time_interleaved`, but `openers` open everything again every few rounds, in rotating order.
 
-    Yields the milliseconds so far and the number of openings, after every `rounds` more, until `most_rounds`: the
-    caller stops when it knows enough. Each opening has the same number of calls, and is what `intervals` resamples.
+    After every `rounds` rounds, up to `most_rounds`, it yields the milliseconds so far and the number of openings, so
+    that the caller can stop when it knows enough. Each opening has the same number of calls. `intervals` resamples
+    openings.
 
     If the caller sends names, only these are timed from then on. The others keep their measurements, which are paired
     with the first openings of those that continue.
@@ -138,7 +139,7 @@ def _opening(
     warmup_per_round: int,
     share_s: float,
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], int]:
-    """Return the milliseconds of one opening of each, those of the processor, and its number of rounds.
+    """Open each once and time it. Returns wall-clock milliseconds, processor milliseconds, and the number of rounds.
 
     There are as many rounds as fit into `share_s` seconds, but at least one.
     """
@@ -166,12 +167,12 @@ def _opening(
 
 
 def opening_count(rounds: int) -> int:
-    """Return how often each is opened for this many rounds: at least `MIN_OPENINGS` times, with equally many rounds."""
+    """Return how often each is opened in this many rounds: at least `MIN_OPENINGS` times, each with as many rounds."""
     return next(count for count in range(min(MIN_OPENINGS, rounds), rounds + 1) if rounds % count == 0)
 
 
 def _time_calls(call: Callable[[], object], count: int, warmup: int) -> tuple[list[int], int]:
-    """Return the nanoseconds of each call, and the processor time of all, including reading the clock."""
+    """Return the nanoseconds of each call, and the processor time of all calls and of reading the clock."""
     for _ in range(warmup):
         call()
     nanoseconds = [0] * count
@@ -206,7 +207,7 @@ def latency_summary(samples_ms: np.ndarray) -> dict[str, float]:
 
 
 def machine_facts() -> dict[str, Any]:
-    """Return where a measurement was taken, which must accompany it."""
+    """Return the facts about this machine that must accompany every measurement taken on it."""
     import platform
 
     return {

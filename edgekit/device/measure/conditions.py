@@ -27,17 +27,17 @@ from edgekit.runner import cpu
 MAX_OTHERS_SHARE = 0.05
 """Share of the cores' time that other processes may take. An idle system's own services stay below one hundredth."""
 MAX_STEAL_SHARE = 0.02
-"""Share that the hypervisor may withhold. This affects one call in fifty, and no median."""
+"""Share that the hypervisor may withhold. At this limit it affects one call in fifty, but not the median."""
 MAX_PREEMPTED_PER_S = 50.0
-"""Another process on the same core interrupts several hundred times a second, an idle system's services a few times."""
+"""Limit for interruptions by others: a process on the same core causes hundreds, an idle system's services a few."""
 MAX_CLOCK_CHANGE = 0.05
-"""How much the clock may change: a step is 100 MHz of 2 to 4 GHz, so one is allowed and two are not."""
+"""How much the clock may change: clocks of 2 to 4 GHz have steps of 100 MHz, so one step is allowed, but not two."""
 MAX_PACE_CHANGE = 0.10
 """How much the yardstick may change: its own readings differ by a few hundredths on a quiet machine."""
 MAX_NOISE = 0.05
 """How much the rounds of one variant may spread: 0.005 to 0.02 is usual if nothing else runs."""
 SHORTEST_S = 0.5
-"""The kernel counts in hundredths of a second: shares of a shorter time would be rounding errors."""
+"""The shortest time whose shares are computed: the kernel counts in hundredths of a second, so it rounds."""
 COMPARED_KEYS = {
     "host": "host",
     "cpu": "processor",
@@ -89,8 +89,8 @@ class Conditions:
 class ConditionsRecorder:
     """A context manager around a measurement. `root` is for tests.
 
-    With `children`, the work is done by child processes, which have ended by then. Otherwise they count as other
-    processes.
+    `children` says that child processes do the work; they must have ended before the `with` block does. Without it,
+    they count as other processes.
     """
 
     def __init__(self, children: bool = False, root: str | os.PathLike[str] = "/") -> None:
@@ -160,7 +160,7 @@ def noise(samples_ms: np.ndarray, rounds: int) -> float | None:
 
 
 def spread(p50s_ms: np.ndarray | Sequence[float]) -> float:
-    """Return the same for given p50s, (rounds,): a standard deviation that is robust to outliers, over the median."""
+    """Return the spread of p50s, (rounds,): their standard deviation (estimated robustly) divided by their median."""
     center = float(np.median(p50s_ms))
     return float(1.4826 * np.median(np.abs(np.asarray(p50s_ms) - center)) / center)
 

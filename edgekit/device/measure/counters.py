@@ -16,12 +16,15 @@ from edgekit.runner.bundle import sha256
 
 TRIES = 3
 BLOCK, BLOCKS = bytes(4096), 64
-"""What the yardstick hashes: a block that stays in the first cache, about a millisecond in total."""
+"""The yardstick hashes this block this many times, in about a millisecond. The block stays in the first-level cache."""
 
 
 @dataclass(frozen=True)
 class Counters:
-    """Seconds: `busy_s` and `steal_s` of the cores that this process may use, `own_s` of what is measured."""
+    """What was counted, with times in seconds.
+
+    `busy_s` and `steal_s` belong to the cores that this process may use, `own_s` to what is measured.
+    """
 
     at_s: float
     own_s: float
@@ -69,7 +72,7 @@ def yardstick_ms() -> float:
 
 
 def _machine_seconds(root: str | os.PathLike[str]) -> tuple[float | None, float | None]:
-    """Return (busy, stolen), see proc_stat(5): waiting for I/O is idle, a guest's time is in its user's."""
+    """Return (busy, stolen); see proc_stat(5). Waiting for I/O counts as idle. User time includes that of guests."""
     if not hasattr(os, "sysconf"):
         return None, None
     names = {f"cpu{number}" for number in cpu.usable_cores()}

@@ -15,9 +15,9 @@ from edgekit.device.measure import intervals
 from edgekit.device.measure.soak import SoakWindow
 
 MIN_WINDOWS = 9
-"""Three for each third. With fewer, any two thirds would differ by chance in one of three cases."""
+"""Smallest number of windows, three for each third. With fewer, thirds would differ by chance in one case of three."""
 MARGIN = 0.05
-"""A smaller change of p50 is no drift."""
+"""A change of p50 by a smaller share than this does not count as drift."""
 CONFIDENCE = 0.95
 SLOWEST_CLOCK = 0.9
 """If two consecutive windows are below this share of the first window's frequency, the processor was slowed down."""
@@ -50,7 +50,7 @@ def soak_findings(windows: Sequence[SoakWindow], rate_per_s: float) -> dict[str,
 
 
 def check_saturation(windows: Sequence[SoakWindow], rate_per_s: float) -> SoakFinding:
-    """Check whether calls came faster than they were answered: many wait at the end, or more in each third."""
+    """Check whether calls came faster than they were answered, so that many wait at the end, or more in each third."""
     if not windows:
         return SoakFinding(None, "nothing was measured")
     calls, seconds = sum(each.calls for each in windows), sum(each.seconds for each in windows)
@@ -74,7 +74,7 @@ def check_drift(windows: Sequence[SoakWindow]) -> SoakFinding:
     """Check whether p50 in the last third of the windows differs from that in the first third by more than the margin.
 
     Windows are resampled (see `intervals`). The latency drifted if the whole interval lies beyond the margin, and did
-    not if it lies within.
+    not drift if the whole interval lies within it.
     """
     if len(windows) < MIN_WINDOWS:
         return SoakFinding(None, f"too short to say: {len(windows)} windows, {MIN_WINDOWS} are needed")
@@ -116,8 +116,8 @@ def check_memory_growth(windows: Sequence[SoakWindow]) -> SoakFinding:
     """Check whether resident memory still grew in the second half, by more than 1 MB and 1 %, and in both parts of it.
 
     The slope is the median of those between all pairs of windows (Theil 1950; Sen 1968, "Estimates of the Regression
-    Coefficient Based on Kendall's Tau"), which is robust to outliers. A single step, as allocators take them, lies in
-    one part only.
+    Coefficient Based on Kendall's Tau"), which is robust to outliers. A single step, such as allocators take, lies
+    in only one of the two parts, so it does not count as growth.
     """
     known = [(each.start_s + each.seconds, each.resident_bytes) for each in windows if each.resident_bytes is not None]
     if not known:

@@ -21,7 +21,7 @@ from edgekit.runner.errors import InputError
 MIN_ROUNDS = 10
 """With fewer rounds, an interval that is wide enough would be as wide as the data."""
 RESOLUTION = 0.01
-"""Largest distance of an interval's bounds from the ratio, as a share of it, to detect a difference of 3 % reliably."""
+"""How far the bounds of an interval may be from the ratio, as a share of it, to detect a difference of 3 % reliably."""
 RESAMPLES = 10_000
 SEED = 0
 _AT_ONCE = 2_000_000
@@ -30,7 +30,7 @@ _AT_ONCE = 2_000_000
 
 @dataclass(frozen=True)
 class RatioInterval:
-    """How many times slower one is than the other, with the bounds of the confidence interval."""
+    """How many times as long one takes as the other, with the bounds of the confidence interval."""
 
     ratio: float
     low: float
@@ -74,7 +74,9 @@ def p50_interval(samples_ms: np.ndarray, rounds: int, confidence: float) -> Medi
 
 
 def relative_latencies(samples_ms: Mapping[str, np.ndarray], rounds: int) -> dict[str, float]:
-    """Return how slow each is relative to all: the median over the rounds of its p50 divided by that of the round.
+    """Return how slow each is relative to all.
+
+    In each round, its p50 is divided by the median p50 of all; the result is the median of these ratios.
 
     This gives the order in which `ratio_interval` compares them. p50s of the whole run would be less reliable, because
     if a machine changes its pace half-way, they fall on either side of the change.
@@ -97,7 +99,7 @@ def round_p50s(samples_ms: np.ndarray, rounds: int) -> np.ndarray:
 def interval_bounds(
     values: np.ndarray, confidence: float, statistic: Callable[..., np.ndarray] = np.median
 ) -> tuple[float, float]:
-    """Return the bounds of the interval of the median of `values` (rounds,), or of their mean with `of=np.mean`."""
+    """Return the bounds of the interval of the median of `values` (rounds,), or of another `statistic` of them."""
     if not 0 < confidence < 1:
         raise InputError(f"confidence: got {confidence:g}; use a fraction between 0 and 1, such as 0.99")
     generator = np.random.default_rng(SEED)

@@ -27,7 +27,7 @@ MIN_CALLS_PER_WINDOW = 20
 SPIN_S = 200e-6
 """How long before a call is due the sleep ends and the busy waiting begins: a sleep ends some 60 µs late."""
 ROUNDING_S = 1e-9
-"""How much sums of intervals may miss the end of a window."""
+"""By how much a sum of intervals may miss the end of a window, because of rounding."""
 PERCENTILES = (50, 90, 95, 99, 100)
 
 Call = Callable[[], object]
@@ -35,7 +35,7 @@ Call = Callable[[], object]
 
 @dataclass(frozen=True)
 class SoakWindow:
-    """Calls that ended between two samples of the machine. `waiting` of them were due at its end and had not begun."""
+    """Calls that ended between two samples of the machine. `waiting` counts those due at its end but not begun."""
 
     start_s: float
     seconds: float
@@ -88,7 +88,7 @@ def measure_capacity(call: Call, seconds: float = 0.5, clock: Callable[[], float
 
 
 def plan_soak(rate_per_s: float, seconds: float, window_s: float | None = None) -> Soak:
-    """Plan a soak for `run_soak`, in windows of equal length: `window_s`, or a twentieth of it, up to a minute."""
+    """Plan a soak for `run_soak`, in windows of equal length: `window_s`, or a twentieth of all, up to a minute."""
     for label, value in (("rate", rate_per_s), ("time", seconds), ("window", window_s)):
         if value is not None and not 0 < value < float("inf"):
             raise InputError(f"{label}: got {value:g}; use a number above 0")

@@ -11,7 +11,7 @@ BUCKETS = 5
 class Adwin:
     """A window that grows while its older and newer parts agree, and restarts when they do not.
 
-    `delta` is the confidence. A cut is looked for every `every` values, between parts of at least `least` values.
+    `delta` is the confidence. After every `every` values, it looks for a cut between parts of at least `least` values.
     """
 
     def __init__(self, delta: float = 0.002, every: int = 32, least: int = 5, grace: int = 10) -> None:

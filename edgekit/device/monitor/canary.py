@@ -30,7 +30,7 @@ class Canary:
         self._next, self._states = 0, model.states()
         self.runs, self.failures = 0, 0
         self.last: CanaryResult | None = None
-        """A failure, as long as any sample failed when it was last run; otherwise the result of the last run."""
+        """The result of the last run, or a failure as long as any sample failed the last time that it was run."""
         self._failed: dict[int, CanaryResult] = {}
         self.last_success_s: float | None = None
         """When a sample last gave the recorded outputs, in seconds since 1970."""

@@ -13,18 +13,18 @@ from edgekit.device.monitor.reference import Reference
 from edgekit.device.monitor.windows import FIRST, LEVELS, Past, Window
 
 ALARM = 1.0
-"""Evidence from which a finding is an alarm.
+"""A finding with at least this evidence is an alarm.
 
-In the number of healthy samples in which one false alarm is accepted, a tenth of an alarm is expected by chance.
+By chance, a tenth of an alarm is expected in `per` healthy samples, in which one false alarm would be accepted.
 """
 FAR_WORTH = 32
-"""Independent samples that a longer window is worth if most of its values are far outside the reference."""
+"""A longer window is worth at least this many independent samples if most of its values are far from the reference."""
 MIN_SAMPLES = 64
 """Number of samples from which on there is a verdict."""
 EARLY_SAMPLES, EARLY_WINDOWS = 512, 8
-"""Numbers of samples, and of windows of one length, that show how long neighbours in a stream stay correlated."""
+"""With fewer samples, or windows of one length, it is unknown how long neighbours in a stream stay correlated."""
 OVERLAPS = 2
-"""Windows that begin within the length of one, because each overlaps half of the one before."""
+"""How many windows begin within the length of one: two, because each overlaps half of the one before."""
 
 
 class LatestWindow(NamedTuple):

@@ -12,7 +12,7 @@ from edgekit.device.monitor import histogram
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MAX_LABEL_VALUES = 100
-"""Different values of a label. Further ones are counted under `OTHER`, because memory would otherwise be unbounded."""
+"""How many different values a label may have. Further ones are counted under `OTHER`, so that memory stays bounded."""
 OTHER = "other"
 
 

@@ -21,7 +21,7 @@ MAX_COLUMNS = 16
 BANDS, ROWS = 8, 4
 """For large pictures, the number of bands of neighbouring rows, and the rows per band."""
 FRAME = 512
-"""Samples in each of up to 16 pieces of a sound whose spectrum is computed."""
+"""The spectrum of a sound is computed from up to 16 pieces of this many samples."""
 QUIET, LOUD = 1e-3, 0.999
 
 
@@ -39,8 +39,9 @@ def statistic_names(raw: RawSpec) -> list[str]:
 
 
 def make_statistics(raw: RawSpec, unknown: int | None = None) -> Statistics:
-    """Return the function from samples (n, …) that `make_row_selector` has reduced to statistics (n, names), float64.
+    """Return a function that computes the statistics (n, names), float64, of samples (n, …).
 
+    It takes only the part of each sample that the function of `make_row_selector` selects.
     `unknown` is the token ID for words that the vocabulary lacks.
     """
     if raw.kind == "image":

@@ -10,7 +10,7 @@ from edgekit.device.monitor.exposition import Family
 
 PROCESS = "edgerun"
 MAX_AGE_S = 1.0
-"""A reading takes some milliseconds and, on some boards, a process. More frequent requests get the last one."""
+"""Requests within this time get the last reading, because one takes milliseconds and, on some boards, a process."""
 
 
 class MachineMetrics:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 2**18
 """Size of samples that are examined together, because examining many at once costs less."""
 RECENT = 256
-"""Samples whose refusals count for the verdict."""
+"""How many of the last samples the verdict examines for refusals."""
 MIXED = 4.0
 """How many samples may count as one independent sample before ADWIN is no longer trusted."""
 

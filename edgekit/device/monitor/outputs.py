@@ -50,7 +50,7 @@ def class_labels(manifest: Manifest) -> list[str]:
 
 
 def make_statistics(manifest: Manifest) -> Callable[[np.ndarray, np.ndarray, Sequence[Any]], OutputStatistics]:
-    """Return the function from raw samples (n, …), outputs (n, …) and the answers, if known, to statistics.
+    """Return a function that computes statistics from raw samples (n, …), outputs (n, …) and, if known, the answers.
 
     Known answers save the search for boxes and the computation of the reconstruction error.
     """

@@ -25,9 +25,9 @@ COUNT_LIMIT = 2**53
 
 
 class Reference(NamedTuple):
-    """Ascending `quantiles` (statistics, 129) of `samples` samples.
+    """Statistics of the `samples` samples of the validation.
 
-    `classes` counts how often each label was predicted.
+    `quantiles` (statistics, 129) ascend for each statistic. `classes` counts how often each label was predicted.
     """
 
     samples: int

@@ -217,7 +217,7 @@ class UncertainSamples:
 
 
 def _uncertainty_measure(task: str) -> tuple[Callable[[Any], float], str]:
-    """Return the function from an answer to its uncertainty, from 0 to 1, and the function's name."""
+    """Return a function that computes the uncertainty of an answer, from 0 to 1, and the name of the function."""
     if task == "classification":
         return _margin, "margin"
     if task == "multi_label":

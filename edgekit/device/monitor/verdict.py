@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import Manifest
 
 REFUSAL_ALARM = 0.05, 8
-"""Fraction and number of the last samples from which refusals are an alarm."""
+"""Refusals are an alarm if they are more than this fraction of the last samples, and at least this many."""
 LEVELS = ("early", "sound", "doubtful", "wrong")
 
 

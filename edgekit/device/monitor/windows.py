@@ -25,12 +25,19 @@ LEVELS = 10
 BATCHES = 16
 """Batch means kept per window; the coarsest variance uses half as many."""
 HISTORY, LEAST = 32, 3
-"""Largest number of windows remembered per length, and smallest number for which the history is used."""
+"""At most `HISTORY` windows of each length are remembered. With fewer than `LEAST`, the history is not used."""
 LAGS = (1, 2, 4, 8)
 SPARE, SPARE_HISTORY = 0.5, 2.0
-"""Allowance for chance: in standard deviations for a ratio of variances, as a factor for the median step."""
+"""Allowances for chance.
+
+A ratio of variances is divided by 1 + `SPARE` of its standard deviations; a ratio from the history is divided by
+`SPARE_HISTORY`.
+"""
 SHARED = 8.0
-"""Allowance for chance in the largest median over all series, divided by the root of the number of windows."""
+"""The largest ratio from the history is divided by 1 + `SHARED` / √(number of windows) before it applies to all series.
+
+The reason is that the largest of many is high by chance.
+"""
 STILL = 1e-14
 """Variances up to this count as zero."""
 MEDIAN = 0.455
@@ -38,10 +45,13 @@ MEDIAN = 0.455
 
 
 class Window(NamedTuple):
-    """Sums of `n` samples over all columns; `squares[k]` (alone + 1,) are of means of 2^k neighbours about their mean.
+    """A window of `n` samples, with the sums of all columns.
 
-    `batches` (16, m) are means of n / 16 neighbours each, of the first m columns. Each of the first `alone` of these is
-    a series of its own, and the others together form one series.
+    `squares[k]` (alone + 1,): for each series, the sum of squared deviations of the means of 2^k neighbouring samples
+    from the window's mean.
+
+    `batches` (16, m): means of n / 16 neighbours, for the first m columns. Each of the first `alone` columns is a
+    series of its own; the columns from there to m together form one more.
     """
 
     n: int
@@ -68,9 +78,9 @@ class Past(NamedTuple):
     variances: np.ndarray
 
 
-def first_window(rows: np.ndarray, series: int, alone: int) -> Window:
-    """Return a window of samples (32, columns). The first `series` columns are examined for correlation."""
-    squares, batches = [], rows[:, :series]
+def first_window(rows: np.ndarray, examined: int, alone: int) -> Window:
+    """Return a window of samples (32, columns). The first `examined` columns are examined for correlation."""
+    squares, batches = [], rows[:, :examined]
     while len(batches) > BATCHES:
         squares.append(_squares(batches, alone))
         batches = _pair_means(batches)
@@ -79,8 +89,8 @@ def first_window(rows: np.ndarray, series: int, alone: int) -> Window:
 
 def join_windows(one: Window, other: Window) -> Window:
     """Join two consecutive windows (Chan, Golub and LeVeque 1979)."""
-    series, alone = one.batches.shape[1], one.alone
-    apart = _together(np.square((one.means - other.means)[:series]), alone)
+    examined, alone = one.batches.shape[1], one.alone
+    apart = _together(np.square((one.means - other.means)[:examined]), alone)
     pairs = enumerate(zip(one.squares, other.squares))
     squares = [left + right + apart * (one.n / 2 ** (power + 1)) for power, (left, right) in pairs]
     batches = _pair_means(np.concatenate([one.batches, other.batches]))
@@ -88,10 +98,10 @@ def join_windows(one: Window, other: Window) -> Window:
 
 
 def inflation(window: Window, history: Sequence[Past]) -> np.ndarray:
-    """Return by what factor the window is worth fewer samples than it has, for each series (alone + 1,), from 1 to n.
+    """Return, for each series (alone + 1,), n divided by the number of independent samples that the window is worth.
 
-    `history` holds earlier windows of this length, oldest first. A constant series gets the factor of the most
-    correlated one.
+    The factors are from 1 to n. `history` holds earlier windows of this length, oldest first. A constant series gets
+    the factor of the most correlated one.
     """
     squares = np.stack([*window.squares, _squares(_pair_means(window.batches), window.alone)])
     sizes = 2.0 ** np.arange(len(squares))[:, None]
@@ -107,10 +117,11 @@ def inflation(window: Window, history: Sequence[Past]) -> np.ndarray:
         means, known_variances = (np.stack(each) for each in zip(*history, window.past))
         for lag in LAGS[: len(means).bit_length() - 2]:
             steps = np.square(means[lag:] - means[:-lag])[:, : window.batches.shape[1]]
-            alone = np.concatenate([steps[:, : window.alone], steps[:, window.alone :].sum(axis=1)[:, None]], axis=1)
-            alone /= np.maximum((known_variances[lag:] + known_variances[:-lag]) / 2, STILL)
-            alone.sort(axis=0)
-            median = alone[len(alone) // 2] / (2 * MEDIAN)
+            joint = steps[:, window.alone :].sum(axis=1)[:, None]
+            per_series = np.concatenate([steps[:, : window.alone], joint], axis=1)
+            per_series /= np.maximum((known_variances[lag:] + known_variances[:-lag]) / 2, STILL)
+            per_series.sort(axis=0)
+            median = per_series[len(per_series) // 2] / (2 * MEDIAN)
             learnt = np.maximum(learnt, median * window.n / SPARE_HISTORY)
         largest = np.maximum(largest, np.maximum(learnt, learnt.max() / (1 + SHARED / len(means) ** 0.5)))
     varies = variances[0] > STILL

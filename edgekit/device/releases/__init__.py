@@ -7,7 +7,7 @@ Only the standard library is needed. The files in a home are:
     releases/<n>/        bundle.edge.zip, install.json, proof.json; then confirmed.json or failed.json
     current              the only pointer, a link to a release
     trial.json           exists exactly while `current` is on probation: release, from, tries
-    floor.json           by name the highest epoch and counter that were confirmed; rebuilt from the releases
+    floor.json           the highest confirmed epoch and counter of each bundle name; rebuilt from the releases
     trust/               a policy; if it exists, everything that it does not trust is refused
 
 Each change is one rename, after which the folder is synced. Every command begins with `transitions.recover`, under the

@@ -63,9 +63,9 @@ def _is_free(path: Path) -> bool:
 
 
 def _remove(home: Home, number: int) -> int:
-    """Rename and then remove a release, so that `recover` can finish it.
+    """Rename a release and then remove it, so that `recover` can finish an interrupted removal.
 
-    Returns the bytes that the store does not hold.
+    Returns the bytes that this frees, without those of files that the store still holds.
     """
     aside = home.releases / f".{number}.gone.tmp"
     os.replace(home.release(number), aside)

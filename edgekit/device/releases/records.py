@@ -15,9 +15,12 @@ from edgekit.runner.files import write_atomically
 BUNDLE, INSTALL, PROOF = "bundle.edge.zip", "install.json", "proof.json"
 CONFIRMED, FAILED = "confirmed.json", "failed.json"
 FLOORS = "floors"
-"""In install.json: the floors that were known when `gc` removed other releases."""
+"""In install.json: the version floors that were known when `gc` removed other releases.
+
+A version floor is the highest confirmed epoch and counter of a bundle name.
+"""
 OLDER = "older"
-"""In install.json: files that existed before the release, by when they were last written."""
+"""In install.json: the modification time of each file that was there before the release, by path."""
 VERSION = ("epoch", "counter")
 TRIES = 3
 COUNT_LIMIT = 2**53
@@ -26,8 +29,8 @@ COUNT_LIMIT = 2**53
 class Probation(NamedTuple):
     """The probation of a release. `origin` is the release to roll back to, or None if there was none.
 
-    `running` means that an attempt was begun and has not reported its end. `boot` is the kernel's ID of that boot.
-    `outages` counts attempts that were refunded because the machine went down.
+    `tries` is the number of attempts left. `boot` is the kernel's boot ID at the last attempt, and `running` means that
+    this attempt has not reported its end. `outages` counts attempts that were refunded because the machine went down.
     """
 
     release: int
@@ -76,7 +79,10 @@ def write_record(path: Path, record: dict[str, Any]) -> None:
 
 
 def read_probation(home: Home) -> Probation | None:
-    """Return the probation, or None if `current` is confirmed. A damaged file counts as the last attempt."""
+    """Return the probation, or None if `current` is confirmed.
+
+    If trial.json is damaged, one attempt is assumed to be left.
+    """
     if not home.trial.exists():
         return None
     record = read_record(home.trial)
@@ -150,7 +156,7 @@ def trust_record(home: Home, number: int) -> dict[str, Any] | None:
 
 
 def version_floors(home: Home) -> dict[str, dict[str, int]]:
-    """Return by name the highest epoch and counter that were confirmed, from floor.json and all releases."""
+    """Return, for each bundle name, the highest confirmed epoch and counter, from floor.json and all releases."""
     sources = [_floors(read_record(home.floor))]
     for number in release_numbers(home):
         sources.append(_floors(read_record(home.release(number) / INSTALL).get(FLOORS)))
@@ -163,7 +169,7 @@ def version_floors(home: Home) -> dict[str, dict[str, int]]:
 
 
 def floors_are_lost(home: Home) -> bool:
-    """Whether floor.json is damaged, and so is a release that may have been the highest one."""
+    """Whether floor.json is damaged and a release's record is too, so that the highest version may be unknown."""
     record = read_record(home.floor)
     is_damaged = exists(str(home.floor)) and (not record or _floors(record) != record)
     return is_damaged and not all(bundle_digest(home, number) for number in release_numbers(home))
@@ -173,8 +179,8 @@ def checked_version_floors(home: Home) -> dict[str, dict[str, int]]:
     """Return the version floors. Raises TrustError if they are lost."""
     if floors_are_lost(home):
         raise TrustError(
-            f"{home.floor}: is damaged, and so is a release, so the versions that were confirmed here are "
-            f"unknown; remove that file to use those of the other releases"
+            f"{home.floor} is damaged, and so is the record of a release, so it is unknown which versions were "
+            f"confirmed here; remove {home.floor} to rely on the releases that can still be read"
         )
     return version_floors(home)
 

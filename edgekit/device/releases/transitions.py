@@ -18,7 +18,7 @@ from edgekit.runner.errors import ReleaseError, TrustError
 from edgekit.runner.files import sync_folder
 
 MAX_OUTAGES = 5
-"""How often an attempt is refunded because the machine went down. There is a limit, as the release may crash it."""
+"""How often an attempt is refunded because the machine went down. The limit exists because the release may crash it."""
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 TEMPORARY = ".*.tmp"
 

@@ -53,13 +53,13 @@ def check_bundle(
     clock: float | None = None,
     remember: bool = True,
 ) -> Trusted:
-    """Return what a trusted bundle is.
+    """Check a bundle, and return what was found about it if it is trusted.
 
-    Its statement and signatures are beside it, the policy is in `trust`. `floors` has, by name, the `epoch` and
-    `counter` of what was confirmed here. None means that the bundle was accepted before and is now loaded: then both
-    may be older unless they are revoked. `sha256` is the digest of the bytes that the caller has read and will use; if
-    it is None, the file is read here. The time is that of the `clock`, but at least `clock_floor`, in seconds since
-    1970. `remember` records the version of the policy and the time in `trust`.
+    Its statement and signatures are beside it, the policy is in `trust`. `floors` has, for each bundle name, the
+    highest `epoch` and `counter` that were confirmed here. None means that the bundle was accepted before and is now
+    loaded: then both may be older, unless the policy has revoked them. `sha256` is the digest of the bytes that the
+    caller has read and will use; if it is None, the file is read here. The time is that of the `clock`, but at least
+    `clock_floor`, in seconds since 1970. `remember` records the version of the policy and the time in `trust`.
 
     Raises
     ------

@@ -46,7 +46,7 @@ class Signer(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """A policy with a valid signature. Times are in seconds since 1970; `minimum` has the lowest counter by bundle."""
+    """A policy with a valid signature. Times are in seconds since 1970; `minimum` has each bundle's lowest counter."""
 
     version: int
     epoch: int

@@ -86,9 +86,9 @@ def verify(signatures: Sequence[Signature], revoked: Sequence[str] = (), now_s: 
 
 
 def supports_verify_time(program: str) -> bool:
-    """Return whether it takes a time to verify at, and keys that expire: since OpenSSH 8.8.
+    """Return whether ssh-keygen accepts a time of verification and keys that expire, as it does since OpenSSH 8.8.
 
-    An older one ignores an option that it does not know. So this gives an invalid value, which newer ones reject.
+    An older one ignores options that it does not know, so this passes an invalid value, which only newer ones reject.
     """
     command = [program, "-Y", "check-novalidate", "-O", f"{NEWEST_OPTION}=?", "-n", "x", "-s", os.devnull]
     try:
@@ -179,7 +179,7 @@ def _start(
 
 
 def _environment() -> dict[str, str]:
-    """Return an environment without anything of the caller's but SYSTEMROOT, which programs of Windows need."""
+    """Return an environment that takes nothing from the caller's but SYSTEMROOT, which Windows programs need."""
     inherited = {name: os.environ[name] for name in ("SYSTEMROOT",) if sys.platform == "win32" and name in os.environ}
     return {**inherited, "TZ": "UTC", "LC_ALL": "C"}
 
@@ -199,7 +199,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 class _File(NamedTuple):
-    """Where ssh-keygen reads it. `handle` is to be inherited; None means that it is on the disk."""
+    """A file for ssh-keygen: its path, and the `handle` that ssh-keygen must inherit, or None if it is on the disk."""
 
     path: str
     handle: int | None

@@ -1,7 +1,7 @@
 """Interleaved timing of bundles on every device of a class, with each device's own clock. Nothing is installed there.
 
-The protocol is the same as on this machine: `bench.timed_openings`, in `edgerun bench A B …`. A device that was hot,
-throttled or busy meanwhile is measured again.
+The protocol is the same as on this machine: `edgerun bench A B …`, which calls `bench.timed_openings`. A device
+that was hot, throttled or busy meanwhile is measured again.
 """
 
 from __future__ import annotations
@@ -75,8 +75,9 @@ class BenchmarkPlan:
 class DeviceMeasurement:
     """What a device measured.
 
-    `samples_ms` are the milliseconds of every call by name, (rounds * calls,), from `openings` openings of each.
-    `machine` describes the device; `interpreters` has, by variant, the program that ran it.
+    `samples_ms` has, by variant name, the time of every call (rounds * calls,). Each bundle was opened `openings`
+    times, with the same number of calls after each. `machine` describes the device; `interpreters` has, by variant
+    name, the program that ran it. `disturbed` has the reasons why the measurement is unreliable, if there are any.
     """
 
     samples_ms: Mapping[str, np.ndarray]
@@ -158,15 +159,19 @@ async def _one(
             edgerun, hello = await supply(session, hello, supplies, target, sum(len(each.data) for each in bundles))
         temporary = [TemporaryBundle(FileContent(each.data, each.sha256)) for each in bundles]
         async with temporary_bundles(session, hello, temporary) as paths:
-            return await _quiet(session, edgerun, paths, bundles, plan, say)
+            return await _measure_until_quiet(session, edgerun, paths, bundles, plan, say)
 
 
 def _check_unsigned(hello: HelloFacts) -> None:
     if hello.status is not None and hello.status.signed:
-        raise DeviceError("is in signed mode, so it times no variants; name devices without a policy", 8)
+        raise DeviceError(
+            "is in signed mode (it has a trust policy), so it cannot time variants; choose devices that have no trust "
+            "policy",
+            8,
+        )
 
 
-async def _quiet(
+async def _measure_until_quiet(
     session: DeviceSession,
     edgerun: Edgerun,
     paths: Sequence[str],
@@ -174,10 +179,10 @@ async def _quiet(
     plan: BenchmarkPlan,
     say: Callable[[str], object],
 ) -> DeviceMeasurement:
-    """Return the first measurement that nothing disturbed, or the last one, which says what did."""
+    """Return the first undisturbed measurement. If every one was disturbed, return the last, with the reasons."""
     for pause_s in (*PAUSES_S, None):
         answer = await edgerun.bench(*paths, *plan.options(), within_s=LONGEST_S, most=MOST_BYTES)
-        measurement = _part(answer, bundles, plan)
+        measurement = _parse_answer(answer, bundles, plan)
         if not measurement.disturbed or pause_s is None:
             return measurement
         say(
@@ -188,7 +193,7 @@ async def _quiet(
     raise AssertionError("unreachable")
 
 
-def _part(answer: CommandResult, bundles: Sequence[BenchmarkBundle], plan: BenchmarkPlan) -> DeviceMeasurement:
+def _parse_answer(answer: CommandResult, bundles: Sequence[BenchmarkBundle], plan: BenchmarkPlan) -> DeviceMeasurement:
     """Parse `edgerun bench --json --samples`. Raises DeviceError unless it is about exactly these bundles and calls."""
     lines = [line for line in answer.stdout.decode("utf-8", "replace").splitlines() if line.startswith("{")]
     values = device_json.parse_object(lines[-1] if lines else "")
@@ -205,7 +210,9 @@ def _part(answer: CommandResult, bundles: Sequence[BenchmarkBundle], plan: Bench
     openings = device_json.get_count(values, "openings")
     if openings < MIN_ROUNDS or plan.rounds % openings:
         raise DeviceError(
-            f"reported that it opened each file {openings} times in {plan.rounds} rounds", MALFORMED_ANSWER
+            f"reported {openings} openings of each file in {plan.rounds} rounds; there must be at least {MIN_ROUNDS} "
+            "openings, and the rounds must divide evenly among them",
+            MALFORMED_ANSWER,
         )
     machine = values.get("machine")
     if not isinstance(machine, dict):

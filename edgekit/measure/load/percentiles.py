@@ -16,7 +16,7 @@ from edgekit.measure.load.scenarios import Percentile
 BLOCKS = 30
 LEAST_IN_BLOCK = 10
 LEAST_IN_ROUND = 20
-"""As many as the benchmark's rounds have calls, because the limit `conditions.MAX_NOISE` applies to those."""
+"""Smallest number of queries in a round: as many as the calls in the benchmark's rounds, for which `MAX_NOISE` is."""
 RESAMPLES = 1000
 STEPS = 5000
 """Latencies are binned to this many ranks with equally many queries each; the last 1 % has 50 of them."""

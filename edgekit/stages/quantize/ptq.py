@@ -100,7 +100,10 @@ def _input_quantizers(graph: NNCFGraph, node: NNCFNode) -> set[str]:
 
 
 def _quantizer_name(graph: NNCFGraph, node: NNCFNode) -> str | None:
-    """Return the name of the quantizer to which `node` belongs, from the ranges that feed it, or None."""
+    """Return the name of the quantizer that `node` is part of, or None.
+
+    The name is taken from the quantizer's range parameters, which are inputs of `node`.
+    """
     parents = [parent.node_name for parent in graph.get_previous_nodes(node)]
     ranges = [name for name in parents if name.startswith(HOOKS)]
     return ranges[0].rpartition(".")[0] if ranges else None
@@ -148,7 +151,8 @@ def quantize(module: nn.Module, inputs: list[Tensor], quantization: Quantization
             quantized: nn.Module = nncf.quantize(
                 network,
                 nncf.Dataset(inputs, lambda x: arguments(network, x)),
-                preset=nncf.QuantizationPreset.MIXED,  # as targets/openvino/convert.py, so that what is simulated ships
+                # the same preset as in targets/openvino/convert.py, so that the shipped file matches this simulation
+                preset=nncf.QuantizationPreset.MIXED,
                 subset_size=len(inputs),
                 ignored_scope=nncf.IgnoredScope(names=in_float) if in_float else None,
                 advanced_parameters=advanced,
@@ -262,19 +266,20 @@ def _explain_choice(name: str, first: str, chosen: str, drops: dict[str, Drop]) 
     if name == chosen == first:
         return "the first recipe, and no other is significantly better"
     if name == first:
-        return f"{chosen} is significantly better: {_describe_drop(drops[chosen])}"
+        return f"{chosen} is significantly better: {_describe_drop(first, drops[chosen])}"
     if name == chosen:
-        return f"significantly better than {first}: {_describe_drop(drops[name])}"
+        return f"significantly better than {first}: {_describe_drop(first, drops[name])}"
     if drops[name].bound_pp < 0:
         return f"better than {first}, but {chosen} is better still"
     if not drops[name].lost and not drops[name].gained:
         return f"no better than {first}: both are correct on the same samples"
-    return f"not significantly better than {first}: {_describe_drop(drops[name])}"
+    return f"not significantly better than {first}: {_describe_drop(first, drops[name])}"
 
 
-def _describe_drop(drop: Drop) -> str:
-    bound = f"{abs(drop.bound_pp):.2f} pp {'below' if drop.bound_pp >= 0 else 'above'} it"
+def _describe_drop(first: str, drop: Drop) -> str:
+    side = "at most" if drop.bound_pp >= 0 else "at least"
+    bound = f"{side} {abs(drop.bound_pp):.2f} pp {'below' if drop.bound_pp >= 0 else 'above'} {first}"
     return (
         f"{drop.gained} samples gained, {drop.lost} lost of {drop.samples}; "
-        f"at {100 * drop.confidence:.4g} % confidence {'maybe' if drop.bound_pp >= 0 else 'at least'} {bound}"
+        f"at {100 * drop.confidence:.4g} % confidence {bound}"
     )

@@ -50,7 +50,10 @@ class _Event(c.Structure):
 
 
 def rows(folder: Path, files: ConvertedFiles, x: np.ndarray, calls: int) -> list[OperatorTime]:
-    """Return the time of each operator in order; for those that XNNPACK runs, its own operators as it fused them."""
+    """Return the time of each operator, in order.
+
+    Where XNNPACK runs part of the graph, its own (fused) operators are listed instead of the file's.
+    """
     path = folder / files.names[0]
     by_name = dict(zip([each.name for each in files.inputs], input_parts(x, files.inputs), strict=True))
     tensors = [x.astype(files.input.dtype)] if len(by_name) == 1 else [by_name[name] for name in _names(path)]
@@ -83,10 +86,9 @@ class _Model:
         self._do("LiteRtCreateOptions", c.byref(options))
         self._do("LiteRtSetOptionsHardwareAccelerators", options, CPU)
         self._text = c.create_string_buffer(PROFILING)
-        self._keep = c.CFUNCTYPE(None, c.c_void_p)(
-            lambda _: None
-        )  # the text belongs to this object, so it must not be freed
-        self._do("LiteRtCreateOpaqueOptions", b"runtime_options_string", self._text, self._keep, c.byref(opaque))
+        # a deallocator that does nothing: Python owns the text and the buffers' memory, so LiteRT must not free them
+        self._no_free = c.CFUNCTYPE(None, c.c_void_p)(lambda _: None)
+        self._do("LiteRtCreateOpaqueOptions", b"runtime_options_string", self._text, self._no_free, c.byref(opaque))
         self._do("LiteRtAddOpaqueOptions", options, opaque)
         self._do("LiteRtCreateCompiledModel", environment, model, options, c.byref(self._compiled))
         self._do("LiteRtCompiledModelGetProfiler", self._compiled, c.byref(self._profiler))
@@ -153,7 +155,7 @@ class _Model:
         self._memory.append(memory)
         kind = _TensorType(ELEMENT[dtype], layout)
         address = c.c_void_p(memory.ctypes.data + offset)
-        self._do("LiteRtCreateTensorBufferFromHostMemory", c.byref(kind), address, size, self._keep, c.byref(buffer))
+        self._do("LiteRtCreateTensorBufferFromHostMemory", c.byref(kind), address, size, self._no_free, c.byref(buffer))
         return buffer
 
     def _do(self, name: str, *arguments: Any) -> None:

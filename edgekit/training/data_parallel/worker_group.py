@@ -23,7 +23,7 @@ from edgekit.training.data_parallel.channel import Channel, PeerLost, join_group
 START_LIMIT_S = 300.0
 EXIT_LIMIT_S = 5.0
 """Seconds to wait for the exit of a process whose connection was lost."""
-RESUME_HINT = "finished epochs are saved: run it again to continue the training"
+RESUME_HINT = "finished epochs are saved; run the stage again to continue the training"
 
 
 @contextmanager
@@ -118,7 +118,7 @@ def _wait_until_ready(peers: list[_WorkerProcess]) -> None:
 
 @contextmanager
 def _explain_lost_peer(peers: list[_WorkerProcess]) -> Iterator[None]:
-    """Replace a lost connection by the reason why the process at its other end died."""
+    """Turn `PeerLost` into an error that says why the process at the other end died: a StageError, or its own error."""
     try:
         yield
     except PeerLost as lost:

@@ -72,7 +72,7 @@ def test_a_floor_that_is_lost_with_a_release_lets_nothing_in(signed: Device, des
     (signed.root / "floor.json").write_text('{"tiny"')
     works(signed)
     desk.sign(path=at(desk, 1), counter=11)
-    assert "floor.json: is damaged" in signed.refused(8, "install", at(desk, 1))
+    assert "floor.json is damaged" in signed.refused(8, "install", at(desk, 1))
     (signed.root / "floor.json").unlink()
     confirm(signed, at(desk, 1))
 

@@ -40,8 +40,8 @@ def answer(sent: BenchmarkBundle, **changes: Any) -> str:
     [
         ({"machine": None}, "did not report what machine it is"),
         ({"machine": {**MACHINE, "cpu": 7}}, "did not report its cpu"),
-        ({"openings": 1}, "opened each file 1 times in 10 rounds"),
-        ({"openings": 7}, "opened each file 7 times in 10 rounds"),
+        ({"openings": 1}, "reported 1 openings of each file in 10 rounds"),
+        ({"openings": 7}, "reported 7 openings of each file in 10 rounds"),
         ({"samples_ns": [0] * 50}, "calls that took no time"),
         ({"samples_ns": [1000] * 49}, "did not report the times of 50 calls"),
         ({"samples_ns": [float("nan")] * 50}, "did not report the times of 50 calls"),

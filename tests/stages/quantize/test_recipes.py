@@ -79,7 +79,7 @@ def test_of_several_challengers_each_must_be_surer(module: nn.Module, inputs: li
     assert made.recipe == "minmax"
     assert rows[1]["below_first"]["confidence"] == pytest.approx(1 - 0.05 / 3)
     assert rows[1]["confidence"] == 0.95  # below the baseline each is judged by itself
-    assert "at 98.33 % confidence maybe" in rows[1]["reason"]
+    assert "at 98.33 % confidence at most" in rows[1]["reason"]
 
 
 def test_of_two_that_are_surely_better_the_surer_is_kept() -> None:

@@ -114,7 +114,7 @@ def test_a_killed_process_ends_the_training_in_words_and_the_next_one_goes_on(ve
     said = str(caught.value)
     assert caught.value.exit_code == 6 and "\n" not in said
     assert said.startswith(("training process 2 of 3 was killed (SIGKILL)", "training process 3 of 3 was killed"))
-    assert said.endswith("finished epochs are saved: run it again to continue the training")
+    assert said.endswith("finished epochs are saved; run the stage again to continue the training")
     assert len(killed) == 2 and gone(killed)
     again = perceptron(seed=9)
     with use_processes(2):
