@@ -125,8 +125,8 @@ def _latency_sentence(comparison: FieldComparison) -> str:
     whole = comparison.part(TOTAL)
     if whole is None or whole.ratio is None:
         return "Latency is not compared: one of the reports has no answer."
-    first = f"The median (p50) time per answer was {milliseconds(whole.a_ms)} ms then and is "
-    first += f"{milliseconds(whole.b_ms)} ms now"
+    then_ms, now_ms = milliseconds(whole.a_ms), milliseconds(whole.b_ms)
+    first = f"The median (p50) time per answer was {then_ms} ms then and is {now_ms} ms now"
     if whole.low is None:
         return f"{first}, a ratio of {times(whole.ratio)}. There are too few answers for a confidence interval."
     changed_parts = [
