@@ -1,4 +1,4 @@
-"""Admission of bundles: in signed mode, only what the device's policy trusts may run, wherever the file is."""
+"""Admission of bundles: in signed mode, only bundles that the device's policy trusts may run, wherever they lie."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def read(path: str | os.PathLike[str]) -> Bundle:
     from edgekit.device import trust
 
     if sys.platform == "win32":
-        trust.policy.check_private(Path(signed[0], device_home.POLICY_FOLDER))  # always refuses there
+        trust.policy.check_private(Path(signed[0], device_home.POLICY_FOLDER))  # raises on Windows
     from edgekit.device.releases import current_release, records
     from edgekit.device.releases.home import Home
 

@@ -1,6 +1,6 @@
 """Choose the interpreter and the number of threads: measured once per device and bundle, then cached.
 
-Every load imports this module; only the first one needs `comparison.py`.
+Every load imports this module. `comparison.py` is imported only when a bundle is measured, to keep other loads fast.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 LONGEST_SELFTEST_S = 1800.0
+"""Time limit of the child process for a self-test with all golden samples."""
 
 
 def open_best(
@@ -30,7 +31,7 @@ def open_best(
     device: str,
     on_progress: OnProgress | None = None,
 ) -> Model:
-    """Open a verified bundle in the fastest way, which is measured the first time."""
+    """Open a verified bundle with the fastest interpreter and number of threads, which are measured the first time."""
     key = choice_cache.choice_key(bundle.identity, (interpreter, threads, device))
     choice = choice_cache.load_choice(key)
     if choice is not None:
@@ -51,7 +52,11 @@ def run_selftest(
     interpreter: str | None = None,
     device: str = "CPU",
 ) -> SelftestReport:
-    """Run all golden samples in a child process, with the choice of `open_best`, or the preferred interpreter."""
+    """Run all golden samples in a child process.
+
+    The child uses the cached choice of `open_best`. If there is none, it uses the first installed interpreter, in order
+    of preference, that can run the bundle.
+    """
     from edgekit.runner import bundle as bundles
     from edgekit.runner.backends import check_threads, installed_interpreters
 
@@ -93,7 +98,10 @@ def _open(bundle: Bundle, key: str, choice: Choice) -> Model:
 
 
 def _import_compiled(bundle: Bundle, key: str, choice: Choice) -> Any:
-    """Open the model from its compiled form. Returns None if that no longer reproduces the first golden answer."""
+    """Open the model from OpenVINO's cached compiled form.
+
+    Returns None if that form is missing, cannot be opened or no longer reproduces the first golden answer.
+    """
     import numpy as np
 
     from edgekit.runner.backends import openvino

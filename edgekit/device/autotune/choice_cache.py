@@ -1,7 +1,7 @@
-"""The cache of tuning results in the user's cache folder: which interpreter, how many threads.
+"""The cache of tuning results in the user's cache folder: the interpreter and the number of threads for each bundle.
 
-A choice is valid for one bundle, one processor and the interpreters that were installed; otherwise it is measured
-again. If the folder cannot be written, nothing is cached.
+A choice is valid for one bundle, on one processor, with the interpreters that were installed when it was measured. If
+one of these changes, the bundle is measured again. If the folder cannot be written, nothing is cached.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ FORMAT = 1
 
 
 class Choice(NamedTuple):
-    """A validated way to run a bundle.
+    """An interpreter, a number of threads and a device with which a bundle passed its self-test.
 
-    `blob` is the SHA-256 of OpenVINO's compiled model, if that opens faster. `installed` identifies the build of each
-    package that could be tried, null for those that were missing.
+    `installed` maps each package that could have been tried to its build (see `build_id`), or to None if it was
+    missing. `blob` is the SHA-256 of OpenVINO's compiled model, if that opens faster than the model file.
     """
 
     interpreter: str
@@ -36,7 +36,7 @@ class Choice(NamedTuple):
 
 
 def choice_key(identity: str, pinned: Iterable[object]) -> str:
-    """Return the key of a choice: the bundle, the pinned options, the processor, this runner and its environment."""
+    """Return the cache key: a digest of the bundle, the pinned options, the processor, this runner and its Python."""
     facts = [FORMAT, __version__, identity, sys.version, sys.prefix, cpu.name(), cpu.usable_core_count(), *pinned]
     return sha256.hexdigest(json.dumps(facts).encode())[:32]
 
@@ -74,7 +74,7 @@ def store_choice(key: str, choice: Choice, blob: bytes = b"") -> bool:
 
 
 def load_compiled(key: str, choice: Choice) -> bytes | None:
-    """Return the compiled model of a choice, or None if it is not the one that was validated."""
+    """Return the compiled model of a choice, or None if it is missing or has another digest than the choice says."""
     try:
         with open(_path(f"{key}.blob"), "rb") as stream:
             blob = stream.read()
@@ -98,7 +98,10 @@ def _path(name: str) -> str:
 
 
 def build_id(package: str) -> list[Any] | None:
-    """Identifies the build of a package that Python would import, without importing it; None if there is none."""
+    """Identify the build of the package that Python would import, without importing it.
+
+    Returns the path, modification time, inode and size of its `__init__.py`, or None if the package is not installed.
+    """
     for folder in sys.path:
         path = os.path.join(folder or ".", package, "__init__.py")
         try:

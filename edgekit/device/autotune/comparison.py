@@ -30,21 +30,22 @@ ROUND_MS = 40.0
 TURNS_S = 6.0
 """The rounds end after this time, even if not all of them are done."""
 SELFTEST_S = 3.0
-"""Time limit for the golden samples of each candidate; `edgerun selftest` runs all of them."""
+"""Time limit for the self-test of a candidate, which skips the remaining golden samples after this time."""
 GIVE_UP_FACTOR = 2.0
-"""A candidate that is this many times slower in its first round is not timed further."""
+"""A candidate that is this many times slower than the fastest in its first round is not timed further."""
 TIE_FACTOR = 1.01
 """Among candidates within this factor of the fastest, the preferred interpreter and fewest threads win."""
 LAST_RESORT = ("tensorflow",)
-"""Interpreters that take seconds to import and hundreds of megabytes, although they have the kernels of litert."""
+"""Interpreters that are tried only if no other works: they take seconds and hundreds of megabytes to import, and have
+the same kernels as litert."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """An interpreter with a number of threads, and its result.
+    """An interpreter with a number of threads, and what was measured of it.
 
-    `p50_ms` has one entry per round. `fault` says why the candidate is out. `wrong` means that its outputs differ from
-    the golden answers.
+    `p50_ms` has one entry per round. `fault` says why the candidate is excluded. `wrong` means that its outputs differ
+    from the golden answers.
     """
 
     interpreter: str
@@ -57,7 +58,7 @@ class Candidate:
 
     @property
     def typical_ms(self) -> float:
-        """The median of the rounds."""
+        """The median of the rounds' p50s."""
         return median(self.p50_ms)
 
 
@@ -69,7 +70,7 @@ def find_best(
     device: str = "CPU",
     on_progress: OnProgress | None = None,
 ) -> Candidate:
-    """Return the best candidate. Raises SelftestError or BackendError if none works."""
+    """Return the fastest candidate that passes its self-test. Raises SelftestError or BackendError if none does."""
     target = bundle.manifest.target
     quick = list_candidates(target, threads, interpreter, device)
     if on_progress is not None and len(quick) > 1:
@@ -89,7 +90,10 @@ def find_best(
 def list_candidates(
     target: str, threads: int | None, interpreter: str | None, device: str = "CPU", all_of_them: bool = False
 ) -> list[Candidate]:
-    """Return the candidates, preferred ones first. Raises BackendError if no interpreter is installed."""
+    """Return the candidates, preferred ones first. Raises BackendError if no interpreter is installed.
+
+    Interpreters in `LAST_RESORT` are left out if another one is installed, unless `all_of_them` is set.
+    """
     names = backends.installed_interpreters(target, interpreter)
     quick = [name for name in names if name not in LAST_RESORT]
     if quick and not all_of_them:
@@ -110,8 +114,8 @@ def time_candidates(
 ) -> list[Candidate]:
     """Return the candidates with their latencies or their fault, in the same order. A single candidate is not timed.
 
-    With `one_at_a_time`, only one of them is in memory at a time. This is less fair, because they are not timed in
-    turns, and meant for models that would not fit otherwise.
+    With `one_at_a_time`, each child process ends before the next one starts, so that a large model is in memory only
+    once. The comparison is then less fair, because the candidates are not timed in turns.
     """
     results: dict[int, Candidate] = {}
     with ExitStack() as stack:
@@ -132,7 +136,10 @@ def time_candidates(
 
 
 def select_best(tried: Sequence[Candidate]) -> Candidate:
-    """Return the fastest candidate, the first among equals. Raises SelftestError or BackendError with every reason."""
+    """Return the fastest candidate; among those within `TIE_FACTOR` of it, the first in the list.
+
+    If every candidate has a fault, raises SelftestError or BackendError with all the faults.
+    """
     valid = [candidate for candidate in tried if not candidate.fault]
     if not valid:
         reasons = "; ".join(dict.fromkeys(prefix_fault(candidate.interpreter, candidate.fault) for candidate in tried))
@@ -193,7 +200,7 @@ def _validate(child: TuningProcess, candidate: Candidate, device: str) -> Candid
 
 
 def _time_candidate(child: TuningProcess, candidate: Candidate, rounds: int) -> Candidate:
-    """Time a first round, and then this many rounds in a row."""
+    """Time a first round, which shows how many calls fit into a round, and then `rounds` more in a row."""
     try:
         first = _round(child, None)
         return replace(candidate, p50_ms=(first, *(_round(child, first) for _ in range(rounds))))
@@ -202,7 +209,7 @@ def _time_candidate(child: TuningProcess, candidate: Candidate, rounds: int) -> 
 
 
 def _take_turns(running: dict[int, TuningProcess], results: dict[int, Candidate], rounds: int) -> None:
-    """Time rounds in turn until there are enough or the time is up."""
+    """Time one round of each running candidate in turn, `rounds` times or until `TURNS_S` have passed."""
     numbers = list(running)
     started = perf_counter()
     for turn in range(rounds):
@@ -223,7 +230,7 @@ def _take_turns(running: dict[int, TuningProcess], results: dict[int, Candidate]
 def _round(child: TuningProcess, expected_ms: float | None) -> float:
     """Return the p50 of one round, which has as many calls as fit into `ROUND_MS`."""
     calls = 10 if expected_ms is None else max(1, min(500, int(ROUND_MS / max(expected_ms, 1e-3))))
-    warmup = 5 if expected_ms is None else max(1, calls // 5)  # threads are slow in their first calls
+    warmup = 5 if expected_ms is None else max(1, calls // 5)  # the first calls are slow, because threads start
     times_ms: list[float] = child.ask("time", calls=calls, warmup=warmup, most_ms=5 * ROUND_MS)["ms"]
     return median(times_ms)
 
@@ -241,7 +248,7 @@ def _export_compiled(path: str | os.PathLike[str], identity: str, winner: Candid
 
 
 def _exceeds_memory(model_bytes: int, count: int) -> bool:
-    """Whether all candidates together would take over half of the free memory. Each holds the model three times."""
+    """Whether all candidates together would need over half of the free memory. Each holds three copies of the model."""
     available = health.memory_bytes()[1]
     return available is not None and 3 * model_bytes * count > available / 2
 

@@ -1,4 +1,7 @@
-"""A `worker.py` in a process of its own, which handles one request at a time. If it dies, that is a result too."""
+"""The parent's side of `worker.py`: start it in its own process, and send it one command at a time.
+
+If the worker crashes or hangs, the command raises BackendError, which the tuning counts as a fault of the candidate.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from edgekit.runner.errors import BackendError
 LIMIT_S = 120.0
 """Time limit for one answer; opening a large model on a slow board takes a while."""
 POLL_S = 0.2
-"""How often to check whether the process still exists."""
+"""How often to check whether the process has ended."""
 REASONS = {
     "SIGKILL": "it was killed, most likely because memory ran out",
     "SIGILL": "it was built for a processor with other instructions",
@@ -27,19 +30,19 @@ REASONS = {
 }
 
 OnProgress = Callable[[str, bool], object]
-"""Called with a line, and whether it still matters afterwards."""
+"""Called with a line of text, and with True if the line is a warning that matters after the loading, too."""
 
 
 def prefix_fault(interpreter: str, fault: str) -> str:
-    """Return a fault that begins with the name of the interpreter."""
+    """Put the name of the interpreter in front of a fault, unless the fault begins with it."""
     return fault if fault.startswith(interpreter) else f"{interpreter} {fault}"
 
 
 class TuningProcess:
-    """A context manager; leaving it ends the process.
+    """A worker process for the bundle at `path`. It is a context manager that ends the process on leaving.
 
-    `identity` is that of the bundle that the parent has read. If `path` holds another file by now, it is not opened,
-    and TrustError is raised.
+    `identity` is that of the bundle that the parent has read. If the file at `path` has changed since then, the worker
+    does not open it, and `ask` raises TrustError.
     """
 
     def __init__(self, path: str | os.PathLike[str], identity: str, limit_s: float = LIMIT_S) -> None:
@@ -68,9 +71,9 @@ class TuningProcess:
         self.close()
 
     def ask(self, command: str, **arguments: Any) -> dict[str, Any]:
-        """Return the answer, or raise the error that it reports.
+        """Send a command to the worker and return its answer, or raise the error that it reports.
 
-        Raises BackendError if there is no answer in time, or if the process dies.
+        Raises BackendError if no answer comes in time, or if the process dies.
         """
         commands = self._process.stdin
         assert commands is not None
@@ -94,9 +97,9 @@ class TuningProcess:
     def _line(self) -> bytes:
         deadline = time.monotonic() + self._limit_s
         while b"\n" not in self._rest:
-            is_dead = processes.has_ended(
-                self._process
-            )  # a process that it started may keep the pipe open, so that no end would be read
+            # If the worker started a process, that process may keep the pipe open, so the pipe alone does not show that
+            # the worker has died.
+            is_dead = processes.has_ended(self._process)
             try:
                 piece = self._pieces.get(timeout=POLL_S)
             except Empty:
@@ -128,9 +131,9 @@ class TuningProcess:
 
 
 def _forward(handle: int, pieces: SimpleQueue[bytes]) -> None:
-    """In a thread: pass on what a pipe delivers, and an empty piece at its end.
+    """Copy what arrives on a pipe into a queue, and put an empty piece there when the pipe closes.
 
-    Windows cannot wait for a pipe with a timeout, but a queue can be waited for everywhere.
+    This runs in a thread, because Windows cannot wait for a pipe with a timeout, but every system can for a queue.
     """
     while piece := os.read(handle, 1 << 16):
         pieces.put(piece)

@@ -1,7 +1,7 @@
 """The child process in which an interpreter is tried, where it may crash, hang or leak without harm.
 
-It reads one JSON command per line from standard input and answers each with one line of JSON. What the interpreter
-prints goes to standard error.
+It reads one JSON command per line from standard input and answers each with one line of JSON on standard output.
+Whatever the interpreter prints is redirected to standard error.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _selftest(state: dict[str, Any], most_s: float | None = None) -> dict[str, A
 
 
 def _time(state: dict[str, Any], calls: int, warmup: int, most_ms: float) -> dict[str, Any]:
-    """Time single calls in milliseconds; fewer than `calls` if they take longer than `most_ms` together."""
+    """Return the milliseconds of each call, for `calls` calls or as many as start within `most_ms`."""
     execute, x = state["model"].execute, state["x"]
     started = perf_counter_ns()
     for _ in range(warmup):
@@ -81,7 +81,10 @@ def _time(state: dict[str, Any], calls: int, warmup: int, most_ms: float) -> dic
 
 
 def _write_compiled(state: dict[str, Any], threads: int, device: str, into: str, rounds: int = 3) -> dict[str, Any]:
-    """Write OpenVINO's compiled model, and compare in turns how long it and the model file take to open."""
+    """Write OpenVINO's compiled model to the file `into`.
+
+    Returns the median times to open the model file and the compiled model, which are opened in turns.
+    """
     from edgekit.runner.backends import openvino
 
     bundle = state["bundle"]

@@ -25,7 +25,10 @@ ERROR, WARNING = "error", "warning"
 
 @dataclass(frozen=True)
 class DoctorFinding:
-    """A problem that blocks ("error") or costs something ("warning"). It may concern only one `interpreter`."""
+    """A problem that keeps a bundle from running ("error"), or has a lesser cost such as lower speed ("warning").
+
+    `interpreter` is set if the problem concerns this interpreter only.
+    """
 
     code: str
     severity: str
@@ -34,13 +37,17 @@ class DoctorFinding:
     interpreter: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the fields as a dictionary for JSON."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class DoctorCase:
-    """What is examined: the device, and what it is needed for. `verifier` is a problem with ssh-keygen."""
+    """What is examined: the device, the bundle that it should run, and the options of the command.
+
+    `input` is the name of a file that should be readable as a sample. `verifier` is a problem with ssh-keygen, which
+    verifies signatures.
+    """
 
     facts: DeviceFacts
     subject: BundleRequirements | None = None
@@ -70,7 +77,7 @@ class DoctorCase:
 def examine(case: DoctorCase) -> list[DoctorFinding]:
     """Return all findings, errors first.
 
-    A problem of one interpreter is only a warning if another one can do the work.
+    A problem that concerns one interpreter is only a warning if another installed interpreter has no error.
     """
     findings = [finding for check in checks() for finding in check(case)]
     failing = {finding.interpreter for finding in findings if finding.severity == ERROR and finding.interpreter}

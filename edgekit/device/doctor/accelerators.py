@@ -1,4 +1,4 @@
-"""GPU and NPU: a device that the user requests needs OpenVINO, its plug-in, a driver and permissions."""
+"""GPU and NPU: a device that the user requests needs OpenVINO, OpenVINO's plug-in for it, a driver and permissions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from edgekit.device.doctor import ERROR, DoctorCase, DoctorFinding, advice
 
 DEVICES = ("CPU", "GPU", "NPU")
-OPENVINO_PICKS = ("AUTO", "HETERO", "MULTI", "BATCH")  # it chooses among the others itself
+OPENVINO_PICKS = ("AUTO", "HETERO", "MULTI", "BATCH")  # with these, OpenVINO chooses the device itself
 DRIVERS = {
     "GPU": "sudo apt install -y intel-opencl-icd ocl-icd-libopencl1",
     "NPU": "install Intel's linux-npu-driver release for this kernel (6.6 or newer), then: sudo modprobe intel_vpu",
@@ -41,7 +41,7 @@ def plugin(case: DoctorCase) -> Iterator[DoctorFinding]:
     if not device or not openvino or device in case.facts.plugins:
         return
     cause, fix = f"the installed openvino {openvino.version} has no plug-in for the {device}", "use --device CPU"
-    if case.facts.machine == "x86_64":  # elsewhere there is none to install
+    if case.facts.machine == "x86_64":  # wheels for other processors do not contain one
         fix = advice.install_command(case.facts, "--force-reinstall", "openvino")
     yield DoctorFinding(f"{device.lower()}-plugin", ERROR, cause, fix)
 
@@ -68,7 +68,7 @@ def driver(case: DoctorCase) -> Iterator[DoctorFinding]:
 
 
 def _pinned(case: DoctorCase) -> str | None:
-    first = (case.device or "").partition(".")[0]  # GPU.1 is the second of them
+    first = (case.device or "").partition(".")[0]  # GPU.1 means the second GPU
     return first if first in ("GPU", "NPU") else None
 
 

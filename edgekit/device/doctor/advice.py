@@ -1,4 +1,4 @@
-"""The exact command that repairs an environment, even if the system's Python belongs to apt (PEP 668)."""
+"""The exact commands that repair an environment, even if apt manages the system's Python (PEP 668)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def install_command(facts: DeviceFacts, *requirements: str) -> str:
 
 
 def interpreter_command(facts: DeviceFacts, name: str) -> str | None:
-    """Return the command that installs an interpreter with a suitable NumPy, or None without a wheel for the device."""
+    """Return the command that installs an interpreter with a suitable NumPy, or None if no wheel fits the device."""
     wheel = (
         wheels.newest_wheel(wheels.distribution_of(name), facts.python, facts.architecture, facts.glibc)
         if facts.glibc
@@ -80,7 +80,7 @@ def first_install_command(facts: DeviceFacts, names: list[str]) -> str | None:
 
 
 def python_command(facts: DeviceFacts) -> str:
-    """Return how this Python is called on a command line: `python3` if the PATH leads to it."""
+    """Return the command that starts this Python: `python3` if that is the one on the PATH, else its full path."""
     for folder in os.environ.get("PATH", "").split(os.pathsep):
         candidate = os.path.join(folder, "python3")
         if folder and os.path.exists(candidate):

@@ -18,9 +18,9 @@ MOST_BYTES = 4 * 2**20
 
 @dataclass(frozen=True)
 class BundleRequirements:
-    """What a bundle needs. `inputs` are the suffixes of files that it can read.
+    """What a bundle needs. `inputs` are the suffixes of the files that it accepts as samples.
 
-    If `format` is newer than this runner supports, nothing else could be read.
+    If `format` is newer than this runner supports, only `path` and `format` are set, because nothing else can be read.
     """
 
     path: str

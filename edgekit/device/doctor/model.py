@@ -1,4 +1,4 @@
-"""The model and its interpreters: operators and formats that an interpreter does not support."""
+"""The model: operators and formats that the interpreters on this device do not support."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edgekit.runner.operators import ModelRequirements, Operator, onnx
 from edgekit.runner.operators.tflite import FLEX
 
 MICROSOFT = ("com.microsoft", "com.microsoft.nchwc", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview.training")
-"""Domains whose operators ONNX Runtime provides besides the standard one."""
+"""Domains of operators that ONNX Runtime provides in addition to the standard domain."""
 CONVERT = "convert the model with builtin operators only, and build the bundle again"
 
 
@@ -57,7 +57,7 @@ def tflite_operators(case: DoctorCase) -> Iterator[DoctorFinding]:
 
 
 def flex_operators(case: DoctorCase) -> Iterator[DoctorFinding]:
-    """Check for TensorFlow's own operators in a tflite file, which no bundle may have: see `operators/tflite.py`."""
+    """Check for TensorFlow's own operators (flex) in a tflite file. No bundle may contain them: they can open files."""
     names = _custom(case, flex=True)
     if names:
         cause = f"the model uses TensorFlow's {_short_list(names)} (SELECT_TF_OPS), which can open any file"
@@ -108,7 +108,7 @@ def onnx_domains(case: DoctorCase) -> Iterator[DoctorFinding]:
 
 
 def openvino_opset(case: DoctorCase) -> Iterator[DoctorFinding]:
-    """Check the operator sets, which the package's own folders list."""
+    """Check for operators of a newer set than the installed openvino defines, according to its own folders."""
     for name, needs in _pairs(case, "openvino"):
         distribution, newest = case.facts.has("openvino"), max(case.facts.opsets, default=0)
         newer = [each for each in needs.operators if each.domain == "opset" and each.version > newest]
@@ -123,7 +123,7 @@ def openvino_opset(case: DoctorCase) -> Iterator[DoctorFinding]:
 
 
 def _pairs(case: DoctorCase, target: str) -> list[tuple[str, ModelRequirements]]:
-    """Return (interpreter, what the model needs) for each installed interpreter, for bundles of one target."""
+    """Return pairs of an installed interpreter and what the model needs; none if the bundle has another target."""
     if not case.subject or case.subject.target != target or case.subject.needs is None:
         return []
     return [(name, case.subject.needs) for name in case.installed]
@@ -150,7 +150,10 @@ def _onnx_limits(case: DoctorCase, name: str) -> tuple[tuple[int, int] | None, s
 
 
 def _upgrade(case: DoctorCase, name: str, better: str) -> str | None:
-    """Return the command that installs `better`, if it is another interpreter or a newer release."""
+    """Return the command that installs `better` in place of the interpreter `name`.
+
+    Returns None if no wheel fits the device, or if `better` is `name` and its newest release is installed already.
+    """
     from edgekit.device.hardware.facts import version_numbers
 
     facts, distribution = case.facts, case.facts.has(wheels.distribution_of(name))

@@ -51,7 +51,7 @@ def numpy_2(case: DoctorCase) -> Iterator[DoctorFinding]:
 
 
 def no_interpreter(case: DoctorCase) -> Iterator[DoctorFinding]:
-    """Check that a suitable interpreter is installed. The fix is the first one with a wheel for the device."""
+    """Check that a suitable interpreter is installed. The fix installs the first that has a wheel for the device."""
     if case.installed or not case.interpreters or case.facts.python < OLDEST_PYTHON:
         return
     line = advice.first_install_command(case.facts, case.interpreters)
@@ -72,7 +72,7 @@ def _no_wheel(case: DoctorCase) -> Iterator[DoctorFinding]:
         rows = wheels.wheels_of(distribution, facts.architecture)
         first, last = wheels.python_range(distribution)
         if facts.musl or not rows:
-            continue  # platforms.py says so, once for all of them
+            continue  # platforms.py reports this once for all interpreters
         if not first <= facts.python[1] <= last:
             age = "newer" if facts.python[1] > last else "older"
             cause = f"Python {_dotted(facts.python)} is {age} than any {distribution} wheel (3.{first} to 3.{last})"
@@ -87,7 +87,7 @@ def _no_wheel(case: DoctorCase) -> Iterator[DoctorFinding]:
 
 
 def installed_glibc(case: DoctorCase) -> Iterator[DoctorFinding]:
-    """Check for wheels that need a newer C library, for example after an undone upgrade or on a copied card."""
+    """Check for wheels that need a newer C library, for example after a downgrade or on an SD card that was copied."""
     for name in case.installed if case.facts.glibc else []:
         distribution = case.facts.has(wheels.distribution_of(name))
         needed = [need for tag in (distribution.tags if distribution else ()) if (need := _glibc_of(tag))]
@@ -104,7 +104,10 @@ def installed_glibc(case: DoctorCase) -> Iterator[DoctorFinding]:
 
 
 def foreign_wheel(case: DoctorCase) -> Iterator[DoctorFinding]:
-    """Check for wheels for another processor or Python, in an environment copied from a PC or left by an upgrade."""
+    """Check for wheels that were built for another processor or Python.
+
+    They are found in an environment that was copied from a PC, or that is older than an upgrade of Python.
+    """
     for name in ["numpy", *case.installed]:
         distribution = "numpy" if name == "numpy" else wheels.distribution_of(name)
         installed = case.facts.has(distribution)
@@ -163,7 +166,7 @@ def tokenizers_missing(case: DoctorCase) -> Iterator[DoctorFinding]:
 
 
 def unreadable_input(case: DoctorCase) -> Iterator[DoctorFinding]:
-    """Check for a file whose suffix cannot be read, at least not as a sample of this bundle."""
+    """Check whether the runner can read files with this suffix; with a bundle, whether it can as the bundle's samples."""
     if case.input is None:
         return
     suffixes = case.subject.inputs if case.subject and case.subject.inputs else tuple(READERS)
@@ -182,7 +185,7 @@ def _purpose(case: DoctorCase) -> str:
 
 
 def _with_numpy(case: DoctorCase, bound: str = "", only: str | None = None) -> str:
-    """Return the command that repairs NumPy. A new environment also gets the interpreters."""
+    """Return the command that repairs NumPy. If it has to create a new environment, it installs interpreters there too."""
     facts = case.facts
     interpreters = [
         distribution
@@ -204,7 +207,10 @@ def _with_numpy(case: DoctorCase, bound: str = "", only: str | None = None) -> s
 
 
 def _other_python(case: DoctorCase, name: str, first: int, last: int) -> str:
-    """Return what to do if a pinned interpreter has no wheel: use a sibling that has one, or another Python."""
+    """Return the command for an interpreter without a wheel for this Python.
+
+    It installs another interpreter for the same target if that has a wheel, or else another Python.
+    """
     others = [each for each in wheels.interpreters_for(case.target or wheels.INTERPRETERS[name][1][0]) if each != name]
     line = advice.first_install_command(case.facts, others)
     if line:
@@ -214,14 +220,14 @@ def _other_python(case: DoctorCase, name: str, first: int, last: int) -> str:
 
 
 def ssh_keygen(case: DoctorCase) -> Iterator[DoctorFinding]:
-    """Check ssh-keygen in signed mode, which needs it. An old one cannot verify signers whose key expires."""
+    """Report a problem with ssh-keygen, which signed mode needs to verify signatures."""
     if case.verifier:
         cause, _, fix = case.verifier.message.rpartition("; ")
         yield DoctorFinding("ssh-keygen", ERROR if case.verifier.blocks else WARNING, cause, fix)
 
 
 def _glibc_of(tag: str) -> tuple[int, int] | None:
-    """Return the C library of a platform tag such as cp311-cp311-manylinux_2_34_aarch64, or None."""
+    """Return the oldest glibc that a wheel's tag allows: (2, 34) for cp311-cp311-manylinux_2_34_aarch64; or None."""
     platform = tag.rpartition("-")[2]
     for legacy, minor in (("manylinux2014", 17), ("manylinux2010", 12), ("manylinux1", 5)):
         if platform.startswith(legacy):

@@ -1,4 +1,4 @@
-"""Processor, C library and memory: what no package can change."""
+"""Processor, C library and memory: limits that no package can change."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from edgekit.runner import cpu
 ARM_32 = ("armv6l", "armv7l", "armv8l", "arm")
 ARM_64, X86_64 = "aarch64", "x86_64"
 NEEDED = {"tensorflow": ("sse4_1", "avx"), "openvino": ("sse4_1",)}
-"""Instructions that x86-64 wheels are built with. Without them the process dies on the first one."""
+"""Instructions that the x86-64 wheels use. On a processor without them, the process dies at the first of them."""
 BASE_MIB = {"litert": 45, "tflite_runtime": 45, "onnxruntime": 60, "openvino": 105, "tensorflow": 450}
 """Resident memory of a process with this interpreter, without the model."""
-COPIES = 3  # of the model: as read, as the interpreter keeps it, and repacked for its kernels
+COPIES = 3
+"""Copies of the model in memory: the file's bytes, the interpreter's copy, and the weights repacked for its kernels."""
 SYSTEM_64 = "put the 64-bit Raspberry Pi OS on the card (aarch64; any Pi 3 or newer runs it)"
 
 
@@ -25,9 +26,9 @@ def musl(case: DoctorCase) -> Iterator[DoctorFinding]:
 
 
 def bits_32(case: DoctorCase) -> Iterator[DoctorFinding]:
-    """Check for 32-bit Arm.
+    """Check for 32-bit Arm, and for a 32-bit Python on a 64-bit system.
 
-    It only has wheels of tflite-runtime 2.14, for Python 3.8 to 3.11 and glibc 2.34 or newer.
+    The only wheels for 32-bit Arm are those of tflite-runtime 2.14, for Python 3.8 to 3.11 and glibc 2.34 or newer.
     """
     facts = case.facts
     if facts.machine in ARM_32:
@@ -82,7 +83,7 @@ def instructions(case: DoctorCase) -> Iterator[DoctorFinding]:
 
 
 def memory(case: DoctorCase) -> Iterator[DoctorFinding]:
-    """Compare what the model and the lightest suitable interpreter need with what the machine has."""
+    """Compare the memory that the model needs in the lightest suitable interpreter with that of the machine."""
     reading = case.facts.reading
     names = case.installed or case.interpreters
     if not case.subject or not reading or reading.total_bytes is None or not names:

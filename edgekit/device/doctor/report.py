@@ -44,7 +44,11 @@ def to_dict(case: DoctorCase, findings: list[DoctorFinding]) -> dict[str, Any]:
 
 
 def interpreter_state(case: DoctorCase, name: str, findings: list[DoctorFinding]) -> dict[str, Any]:
-    """Return what one interpreter could do here. `state`: ready, blocked, not asked, installable or no wheel."""
+    """Return what is known of one interpreter on this device.
+
+    Its `state` is "ready" or "blocked" if it is installed, and "installable", "no wheel" or, where the table of wheels
+    does not apply, "not installed" if it is not. It is "not asked" if the options or the bundle rule it out.
+    """
     facts, distribution = case.facts, wheels.distribution_of(name)
     wheel = wheels.newest_wheel(distribution, facts.python, facts.architecture, facts.glibc)
     installed = _version(case, distribution)
@@ -54,7 +58,7 @@ def interpreter_state(case: DoctorCase, name: str, findings: list[DoctorFinding]
         ("blocked" if has_problem or is_blocked else "ready") if installed else ("installable" if wheel else "no wheel")
     )
     if facts.system != "Linux" and not installed:
-        state = "not installed"  # the table of wheels is Linux's
+        state = "not installed"  # the table of wheels covers Linux only
     if case.target and name not in case.interpreters:
         state = "not asked"
     targets = list(wheels.INTERPRETERS[name][1])

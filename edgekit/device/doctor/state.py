@@ -1,4 +1,4 @@
-"""The machine's present state: what makes it slow right now and its measurements worthless."""
+"""The machine's present state: conditions that make it slow right now, and measurements on it worthless."""
 
 from __future__ import annotations
 

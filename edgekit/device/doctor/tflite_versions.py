@@ -1,7 +1,7 @@
 """The highest version of every builtin operator that a TFLite interpreter supports; 0 if it lacks the operator.
 
-Measured with `tests/runner/probe_operators.py` on x86-64: a model that needs one operator at one version was opened or
-refused. Names and numbers are those of LiteRT's schema.
+`tests/runner/probe_operators.py` measured them on x86-64: for each operator and version, it checks whether the
+interpreter opens a model that needs just this operator. The operators' names and numbers are those of LiteRT's schema.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ VERSIONS: dict[str, tuple[tuple[int, ...], str]] = {
         """,
     ),
 }
-"""Distribution -> (release, versions by the operator's number)."""
+"""Distribution -> (measured release, highest version of each operator, in the order of the operators' numbers)."""
 
 
 def highest_versions(distribution: str, release: tuple[int, ...]) -> dict[str, int] | None:
-    """Return the highest version of every operator that a release may support.
+    """Return the highest version of every operator that a release may support, or None if the table does not tell.
 
-    None stands for a release newer than the measured one. An older release supports what the measured one does, or
-    less: whatever the table rules out, it cannot run either.
+    It does not tell for a release newer than the measured one. An older release supports no more than the measured one,
+    so whatever the table rules out fails there as well.
     """
     measured, versions = VERSIONS.get(distribution, ((), ""))
     if release[: len(measured)] > measured:

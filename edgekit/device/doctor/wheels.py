@@ -14,7 +14,7 @@ from dataclasses import dataclass
 class Wheel:
     """The wheels of a release, for CPython 3.`first` to 3.`last`.
 
-    `glibc`: architecture -> minor version of the oldest glibc 2 that its wheels run on.
+    `glibc` maps an architecture to the minor version of the oldest glibc 2 on which its wheels run.
     """
 
     distribution: str
@@ -31,7 +31,7 @@ INTERPRETERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "openvino": ("openvino", ("openvino", "onnx")),
     "onnxruntime": ("onnxruntime", ("onnx",)),
 }
-"""Interpreter -> (distribution, targets), as in `backends/`, which cannot be read here because it imports NumPy."""
+"""Interpreter -> (distribution, targets), as in `backends/`, which cannot be used here because it imports NumPy."""
 
 PREFERENCE = ("litert", "tflite_runtime", "onnxruntime", "openvino", "tensorflow")
 """The order in which interpreters are recommended, if they have a wheel for the device."""
@@ -57,7 +57,8 @@ NUMPY_2_FROM: dict[str, tuple[int, ...]] = {
     "openvino": (2024, 3),
     "tensorflow": (2, 18),
 }
-"""Distribution -> first release built against NumPy 2. Older ones crash with it (openvino 2024.0 reads garbage)."""
+"""The first release of each distribution that was built for NumPy 2. With NumPy 2, earlier releases crash, or read
+wrong values, as openvino 2024.0 does."""
 
 
 def distribution_of(interpreter: str) -> str:
