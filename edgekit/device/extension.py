@@ -1,4 +1,7 @@
-"""What the device package adds to the runner, which finds it as `EXTENSION`; see `edgekit.runner.extension`."""
+"""The functions that the device package adds to the runner, which finds them as `EXTENSION` in this module.
+
+`edgekit.runner.extension` describes them.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,9 @@ class DeviceExtension(Extension):
         from edgekit.device.monitor.metrics import Metrics
 
         shared = isinstance(options.metrics, Metrics)
-        metrics = options.metrics if shared else Metrics(options.metrics)  # before the tuning run, which takes a while
+        metrics = (
+            options.metrics if shared else Metrics(options.metrics)
+        )  # a bad address fails before the slow tuning run
         try:
             model = self._load(path, options)
         except BaseException:
@@ -128,7 +133,7 @@ class DeviceExtension(Extension):
         )
 
     def verified(self, options: argparse.Namespace) -> tuple[Bundle, Any]:
-        """See `Extension`. With `--trust`, the bytes that were checked are the bytes that are then read."""
+        """See `Extension`. With `--trust`, the bundle is read from the very bytes whose signature was checked."""
         if not options.trust:
             return super().verified(options)
         from pathlib import Path

@@ -1,10 +1,12 @@
 """Child processes in sessions of their own, which are ended together with everything that they started.
 
 `start_function` runs a function of edgekit in a fresh Python. Such a child ends when its parent ends, for whatever
-reason, and ends everything that it started as well. `end_process` does the same from the parent's side, even if the
-child itself has exited: processes that it started may outlive it, as a library's forked helper does, and are found by
-the child's process group. The number of that group is the child's own only until its exit code is collected, so the
-exit code is collected only after the rest has been killed.
+reason, and ends everything that it started as well.
+
+`end_process` does the same from the parent's side, even if the child itself has exited. Processes that the child
+started may outlive it, as a library's forked helper does, but they are still in the child's process group. The number
+of that group may be given to another process once the child's exit code has been collected, so the exit code is
+collected only after the whole group has been killed.
 """
 
 from __future__ import annotations
@@ -27,9 +29,9 @@ if TYPE_CHECKING:
 POLL_S = 0.05
 PARENT_POLL_S = 0.5
 KILLED = -getattr(signal, "SIGKILL", 9)
-"""Exit code of a process that was killed, as Linux does when memory runs out. Windows has no signals' exit codes."""
+"""Exit code of a process that was killed, for example by Linux because memory ran out. Windows has no such code."""
 PARENT_GONE = 3
-"""Exit code of a child that ended because its parent had exited, if it leads no session."""
+"""Exit code of a child that ended because its parent had ended, if the child is not the leader of a session."""
 
 
 def start_function(
@@ -45,17 +47,17 @@ def start_function(
     Parameters
     ----------
     function : str
-        `"package.module:name"`. It is called with `arguments`; what it returns is the exit code, None for 0.
+        `"package.module:name"`. It is called with `arguments` and returns the exit code, or None for 0.
     arguments : sequence of str
         Positional arguments of the function.
     environment : mapping, optional
         Variables that are added to this process's own.
     reads_input : bool
-        Whether the function reads its standard input. If not, the child watches its input to notice its parent's end.
+        Whether the function reads its standard input. If not, the child uses its input to notice that its parent ended.
     **streams
         `stdout` and `stderr`; see `subprocess.Popen`.
     """
-    import subprocess  # here, so that a child does not spend milliseconds on importing it
+    import subprocess  # not at the top: a child does not need it, and importing it takes milliseconds
 
     home = os.path.dirname(os.path.dirname(os.path.abspath(edgekit.__file__)))  # a folder, or edgerun.pyz itself
     paths = [os.path.abspath(entry) for entry in sys.path]
@@ -72,7 +74,7 @@ def start_function(
 
 
 def main(parent: int | None) -> NoReturn:
-    """In the child: call the function that `start_function` named, and exit without waiting for threads."""
+    """Call the function that `start_function` named, and exit without waiting for threads. Runs in the child."""
     threading.Thread(target=_leave_with_parent, args=(parent,), daemon=True).start()
     try:
         code = function_named(sys.argv[1])(*sys.argv[2:]) or 0
@@ -81,7 +83,7 @@ def main(parent: int | None) -> NoReturn:
         if not isinstance(code, int):
             print(code, file=sys.stderr)
             code = 1
-    except BaseException:  # an interrupt too, which would end Python by a signal and look like a crash
+    except BaseException:  # also an interrupt, which would end Python by a signal and look like a crash
         import traceback
 
         traceback.print_exc()
@@ -114,7 +116,7 @@ def end_process(process: subprocess.Popen[bytes]) -> int:
     kill_process(process)
     code = process.wait()
     if process.stdin:
-        with suppress(BrokenPipeError):  # its input may be unread
+        with suppress(BrokenPipeError):  # some input may be unread
             process.stdin.close()
     return code
 
@@ -122,15 +124,15 @@ def end_process(process: subprocess.Popen[bytes]) -> int:
 def kill_process(process: subprocess.Popen[bytes]) -> None:
     """Kill the process and everything that it started, without collecting its exit code; call `end_process` later."""
     if process.returncode is None:
-        with suppress(ProcessLookupError, PermissionError):  # it never led a session, or all of it has gone
-            if sys.platform == "win32":  # what the process started goes on there, unless it watches its input
+        with suppress(ProcessLookupError, PermissionError):  # it has no group of its own, or all of it has ended
+            if sys.platform == "win32":  # there, processes that it started keep running, unless they watch their input
                 process.kill()
             else:
                 os.killpg(process.pid, signal.SIGKILL)
 
 
 def signal_name(number: int) -> str:
-    """Return a signal's name, such as SIGSEGV; real-time signals have none of their own."""
+    """Return a signal's name, such as SIGSEGV, or "signal 40" for a real-time signal, which has no name."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -138,13 +140,13 @@ def signal_name(number: int) -> str:
 
 
 def _leave_with_parent(parent: int | None) -> None:
-    """In a thread of the child: wait until the parent ends, then end this process and everything that it started.
+    """Wait until the parent ends, then end this process and everything that it started. Runs in a thread of the child.
 
-    Standard input is a pipe that closes when the parent ends. If it carries requests, the parent's process ID is polled
-    instead.
+    Standard input is a pipe that closes when the parent ends. If the function reads its input, the parent's process ID
+    is polled instead.
     """
     if parent is None:
-        while os.read(0, 4096):  # sys.stdin's own lock, held by a thread, aborts Python when the child ends by itself
+        while os.read(0, 4096):  # not sys.stdin: Python aborts at its end if a thread holds the lock of sys.stdin
             pass
     else:
         while os.getppid() == parent:
@@ -159,5 +161,5 @@ def _has_ended(process: subprocess.Popen[bytes]) -> bool:
         return process.poll() is not None  # macOS has no waitid before Python 3.13
     try:
         return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-    except ChildProcessError:  # whoever started this ignores SIGCHLD
+    except ChildProcessError:  # this process was started with SIGCHLD ignored
         return True

@@ -35,7 +35,7 @@ def sources(small: bool = False) -> dict[str, Path]:
 
 
 def build(path: str | os.PathLike[str], small: bool = False) -> str:
-    """Write the executable archive and return its SHA-256. With `small` it holds only the runner."""
+    """Write the executable archive and return its SHA-256. With `small`, it contains only the runner."""
     files = {name: source.read_bytes() for name, source in sources(small).items()}
     digest = hashlib.sha256(b"".join(name.encode() + files[name] for name in sorted(files))).hexdigest()
     files["__main__.py"] = (
@@ -57,7 +57,7 @@ def build(path: str | os.PathLike[str], small: bool = False) -> str:
 
 
 def main() -> None:
-    """`python -m edgekit.device.pyz PATH [--small]`."""
+    """Run `python -m edgekit.device.pyz PATH [--small]`."""
     parser = argparse.ArgumentParser("edgekit.device.pyz", description="Build the runner as one file.")
     parser.add_argument("path", metavar="PATH", nargs="?", default=NAME, help=f"the file to write (default: {NAME})")
     parser.add_argument("--small", action="store_true", help="only the part that loads a bundle and predicts")

@@ -1,4 +1,4 @@
-"""`edgerun bench --compare`: time every way to run a bundle here, and cache the fastest."""
+"""`edgerun bench --compare`: time every interpreter and number of threads on this device, and cache the fastest."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def table(timed: list[comparison.Candidate], winner: comparison.Candidate) -> list[str]:
-    """Return aligned lines, in the order of timing."""
+    """Return the results as aligned lines, in the order in which the candidates were timed."""
     lines = [f"  {'interpreter':<16}{'version':<12}{'threads':>8}{'open_ms':>10}{'p50_ms':>12}"]
     for candidate in timed:
         mark = "*" if candidate is winner else " "

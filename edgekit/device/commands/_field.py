@@ -1,4 +1,4 @@
-"""`predict --keep` and `--report`: samples and reports from the device for the workstation."""
+"""`predict --keep` and `--report`: keep samples and write reports on the device, for use on the workstation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options; without them nothing is kept or reported."""
+    """Add the options. Without them, no samples are kept and no report is written."""
     group = parser.add_argument_group("from the field back to the workstation")
     group.add_argument(
         "--keep", metavar="FOLDER", help="keep the most uncertain samples of each day, so that they can be labelled"
@@ -51,7 +51,10 @@ def check(options: argparse.Namespace) -> None:
 
 @contextmanager
 def handle_termination(options: argparse.Namespace) -> Iterator[None]:
-    """While observing, let SIGTERM, which stops services, end like Ctrl-C, and print warnings like all others."""
+    """While a model is observed, treat SIGTERM like Ctrl-C and print Python's warnings as the runner prints its own.
+
+    Services are stopped with SIGTERM, and the observers must be able to write their last output.
+    """
     is_observing = options.metrics or options.watch or options.keep or options.report
     if not is_observing or threading.current_thread() is not threading.main_thread():
         yield
@@ -71,7 +74,7 @@ def handle_termination(options: argparse.Namespace) -> Iterator[None]:
 
 @contextmanager
 def observe(model: Model, options: argparse.Namespace) -> Iterator[None]:
-    """Attach the requested observers, and let them write their last output at the end."""
+    """Attach the requested observers, and close them at the end, when they write their last output."""
     try:
         _attach(model, options)
         yield

@@ -1,4 +1,4 @@
-"""`edgerun bench A B …`: interleaved timing of several bundles, each opened many times; ratios have intervals."""
+"""`edgerun bench A B …`: time several bundles in turns, each opened many times, and give intervals for their ratios."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONFIDENCE = 0.99
 def run(options: argparse.Namespace) -> None:
     """Print a row for each bundle: its p50, and the ratio of that p50 to the one of the fastest bundle.
 
-    Raises SelftestError if a bundle answers wrongly, because it is not timed then.
+    Raises SelftestError if a bundle fails its self-test; no bundle is timed then.
     """
     paths = options.bundle
     models = [_load_validated(options, path) for path in paths]
@@ -69,7 +69,10 @@ def _load_validated(options: argparse.Namespace, path: str) -> Model:
 
 
 def _opener(model: Model) -> Callable[[], Callable[[], object]]:
-    """Return a function that opens the bundle again, with the same choices, for calls with its first golden sample."""
+    """Return a function that opens the bundle again with the same interpreter, threads and device.
+
+    What it returns is a call of that model with the first golden sample.
+    """
     settings = (model.threads, model.backend.name, model.device)
     x = model.prepare(model.golden()[0][0])
 

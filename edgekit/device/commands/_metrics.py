@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def open_metrics(where: str | None) -> Iterator[Metrics | None]:
-    """Open metrics for a model to be loaded, and close them afterwards; None if they are not requested."""
+    """Yield metrics for a model that is to be loaded, or None if none are requested, and close them at the end."""
     if where is None:
         yield None
         return

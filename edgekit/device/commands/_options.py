@@ -1,4 +1,4 @@
-"""Code that the commands of the device share: options of homes and validations, and the facts in every result."""
+"""Code that the device's commands share: the options for the home and for validation, and the facts in each result."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 def add_home_argument(parser: argparse.ArgumentParser) -> None:
-    """Add the option for the home of the releases."""
+    """Add the option for the home, which is the folder of the releases."""
     parser.add_argument(
         "--home", metavar="DIR", help="folder of the releases (default: $EDGERUN_HOME, /var/lib/edge or ~/.edge)"
     )
 
 
 def add_validation_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add options for what the validation of a release may use, and how fast the release must be."""
+    """Add the options that limit a release's latency, and the resources that its validation may use."""
     group = parser.add_argument_group("validation, in its own process")
     group.add_argument(
         "--latency-ms",
@@ -82,7 +82,7 @@ def whole_number_between(least: int, most: int) -> Callable[[str], int]:
 
 
 def measurement_facts(options: argparse.Namespace, model: Model) -> dict[str, Any]:
-    """Return what accompanies every result: the bundle, the interpreter, the machine, and whether it is comparable."""
+    """Return the facts in every result: the bundle, the interpreter, the machine, and whether times are comparable."""
     from edgekit.device.hardware import emulation
     from edgekit.device.measure import bench
 
@@ -105,7 +105,7 @@ def measurement_facts(options: argparse.Namespace, model: Model) -> dict[str, An
 
 
 def print_facts(facts: dict[str, Any]) -> None:
-    """Print these facts for people."""
+    """Print the output of `measurement_facts` as text."""
     machine = facts["machine"]
     print(f"{facts['interpreter']} {facts['version']}, threads: {facts['threads']}, device: {facts['device']}")
     print(f"on {machine['host']} ({machine['cpu']}), {facts['architecture']}, Python {machine['python']}")

@@ -1,4 +1,4 @@
-"""`edgerun bench --minutes N`: a row for each window while it runs, then what the rows show."""
+"""`edgerun bench --minutes N`: print a row for each window while the measurement runs, and the findings at the end."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from edgekit.device.measure.soak import Soak, SoakWindow
 
 HIGHEST_RATE_PER_S = 1000.0
-"""Limit for the chosen rate: beyond it, this process would do little but watch the clock."""
+"""Limit for a rate that is chosen here: at a higher one, this process would do little but wait for the next call."""
 COLUMNS = ("time s", "calls", "per s", "p50 ms", "p90 ms", "p95 ms", "p99 ms", "max ms", "alone", "°C", "MHz", "MB")
 WIDTHS = (7, 8, 9, 9, 9, 9, 9, 9, 9, 5, 6, 7)
 FALSIFIERS = ("saturated", "throttled")
-"""Findings that make a result depend on the circumstances, not on the device."""
+"""Findings after which a result says more about the circumstances than about the device, and is not comparable."""
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print windows, findings, and whether they may be compared with others.
+    """Print the windows, the findings, and whether the result may be compared with others.
 
-    Raises KeyboardInterrupt after that if it was cut short.
+    If Ctrl-C cut the measurement short, KeyboardInterrupt is raised after everything has been printed.
     """
     from edgekit.device.measure import drift, soak
 
@@ -108,5 +108,5 @@ def _ms(value: float) -> str:
 
 
 def _rounded(value: float) -> float:
-    """Round to two significant digits: a trial of half a second is no more precise."""
+    """Round to two significant digits, because a test of half a second is no more precise than that."""
     return float(f"{value:.2g}")

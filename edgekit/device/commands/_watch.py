@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from edgekit.runner.model import Model
 
 EVERY = 64
-"""Answers between two checks."""
+"""Number of samples from one check of the verdict to the next."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def report_verdicts(model: Model, enabled: bool) -> Iterator[None]:
-    """Watch a model that was loaded with a monitor. The last verdict, with its golden samples, comes at the end."""
+    """Report the verdict of a model's monitor whenever it changes.
+
+    At the end, the golden samples are run once more, and the last verdict is reported.
+    """
     if not enabled:
         yield
         return

@@ -1,4 +1,4 @@
-"""`edgerun bench`: how fast the model is here, whether it stays so, and whether it is faster than another."""
+"""`edgerun bench`: measure how fast a model is on this device, whether it stays as fast, and which bundle is fastest."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print percentiles of the model alone and of a whole answer, or do one of the other measurements."""
+    """Print latencies of the model alone and of a complete prediction, or run the measurement that the options name."""
     if len(options.bundle) > 1 or options.rounds:
         if options.compare or options.minutes or options.rate or options.window:
             options.misuse("several bundles are timed in rounds; leave out --compare, --minutes, --rate and --window")

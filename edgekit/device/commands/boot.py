@@ -52,7 +52,7 @@ def _begin(home: Home) -> int:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print the path of its bundle, or replace this process by a program."""
+    """Print the path of the release's bundle, or replace this process by the program."""
     from edgekit.device.releases import current_release
     from edgekit.device.releases.home import find_home
 

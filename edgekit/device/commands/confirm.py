@@ -18,7 +18,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Confirm it, and print which release is current."""
+    """Confirm the release, and print which release is current."""
     from edgekit.device.releases import summary, transitions
     from edgekit.device.releases.home import find_home
 

@@ -1,4 +1,7 @@
-"""`edgerun doctor`: whether a bundle will run here, and if not, the fix. Imports no numpy and no interpreter."""
+"""`edgerun doctor`: report whether a bundle will run on this device, and how to fix what would keep it from running.
+
+Neither NumPy nor any interpreter is imported.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print facts and findings. Raises DoctorError if one of them blocks."""
+    """Print the facts and the findings. Raises DoctorError if a finding keeps the bundle from running."""
     from edgekit.device import doctor
     from edgekit.device.doctor import bundle_requirements, report
     from edgekit.device.hardware import facts
@@ -52,7 +55,10 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _verifier() -> VerifierFault | None:
-    """Return what keeps signatures from being verified here; None if nothing does, or releases need not be signed."""
+    """Return the problem that keeps ssh-keygen from verifying signatures here.
+
+    Returns None if there is no problem, or if the device is not in signed mode.
+    """
     from edgekit.runner import device_home
 
     if not device_home.homes_with_policy(device_home.find_home()):

@@ -1,4 +1,4 @@
-"""`edgerun gc`: remove releases and files that no command will need."""
+"""`edgerun gc`: remove releases and files that are no longer needed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Remove them, and print what was removed."""
+    """Remove old releases and unused files, and print how much was removed."""
     from edgekit.device.releases import cleanup, transitions
     from edgekit.device.releases.home import find_home
 

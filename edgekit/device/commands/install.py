@@ -41,7 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Install it, and print which release is current. After an error the device is unchanged."""
+    """Install the bundle, and print which release is current. If this fails, the device is unchanged."""
     from edgekit.device.releases import summary
     from edgekit.device.releases.home import find_home
     from edgekit.device.releases.installation import BundleFiles, install, store_bundle

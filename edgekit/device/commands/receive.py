@@ -1,4 +1,4 @@
-"""`edgerun receive`: receive a file on standard input, over several connections if they break."""
+"""`edgerun receive`: receive a file on standard input. If a connection breaks, the next one continues the file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Receive, and print lines of JSON with the number of bytes stored safely, also if the offset was wrong."""
+    """Receive the file, and print lines of JSON with the number of bytes that are stored safely.
+
+    Such a line is also printed if the offset was wrong, so that the sender knows where to continue.
+    """
     from edgekit.device.releases.home import find_home
     from edgekit.device.releases.incoming_files import receive_file
 
@@ -45,7 +48,7 @@ def run(options: argparse.Namespace) -> None:
         _shared.print_json({"sha256": options.sha256, **state})
         sys.stdout.flush()
 
-    if sys.stdin is None:  # closed by whoever started this
+    if sys.stdin is None:  # the program that started this one closed it
         raise InputError("standard input is closed; send the file there")
     settings = {name: getattr(options, name) for name in ("offset", "size", "acknowledge", "restart")}
     with open(sys.stdin.fileno(), "rb", closefd=False) as stream:

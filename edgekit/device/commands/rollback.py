@@ -26,7 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Roll back, and print which release is current. Raises ReleaseError if there is none to go back to."""
+    """Roll back, and print which release is current. Raises ReleaseError if no earlier release can be used."""
     from edgekit.device.releases import summary, transitions
     from edgekit.device.releases.home import find_home
 

@@ -1,6 +1,6 @@
-"""`edgerun serve`: serve bundles on a socket. The server is `edgekit.serve`, a process with packages of its own.
+"""`edgerun serve`: replace this process by the server `edgekit.serve`, which needs packages of its own.
 
-Each setting of a server is declared once, as a field of `Settings`, which defines its option.
+Each setting of the server is declared once, as a field of `Settings`, which also defines its command-line option.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PIP_NAMES = {
     "google.protobuf": "protobuf",
     **{package: package.replace(".", "-") for package in TRACE_PACKAGES},
 }
-"""Packages whose name differs from their module's."""
+"""Module -> name for pip, where the two differ."""
 MOST_WORKERS = 256
 UVICORN = "0.54"
 """The release whose connection class `edgekit.serve.connection` extends. Other releases may change that class."""
@@ -82,7 +82,7 @@ def _redis(text: str) -> str:
         if not os.path.isfile(text):
             raise argparse.ArgumentTypeError(f"got {text}; use redis://HOST:PORT, or a file that holds such a URL")
         return os.path.abspath(text)
-    if not is_redis(text):  # what was given may hold a password, and is not repeated
+    if not is_redis(text):  # the text may hold a password, so the message leaves it out
         raise argparse.ArgumentTypeError("use redis://HOST:PORT, rediss://… for TLS, or unix:///PATH, without a query")
     if "@" in text:
         raise argparse.ArgumentTypeError(
@@ -114,7 +114,7 @@ def _collector(text: str) -> str:
         is_valid = False
     if (
         not is_valid or not text.isprintable() or " " in text or "@" in text or parts.query or parts.fragment
-    ):  # it may hold a password, and is not repeated
+    ):  # the text may hold a password, so the message leaves it out
         raise argparse.ArgumentTypeError(
             "use http://HOST:PORT or https://…, with the path if it is not /v1/traces; "
             "headers that the collector requires go into OTEL_EXPORTER_OTLP_HEADERS"
@@ -139,10 +139,18 @@ def _number(text: str, most: float) -> float:
 def _option(
     heading: str, flag: str, default: Any, text: str, parse: Callable[[str], Any] = str, metavar: str | None = None
 ) -> Any:
-    """A field of `Settings` that an option sets: it takes text that `parse` reads, or nothing if it is a switch."""
+    """Return a field of `Settings` that a command-line option sets.
+
+    `parse` reads the option's value. If the default is a bool, the option is a switch without a value.
+    """
     takes = {"action": f"store_{not default}".lower()} if isinstance(default, bool) else {"type": parse}
     shown = {} if metavar is None else {"metavar": metavar}
-    option = {"default": default if default != "" else None, "help": text, **takes, **shown}  # it parses a text
+    option = {
+        "default": default if default != "" else None,
+        "help": text,
+        **takes,
+        **shown,
+    }  # not "", which argparse would parse
     return field(default=default, metadata={"heading": heading, "flag": flag, "option": option})
 
 
@@ -150,9 +158,9 @@ def _option(
 class Settings:
     """Settings of a server. Fields without an option keep their default, except in tests.
 
-    An admin or gRPC port of -1 means that the port is not opened, and `deadline_ms` 0 sets no deadline.
-    `most_json_bytes` limits the JSON of a request, which takes up to thirty times its size when parsed. The cache size
-    is for each worker.
+    An admin or gRPC port of -1 means that the port is not opened, and a `deadline_ms` of 0 means no deadline.
+    `most_json_bytes` limits the JSON of a request, because parsed JSON takes up to thirty times as much memory.
+    `cache_bytes` is the size of each worker's cache.
     """
 
     bundles: tuple[str, ...]
@@ -260,7 +268,10 @@ class Settings:
     key: str = _option("access", "--key", "", "private key for TLS, with --certificate", metavar="PEM")
 
     def to_json(self) -> str:
-        """Return JSON for another process, which reads it from a descriptor: every user may read a command line."""
+        """Return the settings as JSON for the server.
+
+        The server reads them from a descriptor, because every user of the machine can read a command line.
+        """
         return json.dumps(asdict(self))
 
     @staticmethod
@@ -282,7 +293,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> NoReturn:
-    """Become the server. Returns only if it cannot start."""
+    """Replace this process by the server. Raises BackendError if that is not possible."""
     if sys.platform != "linux":
         raise BackendError(
             "serve needs Linux; run it in WSL 2, in a container (docs/how-to/container.md) or on a device"
@@ -291,7 +302,7 @@ def run(options: argparse.Namespace) -> NoReturn:
     _check_packages(_required_packages(settings))
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (_home(), os.environ.get("PYTHONPATH"))))
-    descriptor = os.memfd_create("edgekit-settings", 0)  # without a name, and open in the server too
+    descriptor = os.memfd_create("edgekit-settings", 0)  # a file without a path that stays open in the server
     with open(descriptor, "w", closefd=False) as stream:
         stream.write(settings.to_json())
     command = [sys.executable, "-P", "-m", "edgekit.serve", str(descriptor)]
@@ -327,7 +338,7 @@ def _required_packages(settings: Settings) -> tuple[str, ...]:
 
 
 def _check_packages(packages: tuple[str, ...]) -> None:
-    """Raise BackendError with the command that installs what is missing. Nothing is imported."""
+    """Raise BackendError with the command that installs what is missing. The packages are not imported."""
     if sys.version_info < (3, 11):
         raise BackendError("serve needs Python 3.11 or newer, but this is {}.{}".format(*sys.version_info))
     missing = [package for package in packages if not _is_installed(package)]
@@ -338,12 +349,12 @@ def _check_packages(packages: tuple[str, ...]) -> None:
 
 
 def _check_uvicorn() -> None:
-    """Raise BackendError for a uvicorn of another release, whose connections work differently inside."""
+    """Raise BackendError if uvicorn is of another release, because its connection class may work differently."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
         installed = version("uvicorn")
-    except PackageNotFoundError:  # it was copied without its metadata
+    except PackageNotFoundError:  # uvicorn was copied without its metadata
         from importlib import import_module
 
         installed = str(import_module("uvicorn").__version__)
@@ -357,7 +368,7 @@ def _check_uvicorn() -> None:
 def _is_installed(package: str) -> bool:
     """Return whether a package is installed.
 
-    For `google.protobuf` Python imports `google`, and raises if there is none.
+    To look for `google.protobuf`, Python imports `google`, and raises ModuleNotFoundError if that is missing.
     """
     from importlib.util import find_spec
 

@@ -17,7 +17,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print it for people, or as JSON."""
+    """Print the releases as text or JSON."""
     from edgekit.device.releases import summary
     from edgekit.device.releases.home import find_home
 

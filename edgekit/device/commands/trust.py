@@ -1,4 +1,4 @@
-"""`edgerun trust`: adopt a policy. The device is in signed mode from the first one on."""
+"""`edgerun trust`: adopt a trust policy. The first one puts the device in signed mode."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Adopt it and print it. Raises TrustError if it is older, or not signed by the root of this device."""
+    """Adopt the policy and print it.
+
+    Raises TrustError if it is older than the present one, or not signed with the root key of this device.
+    """
     from pathlib import Path
 
     from edgekit.device.releases import current_release, transitions

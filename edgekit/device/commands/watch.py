@@ -1,4 +1,4 @@
-"""`edgerun watch`: run a program on the current release and monitor both; under systemd, or alone."""
+"""`edgerun watch`: run a program with the current release and check both regularly, under systemd or without it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Run until it is stopped, or its program exits with code 0."""
+    """Watch until this process is stopped, or until the program exits with code 0."""
     from edgekit.device.releases.home import find_home
     from edgekit.device.releases.watcher import Watcher, WatchOptions
 

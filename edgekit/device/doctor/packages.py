@@ -166,7 +166,7 @@ def tokenizers_missing(case: DoctorCase) -> Iterator[DoctorFinding]:
 
 
 def unreadable_input(case: DoctorCase) -> Iterator[DoctorFinding]:
-    """Check whether the runner can read files with this suffix; with a bundle, whether it can as the bundle's samples."""
+    """Check whether a file with this suffix can be read, as a sample of the bundle if there is one."""
     if case.input is None:
         return
     suffixes = case.subject.inputs if case.subject and case.subject.inputs else tuple(READERS)
@@ -185,7 +185,7 @@ def _purpose(case: DoctorCase) -> str:
 
 
 def _with_numpy(case: DoctorCase, bound: str = "", only: str | None = None) -> str:
-    """Return the command that repairs NumPy. If it has to create a new environment, it installs interpreters there too."""
+    """Return the command that repairs NumPy. If it creates a virtual environment, it installs interpreters as well."""
     facts = case.facts
     interpreters = [
         distribution

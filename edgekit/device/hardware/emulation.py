@@ -6,7 +6,7 @@ import os
 
 EMULATORS = ("qemu", "rosetta", "box64", "FEX")
 PROGRAM = "/proc/thread-self/exe"
-"""qemu-user fakes `/proc/self` for the emulated processor (down to a Cortex-A72), but not this path."""
+"""A link to this process's program. qemu-user shows the emulated program in `/proc/self`, but not at this path."""
 
 
 def emulator(program: str = PROGRAM) -> str:

@@ -1,7 +1,7 @@
 """Facts about this device and its Python, read without importing anything that could crash.
 
-Distributions are read from the `.dist-info` folders on `sys.path`, hardware from `/proc`, `/sys` and `/dev`. `paths`
-and `root` are parameters, so that tests can describe any device as a tree of files.
+Distributions are read from the `.dist-info` folders on `sys.path`, and the hardware from `/proc`, `/sys` and `/dev`.
+The parameters `paths` and `root` let tests describe any device as a tree of files.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OTHER_NAMES = {
 
 @dataclass(frozen=True)
 class InstalledDistribution:
-    """An installed distribution. `tags` are those of its WHEEL file, such as cp311-cp311-manylinux_2_27_x86_64."""
+    """An installed distribution. `tags` are from its WHEEL file, for example cp311-cp311-manylinux_2_27_x86_64."""
 
     name: str
     version: str
@@ -45,7 +45,7 @@ class InstalledDistribution:
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """A device and its Python. `glibc` is () if the system does not use it."""
+    """A device and its Python. `glibc` is () if the system has another C library."""
 
     python: tuple[int, ...]
     executable: str = "python3"
@@ -57,10 +57,10 @@ class DeviceFacts:
     in_venv: bool = False
     externally_managed: bool = False
     can_make_venv: bool = True
-    apt: bool = False  # this Python is the system's, and apt installs for it
+    apt: bool = False  # this is the system's Python, and apt installs packages for it
     distributions: dict[str, InstalledDistribution] = field(default_factory=dict)
-    opsets: tuple[int, ...] = ()  # that the installed openvino defines
-    plugins: tuple[str, ...] = ()  # devices that the installed openvino has a plug-in for, beside the CPU
+    opsets: tuple[int, ...] = ()  # operator sets that the installed openvino defines
+    plugins: tuple[str, ...] = ()  # devices other than the CPU for which the installed openvino has a plug-in
     processor: str = ""
     instructions: tuple[str, ...] = ()
     emulator: str = ""
@@ -74,9 +74,9 @@ class DeviceFacts:
 
     @property
     def architecture(self) -> str:
-        """The architecture for wheels.
+        """The architecture of the wheels that this Python can install.
 
-        A 32-bit Raspberry Pi OS has a 64-bit kernel and reports aarch64 all the same.
+        It may differ from `machine`: a 32-bit Raspberry Pi OS has a 64-bit kernel and reports aarch64.
         """
         narrow = {"aarch64": "armv7l", "x86_64": "i686"}
         return narrow.get(self.machine, self.machine) if self.bits == 32 else self.machine
@@ -123,12 +123,12 @@ def gather_facts(paths: Sequence[str] | None = None, root: str | os.PathLike[str
 
 
 def distributions(paths: Sequence[str]) -> dict[str, InstalledDistribution]:
-    """Return installed distributions by normalised name. The first on the path wins, as for an import."""
+    """Return the installed distributions by normalised name. The first on the path counts, as for an import."""
     installed: dict[str, InstalledDistribution] = {}
     for path in paths:
         try:
             names = sorted(os.listdir(path or "."))
-        except OSError:  # an archive, or a folder that is not there
+        except OSError:  # an archive, or a folder that does not exist
             continue
         for entry in names:
             stem, _, suffix = entry.rpartition(".")
@@ -157,7 +157,7 @@ def version_numbers(version: str) -> tuple[int, ...]:
 
 
 def _other_kernel(base: Path) -> str:
-    """Return the processor that the kernel runs on, if it is not the one that Python reports, or ""."""
+    """Return the kind of emulation, if the kernel runs on another type of processor than Python reports, or ""."""
     try:
         kind = (base / "sys/devices/system/cpu/modalias").read_text(errors="replace", encoding="utf-8")[:40]
     except OSError:

@@ -5,9 +5,9 @@
     after = health.read_health()
     health.throttled_between(before, after)    # True, False, or None if the kernel reports nothing
 
-A reading takes a handful of small files and one to three milliseconds. `vcgencmd` is only started on a board whose
-kernel does not provide the same value in `/sys`. A field is None if the kernel does not provide it. `root` is for
-tests.
+A reading opens a handful of small files and takes one to three milliseconds. `vcgencmd` is started only on a board
+whose kernel does not provide the same value in `/sys`. A field is None if the kernel does not provide its value. The
+parameter `root` is for tests.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from typing import Any
 
 UNDER_VOLTAGE, CAPPED, THROTTLED, SOFT_LIMIT = 1, 2, 4, 8
 SINCE_BOOT = 16
-"""The Raspberry Pi's `get_throttled` has the same four bits, shifted by 16, for "at some time since boot"."""
+"""The Raspberry Pi's `get_throttled` repeats the four bits 16 places higher: set if they were set at some time since
+boot."""
 FIRMWARE = "sys/devices/platform/soc/soc:firmware/get_throttled"
 VCGENCMD = ("usr/bin/vcgencmd", "opt/vc/bin/vcgencmd")
 HOT_C = 80.0
-"""Temperature in °C from which a Raspberry Pi lowers its clock. Most other boards do so at little more."""
+"""Temperature in °C from which a Raspberry Pi lowers its clock. Most other boards do so a few degrees above it."""
 PROCESSOR_ZONES = ("cpu", "pkg", "soc", "core", "tctl", "package")
 PROCESSOR_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal")
 
@@ -42,16 +43,16 @@ class HealthReading:
     throttled_since_boot: bool | None
     throttle_events: int | None  # counted since boot by an Intel processor, summed over cores and package
     resident_bytes: int | None  # of this process
-    available_bytes: int | None  # for new memory, the cgroup's limit counted in
+    available_bytes: int | None  # of the machine, or of its cgroup if that allows less
     total_bytes: int | None  # likewise
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the fields as a dictionary for JSON."""
         return asdict(self)
 
 
 def read_health(root: str | os.PathLike[str] = "/") -> HealthReading:
-    """Read everything at once. Never raises."""
+    """Read all values at once. Never raises."""
     base = Path(root)
     bits = _firmware_bits(base)
     governors = {text for each in _cores(base) if (text := _text(each / "cpufreq/scaling_governor"))}
@@ -83,7 +84,7 @@ def throttled_between(before: HealthReading, after: HealthReading) -> bool | Non
 def temperature_c(root: str | os.PathLike[str] = "/") -> float | None:
     """Return the temperature of the processor's hottest zone in °C.
 
-    If no zone is named after a processor, it is that of the hottest zone of all.
+    If no zone is named after a processor, returns the temperature of the hottest zone of all.
     """
     base = Path(root)
     processor_values: list[float] = []
@@ -109,7 +110,7 @@ def resident_bytes(root: str | os.PathLike[str] = "/") -> int | None:
 
 
 def memory_bytes(root: str | os.PathLike[str] = "/") -> tuple[int | None, int | None]:
-    """Return (total, available) bytes: the machine's, or what this process's cgroup allows."""
+    """Return (total, available) bytes of the machine, or of this process's cgroup if that allows less."""
     base = Path(root)
     table = {}
     for line in (_text(base / "proc/meminfo") or "").splitlines():
@@ -126,7 +127,10 @@ def memory_bytes(root: str | os.PathLike[str] = "/") -> tuple[int | None, int | 
 
 
 def usable_cores(root: str | os.PathLike[str] = "/") -> float | None:
-    """Return how many cores this process may use, by its affinity and cgroup, which may allow a fraction."""
+    """Return how many cores this process may use, according to its affinity and its cgroup.
+
+    The number may be a fraction, because a cgroup can limit the share of a core's time.
+    """
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     quotas: list[float] = []
     for folder in _cgroups(Path(root), "cpu"):
@@ -142,7 +146,8 @@ def usable_cores(root: str | os.PathLike[str] = "/") -> float | None:
 def fastest_core_mhz(root: str | os.PathLike[str] = "/") -> float | None:
     """Return the clock of the fastest core that this process may use, or None if it is not measured.
 
-    A virtual machine without cpufreq shows one constant number in cpuinfo; with `aperfmperf` the number is measured.
+    `/proc/cpuinfo` is used only if the processor has `aperfmperf`. Without it, as on many virtual machines, the number
+    there is constant.
     """
     base = Path(root)
     values = [value for core in _cores(base) if (value := _number(core / "cpufreq/scaling_cur_freq")) is not None]
@@ -153,7 +158,7 @@ def fastest_core_mhz(root: str | os.PathLike[str] = "/") -> float | None:
 
 
 def quota_stops(root: str | os.PathLike[str] = "/") -> int | None:
-    """Return how often a cgroup's quota has stopped this process and others in it, since the cgroup was created."""
+    """Return how often the processes of this process's cgroup were stopped by its quota since it was created."""
     counts = []
     for folder in _cgroups(Path(root), "cpu"):
         words = dict(line.split()[:2] for line in (_text(folder / "cpu.stat") or "").splitlines() if " " in line)
