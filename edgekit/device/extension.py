@@ -41,9 +41,8 @@ class DeviceExtension(Extension):
         from edgekit.device.monitor.metrics import Metrics
 
         shared = isinstance(options.metrics, Metrics)
-        metrics = (
-            options.metrics if shared else Metrics(options.metrics)
-        )  # a bad address fails before the slow tuning run
+        # Opened first, so that a bad address is reported before the tuning run, which takes a while.
+        metrics = options.metrics if shared else Metrics(options.metrics)
         try:
             model = self._load(path, options)
         except BaseException:

@@ -18,7 +18,7 @@ HIGHEST_RATE_PER_S = 1000.0
 """Limit for a rate that is chosen here: at a higher one, this process would do little but wait for the next call."""
 COLUMNS = ("time s", "calls", "per s", "p50 ms", "p90 ms", "p95 ms", "p99 ms", "max ms", "alone", "°C", "MHz", "MB")
 WIDTHS = (7, 8, 9, 9, 9, 9, 9, 9, 9, 5, 6, 7)
-FALSIFIERS = ("saturated", "throttled")
+INVALIDATING = ("saturated", "throttled")
 """Findings after which a result says more about the circumstances than about the device, and is not comparable."""
 
 
@@ -43,7 +43,9 @@ def run(options: argparse.Namespace) -> None:
         _print_head(planned, capacity, options.rate is None)
         soak.run_soak(call, planned, on_window=_print_row)
     findings = drift.soak_findings(planned.windows, rate) if planned.windows else {}
-    reasons = facts["why"] + [findings[key].words for key in FALSIFIERS if key in findings and findings[key].is_present]
+    reasons = facts["why"] + [
+        findings[key].words for key in INVALIDATING if key in findings and findings[key].is_present
+    ]
     if options.json:
         facts.update(comparable=not reasons, why=reasons)
         _shared.print_json({**facts, "capacity_per_s": capacity, **_soak_record(planned, findings)})

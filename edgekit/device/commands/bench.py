@@ -1,4 +1,4 @@
-"""`edgerun bench`: measure how fast a model is on this device, whether it stays as fast, and which bundle is fastest."""
+"""`edgerun bench`: measure how fast a model is on this device, whether it stays so, and which bundle is fastest."""
 
 from __future__ import annotations
 

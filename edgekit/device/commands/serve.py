@@ -145,12 +145,8 @@ def _option(
     """
     takes = {"action": f"store_{not default}".lower()} if isinstance(default, bool) else {"type": parse}
     shown = {} if metavar is None else {"metavar": metavar}
-    option = {
-        "default": default if default != "" else None,
-        "help": text,
-        **takes,
-        **shown,
-    }  # not "", which argparse would parse
+    # The default is None in place of "", because argparse would also parse an empty default.
+    option = {"default": default if default != "" else None, "help": text, **takes, **shown}
     return field(default=default, metadata={"heading": heading, "flag": flag, "option": option})
 
 

@@ -1,12 +1,13 @@
-"""Latency of calls, measured so that none is favoured over another.
+"""Latencies of several models, measured so that no model is favoured over another.
 
-Calls are interleaved in rounds of many calls each: a single call between others runs with cold caches, which doubles
-the time of a small model. The order rotates, because the first in a round is affected by what ran before it.
+The models are timed in rounds. In a round, each is called many times in a row, because a single call between those of
+other models runs with cold caches, which doubles the time of a small model. The order rotates from round to round,
+because the first model of a round is affected by what ran before it.
 
-To compare two files, both are opened again many times: two instances of one file differ for as long as they exist,
-because of where their memory is (Mytkowicz et al. 2009, "Producing wrong data without doing anything obviously
-wrong!"). The openings are therefore what is repeated, not only the calls (Kalibera & Jones 2013, "Rigorous benchmarking
-in reasonable time").
+To compare two files, both are opened many times. Two opened instances of the same file differ in speed for as long as
+they exist, because their memory lies at different addresses (Mytkowicz et al. 2009, "Producing wrong data without doing
+anything obviously wrong!"). It is therefore not enough to repeat the calls; the openings have to be repeated as well
+(Kalibera & Jones 2013, "Rigorous benchmarking in reasonable time").
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ PERCENTILES = (50, 90, 95, 99)
 MIN_OPENINGS = 10
 """The smallest number of openings from which an interval can be resampled."""
 FRESH_CALLS = 10
-"""Untimed calls of what was just opened: the first ones touch memory for the first time and choose kernels."""
+"""Untimed calls after each opening, because the first calls touch memory for the first time and choose kernels."""
 
 
 def time_interleaved(
@@ -39,11 +40,12 @@ def time_interleaved(
     enough: Callable[[int], bool] | None = None,
     cpu_ms: dict[str, np.ndarray] | None = None,
 ) -> dict[str, np.ndarray]:
-    """Return the milliseconds of every call, (rounds * calls_per_round,) for each.
+    """Return the milliseconds of every single call, an array (rounds * calls_per_round,) for each name in `calls`.
 
-    `on_round` is called with the number of rounds done, from 1. `enough` is called after each round: if it returns
-    true, the measurement ends early. `cpu_ms` is filled with the processor time of a call in each round, (rounds,) for
-    each. This includes all threads of this process, so it exceeds the wall time if a call uses several.
+    `on_round` is called with the number of rounds done, from 1. `enough` is called with it too, after each round: if it
+    returns true, the measurement ends early. `cpu_ms` is filled with the mean processor time of a call in each round,
+    an array (rounds,) for each name. It includes all threads of this process, so it exceeds the wall time if a call
+    uses several.
     """
     for label, value, least in (("rounds", rounds, 1), ("calls", calls_per_round, 1), ("warmup", warmup_per_round, 0)):
         if value < least:
@@ -80,18 +82,18 @@ def timed_openings(
     limit_s: float = math.inf,
     cpu_ms: dict[str, np.ndarray] | None = None,
 ) -> Generator[tuple[dict[str, np.ndarray], int], Collection[str] | None, None]:
-    """Like `time_interleaved`, but `openers` open everything again every few rounds, in rotating order.
+    """Time calls like `time_interleaved`, but open every model again every few rounds, in rotating order.
 
-    After every `rounds` rounds, up to `most_rounds`, it yields the milliseconds so far and the number of openings, so
-    that the caller can stop when it knows enough. Each opening has the same number of calls. `intervals` resamples
-    openings.
+    Each function in `openers` opens its model and returns the call to time. After every `rounds` rounds, up to
+    `most_rounds`, this yields the milliseconds so far and the number of openings, so that the caller can stop when it
+    knows enough. Every opening has the same number of calls, because `intervals` resamples whole openings.
 
     If the caller sends names, only these are timed from then on. The others keep their measurements, which are paired
     with the first openings of those that continue.
 
-    After `limit_s` seconds nothing more is opened. If the first `rounds` would take longer, each opening has fewer
-    rounds, and more openings follow while time is left. There are always `MIN_OPENINGS` of at least one round. `cpu_ms`
-    is filled as by `time_interleaved` before each yield.
+    After `limit_s` seconds, no model is opened again. If the first `rounds` rounds would take longer, each opening has
+    fewer rounds, and more openings follow while time is left. In any case, there are `MIN_OPENINGS` openings of at
+    least one round. `cpu_ms` is filled before each yield, as by `time_interleaved`.
     """
     first = opening_count(rounds)
     rounds_each, target, start = rounds // first, rounds, perf_counter()
@@ -105,9 +107,8 @@ def timed_openings(
             opening_ms, cpu, rounds_done = _opening(
                 active, openings, rounds_each, calls_per_round, warmup_per_round, share_s
             )
-            rounds_each = next(
-                count for count in range(rounds_done, 0, -1) if rounds_each % count == 0
-            )  # so `rounds` still come out
+            # A divisor of the planned number, so that whole openings still add up to `rounds` rounds.
+            rounds_each = next(count for count in range(rounds_done, 0, -1) if rounds_each % count == 0)
             for name, values_ms in opening_ms.items():
                 wall_ms[name].append(values_ms)
                 processor_ms[name].append(cpu[name])
@@ -139,13 +140,13 @@ def _opening(
     warmup_per_round: int,
     share_s: float,
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], int]:
-    """Open each once and time it. Returns wall-clock milliseconds, processor milliseconds, and the number of rounds.
+    """Open each model once, and time its calls in as many rounds as fit into `share_s` seconds, but in at least one.
 
-    There are as many rounds as fit into `share_s` seconds, but at least one.
+    Returns wall-clock milliseconds, processor milliseconds, and the number of rounds.
     """
     start_s, order = perf_counter(), list(openers)
     start = number % len(order) if order else 0
-    calls: dict[str, Callable[[], object]] = {}  # the previous ones have been closed
+    calls: dict[str, Callable[[], object]] = {}  # those of the previous opening are closed by now
     for name in order[start:] + order[:start]:
         calls[name] = openers[name]()
         for _ in range(FRESH_CALLS):
@@ -167,12 +168,15 @@ def _opening(
 
 
 def opening_count(rounds: int) -> int:
-    """Return how often each is opened in this many rounds: at least `MIN_OPENINGS` times, each with as many rounds."""
+    """Return how often each model is opened in this many rounds.
+
+    It is the smallest number from `MIN_OPENINGS` on that divides `rounds`, so that all openings have as many rounds.
+    """
     return next(count for count in range(min(MIN_OPENINGS, rounds), rounds + 1) if rounds % count == 0)
 
 
 def _time_calls(call: Callable[[], object], count: int, warmup: int) -> tuple[list[int], int]:
-    """Return the nanoseconds of each call, and the processor time of all calls and of reading the clock."""
+    """Return the nanoseconds of each call, and the processor time of all calls together with the clock's readings."""
     for _ in range(warmup):
         call()
     nanoseconds = [0] * count
@@ -192,7 +196,7 @@ def _time_calls(call: Callable[[], object], count: int, warmup: int) -> tuple[li
 
 
 def latency_summary(samples_ms: np.ndarray) -> dict[str, float]:
-    """Return percentiles (linear interpolation), mean, and the throughput of consecutive calls."""
+    """Return the percentiles (linearly interpolated), the mean, and the throughput of calls one after another."""
     if len(samples_ms) == 0:
         raise InputError("samples_ms: got no sample; time at least one call")
     mean_ms = float(np.mean(samples_ms))

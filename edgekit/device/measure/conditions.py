@@ -5,9 +5,9 @@
     seen = recorder.result(conditions.noise(samples_ms["a"], rounds))
     conditions.noise_reasons(seen)      # reasons in words; none on a quiet machine
 
-What the kernel does not show is None: unknown, never guessed. The yardstick is a piece of work that is always the same.
-The time that it takes shows a change of pace even if a virtual machine hides the clock, and distinguishes two machines
-of one name.
+A value that the kernel does not report is None, and is never guessed. The yardstick is a piece of work that is always
+the same. The time that it takes reveals a change of the machine's pace even if a virtual machine hides the clock's
+frequency, and it tells apart two machines that have the same name.
 """
 
 from __future__ import annotations
@@ -27,17 +27,20 @@ from edgekit.runner import cpu
 MAX_OTHERS_SHARE = 0.05
 """Share of the cores' time that other processes may take. An idle system's own services stay below one hundredth."""
 MAX_STEAL_SHARE = 0.02
-"""Share that the hypervisor may withhold. At this limit it affects one call in fifty, but not the median."""
+"""Share of the cores' time that the hypervisor may withhold. At this limit, it affects one call in fifty, but not the
+median."""
 MAX_PREEMPTED_PER_S = 50.0
-"""Limit for interruptions by others: a process on the same core causes hundreds, an idle system's services a few."""
+"""How often the measured process may be interrupted in a second. Another process on the same core causes hundreds of
+interruptions, and the services of an idle system cause a few."""
 MAX_CLOCK_CHANGE = 0.05
 """How much the clock may change: clocks of 2 to 4 GHz have steps of 100 MHz, so one step is allowed, but not two."""
 MAX_PACE_CHANGE = 0.10
-"""How much the yardstick may change: its own readings differ by a few hundredths on a quiet machine."""
+"""How much the yardstick's time may change: on a quiet machine, its readings differ by a few hundredths."""
 MAX_NOISE = 0.05
 """How much the rounds of one variant may spread: 0.005 to 0.02 is usual if nothing else runs."""
 SHORTEST_S = 0.5
-"""The shortest time whose shares are computed: the kernel counts in hundredths of a second, so it rounds."""
+"""Shares are computed only for measurements of at least this length, because the kernel counts in hundredths of a
+second."""
 COMPARED_KEYS = {
     "host": "host",
     "cpu": "processor",
@@ -58,21 +61,21 @@ COMPARED_KEYS = {
 
 @dataclass(frozen=True)
 class Conditions:
-    """Activity on the machine from before the first call to after the last; None where the machine does not show it.
+    """Activity on the machine from before the first call to after the last. A value is None if it is not reported.
 
     Shares are of the time of all cores that this process may use. `pace_ms` is the median time of the yardstick.
-    `pace_change` and `clock_change` compare slow samples with fast ones: 0.1 is 10 %.
+    `pace_change` and `clock_change` say by what share the highest sample exceeds the lowest: 0.1 is 10 %.
     """
 
     seconds: float
     others_share: float | None  # taken by processes that are not the measured one
     steal_share: float | None  # withheld by the hypervisor
-    preempted_per_s: float | None  # times that the measured process was put aside for another
-    quota_stops: int | None  # times that its cgroup's quota stopped it
+    preempted_per_s: float | None  # how often the measured process had to make room for another
+    quota_stops: int | None  # how often the quota of its cgroup stopped it
     load_before: float | None  # mean of one minute
     load_after: float | None
     governor: str | None
-    clock_mhz: float | None  # of the fastest core, the median of all looks
+    clock_mhz: float | None  # of the fastest core, the median of all samples
     clock_change: float | None
     throttled: bool | None
     temperature_before_c: float | None
@@ -87,10 +90,10 @@ class Conditions:
 
 
 class ConditionsRecorder:
-    """A context manager around a measurement. `root` is for tests.
+    """A context manager that records the conditions of a measurement. `root` is for tests.
 
-    `children` says that child processes do the work; they must have ended before the `with` block does. Without it,
-    they count as other processes.
+    Set `children` if child processes do the measured work. They must then end before the `with` block does. Otherwise,
+    child processes count as other processes.
     """
 
     def __init__(self, children: bool = False, root: str | os.PathLike[str] = "/") -> None:
@@ -117,7 +120,7 @@ class ConditionsRecorder:
             self._clocks_mhz.append(clock_mhz)
 
     def result(self, noise: float | None = None) -> Conditions:
-        """Return the conditions, after the measurement."""
+        """Return the conditions. To be called after the `with` block."""
         start, end = self._started, self._ended
         duration_s = end.at_s - start.at_s
         capacity_s = cpu.usable_core_count() * duration_s
@@ -127,7 +130,7 @@ class ConditionsRecorder:
             else None
             for name in ("busy_s", "steal_s", "preempted", "quota_stops")
         )
-        clocks = self._clocks_mhz[1:] or self._clocks_mhz  # before the first call the clock may still be asleep
+        clocks = self._clocks_mhz[1:] or self._clocks_mhz  # the clock may be low before the first call
         return Conditions(
             seconds=duration_s,
             others_share=None if busy_s is None else max(busy_s - (end.own_s - start.own_s), 0) / capacity_s,
@@ -166,7 +169,7 @@ def spread(p50s_ms: np.ndarray | Sequence[float]) -> float:
 
 
 def noise_reasons(seen: Conditions) -> list[str]:
-    """Return reasons not to rely on a measurement, with the values; empty if there are none."""
+    """Return the reasons not to rely on a measurement, with their values; an empty list if there are none."""
     changed = f"the clock changed by {seen.clock_change or 0:.0%}"
     reasons = {
         f"other processes took {seen.others_share or 0:.0%} of the processor's time": _exceeds(
@@ -189,16 +192,16 @@ def noise_reasons(seen: Conditions) -> list[str]:
 
 
 def to_record(seen: Conditions) -> dict[str, Any]:
-    """Return the conditions as a result stores them, beside `bench.machine_facts()`."""
+    """Return the conditions in the form in which a result stores them, beside `bench.machine_facts()`."""
     known = {"governor": seen.governor, "emulator": emulation.emulator() or None}
     return {**known, "seen": seen.to_dict(), "disturbed": noise_reasons(seen)}
 
 
 def differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
-    """Return why latencies of two results must not be compared, from their `conditions`; empty if they may be.
+    """Return the reasons not to compare the latencies of two results; an empty list if there are none.
 
-    `interpreters` (versions by name) must agree where both results have one. A value that only one result knows is a
-    difference.
+    `first` and `second` are the `conditions` of the two results. A value that only one of them has is a difference. Of
+    `interpreters` (versions by name), only those that both results have must agree.
     """
     reasons = [
         f"{label}: {_value_text(first.get(key))} and {_value_text(second.get(key))}"
@@ -231,7 +234,7 @@ def _value_text(value: Any) -> str:
 
 
 def _change(values: Sequence[float]) -> float | None:
-    """Return how far the high values are above the low ones. If there are many, a tenth at either end is ignored."""
+    """Return by what share the highest value exceeds the lowest; of many values, the tenth at either end is ignored."""
     if not values:
         return None
     low, high = np.quantile(values, (0.1, 0.9)) if len(values) >= intervals.MIN_ROUNDS else (min(values), max(values))

@@ -21,21 +21,22 @@ BLOCK, BLOCKS = bytes(4096), 64
 
 @dataclass(frozen=True)
 class Counters:
-    """What was counted, with times in seconds.
+    """The counters at one moment, with times in seconds.
 
-    `busy_s` and `steal_s` belong to the cores that this process may use, `own_s` to what is measured.
+    `busy_s` and `steal_s` are sums over the cores that this process may use. `own_s` is the processor time of the
+    measured processes.
     """
 
     at_s: float
     own_s: float
     busy_s: float | None
     steal_s: float | None
-    preempted: int | None  # involuntary context switches of what is measured
+    preempted: int | None  # involuntary context switches of the measured processes
     quota_stops: int | None
 
 
 def read_counters(children: bool = False, root: str | os.PathLike[str] = "/") -> Counters:
-    """Read all of them. `children` count only once they have ended, see times(2) and getrusage(2)."""
+    """Read all counters. With `children`, child processes that have ended are included; see times(2), getrusage(2)."""
     times = os.times()
     busy_s, steal_s = _machine_seconds(root)
     return Counters(
@@ -57,9 +58,9 @@ def load_average() -> float | None:
 
 
 def yardstick_ms() -> float:
-    """Return the milliseconds of a piece of work that is always the same.
+    """Return how many milliseconds a piece of work takes that is always the same.
 
-    It is the best of a few tries, so that an interruption does not count.
+    This is the fastest of a few tries, so that an interruption does not count.
     """
     times_ns = []
     for _ in range(TRIES):
@@ -72,7 +73,7 @@ def yardstick_ms() -> float:
 
 
 def _machine_seconds(root: str | os.PathLike[str]) -> tuple[float | None, float | None]:
-    """Return (busy, stolen); see proc_stat(5). Waiting for I/O counts as idle. User time includes that of guests."""
+    """Return the (busy, stolen) seconds of proc_stat(5). Waiting for I/O counts as idle; user time includes guests."""
     if not hasattr(os, "sysconf"):
         return None, None
     names = {f"cpu{number}" for number in cpu.usable_cores()}

@@ -50,7 +50,10 @@ def soak_findings(windows: Sequence[SoakWindow], rate_per_s: float) -> dict[str,
 
 
 def check_saturation(windows: Sequence[SoakWindow], rate_per_s: float) -> SoakFinding:
-    """Check whether calls came faster than they were answered, so that many wait at the end, or more in each third."""
+    """Check whether calls came faster than they were answered.
+
+    That is so if many calls are waiting at the end, or far more in the last third of the windows than in the first.
+    """
     if not windows:
         return SoakFinding(None, "nothing was measured")
     calls, seconds = sum(each.calls for each in windows), sum(each.seconds for each in windows)
@@ -73,8 +76,8 @@ def check_saturation(windows: Sequence[SoakWindow], rate_per_s: float) -> SoakFi
 def check_drift(windows: Sequence[SoakWindow]) -> SoakFinding:
     """Check whether p50 in the last third of the windows differs from that in the first third by more than the margin.
 
-    Windows are resampled (see `intervals`). The latency drifted if the whole interval lies beyond the margin, and did
-    not drift if the whole interval lies within it.
+    The confidence interval of the ratio is found by resampling windows (see `intervals`). The latency drifted if the
+    whole interval lies beyond the margin, and did not drift if the whole interval lies within it.
     """
     if len(windows) < MIN_WINDOWS:
         return SoakFinding(None, f"too short to say: {len(windows)} windows, {MIN_WINDOWS} are needed")
@@ -91,7 +94,7 @@ def check_drift(windows: Sequence[SoakWindow]) -> SoakFinding:
 
 
 def check_throttling(windows: Sequence[SoakWindow]) -> SoakFinding:
-    """Check whether the processor was slowed down, by what the kernel reports or by its clock."""
+    """Check whether the processor was slowed down, according to the kernel or to the clock's frequency."""
     warmest = max((each.temperature_c for each in windows if each.temperature_c is not None), default=None)
     clocks = [each.frequency_mhz for each in windows if each.frequency_mhz is not None and each.governor]
     figures: dict[str, Any] = {"warmest_c": warmest}
@@ -113,11 +116,11 @@ def check_throttling(windows: Sequence[SoakWindow]) -> SoakFinding:
 
 
 def check_memory_growth(windows: Sequence[SoakWindow]) -> SoakFinding:
-    """Check whether resident memory still grew in the second half, by more than 1 MB and 1 %, and in both parts of it.
+    """Check whether resident memory still grew in the second half of the soak, by more than 1 MB and 1 %.
 
     The slope is the median of those between all pairs of windows (Theil 1950; Sen 1968, "Estimates of the Regression
-    Coefficient Based on Kendall's Tau"), which is robust to outliers. A single step, such as allocators take, lies
-    in only one of the two parts, so it does not count as growth.
+    Coefficient Based on Kendall's Tau"), which is robust to outliers. Memory must also have grown in both parts of the
+    second half. A single step, such as allocators take, lies in only one of them, so it does not count as growth.
     """
     known = [(each.start_s + each.seconds, each.resident_bytes) for each in windows if each.resident_bytes is not None]
     if not known:

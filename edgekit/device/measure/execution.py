@@ -1,4 +1,4 @@
-"""The call that is timed of a model: what a device does with a sample between `prepare` and the answer."""
+"""The call that is timed for a model: what a device does with a prepared sample until it has the outputs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from edgekit.runner.backends import Backend
 
 EXECUTED = "execute only (the model's own type in, float32 out)"
-"""What was timed, as a protocol says it."""
+"""The description of the timed call in the `protocol` of a result."""
 
 
 def timed_call(backend: Backend, x: np.ndarray) -> Callable[[], np.ndarray]:

@@ -1,11 +1,12 @@
 """How certain a measured latency is: bootstrap intervals over the rounds of `bench.time_interleaved`.
 
 Rounds are resampled, because the calls of one round share its conditions (frequency, neighbours, caches). Two variants
-are compared round by round, so whatever slows a whole round cancels. For `bench.timed_openings`, a round is everything
-of one opening, whose calls also share their place in memory. Each interval is the percentile interval of a median
-(Efron & Tibshirani 1993, chapter 13). If there are few rounds, its bounds are moved outwards, because the plain
-interval would be too narrow (the expanded percentile interval of Hesterberg 2015, "What Teachers Should Know about the
-Bootstrap", arXiv:1411.5279).
+are compared round by round, so that whatever slows down a whole round cancels out. For the samples of
+`bench.timed_openings`, a round means all calls of one opening here, because these also share their place in memory.
+
+Each interval is the percentile interval of a median (Efron & Tibshirani 1993, chapter 13). If there are few rounds, its
+bounds are moved outwards, because the plain interval would be too narrow (the expanded percentile interval of
+Hesterberg 2015, "What Teachers Should Know about the Bootstrap", arXiv:1411.5279).
 """
 
 from __future__ import annotations
@@ -21,16 +22,17 @@ from edgekit.runner.errors import InputError
 MIN_ROUNDS = 10
 """With fewer rounds, an interval that is wide enough would be as wide as the data."""
 RESOLUTION = 0.01
-"""How far the bounds of an interval may be from the ratio, as a share of it, to detect a difference of 3 % reliably."""
+"""The bounds of an interval should differ from its ratio by no more than this share, so that a difference of 3 % is
+detected reliably."""
 RESAMPLES = 10_000
 SEED = 0
 _AT_ONCE = 2_000_000
-"""Resampled rounds held in memory at a time."""
+"""How many resampled rounds are held in memory at a time."""
 
 
 @dataclass(frozen=True)
 class RatioInterval:
-    """How many times as long one takes as the other, with the bounds of the confidence interval."""
+    """How many times as long one variant takes as another, with the bounds of the confidence interval."""
 
     ratio: float
     low: float
@@ -59,9 +61,9 @@ def ratio_interval(samples_ms: np.ndarray, to_ms: np.ndarray, rounds: int, confi
 def is_too_wide(low: float, high: float, margin: float) -> bool:
     """Return whether the interval of a ratio is wider than `RESOLUTION` allows and reaches within `margin` of 1.
 
-    Continuing while it is too wide does not turn noise into differences, as continuing until one is found would. Only
-    the width ends it (Chow & Robbins 1965, "On the asymptotic theory of fixed-width sequential confidence intervals for
-    the mean").
+    A measurement may continue for as long as this is true. That does not turn noise into differences, because only the
+    width of the interval ends it (Chow & Robbins 1965, "On the asymptotic theory of fixed-width sequential confidence
+    intervals for the mean"). Continuing until a difference shows would find one by chance.
     """
     near = low < 1 + margin and high > 1 / (1 + margin)
     return near and high > low * (1 + RESOLUTION) ** 2
@@ -74,12 +76,12 @@ def p50_interval(samples_ms: np.ndarray, rounds: int, confidence: float) -> Medi
 
 
 def relative_latencies(samples_ms: Mapping[str, np.ndarray], rounds: int) -> dict[str, float]:
-    """Return how slow each is relative to all.
+    """Return the latency of each variant relative to all variants.
 
-    In each round, its p50 is divided by the median p50 of all; the result is the median of these ratios.
+    In each round, the variant's p50 is divided by the median of all p50s; the result is the median of these ratios.
 
-    This gives the order in which `ratio_interval` compares them. p50s of the whole run would be less reliable, because
-    if a machine changes its pace half-way, they fall on either side of the change.
+    The variants then have the same order as by `ratio_interval`. p50s of the whole run would be less reliable: if the
+    machine changes its pace half-way, some of them fall before the change and some after it.
     """
     logs = {name: np.log(round_p50s(values, rounds)) for name, values in samples_ms.items()}
     pace = np.median(list(logs.values()), axis=0)
@@ -93,7 +95,7 @@ def round_p50s(samples_ms: np.ndarray, rounds: int) -> np.ndarray:
     if len(samples_ms) == 0 or len(samples_ms) % rounds:
         raise InputError(f"samples_ms: got {len(samples_ms)}; give as many for each of the {rounds} rounds")
     p50s: np.ndarray = np.median(np.reshape(samples_ms, (rounds, -1)), axis=1)
-    return np.maximum(p50s, 1e-9)  # a clock may stand still during a call, and a logarithm is taken
+    return np.maximum(p50s, 1e-9)  # never 0 (a clock may be too coarse), since a logarithm follows
 
 
 def interval_bounds(
@@ -115,7 +117,10 @@ def interval_bounds(
 
 
 def tail_probability(confidence: float, rounds: int) -> float:
-    """Return the share to cut off at either end: below half of 1 - `confidence`, and smaller the fewer the rounds."""
+    """Return the share of the resampled values to cut off at either end.
+
+    It is less than (1 - `confidence`) / 2, and the fewer rounds there are, the smaller it is.
+    """
     expanded = (rounds / (rounds - 1)) ** 0.5 * _student(1 - (1 - confidence) / 2, rounds - 1)
     return NormalDist().cdf(-expanded)
 

@@ -1,4 +1,4 @@
-"""Calls at a fixed rate for minutes: how the latency changes over time, and the machine with it.
+"""Calls at a fixed rate for minutes: how the latency and the state of the machine change over time.
 
 The load is open: call n is due at the start plus n / rate, whether or not earlier calls have ended. Its latency is
 counted from that moment. A closed loop waits for each answer before it calls again, and so leaves out exactly the calls
@@ -25,9 +25,10 @@ from edgekit.runner.errors import InputError
 MIN_CALLS_PER_WINDOW = 20
 """With fewer calls in a window, percentiles mean nothing."""
 SPIN_S = 200e-6
-"""How long before a call is due the sleep ends and the busy waiting begins: a sleep ends some 60 µs late."""
+"""The sleep ends this long before a call is due and is followed by busy waiting, because a sleep ends some 60 µs late.
+"""
 ROUNDING_S = 1e-9
-"""By how much a sum of intervals may miss the end of a window, because of rounding."""
+"""How far a sum of intervals may miss the end of a window because of rounding."""
 PERCENTILES = (50, 90, 95, 99, 100)
 
 Call = Callable[[], object]
@@ -35,7 +36,10 @@ Call = Callable[[], object]
 
 @dataclass(frozen=True)
 class SoakWindow:
-    """Calls that ended between two samples of the machine. `waiting` counts those due at its end but not begun."""
+    """The calls between two samples of the machine.
+
+    `waiting` counts the calls that were due at the end of the window but had not begun.
+    """
 
     start_s: float
     seconds: float
@@ -46,7 +50,7 @@ class SoakWindow:
     p95_ms: float
     p99_ms: float
     max_ms: float
-    service_p50_ms: float  # from the actual start: what the call itself takes
+    service_p50_ms: float  # of the call itself, counted from its actual start
     temperature_c: float | None = None
     frequency_mhz: float | None = None
     governor: str | None = None
@@ -64,7 +68,7 @@ class SoakWindow:
 
 @dataclass
 class Soak:
-    """The requested soak, and the windows measured. `cut_short` is set if Ctrl-C came before the end."""
+    """A soak as it was requested, and the windows measured so far. `cut_short` is set if Ctrl-C came before the end."""
 
     rate_per_s: float
     seconds: float
@@ -74,7 +78,7 @@ class Soak:
 
 
 def measure_capacity(call: Call, seconds: float = 0.5, clock: Callable[[], float] = time.perf_counter) -> float:
-    """Return the calls a second in a closed loop, after a few to warm up."""
+    """Return how many calls per second are possible if each follows the one before, measured after a short warm-up."""
     call()
     start, calls = clock(), 0
     while calls < MIN_CALLS_PER_WINDOW and clock() - start < seconds:
@@ -88,7 +92,10 @@ def measure_capacity(call: Call, seconds: float = 0.5, clock: Callable[[], float
 
 
 def plan_soak(rate_per_s: float, seconds: float, window_s: float | None = None) -> Soak:
-    """Plan a soak for `run_soak`, in windows of equal length: `window_s`, or a twentieth of all, up to a minute."""
+    """Plan a soak for `run_soak`, in windows of equal length.
+
+    The length is about `window_s`, or by default a twentieth of the time, but no more than a minute.
+    """
     for label, value in (("rate", rate_per_s), ("time", seconds), ("window", window_s)):
         if value is not None and not 0 < value < float("inf"):
             raise InputError(f"{label}: got {value:g}; use a number above 0")
@@ -113,7 +120,7 @@ def run_soak(
     clock: Callable[[], float] = time.perf_counter,
     sleep: Callable[[float], object] = time.sleep,
 ) -> Soak:
-    """Fill in the windows. Ctrl-C ends the measurement, and what was measured is kept."""
+    """Run a planned soak and fill in its windows. Ctrl-C ends it, and the windows measured so far are kept."""
     try:
         _measure(call, soak, on_window, read_health, clock, sleep)
     except KeyboardInterrupt:
@@ -123,10 +130,10 @@ def run_soak(
 
 def _measure(call: Call, soak: Soak, on_window: Any, read_health: Any, clock: Any, sleep: Any) -> None:
     interval_s, windows = 1 / soak.rate_per_s, round(soak.seconds / soak.window_s)
-    latencies, services = array("d"), array("d")  # emptied after each window: an instrument must not grow
+    latencies, services = array("d"), array("d")  # emptied after each window, so that they do not grow
     number, closed_windows, window_start_s = 0, 0, 0.0
     before = read_health()
-    origin = clock()  # moves on with every pause
+    origin = clock()  # moved on by the length of each pause
     while True:
         now, due_s = clock(), number * interval_s
         end_s = max(now - origin, due_s)
@@ -157,7 +164,7 @@ def _measure(call: Call, soak: Soak, on_window: Any, read_health: Any, clock: An
 
 
 def _wait(until: float, clock: Callable[[], float], sleep: Callable[[float], object]) -> None:
-    """Sleep as long as a sleep is reliable, then wait busily."""
+    """Sleep until shortly before the moment, then wait busily."""
     left = until - clock()
     if left > SPIN_S:
         sleep(left - SPIN_S)

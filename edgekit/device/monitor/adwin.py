@@ -5,13 +5,15 @@ from __future__ import annotations
 from math import log, sqrt
 
 BUCKETS = 5
-"""Buckets of each size, which are powers of two. With one more, the oldest two merge into one of the next size."""
+"""How many buckets there may be of each size. Sizes are powers of two: if there is one bucket too many, the oldest two
+are merged into one of the next size."""
 
 
 class Adwin:
     """A window that grows while its older and newer parts agree, and restarts when they do not.
 
-    `delta` is the confidence. After every `every` values, it looks for a cut between parts of at least `least` values.
+    `delta` bounds the probability of a false alarm. After every `every` values, if there are more than `grace`, the
+    window is searched for a point that divides it into two parts of at least `least` values whose means differ.
     """
 
     def __init__(self, delta: float = 0.002, every: int = 32, least: int = 5, grace: int = 10) -> None:
@@ -25,7 +27,7 @@ class Adwin:
         self._rows: list[list[float]] = [[]]  # sums of buckets by size, oldest first
 
     def update(self, x: float) -> bool:
-        """Add the next value. Returns whether a change is detected with it."""
+        """Add the next value. Returns whether a change is detected at this value."""
         if self.width:
             self._squares += self.width * (x - self.total / self.width) ** 2 / (self.width + 1)
         self.width += 1

@@ -1,4 +1,4 @@
-"""Golden samples that are answered again while a model is in use, by the same interpreter that answers its user."""
+"""Golden samples that are run again while a model is in use, by the same interpreter that answers the user."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class CanaryResult(NamedTuple):
 
 
 class Canary:
-    """The golden samples of a model, run one at a time or all at once. For a model with states they are one stream."""
+    """The golden samples of a model, run one at a time or all at once. For a model with states, they are one stream."""
 
     def __init__(self, model: Any) -> None:
         self._model, self.atol = model, float(model.manifest.golden["atol"])
@@ -41,7 +41,7 @@ class Canary:
         return len(self._inputs)
 
     def all(self) -> CanaryResult:
-        """Run all samples, from the first on. A failure of the interpreter is a result too."""
+        """Run all samples, from the first on. An error of the interpreter is not raised, but returned as a failure."""
         self._next, worst = 0, CanaryResult(True, 0, 0.0, self.atol, None)
         for _ in range(self.vectors):
             result = self.one()

@@ -15,22 +15,26 @@ from edgekit.device.monitor.windows import FIRST, LEVELS, Past, Window
 ALARM = 1.0
 """A finding with at least this evidence is an alarm.
 
-By chance, a tenth of an alarm is expected in `per` healthy samples, in which one false alarm would be accepted.
+Evidence is −log10 of a p-value that is corrected for all tests in `per` samples. At this evidence, 0.1 false alarms are
+expected in `per` healthy samples, although one would be accepted.
 """
 FAR_WORTH = 32
-"""A longer window is worth at least this many independent samples if most of its values are far from the reference."""
+"""A window that is longer than this counts as at least this many independent samples, if most of its values are far
+from the reference."""
 MIN_SAMPLES = 64
 """Number of samples from which on there is a verdict."""
 EARLY_SAMPLES, EARLY_WINDOWS = 512, 8
-"""With fewer samples, or windows of one length, it is unknown how long neighbours in a stream stay correlated."""
+"""With fewer samples, or fewer windows of one length, it is not known well how long neighbouring samples stay
+correlated."""
 OVERLAPS = 2
 """How many windows begin within the length of one: two, because each overlaps half of the one before."""
 
 
 class LatestWindow(NamedTuple):
-    """The last full window of a level: samples, mean values, ranks, rank spreads, classes, and evidence.
+    """The last full window of one length, with `n` samples: means of values, ranks, rank spreads and classes.
 
     `evidence` (2, statistics) is for the location and the spread of each statistic, `class_evidence` for each class.
+    `worth` is the number of independent samples that the window is worth in each of these series.
     """
 
     n: int
@@ -44,7 +48,7 @@ class LatestWindow(NamedTuple):
 
 
 class Comparison:
-    """Takes statistics, oldest first. One false alarm is accepted in `per` healthy samples."""
+    """Compares a stream of statistics with the reference. One false alarm is accepted in `per` healthy samples."""
 
     def __init__(self, reference: Reference, per: int) -> None:
         self.reference, self.per = reference, per
@@ -96,7 +100,11 @@ class Comparison:
         return ranks
 
     def _push(self, window: Window) -> None:
-        """Test windows of all lengths that end here. Overlapping windows are tested, but not merged further."""
+        """Test the windows of all lengths that end with this one.
+
+        A longer window is joined from two consecutive ones. Every second one of a length overlaps its neighbours, so it
+        is tested, but not joined further.
+        """
         level = 0
         while True:
             self._test(level, window)
@@ -132,9 +140,9 @@ class Comparison:
         return LatestWindow(window.n, values, ranks, spreads, classes, evidence, class_evidence, worth)
 
     def _inflation(self, window: Window, history: Sequence[Past], classes: np.ndarray) -> np.ndarray:
-        """Return the inflation of each series.
+        """Return the inflation of each series, as `windows.inflation` defines it.
 
-        It is at least that of the classes, because a class explains a part of each statistic.
+        It is at least the inflation of the classes, because each statistic depends in part on the class.
         """
         inflation = windows.inflation(window, history)
         is_early = self._ended[0] * FIRST <= EARLY_SAMPLES or len(history) < EARLY_WINDOWS
@@ -154,7 +162,10 @@ class Comparison:
         return np.concatenate([tested, classes.sum(axis=1, keepdims=True) - tested.sum(axis=1, keepdims=True)], axis=1)
 
     def _expectation(self) -> np.ndarray:
-        """Return (2, statistics): the expected means of ranks and of their spreads without a change, with ties."""
+        """Return the means of the ranks and of their spreads to expect if nothing has changed, (2, statistics).
+
+        They differ from those of a uniform distribution if values of the reference are equal.
+        """
         n, quantiles = self.reference.samples, self.reference.quantiles
         ranks = self.reference.ranks(quantiles.T)
         weights = np.full(len(ranks), 1.0)

@@ -8,7 +8,7 @@ from typing import Any
 from edgekit.device.monitor.adwin import Adwin
 
 DELTA = 1e-7
-"""ADWIN's confidence: at most one false alarm in 100,000 healthy, independent samples."""
+"""The parameter `delta` of ADWIN, which gives at most one false alarm in 100,000 healthy, independent samples."""
 
 
 class ConfidenceMonitor:

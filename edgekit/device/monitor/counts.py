@@ -1,4 +1,4 @@
-"""Counts of what a model has answered, refused and dropped. Nothing here blocks, and nothing grows."""
+"""Counts of the samples that a model has answered, refused and dropped, kept without locks and in constant memory."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Counts:
         self.lists = {name: [0] * (len(BOUNDS_MS) + 1) for name in (*PARTS, TOTAL)}
         self._preprocess, self._execute = self.lists["preprocess"], self.lists["execute"]
         self._postprocess, self._whole = self.lists["postprocess"], self.lists[TOTAL]
-        self._totals_ms = [0.0] * len(self.lists)  # in the same order
-        self.batches = [0] * (len(SIZES) + 2)  # the last one: samples
+        self._totals_ms = [0.0] * len(self.lists)  # a sum for each of `lists`
+        self.batches = [0] * (len(SIZES) + 2)  # the last element counts samples
         self.refusals = {"invalid": 0, "failed": 0}
         self.dropped_ = 0
         self._closed = closed
@@ -64,7 +64,7 @@ class Counts:
         totals_ms[4] += total
 
     def _parts(self, times_ms: dict[str, float]) -> None:
-        """Count the parts that an answer has, such as a stream's wait. Other parts count only in the total."""
+        """Count the times of an answer with other parts, such as a stream's wait. Unknown parts only add to the sum."""
         total = sum(times_ms.values())
         for index, (name, counts) in enumerate(self.lists.items()):
             ms = total if name == TOTAL else times_ms.get(name)

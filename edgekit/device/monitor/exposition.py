@@ -1,4 +1,4 @@
-"""Prometheus's text format 0.0.4: metric families in, bytes for a scraper out.
+"""Render metric families in Prometheus's text format 0.0.4.
 
 https://prometheus.io/docs/instrumenting/exposition_formats/
 """
@@ -54,10 +54,7 @@ def histogram_samples(
 
 
 def render(families: Iterable[Family]) -> bytes:
-    """Render all families.
-
-    Families with the same name are merged; of samples with the same labels the last one wins.
-    """
+    """Render all families. Families with the same name are merged; of samples with the same labels, the last counts."""
     heads: dict[str, str] = {}
     lines: dict[str, dict[str, str]] = {}
     for family in families:

@@ -1,8 +1,8 @@
 """Field report: what a bundle answered on a device, how fast, on which machine, and whether it has drifted.
 
-It is one JSON file of some 10 kB, whatever the number of answers, rewritten every minute and at the end. `FORMAT` is
-its `format`. `edgekit compare` and notebook 08 read it. Latencies are counts for the bounds in `histogram.py`, as
-[[index, count], …], so that reports can be added up.
+It is one JSON file of some 10 kB, however many answers there were, and is rewritten every minute and at the end.
+`edgekit compare` and notebook 08 read it. Latencies are stored as counts for the bounds in `histogram.py`, in the form
+[[index, count], …], so that reports can be added up. `FORMAT` is the value of the key `format`.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ if TYPE_CHECKING:
 KIND, FORMAT = "edgekit field report", 1
 EVERY_S = 60.0
 MAX_READINGS = 120
-"""Readings of the machine in a report. When there are more, every second one is dropped, and the interval doubles."""
+"""Largest number of readings of the machine in a report. When there are more, every second one is dropped, and further
+ones are taken half as often."""
 PERCENTILES = (0.5, 0.9, 0.99)
 DISK_FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 
 class FieldReport:
-    """An observer that writes a field report. The file is always complete. A full disk only costs the report.
+    """An observer that writes a field report. The file is always complete. If the disk is full, only the report fails.
 
     Parameters
     ----------
@@ -80,7 +81,7 @@ class FieldReport:
             make_folder(self._path.parent)
             self._write()
         except OSError as error:
-            if error.errno in DISK_FULL:  # a device that restarts must answer all the same
+            if error.errno in DISK_FULL:  # a device that restarts must answer nevertheless
                 self._warn_once(error)
             else:
                 raise ResourceError(
@@ -185,12 +186,12 @@ class FieldReport:
     def _try(self) -> None:
         try:
             self._write()
-        except Exception as error:  # a full disk, or a monitor in the middle of an answer; trying again later soon
+        except Exception as error:  # such as a full disk, or a monitor that an answer is changing
             self._warn_once(error)
 
     def _warn_once(self, error: Exception) -> None:
         if not self._failed:
-            with suppress(RuntimeWarning):  # if warnings are errors
+            with suppress(RuntimeWarning):  # the program may turn warnings into errors
                 warnings.warn(f"report: {self._path}: {error}; trying again later", RuntimeWarning, stacklevel=3)
         self._failed = True
 

@@ -1,4 +1,4 @@
-"""Findings in words."""
+"""The monitor's findings in words."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ OUTPUTS = {
 
 
 def describe_statistic(name: str, has_moved: bool, is_more: bool, here: float, there: tuple[float, ...]) -> str:
-    """Describe a change, with the mean here and the middle half of the reference."""
+    """Describe how a statistic differs from validation: its mean if `has_moved` is set, otherwise its spread.
+
+    `here` is its mean in the window, and `there` has the bounds of the middle half of the reference.
+    """
     kind, _, column = name.partition(":")
     if not has_moved:
         change = f"{name} varies {'more' if is_more else 'less'}"
@@ -49,6 +52,6 @@ def describe_statistic(name: str, has_moved: bool, is_more: bool, here: float, t
 
 
 def describe_class(label: str, here: float, there: float) -> str:
-    """Describe a class whose frequency changed."""
+    """Describe a class that is answered more or less often than in validation."""
     how = "more" if here > there else "less"
     return f"{label} is answered {how} often than in validation: {here:.1%} here, {there:.1%} there"

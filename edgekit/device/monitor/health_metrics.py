@@ -9,12 +9,15 @@ from edgekit.device.monitor.exposition import Family
 from edgekit.device.monitor.verdict import Verdict
 
 
-def health_families(verdict: Verdict, sketch: Mapping[str, Any], **more: str) -> list[Family]:
+def health_families(verdict: Verdict, sketch: Mapping[str, Any], **extra_labels: str) -> list[Family]:
     """Return health, evidence and alarms by statistic, and the canary's counts, with `more` labels."""
-    drift = [({**more, "statistic": each.statistic}, each) for each in verdict.findings]
+    drift = [({**extra_labels, "statistic": each.statistic}, each) for each in verdict.findings]
     families = [
         Family(
-            "edgekit_health", "gauge", "0 sound, 1 doubtful, 2 wrong, -1 too early to say", [("", more, verdict.health)]
+            "edgekit_health",
+            "gauge",
+            "0 sound, 1 doubtful, 2 wrong, -1 too early to say",
+            [("", extra_labels, verdict.health)],
         ),
         Family(
             "edgekit_drift",
@@ -28,7 +31,7 @@ def health_families(verdict: Verdict, sketch: Mapping[str, Any], **more: str) ->
             "1 if the evidence is an alarm",
             [("", labels, int(each.alarm)) for labels, each in drift],
         ),
-        Family("edgekit_watched_samples_total", "counter", "Samples examined", [("", more, verdict.samples)]),
+        Family("edgekit_watched_samples_total", "counter", "Samples examined", [("", extra_labels, verdict.samples)]),
     ]
     if sketch["canary"] is None:
         return families
@@ -44,5 +47,5 @@ def health_families(verdict: Verdict, sketch: Mapping[str, Any], **more: str) ->
         ),
     ):
         if canary[key] is not None:
-            families.append(Family(f"edgekit_canary_{name}", kind, text, [("", more, canary[key])]))
+            families.append(Family(f"edgekit_canary_{name}", kind, text, [("", extra_labels, canary[key])]))
     return families

@@ -13,7 +13,7 @@ EXPOSED_EVERY = 4
 
 
 def bucket_index(ms: float) -> int:
-    """Return the index of the count for a latency, from 0 to `len(BOUNDS_MS)`, which is beyond all bounds."""
+    """Return the index of the bucket for a latency. `len(BOUNDS_MS)` is the bucket for latencies above all bounds."""
     return bisect_left(BOUNDS_MS, ms)
 
 

@@ -17,16 +17,16 @@ COLOURS = ("red", "green", "blue")
 AUDIO = ("loudness_db", "peak", "centroid_hz", "zero_crossings", "silence", "clipping")
 TEXT = ("length", "unknown", "mean_id")
 MAX_COLUMNS = 16
-"""Columns of a window or a vector that are examined."""
+"""How many columns of a window or a vector are examined."""
 BANDS, ROWS = 8, 4
-"""For large pictures, the number of bands of neighbouring rows, and the rows per band."""
+"""Of a large picture, only this many bands of neighbouring rows are examined, with this many rows each."""
 FRAME = 512
 """The spectrum of a sound is computed from up to 16 pieces of this many samples."""
 QUIET, LOUD = 1e-3, 0.999
 
 
 def statistic_names(raw: RawSpec) -> list[str]:
-    """Return the names of what `make_statistics` computes for samples of this kind; none for several tensors."""
+    """Return the names of the statistics of `make_statistics` for samples of this kind; none for several tensors."""
     if raw.kind == "image":
         return [*IMAGE, *(COLOURS if raw.shape[2] == 3 else ())]
     if raw.kind in ("audio", "text"):
@@ -41,8 +41,8 @@ def statistic_names(raw: RawSpec) -> list[str]:
 def make_statistics(raw: RawSpec, unknown: int | None = None) -> Statistics:
     """Return a function that computes the statistics (n, names), float64, of samples (n, …).
 
-    It takes only the part of each sample that the function of `make_row_selector` selects.
-    `unknown` is the token ID for words that the vocabulary lacks.
+    It expects only the part of each sample that the function of `make_row_selector` returns. `unknown` is the token ID
+    of words that the vocabulary lacks.
     """
     if raw.kind == "image":
         low, high = _range(raw)
@@ -55,7 +55,7 @@ def make_statistics(raw: RawSpec, unknown: int | None = None) -> Statistics:
 
 
 def make_row_selector(raw: RawSpec) -> Callable[[np.ndarray], np.ndarray]:
-    """Return the function that reduces a sample to the part that is examined: some rows of a large picture."""
+    """Return the function that reduces a sample to the part that is examined: of a large picture, only some rows."""
     height = raw.shape[0]
     if raw.kind != "image" or height <= 2 * BANDS * ROWS:
         return lambda x: x

@@ -10,11 +10,12 @@ from edgekit.device.monitor.exposition import Family
 
 PROCESS = "edgerun"
 MAX_AGE_S = 1.0
-"""Requests within this time get the last reading, because one takes milliseconds and, on some boards, a process."""
+"""Requests within this time get the last reading, because a reading takes milliseconds and, on some boards, starts a
+process."""
 
 
 class MachineMetrics:
-    """What the kernel reports. `root` is for tests."""
+    """Metrics that the kernel reports of this process and its machine. `root` is for tests."""
 
     def __init__(self, root: str | os.PathLike[str] = "/") -> None:
         self._root = root

@@ -31,13 +31,14 @@ class Metrics:
     """Counts what models answer, and exposes it to Prometheus. Several models may share one object.
 
     Counting takes a microsecond or less per call, without a lock. A separate thread writes the file or answers
-    scrapers. It closes by itself when Python exits.
+    scrapers. The object closes itself when Python exits.
 
     Parameters
     ----------
     where : str or path-like, optional
-        A file that ends in `.prom`, for node-exporter's textfile collector; or `"127.0.0.1:9100"`, a port of this
-        machine that answers `/metrics`, 0 for any free one. By default, the metrics are only available from `text`.
+        A file that ends in `.prom`, for node-exporter's textfile collector; or an address of this machine such as
+        `"127.0.0.1:9100"`, where `/metrics` is then served. Port 0 takes a free one. By default, the metrics are only
+        available from `text`.
     every_s : float
         Seconds between two writes of the file.
     on_problem : callable
@@ -46,7 +47,7 @@ class Metrics:
     Raises
     ------
     InputError
-        `where` is neither, its folder is missing, its port is in use, or other machines could reach it.
+        `where` is neither of these, the file's folder is missing, the port is in use, or other machines could reach it.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class Metrics:
         every_s: float = 5.0,
         on_problem: Callable[[str], object] = _warn,
     ) -> None:
-        self._lock = RLock()  # held to expose and to close, never for an answer
+        self._lock = RLock()  # held to expose metrics and to close, never to count an answer
         self._process = os.getpid()
         self._closed_counts: dict[Labels, Counts] = {}
         self._open_counts: dict[Counts, tuple[Labels, weakref.ref[Any], bool]] = {}
@@ -113,7 +114,7 @@ class Metrics:
         return exposition.render(self.families())
 
     def close(self) -> None:
-        """Write the last values and free the port. The models continue, but are no longer exposed."""
+        """Write the last values and free the port. The models continue, but their metrics are no longer exposed."""
         if os.getpid() != self._process:  # a forked child has no writing thread, and its lock may stay held
             return
         with self._lock:
@@ -130,7 +131,7 @@ class Metrics:
             self.close()
 
     def _observer_families(self, labels: dict[str, str], model: Any) -> list[Family]:
-        """Return the metrics of the model's other observers, labelled with the model too."""
+        """Return the metrics of the model's other observers, with the model's name and version as further labels."""
         families: list[Family] = []
         for observer in model.observers:
             if isinstance(observer, Counts) or not hasattr(observer, "figures"):
@@ -139,7 +140,7 @@ class Metrics:
                 for family in observer.figures():
                     samples = [(suffix, {**labels, **own}, value) for suffix, own, value in family.samples]
                     families.append(replace(family, samples=samples))
-            except Exception as error:  # the other metrics must be exposed all the same
+            except Exception as error:  # the other metrics must still be exposed
                 report, self._on_problem = self._on_problem, None
                 if report is not None:
                     report(f"metrics: {type(observer).__name__} gave no metrics ({type(error).__name__}: {error})")

@@ -22,12 +22,12 @@ from edgekit.runner.errors import InputError
 MAX_CONNECTIONS = 8
 """Simultaneous connections. Further ones are closed at once."""
 CONNECTION_TIMEOUT_S = 5.0
-"""How long a connection may last, whether slow or silent."""
+"""A connection that lasts longer is closed, even if data still arrives on it."""
 PATH = "/metrics"
 
 
 class MetricsServer:
-    """Serves what `page` returns until it is closed. Raises InputError if the port is in use or on another machine."""
+    """Serves what `page` returns until it is closed. Raises InputError if it cannot listen on the port."""
 
     def __init__(self, host: str, port: int, page: Callable[[], bytes]) -> None:
         self._server = _Server(host, port, page)
@@ -71,7 +71,7 @@ def parse_address(where: str) -> tuple[str, int] | None:
 class _Server(ThreadingTCPServer):
     daemon_threads = True
     allow_reuse_address = os.name == "posix"  # elsewhere it would allow two listeners on one port
-    timeout = 1.0  # then slow connections are cut off
+    timeout = 1.0  # how often slow connections are closed if no new ones come
 
     def __init__(self, host: str, port: int, page: Callable[[], bytes]) -> None:
         self.page = page
@@ -129,4 +129,4 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing, because standard error is for people."""
+        """Log nothing, because standard error is for messages to the user."""

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from edgekit.runner.errors import RunnerError
 
 CHUNK_BYTES = 2**18
-"""Size of samples that are examined together, because examining many at once costs less."""
+"""Samples are collected up to this size and then examined together, because that takes less time."""
 RECENT = 256
-"""How many of the last samples the verdict examines for refusals."""
+"""Refusals are counted among this many of the last samples."""
 MIXED = 4.0
-"""How many samples may count as one independent sample before ADWIN is no longer trusted."""
+"""ADWIN is trusted only while fewer than this many samples count as one independent sample."""
 
 
 class Monitor:
@@ -71,7 +71,7 @@ class Monitor:
         self.manifest, self.every_s, self.canary_s = manifest, float(every_s), float(canary_s)
         self.reference = reference if isinstance(reference, Reference) else parse_reference(reference, manifest)
         self._comparison = Comparison(self.reference, false_alarms_per)
-        self._thin = inputs.make_row_selector(manifest.raw)
+        self._select_rows = inputs.make_row_selector(manifest.raw)
         self._of_raw, self._of_output = (
             inputs.make_statistics(manifest.raw, self.reference.unknown),
             outputs.make_statistics(manifest),
@@ -102,7 +102,7 @@ class Monitor:
     def of_bundle(cls, bundle: Bundle, *limits: Any) -> Monitor:
         """Create a monitor without a canary for a bundle that is not opened yet.
 
-        `limits` are the last parameters of `of`.
+        `limits` are the parameters of `of` after the model.
         """
         manifest = bundle.manifest
         if manifest.reference is None:
@@ -118,7 +118,7 @@ class Monitor:
         self._canary_due_s = time.monotonic() + self.canary_s / self._canary.vectors
 
     def answered(self, raw: np.ndarray, outputs: np.ndarray, prediction: Any) -> None:
-        """Take a sample, the outputs for it, and the answer, which may be None; see `Observer`."""
+        """Examine a sample, its outputs, and its answer, which may be None; see `Observer`."""
         with self._lock:
             self._recent.append(False)
             if self.every_s and not self._is_due():
@@ -126,15 +126,15 @@ class Monitor:
                 return
             if prediction is None:
                 self._look()
-                self._take(self._thin(raw)[None], raw[None], outputs[None], ())
+                self._take(self._select_rows(raw)[None], raw[None], outputs[None], ())
             else:
-                self._waiting.append((np.array(self._thin(raw)), np.array(outputs), prediction))
+                self._waiting.append((np.array(self._select_rows(raw)), np.array(outputs), prediction))
                 if len(self._waiting) >= self._chunk:
                     self._look()
             self._run_canary()
 
     def observe(self, raws: np.ndarray, outputs: np.ndarray) -> None:
-        """Take samples (n, *raw) with their outputs (n, …), oldest first. It is fast and needs no model.
+        """Examine many samples (n, *raw) with their outputs (n, …), oldest first. No opened model is needed.
 
         Raises
         ------
@@ -152,7 +152,7 @@ class Monitor:
             self._look()
             for start in range(0, len(raws), self._chunk):
                 part = slice(start, start + self._chunk)
-                self._take(np.stack([self._thin(each) for each in raws[part]]), raws[part], outputs[part], ())
+                self._take(np.stack([self._select_rows(each) for each in raws[part]]), raws[part], outputs[part], ())
             self._recent.extend([False] * min(len(raws), RECENT))
 
     def refused(self, error: RunnerError) -> None:
@@ -169,12 +169,12 @@ class Monitor:
             self._counts["dropped"] += count
 
     def close(self) -> None:
-        """Examine what is pending."""
+        """Examine the samples that are pending."""
         with self._lock:
             self._look()
 
     def canary(self) -> CanaryResult:
-        """Answer all golden samples now, in this thread. Call it only between two answers of the model.
+        """Run all golden samples now, in this thread. Call it only between two predictions of the model.
 
         Raises
         ------
@@ -187,15 +187,15 @@ class Monitor:
             return self._canary.all()
 
     def canary_one(self) -> None:
-        """Answer only the next golden sample, if a model is attached; between two answers, like `canary`."""
+        """Run only the next golden sample, if a model is attached. Like `canary`, call it between two predictions."""
         if self._canary is not None:
             self._canary.one()
 
     def sketch(self, look: bool = True) -> dict[str, Any]:
-        """Return what was seen so far as JSON values, a few kB.
+        """Return a sketch of everything seen so far, as JSON values of a few kB.
 
-        Sketches can be merged, and `Verdict.of` takes one. `look=False` leaves out the few samples that are pending,
-        which takes less time.
+        Sketches can be merged, and `Verdict.of` derives a verdict from one. `look=False` leaves out the few samples
+        that are pending, which takes less time.
         """
         with self._lock:
             if look:
@@ -218,7 +218,7 @@ class Monitor:
         return health_families(Verdict.of(self.manifest, self.reference, sketched := self.sketch(look=False)), sketched)
 
     def _run_canary(self) -> None:
-        """Run one golden sample if it is due. The last answer is complete by then, and its outputs are copies."""
+        """Run one golden sample if it is due. The last answer is complete and owns its outputs, so this is safe."""
         if self._canary is None or not self.canary_s:
             return
         now_s = time.monotonic()
@@ -238,11 +238,11 @@ class Monitor:
             return
         waiting, self._waiting = self._waiting, []
         raws, outputs, answers = zip(*waiting)
-        self._take(thin := np.stack(raws), thin, np.stack(outputs), answers)
+        self._take(selected := np.stack(raws), selected, np.stack(outputs), answers)
 
-    def _take(self, thin: np.ndarray, raws: np.ndarray, outputs: np.ndarray, answers: Sequence[Any]) -> None:
+    def _take(self, selected: np.ndarray, raws: np.ndarray, outputs: np.ndarray, answers: Sequence[Any]) -> None:
         output_statistics = self._of_output(raws, outputs, answers)
-        values = np.concatenate([self._of_raw(thin), output_statistics.values], axis=1)
+        values = np.concatenate([self._of_raw(selected), output_statistics.values], axis=1)
         ranks = self._comparison.take(values, output_statistics.classes)
         self._counts["samples"] += len(values)
         self._sums += values.sum(axis=0)
@@ -280,14 +280,14 @@ class Monitor:
                 sketched["classes_latest"][label] = [_short(each) for each in values]
         sketched["recent"] = {"refused": sum(self._recent), "of": len(self._recent), "why": self._why}
         change = self._moves.change
-        if change is not None:  # correlated neighbours deceive ADWIN
+        if change is not None:  # ADWIN gives false alarms if neighbouring samples are correlated
             fell = bool(change["since"] < change["before"])
             sketched["confidence"] = {**change, "alarm": fell and self._is_mixed(latest)}
         sketched["canary"] = self._canary_state()
         return sketched
 
     def _is_mixed(self, latest: list[LatestWindow]) -> bool:
-        """Whether the confidences of neighbours are nearly independent, in the largest window that there is."""
+        """Whether the confidences of neighbouring samples are nearly independent, according to the longest window."""
         index = self._confidence
         return bool(latest and index is not None and latest[-1].worth[index] * MIXED > latest[-1].n)
 

@@ -30,7 +30,7 @@ class OutputStatistics(NamedTuple):
 
 
 def statistic_names(manifest: Manifest) -> list[str]:
-    """Return the names of what `make_statistics` computes for this task, in its order."""
+    """Return the names of the statistics of `make_statistics` for this task, in the same order."""
     task, labels = manifest.task, manifest.labels
     return {
         "classification": list(CLASSIFICATION_STATISTICS),

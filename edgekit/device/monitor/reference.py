@@ -1,4 +1,4 @@
-"""The reference: statistics of the validation samples, stored in a bundle to compare the field with."""
+"""The reference: statistics of the validation samples, stored in a bundle for comparison with a device's samples."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ MEMBER = "reference.json"
 QUANTILES = 129
 CHUNK = 64
 COUNT_LIMIT = 2**53
-"""No count reaches it, and up to it floats are exact."""
+"""No real count reaches this number, and floats are exact for all whole numbers below it."""
 
 
 class Reference(NamedTuple):
-    """Statistics of the `samples` samples of the validation.
+    """Statistics of the validation samples, whose number is `samples`.
 
     `quantiles` (statistics, 129) ascend for each statistic. `classes` counts how often each label was predicted.
+    `unknown` is the token ID of words that the vocabulary lacks.
     """
 
     samples: int
@@ -38,11 +39,14 @@ class Reference(NamedTuple):
 
     @property
     def digest(self) -> int:
-        """Identifies the reference in sketches, because ranks in one reference mean nothing in another."""
+        """A checksum to identify the reference in sketches, because ranks in one reference mean nothing in another."""
         return zlib.crc32(self.quantiles.astype("<f8").tobytes() + repr((self.samples, self.classes)).encode())
 
     def ranks(self, values: np.ndarray) -> np.ndarray:
-        """Return the ranks of values (n, statistics) in the reference, between 0 and 1; ties get the middle one."""
+        """Return the ranks of values (n, statistics) in the reference, between 0 and 1.
+
+        A value that occurs several times in the reference gets the middle of its ranks.
+        """
         steps, columns = QUANTILES - 1, np.arange(values.shape[1])
         tolerance = 2e-6 * np.abs(values) + 1e-9  # numbers are stored with six digits
         low, high = np.empty(values.shape, np.intp), np.empty(values.shape, np.intp)
@@ -65,19 +69,19 @@ class Reference(NamedTuple):
 def build_reference(
     manifest: Manifest, raws: np.ndarray, model_outputs: np.ndarray, members: Mapping[str, bytes] | None = None
 ) -> dict[str, Any]:
-    """Build the reference from raw samples (n, *raw) and the outputs (n, …) of this variant for them, as JSON values.
+    """Build the reference, as JSON values, from raw samples (n, *raw) and the outputs (n, …) of this variant for them.
 
-    `members` hold the vocabulary of a text model.
+    `members` are the bundle's files, among them the vocabulary of a text model.
     """
     unknown = unknown_id(manifest, members or {})
     of_raw, of_output = inputs.make_statistics(manifest.raw, unknown), outputs.make_statistics(manifest)
-    thin = inputs.make_row_selector(manifest.raw)
+    select_rows = inputs.make_row_selector(manifest.raw)
     labels = outputs.class_labels(manifest)
     rows, classes = [], np.zeros(len(labels), np.int64)
     for first in range(0, len(raws), CHUNK):
         x, y = raws[first : first + CHUNK], model_outputs[first : first + CHUNK]
         statistics = of_output(x, y, ())
-        rows.append(np.concatenate([of_raw(np.stack([thin(each) for each in x])), statistics.values], axis=1))
+        rows.append(np.concatenate([of_raw(np.stack([select_rows(each) for each in x])), statistics.values], axis=1))
         if statistics.classes is not None:
             classes += statistics.classes.sum(axis=0)
     quantiles = np.quantile(np.concatenate(rows), np.linspace(0, 1, QUANTILES), axis=0)
@@ -137,7 +141,7 @@ def parse_reference(values: Any, manifest: Manifest) -> Reference:
 
 
 def unknown_id(manifest: Manifest, members: Mapping[str, bytes]) -> int | None:
-    """Return the token ID for words that a text's vocabulary lacks, or None."""
+    """Return the token ID of words that the vocabulary lacks, or None if there is none."""
     step = next((each for each in manifest.raw.steps if each["step"] == "tokenize"), None)
     if step is None or step["vocabulary"] not in members:
         return None

@@ -3,8 +3,8 @@
     FOLDER/2026-11-26/0.973100-1795646112123-5f3a77c1.npz    raw, outputs, and about: JSON as uint8
     FOLDER/bundle-3fa94c0d12ab.json                          the bundle that answered: its labels and its raw sample
 
-A file's name begins with its uncertainty, from 0 to 1, so the folder itself shows which sample is removed first, and a
-killed process leaves nothing to repair. No other file is ever removed.
+A file's name begins with its uncertainty, from 0 to 1, so that a listing of the folder shows which sample is removed
+first, and nothing has to be repaired after a process was killed. Files of other programs are never removed.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from edgekit.runner.files import make_folder, write_atomically
 DAY = re.compile(r"\d{4}-\d\d-\d\d")
 SAMPLE = re.compile(r"([01]\.\d{6})-(\d+)-[0-9a-f]{8}\.npz")
 TEMPORARY = re.compile(r"\.[0-9a-f]{8}\.\d+\.tmp")
-"""Files that a killed process was writing."""
+"""Names of files while they are being written; a killed process leaves them behind."""
 
 
 class SampleFolder:
-    """The folder, opened for writing. Several processes may write to the same one."""
+    """A folder of samples, opened for writing. Several processes may write to the same one."""
 
     def __init__(self, folder: str | os.PathLike[str], per_day: int, most_bytes: int) -> None:
         if not isinstance(folder, (str, os.PathLike)) or not str(folder):
@@ -33,7 +33,7 @@ class SampleFolder:
         self.folder, self.per_day, self.most_bytes = Path(folder), per_day, most_bytes
         try:
             self._make()
-            self._bytes(self.folder)  # the bundle's facts, which a killed process may have been writing
+            self._bytes(self.folder)  # also removes what a killed process left of a file about a bundle
             self._days = {day.name: self._bytes(day) for day in day_folders(self.folder)}
         except OSError as error:
             raise ResourceError(
@@ -54,7 +54,10 @@ class SampleFolder:
         return uncertainty_of(names[0]) if len(names) >= self.per_day else -1.0
 
     def add(self, day: str, value: float, time_ms: int, data: bytes) -> bool:
-        """Write a sample if it is more uncertain than what it replaces. Raises OSError if the disk refuses it."""
+        """Write a sample, unless the samples that it would replace are more uncertain. Returns whether it was written.
+
+        Raises OSError if the disk refuses it.
+        """
         folder = self.folder / day
         if value <= self.least(day) or len(data) > self.most_bytes:
             return False
@@ -72,7 +75,7 @@ class SampleFolder:
         """Create the folder if it is missing, initially or because somebody removed it."""
         if not self.folder.is_dir():
             make_folder(self.folder)
-            self.folder.chmod(0o700)  # pictures and sounds of people, which nobody else may read
+            self.folder.chmod(0o700)  # samples may show people, so only the owner may read them
 
     def _trim(self, day: str, limit: int) -> None:
         """Keep only the most uncertain samples of a day."""
@@ -82,9 +85,10 @@ class SampleFolder:
             self._remove(folder / name)
 
     def _evict(self, new_bytes: int, value: float, target_day: str) -> bool:
-        """Make room by removing the least uncertain sample of the largest day. No clock is used, because clocks jump.
+        """Make room by removing the least uncertain samples of whichever day takes the most space.
 
-        Returns False if the new sample itself would be the least uncertain of that day.
+        The clock does not matter, because clocks can jump. Returns False if the new sample itself would be the least
+        uncertain of that day.
         """
         while self.size_bytes + new_bytes > self.most_bytes and self._days:
             day = max(sorted(self._days), key=lambda each: self._days[each] + (new_bytes if each == target_day else 0))
@@ -108,7 +112,7 @@ class SampleFolder:
                 folder.rmdir()
 
     def _bytes(self, folder: Path) -> int:
-        """Return the size of a day's samples. Partial files of dead processes are removed."""
+        """Return the size of a day's samples. Partial files of killed processes are removed."""
         total = 0
         with suppress(FileNotFoundError), os.scandir(folder) as entries:
             for entry in entries:

@@ -15,7 +15,7 @@ FORMAT = 1
 BINS = 16
 """Bins of the histogram of ranks. Each holds a sixteenth of the reference."""
 MALFORMED_ERRORS = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError)
-"""What a sketch that was edited may raise."""
+"""Errors that reading an edited sketch may raise."""
 COUNTS = ("samples", "refused", "failed", "dropped")
 
 
@@ -34,9 +34,9 @@ def check_sketch(sketch: Mapping[str, Any], reference: Reference) -> None:
 
 
 def merge_sketches(sketches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Merge sketches of the same bundle: counts are added, and the strongest of the latest windows are kept.
+    """Merge sketches of the same bundle: counts are added, and the latest window with the strongest evidence is kept.
 
-    Their evidence is corrected for having been selected among several.
+    That evidence is reduced, because the strongest of several is high by chance.
     """
     if not sketches:
         raise InputError("sketches: got none; give at least one")

@@ -22,7 +22,10 @@ _NUMBERS = itertools.count()
 
 
 class Textfile:
-    """Writes what `page` returns until it is closed, and then once more. Raises InputError if the folder is missing."""
+    """Writes what `page` returns, every few seconds until it is closed, and then once more.
+
+    Raises InputError if the folder is missing.
+    """
 
     def __init__(
         self, path: Path, page: Callable[[], bytes], every_s: float, on_problem: Callable[[str], object]
@@ -32,7 +35,7 @@ class Textfile:
             raise InputError(f"metrics: {why}; use a file in a folder that the textfile collector reads")
         self.where = str(path)
         self._path, self._page, self._every_s, self._on_problem = path.absolute(), page, every_s, on_problem
-        # write_atomically would wear out flash cards, as it syncs each write; and a process may have several files
+        # `write_atomically` syncs each write, which would wear out flash cards. A process may write several files.
         name = f".{zlib.crc32(os.fsencode(path.name)):08x}.{os.getpid()}.{next(_NUMBERS)}.tmp"
         self._temporary = self._path.with_name(name)
         self._failing = False
@@ -41,7 +44,7 @@ class Textfile:
         self._thread.start()
 
     def close(self) -> None:
-        """Write the last values and end. A disk that hangs is not waited for."""
+        """Write the last values and end. If the disk hangs, this does not wait for it."""
         self._ending.set()
         with suppress(RuntimeError):  # called by the thread itself during garbage collection
             self._thread.join(CLOSE_TIMEOUT_S)
@@ -63,9 +66,9 @@ class Textfile:
                 with suppress(OSError):
                     self._temporary.unlink()
             self._failing = False
-        except Exception as error:  # whatever went wrong, inference goes on and this tries again
+        except Exception as error:  # inference must go on, and the next write may succeed
             was_failing, self._failing = self._failing, True
             if not was_failing:
                 why = getattr(error, "strerror", None) or error
-                with suppress(Exception):  # a warning may be an error here
+                with suppress(Exception):  # the program may turn warnings into errors
                     self._on_problem(f"metrics: {self._path} cannot be written ({why}); trying again later")

@@ -1,9 +1,9 @@
 """Bounds on p-values for whether a window of the stream looks like the reference, valid for any number of samples.
 
 As long as nothing has changed, ranks in a reference of n samples are uniform. The mean of m ranks is then Mann and
-Whitney's statistic (1947). Without ties its moment generating function is a product of ratios of hyperbolic sines, none
-above that of a normal distribution. Chernoff's bound therefore holds with its variance, (1/m + 1/n) / 12, even far out
-in the tails.
+Whitney's statistic (1947). Without ties, its moment generating function is a product of ratios of hyperbolic sines, and
+does not exceed that of a normal distribution with the same variance, (1/m + 1/n) / 12. Chernoff's bound for this normal
+distribution therefore holds, even far out in the tails.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 SLACK = 0.005
-"""Tolerance for a mean rank: what 129 quantiles cannot resolve, and what is too small to matter."""
+"""Deviations of a mean rank up to this size are ignored: 129 quantiles cannot resolve them, and they do not matter."""
 
 
 def log10_p_of_mean_rank(deviations: np.ndarray, effective: np.ndarray, n: int, slack: np.ndarray) -> np.ndarray:

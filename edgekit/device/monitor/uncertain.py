@@ -5,8 +5,8 @@ between the two best classes if there are classes. A task whose answers have no 
 sample draws a random number, and the highest ones of the day are kept (Vitter 1985, "Random sampling with a
 reservoir").
 
-A thread writes, and rests 25 times as long as it wrote, so that inference neither waits for a disk nor notices a full
-one.
+A separate thread writes the samples, and rests 25 times as long as each write took, so that inference neither waits for
+the disk nor fails if it is full.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class UncertainSamples:
     Parameters
     ----------
     manifest, identity
-        Those of the bundle that answers.
+        The manifest and the identity of the bundle whose answers are observed.
     folder : str or path-like
         Where to keep the samples. A missing folder is created, readable only by its owner.
     per_day : int
@@ -85,8 +85,8 @@ class UncertainSamples:
         self._uncertainty, self.by = _uncertainty_measure(manifest.task)
         sample_bytes = int(np.prod(manifest.raw.shape)) * np.dtype(manifest.raw.dtype).itemsize
         self._max_pending = max(1, min(per_day, PENDING_BYTES // max(1, sample_bytes)))
-        self._waiting: list[tuple[Any, ...]] = []  # a heap, of this day
-        self._older: list[tuple[Any, ...]] = []
+        self._waiting: list[tuple[Any, ...]] = []  # a heap of samples of this day
+        self._older: list[tuple[Any, ...]] = []  # samples of earlier days
         self._number, self._lock, self._more = count(), threading.Lock(), threading.Event()
         self._thread: threading.Thread | None = None
         self._end, self._described = threading.Event(), False
@@ -101,7 +101,7 @@ class UncertainSamples:
         return cls(model.manifest, model.bundle.identity, folder, **limits)
 
     def answered(self, raw: np.ndarray, outputs: np.ndarray, prediction: Any) -> None:
-        """Keep a sample if it is more uncertain than those of its day that it would replace."""
+        """Keep a sample if it is more uncertain than the samples of the same day that it would replace."""
         uncertainty = min(1.0, max(0.0, self._uncertainty(prediction)))
         now = self._clock()
         if now // DAY_S != self._today:
@@ -127,7 +127,7 @@ class UncertainSamples:
         """Ignore a refused sample, which is not kept."""
 
     def dropped(self, count: int) -> None:
-        """Ignore dropped windows, which are not kept either."""
+        """Ignore dropped windows, which are not kept."""
 
     def close(self) -> None:
         """Write what is pending, for ten seconds at most."""
@@ -138,9 +138,9 @@ class UncertainSamples:
             self._thread.join(CLOSE_S)
 
     def _start_day(self, now_s: float) -> None:
-        """Start another day.
+        """Start another day, unless the clock has only jumped.
 
-        A clock that jumps can start two days at most, and one more for each 24 hours that really pass.
+        Two days may start in any case, and one more for each 24 hours that really pass.
         """
         self._today = now_s // DAY_S
         day = time.strftime("%Y-%m-%d", time.gmtime(min(max(now_s, 0.0), 253402300799.0)))
@@ -180,7 +180,7 @@ class UncertainSamples:
                 day, uncertainty, int(1000 * now_s), self._pack(uncertainty, now_s, *content)
             )
             threshold = self._folder.least(day)
-            with self._lock:  # otherwise a new day could start with yesterday's threshold
+            with self._lock:  # so that a new day does not start with yesterday's threshold
                 if day == self._day:
                     self._threshold = threshold
         except Exception as error:  # whatever went wrong, the next sample may succeed
@@ -236,7 +236,10 @@ def _uncertainty_measure(task: str) -> tuple[Callable[[Any], float], str]:
 
 
 def _margin(answer: Any) -> float:
-    """Return the margin. If an answer lists only one class, use the smallest margin that its probability allows."""
+    """Return 1 minus the margin between the two best classes.
+
+    If an answer lists only one class, the margin is the smallest that its probability allows.
+    """
     (_, best), *rest = answer.top
     second: float = rest[0][1] if rest else min(best, 1 - best)
     return 1.0 - float(best) + second
@@ -245,6 +248,6 @@ def _margin(answer: Any) -> float:
 def _weakest_box(answer: Any) -> float:
     """Return the uncertainty of the weakest box.
 
-    Without boxes it is random, because missed objects have no probability.
+    If there are no boxes, it is random, because missed objects have no probability.
     """
     return 1.0 - float(answer.boxes[-1].probability) if answer.boxes else random.random() / 2

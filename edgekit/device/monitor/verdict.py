@@ -50,7 +50,7 @@ class Verdict:
 
     @property
     def health(self) -> int:
-        """−1 too early to say, 0 sound, 1 doubtful, 2 wrong."""
+        """The level as a number: −1 too early to say, 0 sound, 1 doubtful, 2 wrong."""
         return LEVELS.index(self.level) - 1
 
     def to_dict(self) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def _classes(reference: Reference, sketch: Mapping[str, Any]) -> list[DriftFindi
 
 
 def _confidence(sketch: Mapping[str, Any]) -> DriftFinding | None:
-    """Return the finding for a change detected by ADWIN, which knows nothing of the validation."""
+    """Return the finding for a change that ADWIN detected, which does not depend on the validation."""
     change = sketch.get("confidence")
     if change is None:
         return None

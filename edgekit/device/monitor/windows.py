@@ -23,7 +23,7 @@ FIRST = 32
 LEVELS = 10
 """Windows of 32, 64, … 16,384 samples."""
 BATCHES = 16
-"""Batch means kept per window; the coarsest variance uses half as many."""
+"""How many batch means are kept of a window. The variance of the longest batches uses half as many."""
 HISTORY, LEAST = 32, 3
 """At most `HISTORY` windows of each length are remembered. With fewer than `LEAST`, the history is not used."""
 LAGS = (1, 2, 4, 8)
@@ -72,7 +72,7 @@ class Window(NamedTuple):
 
 
 class Past(NamedTuple):
-    """Means of a window, of all columns, and the variances of its samples (alone + 1,)."""
+    """The means of all columns of a window, and the variances of its samples in each series, (alone + 1,)."""
 
     means: np.ndarray
     variances: np.ndarray
@@ -125,9 +125,8 @@ def inflation(window: Window, history: Sequence[Past]) -> np.ndarray:
             learnt = np.maximum(learnt, median * window.n / SPARE_HISTORY)
         largest = np.maximum(largest, np.maximum(learnt, learnt.max() / (1 + SHARED / len(means) ** 0.5)))
     varies = variances[0] > STILL
-    most = (
-        largest[varies].max() if varies.any() else window.n
-    )  # a constant series carries no information, so the others decide
+    # A constant series carries no information, so the others decide.
+    most = largest[varies].max() if varies.any() else window.n
     factors: np.ndarray = np.minimum(np.where(varies, largest, np.maximum(largest, most)), window.n)
     return factors
 
