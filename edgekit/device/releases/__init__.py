@@ -10,8 +10,8 @@ Only the standard library is needed. The files in a home are:
     floor.json           the highest confirmed epoch and counter of each bundle name; rebuilt from the releases
     trust/               a policy; if it exists, everything that it does not trust is refused
 
-Each change is one rename, after which the folder is synced. Every command begins with `transitions.recover`, under the
-lock, which repairs whatever a killed command has left.
+Each change is one rename, after which the folder is synced. Every command takes the home's lock and begins with
+`transitions.recover`, which repairs whatever a killed command has left.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Free the disk of what no command will need: old releases, their files, and abandoned partial files."""
+"""Free disk space by removing what is no longer needed: old releases, their files, and abandoned partial files."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ KEEP_RELEASES = 2
 def remove_old_releases(home: Home, keep: int = KEEP_RELEASES) -> tuple[list[int], int]:
     """Remove all releases except the current one, the one to roll back to, and the newest `keep` others.
 
-    Their files in the store and partial files go too, and so do files that belong to no release and have not changed
-    since the current release was built. The caller holds the lock. Returns the numbers of the removed releases and the
-    freed bytes.
+    This also removes the files of those releases, complete or partial, and files that belong to no release and have not
+    changed since the current release was built. The caller holds the lock. Returns the numbers of the removed releases
+    and the freed bytes.
     """
     current, probation = records.current_number(home), records.read_probation(home)
     needed = {
@@ -65,7 +65,7 @@ def _is_free(path: Path) -> bool:
 def _remove(home: Home, number: int) -> int:
     """Rename a release and then remove it, so that `recover` can finish an interrupted removal.
 
-    Returns the bytes that this frees, without those of files that the store still holds.
+    Returns the number of freed bytes. Files that are also in the store do not count, because they stay there.
     """
     aside = home.releases / f".{number}.gone.tmp"
     os.replace(home.release(number), aside)

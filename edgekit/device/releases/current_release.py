@@ -1,4 +1,4 @@
-"""Which release a program should use, read so that nothing can be substituted, and whether it is still current."""
+"""Find the release that a program should use, and read it in such a way that no other file can be substituted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgekit.runner import device_home
 from edgekit.runner.errors import ReleaseError, RunnerError, TrustError
 
 PROBATION_VARIABLE = "EDGERUN_RELEASE"
-"""Names the release on probation with which `boot` and `watch` started a program."""
+"""Names the release with which `boot` or `watch` started a program, which may then load it even on probation."""
 READ_ATTEMPTS = 3
 CHANGED_MESSAGE = "its digest has changed since it was installed; receive and install it again"
 
@@ -54,7 +54,7 @@ class Release(NamedTuple):
         Raises
         ------
         TrustError
-            They are not.
+            The digest is another one, or the policy does not trust the bundle.
         """
         home = Home(self.root)
         data = read_checked(self.path, self.sha256)
@@ -73,7 +73,7 @@ def find_release(home: Home | None = None) -> Release:
 
 
 def _find_once(home: Home) -> int | None:
-    """Return the release's number, or None, also if a command switches releases between two of these reads."""
+    """Return the release's number, or None. It may be None only because a command switched releases meanwhile."""
     current = records.current_number(home)
     if current is None or _is_usable(home, current):
         return current
@@ -87,7 +87,7 @@ def _is_usable(home: Home, number: int) -> bool:
 
 
 def read_checked(path: str, sha256: str) -> bytes:
-    """Return a file's bytes after checking their digest, whatever happens to the path in the meantime."""
+    """Read a file and return its bytes after checking their digest. Later changes of the file make no difference."""
     with _open(path) as stream:
         data = stream.read()
     if hashlib.sha256(data).hexdigest() != sha256:
@@ -124,15 +124,16 @@ def file_digest(handle: int) -> str:
 def check_trust(
     home: Home, number: int, floors: dict[str, dict[str, int]] | None, sha256: str, name: str | None = None
 ) -> dict[str, Any] | None:
-    """Return what the policies say about a release, the home's own last, or None without any policy.
+    """Check a release against every policy of this device, last against that of the home itself.
 
-    `floors` are the minimum versions. None means that the release was admitted before, so that rolling back to an older
-    one is possible. `sha256` is that of the bytes to be used, and `name` the name in their manifest.
+    Returns what the last check found out about the release, or None if there is no policy. `floors` are the lowest
+    versions to accept; None accepts older ones too, so that it is possible to roll back to a release that was admitted
+    before. `sha256` is the digest of the bytes that will be used, and `name` the name in their manifest.
 
     Raises
     ------
     TrustError
-        A policy does not trust it.
+        A policy does not trust the release.
     """
     verdict: dict[str, Any] | None = None
     for each in map(Home, device_home.homes_with_policy(str(home.root))):
@@ -163,7 +164,7 @@ def refusal_reason(home: Home, number: int | None = None) -> str:
 
 
 def clock_floor(home: Home) -> float:
-    """Return a time in seconds since 1970 that has certainly passed: the newest in a statement trusted here."""
+    """Return a time in seconds since 1970 that has certainly passed: the newest time in the trusted statements."""
     times = [(records.trust_record(home, each) or {}).get("statement_time") for each in records.release_numbers(home)]
     return max(
         (float(each) for each in times if isinstance(each, (int, float)) and 0 < each < records.COUNT_LIMIT),

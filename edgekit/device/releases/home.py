@@ -1,4 +1,4 @@
-"""The folder that holds a device's releases: where it is, who may write to it, and one command at a time."""
+"""The folder that holds a device's releases: where it is, who may write to it, and the lock for changing it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Home:
     def exists(self) -> bool:
         """Whether anything was ever received here. Raises TrustError if other users could have written it.
 
-        Anybody may read what root's home holds, or that of the owner of /var/lib/edge.
+        Everybody may use the releases of a home that belongs to root, or to the owner of a home that root has chosen.
         """
         root = str(self.root)
         if not device_home.exists(root):

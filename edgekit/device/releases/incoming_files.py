@@ -44,28 +44,28 @@ def receive_file(
     stream : binary file
         The bytes.
     on_offset : callable
-        Called with the number of bytes that are safe on the disk, and whether the file is in the store: at the end,
-        also after an error about the offset, and every `acknowledge` bytes.
+        Called with the number of bytes that are safe on the disk, and with whether the file is in the store. It is
+        called every `acknowledge` bytes, at the end, and if the offset is wrong.
     offset : int, optional
-        Where the stream begins. By default, where the last one ended.
+        Position in the file at which the stream begins. By default, the stream continues where the last one ended.
     size : int, optional
         Size of the complete file. Without it, the file is checked when the stream ends.
     acknowledge : int
         Report the offset each time that this many bytes have arrived.
     resend : bool
-        The stream is the complete file, whatever has already arrived.
+        The stream is the complete file, so the part that has already arrived is skipped.
     restart : bool
-        Remove what has arrived first.
+        First remove the part that has already arrived.
 
     Raises
     ------
     InputError
-        The stream begins elsewhere, another command appends to the file, or there are more bytes than `size` or
-        than a bundle may have.
+        The stream begins at another offset, another command appends to the file, or there are more bytes than `size`
+        or than a bundle may have.
     ResourceError
         There is no room for `size` bytes.
     TrustError
-        There are at least `size` bytes with another digest; they are removed.
+        `size` bytes have arrived, but their digest is another one. They are removed.
     """
     if size is not None and size > LARGEST_BYTES:
         raise InputError(
@@ -112,7 +112,7 @@ def _append(handle: int, path: Path, data: bytes, position: int, max_bytes: int)
     """Write all data, unless another command has written meanwhile. Returns the new size."""
     if position + len(data) > max_bytes:
         raise InputError(f"{path.name}: more than {max_bytes} bytes have arrived; send the right file with --restart")
-    fcntl.flock(handle, fcntl.LOCK_EX)  # locks only the file, so that others may go on while this one waits
+    fcntl.flock(handle, fcntl.LOCK_EX)  # locks this file only, not the home, so that other commands can run
     try:
         if os.fstat(handle).st_size != position or not _is_at(handle, path):
             raise InputError(
@@ -147,7 +147,7 @@ def _store(home: Home, handle: int, path: Path, sha256: str, is_at_end: bool) ->
 def _check_room(home: Home, sha256: str, needed_bytes: int) -> None:
     file_system = os.statvfs(home.root)
     free_bytes = file_system.f_bavail * file_system.f_frsize
-    if needed_bytes > free_bytes and file_system.f_blocks:  # a tmpfs without a limit has none
+    if needed_bytes > free_bytes and file_system.f_blocks:  # f_blocks is 0 for a tmpfs without a limit
         raise ResourceError(
             f"{sha256}: {needed_bytes} more bytes are needed, but {free_bytes} are free in {home.root}; "
             f"use `edgerun gc`"
@@ -191,6 +191,6 @@ def regular_files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 def modification_times_ns(home: Home) -> dict[str, int]:
-    """Return when each file was last written, by name. Later writes differ, whatever the clock says."""
+    """Return when each file was last written, by its path. A later write changes this, even if the clock is wrong."""
     all_files = [*regular_files(home.store), *regular_files(home.incoming)]
     return {f"{path.parent.name}/{path.name}": status.st_mtime_ns for path, status in all_files}

@@ -1,4 +1,4 @@
-"""From a file in the store to a release on probation: built aside, admitted, validated here, then made current."""
+"""Install a bundle from the store: build a release, check it against the policy, validate it, and make it current."""
 
 from __future__ import annotations
 
@@ -72,16 +72,16 @@ def install(
 ) -> int:
     """Start the probation of a bundle and return the release's number.
 
-    Nothing happens if the bundle is current already, loads, and brings no new statement or signature.
+    Nothing happens if the bundle is the current release already, can be loaded, and has no new statement or signature.
 
     Raises
     ------
     ReleaseError
-        It is not in the store, or another release is on probation.
+        The bundle is not in the store, or another release is on probation.
     TrustError
-        A file has another digest, or the policy does not trust it.
+        A file has another digest, or the policy does not trust the bundle.
     SelftestError, BackendError, BundleError
-        It does not work here. The current release stays.
+        The bundle does not work on this device. The current release stays.
     """
     files = bundle_files.files()
     with home.locked():
@@ -106,7 +106,7 @@ def install(
                 _check_unused(home, number)
                 _record_validation(home, number, report)
                 _check_no_probation(home)
-                _admit(home, number, report["name"])  # by the policy and versions as they are now
+                _admit(home, number, report["name"])  # again, because the policy or the versions may have changed
                 transitions.start_probation(home, number, tries)
     finally:
         os.close(handle)
@@ -130,7 +130,7 @@ def _check_unused(home: Home, number: int) -> None:
 
 
 def _build(home: Home, files: dict[str, str]) -> int:
-    """Build an admitted release, or reuse one that was built before a command was killed."""
+    """Build a release that the policy admits, or reuse one that a killed command has built."""
     _check_stored(home, files)
     for number in reversed(records.release_numbers(home)):
         is_unused = not records.has_failed(home, number) and not records.is_confirmed(home, number)
@@ -170,9 +170,9 @@ def _is_intact(home: Home, number: int) -> bool:
 
 
 def _admit(home: Home, number: int, name: str | None = None) -> None:
-    """Check a release against the policy and record the result. `name` is the bundle's, once it is known.
+    """Check a release against the policy and record the result. `name` is the name in the manifest, once it was read.
 
-    A refused release has not failed, because the device may get `ssh-keygen` or a newer policy later.
+    A refused release is not marked as failed, because the device may get `ssh-keygen` or a newer policy later.
     """
     floors = records.checked_version_floors(home) if homes_with_policy(str(home.root)) else {}
     trusted = current_release.check_trust(home, number, floors, records.bundle_digest(home, number), name)
@@ -185,7 +185,7 @@ def _admit(home: Home, number: int, name: str | None = None) -> None:
 def _record_validation(home: Home, number: int, report: dict[str, Any]) -> None:
     """Record the result of the validation, and raise an error if the release does not work here.
 
-    A missing interpreter is not the bundle's fault, so the release has not failed then.
+    If only an interpreter is missing, the release is not marked as failed, because the bundle is not at fault.
     """
     folder = home.release(number)
     if not folder.is_dir():

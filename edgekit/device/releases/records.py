@@ -119,7 +119,7 @@ def newest_confirmed(home: Home, without: int | None = None) -> int | None:
 
 
 def previous_release(home: Home, number: int) -> int | None:
-    """Return the release to roll back to from a current one, or None if there is none or it was removed."""
+    """Return the release to roll back to if `number` is current, or None if there is none or it was removed."""
     probation = read_probation(home)
     is_on_probation = probation is not None and probation.release == number
     origin = (

@@ -1,7 +1,8 @@
-"""Only one `watch` at a time, and no program left from an earlier one: two would compete for a port or a camera.
+"""Ensure that only one `watch` runs at a time, and that no program of an earlier one is still running.
 
-The lock of `.watch` belongs to the watching process. That of `.program` is inherited by the program and its children,
-so it lasts as long as they do, even if the watch is killed.
+Two programs would compete for a port or a camera. The lock of the file `.watch` belongs to the watching process. The
+lock of `.program` is inherited by the program and its children, so it lasts as long as they do, even if the watch is
+killed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from edgekit.runner.errors import BackendError, ResourceError
 
 BUSY_ERRORS = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 STOP_S = 10.0
-"""How long a program has after SIGTERM."""
+"""How long a program may take to end after SIGTERM."""
 
 
 def claim_watch(home: Home, report: Callable[[str], object]) -> int:
@@ -65,7 +66,7 @@ def _open_lock(path: Path) -> int:
 
 
 def _end_holders(path: Path, handle: int, signal_number: int) -> bool:
-    """Signal the processes that hold a lock. Returns whether it is free within the time that a program has to stop."""
+    """Send a signal to the processes that hold a lock. Returns whether the lock becomes free within `STOP_S`."""
     groups = set()
     for number in _holders(path):
         with suppress(ProcessLookupError):

@@ -14,7 +14,7 @@ from edgekit.runner.files import READ_ONLY_ERRORS
 
 
 def print_summary(home: Home, as_json: bool) -> None:
-    """Print the state after recovery, or the state as it is if this user cannot write."""
+    """Repair what a killed command has left, if this user may write to the home, and print the state."""
     try:
         if home.exists() and home.is_mine():
             change_and_print(home, as_json, lambda home: None)
@@ -39,7 +39,10 @@ def _print(home: Home, as_json: bool) -> None:
 
 
 def summary(home: Home) -> dict[str, Any]:
-    """Return the state for JSON. The caller holds the lock if the home exists. `refused` says why nothing loads."""
+    """Return the state for JSON. `refused` says why the current release cannot be loaded.
+
+    The caller holds the lock, if the home exists and this user may write to it.
+    """
     current, probation, refusal = (
         records.current_number(home),
         records.read_probation(home),

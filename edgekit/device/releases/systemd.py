@@ -11,7 +11,7 @@ VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 
 
 class SystemdNotifier:
-    """The socket that systemd names in the environment. Its variables are removed, so that no child can use them."""
+    """The socket that systemd names in environment variables, which are then removed so that no child uses them."""
 
     def __init__(self) -> None:
         address, microseconds, process = (os.environ.pop(name, "") for name in VARIABLES)
@@ -28,7 +28,7 @@ class SystemdNotifier:
                 stream.sendto("\n".join(lines).encode(), self._address)
 
     def beat(self) -> None:
-        """Notify the watchdog if it is time."""
+        """Notify the watchdog if a notification is due."""
         if self.every_s is not None and time.monotonic() >= self._next:
             self._next = time.monotonic() + self.every_s
             self.send("WATCHDOG=1")

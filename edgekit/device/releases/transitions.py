@@ -1,7 +1,7 @@
-"""Transitions between states, each by one rename. All but `boot_id` require the lock.
+"""Transitions between the states of a home, each made by one rename. Those that write require the home's lock.
 
 A release is confirmed from the moment its confirmed.json exists, and rolled back from the moment its failed.json
-exists. `recover` can complete everything that follows from these.
+exists. If a command is killed after that, `recover` completes the steps that follow.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from edgekit.runner.errors import ReleaseError, TrustError
 from edgekit.runner.files import sync_folder
 
 MAX_OUTAGES = 5
-"""How often an attempt is refunded because the machine went down. The limit exists because the release may crash it."""
+"""How often an attempt is refunded because the machine went down. There is a limit, because the release itself may be
+what crashes the machine."""
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 TEMPORARY = ".*.tmp"
 
@@ -48,16 +49,17 @@ def recover(home: Home) -> None:
 
 
 def start_probation(home: Home, number: int, tries: int) -> None:
-    """Make a validated release current. The probation is written first, so that it is never current without one."""
+    """Make a validated release current. It is put on probation first, so that it is never current without probation."""
     records.write_probation(home, Probation(number, records.current_number(home), tries))
     _point_current_to(home, number)
 
 
 def begin_attempt(home: Home, boot: str) -> int:
-    """Return the release to start. On probation, an attempt is spent first; without one left, it is rolled back.
+    """Return the release to start. If it is on probation, this uses up one of its attempts.
 
-    An attempt that ended because the machine went down, judging by `boot`, is refunded. If the disk is full, an attempt
-    cannot be counted, so the confirmed release is started instead.
+    If no attempt is left, the release is rolled back, and the one before it is returned. An attempt during which the
+    machine went down is refunded; the boot ID `boot` shows that. If the disk is full, an attempt cannot be counted, so
+    a confirmed release is started instead.
     """
     try:
         recover(home)
@@ -99,7 +101,10 @@ def end_attempt(home: Home, *, give_back: bool) -> None:
 
 
 def confirm(home: Home, number: int | None = None) -> int:
-    """Confirm the current release, which `number` may name. It may be confirmed already."""
+    """Confirm the current release, unless it is confirmed already, and return its number.
+
+    Raises ReleaseError if `number` is given and is not the current release.
+    """
     current, probation = _current_or_error(home), records.read_probation(home)
     if number not in (None, current):
         raise ReleaseError(f"release {number}: is not the current release; release {current} is")
@@ -111,9 +116,9 @@ def confirm(home: Home, number: int | None = None) -> int:
 
 
 def rollback_target(home: Home, current: int | None) -> int | None:
-    """Return the release to roll back to: the previous one, or the newest confirmed one that loads.
+    """Return the release to roll back to: the previous one, or else the newest confirmed one that can be loaded.
 
-    If none loads, it is the previous one. None if nothing was ever confirmed.
+    If none of them can be loaded, the previous one is returned all the same; if none was ever confirmed, None.
     """
     previous = None if current is None else records.previous_release(home, current)
     candidates = [each for each in (previous, *records.confirmed_releases(home)) if each not in (None, current)]
@@ -124,7 +129,7 @@ def rollback_target(home: Home, current: int | None) -> int | None:
 
 
 def fail_current(home: Home, why: str) -> int | None:
-    """Mark the current release as failed and roll back. Returns the release that is current then, or None."""
+    """Mark the current release as failed and roll back. Returns the release that is current afterwards, or None."""
     current = _current_or_error(home)
     if (
         records.previous_release(home, current) is None
@@ -140,12 +145,14 @@ def fail_current(home: Home, why: str) -> int | None:
 
 
 def roll_back(home: Home, why: str, number: int | None = None) -> None:
-    """Roll back if `number` is current, or do nothing if it was rolled back already, so that it may be repeated.
+    """Roll back the current release. If `number` is given, it must be the current release.
+
+    A command may be repeated: if release `number` has been rolled back already, nothing happens.
 
     Raises
     ------
     TrustError
-        It would replace a confirmed release, which loads, by one that does not.
+        The current release is confirmed and can be loaded, but the one before it cannot.
     """
     current_number = records.current_number(home)
     if number is None or number == current_number:
@@ -175,7 +182,7 @@ def mark_failed(home: Home, number: int, why: str) -> None:
 
 
 def raise_version_floor(home: Home) -> None:
-    """From now on, refuse versions of a signed bundle that are older than any confirmed one."""
+    """Record the highest confirmed versions, so that older versions of a signed bundle are refused from now on."""
     floors = records.version_floors(home)
     if floors != records.read_record(home.floor) and not records.floors_are_lost(home):
         records.write_record(home.floor, floors)

@@ -28,7 +28,7 @@ REASONS = {
 
 
 class ValidationLimits(NamedTuple):
-    """What a validation may use.
+    """What a validation may use, and how high the latency may be.
 
     By default `memory_mb` is three quarters of the available memory, and `latency_ms` is the bundle's budget.
     """
@@ -64,7 +64,7 @@ class ValidationProcess:
         )
 
     def report(self) -> dict[str, Any] | None:
-        """Return None while it runs, then the worker's report. `problem` is "" if the release works here."""
+        """Return None while the validation runs, then its report, whose `problem` is "" if the release works here."""
         is_late = time.monotonic() > self._deadline
         if not is_late and not processes.has_ended(self._process):
             return None

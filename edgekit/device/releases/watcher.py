@@ -1,7 +1,7 @@
-"""Run a program with the current release and look after it: start, check, confirm, roll back, follow changes.
+"""Run a program with the current release, check the release, confirm it or roll it back, and follow its changes.
 
-During probation a release must start the program, keep it running and reproduce its golden answers in time. What else
-the program does is its own concern; it may call `edgerun rollback` itself.
+During probation, the program must start and keep running, and the release must reproduce its golden answers in time.
+Nothing else about the program is checked; it may call `edgerun rollback` itself.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ STOPPED, CHANGED, ENDED, FAILED, WAITING = "stopped", "changed", "ended", "faile
 
 
 class WatchOptions(NamedTuple):
-    """`every_s` is the time between two checks, `confirm_after_s` how long a release on probation must be healthy."""
+    """Options of a watch.
+
+    `every_s` is the time between two checks, and `confirm_after_s` how long a release on probation must be healthy.
+    """
 
     command: tuple[str, ...] = ()
     confirm_after_s: float = 60.0
@@ -50,10 +53,10 @@ class Watcher:
         self._inherited: list[int] = []
 
     def run(self) -> None:
-        """Return when stopped, or when the program of a confirmed release exits with code 0.
+        """Watch until stopped, or until the program of a confirmed release exits with code 0.
 
-        It waits while no release is current (for example after the first one was rolled back), while the policy refuses
-        the current one, and while the device lacks what a start needs.
+        Nothing is started while no release is current (for example after the first one was rolled back), while the
+        policy refuses the current release, and while the device lacks what a start needs.
 
         Raises
         ------
@@ -63,7 +66,7 @@ class Watcher:
             Another watch is running.
         """
         for which in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            if which != signal.SIGHUP or signal.getsignal(which) != signal.SIG_IGN:  # ignored under nohup
+            if which != signal.SIGHUP or signal.getsignal(which) != signal.SIG_IGN:  # nohup ignores SIGHUP
                 signal.signal(which, self._stop)
         while not self._stopping:
             number = self._begin()
@@ -101,7 +104,10 @@ class Watcher:
         return None
 
     def _hold(self, why: str, reason: str) -> None:
-        """Report why nothing is started now, once for each reason. `why` may contain a time; `reason` does not."""
+        """Report why nothing is started now, once for each reason.
+
+        `why` is the message, which may contain the time. `reason` is the same without the time, for comparison.
+        """
         if reason != self._waits_for:
             self._report(f"{why}; waiting")
             self._notifier.send("READY=1", f"STATUS=waiting: {why}")
@@ -134,16 +140,16 @@ class Attempt:
         self.is_on_probation = running is not None and running.release == number
 
     def run(self, stopping: Callable[[], bool], inherited: Collection[int]) -> str:
-        """Return how it ended.
+        """Start the release and watch it until the attempt ends. Returns how it ended.
 
-        Raises TrustError or ResourceError if it was not started for reasons outside the release.
+        Raises TrustError or ResourceError if it could not be started for a reason that is not the release's fault.
         """
         self.notifier.beat()
         try:
             self._start(inherited)
         except RunnerError as error:
             self.notifier.beat()
-            if not self._is_its_fault(error):
+            if not self._is_release_at_fault(error):
                 self._end_without_fault(WAITING)
                 raise
             return self._end_as_failed(str(error))
@@ -190,8 +196,8 @@ class Attempt:
         if not self.is_on_probation:
             self.notifier.send("READY=1")
 
-    def _is_its_fault(self, error: RunnerError) -> bool:
-        """Whether an error at the start is the release's fault, and not one that any other release would have too."""
+    def _is_release_at_fault(self, error: RunnerError) -> bool:
+        """Whether the release caused an error at its start, rather than something that would affect any release."""
         if not isinstance(error, (ResourceError, TrustError)):
             return True
         probation = records.read_probation(self.home)
@@ -262,7 +268,7 @@ class Attempt:
                 self.report(f"release {self.number} was rolled back; the current release is {origin or 'none'}")
 
     def _end_as_failed(self, why: str) -> str:
-        """End the attempt as failed. The next one follows, or the rollback."""
+        """End the attempt as failed. If it was the last one, roll the release back."""
         self.report(f"release {self.number}: {why}")
         with self._retried_later(), self.home.locked():
             probation = records.read_probation(self.home)
@@ -283,7 +289,7 @@ class Attempt:
 
     @contextmanager
     def _retried_later(self) -> Iterator[None]:
-        """Report what another command or a full disk prevents inside the block, so that it is tried again later."""
+        """If another command or a full disk prevents what the block does, report that and try again later."""
         try:
             yield
         except (ResourceError, OSError) as error:

@@ -1,7 +1,7 @@
 """The process that validates a release: it limits itself, then runs the self-test and measures the latency.
 
-It prints one line of JSON. A model may crash, hang or exhaust the memory here without harm to the caller. Everything
-that others print goes to standard error.
+It prints one line of JSON. A model may crash, hang or exhaust the memory here without harm to the caller. Whatever
+libraries print goes to standard error.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main(text: str) -> None:
 
 
 def _limit(request: dict[str, Any]) -> None:
-    signal.alarm(int(request["wall_s"]) + 1)  # in case nobody is left to end this process
+    signal.alarm(int(request["wall_s"]) + 1)  # in case the parent has died and cannot end this process
     memory, cpu = request["memory_mb"] << 20, int(request["cpu_s"])
     limits = {
         resource.RLIMIT_DATA: memory,
@@ -97,7 +97,10 @@ def _difference_text(report: Any) -> str:
 
 
 def _p50_ms(model: Model, limit_ms: float) -> float:
-    """Return the lowest p50 of some rounds of the model alone, because other work can only make it slower."""
+    """Return the lowest p50 of some rounds of the model alone, because other work can only make a round slower.
+
+    The first round that meets the limit is the last one.
+    """
     from statistics import median
     from time import perf_counter_ns
 

@@ -1,8 +1,8 @@
-"""Trust: whether enough signers have signed a bundle, and whether it is neither expired nor older than one before.
+"""Trust: check that enough signers have signed a bundle, and that it is neither expired nor older than a confirmed one.
 
-A device is in signed mode when it has a folder of trust: `root.pub`, `policy.json` and `policy.json.sig`. Then only
-what `check_bundle` accepts is installed or loaded. Signatures are verified by `ssh-keygen`; no cryptography is done
-here.
+A device is in signed mode when it has a trust folder with `root.pub`, `policy.json` and `policy.json.sig`. Then only
+bundles that `check_bundle` accepts are installed or loaded. Signatures are verified by `ssh-keygen`; no cryptography is
+done here.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Trusted(NamedTuple):
     sha256: str
 
     def lines(self) -> list[str]:
-        """Return lines for people: who signed the bundle, and as which release."""
+        """Return lines of text that say who signed the bundle, and as which version."""
         return [
             f"signed by {', '.join(self.signers)} at {format_time(self.statement_time)}",
             f"{self.name} epoch {self.epoch}, counter {self.counter}, until {format_time(self.expires)}",
@@ -53,22 +53,25 @@ def check_bundle(
     clock: float | None = None,
     remember: bool = True,
 ) -> Trusted:
-    """Check a bundle, and return what was found about it if it is trusted.
+    """Check that a bundle is trusted, and return the facts about it.
 
-    Its statement and signatures are beside it, the policy is in `trust`. `floors` has, for each bundle name, the
-    highest `epoch` and `counter` that were confirmed here. None means that the bundle was accepted before and is now
-    loaded: then both may be older, unless the policy has revoked them. `sha256` is the digest of the bytes that the
-    caller has read and will use; if it is None, the file is read here. The time is that of the `clock`, but at least
-    `clock_floor`, in seconds since 1970. `remember` records the version of the policy and the time in `trust`.
+    The statement and its signatures are beside the bundle, and the policy is in the folder `trust`.
+
+    `floors` has, for each bundle name, the highest `epoch` and `counter` that were confirmed here, and older versions
+    are refused. It is None if the bundle was accepted before and is now only loaded; an older version is then accepted,
+    unless the policy has revoked it. `sha256` is the digest of the bytes that the caller has read and will use; if it
+    is None, the file is read here. The present time is taken from `clock`, by default the system's, but it is never
+    earlier than `clock_floor`. Both are in seconds since 1970. With `remember`, the version of the policy and the time
+    of the statement are recorded in `trust`.
 
     Raises
     ------
     TrustError
         The bundle is not trusted.
     BundleError
-        It cannot be read.
+        The bundle cannot be read.
     ResourceError
-        The device cannot verify it now, or cannot record that it did.
+        The device cannot verify the bundle now, or cannot record the version and the time.
     """
     if remember:
         policy.check_private(trust)
@@ -88,7 +91,7 @@ def check_bundle(
             f"{release.sha256[:16]}…; copy the bundle and its statement again"
         )
     check_unexpired(path, release.expires_s, now_s, "sign the bundle again")
-    if release.time_s > rules.expires_s:  # or a stolen key could set every device's time as far ahead as it likes
+    if release.time_s > rules.expires_s:  # else a stolen key could set the time of every device far ahead
         raise TrustError(
             f"{path}: signed at {format_time(release.time_s)}, after the policy expired; correct the signer's clock"
         )
@@ -111,15 +114,15 @@ def check_bundle(
 
 
 def check_name(signed: str, name: str, where: object) -> None:
-    """Check that a statement gives its bundle the name of the manifest: versions and revocations go by that name."""
+    """Raise TrustError unless a statement and its bundle have the same name, since versions and revocations go by it."""
     if signed != name:
         raise TrustError(f"{where}: is called {name!r} in its manifest, but {signed!r} in its statement; sign it again")
 
 
 def read_contents(path: Path) -> bytes:
-    """Return the bytes of a bundle, read once: what is checked is what is used.
+    """Return the bytes of a bundle. They are read only once, so that the bytes that are checked are the ones used.
 
-    Raises BundleError if it cannot be read.
+    Raises BundleError if the bundle cannot be read.
     """
     try:
         handle = os.open(path, READ_FILE)
@@ -128,11 +131,11 @@ def read_contents(path: Path) -> bytes:
     with open(handle, "rb") as stream:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise BundleError(f"{path}: not a regular file; give a file that ends in .edge.zip")
-        return stream.read(LARGEST_BYTES + 1)  # a larger one is no bundle, and says so when it is read
+        return stream.read(LARGEST_BYTES + 1)  # the bundle reader refuses anything larger
 
 
 def check_unexpired(where: str, expires_s: float, now_s: float, fix: str) -> None:
-    """Raise TrustError for what has expired by `now_s`."""
+    """Raise TrustError for a file that has expired by `now_s`."""
     if now_s >= expires_s:
         raise TrustError(
             f"{where}: expired at {format_time(expires_s)}, and the clock here says {format_time(now_s)}; "
@@ -144,8 +147,8 @@ def check_unexpired(where: str, expires_s: float, now_s: float, fix: str) -> Non
 def count_signers(rules: Policy, data: bytes, armours: Mapping[Path, bytes], now_s: float) -> list[str]:
     """Return the names of the different signers whose signatures count.
 
-    Keys that the policy does not know, or no longer knows, count for nothing: the others may be enough. Raises
-    TrustError if a signature is damaged or too few count.
+    Signatures with keys that are revoked, expired or not in the policy are ignored, because the others may be enough.
+    Raises TrustError if a signature is damaged or too few count.
     """
     signatures: dict[str, ssh_keygen.Signature] = {}
     ignored: list[str] = []
@@ -184,7 +187,7 @@ def check_minimum(about: Statement, rules: Policy, where: str) -> None:
 
 
 def check_floor(about: Statement, rules: Policy, floor: Mapping[str, int] | None, where: str) -> None:
-    """Raise TrustError for a release of another epoch than the policy's, or one older than what was confirmed here."""
+    """Raise TrustError for a release of another epoch than the policy's, or one older than a release confirmed here."""
     if about.epoch != rules.epoch:
         fix = "sign the bundle again" if about.epoch < rules.epoch else "install the newest policy first"
         raise TrustError(f"{where}: has epoch {about.epoch}, but the policy has epoch {rules.epoch}; {fix}")

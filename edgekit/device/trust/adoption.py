@@ -16,10 +16,11 @@ from edgekit.runner.files import make_folder, sync_folder, write_atomically
 
 
 def adopt_policy(source: Path, device: Path, clock: float | None = None) -> Policy:
-    """Copy the policy of the folder `source` to the folder `device`. The same one again changes nothing.
+    """Copy the policy of the folder `source` to the folder `device`. Adopting the same policy again changes nothing.
 
-    A folder that does not exist yet is created, and trusts the root key of `source` from then on. The caller holds the
-    lock. Raises TrustError for an older, expired or foreign policy; then nothing is changed.
+    If `device` does not exist yet, it is created, and trusts the root key of `source` from then on. The caller holds
+    the lock. Raises TrustError if the policy is older than the present one, has expired or is not signed by the root;
+    nothing is changed then.
     """
     is_new = not device_home.exists(str(device))
     if not is_new:
@@ -42,7 +43,7 @@ def adopt_policy(source: Path, device: Path, clock: float | None = None) -> Poli
         write_atomically(temporary / policy.ROOT, f"{root}\n".encode(), policy.MODE)
         policy.write_policy(temporary, data, armour)
         policy_history.update_history(temporary, adopted, adopted.time_s)
-        os.rename(temporary, device)  # the folder is there when it is whole: an empty one would let nothing load
+        os.rename(temporary, device)  # complete at once: without a policy in the folder, nothing would load
     except BaseException as error:
         for path in temporary.iterdir():
             path.unlink()

@@ -1,7 +1,8 @@
 """The policy: who may sign bundles for this device. It is itself signed, by a root key that is kept offline.
 
-The folder holds `root.pub`, `policy.json` and `policy.json.sig`. While a policy is replaced, the signature of the new
-one is there first, named after its digest, so that replacing `policy.json` is the only step that counts.
+The folder holds `root.pub`, `policy.json` and `policy.json.sig`. To replace a policy, the signature of the new one is
+written first, to a file that is named after the digest of the policy. Replacing `policy.json` is then the single step
+that makes the new policy valid.
 """
 
 from __future__ import annotations
@@ -135,19 +136,19 @@ def check_private(folder: Path) -> None:
 
 
 def write_policy(folder: Path, data: bytes, armour: bytes) -> None:
-    """Replace the policy with a verified one. Whatever interrupts this, one of the two is complete."""
+    """Replace the policy with a verified one. If this is interrupted, either the old or the new policy is complete."""
     pending = _pending(folder, data)
     write_atomically(pending, armour, MODE)
     write_atomically(folder / POLICY, data, MODE)
     os.replace(pending, folder / SIGNATURE)
     for name in os.listdir(folder):
-        if name.startswith(f"{SIGNATURE}."):  # of one that was interrupted
+        if name.startswith(f"{SIGNATURE}."):  # left by an interrupted replacement
             with suppress(OSError):
                 os.unlink(folder / name)
 
 
 def parse_policy(data: bytes) -> Policy:
-    """Parse and check a policy. Raises TrustError for the first thing that is wrong."""
+    """Parse and check a policy. Raises TrustError for the first mistake in it."""
     values = parse_object(data, POLICY)
     if values.get("format") != FORMAT:
         raise TrustError(
@@ -182,7 +183,7 @@ def parse_policy(data: bytes) -> Policy:
 
 
 def is_name(name: str) -> bool:
-    """Return whether a signer or a bundle may have this name: nothing special to ssh-keygen or in a path."""
+    """Return whether a signer or a bundle may have this name, which must not be special to ssh-keygen or in a path."""
     return is_member(name) and "/" not in name and len(name) <= 100
 
 

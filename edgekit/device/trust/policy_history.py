@@ -1,7 +1,8 @@
 """What a device has seen: the highest version of the policy, and the newest time in a trusted file.
 
-`seen.json` in the folder of the policy only ever increases, so neither an older policy nor a clock set back helps an
-attacker. Loads write it as well as commands, and without the commands' lock, so writing it has a lock of its own.
+The values in `seen.json`, in the folder of the policy, only ever increase, so neither an older policy nor a clock that
+was set back helps an attacker. The file is written by commands, and also whenever a bundle is loaded, which does not
+take the commands' lock. Writing it therefore has a lock of its own.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def read_history(folder: Path) -> SeenPolicy:
 
 
 def check_version(policy: Policy, seen: SeenPolicy) -> None:
-    """Raise TrustError for a policy older than one that was seen, or another of the same version."""
+    """Raise TrustError for a policy older than one that was seen, or for a different policy of the same version."""
     if policy.version < seen.version:
         raise TrustError(
             f"policy.json: has version {policy.version}, but this device has already seen version "
@@ -67,7 +68,7 @@ def check_version(policy: Policy, seen: SeenPolicy) -> None:
 
 
 def update_history(folder: Path, policy: Policy, time_s: float) -> None:
-    """Record what has been seen, if that is newer than what is recorded. Raises OSError if it cannot be written."""
+    """Record the policy and the time if they are newer than the recorded ones. Raises OSError if that is impossible."""
     if sys.platform == "win32" or _newer(read_history(folder), policy, time_s) is None:
         return  # on Windows, `check_private` has refused the folder
     import fcntl
@@ -78,7 +79,7 @@ def update_history(folder: Path, policy: Policy, time_s: float) -> None:
         newer = _newer(read_history(folder), policy, time_s)
         if newer is not None:
             values = {"version": newer.version, "sha256": newer.sha256, "time": format_time(newer.time_s)}
-            # no other command takes this name for what a kill has left
+            # Other commands do not take this name for the leftover of a killed command, and so do not remove the file.
             with open(os.open(folder / NEXT, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | BINARY, MODE), "wb") as stream:
                 stream.write((json.dumps(values, sort_keys=True) + "\n").encode())
                 stream.flush()
@@ -90,7 +91,10 @@ def update_history(folder: Path, policy: Policy, time_s: float) -> None:
 
 
 def _newer(seen: SeenPolicy, policy: Policy, time_s: float) -> SeenPolicy | None:
-    """Return what to record, or None if nothing is new. A newer policy may have been seen since this one was read."""
+    """Return what to record, or None if nothing is new.
+
+    `policy` may be older than the recorded one, because a newer policy may have been seen since it was read.
+    """
     newest = (policy.version, policy.sha256) if policy.version > seen.version else (seen.version, seen.sha256)
     updated = SeenPolicy(*newest, max(seen.time_s, policy.time_s, time_s))
     return None if updated == seen else updated

@@ -1,4 +1,4 @@
-"""What the signed files have in common: small files read once, unambiguous JSON, times in one spelling."""
+"""Read the signed files: small files that are read only once, with unambiguous JSON and with times in one spelling."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`ssh-keygen -Y verify` as a process: the only place on the device where a signature is verified.
 
-Its input is kept in memory if the kernel has such files, so a device with a full disk can still verify.
+Its input files are kept in memory if the kernel supports that, so that a device with a full disk can still verify.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ from typing import NamedTuple
 from edgekit.runner.errors import ResourceError, TrustError
 
 LIMIT_S = 20
-"""Under emulation it takes half a second. The systemd watchdog allows `edgerun watch` more than twice this."""
+"""Time limit for a verification, which takes half a second under emulation. The systemd watchdog allows `edgerun watch`
+more than twice this time."""
 NEWEST_OPTION = "verify-time"
 PROGRAMS = (
     (os.path.join(os.environ.get("SYSTEMROOT", "C:\\Windows"), "System32", "OpenSSH", "ssh-keygen.exe"),)
     if sys.platform == "win32"
     else ("/usr/local/bin/ssh-keygen", "/usr/bin/ssh-keygen", "/run/current-system/sw/bin/ssh-keygen")
 )
-"""Where a system's administrator installs it. PATH is not used, because whoever sets it would decide what verifies."""
+"""Where administrators install ssh-keygen. PATH is not searched, because whoever sets it could substitute another
+program."""
 TEMPORARY = "TEMP" if sys.platform == "win32" else "TMPDIR"
 """The variable that names the folder for temporary files."""
 TOO_OLD = "is too old, or is not OpenSSH; install OpenSSH 8.8 or newer"
@@ -88,7 +90,8 @@ def verify(signatures: Sequence[Signature], revoked: Sequence[str] = (), now_s: 
 def supports_verify_time(program: str) -> bool:
     """Return whether ssh-keygen accepts a time of verification and keys that expire, as it does since OpenSSH 8.8.
 
-    An older one ignores options that it does not know, so this passes an invalid value, which only newer ones reject.
+    An older release ignores options that it does not know. So this passes an invalid value, which only newer releases
+    reject.
     """
     command = [program, "-Y", "check-novalidate", "-O", f"{NEWEST_OPTION}=?", "-n", "x", "-s", os.devnull]
     try:
@@ -101,7 +104,7 @@ def supports_verify_time(program: str) -> bool:
 
 
 def _no_user() -> str:
-    """Return what to do if the system does not know this process's user, for whom ssh-keygen does not work; else ""."""
+    """Return what to do if this process's user is not in /etc/passwd, where ssh-keygen looks for it; otherwise ""."""
     if sys.platform == "win32":
         return ""
     import pwd
@@ -133,7 +136,10 @@ def find_fault() -> VerifierFault | None:
 
 @contextmanager
 def private_folder() -> Iterator[str]:
-    """Create a folder that only this user can enter, and remove it afterwards. `tempfile` would load OpenSSL, 4 ms."""
+    """Create a folder that only this user can enter, and remove it afterwards.
+
+    `tempfile` is not used, because it would load OpenSSL, which takes 4 ms.
+    """
     folder = os.path.join(os.path.abspath(os.environ.get(TEMPORARY) or "/tmp"), f"edgekit-{os.urandom(12).hex()}")
     try:
         os.mkdir(folder, 0o700)
@@ -163,7 +169,7 @@ def _start(
     command = [program, "-Y", "verify", "-f", allowed.path, "-I", each.principal, "-n", each.namespace]
     command += ["-s", armour.path, "-O", f"{NEWEST_OPTION}={format_time(at_s)}"]
     inherited = [allowed, armour]
-    if revoked:  # an empty list would be taken for one that revokes nobody
+    if revoked:  # an empty list revokes nobody and can be left out
         inherited.append(_file(files, "".join(f"{key}\n" for key in revoked).encode("ascii")))
         command += ["-r", inherited[-1].path]
     with open(message.path, "rb") as stream:
@@ -179,7 +185,7 @@ def _start(
 
 
 def _environment() -> dict[str, str]:
-    """Return an environment that takes nothing from the caller's but SYSTEMROOT, which Windows programs need."""
+    """Return an environment with nothing from the caller's except SYSTEMROOT, which programs on Windows need."""
     inherited = {name: os.environ[name] for name in ("SYSTEMROOT",) if sys.platform == "win32" and name in os.environ}
     return {**inherited, "TZ": "UTC", "LC_ALL": "C"}
 
@@ -206,7 +212,7 @@ class _File(NamedTuple):
 
 
 def _file(files: ExitStack, data: bytes) -> _File:
-    """Write a file in memory, or in a private folder if the kernel has no such files or /proc does not show them."""
+    """Write a file in memory, or in a private folder if the kernel does not support that or /proc does not show it."""
     if sys.platform == "linux":
         with suppress(AttributeError, OSError):
             handle = os.memfd_create("edgekit")

@@ -1,7 +1,7 @@
 """Public keys and signatures as OpenSSH writes them: bounded, and in one spelling only.
 
-`ssh-keygen` accepts some altered armour as the same signature, for example with another line ending. Here it is
-refused. Nothing is verified here. Format: PROTOCOL.sshsig of OpenSSH.
+`ssh-keygen` accepts a signature whose text was altered in some ways, for example with other line endings. This module
+refuses such a signature. Nothing is verified here. The format is described in PROTOCOL.sshsig of OpenSSH.
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ def _armour(blob: bytes) -> bytes:
 
 
 def _strings(blob: bytes) -> Iterator[bytes]:
-    """Yield strings, each with its length in four bytes before it.
+    """Yield the strings in a blob, each of which follows its length in four bytes.
 
-    Raises ValueError if they do not end with the blob.
+    Raises ValueError if the last string is cut short.
     """
     while blob:
         size = int.from_bytes(blob[:4], "big")

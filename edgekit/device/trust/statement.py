@@ -25,7 +25,7 @@ SIGN_HINT = "make it with `edgekit sign`, and copy it beside the bundle"
 
 
 class Statement(NamedTuple):
-    """What a release says about a bundle. Times are in seconds since 1970."""
+    """What a signed statement says about a bundle. Times are in seconds since 1970."""
 
     sha256: str
     name: str
@@ -58,7 +58,7 @@ def read_statement(bundle: Path) -> tuple[bytes, dict[Path, bytes]]:
 
 
 def parse_statement(data: bytes, where: str) -> Statement:
-    """Parse a verified statement. Raises TrustError if it is not one about a bundle."""
+    """Parse a verified statement. Raises TrustError if it is not a statement about a bundle."""
     values = parse_object(data, where)
     require_keys(values, {"_type", "subject", "predicateType", "predicate"}, where)
     for key, required in (("_type", TYPE), ("predicateType", PREDICATE_TYPE)):
