@@ -114,7 +114,7 @@ def check_bundle(
 
 
 def check_name(signed: str, name: str, where: object) -> None:
-    """Raise TrustError unless a statement and its bundle have the same name, since versions and revocations go by it."""
+    """Raise TrustError unless a statement and its bundle have the same name, which versions and revocations go by."""
     if signed != name:
         raise TrustError(f"{where}: is called {name!r} in its manifest, but {signed!r} in its statement; sign it again")
 

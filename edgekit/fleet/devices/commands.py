@@ -1,4 +1,4 @@
-"""Requests to a device: hello first, then `edgerun`, and files for its releases."""
+"""Requests to a device: hello, which queries what it is, then commands of `edgerun`, and files for its releases."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from edgekit.fleet.devices.session import DeviceSession
 
 HELLO_S, PROOF_S = 60.0, 900.0
 BEAT_S, SILENCE_S, PATIENCE_S = 10.0, 40.0, 60.0
-"""While a device measures, it gets a sign of life this often.
+"""While a device measures, it is sent a byte every `BEAT_S` seconds.
 
-After the silence the measurement is ended, and the next one waits up to the patience.
+If nothing arrives for `SILENCE_S`, it ends the measurement. A measurement waits up to `PATIENCE_S` for another to end.
 """
 NOT_FOUND = 127
 IN_ANOTHER_STATE = 4
 SYNTAX = b"SyntaxError"
 DESK = "desk"
-"""Folder of the home with what was sent there: the runner and packages."""
+"""The folder in a device's home for what a workstation sends: the runner and packages."""
 
 
 async def say_hello(session: DeviceSession, runner: str = "") -> HelloFacts:
-    """Return what a device is, in one round trip, with its status if it has a runner.
+    """Query what a device is, and the status of its releases if it has a runner, in one round trip.
 
-    The runner with this digest is preferred.
+    `runner` is the digest of the runner that should report the status, if the device has it.
 
     Raises
     ------
     DeviceError
-        It has no such Python, or answers something else.
+        The device lacks the Python that the inventory names, or gives an unexpected answer.
     """
     token = f"edgekit-{secrets.token_hex(8)} "
     command = [session.host.python, "-c", remote_program("hello"), token, session.host.home or "", runner]
@@ -55,20 +55,20 @@ async def say_hello(session: DeviceSession, runner: str = "") -> HelloFacts:
 
 
 class Edgerun:
-    """A runner that is installed on a device that has answered to hello."""
+    """The runner on a device. `hello` is the device's answer to `say_hello`, and `runner` the runner's digest."""
 
     def __init__(self, session: DeviceSession, hello: HelloFacts, runner: str) -> None:
-        self._line, self._facts, self._runner = session, hello, runner
+        self._session, self._facts, self._runner = session, hello, runner
 
     def words(self, *words: str) -> list[str]:
-        """Return a command line of the runner, with the packages that were sent there."""
+        """Return a command that calls the runner with these arguments and with the packages that were sent there."""
         return [*self._python, self._path, *words]
 
     @property
     def _python(self) -> list[str]:
         packages = ":".join(self._facts.packages)
         known = [f"EDGERUN_HOME={self._facts.home}", *([f"PYTHONPATH={packages}"] if packages else [])]
-        return ["env", *known, self._line.host.python]
+        return ["env", *known, self._session.host.python]
 
     @property
     def _path(self) -> str:
@@ -79,18 +79,18 @@ class Edgerun:
         return "--home", self._facts.home
 
     async def call(self, *words: str, within_s: float = HELLO_S) -> CommandResult:
-        """Run a command that may be run twice. Raises DeviceError if it fails."""
+        """Run a command, and run it again if the connection breaks. Raises DeviceError if the command fails."""
         command = self.words(*words)
-        answer = await self._line.retry(lambda connection: connection.run(command, within_s=within_s))
+        answer = await self._session.retry(lambda connection: connection.run(command, within_s=within_s))
         return answer.check()
 
     async def bench(self, *words: str, within_s: float, most: int = MOST_BYTES) -> CommandResult:
-        """Run `edgerun bench …` exclusively on the device, and only while this machine listens.
+        """Run `edgerun bench …`. It ends if this machine disconnects, and no other measurement runs at the same time.
 
         Raises
         ------
         DeviceError
-            It failed, or another measurement is running there.
+            The command failed, or another measurement did not end in time.
         """
         times = (str(SILENCE_S), str(PATIENCE_S))
         command = [
@@ -107,7 +107,7 @@ class Edgerun:
         async def work(connection: Connection) -> CommandResult:
             return await connection.run(command, within_s=within_s, most=most, beat_s=BEAT_S)
 
-        return (await self._line.retry(work)).check()
+        return (await self._session.retry(work)).check()
 
     async def status(self) -> ReleaseStatus:
         """Return which release is current, and the state of the others."""
@@ -122,7 +122,7 @@ class Edgerun:
             position = [] if at is None else ["--offset", str(at), "--acknowledge", str(acknowledge)]
             return self.words("receive", sha256, "--size", str(len(data)), *position, *self._home)
 
-        await upload.send_file(self._line, data, command, offset, on_offset)
+        await upload.send_file(self._session, data, command, offset, on_offset)
 
     async def install(
         self, sha256: str, statement: str | None, signatures: Sequence[str], options: Sequence[str]
@@ -134,7 +134,7 @@ class Edgerun:
         words = ["install", sha256, *signed, *options, "--json", *self._home]
         try:
             return _status(await self.call(*words, within_s=PROOF_S))
-        except DeviceError as error:  # a line that was cut leaves an install at work, which may be faster than this one
+        except DeviceError as error:  # an install whose connection broke may still be running, and end before this one
             status = await self.status() if error.exit_code == IN_ANOTHER_STATE else None
             if status is None or not status.is_current(sha256, *([statement] if statement else []), *signatures):
                 raise
@@ -152,18 +152,18 @@ class Edgerun:
     async def adopt(self, files: dict[str, str]) -> None:
         """Send a signed policy, as texts by file name. The device is in signed mode from then on."""
         data = json.dumps(files).encode()
-        command = [self._line.host.python, "-c", remote_program("policy"), self._facts.home, self._runner]
-        answer = await self._line.retry(lambda connection: connection.run(command, data))
+        command = [self._session.host.python, "-c", remote_program("policy"), self._facts.home, self._runner]
+        answer = await self._session.retry(lambda connection: connection.run(command, data))
         answer.check()
 
 
 async def release_status(session: DeviceSession, hello: HelloFacts) -> ReleaseStatus:
-    """Return the status, from whichever runner is there. Without a runner nothing was ever sent.
+    """Return the status of a device's releases, reported by whichever runner is there; empty if nothing was ever sent.
 
     Raises
     ------
     DeviceError
-        There is a release, and no runner that could report it.
+        The device has a release, but no runner that could report it.
     """
     if hello.status is not None:
         return hello.status
@@ -179,7 +179,7 @@ async def release_status(session: DeviceSession, hello: HelloFacts) -> ReleaseSt
 
 @functools.cache
 def remote_program(name: str) -> str:
-    """Return the source of a program that is sent along."""
+    """Return the source of a program of the package `remote`, which is sent along with each call."""
     return resources.files("edgekit.fleet.devices.remote").joinpath(f"{name}.py").read_text(encoding="utf-8")
 
 

@@ -97,7 +97,7 @@ class Network:
             ) from None
         except (asyncssh.ConfigParseError, asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
             raise ConfigError(f"{host_keys.CONFIG} or a key of yours: {shell_text.printable(error)}") from None
-        except Exception as error:  # unexpected bytes may raise anything in asyncssh, and must end only this device
+        except Exception as error:  # unexpected bytes can cause any error in asyncssh; only this device must fail
             if offer.connected:
                 await self._check_host_key_type(host, known_hosts)
             raise Unreachable(f"{host.address}: cannot be reached ({_reason(error)})") from None
@@ -109,7 +109,7 @@ class Network:
 
         offer, key = host_keys.OfferedKey(), None
         port = host.port or ()
-        with contextlib.suppress(Exception):  # because unexpected bytes may raise anything in asyncssh, as above
+        with contextlib.suppress(Exception):  # unexpected bytes can cause any error in asyncssh, as above
             async with asyncio.timeout(self._connect_s):
                 key = await asyncssh.get_server_host_key(host.host, port)
         if key is not None and offer.is_known(known, host):
@@ -150,9 +150,9 @@ class Connection:
     ) -> CommandResult:
         """Run a command to its end.
 
-        With `beat_s`, its standard input stays open and receives a byte at this interval, so that the device knows that
-        this machine still listens. Raises ConnectionCut if the connection broke, after which callers may try again, and
-        Unreachable if the command takes too long.
+        With `beat_s`, the command's standard input stays open and receives a byte at this interval, so that the device
+        knows that this machine is still connected. Raises ConnectionCut if the connection breaks, after which callers
+        may try again, and Unreachable if the command takes too long.
         """
         process = await self.start(command)
         beats = asyncio.create_task(process.beat(beat_s)) if beat_s else None

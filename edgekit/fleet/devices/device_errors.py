@@ -10,7 +10,7 @@ DIED = 6
 
 
 class Unreachable(ResourceError):
-    """Nothing answers at its address, or the connection broke too often."""
+    """Nothing answers at the device's address, or the connection broke too often."""
 
 
 class ConnectionCut(Unreachable):
@@ -22,11 +22,11 @@ class LoginRefused(ResourceError):
 
 
 class HostKeyError(TrustError):
-    """Its host key is not the known one, or none is known."""
+    """The device's host key is not the known one, or no key of the device is known."""
 
 
 class DeviceError(EdgekitError):
-    """An error on the device; `exit_code` is that of the same error on this machine."""
+    """An error on the device. `exit_code` is the one with which edgekit reports the same error on this machine."""
 
     def __init__(self, text: str, exit_code: int) -> None:
         super().__init__(text)

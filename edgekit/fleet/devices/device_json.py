@@ -1,4 +1,4 @@
-"""JSON from a device: the required values, checked for type and size. Otherwise DeviceError."""
+"""Read values from the JSON of a device. DeviceError is raised if one is missing or has the wrong type or size."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def parse_object(line: str) -> dict[str, Any]:
 
 
 def get_text(values: Mapping[str, Any], key: str, most: int = shell_text.LONGEST) -> str:
-    """Return a text, as one line that is safe to print."""
+    """Return a text as one line that is safe to print."""
     value = values.get(key)
     if not isinstance(value, str):
         raise DeviceError(f"did not report its {key}", MALFORMED_ANSWER)
@@ -52,7 +52,7 @@ def get_count(values: Mapping[str, Any], key: str) -> int:
 
 
 def is_count(value: Any) -> bool:
-    """Return whether it is a non-negative whole number."""
+    """Return whether a value is a non-negative whole number."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < LARGEST
 
 

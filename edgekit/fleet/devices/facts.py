@@ -1,4 +1,4 @@
-"""What a device answered to hello, and its `edgerun status --json`: checked for their structure, never trusted."""
+"""A device's answers to hello and to `edgerun status --json`, whose structure is checked because they are untrusted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MISUSE = 2
 
 @dataclass(frozen=True)
 class DeviceRelease:
-    """One of a device's releases. `state` is built, proven, confirmed or failed; for the last, `why` has the reason."""
+    """One of a device's releases. `state` is built, proven, confirmed or failed; if it failed, `why` has the reason."""
 
     number: int
     sha256: str
@@ -30,14 +30,15 @@ class DeviceRelease:
     version: str = ""
     p50_ms: float | None = None
     files: frozenset[str] = frozenset()
-    """Digests of its bundle, statement and signatures."""
+    """Digests of the release's bundle, statement and signatures."""
 
 
 @dataclass(frozen=True)
 class ReleaseStatus:
-    """State of all releases.
+    """The state of a device's releases.
 
-    `state` is none, trial or confirmed. `refused` is why the current one cannot be loaded, or "".
+    `state` is none, trial or confirmed. `back` is the release to which a rollback would return. `refused` is the reason
+    why the current release cannot be loaded, or "".
     """
 
     state: str = "none"
@@ -54,7 +55,7 @@ class ReleaseStatus:
         return next((each for each in self.releases if each.number == number), None)
 
     def of(self, sha256: str) -> DeviceRelease | None:
-        """Return the newest release of a bundle, but the current one before all others."""
+        """Return the newest release of a bundle, or the current release if it has that bundle; None if none has it."""
         matching = [each for each in self.releases if each.sha256 == sha256]
         return next((each for each in matching if each.number == self.current), matching[-1] if matching else None)
 
@@ -68,10 +69,10 @@ class ReleaseStatus:
 class HelloFacts:
     """A device and its Python.
 
-    `runner` is whether this machine's runner is there; `edgerun` is the digest of the one that answered, or "".
-    `launched` is the one that `edgerun` in the home starts. `status` is None if no runner can report it. `has_release`
-    is whether a release is current there, whoever sent it. `ahead_s` is how many seconds its clock is ahead of this
-    machine's, including the time that the answer took.
+    `runner` says whether this machine's runner is there. `edgerun` is the digest of the runner that reported the
+    status, and `launched` that of the runner which the script `edgerun` in the home starts; both may be "". `status` is
+    None if no runner can report it. `has_release` says whether a release is current there, whoever sent it. `ahead_s`
+    is by how many seconds the device's clock is ahead of this machine's, reduced by the time that the answer took.
     """
 
     python: tuple[int, ...]
@@ -93,11 +94,11 @@ class HelloFacts:
 
     @property
     def dotted(self) -> str:
-        """Version of its Python."""
+        """The version of the device's Python."""
         return ".".join(map(str, self.python))
 
     def check(self) -> None:
-        """Raise DeviceError if its Python cannot run the runner."""
+        """Raise DeviceError if the device's Python cannot run the runner."""
         if self.python[:2] < OLDEST:
             raise DeviceError(
                 f"its Python {self.dotted} is older than the 3.9 that the runner needs; name a newer one as `python` "
@@ -109,7 +110,7 @@ class HelloFacts:
 def parse_hello(out: bytes, token: str) -> HelloFacts:
     """Parse an answer to hello.
 
-    Lines that a login prints before it are skipped. Raises DeviceError if there is none.
+    Lines that a login prints before the answer are skipped. Raises DeviceError if there is no answer.
     """
     lines = out.decode("utf-8", "replace").splitlines()
     token_index = next((index for index, line in enumerate(lines) if line.startswith(token)), None)
@@ -191,9 +192,9 @@ def _release(values: Any) -> DeviceRelease:
 
 
 def _is_version(value: object) -> bool:
-    """Return whether it is a part of a Python version.
+    """Return whether a value can be a part of a Python version.
 
-    It is limited, because all versions up to it are enumerated for wheels.
+    The value is limited, because all versions up to it are enumerated to choose wheels.
     """
     return device_json.is_count(value) and value <= MOST_OF_VERSION  # type: ignore[operator]
 

@@ -1,4 +1,4 @@
-"""Host keys, checked strictly: which files are read, and how an unknown key is explained."""
+"""Strict checks of host keys: the known hosts that apply to a device, and explanations of a key that is refused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class KnownHosts:
     def of(self, host: Host) -> Any:
         """Return the known hosts for a device.
 
-        Never None: then asyncssh would check nothing, as it does for `UserKnownHostsFile none`.
+        The result is never None, because asyncssh then accepts any key. `UserKnownHostsFile none` would lead to that.
         """
         import asyncssh
 
@@ -77,7 +77,7 @@ class OfferedKey:
         self.offered, self._place = f"{key.get_algorithm()} {key.get_fingerprint()}", place
 
     def is_known(self, known: Any, host: Host, key: asyncssh.SSHKey | None = None) -> bool:
-        """Return whether any key of the device is known, or this one."""
+        """Return whether `key` is known for the device; without `key`, whether any key of the device is known."""
         import asyncssh
 
         name, address, port = self._place or (host.host, host.host, host.port or 22)

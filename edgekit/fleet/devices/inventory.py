@@ -35,7 +35,7 @@ LIMITS = yaml_file.FileLimits("an inventory", 20_000_000, 500_000, "write fewer 
 
 @dataclass(frozen=True)
 class Host:
-    """A device. None means as ~/.ssh/config says; for `home`, as `edgerun` chooses."""
+    """A device. If `user` or `port` is None, ~/.ssh/config decides; if `home` is None, `edgerun` on the device does."""
 
     name: str
     device_class: str = "device"
@@ -47,24 +47,24 @@ class Host:
 
     @property
     def address(self) -> str:
-        """Address for people: `pi@10.0.0.5:22`."""
+        """The address as messages show it, for example `pi@10.0.0.5:22`."""
         user = f"{self.user}@" if self.user else ""
         return f"{user}{self.host}{f':{self.port}' if self.port else ''}"
 
     @property
     def ssh_words(self) -> str:
-        """Arguments of `ssh` in a shell: `-p 2222 pi@10.0.0.5`."""
+        """The arguments of `ssh` in a shell, for example `-p 2222 pi@10.0.0.5`."""
         place = shlex.quote(f"{f'{self.user}@' if self.user else ''}{self.host}")
         return f"{f'-p {self.port} ' if self.port else ''}{place}"
 
     @property
     def identity(self) -> str:
-        """Identity of the place on the device that the file names."""
+        """The address and the home, as the file names them."""
         return f"{self.address} {self.home or ''}".strip()
 
     @property
     def place(self) -> tuple[str, str, int, str]:
-        """Two hosts with an equal place are the same home on the same device."""
+        """The device and the home on it. Hosts with the same place are the same device, listed twice."""
         return self.host.lower(), self.user or "", self.port or PORT, posixpath.normpath(self.home or "")
 
 
@@ -148,7 +148,7 @@ def _faults(where: str, facts: Mapping[Any, Any]) -> list[str]:
 
 
 def _shown(key: Any) -> str:
-    """Return a key as messages show it, without control characters."""
+    """Return a key without control characters, for messages."""
     return shell_text.printable(key, 60)
 
 
@@ -170,7 +170,7 @@ def _host(name: str, facts: Mapping[str, Any]) -> Host:
 
 
 def _check_different(path: Path, hosts: tuple[Host, ...]) -> None:
-    """Raise ConfigError if two names mean the same device, which would then be written to twice at once."""
+    """Raise ConfigError if two names mean the same device, because two connections would then write to it at once."""
     seen: dict[tuple[str, str, int, str], str] = {}
     for host in hosts:
         first = seen.setdefault(host.place, host.name)

@@ -1,7 +1,7 @@
-"""Interleaved timing of bundles on every device of a class, with each device's own clock. Nothing is installed there.
+"""Time bundles in turns on every device of a class, with each device's own clock. No bundle is installed there.
 
-The protocol is the same as on this machine: `edgerun bench A B …`, which calls `bench.timed_openings`. A device
-that was hot, throttled or busy meanwhile is measured again.
+The measurement is the same as on this machine: `edgerun bench A B …`, which calls `bench.timed_openings`. A device that
+was hot, throttled or busy during it is measured again.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from edgekit.fleet.devices.temporary import TemporaryBundle, temporary_bundles
 
 T = TypeVar("T")
 MOST_BYTES = 256 << 20
-"""Largest answer, which has the time of every call."""
+"""Largest size of an answer, which contains the time of every call."""
 LONGEST_S = 3 * 3600.0
 PAUSES_S = (5.0, 15.0, 45.0)
-"""Pauses before a disturbed device is measured again: a board cools down in minutes, and services finish."""
+"""Pauses before a device is measured again after a noisy measurement, so that it cools down and services finish."""
 MOST_REASONS = 20
 MOST_AT_ONCE = 32
 """Devices that are measured at the same time."""
@@ -51,7 +51,7 @@ class BenchmarkBundle:
 
 @dataclass(frozen=True)
 class BenchmarkPlan:
-    """Numbers of rounds and calls; `threads` is for every interpreter."""
+    """The numbers of rounds and calls. `threads` applies to every interpreter."""
 
     rounds: int
     calls_per_round: int
@@ -73,11 +73,11 @@ class BenchmarkPlan:
 
 @dataclass(frozen=True)
 class DeviceMeasurement:
-    """What a device measured.
+    """The result of a measurement on a device.
 
-    `samples_ms` has, by variant name, the time of every call (rounds * calls,). Each bundle was opened `openings`
-    times, with the same number of calls after each. `machine` describes the device; `interpreters` has, by variant
-    name, the program that ran it. `disturbed` has the reasons why the measurement is unreliable, if there are any.
+    `samples_ms` has the time of every call of each variant, (rounds * calls,), by the variant's name. Each bundle was
+    opened `openings` times, with the same number of calls after each opening. `machine` describes the device, and
+    `interpreters` has the interpreter of each variant. `disturbed` lists the reasons not to rely on the measurement.
     """
 
     samples_ms: Mapping[str, np.ndarray]
@@ -104,12 +104,12 @@ def time_on_hosts(
     plan: BenchmarkPlan,
     say: Callable[[str], object] = lambda line: None,
 ) -> dict[str, DeviceMeasurement]:
-    """Return what each host measured, by its name. Many are measured at once, because they are different machines.
+    """Return what each host measured, by its name. Many hosts measure at the same time, as they are different machines.
 
     Raises
     ------
     Unreachable, LoginRefused, HostKeyError, DeviceError
-        One of them did not measure; the message begins with its name.
+        The measurement on a host failed; the message begins with the host's name.
     """
     supplies = Supplies(RunnerFile.build())
 
@@ -120,7 +120,7 @@ def time_on_hosts(
 
 
 def _of_each(hosts: Sequence[Host], work: Callable[[Network, Host], Awaitable[T]]) -> list[T]:
-    """Run the work on every host, `MOST_AT_ONCE` at a time. The first one that fails ends the others."""
+    """Run the work on every host, up to `MOST_AT_ONCE` at a time. If it fails on one host, the others are cancelled."""
 
     async def run_all() -> list[T]:
         network, slots = Network(), asyncio.Semaphore(MOST_AT_ONCE)
@@ -179,7 +179,7 @@ async def _measure_until_quiet(
     plan: BenchmarkPlan,
     say: Callable[[str], object],
 ) -> DeviceMeasurement:
-    """Return the first undisturbed measurement. If every one was disturbed, return the last, with the reasons."""
+    """Return the first measurement that is not noisy. If every one was noisy, return the last, with the reasons."""
     for pause_s in (*PAUSES_S, None):
         answer = await edgerun.bench(*paths, *plan.options(), within_s=LONGEST_S, most=MOST_BYTES)
         measurement = _parse_answer(answer, bundles, plan)
@@ -236,9 +236,9 @@ def _samples_ms(values: Any, plan: BenchmarkPlan) -> np.ndarray:
 
 
 def _in_a_thread(work: Callable[[], Awaitable[T]]) -> T:
-    """Return the result of work in an event loop of its own, because a notebook's kernel already runs one.
+    """Run the work in a thread with an event loop of its own, because a notebook's kernel already runs one.
 
-    Ctrl-C ends it.
+    Ctrl-C cancels the work.
     """
     results: list[T | BaseException] = []
     loop = asyncio.new_event_loop()
@@ -246,7 +246,7 @@ def _in_a_thread(work: Callable[[], Awaitable[T]]) -> T:
     async def as_task() -> None:
         try:
             results.append(await work())
-        except BaseException as error:  # raised again by whoever waits
+        except BaseException as error:  # raised again in the thread that waits
             results.append(error)
 
     task = loop.create_task(as_task())

@@ -17,7 +17,10 @@ MOST = 100
 
 @dataclass(frozen=True)
 class DeviceTiming:
-    """What `edgerun bench --json` measured of the model alone: `figures` in ms, by name; `why` it was disturbed."""
+    """Latencies of the model alone, from `edgerun bench --json`: `figures` has percentiles in ms, by name.
+
+    `why` lists the reasons if the result is not `comparable`.
+    """
 
     interpreter: str
     comparable: bool
@@ -66,7 +69,7 @@ def _finding(values: Any) -> DeviceFinding:
 
 
 def _line(answer: CommandResult) -> str:
-    """Return the last line of JSON, whatever a login has printed before it."""
+    """Return the last line of JSON. Anything that a login has printed before it is skipped."""
     lines = [line for line in answer.stdout.decode("utf-8", "replace").splitlines() if line.startswith("{")]
     if not lines:
         raise DeviceError(

@@ -15,11 +15,15 @@ T = TypeVar("T")
 PAUSES_S = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Pauses before each new connection after a break without progress."""
 MOST_CUTS = 1000
-"""Limit for one device, with or without progress: a malicious one could break the connection forever."""
+"""How many breaks are tolerated in all, even with progress between them: a malicious device could break the connection
+forever."""
 
 
 class DeviceSession:
-    """`async with DeviceSession(network, host) as session`: the first connection is opened when it is needed."""
+    """A device that can still be used after a connection broke, as in `async with DeviceSession(network, host) as …`.
+
+    The first connection is opened when it is needed.
+    """
 
     def __init__(self, network: Network, host: Host) -> None:
         self.host, self._network = host, network
@@ -42,7 +46,7 @@ class DeviceSession:
             self._connection = None
 
     async def connection(self) -> Connection:
-        """Return the open connection, or a new one. A device that never answered is not tried twice."""
+        """Return the open connection, or a new one. If the very first connection fails, it is not tried again."""
         while self._connection is None:
             try:
                 self._connection = await self._network.open(self.host)
@@ -62,11 +66,11 @@ class DeviceSession:
         self._idle += 1
 
     def progress(self) -> None:
-        """Note that something has arrived, so the next break counts as the first one again."""
+        """Note that there was progress, so that the next break counts as the first one again."""
         self._idle = 0
 
     async def retry(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """Repeat work that may be done twice, until a connection lasts long enough."""
+        """Do the work, and repeat it each time that the connection breaks. It must be safe to do more than once."""
         while True:
             connection = await self.connection()
             try:

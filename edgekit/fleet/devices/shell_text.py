@@ -1,4 +1,4 @@
-"""Words for a device's shell, and texts of a device for people."""
+"""Quote words for a device's shell, and make texts from a device safe to print."""
 
 from __future__ import annotations
 

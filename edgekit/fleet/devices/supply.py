@@ -19,9 +19,9 @@ from edgekit.fleet.devices.session import DeviceSession
 from edgekit.fleet.devices.wheels import Wheel
 
 SPARE_BYTES = 4 << 20
-"""Beside what is sent: for records and compiled code."""
+"""Free space that is needed besides what is sent, for records and compiled code."""
 UNPACKED_FACTOR = 5
-"""An unpacked wheel is this many times as large as the archive, including the archive."""
+"""A wheel needs up to this many times its size: for the archive and the unpacked files together."""
 NO_ROOM, NO_INTERPRETER = 7, 5
 UNPACK_S = 600.0
 
@@ -40,7 +40,7 @@ class RunnerFile(FileContent):
 
     @classmethod
     def build(cls) -> RunnerFile:
-        """Build it from the sources that are installed here."""
+        """Build the runner from the sources that are installed here."""
         with tempfile.TemporaryDirectory(prefix="edgekit-runner-") as folder:
             path = Path(folder) / "edgerun.pyz"
             sha256 = pyz.build(path)
@@ -75,16 +75,15 @@ async def supply(
     room_bytes: int = 0,
     launch: bool = False,
 ) -> tuple[Edgerun, HelloFacts]:
-    """Send what a bundle of this target lacks; for target None, only the runner.
+    """Send the runner, and the packages that a bundle of this target needs, if the device lacks them.
 
-    Returns the runner and the device's new state.
-
-    `room_bytes` more must fit afterwards. With `launch`, services there start this runner from then on.
+    If `target` is None, only the runner is sent. Afterwards there must be room for another `room_bytes`. With `launch`,
+    the services on the device start this runner from then on. Returns the runner and the new facts about the device.
 
     Raises
     ------
     DeviceError
-        There is no room, or no interpreter can be sent.
+        There is not enough room, or no interpreter can be sent.
     """
     chosen = _chosen(hello, supplies, target)
     needed_bytes = sum(wheel.path.stat().st_size for wheel in chosen) * UNPACKED_FACTOR
@@ -129,7 +128,7 @@ def _chosen(hello: HelloFacts, supplies: Supplies, target: str | None) -> list[W
 async def put_file(
     session: DeviceSession, hello: HelloFacts, file: FileContent, name: str, launch: bool = False, offset: int = 0
 ) -> None:
-    """Send a file that is not part of a release; `offset` bytes of it are there already."""
+    """Send a file that is not part of a release. The first `offset` bytes of it are there already."""
 
     def command(offset: int | None, acknowledge: int) -> Sequence[str]:
         at = "-1" if offset is None else str(offset)

@@ -1,4 +1,4 @@
-"""Bundles that are on a device only while they are timed or examined, beside its releases, and removed afterwards."""
+"""Bundles that are sent to a device only to be timed or examined, are not installed, and are removed afterwards."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TemporaryBundle:
 
     @property
     def files(self) -> dict[str, FileContent]:
-        """Files by the names under which a device looks for them."""
+        """The files, by the names under which a device looks for them."""
         name = f"{self.bundle.sha256}{BUNDLE}"
         files = {name: self.bundle}
         if self.statement:
@@ -41,7 +41,7 @@ class TemporaryBundle:
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
+        """The size of all files in bytes."""
         return sum(len(file.data) for file in self.files.values())
 
     def release(self, status: ReleaseStatus) -> DeviceRelease | None:
@@ -62,9 +62,10 @@ class TemporaryBundle:
 async def temporary_bundles(
     session: DeviceSession, hello: HelloFacts, bundles: Sequence[TemporaryBundle]
 ) -> AsyncIterator[list[str]]:
-    """Yield the paths of the bundles there, in order. What was sent for this is removed at the end, also after Ctrl-C.
+    """Send bundles to a device, and yield their paths there, in order.
 
-    If the device has a release with the bundle, its file is used.
+    If the device has a release with a bundle, the file of the release is used. Files that were sent are removed at the
+    end, also after Ctrl-C.
 
     Raises
     ------
@@ -85,7 +86,7 @@ async def temporary_bundles(
                 await put_file(session, hello, file, f"temporary/{token}/{name}")
             paths.append(str(home / DESK / "temporary" / token / f"{each.bundle.sha256}{BUNDLE}"))
         yield paths
-    except Unreachable:  # it is removed by a later measurement there
+    except Unreachable:  # the next measurement on the device removes the files
         raise
     except BaseException:
         await _forget(session, hello, token)
@@ -95,7 +96,7 @@ async def temporary_bundles(
 
 
 async def _forget(session: DeviceSession, hello: HelloFacts, token: str) -> None:
-    """Try to remove the files; a device that cannot do it now will do it with a later measurement."""
+    """Try to remove the files. If the device cannot do it now, a later measurement there does it."""
     command = [session.host.python, "-c", remote_program("forget"), hello.home, token]
     with contextlib.suppress(DeviceError, Unreachable, TimeoutError):
         async with asyncio.timeout(FORGET_S):

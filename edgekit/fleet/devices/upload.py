@@ -1,6 +1,6 @@
 """Upload of a file over a connection that may break.
 
-Acknowledged bytes are kept, and the offset is queried only after a break.
+Bytes that the device has acknowledged are not sent again. The device's offset is queried only after a break.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ STALL_S = 60.0
 """If a device acknowledges nothing for this long, the connection counts as broken."""
 MOST_ANSWER_BYTES = 1 << 20
 MAX_FRUITLESS, PAUSE_S = 5, 0.2
-"""Attempts in a row that succeed without progress: then the device contradicts itself."""
+"""After more than this many attempts in a row that succeed without progress, the device counts as faulty. From one
+attempt to the next, the pause grows by `PAUSE_S`."""
 ANOTHER_OFFSET = 4
 """Exit code of `edgerun receive` for input that begins at another offset."""
 
 
 Command = Callable[[int | None, int], Sequence[str]]
-"""Returns the command that receives a file from an offset (None queries it), and acknowledges at this interval."""
+"""A function of an offset and an interval in bytes. It returns a command that receives a file from this offset on, and
+acknowledges data at this interval. For the offset None, the command only reports its offset."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class UploadPace:
 
 
 STABLE_PACE, UNSTABLE_PACE = UploadPace(64 << 10, 32 << 10), UploadPace(16 << 10, 8 << 10)
-"""For a connection that has not broken yet, and for one that has: bytes in flight are lost with the connection."""
+"""For a connection that has not broken yet, and for one that has. Bytes in flight are lost if a connection breaks."""
 
 
 async def send_file(
@@ -49,7 +51,7 @@ async def send_file(
     offset: int = 0,
     on_offset: Callable[[int], object] = lambda offset: None,
 ) -> None:
-    """Send a file to a device that has `offset` bytes of it. Raises DeviceError if it does not accept it."""
+    """Send a file to a device that has `offset` bytes of it. Raises DeviceError if the device does not accept it."""
     best, fruitless, is_offset_known = offset, 0, True
     while True:
         connection = await session.connection()
@@ -158,7 +160,7 @@ async def _feed(process: Process, data: bytes, pace: UploadPace, progress: _Prog
     """Write the data, but no further ahead of the acknowledgements than the pace allows."""
     position = progress.offset
     while position < len(data):
-        if progress.offset > position:  # it was there already, or another command brings it
+        if progress.offset > position:  # the device had it already, or another command sends it
             return
         room = progress.offset + pace.window - position
         if room <= 0:
@@ -173,7 +175,7 @@ async def _feed(process: Process, data: bytes, pace: UploadPace, progress: _Prog
 
 
 async def _follow(process: Process, progress: _Progress) -> None:
-    """Read answers to their end, whatever a login prints between them."""
+    """Read the device's answers to their end. Lines that a login prints between them are skipped."""
     rest, size = b"", 0
     while True:
         async with asyncio.timeout(STALL_S):

@@ -1,4 +1,4 @@
-"""Which wheels of a folder a device needs: for its Python, processor and C library, without what it has already."""
+"""Choose the wheels in a folder that a device needs, for its Python, processor and C library."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Wheel:
     tags: frozenset[Tag]
 
     def requirements(self) -> list[Requirement]:
-        """Return what it requires."""
+        """Return the distributions that the wheel requires."""
         with zipfile.ZipFile(self.path) as archive:
             member = next((name for name in archive.namelist() if name.endswith(".dist-info/METADATA")), None)
             if member is None:
@@ -52,16 +52,16 @@ def read_folder(folder: Path) -> list[Wheel]:
     """Return all wheels in a folder. Raises ConfigError if there is no such folder, or no wheel in it."""
     if not folder.is_dir():
         raise ConfigError(f"--wheels {folder}: no such folder; `pip download` fills one")
-    wheels_found = []
+    wheels = []
     for path in sorted(folder.glob("*.whl")):
         try:
             name, version, _, tags = parse_wheel_filename(path.name)
         except (InvalidWheelFilename, InvalidVersion):
             raise ConfigError(f"{path}: not the name of a wheel; download it again") from None
-        wheels_found.append(Wheel(path, name, version, tags))
-    if not wheels_found:
+        wheels.append(Wheel(path, name, version, tags))
+    if not wheels:
         raise ConfigError(f"--wheels {folder}: holds no wheel; `pip download` gets some")
-    return wheels_found
+    return wheels
 
 
 def missing_distributions(facts: HelloFacts, target: str) -> list[str]:
@@ -87,7 +87,7 @@ def choose_wheels(available_wheels: list[Wheel], facts: HelloFacts, target: str)
 def _resolved(requirements: list[Requirement], wheels: list[Wheel], facts: HelloFacts) -> dict[str, Wheel]:
     """Return the newest wheel of each distribution that meets all requirements.
 
-    What is on the device and fits is kept.
+    If the device has a distribution in a version that meets the requirements, no wheel is returned for it.
     """
     specifiers: dict[str, SpecifierSet] = {}
     selected: dict[str, Wheel] = {}
@@ -98,7 +98,9 @@ def _resolved(requirements: list[Requirement], wheels: list[Wheel], facts: Hello
         if requirement.marker is not None and not requirement.marker.evaluate(environment):
             continue
         name = canonicalize_name(requirement.name)
-        specifiers[name] = specifiers.get(name, SpecifierSet()) & requirement.specifier & _beside(requirement.name)
+        specifiers[name] = (
+            specifiers.get(name, SpecifierSet()) & requirement.specifier & _minimum_version(requirement.name)
+        )
         if name in selected and selected[name].version in specifiers[name]:
             continue
         if name not in selected and _is_there(name, specifiers[name], facts):
@@ -116,7 +118,7 @@ def _resolved(requirements: list[Requirement], wheels: list[Wheel], facts: Hello
     return selected
 
 
-def _beside(name: str) -> SpecifierSet:
+def _minimum_version(name: str) -> SpecifierSet:
     return SpecifierSet(OLDEST_NUMPY if canonicalize_name(name) == "numpy" else "")
 
 
@@ -163,7 +165,7 @@ def _platforms(facts: HelloFacts) -> Iterator[str]:
 
 
 def _environment(facts: HelloFacts) -> Mapping[str, str]:
-    """Return the environment for markers of requirements; extras are never requested."""
+    """Return the environment in which markers of requirements are evaluated. Extras are never requested."""
     return {
         **{key: str(value) for key, value in default_environment().items()},
         "python_version": ".".join(map(str, facts.python[:2])),

@@ -1,1 +1,1 @@
-"""`edgekit fleet`: bundles brought to many devices over SSH, in waves, with a note of how far each is."""
+"""`edgekit fleet`: send bundles to many devices over SSH, install them in waves, and record each device's state."""

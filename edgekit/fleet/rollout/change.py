@@ -1,4 +1,4 @@
-"""`edgekit fleet confirm` and `edgekit fleet rollback` of a bundle, on the devices where it is current."""
+"""`edgekit fleet confirm` and `edgekit fleet rollback`: confirm or roll back a bundle wherever it is current."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def roll_back(bundle: Path, selection: FleetSelection, why: str, as_json: bool) 
 
 
 def _change(bundle: Path, selection: FleetSelection, name: str, step: Step, state: str, as_json: bool) -> int:
-    """Run a step on each device where the bundle is current; others are left unchanged.
+    """Run a step on each device where the bundle is current; other devices are left unchanged.
 
-    Returns 4 if it is current nowhere.
+    Returns 4 if the bundle is current on no device.
     """
     content = payload.read_payload(bundle)
     sha256 = content.bundle.sha256

@@ -23,7 +23,7 @@ CLOCK_S = 300.0
 
 
 def run(bundle: Path, selection: FleetSelection, as_json: bool) -> int:
-    """Examine the devices, print findings, and return the exit code of the worst device: 5 if it would not run."""
+    """Examine the devices, print findings, and return the worst device's exit code: 5 if the bundle would not run."""
     runner, content = RunnerFile.build(), payload.read_payload(bundle)
     supplies, findings = Supplies(runner), dict[str, list[DeviceFinding]]()
 

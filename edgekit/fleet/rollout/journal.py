@@ -1,7 +1,7 @@
-"""What is known of a fleet between two commands: a file beside hosts.yaml, and a lock for one command at a time.
+"""The journal: the last known state of each device, in a file beside hosts.yaml, with a lock for one command at a time.
 
-It is only a note: every device is queried, and the note is for those that cannot be reached. If it cannot be written,
-the command continues without it.
+Every command queries the devices themselves. The journal is used only for devices that cannot be reached, so if it
+cannot be written, the command continues without it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from edgekit.runner.errors import bounded_recursion
 FOLDER = ".edgekit/fleet"
 FORMAT = 1
 EVERY_S = 0.5
-"""It is written at most this often: 500 devices change their states thousands of times."""
+"""The shortest time between two writes, because the states of 500 devices change thousands of times."""
 LARGEST_BYTES = 64 << 20
 ADVICE = "that folder is needed beside hosts.yaml: repair it, or copy hosts.yaml into a folder of yours"
 
 
 class Journal:
-    """By host: which payload it has, where it was, and its state."""
+    """Holds, for each host, the payload that it has, its address and its state."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -38,7 +38,7 @@ class Journal:
         self._changed = self._warned = False
 
     def state(self, host: Host, key: str) -> str:
-        """Return the state of this device with the payload, as far as it is known: waiting, sent or confirmed."""
+        """Return the last known state of a device with this payload: waiting, sent or confirmed."""
         entry = self._hosts.get(host.name, {})
         if (entry.get("identity"), entry.get("key")) != (host.identity, key):
             return WAITING
@@ -46,7 +46,7 @@ class Journal:
         return CONFIRMED if state == CONFIRMED else SENT if state in ARRIVED else WAITING
 
     def known(self, host: Host, key: str) -> str:
-        """Return the same as a sentence, with the release number; empty if nothing is known."""
+        """Return the last known state as text, with the release number; empty if nothing is known."""
         state, release = self.state(host, key), self._hosts.get(host.name, {}).get("release")
         if state == WAITING:
             return ""
@@ -54,7 +54,7 @@ class Journal:
         return f"it had confirmed that{suffix} before" if state == CONFIRMED else "the bundle was sent there before"
 
     def note(self, outcome: Outcome, key: str) -> None:
-        """Record the state of a device. A device that is being sent to, or is unreachable, keeps an earlier state."""
+        """Record the state of a device. If it is unreachable or still being sent to, an earlier state is kept."""
         if outcome.state in (SENDING, UNREACHABLE) and self.state(outcome.host, key) != WAITING:
             return
         facts = {"state": outcome.state, "release": outcome.release, "why": outcome.why}

@@ -12,30 +12,33 @@ from edgekit.fleet.rollout.outcomes import FAILED, UNREACHABLE, Outcome
 
 
 class LiveBoard:
-    """What is shown of the devices; the caller updates the outcomes."""
+    """Shows the progress of a command on many devices."""
 
     def __init__(self, watch: ProgressDisplay, quiet: bool) -> None:
         self._watch, self._quiet = watch, quiet
 
     def note(self, outcome: Outcome) -> None:
-        """Note that a device has progressed; print a line if it failed."""
+        """Print a line if a device has failed."""
         if outcome.state in (FAILED, UNREACHABLE):
             self.say(outcome.line())
 
     def say(self, line: str) -> None:
-        """Print a permanent line; on standard error with --json, because a program reads standard output."""
+        """Print a permanent line. With --json, it goes to standard error, because a program reads standard output."""
         self._watch.say(line, _to_stderr if self._quiet else print)
 
 
 @contextmanager
 def live_board(label: str, tell: Callable[[], str], quiet: bool) -> Iterator[LiveBoard]:
-    """Show one line on a terminal, otherwise a line now and then; `tell` returns its text."""
+    """Show progress, whose text `tell` returns: one changing line on a terminal, otherwise a line now and then."""
     with show_progress(label) as watch, watch.during(label, tell, quietly=True):
         yield LiveBoard(watch, quiet)
 
 
 def print_outcomes(outcomes: Sequence[Outcome], sha256: str, as_json: bool, summary: str) -> None:
-    """Print one JSON object a line; or lines for devices with a note that did not fail, and a summary."""
+    """Print each outcome as a line of JSON; or print a summary, and a line for each note on a device that did not fail.
+
+    Failures are not printed here, because they were printed when they happened.
+    """
     for outcome in outcomes:
         if as_json:
             print(json.dumps(outcome.record(sha256), sort_keys=True))

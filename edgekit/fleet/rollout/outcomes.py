@@ -1,4 +1,4 @@
-"""The state of each device, as text and as JSON, and the exit code of the worst."""
+"""The outcome of a command on each device, as text and as JSON, and the exit code of the worst outcome."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edgekit.runner.errors import RunnerError
 WAITING, SENDING, SENT, INSTALLING = "waiting", "sending", "sent", "installing"
 ON_PROBATION, CONFIRMED, FAILED, UNREACHABLE = "on probation", "confirmed", "failed", "unreachable"
 REFUSED, REFUSED_CODE = "refused", 8
-"""Current on a device that would refuse to load it."""
+"""The state of a device that refuses to load its current release, and the exit code for it."""
 ARRIVED = (SENT, INSTALLING, ON_PROBATION, CONFIRMED)
 """States in which the bundle is on the device."""
 SEVERITY = (8, 5, 4, 6, 2, 7)
@@ -23,7 +23,7 @@ SEVERITY = (8, 5, 4, 6, 2, 7)
 
 @dataclass(frozen=True)
 class Outcome:
-    """State of one device; `why` says what is wrong, or what is still pending."""
+    """The state of one device. `why` says what is wrong, or what is still pending."""
 
     host: Host
     state: str = WAITING
@@ -33,7 +33,7 @@ class Outcome:
     cuts: int = 0
 
     def to(self, state: str, **changes: Any) -> Outcome:
-        """Return the next outcome."""
+        """Return the outcome in another state, with further changes."""
         return replace(self, state=state, **changes)
 
     def record(self, sha256: str) -> dict[str, Any]:
@@ -43,17 +43,17 @@ class Outcome:
         return {**facts, "sha256": sha256, **result, "cuts": self.cuts}
 
     def line(self) -> str:
-        """Return a line for people."""
+        """Return the outcome as a line of text."""
         return f"{self.host.name}: {self.state}{f': {self.why}' if self.why else ''}"
 
 
 DEVICE_FAULTS = (EdgekitError, RunnerError, OSError)
-"""What may go wrong with one device without stopping the others."""
+"""Errors of one device that do not stop the others."""
 
 
 def failed_outcome(before: Outcome, error: EdgekitError | RunnerError | OSError) -> Outcome:
     """Return the outcome of a device after an error."""
-    if isinstance(error, OSError):  # of a file on the workstation
+    if isinstance(error, OSError):  # it concerns a file on the workstation
         error = ResourceError(f"{error.strerror or error}: {error.filename or before.host.name}")
     state = UNREACHABLE if isinstance(error, Unreachable) else FAILED
     text = str(error).removeprefix(f"{before.host.address}: ")
@@ -67,7 +67,7 @@ def worst_exit_code(outcomes: Iterable[Outcome]) -> int:
 
 
 def count_line(outcomes: Sequence[Outcome] | Mapping[str, Outcome]) -> str:
-    """Return `sent 40/50 · on probation 3 · confirmed 1 · failed 0 · unreachable 2`, after those in progress."""
+    """Return a text like `installing 1 · sent 40/50 · on probation 3 · confirmed 1 · failed 0 · unreachable 2`."""
     all_outcomes = list(outcomes.values()) if isinstance(outcomes, Mapping) else list(outcomes)
     states = [each.state for each in all_outcomes]
     arrived = sum(state in ARRIVED for state in states)

@@ -21,7 +21,7 @@ FILES = (policy.POLICY, policy.SIGNATURE, policy.ROOT)
 
 @dataclass(frozen=True)
 class Payload:
-    """Read once: every device gets the same bytes, even if the files change meanwhile."""
+    """What a push sends. It is read once, so that all devices get the same bytes even if the files change meanwhile."""
 
     title: str
     target: str
@@ -37,24 +37,24 @@ class Payload:
 
     @property
     def temporary(self) -> TemporaryBundle:
-        """The same for a device that does not keep it."""
+        """The payload in the form for devices that keep it only temporarily."""
         return TemporaryBundle(self.bundle, self.statement, self.signatures)
 
     @property
     def key(self) -> str:
-        """Payloads with equal keys are equal."""
+        """A digest of the payload. Only equal payloads have equal keys."""
         return digest([[file.sha256 for file in self.files], self.policy])
 
 
 def read_payload(path: Path, policy_folder: Path | None = None) -> Payload:
-    """Read a bundle and the files beside it. With a policy it is verified as on a device.
+    """Read a bundle and the files beside it. With a policy, the bundle is verified as on a device.
 
     Raises
     ------
     BundleError
-        It is not a bundle.
+        The file is not a bundle.
     TrustError
-        The policy would not trust it.
+        The policy does not trust the bundle.
     """
     if path.is_dir():
         raise BundleError(f"{path}: is a folder; name the NAME-TARGET-VERSION.edge.zip in it")

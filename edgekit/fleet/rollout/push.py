@@ -35,7 +35,7 @@ class PushRequest:
 
     @property
     def options(self) -> PushOptions:
-        """Options for each device."""
+        """The options that apply to each device."""
         for name, value in (("--wait", self.wait_s), ("--latency-ms", self.latency_ms)):
             if value is not None and not 0 <= value < math.inf:
                 raise ConfigError(f"{name} {value:g}: use a number from 0")
@@ -61,7 +61,7 @@ def run(request: PushRequest, as_json: bool) -> int:
         noted = {host.name: record.known(host, content.key) for host in selection.hosts}
         with live_display.live_board("fleet push", lambda: outcomes.count_line(rollout.outcomes), as_json) as board:
             callbacks["note"] = board.note
-            pusher = Pusher(network, supplies, content, options, rollout.say)
+            pusher = Pusher(network, supplies, content, options, rollout.update)
             asyncio.run(rollout.run(pusher.send, None if request.send_only else pusher.install))
     results = [_with_known(each, noted[each.host.name]) for each in rollout.outcomes.values()]
     live_display.print_outcomes(results, content.bundle.sha256, as_json, outcomes.count_line(results))
@@ -69,7 +69,7 @@ def run(request: PushRequest, as_json: bool) -> int:
 
 
 def _with_known(outcome: Outcome, noted: str) -> Outcome:
-    """If a device is unreachable, add what an earlier push has noted."""
+    """If a device is unreachable, add its last known state from the journal."""
     if outcome.state != UNREACHABLE or not noted:
         return outcome
     return outcome.to(outcome.state, why=f"{outcome.why}; {noted}")

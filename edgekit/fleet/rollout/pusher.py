@@ -1,4 +1,4 @@
-"""What a push does on one device: send, which changes nothing there, and install, until it has confirmed."""
+"""What a push does on one device: send, which changes nothing there yet, then install and wait for confirmation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from edgekit.fleet.rollout.outcomes import CONFIRMED, INSTALLING, ON_PROBATION, 
 from edgekit.fleet.rollout.payload import Payload
 
 FIRST_LOOK_S, LONGEST_LOOK_S = 1.0, 5.0
-"""Pauses between two queries whether the device has confirmed."""
+"""The first and the longest pause between two queries whether the device has confirmed the release."""
 TAKEN_BACK, NOT_YET = 5, 7
 
 
@@ -25,8 +25,8 @@ TAKEN_BACK, NOT_YET = 5, 7
 class PushOptions:
     """Options of a push.
 
-    `wait_s` limits the wait for the device's own confirmation (0: none); `confirm` confirms it from here.
-    `install_options` are passed to `edgerun install`.
+    `wait_s` is how long to wait until the device confirms the release itself; 0 does not wait. With `confirm`, this
+    machine confirms the release. `install_options` are passed to `edgerun install`.
     """
 
     wait_s: float = 180.0
@@ -35,7 +35,10 @@ class PushOptions:
 
 
 class Pusher:
-    """`send`, then `install`. Each takes an outcome and returns the next; `say` is called with those in between."""
+    """Pushes a payload to devices by `send` and then `install`, which take a device's outcome and return the next one.
+
+    `on_outcome` is called with the outcomes in between.
+    """
 
     def __init__(
         self,
@@ -43,15 +46,15 @@ class Pusher:
         supplies: Supplies,
         payload: Payload,
         options: PushOptions,
-        say: Callable[[Outcome], object],
+        on_outcome: Callable[[Outcome], object],
     ) -> None:
         self._network, self._supplies, self._payload, self._options = network, supplies, payload, options
-        self._say = say
+        self._on_outcome = on_outcome
         self._facts: dict[str, HelloFacts] = {}
 
     async def send(self, before: Outcome) -> Outcome:
-        """Send what is missing on the device, and the payload."""
-        self._say(before.to(SENDING))
+        """Send the payload to a device, together with the runner and packages that it lacks."""
+        self._on_outcome(before.to(SENDING))
         async with DeviceSession(self._network, before.host) as session:
             hello = await say_hello(session, self._supplies.runner.sha256)
             done = self._already(before, hello.status)
@@ -67,7 +70,7 @@ class Pusher:
 
     async def _send_files(self, edgerun: Edgerun, status: ReleaseStatus, before: Outcome) -> Outcome:
         for file in self._payload.files:
-            if status.refused or file.sha256 not in status.store:  # the file there may be damaged, as the release is
+            if status.refused or file.sha256 not in status.store:  # if the release is refused, its files may be damaged
                 offset = min(status.incoming.get(file.sha256, 0), len(file.data))
                 await edgerun.receive(file.sha256, file.data, offset)
         return before.to(SENT)
@@ -76,7 +79,7 @@ class Pusher:
         """Return the outcome if nothing needs to be sent, else None."""
         if status is None:
             return None
-        if self._payload.policy is None and self._brings_nothing(status):
+        if self._payload.policy is None and self._is_installed(status):
             return before.to(CONFIRMED if status.state == "confirmed" else ON_PROBATION, release=status.current)
         if status.signed and not self._payload.signatures:
             raise DeviceError("is in signed mode, and nobody has signed this bundle; use `edgekit sign`", 8)
@@ -89,15 +92,15 @@ class Pusher:
             )
         return None
 
-    def _brings_nothing(self, status: ReleaseStatus) -> bool:
-        """Return whether all of the payload is current there and can be loaded."""
+    def _is_installed(self, status: ReleaseStatus) -> bool:
+        """Return whether the whole payload is current there and can be loaded."""
         bundle, *more = (file.sha256 for file in self._payload.files)
         return status.is_current(bundle, *more) and not status.refused
 
     async def install(self, before: Outcome) -> Outcome:
-        """Install it on probation, then let the device confirm it or confirm it from here."""
+        """Install the payload on probation. Then confirm it, or wait until the device confirms it."""
         outcome = before.to(INSTALLING)
-        self._say(outcome)
+        self._on_outcome(outcome)
         async with DeviceSession(self._network, before.host) as session:
             hello = self._facts[before.host.name]
             edgerun = Edgerun(session, hello, hello.edgerun)
@@ -112,14 +115,14 @@ class Pusher:
                     "reported that it has installed the bundle, but another release is current; check that device", 8
                 )
             outcome = outcome.to(ON_PROBATION, release=status.current)
-            self._say(outcome)
+            self._on_outcome(outcome)
             if status.state != "confirmed" and self._options.confirm:
                 status = await edgerun.confirm(status.current)
             result = await self._wait(edgerun, status, outcome)
             return result.to(result.state, cuts=before.cuts + session.cuts)
 
     async def _wait(self, edgerun: Edgerun, status: ReleaseStatus, outcome: Outcome) -> Outcome:
-        """Wait for the device's own confirmation, also through its outages."""
+        """Wait until the device confirms the release itself, even if it is unreachable for a while."""
         deadline, pause_s = time.monotonic() + self._options.wait_s, FIRST_LOOK_S
         lost: Unreachable | None = None
         while True:

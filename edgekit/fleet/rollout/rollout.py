@@ -1,4 +1,4 @@
-"""Work on many devices at once, up to a limit: send to all, then install in waves, and stop at the first problem."""
+"""The rollout of a bundle to many devices: send to all, then install in waves, and stop after a wave with a problem."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from edgekit.fleet.rollout.outcomes import CONFIRMED, DEVICE_FAULTS, FAILED, ON_
 
 Step = Callable[[Outcome], Awaitable[Outcome]]
 BUNDLE_FAULT_CODES = (5, 8)
-"""Exit codes that indicate a problem with the bundle, or with who answers."""
+"""Exit codes that indicate a problem with the bundle, or with the identity of a device."""
 
 
 @dataclass(frozen=True)
 class RolloutPace:
-    """`canary` devices of each class first, then a `share` of it, then all; `parallel` at the same time."""
+    """The sizes of the waves in each class: first `canary` devices, then a `share` of the class, then all others.
+
+    Up to `parallel` devices are worked on at the same time.
+    """
 
     canary: int = 1
     share: float = 0.1
@@ -27,7 +30,7 @@ class RolloutPace:
 
 
 class Rollout:
-    """`run` changes `outcomes`, by name; `on_change` is called with each changed one."""
+    """A rollout to these hosts. `run` updates `outcomes`, by host name, and calls `on_change` with each new outcome."""
 
     def __init__(self, hosts: Sequence[Host], pace: RolloutPace, on_change: Callable[[Outcome], object]) -> None:
         self.outcomes = {host.name: Outcome(host) for host in hosts}
@@ -37,65 +40,65 @@ class Rollout:
             self._classes.setdefault(host.device_class, []).append(host)
         self._hosts, self._order = hosts, {host.name: place for place, host in enumerate(hosts)}
         self._stopped: dict[str, str] = {}
-        """By class: why nothing more is installed in it."""
+        """For each class that was stopped, why nothing more is installed in it."""
 
-    def say(self, outcome: Outcome) -> None:
+    def update(self, outcome: Outcome) -> None:
         """Record the new state of a device."""
         self.outcomes[outcome.host.name] = outcome
         self._on_change(outcome)
 
     async def run(self, send: Step, install: Step | None) -> None:
-        """Query all devices and send to them; then, with `install`, install in waves on those that lack it."""
-        await self._each(self._hosts, send, self._doubt_of_sending)
+        """Query all devices and send to them. If `install` is given, then install in waves where that is needed."""
+        await self._each(self._hosts, send, self._stop_class_on_rejection)
         if install is None:
             return
         ready = {name for name, each in self.outcomes.items() if each.state in (SENT, ON_PROBATION)}
         while wave := self._next(ready):
             ready -= {host.name for host in wave}
-            await self._each(wave, install, stopped=partial(self._failed, wave))
-            self._stop_on_doubt(wave)
-        self._say_who_is_left()
+            await self._each(wave, install, stopped=partial(self._has_any_failed, wave))
+            self._stop_after(wave)
+        self._explain_not_installed()
 
-    def _stop_on_doubt(self, wave: Sequence[Host]) -> None:
+    def _stop_after(self, wave: Sequence[Host]) -> None:
         """Stop all classes if a device of the wave failed. Stop a class if none of its devices got the bundle."""
         for host in wave:
-            if self._is_bad(host.name):
+            if self._has_failed(host.name):
                 state = self.outcomes[host.name].state
                 reason = "was not confirmed" if state == ON_PROBATION else state
                 for name in self._classes:
                     self._stopped.setdefault(name, f"not installed, because {host.name} {reason}")
         for name in {host.device_class for host in wave}:
-            if not any(self._has(host) for host in wave if host.device_class == name):
+            if not any(self._has_bundle(host) for host in wave if host.device_class == name):
                 self._stopped.setdefault(name, "not installed, because no device of the previous wave can be reached")
 
     def _next(self, ready: Collection[str]) -> list[Host]:
-        """Return the next wave of every class that goes on, in the order of the inventory."""
+        """Return the next wave of all classes that were not stopped, in the order of the inventory."""
         wave: list[Host] = []
         for name, members in self._classes.items():
             if name not in self._stopped:
-                installed = sum(self._has(host) and host.name not in ready for host in members)
+                installed = sum(self._has_bundle(host) and host.name not in ready for host in members)
                 wave += waves.next_wave(members, ready, installed, self._pace.canary, self._pace.share)
         return sorted(wave, key=lambda host: self._order[host.name])
 
-    def _has(self, host: Host) -> bool:
-        """Return whether it has the bundle: confirmed or, if nobody waits for that, on probation."""
+    def _has_bundle(self, host: Host) -> bool:
+        """Return whether a device has the bundle: confirmed or, if the push does not wait for that, on probation."""
         outcome = self.outcomes[host.name]
         return outcome.state in (CONFIRMED, ON_PROBATION) and outcome.exit_code == 0
 
-    def _doubt_of_sending(self, host: Host, error: Exception) -> None:
+    def _stop_class_on_rejection(self, host: Host, error: Exception) -> None:
         """Stop a class if one of its devices rejects the bundle. Other errors concern only the device itself."""
         if isinstance(error, DeviceError) and error.exit_code in BUNDLE_FAULT_CODES:
             self._stopped.setdefault(host.device_class, f"not installed, because {host.name} rejected it")
 
-    def _is_bad(self, name: str) -> bool:
-        """Return whether it failed in its wave, or was not confirmed although that was waited for."""
+    def _has_failed(self, name: str) -> bool:
+        """Return whether a device failed in its wave, or was not confirmed although the push waited for that."""
         outcome = self.outcomes[name]
         return outcome.state == FAILED or (outcome.state == ON_PROBATION and outcome.exit_code != 0)
 
-    def _say_who_is_left(self) -> None:
+    def _explain_not_installed(self) -> None:
         for outcome in self.outcomes.values():
             if outcome.state == SENT:
-                self.say(outcome.to(SENT, why=self._stopped.get(outcome.host.device_class, "")))
+                self.update(outcome.to(SENT, why=self._stopped.get(outcome.host.device_class, "")))
 
     async def _each(
         self,
@@ -104,19 +107,19 @@ class Rollout:
         on_error: Callable[[Host, Exception], object] = lambda host, error: None,
         stopped: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Run the step on each; no further one is begun once `stopped` returns true."""
+        """Run the step on each host. Once `stopped` returns true, it is not begun on any further host."""
 
         async def run_one(host: Host) -> None:
             try:
-                self.say(await step(self.outcomes[host.name]))
+                self.update(await step(self.outcomes[host.name]))
             except DEVICE_FAULTS as error:
                 on_error(host, error)
-                self.say(failed_outcome(self.outcomes[host.name], error))
+                self.update(failed_outcome(self.outcomes[host.name], error))
 
         await for_each(hosts, run_one, self._pace.parallel, stopped)
 
-    def _failed(self, hosts: Sequence[Host]) -> bool:
-        return any(self._is_bad(host.name) for host in hosts)
+    def _has_any_failed(self, hosts: Sequence[Host]) -> bool:
+        return any(self._has_failed(host.name) for host in hosts)
 
 
 async def for_each(
@@ -125,7 +128,7 @@ async def for_each(
     parallel: int,
     stopped: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Work on every host in order, up to `parallel` at once; none is begun once `stopped` returns true."""
+    """Do the work on every host in order, on up to `parallel` at once. Once `stopped` returns true, none is begun."""
     waiting = iter(hosts)
 
     async def work_on_next() -> None:

@@ -41,8 +41,8 @@ def run_on_each(
 ) -> list[Outcome]:
     """Say hello to each device, then do the work. Returns the outcomes in the order of the inventory.
 
-    With `lines`, a failed device is reported at once, because no table shows it. `runner` is the digest of the
-    preferred runner; if it is not there, the one that services start answers.
+    With `lines`, each failure is printed when it happens, for commands that print no table at the end. `runner` is the
+    digest of the preferred runner; a device that lacks it answers with the runner that its services start.
     """
     results = {host.name: Outcome(host) for host in selection.hosts}
     network = Network()

@@ -18,13 +18,14 @@ STATES = {"none": "no release", "trial": outcomes.ON_PROBATION, "confirmed": out
 
 
 MOST_ROWS = 20
-"""For a larger fleet the table has only the devices that need attention."""
+"""For a larger fleet, the table has only the devices that need attention."""
 
 
 def run(selection: FleetSelection, as_json: bool, everything: bool = False) -> int:
-    """Ask each device and print its state; of a large fleet, unless `everything`, only of those that need attention.
+    """Query each device and print its state. Of a large fleet, only devices that need attention are shown.
 
-    Returns the exit code of the worst device: that of one that is unreachable, or does not answer as it should.
+    With `everything`, all devices are shown. Returns the exit code of the worst device, which is 0 unless a device is
+    unreachable, gives an unexpected answer, or refuses to load its current release.
     """
     answers = dict[str, tuple[HelloFacts, ReleaseStatus]]()
 

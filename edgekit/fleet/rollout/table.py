@@ -1,4 +1,4 @@
-"""Tables for people, with columns as wide as they need."""
+"""Tables on the terminal, with columns as wide as their contents."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table. Reasons may be long, so the last column wraps on a terminal only."""
+    """Print a table. Only the last column may wrap, because it has reasons, which may be long."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table

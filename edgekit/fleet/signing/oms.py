@@ -1,7 +1,7 @@
 """OpenSSF Model Signing (OMS): a second signature, for those who verify models with that format.
 
-It is made and checked by a program of its own. That needs other versions of packages than the workbook, so it is in a
-separate environment; `model_signing` must be in PATH. Devices do not use it.
+It is made and checked by the program `model_signing`, which must be in PATH. That program needs other versions of
+packages than edgekit, so it is installed in an environment of its own. Devices do not check this signature.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def signature_path(bundle: Path) -> Path:
 
 
 def check_ready(key: Path) -> str:
-    """Return the path of the program. Raises ConfigError if it is missing, TrustError if the key is."""
+    """Return the path of the program. Raises ConfigError if it is missing, and TrustError if the key is missing."""
     _there(key)
     program = shutil.which(PROGRAM)
     if program is None:
@@ -36,7 +36,7 @@ def check_ready(key: Path) -> str:
 
 
 def sign(bundle: Path, key: Path) -> str:
-    """Write the signature with a private key, PEM of an elliptic curve. Returns a line that says so."""
+    """Sign with a private key (an elliptic curve's, as PEM) and write the signature. Returns a line that reports it."""
     path, temporary = signature_path(bundle), bundle.with_name(f".{bundle.name}.{os.getpid()}.oms.tmp")
     try:
         _run("sign", bundle, key, ["--signature", str(temporary), "--private_key", str(key)])
@@ -47,7 +47,7 @@ def sign(bundle: Path, key: Path) -> str:
 
 
 def verify(bundle: Path, key: Path) -> str:
-    """Check the signature with a public key, PEM, by the program's own verifier. Returns a line that says so."""
+    """Check the signature with a public key (PEM), by the program's own verifier. Returns a line that reports it."""
     _run("verify", bundle, key, ["--signature", str(_there(signature_path(bundle))), "--public_key", str(key)])
     return f"OMS         {signature_path(bundle).name} verifies with {key.name}"
 

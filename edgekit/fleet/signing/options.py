@@ -23,7 +23,7 @@ def parse_date(text: str | None) -> float | None:
 
 
 def parse_revocations(names: Sequence[str], below: Sequence[str]) -> tuple[Sequence[str], dict[str, int]]:
-    """Return names of signers, and by bundle the lowest counter. One of the two must be given."""
+    """Return the names of signers, and the lowest counter of each bundle. At least one of the two must be given."""
     if not names and not below:
         raise ConfigError("edgekit trust revoke: names no signer; give NAME, or --below BUNDLE=COUNTER")
     minimum = {}
@@ -36,7 +36,7 @@ def parse_revocations(names: Sequence[str], below: Sequence[str]) -> tuple[Seque
 
 
 def parse_keys(texts: Sequence[str]) -> dict[str, Path]:
-    """Return, by signer, the file of a new public key."""
+    """Return the file of the new public key of each signer, by the signer's name."""
     keys = {}
     for text in texts:
         name, _, path = text.partition("=")

@@ -61,7 +61,7 @@ def revoke(folder: Path, root: Path, names: Sequence[str], below: Mapping[str, i
 
 
 def rotate(folder: Path, root: Path, keys: Mapping[str, Path], threshold: int | None, days: int) -> Policy:
-    """Begin a new epoch: counters start again, earlier signatures install nothing, replaced keys are revoked."""
+    """Begin a new epoch: counters start again, bundles signed earlier cannot be installed, and old keys are revoked."""
     present = policy.read_policy(folder)
     ended = [_signer(present, name).key for name in keys]
     signers = dict(present.signers)
@@ -78,12 +78,12 @@ def rotate(folder: Path, root: Path, keys: Mapping[str, Path], threshold: int | 
 
 
 def renew(folder: Path, root: Path, days: int) -> Policy:
-    """The same policy, with a later end."""
+    """Write the same policy with a later expiry."""
     return _write(folder, root, policy.read_policy(folder), days)
 
 
 def encode_policy(changed: Policy) -> bytes:
-    """The file as it is signed; `policy.parsed` reads it."""
+    """Return the contents of the policy's file, which are signed and which `policy.parse_policy` reads."""
     signers = {
         name: {"key": signer.key, "expires": None if signer.expires_s is None else format_time(signer.expires_s)}
         for name, signer in changed.signers.items()
@@ -96,7 +96,7 @@ def encode_policy(changed: Policy) -> bytes:
 
 
 def _write(folder: Path, root: Path, changed: Policy, days: int | None = None) -> Policy:
-    """Sign with the root that the folder names, verify as a device does, and only then replace."""
+    """Sign the changed policy with the root key, verify it as a device does, and only then replace the present one."""
     now_s = max(_now(), changed.time_s)
     expires_s = changed.expires_s if days is None else now_s + days * DAY_S
     data = encode_policy(changed._replace(version=changed.version + 1, time_s=now_s, expires_s=expires_s))

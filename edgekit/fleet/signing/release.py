@@ -34,7 +34,10 @@ class SignRequest:
 
 
 def sign(request: SignRequest) -> Iterator[str]:
-    """Write the statement and the first signature, or another signature. Yields lines that say what was signed."""
+    """Write a statement and its first signature, or with `cosign` a further signature of the existing statement.
+
+    Yields lines that say what was signed.
+    """
     rules = policy.read_policy(request.trust)
     now_s = float(int(time.time()))
     trust.check_unexpired("policy.json", rules.expires_s, now_s, "`edgekit trust renew` gives it a later end")
@@ -53,7 +56,7 @@ def sign(request: SignRequest) -> Iterator[str]:
         release = Statement(digest, content.manifest.name, rules.epoch, counter, now_s, expires_s)
         text, armours = provenance.build_statement(request.bundle, content, release), {}
     trust.check_unexpired(str(path), release.expires_s, now_s, "sign it for more days, without --cosign")
-    yield f"bundle      {request.bundle.name}, sha256 {digest}"  # before anybody enters a passphrase for it
+    yield f"bundle      {request.bundle.name}, sha256 {digest}"  # shown before the user enters a passphrase
     yield _release_line(release.name, release.epoch, release.counter, release.expires_s)
     armour = ssh_signing.sign(text, request.key, statement.NAMESPACE)
     relaxed = rules._replace(threshold=1)
@@ -68,7 +71,7 @@ def sign(request: SignRequest) -> Iterator[str]:
 
 
 def verify(bundle: Path, folder: Path) -> Iterator[str]:
-    """Verify as a device does that has seen nothing yet, and also the SBOM beside the bundle."""
+    """Verify a bundle as a device without any history does, and also check the SBOM beside it."""
     data = trust.read_contents(bundle)
     trusted = trust.check_bundle(bundle, folder, {}, sha256=bundles.sha256.hexdigest(data), remember=False)
     trust.check_name(trusted.name, bundles.read_bytes(data, str(bundle)).manifest.name, bundle)
@@ -85,7 +88,7 @@ def _release_line(name: str, epoch: int, counter: int, expires_s: float) -> str:
 
 
 def _check_signer(rules: Policy, key: str, now_s: float) -> None:
-    """Raise TrustError for a key that no device would count, before the user is asked for a passphrase."""
+    """Raise TrustError for a key whose signature no device would count, before the user is asked for a passphrase."""
     name, fingerprint = rules.signer(key), sshsig.fingerprint(key)
     if name is None or key in rules.revoked:
         problem = "is revoked" if key in rules.revoked else "is not a signer of this policy"
@@ -126,7 +129,7 @@ def _place(path: Path, armours: dict[Path, bytes], armour: bytes) -> Path:
 
 
 def _replace_statement(path: Path, text: bytes) -> int:
-    """Replace the statement, and return how many earlier signatures were removed. They are removed first."""
+    """Remove the earlier signatures, replace the statement, and return how many signatures were removed."""
     earlier = statement.signatures_beside(path)
     for signature in earlier:
         signature.unlink()

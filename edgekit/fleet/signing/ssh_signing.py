@@ -25,7 +25,7 @@ def sign(data: bytes, key: Path, namespace: str) -> bytes:
         message = Path(folder) / "message"
         message.write_bytes(data)
         command = [program, "-q", "-Y", "sign", "-f", str(key), "-n", namespace, str(message)]
-        # its questions go to the terminal, and so does "touch your security key"
+        # On a terminal, standard error is not captured, because ssh-keygen asks there for a passphrase or a touch.
         errors_to = None if sys.stderr.isatty() else subprocess.PIPE
         result = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=errors_to, check=False)
         if result.returncode != 0:
@@ -38,7 +38,7 @@ def sign(data: bytes, key: Path, namespace: str) -> bytes:
 
 
 def _find() -> str:
-    """Return the user's own ssh-keygen, because the system's may lack security keys.
+    """Return the ssh-keygen in PATH, because the system's own may lack support for security keys.
 
     Raises TrustError if there is none.
     """

@@ -16,7 +16,7 @@ from edgekit.runner.errors import TrustError
 
 _, SBOM = EVIDENCE_FILES
 BUILD_TYPE = "urn:edgekit:bundle:4"
-"""What the parameters mean: the keys of `provenance` in a manifest of format 4."""
+"""Names the meaning of the parameters, which are the keys of `provenance` in a manifest of format 4."""
 BUILDER = "urn:edgekit:workbook"
 
 
@@ -71,9 +71,9 @@ def dependencies(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def check_sbom(path: Path, data: bytes) -> str:
-    """Return how the SBOM beside a bundle compares with a verified statement.
+    """Return whether the SBOM beside a bundle is the one in a verified statement, in words.
 
-    Raises TrustError if it is another one.
+    Raises TrustError if the SBOM differs from the signed one.
     """
     details = json.loads(data)["predicate"]["runDetails"]
     signed = {each["name"]: each["digest"]["sha256"] for each in details.get("byproducts", ())}

@@ -184,7 +184,7 @@ def test_states_between_are_told() -> None:
         return before.to(SENT)
 
     async def install(before: Outcome) -> Outcome:
-        rollout.say(before.to(INSTALLING))
+        rollout.update(before.to(INSTALLING))
         return before.to(CONFIRMED)
 
     asyncio.run(rollout.run(send, install))

@@ -1,4 +1,5 @@
-"""Programs that are sent to a device and run there, before the runner is: each a file of its own, standard library.
+"""Programs that are sent to a device and run there, even if it has no runner yet.
 
-They import nothing of edgekit, and avoid syntax that old Pythons cannot parse, so that these can report their age.
+Each is a single file that imports only the standard library. They avoid syntax that old Pythons cannot parse, so that
+such a Python can still report its version.
 """

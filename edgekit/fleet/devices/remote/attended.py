@@ -1,9 +1,10 @@
-"""Run a command of the runner, exclusively on this device, and only as long as the requester is connected.
+"""Run a command of the runner while no other such command runs on this device, and while the requester is connected.
 
-The requester writes a byte now and then. At the end of standard input, or after a silence, the command is ended with
-all processes that it started: after a broken connection it would go on, and slow down the next one. Exit codes: the
-command's own; 7: another one is running here; 6: the requester is gone. Arguments: the home, seconds of silence,
-seconds to wait for another one to end, the runner, its arguments.
+The requester writes a byte now and then. If standard input ends, or if nothing arrives for some time, the command is
+ended with all processes that it started. Otherwise it would continue after a broken connection, and slow down the next
+command. The exit code is that of the command, 7 if another command is running here, or 6 if the requester has
+disconnected. Arguments: the home, the seconds without a byte after which the command is ended, the seconds to wait for
+another command to end, the runner, and its arguments.
 """
 
 import contextlib
@@ -29,7 +30,7 @@ def main(home: str, silence_s: float, patience_s: float, words: list) -> int:
     os.ftruncate(lock, 0)
     with contextlib.suppress(OSError):  # the lock is valid even if the disk is full
         os.pwrite(lock, ("process " + str(os.getpid())).encode(), 0)
-    ended_fd, child_fd = os.pipe()  # the command has the other end, and closes it by ending
+    ended_fd, child_fd = os.pipe()  # the command has the other end, which closes when it ends
     command = [sys.executable, *words]
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, pass_fds=(child_fd, lock))
     os.close(child_fd)
@@ -59,7 +60,7 @@ def holder(lock: int) -> str:
 
 
 def listens(within_s: float) -> bool:
-    """Return whether the requester is still connected, as far as this is known after this many seconds."""
+    """Wait up to this many seconds, and return whether the requester is still connected as far as is known."""
     return not select.select([0], [], [], within_s)[0] or bool(os.read(0, 4096))
 
 

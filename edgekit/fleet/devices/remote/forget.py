@@ -1,4 +1,4 @@
-"""Remove a folder of `desk/temporary`, and abandoned ones there.
+"""Remove a folder in `desk/temporary`, and all folders there that were abandoned.
 
 Arguments: the home, the folder's name.
 """

@@ -1,6 +1,7 @@
 """Print what a device is, as one line of JSON after a token; then `edgerun status --json`, if a runner is here.
 
-Arguments: the token, the home or "", the sha256 of the preferred runner, or "". Any other runner answers as well.
+Arguments: the token, the home or "", and the sha256 of the preferred runner or "". If that runner is not here, another
+one reports the status.
 """
 
 import json
@@ -12,7 +13,7 @@ import sys
 import time
 
 MOST_DISTRIBUTIONS = 2000
-"""So that the answer is not larger than the requester will read."""
+"""A limit, so that the answer is not larger than the requester will read."""
 
 
 def main(token: str, home: str, runner: str) -> None:
@@ -20,7 +21,7 @@ def main(token: str, home: str, runner: str) -> None:
         sys.exit(
             "edgerun: the login closes standard output, so no answer can be sent; check the startup files of its shell"
         )
-    sys.path[:] = [path for path in sys.path if path]  # not the folder in which the login happens to begin
+    sys.path[:] = [path for path in sys.path if path]  # without the folder in which the login begins
     home = locate(home)
     launched = launcher(home)
     digest_here = next((each for each in [runner, launched, *runners(home)] if is_intact(home, each)), "")
@@ -54,7 +55,7 @@ def main(token: str, home: str, runner: str) -> None:
 
 
 def locate(home: str) -> str:
-    """Find the home as the runner does."""
+    """Return the home that the runner would use."""
     path = os.path.expanduser(home) or os.environ.get("EDGERUN_HOME")
     if not path:
         path = os.path.expanduser("~/.edge")

@@ -1,6 +1,6 @@
-"""Pass a policy from standard input, a line of JSON with each file's text, to `edgerun trust`.
+"""Read a policy from standard input, as JSON with the text of each file, and pass it to `edgerun trust`.
 
-Arguments: the home, the sha256 of the runner.
+Arguments: the home and the sha256 of the runner.
 """
 
 import json
@@ -17,7 +17,7 @@ MOST_BYTES = 1 << 18
 def main(home: str, runner: str) -> int:
     files = json.loads(sys.stdin.read(MOST_BYTES))
     desk = os.path.join(home, "desk")
-    folder = tempfile.mkdtemp(prefix=".policy.", dir=desk)  # a command of the runner clears the home itself
+    folder = tempfile.mkdtemp(prefix=".policy.", dir=desk)  # not in the home: the runner clears it
     try:
         for name in NAMES:
             with open(os.path.join(folder, name), "w") as stream:

@@ -1,10 +1,10 @@
-"""Append standard input to `desk/incoming/SHA256`, and move that to `desk/NAME` when its digest is right.
+"""Append standard input to `desk/incoming/SHA256`, and move the file to `desk/NAME` when it is complete.
 
-With `launch`, `edgerun` in the home starts this runner from then on.
+With `launch`, the file is a runner, and the script `edgerun` in the home starts it from then on.
 
-Answers as `edgerun receive` does: lines of JSON with the number of bytes that are stored safely. Exit codes: 4: another
-offset; 7: no room; 8: another digest, or a home in which others can write. Arguments: the home, the sha256, the name,
-`launch` or "", the offset, the size, bytes between two answers.
+The answers are those of `edgerun receive`: lines of JSON with the number of bytes that are stored safely. The exit code
+is 4 if the offset is wrong, 7 if there is no room, and 8 if the digest is wrong or other users can write to the home.
+Arguments: the home, the sha256, the name, `launch` or "", the offset, the size, and the bytes between two answers.
 """
 
 import contextlib
@@ -18,11 +18,11 @@ import sys
 PIECE_BYTES = 1 << 16
 KEEP = 3
 LAUNCHER = """#!/bin/sh
-# Written by `edgekit fleet`: the newest runner that was brought here, with the packages that were brought.
+# Written by `edgekit fleet`. Starts the newest runner that was sent to this device, with the packages that were sent.
 EDGERUN_HOME=$(dirname "$(readlink -f "$0")")
 packages=$(sed "s|^|$EDGERUN_HOME/desk/packages/|" "$EDGERUN_HOME/desk/packages/used" 2>/dev/null | tr '\\n' ':')
 PYTHONPATH=$packages$PYTHONPATH
-PYTHONPATH=${PYTHONPATH%:}  # an empty name would be the folder that it is started in
+PYTHONPATH=${PYTHONPATH%:}  # an empty entry would stand for the working directory
 export EDGERUN_HOME PYTHONPATH
 exec "{python}" "$EDGERUN_HOME/desk/{runner}.pyz" "$@"
 """
@@ -76,7 +76,7 @@ def receive(path: str, final: str, sha256: str, offset: int, size: int, acknowle
 
 def append(handle: int, path: str, data: bytes, position: int, sha256: str) -> int:
     """Write all of the data and return the new size, unless another sender has written meanwhile."""
-    fcntl.flock(handle, fcntl.LOCK_EX)  # per piece, so that others may continue while this connection is broken
+    fcntl.flock(handle, fcntl.LOCK_EX)  # for each piece, so that others can continue if this connection breaks
     try:
         size = os.fstat(handle).st_size
         if size != position or not is_at(handle, path):
@@ -120,7 +120,7 @@ def folder(path: str) -> str:
 
 
 def launch(home: str, runner: str) -> None:
-    """Write `edgerun` in the home, for services and for people on the device."""
+    """Write the script `edgerun` in the home, which services and users of the device call."""
     temporary = os.path.join(home, ".edgerun." + str(os.getpid()) + ".tmp")
     with open(temporary, "w") as stream:
         stream.write(LAUNCHER.replace("{python}", sys.executable).replace("{runner}", runner))

@@ -1,6 +1,6 @@
 """Unpack wheels that were sent here, each into a folder of its own, and record which ones are used from now on.
 
-Arguments: the home, then the sha256 of each wheel that is used. One that is unpacked already is left unchanged.
+Arguments: the home, then the sha256 of each wheel that is used. Wheels that are unpacked already are left unchanged.
 """
 
 import os
@@ -30,7 +30,7 @@ def main(home: str, wheels: list) -> None:
 
 
 def unpack(archive: str, target: str) -> None:
-    """All or nothing: the folder gets its name when it is complete."""
+    """Unpack a wheel. The folder gets its name only when it is complete."""
     temporary = target + ".tmp"
     shutil.rmtree(temporary, ignore_errors=True)
     with zipfile.ZipFile(archive) as source:
