@@ -1,4 +1,4 @@
-"""Admission of bundles: in signed mode, only bundles that the device's policy trusts may run, wherever they lie."""
+"""Admission of bundles: in signed mode, only bundles that the device's policy trusts may run, wherever the file is."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ def test_a_co_signer_signs_the_statement_that_lies_there(desk: Desk) -> None:
     assert "counter 1" in out and "signed by   anna, bert; 2 must sign" in out and desk.statement.read_bytes() == before
     assert desk.check().signers == ("anna", "bert")
     assert "2 earlier signatures removed" in said(0, "sign", desk.bundle, *arguments[:-1])
-    assert "signed by bert of this policy, which needs 2" in said(8, "verify", desk.bundle, "--trust", desk.trust)
+    assert "signed by bert, but the policy requires 2" in said(8, "verify", desk.bundle, "--trust", desk.trust)
 
 
 def test_a_co_signer_does_not_sign_for_another_bundle(desk: Desk) -> None:

@@ -37,7 +37,7 @@ def open_best(
     if choice is not None:
         try:
             return _open(bundle, key, choice)
-        except (BackendError, InputError):  # the cached choice no longer opens, because NumPy or a library has changed
+        except (BackendError, InputError):  # NumPy or a library has changed, so the choice no longer works
             choice_cache.remove_choice(key)
     from edgekit.device.autotune import comparison
 

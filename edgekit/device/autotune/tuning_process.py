@@ -30,7 +30,7 @@ REASONS = {
 }
 
 OnProgress = Callable[[str, bool], object]
-"""Called with a line of text, and with True if the line is a warning that matters after the loading, too."""
+"""Called with a line of text, and with True if the line still matters after the model was loaded, as a warning does."""
 
 
 def prefix_fault(interpreter: str, fault: str) -> str:

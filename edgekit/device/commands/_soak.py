@@ -68,8 +68,8 @@ def _soak_record(soak: Soak, findings: dict[str, SoakFinding]) -> dict[str, Any]
 
 
 def _print_head(planned: Soak, capacity: float, chosen: bool) -> None:
-    closed_loop = f"called one after another, it answers {_rounded(capacity):,g} per s"
-    reason = f"{closed_loop}; half of that, {HIGHEST_RATE_PER_S:,g} at most" if chosen else closed_loop
+    closed_loop = f"called without pauses, the model answers {_rounded(capacity):,g} per s"
+    reason = f"{closed_loop}; half of that is used, but {HIGHEST_RATE_PER_S:,g} at most" if chosen else closed_loop
     print(f"{planned.rate_per_s:,g} calls per s for {planned.seconds / 60:g} min ({reason})")
     print("latency is counted from the time when a call was due; “alone” is the p50 of the call by itself")
     print("".join(f"{word:>{width}}" for word, width in zip(COLUMNS, WIDTHS)), flush=True)

@@ -51,7 +51,8 @@ def run(options: argparse.Namespace) -> None:
             print(line)
     if doctor.blocks(findings):
         codes = ", ".join(sorted({each.code for each in findings if each.severity == doctor.ERROR}))
-        raise DoctorError(f"doctor: it would not run here ({codes}); see the fixes above")
+        subject = "the bundle" if options.bundle else "a bundle"
+        raise DoctorError(f"doctor: {subject} would not run on this device ({codes}); see the fixes above")
 
 
 def _verifier() -> VerifierFault | None:

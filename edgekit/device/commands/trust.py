@@ -41,4 +41,4 @@ def run(options: argparse.Namespace) -> None:
     print(f"policy  version {adopted.version}, epoch {adopted.epoch}, until {format_time(adopted.expires_s)}")
     print(f"signers {', '.join(sorted(adopted.signers)) or 'nobody yet'}; {adopted.threshold} must sign")
     if refusal:
-        _shared.warn(f"{refusal}; it will not be loaded; install a signed bundle")
+        _shared.warn(f"{refusal}; this release will not be loaded, so install a signed bundle")

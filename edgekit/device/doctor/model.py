@@ -78,7 +78,7 @@ def onnx_opset(case: DoctorCase) -> Iterator[DoctorFinding]:
         limits, version = _onnx_limits(case, name)
         opset = dict(needs.opsets).get("ai.onnx", 0)
         if limits and opset > limits[0]:
-            cause = f"the model is of ONNX opset {opset}; onnxruntime {version} opens up to {limits[0]}"
+            cause = f"the model uses ONNX opset {opset}; onnxruntime {version} supports up to {limits[0]}"
             fix = _upgrade(case, name, name) or f"export the model with opset {limits[0]}, and build the bundle again"
             yield DoctorFinding("onnx-opset", ERROR, cause, fix, name)
 
@@ -87,7 +87,7 @@ def onnx_ir(case: DoctorCase) -> Iterator[DoctorFinding]:
     for name, needs in _pairs(case, "onnx"):
         limits, version = _onnx_limits(case, name)
         if limits and (needs.ir_version or 0) > limits[1]:
-            cause = f"the model is of ONNX IR version {needs.ir_version}; onnxruntime {version} opens up to {limits[1]}"
+            cause = f"the model has ONNX IR version {needs.ir_version}; onnxruntime {version} reads up to {limits[1]}"
             fix = (
                 _upgrade(case, name, name) or f"save the model with ir_version={limits[1]}, and build the bundle again"
             )
@@ -116,7 +116,7 @@ def openvino_opset(case: DoctorCase) -> Iterator[DoctorFinding]:
             worst = max(newer, key=lambda each: each.version)
             cause = (
                 f"the model needs {worst.name} of opset{worst.version}; "
-                f"openvino {distribution.version} ends at opset{newest}"
+                f"openvino {distribution.version} supports up to opset{newest}"
             )
             fix = _upgrade(case, name, name) or "build the bundle with an older openvino"
             yield DoctorFinding("openvino-opset", ERROR, cause, fix, name)

@@ -222,7 +222,7 @@ def _other_python(case: DoctorCase, name: str, first: int, last: int) -> str:
 def ssh_keygen(case: DoctorCase) -> Iterator[DoctorFinding]:
     """Report a problem with ssh-keygen, which signed mode needs to verify signatures.
 
-    An old release is only a warning, because it fails only for signers whose key expires.
+    An old release of ssh-keygen is only a warning, because it fails only for signers whose key expires.
     """
     if case.verifier:
         cause, _, fix = case.verifier.message.rpartition("; ")

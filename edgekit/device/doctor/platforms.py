@@ -72,7 +72,7 @@ def instructions(case: DoctorCase) -> Iterator[DoctorFinding]:
         distribution = wheels.distribution_of(name)
         missing = [each for each in NEEDED.get(distribution, ()) if each not in case.facts.instructions]
         if missing:
-            cause = f"this processor lacks {', '.join(missing)}, which the {distribution} wheel is built with"
+            cause = f"this processor lacks {', '.join(missing)}, which the {distribution} wheel requires"
             others = [
                 each
                 for each in wheels.interpreters_for(case.target or "tflite")

@@ -110,8 +110,8 @@ def text_lines(case: DoctorCase, findings: list[DoctorFinding]) -> Iterator[str]
 def _device(case: DoctorCase) -> Iterator[tuple[str, str]]:
     facts, reading = case.facts, case.facts.reading
     yield "machine", ", ".join(each for each in (facts.machine, facts.system, _libc(case)) if each)
-    yield "processor", facts.processor or "the kernel does not say"
-    yield "has", " ".join(NAMES.get(each, each) for each in facts.instructions) or "the kernel does not say"
+    yield "processor", facts.processor or "not reported by the kernel"
+    yield "has", " ".join(NAMES.get(each, each) for each in facts.instructions) or "not reported by the kernel"
     yield "cores", "unknown" if facts.cores is None else f"{facts.cores:g}"
     if not reading:
         return

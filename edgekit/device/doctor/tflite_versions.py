@@ -43,10 +43,10 @@ VERSIONS: dict[str, tuple[tuple[int, ...], str]] = {
 
 
 def highest_versions(distribution: str, release: tuple[int, ...]) -> dict[str, int] | None:
-    """Return the highest version of every operator that a release may support, or None if the table does not tell.
+    """Return the highest version of every operator that a release may support, or None if that is unknown.
 
-    It does not tell for a release newer than the measured one. An older release supports no more than the measured one,
-    so whatever the table rules out fails there as well.
+    It is unknown for a release newer than the measured one. An older release supports no more than the measured one, so
+    whatever the table rules out fails there as well.
     """
     measured, versions = VERSIONS.get(distribution, ((), ""))
     if release[: len(measured)] > measured:

@@ -183,7 +183,7 @@ def noise_reasons(seen: Conditions) -> list[str]:
         ),
         f"stopped {seen.quota_stops} times by the quota of its cgroup": _exceeds(seen.quota_stops, 0),
         f"{changed} (around {seen.clock_mhz or 0:,.0f} MHz)": _exceeds(seen.clock_change, MAX_CLOCK_CHANGE),
-        f"it was {seen.temperature_after_c or 0:.0f} °C hot": (seen.temperature_after_c or 0) >= health.HOT_C,
+        f"the processor was at {seen.temperature_after_c or 0:.0f} °C": (seen.temperature_after_c or 0) >= health.HOT_C,
         "the processor throttled, or was short of voltage": bool(seen.throttled),
         f"the same work took up to {seen.pace_change:.0%} longer at times": _exceeds(seen.pace_change, MAX_PACE_CHANGE),
         f"the rounds spread by {seen.noise or 0:.0%}": _exceeds(seen.noise, MAX_NOISE),

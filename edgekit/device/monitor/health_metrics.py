@@ -10,7 +10,7 @@ from edgekit.device.monitor.verdict import Verdict
 
 
 def health_families(verdict: Verdict, sketch: Mapping[str, Any], **extra_labels: str) -> list[Family]:
-    """Return health, evidence and alarms by statistic, and the canary's counts, with `more` labels."""
+    """Return the health, the evidence and alarm of each statistic, and the canary's counts, with `extra_labels`."""
     drift = [({**extra_labels, "statistic": each.statistic}, each) for each in verdict.findings]
     families = [
         Family(

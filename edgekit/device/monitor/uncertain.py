@@ -186,7 +186,7 @@ class UncertainSamples:
         except Exception as error:  # whatever went wrong, the next sample may succeed
             self.failures += 1
             if self.failures == 1:
-                with suppress(RuntimeWarning):  # if warnings are errors
+                with suppress(RuntimeWarning):  # the program may turn warnings into errors
                     warnings.warn(
                         f"keep: {self._folder.folder}: {error}; samples are lost", RuntimeWarning, stacklevel=2
                     )
@@ -196,7 +196,7 @@ class UncertainSamples:
     def _pack(self, uncertainty: float, now_s: float, raw: np.ndarray, outputs: np.ndarray, prediction: Any) -> bytes:
         answer = {name: getattr(prediction, name) for name in ANSWER_FIELDS if hasattr(prediction, name)}
         if self._manifest.task == "segmentation":
-            del answer["labels"]  # the bundle has them
+            del answer["labels"]  # the labels are in the bundle
         about = {"bundle": self._identity, "time": now_s, "doubt": uncertainty, "by": self.by, "answer": answer}
         text = json.dumps(about, default=vars).encode()
         buffer = io.BytesIO()

@@ -73,7 +73,10 @@ def find_release(home: Home | None = None) -> Release:
 
 
 def _find_once(home: Home) -> int | None:
-    """Return the release's number, or None. It may be None only because a command switched releases meanwhile."""
+    """Return the number of the release to use, or None if there is none.
+
+    The result may also be None because a command switched releases while this function was reading.
+    """
     current = records.current_number(home)
     if current is None or _is_usable(home, current):
         return current

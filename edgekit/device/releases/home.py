@@ -21,7 +21,7 @@ READABLE = 0o755
 
 
 class Home:
-    """Paths below the root, which `find_home` determines."""
+    """The folder of a device's releases, and the paths in it. `find_home` determines the root."""
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(root)

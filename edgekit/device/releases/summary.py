@@ -1,4 +1,4 @@
-"""The state of a device's releases, for people and for programs."""
+"""The state of a device's releases, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def summary_lines(state: dict[str, Any]) -> list[str]:
     if "refused" in state:
         lines.append(f"refused, so it is not loaded: {state['refused']}")
     if state["back"] is not None:
-        lines.append(f"goes back to release {state['back']} ({names[state['back']]})")
+        lines.append(f"a rollback returns to release {state['back']} ({names[state['back']]})")
     if state["signed"]:
         lines.append(
             f"signed mode: bundles that the policy in {', '.join(state['policies'])} does not trust are refused"

@@ -22,7 +22,7 @@ class SystemdNotifier:
         self._next = 0.0
 
     def send(self, *lines: str) -> None:
-        """Send lines to systemd. Errors are ignored, because the service must not fail with its manager."""
+        """Send lines to systemd. Errors are ignored, because the service must go on without systemd."""
         if self._address:
             with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stream:
                 stream.sendto("\n".join(lines).encode(), self._address)

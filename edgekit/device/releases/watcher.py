@@ -175,7 +175,7 @@ class Attempt:
             time.sleep(LOOK_S)
 
     def close(self) -> None:
-        """End the program, gently at first, and a running validation."""
+        """End a running validation, and the program, which gets time to stop after SIGTERM before it is killed."""
         if self.validation is not None:
             self.validation.close()
         if self.process is not None:
@@ -215,7 +215,7 @@ class Attempt:
         return True
 
     def _check(self) -> str:
-        """Start or end a validation if it is time. Returns what is wrong with a release on probation, or ""."""
+        """Start a validation if one is due, or handle its result. Returns what is wrong with a release on probation."""
         if self.validation is None:
             if time.monotonic() >= self.next_check:
                 self.validation = ValidationProcess(

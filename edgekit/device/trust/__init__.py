@@ -167,10 +167,12 @@ def count_signers(rules: Policy, data: bytes, armours: Mapping[Path, bytes], now
             if signatures.setdefault(name, signature) is not signature:
                 ignored.append(f"{name} has signed twice")
     if len(signatures) < rules.threshold:
+        first = next(iter(armours))
+        reasons = "".join(f"; {each}" for each in ignored)
         raise TrustError(
-            f"{next(iter(armours))}: signed by {', '.join(signatures) or 'nobody'} of this policy, which needs "
-            f"{rules.threshold}{''.join(f'; {each}' for each in ignored)}; sign with a key of the policy",
-            lasting=f"{next(iter(armours))}: signed by {sorted(signatures)}, but {rules.threshold} signers are needed",
+            f"{first}: signed by {', '.join(signatures) or 'nobody'}, but the policy requires {rules.threshold} of its "
+            f"signers{reasons}; sign with a key of the policy",
+            lasting=f"{first}: signed by {sorted(signatures)}, but {rules.threshold} signers are needed",
         )
     ssh_keygen.verify(list(signatures.values()), rules.revoked, now_s)
     return sorted(signatures)

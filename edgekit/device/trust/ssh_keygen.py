@@ -112,7 +112,7 @@ def _no_user() -> str:
     try:
         pwd.getpwuid(os.getuid())
     except KeyError:
-        return f"user {os.getuid()} is not found in /etc/passwd, and ssh-keygen asks for that; run as a user that is"
+        return f"user {os.getuid()} is not found in /etc/passwd, which ssh-keygen requires; run as a user that is there"
     return ""
 
 

@@ -216,7 +216,7 @@ class Process:
         while data := await self.read():
             output += data
             if len(output) > most:
-                raise DeviceError(f"sent more than {most:,} bytes, more than any edgekit command should", 8)
+                raise DeviceError(f"sent more than {most:,} bytes, which is more than any edgekit command sends", 8)
         return bytes(output)
 
     async def read_stderr(self) -> bytes:

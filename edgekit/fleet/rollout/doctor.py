@@ -39,7 +39,7 @@ def run(bundle: Path, selection: FleetSelection, as_json: bool) -> int:
         blocking = [each for each in device_findings if each.severity == "error"]
         if blocking or answer.code == BLOCKED:
             raise DeviceError(
-                "; ".join(f"{each.cause}; {each.fix}" for each in blocking) or "would not run it", BLOCKED
+                "; ".join(f"{each.cause}; {each.fix}" for each in blocking) or "would not run the bundle", BLOCKED
             )
         return before.to(WOULD_RUN, why="; ".join(each.cause for each in device_findings))
 

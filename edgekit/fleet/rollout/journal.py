@@ -51,7 +51,8 @@ class Journal:
         if state == WAITING:
             return ""
         suffix = f" as release {release}" if state == CONFIRMED and isinstance(release, int) else ""
-        return f"it had confirmed that{suffix} before" if state == CONFIRMED else "the bundle was sent there before"
+        confirmed = f"it had confirmed the bundle{suffix} before"
+        return confirmed if state == CONFIRMED else "the bundle was sent there before"
 
     def note(self, outcome: Outcome, key: str) -> None:
         """Record the state of a device. If it is unreachable or still being sent to, an earlier state is kept."""

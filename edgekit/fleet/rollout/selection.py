@@ -1,4 +1,4 @@
-"""The devices that a command is for, and work on each of them: many at once, each with its own result."""
+"""Select the devices of a command, and do its work on many of them at once, each with its own outcome."""
 
 from __future__ import annotations
 

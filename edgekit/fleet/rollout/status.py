@@ -1,4 +1,4 @@
-"""`edgekit fleet status`: the current release of each device, and why others failed."""
+"""`edgekit fleet status`: the current release of each device, and why its newest release failed, if it did."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ def test_noise_is_the_spread_of_the_rounds() -> None:
         ({"quota_stops": 2}, "stopped 2 times by the quota of its cgroup"),
         ({"clock_change": 0.5}, "the clock changed by 50% (around 2,400 MHz)"),
         ({"throttled": True}, "the processor throttled, or was short of voltage"),
-        ({"temperature_after_c": 84.0}, "it was 84 °C hot"),
+        ({"temperature_after_c": 84.0}, "the processor was at 84 °C"),
         ({"temperature_after_c": 79.0}, None),
         ({"pace_change": 0.25}, "the same work took up to 25% longer at times"),
         ({"noise": 0.08}, "the rounds spread by 8%"),

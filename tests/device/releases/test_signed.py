@@ -215,7 +215,7 @@ def test_two_of_two_must_have_signed(signed: Device, desk: Desk) -> None:
     desk.rotate(threshold=2)
     signed.do("trust", desk.trust)
     desk.sign(path=at(desk, 1), counter=10)
-    assert "signed by anna of this policy, which needs 2" in signed.refused(8, "install", at(desk, 1))
+    assert "signed by anna, but the policy requires 2" in signed.refused(8, "install", at(desk, 1))
     desk.sign("bert", path=at(desk, 1), cosign=True)
     confirm(signed, at(desk, 1))
     record = json.loads((signed.root / "current" / "install.json").read_text())["trusted"]

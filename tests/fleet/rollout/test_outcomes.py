@@ -58,7 +58,7 @@ def test_what_a_device_has_confirmed_is_known_to_the_next_command(fleet: Invento
         notes.note(Outcome(HOST, "confirmed", 4), "key")
     with journal.open_journal(fleet, "push") as notes:
         assert notes.state(HOST, "key") == "confirmed"
-        assert notes.known(HOST, "key") == "it had confirmed that as release 4 before"
+        assert notes.known(HOST, "key") == "it had confirmed the bundle as release 4 before"
         assert notes.state(HOST, "another parcel") == "waiting"
         assert notes.state(Host("door-1", "pi4", "10.0.0.6", "pi", 22), "key") == "waiting", (
             "another device of this name"

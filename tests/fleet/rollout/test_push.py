@@ -118,7 +118,7 @@ def test_who_cannot_be_reached_is_told_with_what_was_known(fleet: Fleet) -> None
         for _ in range(2):
             found = fleet.asked(7, "push", fleet.bundles["1.0.0"], "--confirm", *only)
             assert [each["state"] for each in found.values()] == ["unreachable"] * 2
-            assert found["d0"]["why"].endswith("; it had confirmed that as release 1 before")
+            assert found["d0"]["why"].endswith("; it had confirmed the bundle as release 1 before")
             assert found["d1"]["why"].endswith("; the bundle was sent there before")
     finally:
         fleet.rig.start_devices(range(4))
