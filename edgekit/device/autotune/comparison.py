@@ -131,7 +131,7 @@ def time_candidates(
                 running[number] = child
             else:
                 child.close()
-        _take_turns(running, results, rounds)
+        _time_in_turns(running, results, rounds)
     return [results[number] for number in range(len(tried))]
 
 
@@ -208,7 +208,7 @@ def _time_candidate(child: TuningProcess, candidate: Candidate, rounds: int) -> 
         return replace(candidate, fault=str(error))
 
 
-def _take_turns(running: dict[int, TuningProcess], results: dict[int, Candidate], rounds: int) -> None:
+def _time_in_turns(running: dict[int, TuningProcess], results: dict[int, Candidate], rounds: int) -> None:
     """Time one round of each running candidate in turn, `rounds` times or until `TURNS_S` have passed."""
     numbers = list(running)
     started = perf_counter()

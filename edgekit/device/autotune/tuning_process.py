@@ -82,7 +82,7 @@ class TuningProcess:
             commands.flush()
         except BrokenPipeError:
             raise self._death_error() from None
-        answer: dict[str, Any] = json.loads(self._line())
+        answer: dict[str, Any] = json.loads(self._read_line())
         if "error" in answer:
             raise getattr(errors, answer["kind"], BackendError)(answer["error"])
         return answer
@@ -94,7 +94,7 @@ class TuningProcess:
             self._process.stdout.close()
         self._stderr.close()
 
-    def _line(self) -> bytes:
+    def _read_line(self) -> bytes:
         deadline = time.monotonic() + self._limit_s
         while b"\n" not in self._rest:
             # If the worker started a process, that process may keep the pipe open, so the pipe alone does not show that

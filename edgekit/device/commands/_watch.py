@@ -55,11 +55,11 @@ class VerdictReporter:
 
     def answered(self, raw: Any, outputs: Any, prediction: Any) -> None:
         """See `Observer`."""
-        self._look()
+        self._check()
 
     def refused(self, error: Any) -> None:
         """See `Observer`."""
-        self._look()
+        self._check()
 
     def dropped(self, count: int) -> None:
         """See `Observer`."""
@@ -71,7 +71,7 @@ class VerdictReporter:
         """Print one line on standard error."""
         _shared.warn(f"still right? {verdict.level}: {verdict.reason}")
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._since += 1
         if self._since < EVERY:
             return

@@ -40,11 +40,11 @@ class Canary:
         """The number of golden samples."""
         return len(self._inputs)
 
-    def all(self) -> CanaryResult:
+    def run_all(self) -> CanaryResult:
         """Run all samples, from the first on. An error of the interpreter is not raised, but returned as a failure."""
         self._next, worst = 0, CanaryResult(True, 0, 0.0, self.atol, None)
         for _ in range(self.vectors):
-            result = self.one()
+            result = self.run_next()
             delta = max(worst.max_abs_delta, result.max_abs_delta)
             worst = CanaryResult(
                 worst.ok and result.ok, worst.vectors + 1, delta, self.atol, worst.reason or result.reason
@@ -52,8 +52,8 @@ class Canary:
         self.last = worst
         return worst
 
-    def one(self) -> CanaryResult:
-        """Run only the next sample."""
+    def run_next(self) -> CanaryResult:
+        """Run only the next sample, and start again after the last one."""
         index = self._next
         if index == 0:
             self._states = self._model.states()

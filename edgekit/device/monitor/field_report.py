@@ -118,7 +118,7 @@ class FieldReport:
         if os.getpid() == self._process and not self._end.is_set():  # a child must not touch its parent's report
             self._end.set()
             self._thread.join(10.0)
-            self._try()
+            self._try_to_write()
 
     def report(self) -> dict[str, Any]:
         """Return the contents of the file."""
@@ -156,14 +156,14 @@ class FieldReport:
         return {"verdict": _plain(self._monitor.verdict()), "sketch": self._monitor.sketch()}
 
     def _work(self) -> None:
-        looks = 0
+        ticks = 0
         while not self._end.wait(self._every_s):
-            if looks % self._stride == 0:
-                self._look()
-            looks += 1
-            self._try()
+            if ticks % self._stride == 0:
+                self._record_reading()
+            ticks += 1
+            self._try_to_write()
 
-    def _look(self) -> None:
+    def _record_reading(self) -> None:
         """Record the state of the machine, and the model's p50 since the last reading."""
         reading = health.read_health(self._root)
         counts = list(self._counts.lists["execute"])
@@ -183,7 +183,7 @@ class FieldReport:
         if len(self._readings) > MAX_READINGS:
             self._readings, self._stride = self._readings[1::2], 2 * self._stride
 
-    def _try(self) -> None:
+    def _try_to_write(self) -> None:
         try:
             self._write()
         except Exception as error:  # such as a full disk, or a monitor that an answer is changing

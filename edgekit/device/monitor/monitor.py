@@ -125,12 +125,12 @@ class Monitor:
                 self._run_canary()
                 return
             if prediction is None:
-                self._look()
-                self._take(self._select_rows(raw)[None], raw[None], outputs[None], ())
+                self._examine_pending()
+                self._examine(self._select_rows(raw)[None], raw[None], outputs[None], ())
             else:
                 self._waiting.append((np.array(self._select_rows(raw)), np.array(outputs), prediction))
                 if len(self._waiting) >= self._chunk:
-                    self._look()
+                    self._examine_pending()
             self._run_canary()
 
     def observe(self, raws: np.ndarray, outputs: np.ndarray) -> None:
@@ -149,10 +149,10 @@ class Monitor:
                 f"[n, {', '.join(map(str, expected[0]))}] and [n, {', '.join(map(str, expected[1]))}]"
             )
         with self._lock:
-            self._look()
+            self._examine_pending()
             for start in range(0, len(raws), self._chunk):
                 part = slice(start, start + self._chunk)
-                self._take(np.stack([self._select_rows(each) for each in raws[part]]), raws[part], outputs[part], ())
+                self._examine(np.stack([self._select_rows(each) for each in raws[part]]), raws[part], outputs[part], ())
             self._recent.extend([False] * min(len(raws), RECENT))
 
     def refused(self, error: RunnerError) -> None:
@@ -171,7 +171,7 @@ class Monitor:
     def close(self) -> None:
         """Examine the samples that are pending."""
         with self._lock:
-            self._look()
+            self._examine_pending()
 
     def canary(self) -> CanaryResult:
         """Run all golden samples now, in this thread. Call it only between two predictions of the model.
@@ -184,22 +184,22 @@ class Monitor:
         with self._lock:
             if self._canary is None:
                 raise InputError("canary: no model is attached; use Monitor.of(model), or attach(model)")
-            return self._canary.all()
+            return self._canary.run_all()
 
     def canary_one(self) -> None:
         """Run only the next golden sample, if a model is attached. Like `canary`, call it between two predictions."""
         if self._canary is not None:
-            self._canary.one()
+            self._canary.run_next()
 
-    def sketch(self, look: bool = True) -> dict[str, Any]:
+    def sketch(self, with_pending: bool = True) -> dict[str, Any]:
         """Return a sketch of everything seen so far, as JSON values of a few kB.
 
-        Sketches can be merged, and `Verdict.of` derives a verdict from one. `look=False` leaves out the few samples
-        that are pending, which takes less time.
+        Sketches can be merged, and `Verdict.of` derives a verdict from one. `with_pending=False` leaves out the few
+        samples that have not been examined yet, which takes less time.
         """
         with self._lock:
-            if look:
-                self._look()
+            if with_pending:
+                self._examine_pending()
             return self._sketch()
 
     @staticmethod
@@ -215,7 +215,9 @@ class Monitor:
         """Return metric families for the exposition."""
         from edgekit.device.monitor.health_metrics import health_families
 
-        return health_families(Verdict.of(self.manifest, self.reference, sketched := self.sketch(look=False)), sketched)
+        return health_families(
+            Verdict.of(self.manifest, self.reference, sketched := self.sketch(with_pending=False)), sketched
+        )
 
     def _run_canary(self) -> None:
         """Run one golden sample if it is due. The last answer is complete and owns its outputs, so this is safe."""
@@ -224,7 +226,7 @@ class Monitor:
         now_s = time.monotonic()
         if now_s >= self._canary_due_s:
             self._canary_due_s = now_s + self.canary_s / self._canary.vectors
-            self._canary.one()
+            self._canary.run_next()
 
     def _is_due(self) -> bool:
         now_s = time.monotonic()
@@ -233,14 +235,14 @@ class Monitor:
         self._due_s = now_s + self.every_s
         return True
 
-    def _look(self) -> None:
+    def _examine_pending(self) -> None:
         if not self._waiting:
             return
         waiting, self._waiting = self._waiting, []
         raws, outputs, answers = zip(*waiting)
-        self._take(selected := np.stack(raws), selected, np.stack(outputs), answers)
+        self._examine(selected := np.stack(raws), selected, np.stack(outputs), answers)
 
-    def _take(self, selected: np.ndarray, raws: np.ndarray, outputs: np.ndarray, answers: Sequence[Any]) -> None:
+    def _examine(self, selected: np.ndarray, raws: np.ndarray, outputs: np.ndarray, answers: Sequence[Any]) -> None:
         output_statistics = self._of_output(raws, outputs, answers)
         values = np.concatenate([self._of_raw(selected), output_statistics.values], axis=1)
         ranks = self._comparison.take(values, output_statistics.classes)

@@ -32,7 +32,7 @@ class SampleFolder:
             raise InputError(f"keep: got {folder!r}; name a folder")
         self.folder, self.per_day, self.most_bytes = Path(folder), per_day, most_bytes
         try:
-            self._make()
+            self._create_folder()
             self._bytes(self.folder)  # also removes what a killed process left of a file about a bundle
             self._days = {day.name: self._bytes(day) for day in day_folders(self.folder)}
         except OSError as error:
@@ -64,14 +64,14 @@ class SampleFolder:
         if not self._evict(len(data), value, day):
             return False
         self._trim(day, self.per_day - 1)
-        self._make()
+        self._create_folder()
         make_folder(folder)
         write_atomically(folder / f"{value:.6f}-{max(0, time_ms)}-{os.urandom(4).hex()}.npz", data)
         self._trim(day, self.per_day)  # another process may have added one at the same moment
         self._days[day] = self._bytes(folder)
         return True
 
-    def _make(self) -> None:
+    def _create_folder(self) -> None:
         """Create the folder if it is missing, initially or because somebody removed it."""
         if not self.folder.is_dir():
             make_folder(self.folder)

@@ -58,7 +58,7 @@ class ValidationProcess:
             "sha256": records.bundle_digest(home, number),
             "interpreter": interpreter,
         }
-        self._answer, self._stderr = _scratch(), _scratch()
+        self._answer, self._stderr = _unnamed_file(), _unnamed_file()
         self._process = processes.start_function(
             "edgekit.device.releases.worker:main", [json.dumps(request)], stdout=self._answer, stderr=self._stderr
         )
@@ -72,7 +72,7 @@ class ValidationProcess:
         answer, stderr = self._text(self._answer), self._text(self._stderr)
         with suppress(ValueError):
             result = dict(json.loads(answer))
-            return {**result, "problem": _line(result["problem"])}
+            return {**result, "problem": _shorten(result["problem"])}
         if is_late or -code in REASONS:
             number = signal.SIGALRM if is_late else signal.Signals(-code)
             return {"problem": REASONS[number].format(**self._limits._asdict())}
@@ -101,7 +101,7 @@ class ValidationProcess:
             return stream.read().decode(errors="replace")
 
 
-def _line(text: str) -> str:
+def _shorten(text: str) -> str:
     """Return a text in one line, with the middle of a long one left out."""
     text = " ".join(text.split())
     return (
@@ -111,7 +111,7 @@ def _line(text: str) -> str:
     )
 
 
-def _scratch() -> IO[bytes]:
+def _unnamed_file() -> IO[bytes]:
     """Return an unnamed file, in memory if the kernel supports that, so that a full disk does not fail the bundle."""
     if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create("proof"), "w+b")

@@ -79,7 +79,7 @@ class Watcher:
                 self._waits_for = ""
             except (ResourceError, TrustError) as error:
                 outcome = WAITING
-                self._hold(f"release {number}: {error}", f"release {number}: {error.lasting}")
+                self._report_waiting(f"release {number}: {error}", f"release {number}: {error.lasting}")
             finally:
                 attempt.close()
             if outcome in (STOPPED, ENDED):
@@ -98,12 +98,12 @@ class Watcher:
             with self._home.locked():
                 return transitions.begin_attempt(self._home, transitions.boot_id())
         except (ReleaseError, ResourceError) as error:
-            self._hold(str(error), error.lasting)
+            self._report_waiting(str(error), error.lasting)
         except OSError as error:
-            self._hold(_text(error), _text(error))
+            self._report_waiting(_text(error), _text(error))
         return None
 
-    def _hold(self, why: str, reason: str) -> None:
+    def _report_waiting(self, why: str, reason: str) -> None:
         """Report why nothing is started now, once for each reason.
 
         `why` is the message, which may contain the time. `reason` is the same without the time, for comparison.
@@ -248,7 +248,7 @@ class Attempt:
         self.report(f"release {self.number}: {report['problem']}")
         if self.failures < FAILURES_IN_A_ROW or not self.is_on_probation:
             return ""
-        self._go_back(report["problem"])
+        self._roll_back(report["problem"])
         return report["problem"]
 
     def _confirm(self) -> None:
@@ -260,7 +260,7 @@ class Attempt:
         self.is_on_probation = False
         self._report_change("confirmed")
 
-    def _go_back(self, why: str) -> None:
+    def _roll_back(self, why: str) -> None:
         with self.home.locked():
             transitions.recover(self.home)
             if records.current_number(self.home) == self.number and records.read_probation(self.home):

@@ -104,7 +104,9 @@ def read_inventory(path: Path) -> Inventory:
     """Read the inventory in a file. Raises ConfigError with a line for each mistake."""
     values = yaml_file.read(path, LIMITS)
     faults = [
-        f"{path}: {_shown(key)}: unknown key, {suggest(str(key), SECTIONS)}" for key in values if key not in SECTIONS
+        f"{path}: {_printable_key(key)}: unknown key, {suggest(str(key), SECTIONS)}"
+        for key in values
+        if key not in SECTIONS
     ]
     defaults = _section(path, values, "defaults", faults)
     entries = _section(path, values, "hosts", faults)
@@ -113,7 +115,7 @@ def read_inventory(path: Path) -> Inventory:
         faults.append(f"{path}: defaults.host: each device has its own; name it below hosts")
     hosts = []
     for name, settings in entries.items():
-        label = f"{path}: hosts.{_shown(name)}"
+        label = f"{path}: hosts.{_printable_key(name)}"
         if not isinstance(name, str) or not NAME.fullmatch(name):
             faults.append(f"{label}: not a name; use letters, digits, '.', '_' and '-', and quote a number")
         elif settings is not None and not isinstance(settings, dict):
@@ -140,14 +142,16 @@ def _section(path: Path, values: Mapping[str, Any], key: str, faults: list[str])
 
 def _faults(where: str, facts: Mapping[Any, Any]) -> list[str]:
     """Return a line for each unknown key and each invalid value."""
-    faults = [f"{where}.{_shown(key)}: unknown key, {suggest(str(key), KEYS)}" for key in facts if key not in KEYS]
+    faults = [
+        f"{where}.{_printable_key(key)}: unknown key, {suggest(str(key), KEYS)}" for key in facts if key not in KEYS
+    ]
     for key, value in facts.items():
         if key in KEYS and not _fits(key, value):
             faults.append(f"{where}.{key}: got {shortened_repr(value)}; use {ADVICE[key]}")
     return faults
 
 
-def _shown(key: Any) -> str:
+def _printable_key(key: Any) -> str:
     """Return a key without control characters, for messages."""
     return shell_text.printable(key, 60)
 

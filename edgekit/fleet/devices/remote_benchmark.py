@@ -95,7 +95,7 @@ def check_hosts(hosts: Sequence[Host]) -> None:
         async with DeviceSession(network, host) as session:
             _check_unsigned(await say_hello(session, runner.sha256))
 
-    _of_each(hosts, check)
+    _run_on_hosts(hosts, check)
 
 
 def time_on_hosts(
@@ -114,12 +114,12 @@ def time_on_hosts(
     supplies = Supplies(RunnerFile.build())
 
     def measure(network: Network, host: Host) -> Awaitable[DeviceMeasurement]:
-        return _one(network, host, bundles, plan, supplies, say)
+        return _measure_on_host(network, host, bundles, plan, supplies, say)
 
-    return dict(zip((host.name for host in hosts), _of_each(hosts, measure), strict=True))
+    return dict(zip((host.name for host in hosts), _run_on_hosts(hosts, measure), strict=True))
 
 
-def _of_each(hosts: Sequence[Host], work: Callable[[Network, Host], Awaitable[T]]) -> list[T]:
+def _run_on_hosts(hosts: Sequence[Host], work: Callable[[Network, Host], Awaitable[T]]) -> list[T]:
     """Run the work on every host, up to `MOST_AT_ONCE` at a time. If it fails on one host, the others are cancelled."""
 
     async def run_all() -> list[T]:
@@ -141,10 +141,10 @@ def _of_each(hosts: Sequence[Host], work: Callable[[Network, Host], Awaitable[T]
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    return _in_a_thread(run_all)
+    return _run_in_thread(run_all)
 
 
-async def _one(
+async def _measure_on_host(
     network: Network,
     host: Host,
     bundles: Sequence[BenchmarkBundle],
@@ -235,7 +235,7 @@ def _samples_ms(values: Any, plan: BenchmarkPlan) -> np.ndarray:
     return samples_ms
 
 
-def _in_a_thread(work: Callable[[], Awaitable[T]]) -> T:
+def _run_in_thread(work: Callable[[], Awaitable[T]]) -> T:
     """Run the work in a thread with an event loop of its own, because a notebook's kernel already runs one.
 
     Ctrl-C cancels the work.

@@ -49,13 +49,13 @@ class Rollout:
 
     async def run(self, send: Step, install: Step | None) -> None:
         """Query all devices and send to them. If `install` is given, then install in waves where that is needed."""
-        await self._each(self._hosts, send, self._stop_class_on_rejection)
+        await self._run_on_each(self._hosts, send, self._stop_class_on_rejection)
         if install is None:
             return
         ready = {name for name, each in self.outcomes.items() if each.state in (SENT, ON_PROBATION)}
         while wave := self._next(ready):
             ready -= {host.name for host in wave}
-            await self._each(wave, install, stopped=partial(self._has_any_failed, wave))
+            await self._run_on_each(wave, install, stopped=partial(self._has_any_failed, wave))
             self._stop_after(wave)
         self._explain_not_installed()
 
@@ -100,7 +100,7 @@ class Rollout:
             if outcome.state == SENT:
                 self.update(outcome.to(SENT, why=self._stopped.get(outcome.host.device_class, "")))
 
-    async def _each(
+    async def _run_on_each(
         self,
         hosts: Sequence[Host],
         step: Step,

@@ -31,10 +31,10 @@ def canary(tmp_path: Path) -> Canary:
 def test_a_vector_that_failed_is_told_until_it_is_answered_right(canary: Canary) -> None:
     told = []
     for _ in range(2 * canary.vectors):
-        canary.one()
+        canary.run_next()
         assert canary.last is not None
         told.append(canary.last.ok)
     assert told == [True] + [False] * (2 * canary.vectors - 1)
     assert canary.last is not None and str(canary.last.reason).startswith("golden sample 1: ")
     assert (canary.runs, canary.failures) == (2 * canary.vectors, 2)
-    assert not canary.all().ok
+    assert not canary.run_all().ok
