@@ -97,7 +97,7 @@ def test_looks_and_labels_stay_bounded(model: Model, tmp_path: Path) -> None:
     report = FieldReport(model, tmp_path / "a.json")
     for number in range(300):
         report.answered(samples(1)[0], np.zeros(3), Classification(f"n{number}", 0, [], np.zeros(3), {"execute": 1.0}))
-        report._look()
+        report._record_reading()
     report.close()
     found = read(tmp_path / "a.json")
     assert len(found["labels"]) == MAX_LABEL_VALUES + 1 and found["labels"][OTHER] == 300 - MAX_LABEL_VALUES
