@@ -171,6 +171,7 @@ def opening_count(rounds: int) -> int:
     """Return how often each model is opened in this many rounds.
 
     It is the smallest number from `MIN_OPENINGS` on that divides `rounds`, so that all openings have as many rounds.
+    With fewer than `MIN_OPENINGS` rounds, each round has an opening of its own.
     """
     return next(count for count in range(min(MIN_OPENINGS, rounds), rounds + 1) if rounds % count == 0)
 

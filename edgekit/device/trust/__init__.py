@@ -61,8 +61,8 @@ def check_bundle(
     are refused. It is None if the bundle was accepted before and is now only loaded; an older version is then accepted,
     unless the policy has revoked it. `sha256` is the digest of the bytes that the caller has read and will use; if it
     is None, the file is read here. The present time is taken from `clock`, by default the system's, but it is never
-    earlier than `clock_floor`. Both are in seconds since 1970. With `remember`, the version of the policy and the time
-    of the statement are recorded in `trust`.
+    earlier than `clock_floor` or a time seen before. Both are in seconds since 1970. With `remember`, the version of
+    the policy and the time of the statement are recorded in `trust`.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Read the signed files: small files that are read only once, with unambiguous JSON and with times in one spelling."""
+"""Read the signed files: each is small and read only once, its JSON is unambiguous, and its times have one spelling."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ class VerifierFault(NamedTuple):
 
 
 def find_fault() -> VerifierFault | None:
-    """Return what keeps some or all signatures from being verified here, or None."""
+    """Return the problem that keeps some or all signatures from being verified here, or None if there is none."""
     try:
         program = find_program()
     except TrustError as error:
