@@ -170,8 +170,7 @@ def early_stop_advice(
         The limits of the budget. Without any limit there is nothing to meet.
     has_only_absolute_limits
         False if the budget has a relative limit or a limit of one target. Then only the benchmark can tell, so no
-        advice
-        is given.
+        advice is given.
     """
     if not has_only_absolute_limits or (latency_p50_ms is None and size_bytes is None):
         return None

@@ -74,12 +74,10 @@ def complete_space(values: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
     """Add the options that a trial needs to the values of a space, where the space does not name them.
 
     A trial trains a single student, so `distill.candidates` is empty, and of several losses that compete in a run a
-    trial
-    uses one. If the space offers several networks, the config's keyword arguments are left out, because they may belong
-    to
-    another network. Steps that decide nothing in a search are switched off unless the config mentions them: a student
-    without a teacher, the latency of each pruning step, files of the baseline, which are made separately, and files of
-    the sparse network, which are neither smaller nor faster.
+    trial uses one. If the space offers several networks, the config's keyword arguments are left out, because they may
+    belong to another network. Steps that decide nothing in a search are switched off unless the config mentions them: a
+    student without a teacher, the latency of each pruning step, files of the baseline, which are made separately, and
+    files of the sparse network, which are neither smaller nor faster.
     """
     space = values.get("space")
     if not isinstance(space, dict) or not space:

@@ -102,10 +102,8 @@ class Evaluator:
         """Evaluate the trials of a batch and return their outcomes in the same order.
 
         All outcomes are written to a file before any is reported. So if the search is killed while reporting them, the
-        batch
-        is not evaluated again with fewer trials to compare. Stored outcomes of other settings, such as those of another
-        study,
-        are ignored.
+        batch is not evaluated again with fewer trials to compare. Stored outcomes of other settings, such as those of
+        another study, are ignored.
         """
         path = self.folder / BATCHES / f"{context.batch}.json"
         stored = _read_batch(path, trials)

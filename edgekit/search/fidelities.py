@@ -2,8 +2,7 @@
 
 1. `shape`: the plan is valid, the network can be built, and its smallest possible file meets the size limit.
 2. `untrained`: the files of the untrained network are timed, and one must meet the limits. Only if the budget has such
-a
-   limit.
+   a limit.
 3. `few_epochs`: the student is trained for a quarter of its epochs, taught by the baseline with soft targets alone. The
    trial stops if another one is significantly better (`dominated_by`). Only if a quarter is at least two epochs.
 4. `all`: every stage up to `convert`, then a round of measurement.
@@ -120,8 +119,7 @@ def limit_violations(
     """Why the second fidelity rejects a network, and by how much it exceeds each limit.
 
     Both are empty if each target has a file within the limits. A latency exceeds its limit if its whole interval does.
-    A
-    file without a latency was not timed, because it is too large.
+    A file without a latency was not timed, because it is too large.
     """
     reasons, excess = [], dict[str, float]()
     for target in targets:
@@ -180,8 +178,7 @@ def dominated_by(trial: EarlyResult, others: Iterable[EarlyResult]) -> EarlyResu
     """The trial that stops this one: significantly more accurate, with no more parameters and multiply-adds.
 
     It must be more accurate by more than `STOP_MARGIN`, and its whole interval must lie above that of this trial. If
-    there
-    are several, the most accurate is returned, then the first.
+    there are several, the most accurate is returned, then the first.
     """
     better = [
         other

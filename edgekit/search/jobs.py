@@ -57,8 +57,7 @@ def prepare_baseline(
     """Profile the baseline, make its float file for each target, and save the sample that is timed.
 
     `settings` are those of every trial. Returns {"anchors": files by target, "accuracy": on validation, "input": path
-    of a
-    network input, "took_s": …}, and "beside" with the reference models if a limit refers to one.
+    of a network input, "took_s": …}, and "beside" with the reference models if a limit refers to one.
     """
     stage, profile, took_s = run_stages(config, settings, Path(folder), "profile", caches)
     spec = store.read_spec(profile.path / "model")
@@ -178,8 +177,7 @@ def _prune_untrained(student: Any, spec: store.ModelSpec, options: StageConfig, 
     """Prune the untrained student: how many channels remain in a layer is known before training.
 
     With `scope: global` this is only an example of such a network, because what remains depends on the weights. If
-    latency
-    decides what is pruned, it is the smallest possible result.
+    latency decides what is pruned, it is the smallest possible result.
     """
     module, prune = copy.deepcopy(student), cast("Any", options)
     ratio = {"ratio": prune.max_layer_ratio} if prune.structured == "latency" else {}

@@ -127,8 +127,7 @@ def reference_point(rows: Sequence[TrialRow], objectives: Sequence[Objective]) -
     """The losses of the reference point for hypervolumes; None if no trial is feasible.
 
     The point is a little worse than the worst feasible trial, so that each of them counts. It moves while a study
-    grows,
-    so `hypervolume_by_batch` uses the current one for all batches.
+    grows, so `hypervolume_by_batch` uses the current one for all batches.
     """
     feasible = [row for row in rows if row["feasible"]]
     if not feasible:
@@ -154,8 +153,7 @@ def hypervolume(points: np.ndarray, reference: Sequence[float]) -> float:
     """The volume that points (points, losses) dominate up to a reference point, exact in any number of dimensions.
 
     It is computed from exclusive hypervolumes: While, Bradstreet, Barone, "A Fast Way of Calculating Exact
-    Hypervolumes",
-    2012.
+    Hypervolumes", 2012.
     """
     bound = np.asarray(reference, dtype=float)
     inside = points[(points < bound).all(axis=1)] if len(points) else points

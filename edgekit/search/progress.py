@@ -57,8 +57,7 @@ def show_progress(trials: int | None = None, minutes: float | None = None) -> It
     """Show the progress of a whole search, within `Watch.during`.
 
     Progress of work started within this context is not published, because several processes would overwrite each
-    other's
-    progress and that of the search. So open the worker pool within it.
+    other's progress and that of the search. So open the worker pool within it.
     """
     with progress.step("", "trials", trials or 0) as step:
         reporter = SearchProgress(step, trials, minutes, time.monotonic())

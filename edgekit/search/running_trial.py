@@ -117,8 +117,7 @@ def candidate_rows(
     """The files that may represent a trial, target by target.
 
     These are the files whose drop and size meet the budget, or else those whose drop does, or else the most accurate
-    one.
-    `baseline` has the size of the baseline's float file, by target.
+    one. `baseline` has the size of the baseline's float file, by target.
     """
     candidates = []
     for target in dict.fromkeys(row["target"] for row in rows):

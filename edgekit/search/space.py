@@ -386,8 +386,7 @@ class Space:
         """Reject a space with values that the config rejects; `load` makes a plan from settings, or raises ConfigError.
 
         A value is rejected if the config rejects it both with the first values of all other options and with the
-        config's own
-        values. Two values that only exclude each other are left to the trials.
+        config's own values. Two values that only exclude each other are left to the trials.
         """
         faults, reported = FaultCollector(), set[str]()
         for key, parameters, own_parameters in self.corners():

@@ -55,8 +55,7 @@ class BatchContext:
         Those of them that no other one dominates.
     record_outcome
         `record_outcome(number, outcome)` stores an outcome before the batch is complete, so that the trial is not
-        evaluated
-        again after a kill.
+        evaluated again after a kill.
     baselines
         Files that every round times beside those of the trials; the evaluation fills them in with the first batch.
     baseline_accuracy

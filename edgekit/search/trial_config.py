@@ -43,16 +43,14 @@ def write_trial_config(study: Study, number: int, out: Path | None = None) -> Pa
     number
         The number of a complete trial that meets the budget.
     out
-        The file to write; by default `NAME-trial-N.yaml` beside the searched config. In another folder, relative
-        paths in
-        the config become absolute ones.
+        The file to write; by default `NAME-trial-N.yaml` beside the searched config. In another folder, relative paths
+        in the config become absolute ones.
 
     Raises
     ------
     ConfigError
-        In one line: there is no such trial, it does not meet the budget, the file exists already, or this version
-        of edgekit
-        does not load the config.
+        In one line: there is no such trial, it does not meet the budget, the file exists already, or this version of
+        edgekit does not load the config.
     """
     trial = _feasible_trial(study, number)
     origin = Path(study.row["config_path"])
