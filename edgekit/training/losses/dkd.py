@@ -46,7 +46,7 @@ def loss(student: Outputs, teacher: Outputs, labels: Tensor, options: Options) -
 def _decoupled_loss(
     student: Tensor, teacher: Tensor, labels: Tensor, options: Options, reduction: str = "batchmean"
 ) -> Tensor:
-    """Return alpha * TCKD + beta * NCKD of softened logits; with a reduction of "none" for each sample, (N,)."""
+    """Return alpha * TCKD + beta * NCKD of softened logits; with a reduction of "none", one value per sample (N,)."""
     (student_target, student_others), (teacher_target, teacher_others) = (
         _split_logits(student, labels),
         _split_logits(teacher, labels),
@@ -57,7 +57,7 @@ def _decoupled_loss(
 
 
 def _decoupled_soft_labels(student: Tensor, teacher: Tensor, labels: Tensor, options: Options) -> Tensor:
-    """Return the same for soft labels (N, classes): the mean over each sample's labels, weighted by their shares."""
+    """Return `_decoupled_loss` for soft labels (N, classes): each label of a sample counts with its share."""
     import torch
 
     shares, classes = labels.topk(int((labels > 0).sum(1).max()), dim=1)
