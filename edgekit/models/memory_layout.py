@@ -26,7 +26,10 @@ CHANNELS_LAST, CONTIGUOUS = torch.channels_last, torch.contiguous_format
 IMAGE_AXES = 4
 """The number of axes for which channels last is defined: (N, C, H, W)."""
 LAYOUT_TOLERANCE = 1e-2
-"""How far the outputs in both layouts may differ, as a share of the largest output. Rounding stays below this."""
+"""The largest allowed difference between the outputs in both layouts, as a share of the largest output.
+
+Differences by rounding are smaller.
+"""
 NEEDS_CONTIGUOUS = "_edgekit_needs_contiguous"
 
 
@@ -89,9 +92,9 @@ def _store_flag(module: nn.Module, needs_contiguous: bool) -> None:
 
 
 def _stored_flag(module: nn.Module) -> bool | None:
-    """Return whether the network, or one that it wraps as a quantized network does, needs contiguous tensors.
+    """Return whether the network needs contiguous tensors; None if that has not been detected yet.
 
-    None if that has not been detected yet.
+    The answer may be stored with a network inside this one, because a quantized network wraps the original one.
     """
     flags = [vars(part)[NEEDS_CONTIGUOUS] for part in module.modules() if NEEDS_CONTIGUOUS in vars(part)]
     return any(flags) if any(flags) or NEEDS_CONTIGUOUS in vars(module) else None
