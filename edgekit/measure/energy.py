@@ -39,10 +39,10 @@ class EnergySource(Protocol):
 
     @property
     def name(self) -> str:
-        """What the source is and what it measures, for a caption."""
+        """A caption that says what the source is and what it measures."""
 
     def measure(self, work: Callable[[], object]) -> EnergyUsed:
-        """Run `work` and return the energy used meanwhile.
+        """Run `work` and return the energy that was used during this time.
 
         Raises
         ------

@@ -6,8 +6,8 @@ network and its copies.
 
 oneDNN in the torch 2.13 CPU build has a memory fault, which `strided_pointwise_as_slices` avoids. The weight gradient
 of a strided 1×1 convolution with fewer input channels than the vector width (16 floats) writes past its workspace
-(uxlfoundation/oneDNN issue 6035). Residual shortcuts of narrow or pruned ResNets crash in `backward`, or get wrong
-gradients. Slicing first and convolving with stride 1 gives the same result, bit for bit.
+(uxlfoundation/oneDNN issue 6035). As a result, residual shortcuts of narrow or pruned ResNets crash in `backward`, or
+get wrong gradients. Slicing the input first and convolving with stride 1 gives the same result, bit for bit.
 """
 
 from __future__ import annotations

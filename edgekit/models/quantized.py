@@ -44,8 +44,8 @@ class _EagerKernels:
 def _use_eager_kernels() -> None:
     """Use NNCF's operators in plain PyTorch instead of C++ that is compiled at first use.
 
-    The compiled kernels need a compiler, and half a minute once. They round differently from the plain ones and are no
-    faster on small networks, and a result must not depend on whether a machine has g++.
+    The C++ kernels need a compiler, which takes half a minute the first time, and they are no faster on small networks.
+    They also round differently from the plain ones, and a result must not depend on whether a machine has g++.
     """
     for namespace in (quantize_functions.QuantizedFunctionsCPU, quantize_functions.QuantizedFunctionsCUDA):
         if isinstance(namespace, ExtensionNamespace):

@@ -50,7 +50,7 @@ class SeveralInputs(nn.Module):
 
 
 class ExportInputs(NamedTuple):
-    """What an exporter needs: the network, example arguments, and the names of its inputs."""
+    """The input of an exporter: the network, example arguments for it, and the names of its inputs."""
 
     network: nn.Module
     arguments: tuple[Tensor, ...]

@@ -1,8 +1,8 @@
 """Combine the search spaces that edgekit ships, and add the options that every space needs.
 
-Each file in `spaces/` is a complete space for one network. If no space is named with `--space`, the spaces of all
-shipped networks that the config uses, as its student, as a candidate or as its baseline, are combined with
-`stages.yaml`, which has options of the stages for any network.
+Each file in `spaces/` is a complete space for one network. If no space is named with `--space`, the spaces of the
+config's networks are combined. These are the networks that it uses as its student, as a candidate or as its baseline.
+The options in `stages.yaml`, which fit any network, are added.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _read_space(path: Path) -> dict[str, Any]:
 
 
 def _merge_spaces(spaces: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Merge spaces into one: their networks become choices of one key, and other keys that repeat get a list."""
+    """Merge spaces into one. Their networks become choices of one key; any other key gets the entries of all spaces."""
     merged: dict[str, Any] = {BUILDER: []}
     for space in spaces:
         for key, entry in space.items():

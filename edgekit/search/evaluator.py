@@ -101,10 +101,10 @@ class Evaluator:
     def __call__(self, trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]:
         """Evaluate the trials of a batch and return their outcomes in the same order.
 
-        All outcomes of a batch are stored in one file before the first of them reaches the journal. If the search is
-        killed in between, the next command reads the rest from that file. Otherwise it would evaluate only the rest,
-        and the third fidelity would have fewer trials to compare. A file with the outcomes of other settings, for
-        example from another study, is ignored.
+        All outcomes of a batch are stored in one file before the first of them is written to the journal. If the search
+        is killed in between, the next command takes the remaining outcomes from that file. Without it, only the
+        remaining trials would be evaluated, and the third fidelity would have fewer trials to compare. A file with the
+        outcomes of other settings, for example from another study, is ignored.
         """
         path = self.folder / BATCHES / f"{context.batch}.json"
         stored = _read_batch(path, trials)
@@ -135,7 +135,7 @@ class Evaluator:
             for row in front
             if (record := RetainedTrial.read(trial_folder(self.folder, row["settings"]), row["number"]))
         ]
-        if self._baseline is None:  # once, before parallel trials need the baseline
+        if self._baseline is None:  # prepared once, before parallel trials need it
             self._baseline = baseline_files.prepare_baseline(
                 self.plan, self.folder, self.targets, self.caches, self.pool
             )

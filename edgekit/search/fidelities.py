@@ -116,7 +116,7 @@ def size_excess_bytes(
     targets: Sequence[str] = (),
     baseline: Mapping[str, int] = {},
 ) -> int:
-    """By how many bytes the weights alone exceed the limit; 0 if they do not."""
+    """The number of bytes by which the weights alone exceed the size limit; 0 if they do not exceed it."""
     excess = _largest_excess(size, precisions, budget, targets, baseline)
     return excess[0] if excess else 0
 

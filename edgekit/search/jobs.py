@@ -57,7 +57,7 @@ def prepare_baseline(
     """Profile the baseline, make its float file for each target, and save the sample that is timed.
 
     `settings` are those that all trials share. Returns {"anchors": files by target, "accuracy": on validation, "input":
-    path of the sample, "took_s": …}. If a limit refers to a reference model, "beside" is added with these models.
+    path of the sample, "took_s": …}. If limits refer to reference models, "beside" describes these models.
     """
     stage, profile, took_s = run_stages(config, settings, Path(folder), "profile", caches)
     spec = store.read_spec(profile.path / "model")

@@ -161,7 +161,10 @@ class History:
         self.proposed, self.finished, self.is_noisy = [], {}, False
 
     def repeated_trials(self) -> dict[int, int]:
-        """Map the number of each proposed trial that repeats the parameters of an earlier one to the earlier number."""
+        """Find the proposed trials that have the same parameters as an earlier trial.
+
+        Returns the number of the earlier trial, by the number of the proposed one.
+        """
         first_numbers = {parameters_id(row["parameters"]): row["number"] for row in reversed(self.trials)}
         repeats = {}
         for trial in self.proposed:

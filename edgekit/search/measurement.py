@@ -34,7 +34,7 @@ from edgekit.workbook.workers import Job, Pool
 
 FILE, FORMAT = "measured.json", 2
 MAX_ROUNDS = 3
-"""How many rounds are tried at most until one is not noisy. If all are noisy, the least noisy one is used."""
+"""The largest number of rounds that are tried until one is not noisy. If all are noisy, the least noisy one is used."""
 DRIFT_TOLERANCE = 0.10
 """A round counts as noisy if the ratio of a file on the front is outside its earlier interval by this fraction."""
 BASELINE = "baseline"
@@ -84,7 +84,8 @@ class MeasuredLatency:
 class Measurements:
     """All measurements of a study. `replay` is the folder of another study whose measurements are reused.
 
-    `reference_digests` are the sha256 of reference models. A measurement without one of them counts as missing.
+    `reference_digests` are the sha256 of reference models. A stored measurement that has no ratio to one of them counts
+    as missing.
     """
 
     def __init__(self, folder: Path, replay: Path | None = None, reference_digests: Sequence[str] = ()) -> None:

@@ -36,7 +36,7 @@ class SearchProgress:
         self.step.expect(self._remaining_s(done))
 
     def _remaining_s(self, done: int) -> float | None:
-        """Estimate the remaining seconds from the pace of this command, or None if there is nothing to go by.
+        """Estimate the remaining seconds from the pace of this command; None if nothing is known yet.
 
         A time limit is rounded up to whole batches.
         """

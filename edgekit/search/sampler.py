@@ -168,8 +168,8 @@ def _frozen_trials(
 def _constraints(rows: Sequence[TrialRow]) -> list[dict[str, float]]:
     """The constraints of each trial, with the same names for all trials, because GPSampler needs that.
 
-    A trial that ended before it had a value above a limit violates the extra constraint "reached". Without any
-    constraint, the dicts are empty.
+    A trial that failed or was rejected, although no excess over a limit was recorded, violates the extra constraint
+    "reached". Without any constraint, the dicts are empty.
     """
     never_measured = [
         row["state"] in ("infeasible", "failed") and not any(value > 0 for value in row["constraints"].values())

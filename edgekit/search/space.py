@@ -54,7 +54,7 @@ class Dimension:
 
     @property
     def is_ordered(self) -> bool:
-        """Whether its choices are rising numbers. A sampler is given their indices then, which keep the order."""
+        """Whether its choices are rising numbers. If so, a sampler gets their indices, which keep the order."""
         numbers = [each for each in self.choices or () if isinstance(each, int | float) and not isinstance(each, bool)]
         rising = all(one < other for one, other in zip(numbers, numbers[1:]))
         return self.choices is not None and len(numbers) == len(self.choices) > 1 and rising

@@ -30,7 +30,8 @@ from edgekit.search.trial import BatchContext, Evaluate, TrialOutcome, check_out
 FORMAT, JOURNAL_FORMAT = 1, 2
 """The format numbers of study.json and of the journal.
 
-A study with a journal of format 1 cannot be continued, because its latencies cover more than `execute`.
+A study with a journal of format 1 cannot be continued, because its latencies include other steps than the execution of
+the model.
 """
 OnBatch = Callable[[StudyRow], None]
 

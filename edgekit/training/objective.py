@@ -80,7 +80,7 @@ class LabelObjective:
         return None
 
     def take_computed(self, logits: np.ndarray) -> None:
-        """Take the teacher's logits that another process has computed, see `cached_logits`."""
+        """Take the teacher's logits that another process has computed (see `cached_logits`)."""
 
 
 class LogitObjective(LabelObjective):

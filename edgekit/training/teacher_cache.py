@@ -86,7 +86,7 @@ class TeacherCache:
         np.savez(content, allow_pickle=False, logits=logits)
         try:
             write_atomically(self._path(epoch), content.getvalue())
-        except FileNotFoundError:  # a process with the same number on another host has just written the same file
+        except FileNotFoundError:  # a process with the same id on another host has just written the same file
             if not self._path(epoch).is_file():
                 raise
 

@@ -90,13 +90,13 @@ class RateSearch:
 
     @property
     def why_short(self) -> str:
-        """What is missing, each reason once."""
+        """The reasons why the result is short, without repetitions."""
         reasons = (reason for trial in self._rests_on if trial.short for reason in trial.why_short.split("; "))
         return "; ".join(dict.fromkeys(reasons))
 
     @property
     def disturbed(self) -> list[str]:
-        """How many of the trials were noisy, and why the first of them was; empty if none was."""
+        """One line that says how many trials were noisy, and why the first of them was; empty if none was noisy."""
         noisy = [trial.disturbed for trial in self.trials if trial.disturbed]
         return [f"{len(noisy)} of {len(self.trials)} trials, the first by: {'; '.join(noisy[0])}"] if noisy else []
 

@@ -18,7 +18,7 @@ from edgekit.measure.load.launcher import LoadJob
 from edgekit.measure.load.scenarios import Load
 
 WARM_UP_S = 0.5
-"""The longest warm-up: a closed loop, which also measures the throughput."""
+"""The longest time for the warm-up, a closed loop that also measures the throughput."""
 
 WriteNote = Callable[..., None]
 

@@ -44,7 +44,7 @@ class ShardLearner:
 
     def __init__(self, module: nn.Module, objective: LabelObjective, device: torch.device) -> None:
         self.module, self.device = module, device
-        # a copy, because it holds the logits of one shard, and the training's own objective those of the epoch
+        # a copy, because it holds the logits of one shard, whereas the training's own objective holds the epoch's
         self.objective = copy.copy(objective) if isinstance(objective, LogitObjective) else objective
         trained = nn.ModuleList([module, *([objective.beside] if objective.beside else [])])
         # sorted by name, because the copy in another process may have another order
