@@ -31,7 +31,7 @@ FOLDER_VARIABLE = "EDGEKIT_LANE"
 TURNSTILE, LANE = "turnstile.lock", "lane.lock"
 JOURNAL = "lane.jsonl"
 WAITING_MESSAGES: dict[HoldKind, str] = {
-    "computing": "waiting until no other measurement runs on this machine",
+    "computing": "waiting until no measurement runs on this machine",
     "measuring": "waiting until no other computation runs on this machine",
 }
 """The progress message while a process waits."""

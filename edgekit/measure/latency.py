@@ -1,4 +1,4 @@
-"""Time networks on the targets, using files converted for this purpose, to choose between networks."""
+"""Time networks on the targets in order to choose between them. The files are converted only for this purpose."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class TimedFile:
     round_p50s_ms: tuple[float, ...]
 
     def row(self) -> dict[str, Any]:
-        """All fields except those of the single rounds."""
+        """All fields except `round_p50s_ms`."""
         return {name: value for name, value in asdict(self).items() if name != "round_p50s_ms"}
 
 

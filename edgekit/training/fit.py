@@ -232,9 +232,8 @@ class _Loop:
                 loss = self._epoch(epoch, after_step, bar)
                 with self.average.inside(self.module) if self.average else nullcontext():
                     if self.average and after_step is not None:
-                        after_step(
-                            self.module
-                        )  # sets pruned weights to zero, which their averages may not be
+                        # sets pruned weights to zero again, because their averages may be different from zero
+                        after_step(self.module)
                     result = self._record(EpochResult(epoch, loss, *self._validate(), rate))
                 self._save_state()
                 bar.update(epoch, best=f"{max(each.validation_accuracy for each in self.results):.2%}")

@@ -1,4 +1,4 @@
-"""What the modules of all file formats share: opened models, their inputs, and layouts."""
+"""The types and functions that the modules of all file formats share: opened models, their inputs, and layouts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class QuantizationGrid:
     def step_for_raw(self, raw_dtype: str) -> Step | None:
         """Return the preprocess step with which raw integers reach the input unchanged; None if no step is needed.
 
-        If only one of the two is signed, the integers are shifted by 128.
+        If the raw integers are signed and the input is not, or the other way round, the integers are shifted by 128.
         """
         offset = {("uint8", "int8"): -128, ("int8", "uint8"): 128}.get((raw_dtype, self.dtype), 0)
         zero = self.zero_point - offset

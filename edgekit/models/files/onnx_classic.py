@@ -62,7 +62,7 @@ class ClassicModel:
 
     @property
     def refusal(self) -> str:
-        """Why only ONNX Runtime can run the model; empty if others can too."""
+        """The reason why only ONNX Runtime can run the model; empty if other runtimes can run it too."""
         if not self.operators:
             return ""
         more = f" and {len(self.operators) - SHOWN} more" if len(self.operators) > SHOWN else ""

@@ -36,8 +36,8 @@ def box_outputs(shapes: Shapes, classes: int, size: Sequence[int], boxes_index: 
     size
         Height and width of a sample.
     boxes_index
-        Index of the boxes, which decides if there are 4 classes and both outputs have the same shape. By default the
-        first output has the boxes.
+        The index of the boxes, if it is known. It matters only with 4 classes, where both outputs have the same shape;
+        without it, the first of them is taken for the boxes.
 
     Raises
     ------

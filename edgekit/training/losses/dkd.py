@@ -30,11 +30,12 @@ class Options(LossOptions):
 
 
 def loss(student: Outputs, teacher: Outputs, labels: Tensor, options: Options) -> Tensor:
-    """Return cross entropy + T^2 * (alpha * TCKD + beta * NCKD), as in section 3.2 of the paper, the mean of the batch.
+    """Return cross entropy + T^2 * (alpha * TCKD + beta * NCKD), averaged over the batch (section 3.2 of the paper).
 
     Labels are classes (N,), or soft labels (N, classes) of mixed samples. TCKD compares (p, 1 - p), where p is the
-    probability of the labelled class; NCKD compares how the other classes share 1 - p. The logit of the labelled class
-    is left out instead of being masked with a large number, so that extreme logits and their gradients stay finite.
+    probability of the labelled class; NCKD compares how the other classes share 1 - p. For NCKD, the logit of the
+    labelled class is left out instead of being masked with a large number, so that extreme logits and their gradients
+    stay finite.
     """
     from torch.nn import functional
 

@@ -86,8 +86,9 @@ def logits(
 ) -> np.ndarray:
     """Run a model file on raw samples and return its logits, (n, classes) float32.
 
-    Outputs that are probabilities or sigmoids are converted back to logits (`task_outputs.to_logits`). A regression
-    returns values (n, values), a detection (n, points, 4 + classes), a segmentation (n, classes, rows, columns).
+    Outputs that are probabilities or sigmoids are converted back to logits (`task_outputs.to_logits`). For regression,
+    values (n, values) are returned, for detection (n, points, 4 + classes), and for segmentation
+    (n, classes, rows, columns).
 
     Parameters
     ----------
