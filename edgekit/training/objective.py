@@ -96,7 +96,7 @@ class LogitObjective(LabelObjective):
         """Read the epoch's logits from the cache, if it has them."""
         self.epoch = epoch
         self.cached, self.computed = self.cache.get(epoch), list[np.ndarray]()
-        self.at = 0
+        self.position = 0
 
     def loss(self, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         """See `LabelObjective.loss`."""
@@ -112,8 +112,8 @@ class LogitObjective(LabelObjective):
         """See `LabelObjective.cached_logits`."""
         if self.cached is None:
             return None
-        self.at += rows
-        return self.cached[self.at - rows : self.at]
+        self.position += rows
+        return self.cached[self.position - rows : self.position]
 
     def take_computed(self, logits: np.ndarray) -> None:
         """See `LabelObjective.take_computed`."""

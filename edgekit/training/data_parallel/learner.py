@@ -72,7 +72,7 @@ class ShardLearner:
     def _learn(self, shard: Shard) -> ShardGradient:
         torch.manual_seed(shard.seed)
         if isinstance(self.objective, LogitObjective):
-            self.objective.cached, self.objective.computed, self.objective.at = shard.cached, [], 0
+            self.objective.cached, self.objective.computed, self.objective.position = shard.cached, [], 0
         for parameter in self.parameters:
             parameter.grad = None
         x, y = self._tensor(to_input(shard.x)), self._tensor(shard.y)
