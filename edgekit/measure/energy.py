@@ -2,10 +2,10 @@
 
 Linux shows the RAPL counters of the processor (running average power limit) below /sys/class/powercap. Each zone
 counts microjoules in `energy_uj` and starts again from 0 after `max_energy_range_uj`
-(docs.kernel.org/power/powercap/powercap.html). edgekit counts the packages, and memory where it has a zone of its own,
-because no package includes that. It ignores `psys`, which is the whole board, and `intel-rapl-mmio`, which is the same
-package again. Since Linux 5.10 only root may read the counters, because they reveal what other users compute
-(CVE-2020-8694).
+(docs.kernel.org/power/powercap/powercap.html). edgekit adds up the zones of the processor packages, and that of the
+memory if there is one, because the packages do not include it. It ignores `psys`, which covers the whole board, and
+`intel-rapl-mmio`, which reports the same packages a second time. Since Linux 5.10 only root may read the counters,
+because they reveal what other users compute (CVE-2020-8694).
 
 A power meter is a file that another program keeps rewriting with a single number, in watts or joules.
 """
@@ -39,10 +39,10 @@ class EnergySource(Protocol):
 
     @property
     def name(self) -> str:
-        """What the source is and what it measures, for a caption."""
+        """A caption that says what the source is and what it measures."""
 
     def measure(self, work: Callable[[], object]) -> EnergyUsed:
-        """Run `work` and return the energy used meanwhile.
+        """Run `work` and return the energy that was used during this time.
 
         Raises
         ------
@@ -57,7 +57,7 @@ MICROJOULES_PER_JOULE = 1e6
 
 @dataclass(frozen=True)
 class RaplZone:
-    """One counter; `max_uj` is the value after which it starts again from 0."""
+    """The counter of one zone; `max_uj` is the value after which it starts again from 0."""
 
     path: Path
     name: str
@@ -84,7 +84,10 @@ class RaplCounters:
         return f"RAPL counters ({', '.join(zone.name for zone in self.zones)}) of the whole processor"
 
     def measure(self, work: Callable[[], object]) -> EnergyUsed:
-        """Energy of all zones while `work` runs. It is too low if a counter starts again from 0 twice meanwhile."""
+        """Measure the energy of all zones while `work` runs.
+
+        The result is too low if a counter starts again from 0 more than once in this time.
+        """
         started, before_uj = perf_counter(), [zone.read_uj() for zone in self.zones]
         work()
         after_uj, ended = [zone.read_uj() for zone in self.zones], perf_counter()
@@ -144,7 +147,10 @@ METER_TIMEOUT_S = 1.0
 
 @dataclass(frozen=True)
 class PowerMeter:
-    """The file of a power meter. Joules are read as a counter with any start; watts are integrated over time."""
+    """The file of a power meter.
+
+    A number in joules is read as a counter, which may start at any value. A number in watts is integrated over time.
+    """
 
     path: Path
     unit: MeterUnit
@@ -166,7 +172,10 @@ class PowerMeter:
                 time.sleep(POLL_S / 10)
 
     def measure(self, work: Callable[[], object]) -> EnergyUsed:
-        """Energy while `work` runs. Raises `EnergyUnavailable` if the counter went backwards or did not move."""
+        """Measure the energy while `work` runs.
+
+        Raises `EnergyUnavailable` if the file has no valid number, or if a number in joules fell or stayed the same.
+        """
         return self._measure_joules(work) if self.unit == "joules" else self._integrate_watts(work)
 
     def _read(self) -> float:
@@ -222,5 +231,7 @@ class PowerMeter:
             raise errors[0]
         readings.append((perf_counter(), self.read()))
         intervals = zip(readings, readings[1:], strict=False)
-        joules = sum((later - earlier) * (watts + then) / 2 for (earlier, watts), (later, then) in intervals)
+        joules = sum(
+            (later - earlier) * (earlier_w + later_w) / 2 for (earlier, earlier_w), (later, later_w) in intervals
+        )
         return EnergyUsed(joules, readings[-1][0] - readings[0][0])

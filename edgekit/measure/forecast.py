@@ -1,8 +1,8 @@
 """Predict the speed-up of a step before it is taken, and compare it with the speed-up that was measured.
 
-Two laws apply. What a step does not change stays as slow as it was (Amdahl 1967, "Validity of the single processor
-approach"), and a computation can be no faster than the machine's ceilings for arithmetic and memory allow (the roofline
-of Williams, Waterman & Patterson 2009).
+Two laws apply. The work that a step does not change takes as long as before (Amdahl 1967, "Validity of the single
+processor approach"). And no computation can be faster than the machine's peak rates of arithmetic and of memory traffic
+allow (the roofline model of Williams, Waterman & Patterson 2009).
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ BASELINE_RUNTIMES = {
 """The name of the baseline's runtime, by the first word of its `interpreter`."""
 RUNTIMES = {"onnx": "ONNX Runtime", "tflite": "LiteRT", "openvino": "OpenVINO"}
 INT8_BYTES_RATIO = 0.25
-"""Bytes moved in int8 as a fraction of those in float32."""
+"""The bytes that a network moves in int8, as a fraction of the bytes that it moves in float32."""
 
 
 @dataclass(frozen=True)
 class Execution:
-    """One measured inference, and the least time in ms that its arithmetic and its memory traffic need here.
+    """The measured time of one inference, and the shortest time that this machine needs for its parts, all in ms.
 
-    The rest of the measured time, `fixed_ms`, is the overhead of a call, which stays the same whatever the network.
+    The parts are arithmetic, in float or in int8, and memory traffic. The rest of the measured time is `fixed_ms`, the
+    overhead of a call, which is assumed to be the same for every network.
     """
 
     measured_ms: float
@@ -59,7 +60,7 @@ def baseline_runtime(interpreter: str) -> str:
 
 
 def amdahl_speedup(share: float, speedup: float) -> float:
-    """The speed-up of a whole of which a fraction `share` becomes `speedup` times faster."""
+    """The speed-up of a computation if a fraction `share` of its time becomes `speedup` times faster."""
     return 1 / (1 - share + share / speedup)
 
 
@@ -160,18 +161,17 @@ def early_stop_advice(
     Parameters
     ----------
     runtime_rows
-        The rows of the profile stage. The first is the unmodified baseline, which counts if no runtime meets the
-        budget.
+        The rows of the profile stage. The first is the baseline in its own runtime, which is only considered if none of
+        the others meets the budget.
     targets
         The targets of the run.
     baseline_bytes
         Size of the unmodified baseline.
     latency_p50_ms, size_bytes
-        The limits of the budget. Without any limit there is nothing to meet.
+        The limits of the budget; None without a limit. If both are None, no advice is given.
     has_only_absolute_limits
-        False if the budget has a relative limit or a limit of one target. Then only the benchmark can tell, so no
-        advice
-        is given.
+        False if the budget has a relative limit, or a limit for a single target. Only the benchmark can check such
+        limits, so no advice is given.
     """
     if not has_only_absolute_limits or (latency_p50_ms is None and size_bytes is None):
         return None

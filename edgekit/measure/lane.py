@@ -3,8 +3,8 @@
 `EDGEKIT_LANE` names the folder of the locks; without it nothing here has any effect. Processes that compute hold the
 lane together, and a process that measures holds it alone. The locks belong to the operating system (flock), so a
 process that dies releases them. Windows has no such locks, so nothing waits there. A process counts as one holder, and
-its threads share what it holds. A process that waits for another one to measure must not hold the lane meanwhile, or
-both would wait for ever.
+its threads share its hold. A process must not hold the lane while it waits for another process that measures, or both
+would wait for ever.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FOLDER_VARIABLE = "EDGEKIT_LANE"
 TURNSTILE, LANE = "turnstile.lock", "lane.lock"
 JOURNAL = "lane.jsonl"
 WAITING_MESSAGES: dict[HoldKind, str] = {
-    "computing": "waiting until no other measurement runs on this machine",
+    "computing": "waiting until no measurement runs on this machine",
     "measuring": "waiting until no other computation runs on this machine",
 }
 """The progress message while a process waits."""
@@ -93,7 +93,7 @@ def read_holds(folder: Path) -> list[Hold]:
 
 
 class _ProcessHold:
-    """What this process holds: the depth of its nested contexts, and the open lock."""
+    """The hold of this process: how deeply its contexts are nested, and the open lock."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -102,7 +102,7 @@ class _ProcessHold:
         self.hold: tuple[Path, HoldKind, int] | None = None
 
     def reset_after_fork(self) -> None:
-        """Hold nothing in a forked child, whose copy of the lock must not outlive that of its parent."""
+        """Close the inherited lock in a forked child. Otherwise the child would still hold it after its parent died."""
         if self.handle is not None:
             os.close(self.handle)
         self.__init__()  # type: ignore[misc]

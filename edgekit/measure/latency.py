@@ -1,4 +1,4 @@
-"""Time networks on the targets, using files converted for this purpose, to choose between networks."""
+"""Time networks on the targets in order to choose between them. The files are converted only for this purpose."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from edgekit.targets.jobs import ConversionJob, ConversionStep, ConvertedFiles, 
 CALIBRATION = "calibration.npy"
 CONFIDENCE = 0.99
 REFERENCE_PRECISION, UNCONVERTED = "fp32", "as it is"
-"""Precision of a reference model that edgekit converts, and what stands in `precision` for a file timed unconverted."""
+"""The precision to which edgekit converts reference models, and the `precision` of a file that is not converted."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class TimedFile:
     round_p50s_ms: tuple[float, ...]
 
     def row(self) -> dict[str, Any]:
-        """All fields except those of the single rounds."""
+        """All fields except `round_p50s_ms`."""
         return {name: value for name, value in asdict(self).items() if name != "round_p50s_ms"}
 
 
@@ -97,7 +97,7 @@ def time_models(
     calibration
         Samples (n, C, H, W) or (n, F), float32. The first one is timed, at batch size 1.
     targets, precisions
-        What each network is converted to. The results follow this order.
+        The targets and precisions to which each network is converted. The results are in this order.
     rounds
         Number of rounds, at least 10.
     recorder

@@ -1,4 +1,4 @@
-"""Reference models of relative limits: the baseline and files made by others, timed together with the variants."""
+"""The models to which relative limits refer: the baseline and files made by others, timed in the same rounds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ANSWER_TIMEOUT_S = 600.0
 
 @dataclass(frozen=True)
 class ReferenceFile:
-    """A model file made by others, with its preprocessing and what is needed to call it on samples of a data set."""
+    """A model file made by others, with its preprocessing and the facts needed to call it on samples of a data set."""
 
     path: str
     kind: str
@@ -49,9 +49,10 @@ class ReferenceFile:
 
 @dataclass(frozen=True)
 class References:
-    """What is timed beside the files of a round: folders of models to convert in float, and reference files.
+    """The models that are timed in the same rounds as the variants.
 
-    `raw` (1, *sample) is the raw sample for the reference files.
+    `models` are folders of networks that are converted in float, by name, and `files` are files made by others, by
+    name. `raw` (1, *sample) is the raw sample for the files.
     """
 
     models: Mapping[str, Path] = field(default_factory=dict)
@@ -95,11 +96,11 @@ def open_reference_files(budget: Budget, targets: Sequence[str], data: Data) -> 
 
 
 def reference_file(path: str, kind: str, preprocess: list[dict[str, Any]], data: Data) -> ReferenceFile:
-    """A file that is called on samples of `data`."""
+    """Describe a model file that will be called on samples of `data`."""
     return ReferenceFile(path, kind, preprocess, data.task, len(data.classes), data.tensors or ())
 
 
 def references_for(budget: Budget, targets: Sequence[str], data: Data, baseline: Path) -> References:
-    """Everything that the limits of these targets refer to; `baseline` is the folder of the baseline's model."""
+    """All models that the limits of these targets refer to. `baseline` is the folder of the baseline's model."""
     models = {BASELINE: baseline} if budget.needs_baseline(targets) else {}
     return References(models, open_reference_files(budget, targets, data), np.asarray(data.calibration.x[:1]))

@@ -1,6 +1,6 @@
 """A fully connected autoencoder, smaller than MLPerf Tiny's for anomalous sounds (Koizumi et al. 2020, DCASE task 2).
 
-It is trained on normal samples. Its bottleneck loses what other samples contain, so it reconstructs them badly.
+It is trained on normal samples. The details of other samples are lost in its bottleneck, so it reconstructs them badly.
 """
 
 from __future__ import annotations

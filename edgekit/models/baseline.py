@@ -22,13 +22,13 @@ def opener(
     Parameters
     ----------
     folder
-        Holds the saved network.
+        The folder of the saved network.
     module
-        That network.
+        The same network, loaded.
     x
         The network's input for one sample: (1, C, H, W), (1, F) or (1, time, channels).
     threads
-        Number of threads of the interpreter of a model file. PyTorch keeps the number that is set.
+        The number of threads with which a model file is run. PyTorch uses the number that is set already.
     """
     if spec.is_torch:
         return lambda: eager_call(copy.deepcopy(module), x)

@@ -1,7 +1,8 @@
-"""A convolutional autoencoder for images, which reconstructs badly what does not pass through its bottleneck.
+"""A convolutional autoencoder for images. Images unlike those of its training lose details and are reconstructed badly.
 
 It follows Masci et al. 2011, "Stacked convolutional auto-encoders for hierarchical feature extraction", with batch
-normalisation. It upsamples by nearest neighbours and a convolution, which every interpreter has (Odena et al. 2016).
+normalisation. It upsamples by nearest neighbours followed by a convolution (Odena et al. 2016), because every
+interpreter supports both.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from torch import nn
 from edgekit.models.layers import image_channels
 
 GRID = 4
-"""The fewest rows or columns that the shorter side may have at the bottleneck."""
+"""The shorter side of the map in the bottleneck has at least this many rows or columns."""
 
 
 def conv_autoencoder(input_shape: tuple[int, ...], width: int = 16, bottleneck: int = 4) -> nn.Module:

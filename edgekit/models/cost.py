@@ -18,9 +18,9 @@ from edgekit.models.files.as_module import NOTHING, FileModule
 class Cost:
     """Costs of one call at batch 1.
 
-    `activation_bytes` is what all leaf layers read and write, in float32, and `layers` is the number of calls of leaf
-    layers. MACs are half of PyTorch's own FLOP count, which does not include recurrent layers. The costs of a model of
-    another framework were counted when it was first opened.
+    `activation_bytes` are the bytes that all leaf layers read and write, in float32, and `layers` is the number of
+    calls of leaf layers. `macs` is half of PyTorch's own FLOP count, which does not include recurrent layers. The costs
+    of a model of another framework are those that were counted when the file was first opened.
     """
 
     parameters: int

@@ -2,7 +2,7 @@
 
 A chain of blocks halves the image three times for the fine grid, and once more for the coarse grid. Each grid has its
 own head, with one convolution for the distances to the sides of a box and one for the logits of the classes. Boxes and
-logits are separate outputs, because in one tensor int8 would give both the same scale.
+logits are separate outputs, because in a joint int8 tensor both would have the same scale.
 """
 
 from __future__ import annotations

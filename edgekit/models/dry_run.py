@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 SAMPLES = 4
 RESHAPING = tuple(f"{name}Backward" for name in ("View", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze", "Clone"))
-"""PyTorch's names of the gradients of operations that change no values."""
+"""The names that PyTorch gives to the gradients of operations that change the shape of a tensor, but not its values."""
 BATCH_TOLERANCE = 1e-2
-"""How far a sample's answer in a batch may be from its answer alone, as a share of the largest answer.
+"""The largest allowed difference between a sample's answer in a batch and its answer alone.
 
-Rounding stays below this.
+It is a share of the largest answer. Differences by rounding are smaller.
 """
 
 
@@ -54,9 +54,9 @@ def check_network(module: nn.Module, spec: ModelSpec, x: Tensor, *, trains: bool
     Raises
     ------
     ModelError
-        The network's answers are random or not finite, or depend on the other samples in a batch or on earlier calls;
-        or which layers it runs depends on the values of the input; or it cannot be trained. The message says how to fix
-        it.
+        The network gives answers that are random or not finite, or that depend on the other samples in a batch or on
+        earlier calls. Or it runs different layers for different input values, or it cannot be trained. The message says
+        how to fix the network.
     """
     called, x = spec.called, x[:SAMPLES].clone()
     _check_python(module, called)
@@ -153,7 +153,7 @@ def _check_finite(called: str, out: Tensor) -> None:
 
 
 def _check_no_sigmoid(module: nn.Module, called: str, x: Tensor) -> None:
-    """Raise ModelError if the last operation that changes values, other than by reshaping, is a sigmoid."""
+    """Raise ModelError if the last operation is a sigmoid, apart from operations that only reshape its output."""
     try:
         with torch.enable_grad():
             node = join_outputs(module(x.clone())).grad_fn

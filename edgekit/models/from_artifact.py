@@ -1,4 +1,4 @@
-"""How networks pass from stage to stage: their spec is made from the data, and later stages open sealed artifacts."""
+"""Describe a network for a data set, and open the network that an earlier stage left in its artifact."""
 
 from __future__ import annotations
 

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from edgekit.models.conv1d import conv_bn_relu
 
 CHANNELS = (1, 3)
-"""Sides that are taken for the channels of an image."""
+"""A first or last axis of one of these sizes is taken for the channels of an image."""
 MAX_IDS = 10_000
-"""Integers with more values than this are treated as numbers, because an embedding of each would be a large table."""
+"""Integers with more different values than this are treated as numbers, because their embedding would be too large."""
 
 
 class Joint(nn.Module):
@@ -43,7 +43,7 @@ class NumbersBranch(nn.Module):
 
 
 class ImageBranch(nn.Module):
-    """(N, channels, height, width) or, `last`, (N, height, width, channels) -> (N, width)."""
+    """(N, channels, height, width) -> (N, width); with `last`, the input is (N, height, width, channels)."""
 
     def __init__(self, channels: int, width: int, last: bool) -> None:
         super().__init__()
@@ -90,8 +90,8 @@ def joint(
 ) -> nn.Module:
     """Build a network with one branch for each input tensor.
 
-    Tensors with 1 or 3 channels, first or last, are images, tensors of two axes are windows, and vectors of integers
-    with at most `MAX_IDS` different values are ids. All others are numbers.
+    Tensors of three axes with 1 or 3 channels, first or last, are treated as images, tensors of two axes as windows,
+    and vectors of integers with at most `MAX_IDS` different values as ids. All others are treated as numbers.
 
     Parameters
     ----------

@@ -6,8 +6,8 @@ network and its copies.
 
 oneDNN in the torch 2.13 CPU build has a memory fault, which `strided_pointwise_as_slices` avoids. The weight gradient
 of a strided 1×1 convolution with fewer input channels than the vector width (16 floats) writes past its workspace
-(uxlfoundation/oneDNN issue 6035). Residual shortcuts of narrow or pruned ResNets crash in `backward`, or get wrong
-gradients. Slicing first and convolving with stride 1 gives the same result, bit for bit.
+(uxlfoundation/oneDNN issue 6035). As a result, residual shortcuts of narrow or pruned ResNets crash in `backward`, or
+get wrong gradients. Slicing the input first and convolving with stride 1 gives the same result, bit for bit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ CHANNELS_LAST, CONTIGUOUS = torch.channels_last, torch.contiguous_format
 IMAGE_AXES = 4
 """The number of axes for which channels last is defined: (N, C, H, W)."""
 LAYOUT_TOLERANCE = 1e-2
-"""How far the outputs in both layouts may differ, as a share of the largest output. Rounding stays below this."""
+"""The largest allowed difference between the outputs in both layouts, as a share of the largest output.
+
+Differences by rounding are smaller.
+"""
 NEEDS_CONTIGUOUS = "_edgekit_needs_contiguous"
 
 
@@ -89,9 +92,9 @@ def _store_flag(module: nn.Module, needs_contiguous: bool) -> None:
 
 
 def _stored_flag(module: nn.Module) -> bool | None:
-    """Return whether the network, or one that it wraps as a quantized network does, needs contiguous tensors.
+    """Return whether the network needs contiguous tensors; None if that has not been detected yet.
 
-    None if that has not been detected yet.
+    The answer may be stored with a network inside this one, because a quantized network wraps the original one.
     """
     flags = [vars(part)[NEEDS_CONTIGUOUS] for part in module.modules() if NEEDS_CONTIGUOUS in vars(part)]
     return any(flags) if any(flags) or NEEDS_CONTIGUOUS in vars(module) else None

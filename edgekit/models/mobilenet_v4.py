@@ -35,7 +35,8 @@ TOP = 960
 class UniversalInvertedBottleneck(nn.Module):
     """An inverted residual with a depthwise convolution before the expansion, after it, in both places or in neither.
 
-    These are a ConvNext block, the block of MobileNetV2, "extra depthwise", and a feed-forward network.
+    In this order, these forms are a ConvNext block, the block of MobileNetV2, "extra depthwise" and a feed-forward
+    network.
     """
 
     def __init__(

@@ -114,13 +114,13 @@ def _advice(out: Any) -> str:
 
 
 SHARED_SCALE = (
-    "boxes and logits are one output, which int8 of TFLite and ONNX gives one scale: the wider range costs the other "
-    "its precision; let forward return (boxes, logits)"
+    "boxes and logits are one output, to which int8 of TFLite and ONNX gives a single scale, so the one with the "
+    "smaller range loses precision; let forward return (boxes, logits)"
 )
 
 
 def shared_scale_note(module: nn.Module, spec: ModelSpec, x: Tensor) -> str:
-    """Return advice for a detector that joins its two outputs; an empty text for all other networks.
+    """Return advice for a detector that joins its two outputs in one tensor; an empty text for all other networks.
 
     `x` are inputs (n, *input). The network keeps its mode, training or eval.
     """

@@ -1,8 +1,8 @@
 """Save and restore networks that NNCF quantized, bit for bit and without a pickle.
 
 A saved network is a folder with `config.json`, which says where the quantizers are, and `state.safetensors`, which
-holds every tensor: weights, statistics and ranges. It is restored into the float network that `edgekit.models.store`
-saved.
+holds every tensor: weights, statistics and ranges. To restore it, the float network that `edgekit.models.store` saved
+is loaded and quantized with these.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class _EagerKernels:
 def _use_eager_kernels() -> None:
     """Use NNCF's operators in plain PyTorch instead of C++ that is compiled at first use.
 
-    The compiled kernels need a compiler, and half a minute once. They round differently from the plain ones and are no
-    faster on small networks, and a result must not depend on whether a machine has g++.
+    The C++ kernels need a compiler, which takes half a minute the first time, and they are no faster on small networks.
+    They also round differently from the plain ones, and a result must not depend on whether a machine has g++.
     """
     for namespace in (quantize_functions.QuantizedFunctionsCPU, quantize_functions.QuantizedFunctionsCUDA):
         if isinstance(namespace, ExtensionNamespace):
@@ -58,7 +58,7 @@ _use_eager_kernels()
 class Quantizable(nn.Module):
     """A wrapper around a network for NNCF: (N, *input_shape) -> what the network returns.
 
-    NNCF adds its hooks as a child of the root module. If the root were a Sequential, it would call that child.
+    NNCF adds its hooks as a child of the root module. A Sequential as the root would call that child like a layer.
     """
 
     def __init__(self, network: nn.Module) -> None:
@@ -147,7 +147,7 @@ def rebuild(model_folder: Path, nncf_folder: Path) -> nn.Module:
 
 @dataclass(frozen=True)
 class QuantizedParts:
-    """The parts of a quantized network, for another process: NNCF's own objects cannot be pickled."""
+    """The parts of a quantized network that can be sent to another process. NNCF's own objects cannot be pickled."""
 
     network: nn.Module
     config: dict[str, Any]

@@ -122,8 +122,8 @@ def merge_and_compare(
     max_abs_output, difference = float(before.abs().max()), float((after - before).abs().max())
     if not difference <= MERGE_TOLERANCE * max_abs_output:
         raise ModelError(
-            f"{called} changed the outputs by up to {difference:.3g}, and the largest output is {max_abs_output:.3g}; "
-            f"{FIX_METHOD}"
+            f"{called} changed the outputs by up to {difference:.3g}, while the largest output is "
+            f"{max_abs_output:.3g}; {FIX_METHOD}"
         )
     measurement = MergeMeasurement(count, _count(merged), difference, max_abs_output, len(inputs))
     return merged, spec.model_copy(update={"reparameterized": True}), measurement

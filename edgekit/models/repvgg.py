@@ -60,7 +60,7 @@ def _centred(pointwise: Tensor) -> Tensor:
 
 
 def _fold_batchnorms(kernel: Tensor, norm: nn.Module) -> tuple[Tensor, Tensor]:
-    """Fold a norm into the convolution before it; return kernel and bias in float64, because three are added up."""
+    """Fold a norm into the convolution before it. Kernel and bias are float64, because three of each are added up."""
     assert isinstance(norm, nn.BatchNorm2d) and norm.running_mean is not None and norm.running_var is not None
     statistics = (norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias)
     doubles = [each.detach().double() if isinstance(each, Tensor) else each for each in statistics]

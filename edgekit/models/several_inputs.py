@@ -1,4 +1,4 @@
-"""A network of several inputs, wrapped so that it takes one vector: training, pruning and measuring see one input.
+"""Wrap a network of several inputs so that it takes one vector, as training, pruning and measuring expect.
 
 Exporters get the network itself, with an input for each tensor, from `export_inputs`.
 """
@@ -50,7 +50,7 @@ class SeveralInputs(nn.Module):
 
 
 class ExportInputs(NamedTuple):
-    """What an exporter needs: the network, example arguments, and the names of its inputs."""
+    """The input of an exporter: the network, example arguments for it, and the names of its inputs."""
 
     network: nn.Module
     arguments: tuple[Tensor, ...]
@@ -68,7 +68,7 @@ def export_inputs(module: nn.Module, sample: Tensor) -> ExportInputs:
 
 
 def wrap_inputs(module: nn.Module, spec: ModelSpec) -> nn.Module:
-    """Wrap a network whose samples have several tensors; one whose samples are single arrays is returned as it is.
+    """Wrap a network if its samples consist of several tensors; otherwise return it unchanged.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def wrap_inputs(module: nn.Module, spec: ModelSpec) -> nn.Module:
 def _order(network: nn.Module, names: Sequence[str]) -> list[str]:
     """Return the names of the arguments of `forward`, in order.
 
-    They are the names of the data where `forward` takes any number of arguments, or cannot be inspected. An exported
+    If `forward` takes any number of arguments, or cannot be inspected, they are the names in the data. An exported
     program has them in `input_names`.
     """
     if own := getattr(network, "input_names", None):

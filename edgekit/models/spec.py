@@ -33,9 +33,9 @@ def _as_tuple(value: Any) -> Any:
 class Source(StrictModel):
     """A model that came as a file: the file's name in the saved folder, and what was detected when it was first opened.
 
-    With `probabilities` its outputs are after a softmax, with `sigmoids` after a sigmoid for each class. `integers`
-    means that it is quantized already, inside or at its inputs and outputs. The costs of a call are counted in the
-    graph that OpenVINO reads, and are 0 if OpenVINO cannot read it.
+    `probabilities` means that the model ends in a softmax, and `sigmoids` that it ends in a sigmoid for each class.
+    `integers` means that it is quantized already, either inside or at its inputs and outputs. `parameters`, `macs` and
+    `weight_bytes` are counted in the graph that OpenVINO reads, and are 0 if OpenVINO cannot read it.
     """
 
     kind: Literal["exported", "keras", "onnx", "openvino", "tflite"]
@@ -106,12 +106,12 @@ class ModelSpec(StrictModel):
 
     @property
     def gives_probabilities(self) -> bool:
-        """Whether the outputs are after a softmax or sigmoids already, so that none must follow."""
+        """Whether the model itself ends in a softmax or in sigmoids, so that neither must be applied afterwards."""
         return self.source is not None and (self.source.probabilities or self.source.sigmoids)
 
     @property
     def is_torch(self) -> bool:
-        """Whether PyTorch sees its layers."""
+        """Whether PyTorch runs the network and has access to its layers."""
         return self.source is None or self.source.kind == "exported"
 
     @property

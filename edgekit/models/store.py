@@ -1,8 +1,8 @@
 """Build networks by name, save them, and load them again, pruned or not, without pickles.
 
-A saved network is a folder with `model.json` (a `ModelSpec`) and `weights.safetensors`. A pruned network is its
-builder's network with the sizes of the stored tensors, so nothing else has to be recorded. A network that came as a
-file is saved as that file, in place of the weights.
+A saved network is a folder with `model.json` (a `ModelSpec`) and `weights.safetensors`. To load a pruned network, the
+network of its builder is resized to the shapes of the stored tensors, so nothing else has to be recorded. For a network
+that came as a file, that file is stored instead of the weights.
 """
 
 from __future__ import annotations
@@ -47,10 +47,13 @@ SHAPE, SHAPES = "input_shape", "input_shapes"
 def build(spec: ModelSpec, seed: int = 0) -> nn.Module:
     """Build a new network in eval mode, with initial weights from `seed`. The global random generator does not change.
 
-    The builder gets these arguments, as far as its signature has them: `input_shape` and `num_classes`; for several
-    inputs, by name, `input_shapes` instead, and `id_counts`, which is the largest value plus one of each tensor of
-    integers; for texts also `vocabulary_size` and `pad_id`. For an embedding, `num_classes` and `dimensions` are the
-    number of dimensions.
+    The builder gets those of these arguments that its signature has:
+
+    - `input_shape` and `num_classes`; for an embedding, `num_classes` and `dimensions` are both the number of
+      dimensions
+    - for several inputs, `input_shapes` by name instead of `input_shape`, and `id_counts`, which has the largest value
+      plus one of each tensor of integers, by name
+    - for texts, `vocabulary_size` and `pad_id`
 
     Raises
     ------

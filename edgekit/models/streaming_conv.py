@@ -48,8 +48,8 @@ class StreamingConv(nn.Module):
 class StreamingStep(nn.Module):
     """(1, time, channels) and the last inputs of each convolution -> logits of the last time step, and the new states.
 
-    A step may have any number of time steps. `states` gives the shape of each state, which is as long as the
-    convolution reaches back.
+    A call may have any number of time steps. `states` gives the shape of each state. A state has as many time steps as
+    its convolution reaches back.
     """
 
     def __init__(self, network: StreamingConv) -> None:

@@ -1,7 +1,8 @@
 """A small transformer encoder for token ids, written so that every converter accepts it.
 
-It has an embedding with fixed positions, layers of attention and a two-layer perceptron, each after a layer norm
-(Vaswani et al. 2017; Xiong et al. 2020), the mean over the tokens that are not padding, and a linear layer.
+An embedding with fixed positions is followed by encoder layers, the mean over the tokens that are not padding, and a
+linear layer. An encoder layer consists of attention and a two-layer perceptron, each after a layer norm (Vaswani et al.
+2017; Xiong et al. 2020).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from torch import nn
 from edgekit.core.errors import RESOURCE_ERRNOS, EdgekitError, ModelError, ResourceError
 
 FAULTS = (Exception, SystemExit)
-"""What the user's code may raise; KeyboardInterrupt is not included."""
+"""The exceptions that the user's code may raise. KeyboardInterrupt is not among them."""
 MAX_MESSAGE_LENGTH = 300
 LIBRARIES = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
 FOREIGN = tuple(f"{path}{os.sep}" for path in (*sorted(LIBRARIES), Path(__file__).parents[1]))
@@ -28,7 +28,7 @@ NO_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")
 INTEGER_ADVICE = "a tensor of whole numbers comes as int32; take x.float(), or give floats in the data"
 SEVERAL_INPUTS_ADVICE = "it takes several inputs: give each as an array by its name, x_train.NAME, or give it defaults"
 FALLBACK_ADVICE = "fix it there, or report it, with the network, if the same works without edgekit"
-"""Used where the fault may be in the network or in what edgekit does with it, and only the user can tell."""
+"""Used if the fault may be in the network or in edgekit's use of it, because only the user can tell which."""
 ADVICE = (
     ("!= struct c10::", "its weights are of another type than its input, float32; let the builder return net.float()"),
     ("must have the same dtype, but got Int", INTEGER_ADVICE),
@@ -49,9 +49,10 @@ def describe(error: BaseException, root: nn.Module | None = None) -> str:
 
 
 def failure_of(what: str, error: BaseException, root: nn.Module | None = None) -> Exception:
-    """Return the exception to raise for an error: a ModelError, or a ResourceError if memory, disk or rights are short.
+    """Return the exception to raise for an error of the user's code.
 
-    `what` begins the message, and `root` is the network, which is searched for the name of the layer at work.
+    It is a ResourceError if memory, disk space or permissions are missing, and otherwise a ModelError. Its message
+    begins with `what`. `root` is the network, so that the message can name the layer that failed.
     """
     kind = ResourceError if _lacks_memory(error) or _lacks_room(error) else ModelError
     return kind(f"{what}: {describe(error, root)}")
@@ -104,7 +105,7 @@ def _advice(error: BaseException) -> str:
 
 
 def _lacks_memory(error: BaseException) -> bool:
-    """Return whether memory ran out, by Python's or PyTorch's error; the machine or the network may be the cause."""
+    """Return whether Python or PyTorch ran out of memory. The network may be too large, or the machine too small."""
     return isinstance(error, MemoryError) or any(phrase in str(error) for phrase in NO_MEMORY)
 
 
@@ -143,7 +144,7 @@ def _calls(error: BaseException) -> list[nn.Module]:
 
 
 def _layer(error: BaseException, root: nn.Module | None) -> str:
-    """Return the name of the layer that was being called, for networks without code of the user's own."""
+    """Return the name of the layer that was being called, which helps if no code of the user's is in the traceback."""
     called_modules = _calls(error)
     if not called_modules:
         return ""

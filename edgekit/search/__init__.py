@@ -1,1 +1,1 @@
-"""Search: which options of a config lead to which accuracy, latency and bytes."""
+"""Search the options of a config for trials with a high accuracy, a low latency and a small size."""

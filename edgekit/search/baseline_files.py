@@ -1,4 +1,4 @@
-"""The baseline's float file on each target, beside which a study times every file."""
+"""Prepare the baseline's float file for each target. A study times all other files in the same rounds as these."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ BASELINE_FOLDER, FILE = "baseline", "anchors.json"
 class BaselineFiles:
     """The baseline's files by target, its accuracy on validation, and how rounds are timed.
 
-    `reference_inputs` describes the reference models of relative limits, which are timed in each round too:
-    {"raw": path of a sample, "files": by sha256}. It is empty if no limit refers to one.
+    `reference_inputs` describes the reference models that relative limits refer to, because they are timed in each
+    round as well: {"raw": path of a raw sample, "files": descriptions of the files by sha256}. It is empty if no limit
+    refers to a reference model.
     """
 
     files: dict[str, ModelFiles]
@@ -42,7 +43,11 @@ class BaselineFiles:
 def prepare_baseline(
     plan: Plan, folder: Path, targets: Sequence[str], caches: Sequence[str], pool: Pool
 ) -> BaselineFiles:
-    """Profile and convert the baseline once for a study, and again if one of its files is missing or was changed."""
+    """Profile and convert the baseline, or reuse the result that an earlier command stored in the folder of the study.
+
+    The stored result is discarded if one of its files is missing or was changed, or if it lacks a reference model that
+    a limit refers to.
+    """
     baseline_folder = folder / BASELINE_FOLDER
     stored, limits = _read_stored(baseline_folder / FILE), relative_limits(plan, targets)
     if stored is None or not set(limits) <= set(stored.get("beside", {}).get("files", {})):
@@ -61,7 +66,7 @@ def prepare_baseline(
 
 
 def relative_limits(plan: Plan, targets: Sequence[str]) -> dict[str, RelativeLatencyLimit]:
-    """The limits of these targets that refer to a reference model, by the sha256 of its file."""
+    """The limits of these targets that refer to a reference model, by the sha256 of that model's file."""
     limits = plan.run.budget.latency_references(targets).values()
     return {limit.sha256: limit for limit in limits if limit.sha256 is not None}
 

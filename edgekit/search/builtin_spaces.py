@@ -1,8 +1,8 @@
-"""The search spaces that edgekit ships, combined for a config, and the options that every space needs in addition.
+"""Combine the search spaces that edgekit ships, and add the options that every space needs.
 
-Each file in `spaces/` is a complete space for one network. The space of a config that names no file includes every
-shipped network that the config uses as its student, as a candidate or as its baseline, and the options of
-`stages.yaml`.
+Each file in `spaces/` is a complete space for one network. If no space is named with `--space`, the spaces of the
+config's networks are combined. These are the networks that it uses as its student, as a candidate or as its baseline.
+The options in `stages.yaml`, which fit any network, are added.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STAGES = "stages"
 BUILDER, KWARGS = "distill.student.builder", "distill.student.kwargs"
 STUDENT, LOSSES = "distill.student", "distill.losses"
 SOFT_TARGET_OPTIONS = ("temperature", "alpha")
-"""Options of the stage that only the loss with soft targets uses."""
+"""Options of the distill stage that only the loss `soft_targets` uses."""
 FIXED_SECTIONS = (
     "name",
     "version",
@@ -64,22 +64,26 @@ def space_for_config(plan: Plan) -> dict[str, Any]:
     if not paths:
         raise ConfigError(
             f"{plan.path.name}: edgekit ships no space for {' or '.join(networks) or 'its networks'}; name one with "
-            "--space. "
-            f"The shipped spaces are for {', '.join(files_by_builder)}"
+            f"--space. The shipped spaces are for {', '.join(files_by_builder)}"
         )
     return {"space": _merge_spaces([_read_space(path) for path in [*paths, FOLDER / f"{STAGES}.yaml"]])}
 
 
 def complete_space(values: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
-    """Add the options that a trial needs to the values of a space, where the space does not name them.
+    """Add the options that every trial needs to the values of a space, unless the space has them already.
 
-    A trial trains a single student, so `distill.candidates` is empty, and of several losses that compete in a run a
-    trial
-    uses one. If the space offers several networks, the config's keyword arguments are left out, because they may belong
-    to
-    another network. Steps that decide nothing in a search are switched off unless the config mentions them: a student
-    without a teacher, the latency of each pruning step, files of the baseline, which are made separately, and files of
-    the sparse network, which are neither smaller nor faster.
+    A trial trains a single student with a single loss. So `distill.candidates` becomes empty if the space chooses the
+    student, and if the config lists several losses, the space chooses one of them. If the space offers other networks
+    than the config's student, the keyword arguments of that student are dropped, because they may not fit the others.
+
+    Work that decides nothing in a search is switched off, unless the config sets the option: training the lone student,
+    timing each pruning step, converting the baseline (its files are made separately) and converting the sparse network
+    (its files are neither smaller nor faster).
+
+    Raises
+    ------
+    ConfigError
+        The space changes a section that must be the same for all trials.
     """
     space = values.get("space")
     if not isinstance(space, dict) or not space:
@@ -88,8 +92,7 @@ def complete_space(values: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
         if str(key).partition(".")[0] in FIXED_SECTIONS:
             raise ConfigError(
                 f"space.{key}: must be the same for all trials, so that they can be compared; leave it out, or "
-                "change the "
-                "config"
+                "change the config"
             )
     added: dict[str, Any] = {}
     options: Any = plan.stages["distill"]
@@ -110,7 +113,7 @@ def complete_space(values: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
 
 
 def _conditional_soft_targets(space: Mapping[str, Any], sections: list[dict[str, Any]]) -> dict[str, Any]:
-    """Make the options of soft targets depend on a loss that uses them."""
+    """Let the options of soft targets exist only with a loss that uses them. Remove an option that no loss uses."""
     completed = dict(space)
     for name in SOFT_TARGET_OPTIONS:
         key = f"distill.{name}"
@@ -146,7 +149,7 @@ def _read_space(path: Path) -> dict[str, Any]:
 
 
 def _merge_spaces(spaces: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Merge spaces: networks become choices of one key, and the entries of any other key are listed together."""
+    """Merge spaces into one. Their networks become choices of one key; any other key gets the entries of all spaces."""
     merged: dict[str, Any] = {BUILDER: []}
     for space in spaces:
         for key, entry in space.items():

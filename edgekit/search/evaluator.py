@@ -1,8 +1,8 @@
-"""Evaluate a batch of trials, one fidelity after the other from cheap to expensive, and measure the remaining files.
+"""Evaluate a batch of trials at one fidelity after the other, from cheap to expensive, and time the remaining files.
 
-Trainings and conversions run in the worker pool in any order, and the outcome of a trial depends on its settings
-alone. The third fidelity compares the trials of the batch with each other and with the front of the earlier batches.
-So the outcome is the same for any pool.
+The outcomes are the same for any number of workers. The worker pool may train and convert in any order, because the
+result of a job depends only on the settings of its trial. At the third fidelity, a trial is always compared with the
+whole batch and with the front of the earlier batches.
 """
 
 from __future__ import annotations
@@ -60,17 +60,17 @@ class Evaluator:
     Parameters
     ----------
     plan
-        The config without the settings of any trial.
+        The plan of the config, without the settings of any trial.
     folder
         The folder of the study.
     objectives
-        What the values of an outcome mean.
+        The objectives of the study. An outcome has one value for each of them.
     pool
-        Runs the jobs.
+        The workers that run the jobs.
     caches
-        Shared caches besides the study's own.
+        Shared caches in addition to the study's own.
     replay
-        Folder of another study whose measurements are reused.
+        The folder of another study whose measurements are reused.
     """
 
     def __init__(
@@ -101,11 +101,10 @@ class Evaluator:
     def __call__(self, trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]:
         """Evaluate the trials of a batch and return their outcomes in the same order.
 
-        All outcomes are written to a file before any is reported. So if the search is killed while reporting them, the
-        batch
-        is not evaluated again with fewer trials to compare. Stored outcomes of other settings, such as those of another
-        study,
-        are ignored.
+        All outcomes of a batch are stored in one file before the first of them is written to the journal. If the search
+        is killed in between, the next command takes the remaining outcomes from that file. Without it, only the
+        remaining trials would be evaluated, and the third fidelity would have fewer trials to compare. A file with the
+        outcomes of other settings, for example from another study, is ignored.
         """
         path = self.folder / BATCHES / f"{context.batch}.json"
         stored = _read_batch(path, trials)
@@ -115,7 +114,7 @@ class Evaluator:
                     f"{self.plan.path}: edited while it was being searched; restore it, or search in another folder"
                 )
             self.is_noisy = False
-            outcomes = self._batch(trials, context.front)
+            outcomes = self._evaluate_batch(trials, context.front)
             rows = {
                 str(trial.number): {"settings": list(trial.settings), "outcome": outcomes[trial.number]}
                 for trial in trials
@@ -129,26 +128,26 @@ class Evaluator:
         context.is_noisy = stored["disturbed"]
         return [stored["trials"][str(trial.number)]["outcome"] for trial in trials]
 
-    def _batch(self, trials: Sequence[Trial], front: Sequence[TrialRow]) -> dict[int, TrialOutcome]:
-        running = [self._trial(trial.number, trial.settings) for trial in trials]
+    def _evaluate_batch(self, trials: Sequence[Trial], front: Sequence[TrialRow]) -> dict[int, TrialOutcome]:
+        running = [self._new_trial(trial.number, trial.settings) for trial in trials]
         retained = [
             record
             for row in front
             if (record := RetainedTrial.read(trial_folder(self.folder, row["settings"]), row["number"]))
         ]
-        if self._baseline is None:  # once, before parallel trials need the baseline
+        if self._baseline is None:  # prepared once, before parallel trials need it
             self._baseline = baseline_files.prepare_baseline(
                 self.plan, self.folder, self.targets, self.caches, self.pool
             )
-        for evaluate in (self._shape, self._untrained, self._few_epochs, self._all_epochs):
+        for evaluate in (self._evaluate_shapes, self._evaluate_untrained, self._train_briefly, self._train_fully):
             if unfinished := [trial for trial in running if trial.state is None]:
                 evaluate(unfinished, retained)
         return {trial.number: trial.outcome(self.objectives) for trial in running}
 
-    def _trial(self, number: int, settings: Sequence[str]) -> RunningTrial:
+    def _new_trial(self, number: int, settings: Sequence[str]) -> RunningTrial:
         return RunningTrial(number, [*self._settings, *settings], trial_folder(self.folder, settings))
 
-    def _shape(self, trials: list[RunningTrial], _: object) -> None:
+    def _evaluate_shapes(self, trials: list[RunningTrial], _: object) -> None:
         results = self._run_batch_job("shapes of the batch", "measure_shapes", trials, config=str(self.plan.path))
         for trial in self._without_failed(trials, results):
             shape = results[trial.number]
@@ -158,7 +157,7 @@ class Evaluator:
                 trial.constraints = {"size_bytes": float(fidelities.size_excess_bytes(*arguments))}
                 trial.finish("infeasible", reason)
 
-    def _untrained(self, trials: list[RunningTrial], retained: list[RetainedTrial]) -> None:
+    def _evaluate_untrained(self, trials: list[RunningTrial], retained: list[RetainedTrial]) -> None:
         budget = self.budget
         if not budget.describe_limits(self.targets):
             return
@@ -182,17 +181,17 @@ class Evaluator:
                 trial.constraints = excess
                 trial.finish("infeasible" if excess else "failed", reason)
 
-    def _few_epochs(self, trials: list[RunningTrial], retained: list[RetainedTrial]) -> None:
+    def _train_briefly(self, trials: list[RunningTrial], retained: list[RetainedTrial]) -> None:
         shortened = [(trial, epochs) for trial in trials if (epochs := fidelities.reduced_epochs(trial.epochs))]
         for trial, _ in shortened:
             trial.fidelity = "few_epochs"
-        works = {
+        jobs = {
             trial.number: Job(f"trial {trial.number}, {epochs} epochs", f"{JOBS}:train_briefly",
                                {"config": str(self.plan.path), "settings": trial.settings,
                                 "out": str(trial.folder / "few"), "epochs": epochs, **self._shared})
             for trial, epochs in shortened
         }  # fmt: skip
-        results = self._run_trial_jobs(works, "training for a few epochs")
+        results = self._run_trial_jobs(jobs, "training for a few epochs")
         trained = self._without_failed([trial for trial, _ in shortened], results)
         for trial in trained:
             assert trial.size is not None
@@ -206,16 +205,16 @@ class Evaluator:
             if trial.early_result and better_trial:
                 trial.finish("stopped", fidelities.stop_reason(trial.early_result, better_trial, epochs))
 
-    def _all_epochs(self, trials: list[RunningTrial], retained: list[RetainedTrial]) -> None:
+    def _train_fully(self, trials: list[RunningTrial], retained: list[RetainedTrial]) -> None:
         for trial in trials:
             trial.fidelity = "all"
-        works = {
+        jobs = {
             trial.number: Job(f"trial {trial.number}", f"{JOBS}:train_fully",
                                {"config": str(self.plan.path), "settings": trial.settings, "out": str(trial.folder),
                                 "targets": self.targets, **self._shared})
             for trial in trials
         }  # fmt: skip
-        results = self._run_trial_jobs(works, "training in full")
+        results = self._run_trial_jobs(jobs, "training in full")
         trained = self._without_failed(trials, results)
         rows = {
             trial.number: candidate_rows(results[trial.number]["rows"], self.budget, self._baseline_bytes)
@@ -233,7 +232,7 @@ class Evaluator:
             trial.save_retained()
 
     def _without_failed(self, trials: list[RunningTrial], results: Mapping[int, Any]) -> list[RunningTrial]:
-        """Record the failures and durations in `results`, and return the trials that did not fail."""
+        """Record the failures and durations from `results`, and return the trials that did not fail."""
         for trial in trials:
             result = results[trial.number]
             took_s = result.get("took_s", {})
@@ -249,13 +248,13 @@ class Evaluator:
         took_s = {"each": (time.monotonic() - started) / len(trials)}
         return {int(number): {**result, "took_s": took_s} for number, result in results.items()}
 
-    def _run_trial_jobs(self, works: Mapping[int, Job], name: str) -> dict[int, Any]:
+    def _run_trial_jobs(self, jobs: Mapping[int, Job], name: str) -> dict[int, Any]:
         """Run one job for each trial. A trial whose process keeps dying counts as failed."""
         count = itertools.count(1)
-        with progress.step(name, "trial", len(works)) as shown:
-            results = self.pool.run(list(works.values()), lambda *_: shown.update(next(count)), keep_going=True)
+        with progress.step(name, "trial", len(jobs)) as shown:
+            results = self.pool.run(list(jobs.values()), lambda *_: shown.update(next(count)), keep_going=True)
         by_number: dict[int, Any] = {}
-        for number, result in zip(works, results, strict=True):
+        for number, result in zip(jobs, results, strict=True):
             if isinstance(result, EdgekitError) and not isinstance(result, JobLost):
                 raise result
             by_number[number] = {"failed": str(result)} if isinstance(result, EdgekitError) else result

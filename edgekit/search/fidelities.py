@@ -1,15 +1,16 @@
 """The fidelities at which a trial is evaluated, from cheap to expensive, and the reasons for ending it early.
 
-1. `shape`: the plan is valid, the network can be built, and its smallest possible file meets the size limit.
-2. `untrained`: the files of the untrained network are timed, and one must meet the limits. Only if the budget has such
-a
-   limit.
+1. `shape`: the plan must be valid, the network must be buildable, and its smallest possible file must meet the limit on
+   size.
+2. `untrained`: the untrained network is converted, and timed if the budget limits the latency. On each target, at least
+   one file must meet the limits on size and latency. This fidelity is skipped if the budget limits neither.
 3. `few_epochs`: the student is trained for a quarter of its epochs, taught by the baseline with soft targets alone. The
-   trial stops if another one is significantly better (`dominated_by`). Only if a quarter is at least two epochs.
-4. `all`: every stage up to `convert`, then a round of measurement.
+   trial is stopped if another trial is significantly better (see `dominated_by`). This fidelity is skipped if a quarter
+   is fewer than two epochs.
+4. `all`: all stages up to `convert` are run, and the files are timed.
 
-The first and third do not depend on any timing, so they decide alike on every machine. The second decides from
-measurements, which are made only once.
+The first and the third fidelity use no timings, so they decide in the same way on every machine. The second does, but
+each file is timed only once in a study, so a study that is continued decides as before.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ EPOCH_DIVISOR = 4
 MIN_EPOCHS = 2
 """Fewer epochs would say nothing about a network."""
 STOP_MARGIN = 0.03
-"""How far the accuracy (a fraction) of a trial must lag behind to be stopped.
+"""A trial is stopped only if another trial's accuracy (a fraction) is higher by more than this.
 
-A few epochs rank networks only roughly.
+The margin is needed because a few epochs rank networks only roughly.
 """
 MIN_WEIGHT_BYTES = {
     "fp32": 4,
@@ -41,12 +42,12 @@ MIN_WEIGHT_BYTES = {
     "int4_dense": 0.5,
     "int16x8": 1,
 }
-"""The fewest bytes that one weight takes in a file; biases and the graph come on top."""
+"""The fewest bytes that one weight takes in a file, without biases and the graph."""
 
 
 @dataclass(frozen=True)
 class NetworkSize:
-    """The size of a network, known before training: the student's parameters and multiply-adds, and the pruned ones."""
+    """The parameters and multiply-adds of a student and of its pruned form, which are known before any training."""
 
     parameters: int
     macs: int
@@ -56,7 +57,10 @@ class NetworkSize:
 
 @dataclass(frozen=True)
 class EarlyResult:
-    """A trial after a few epochs: its accuracy with both bounds (fractions), and the cost of its pruned form."""
+    """The result of a trial after a few epochs.
+
+    `accuracy` and its bounds `low` and `high` are fractions; `parameters` and `macs` are those of the pruned network.
+    """
 
     number: int
     accuracy: float
@@ -68,7 +72,10 @@ class EarlyResult:
 
 @dataclass(frozen=True)
 class UntrainedFile:
-    """A file of an untrained network: the lower bound of its p50, and of its ratio to each reference of a limit."""
+    """A file of an untrained network, with the lower bound of its p50 (None if it was not timed).
+
+    `ratio_lows` has the lower bound of its latency ratio to the reference of a limit, by the name of the reference.
+    """
 
     target: str
     bytes: int
@@ -77,13 +84,13 @@ class UntrainedFile:
 
 
 def reduced_epochs(epochs: int) -> int:
-    """The number of epochs of the third fidelity; 0 if they would be too few to say anything."""
+    """The number of epochs at the third fidelity; 0 if that would be too few to say anything, or not fewer than all."""
     reduced = -(-epochs // EPOCH_DIVISOR)
     return reduced if reduced >= MIN_EPOCHS and reduced < epochs else 0
 
 
 def min_file_bytes(size: NetworkSize, precisions: Iterable[str]) -> int:
-    """The fewest bytes that a file of the network can have: its weights in the smallest precision."""
+    """The fewest bytes that a file of the network can have: those of its weights alone, in the smallest precision."""
     return int(min(size.parameters, size.pruned_parameters) * min(MIN_WEIGHT_BYTES[name] for name in precisions))
 
 
@@ -94,7 +101,7 @@ def size_violation(
     targets: Sequence[str] = (),
     baseline: Mapping[str, int] = {},
 ) -> str:
-    """Why the network is too large at the first fidelity; empty if it is not.
+    """The reason why the first fidelity rejects the network as too large; empty if it does not.
 
     `baseline` has the size of the baseline's float file, by target.
     """
@@ -109,7 +116,7 @@ def size_excess_bytes(
     targets: Sequence[str] = (),
     baseline: Mapping[str, int] = {},
 ) -> int:
-    """By how many bytes the weights alone exceed the limit; 0 if they do not."""
+    """The number of bytes by which the weights alone exceed the size limit; 0 if they do not exceed it."""
     excess = _largest_excess(size, precisions, budget, targets, baseline)
     return excess[0] if excess else 0
 
@@ -117,11 +124,10 @@ def size_excess_bytes(
 def limit_violations(
     files: Sequence[UntrainedFile], targets: Sequence[str], budget: Budget, baseline: Mapping[str, int] = {}
 ) -> tuple[str, dict[str, float]]:
-    """Why the second fidelity rejects a network, and by how much it exceeds each limit.
+    """The reason why the second fidelity rejects a network, and by how much the network exceeds each limit.
 
-    Both are empty if each target has a file within the limits. A latency exceeds its limit if its whole interval does.
-    A
-    file without a latency was not timed, because it is too large.
+    Both are empty if each target has a file within the limits. A latency exceeds its limit if its whole interval lies
+    above the limit. A file without a latency was not timed, because it is too large.
     """
     reasons, excess = [], dict[str, float]()
     for target in targets:
@@ -148,7 +154,10 @@ def limit_violations(
 def _largest_excess(
     size: NetworkSize, precisions: Sequence[str], budget: Budget, targets: Sequence[str], baseline: Mapping[str, int]
 ) -> tuple[int, str] | None:
-    """The excess of the tightest size limit of the targets, with a description."""
+    """The largest number of bytes by which the weights exceed a target's size limit, with a description.
+
+    None if they exceed no limit.
+    """
     min_bytes, excesses = min_file_bytes(size, precisions), list[tuple[int, str]]()
     for target in targets or ("",):
         limits = budget.limits(target)
@@ -163,7 +172,10 @@ def _largest_excess(
 
 
 def _latency_violation(files: Sequence[UntrainedFile], limits: VariantLimits) -> tuple[str, float, str] | None:
-    """The latency limit that even the fastest file significantly exceeds, by how much, and a description."""
+    """The name of the latency limit that even the fastest file significantly exceeds, the excess, and a description.
+
+    None if the limit is met, if there is no limit, or if no file was timed.
+    """
     if limits.latency_p50 is not None:
         reference, limit = limits.latency_p50.of, limits.latency_p50.ratio
         ratios = [file.ratio_lows[reference] for file in files if reference in file.ratio_lows]
@@ -177,11 +189,11 @@ def _latency_violation(files: Sequence[UntrainedFile], limits: VariantLimits) ->
 
 
 def dominated_by(trial: EarlyResult, others: Iterable[EarlyResult]) -> EarlyResult | None:
-    """The trial that stops this one: significantly more accurate, with no more parameters and multiply-adds.
+    """Find a trial that is significantly more accurate than `trial` without needing more parameters or multiply-adds.
 
-    It must be more accurate by more than `STOP_MARGIN`, and its whole interval must lie above that of this trial. If
-    there
-    are several, the most accurate is returned, then the first.
+    Its accuracy must be higher by more than `STOP_MARGIN`, and its whole interval must lie above that of `trial`. If
+    several trials qualify, the most accurate one is returned, and of equally accurate ones the earliest. None if no
+    trial qualifies.
     """
     better = [
         other
@@ -198,7 +210,6 @@ def dominated_by(trial: EarlyResult, others: Iterable[EarlyResult]) -> EarlyResu
 def stop_reason(trial: EarlyResult, better_trial: EarlyResult, epochs: int) -> str:
     """The reason for stopping a trial at the third fidelity."""
     return (
-        f"after {epochs} epochs trial {better_trial.number} has {better_trial.accuracy:.1%} and this one "
-        f"{trial.accuracy:.1%}, "
-        "with no fewer parameters and multiply-adds"
+        f"after {epochs} epochs its accuracy is {trial.accuracy:.1%}, but trial {better_trial.number} reaches "
+        f"{better_trial.accuracy:.1%} and needs no more parameters or multiply-adds"
     )

@@ -1,7 +1,7 @@
 """The jobs of a search, which the worker pool calls with JSON arguments.
 
-If a trial fails, for example because its network cannot be built, the result is {"failed": message}. Full disks and
-changed artifacts are errors of the machine, so they are raised and end the search.
+If a trial fails, for example because its network cannot be built, the result is {"failed": message}. A full disk or a
+changed artifact is not the fault of a trial, so such an error is raised and ends the search.
 """
 
 from __future__ import annotations
@@ -56,9 +56,8 @@ def prepare_baseline(
 ) -> dict[str, Any]:
     """Profile the baseline, make its float file for each target, and save the sample that is timed.
 
-    `settings` are those of every trial. Returns {"anchors": files by target, "accuracy": on validation, "input": path
-    of a
-    network input, "took_s": …}, and "beside" with the reference models if a limit refers to one.
+    `settings` are those that all trials share. Returns {"anchors": files by target, "accuracy": on validation, "input":
+    path of the sample, "took_s": …}. If limits refer to reference models, "beside" describes these models.
     """
     stage, profile, took_s = run_stages(config, settings, Path(folder), "profile", caches)
     spec = store.read_spec(profile.path / "model")
@@ -95,7 +94,8 @@ def _reference_inputs(plan: Plan, data: Data, targets: list[str], folder: Path) 
 def measure_shapes(config: str, trials: dict[str, list[str]]) -> dict[str, Any]:
     """Build the network of each trial and measure its size.
 
-    Returns {"size": …, "precisions": […], "epochs": …} by the number of the trial, or why its network cannot be built.
+    Returns {"size": …, "precisions": […], "epochs": …} by the number of the trial, or {"failed": reason} for a network
+    that cannot be built.
     """
     loaded: dict[str, Data] = {}
     with lane.computing():
@@ -175,11 +175,10 @@ def _build_networks(plan: Plan, data: Data) -> tuple[dict[str, Any], store.Model
 
 
 def _prune_untrained(student: Any, spec: store.ModelSpec, options: StageConfig, data: Data) -> Any:
-    """Prune the untrained student: how many channels remain in a layer is known before training.
+    """Prune the untrained student, because the number of channels that remain in each layer is known before training.
 
-    With `scope: global` this is only an example of such a network, because what remains depends on the weights. If
-    latency
-    decides what is pruned, it is the smallest possible result.
+    With `scope: global` that number depends on the trained weights, so the result is only an example of the pruned
+    network. If latency decides what is pruned, the result is the smallest network that pruning can produce.
     """
     module, prune = copy.deepcopy(student), cast("Any", options)
     ratio = {"ratio": prune.max_layer_ratio} if prune.structured == "latency" else {}
@@ -252,7 +251,8 @@ def run_stages(
 ) -> tuple[OpenStage, Artifact, dict[str, float]]:
     """Run every stage up to `until`, as its notebook would.
 
-    A stage with a known key is taken from the first of the `caches` that has it, and is copied to those that lack it.
+    A stage whose result is in one of the `caches` is copied from the first cache that has it, instead of being run.
+    Every result is then added to the caches that lack it.
 
     Parameters
     ----------

@@ -70,8 +70,8 @@ class Journal:
             line = _parse_line(text)
             if line is None:
                 raise TrustError(
-                    f"{self.path}: line {number} is broken, but others follow it; restore the file, or remove its "
-                    "folder"
+                    f"{self.path}: line {number} is broken, but others follow it; restore the file, or remove "
+                    "its folder"
                 )
             yield line
 
@@ -107,14 +107,16 @@ def resource_errors(path: Path) -> Iterator[None]:
             raise
         raise ResourceError(
             f"{path}: cannot be written ({error.strerror}). Its earlier content is still there: make room, and run "
-            "the same "
-            "command again"
+            "the same command again"
         ) from None
 
 
 @dataclass
 class History:
-    """The trials of all complete batches, and of the next batch the proposed and the finished trials."""
+    """A study as its journal records it.
+
+    `trials` are those of all complete batches. `proposed` and `finished` belong to the batch that is being evaluated.
+    """
 
     space: Space
     objectives: Sequence[Objective]
@@ -136,7 +138,7 @@ class History:
         """Apply a line of the journal. Raises `TrustError` if it is invalid or contradicts what was recorded."""
         try:
             if "asked" in line:
-                self.proposed = [self._trial(place, each) for place, each in enumerate(line["asked"])]
+                self.proposed = [self._trial(position, each) for position, each in enumerate(line["asked"])]
             elif "trial" in line:
                 self.finished[line["trial"]] = line["outcome"]
                 self.baselines, self.is_noisy = line["anchors"], line["disturbed"]
@@ -159,7 +161,10 @@ class History:
         self.proposed, self.finished, self.is_noisy = [], {}, False
 
     def repeated_trials(self) -> dict[int, int]:
-        """The numbers of proposed trials that repeat an earlier trial's parameters, with the number of that trial."""
+        """Find the proposed trials that have the same parameters as an earlier trial.
+
+        Returns the number of the earlier trial, by the number of the proposed one.
+        """
         first_numbers = {parameters_id(row["parameters"]): row["number"] for row in reversed(self.trials)}
         repeats = {}
         for trial in self.proposed:
@@ -169,12 +174,12 @@ class History:
         return repeats
 
     def unfinished(self) -> list[Trial]:
-        """The trials of the batch that are neither finished nor repeat an earlier one."""
+        """The proposed trials that still have to be evaluated: not finished, and not a repetition of another trial."""
         repeats = self.repeated_trials()
         return [trial for trial in self.proposed if trial.number not in self.finished and trial.number not in repeats]
 
     def batch_trials(self) -> list[TrialRow]:
-        """The trials of a complete batch, by number."""
+        """The rows of the proposed trials, in order. Each trial must be finished, or repeat another one."""
         rows, repeats = {row["number"]: row for row in self.trials}, self.repeated_trials()
         for trial in self.proposed:
             earlier = repeats.get(trial.number)
@@ -183,7 +188,10 @@ class History:
         return [rows[trial.number] for trial in self.proposed]
 
     def batch_row(self, seconds: float) -> BatchRow:
-        """The row of a batch that took `seconds`. Its hypervolume is filled in later."""
+        """The row of the current batch, whose evaluation took `seconds`.
+
+        The `seconds` in the row include those of all earlier batches. `batch_rows` fills in the hypervolume.
+        """
         rows = self.batch_trials()
         before = self.batches[-1]["seconds"] if self.batches else 0.0
         return {
@@ -195,7 +203,7 @@ class History:
         }
 
     def batch_rows(self) -> list[BatchRow]:
-        """The rows of all batches with their hypervolumes, which share one reference point."""
+        """The rows of all complete batches, with hypervolumes that are measured from the same reference point."""
         volumes = hypervolume_by_batch(self.trials, self.objectives)
         return [{**row, "hypervolume": volume} for row, volume in zip(self.batches, volumes)]
 

@@ -1,9 +1,11 @@
-"""Measure the files of a batch in one round together with the baseline's files, and store the results for good.
+"""Time the files of a batch together with the baseline's files, and store the results for good.
 
-The latency of a file is reported as its ratio to the baseline's float file in the same round, times the p50 of that
-file in the first round of the study. So the results do not change if the whole machine is slower for a while. A
-measurement belongs to the content of a file: `measured.json` stores it by target and digest. A file that has been
-measured is never measured again, and a study that replays another one reuses its measurements.
+A file and the baseline's float file for the same target are timed in the same round, and their ratio is computed. The
+reported latency is this ratio times the p50 that the baseline's file had in the first round of the study. So the result
+is the same even if the whole machine is slower for a while.
+
+`measured.json` stores the results by target and by the digest of the file's content. A file that has been measured is
+never measured again, and a study that replays another one reuses its measurements.
 """
 
 from __future__ import annotations
@@ -32,15 +34,15 @@ from edgekit.workbook.workers import Job, Pool
 
 FILE, FORMAT = "measured.json", 2
 MAX_ROUNDS = 3
-"""The most rounds if all of them are noisy; the least noisy one counts."""
+"""The largest number of rounds that are tried until one is not noisy. If all are noisy, the least noisy one is used."""
 DRIFT_TOLERANCE = 0.10
-"""How far the ratio of a file of the front may leave its earlier interval before the round counts as noisy."""
+"""A round counts as noisy if the ratio of a file on the front is outside its earlier interval by this fraction."""
 BASELINE = "baseline"
 
 
 @dataclass(frozen=True)
 class TimingProtocol:
-    """How a round is timed: options of the config's benchmark, and the path of the sample."""
+    """How a round is timed: options of the config's section `benchmark`, and `input`, the path of the sample."""
 
     input: str
     rounds: int
@@ -53,9 +55,9 @@ class TimingProtocol:
 
 @dataclass(frozen=True)
 class MeasuredLatency:
-    """The ratio of a file's latency to the baseline's, with its interval, and the baseline's first p50.
+    """The ratio of a file's latency to the baseline's, with its interval, and the first p50 of the baseline.
 
-    `beside` has the same ratios to the reference models, by sha256.
+    `beside` has the ratios to the reference models with their intervals, by the sha256 of the model.
     """
 
     ratio: float
@@ -75,14 +77,15 @@ class MeasuredLatency:
         return [self.low * self.anchor_ms, self.high * self.anchor_ms]
 
     def ratio_low(self, limit: RelativeLatencyLimit) -> float:
-        """The lower bound of the ratio to the reference of a limit."""
+        """The lower bound of the ratio to the model that a limit refers to."""
         return self.low if limit.sha256 is None else self.beside[limit.sha256]["low"]
 
 
 class Measurements:
     """All measurements of a study. `replay` is the folder of another study whose measurements are reused.
 
-    `reference_digests` are the sha256 of reference models. A measurement without one of them counts as missing.
+    `reference_digests` are the sha256 of reference models. A stored measurement that has no ratio to one of them counts
+    as missing.
     """
 
     def __init__(self, folder: Path, replay: Path | None = None, reference_digests: Sequence[str] = ()) -> None:
@@ -91,7 +94,7 @@ class Measurements:
         self._replayed = _read_measurements(replay / FILE) if replay else _no_measurements()
 
     def baseline_rows(self) -> list[AnchorRow]:
-        """The baseline's file on each target, and its first p50."""
+        """One row for each target: the baseline's file and its p50 in the first round."""
         rows = sorted(self._own["anchors"].items())
         return [{"name": BASELINE, "target": target, "p50_ms": p50_ms} for target, p50_ms in rows]
 
@@ -114,8 +117,7 @@ class Measurements:
             if self._replayed["baselines"].get(target, baseline.sha256) != baseline.sha256:
                 raise ConfigError(
                     f"--replay {self.replay}: measured with another baseline for {target}; leave the option out, or "
-                    "replay "
-                    "a study of this config"
+                    "replay a study of this config"
                 )
             if self._own["baselines"].get(target, baseline.sha256) != baseline.sha256:
                 raise TrustError(
@@ -143,7 +145,7 @@ class Measurements:
     def record_round(
         self, round_result: Mapping[str, Any], candidates: Iterable[ModelFiles], anchors: Mapping[str, ModelFiles]
     ) -> None:
-        """Store the results of a round for these files."""
+        """Store the results of a round for the candidates and the baseline's files."""
         for target, p50_ms in round_result["anchors"].items():
             first_p50_ms = self._replayed["anchors"].get(target, p50_ms)
             self._own["anchors"].setdefault(target, first_p50_ms)
@@ -157,15 +159,15 @@ class Measurements:
         return row is not None and self._references <= set(row.get("beside", ()))
 
     def drift_reasons(self, round_result: Mapping[str, Any]) -> list[str]:
-        """Why a round is not trustworthy: files of the front whose ratio differs from the earlier measurement."""
+        """The reasons to distrust a round: files on the front whose ratio differs from their earlier measurement."""
         reasons = []
         for key, row in round_result["ratios"].items():
             earlier = self._own["files"].get(key)
             if earlier and not earlier["low"] / (1 + DRIFT_TOLERANCE) <= row["ratio"] <= earlier["high"] * (
                 1 + DRIFT_TOLERANCE
             ):
-                reasons.append(f"a file of the front takes {row['ratio']:.3g} times as long as the baseline's, but it "
-                               f"took {earlier['ratio']:.3g}")  # fmt: skip
+                reasons.append(f"a file on the front takes {row['ratio']:.3g} times as long as the baseline's, but it "
+                               f"took {earlier['ratio']:.3g} times as long before")  # fmt: skip
         return reasons
 
 
@@ -189,10 +191,10 @@ def measure_files(
     say: Callable[[str], object] = progress.announce,
     reference_inputs: Mapping[str, Any] | None = None,
 ) -> list[str]:
-    """Measure the files that have not been measured yet in one round, together with the baseline's files.
+    """Time the files that have not been measured yet in one round, together with the baseline's files.
 
-    A noisy round is repeated, up to `MAX_ROUNDS` rounds in all. Files that a replayed study lacks are measured, and a
-    message says so.
+    A noisy round is repeated, up to `MAX_ROUNDS` rounds in all. If a replayed study lacks some files, a message says
+    that they are measured now.
 
     Parameters
     ----------
@@ -201,14 +203,14 @@ def measure_files(
     baselines
         The baseline's float file, by target.
     front
-        Files of the front, which are measured again to notice a drift.
+        Files on the front, which are timed again to notice whether the ratios have changed.
     reference_inputs
         Reference models that are timed in the same round, as in `BaselineFiles`.
 
     Returns
     -------
     list of str
-        Why the round was noisy; empty if it was not.
+        The reasons why the round was noisy; empty if it was not.
     """
     measurements.check_baselines(baselines)
     missing = measurements.adopt(candidates)
@@ -253,12 +255,10 @@ def time_files(
     protocol: dict[str, Any],
     beside: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Time files, baselines and reference models in turn.
+    """Time files, the baseline's files and reference models in turn, as a job of the worker pool with JSON arguments.
 
-    This is a job of the worker pool, so it takes and returns JSON.
-
-    The result has "ratios" by the key of a file, "anchors" with the p50 of the baseline by target, and "disturbed" with
-    the reasons for noise.
+    Returns {"ratios": those of each file, by its key, "anchors": the p50 of the baseline, by target, "disturbed": the
+    reasons why the round was noisy}.
     """
     timing = TimingProtocol(**protocol)
     files = [ModelFiles.from_json(each) for each in contents]

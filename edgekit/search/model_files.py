@@ -75,8 +75,9 @@ class ModelFiles:
 
 
 def evaluate_variants(convert: Artifact, data: Data, targets: Sequence[str], confidence: float) -> list[dict[str, Any]]:
-    """Evaluate each file of a trial on `targets`: accuracy on validation with its interval, drop, bound and size.
+    """Evaluate each file of a trial for `targets`, and return one row for each.
 
+    A row has the accuracy on validation with its interval, the accuracy drop with its upper bound, and the size.
     `confidence` applies to the bound of the drop and to the interval of the accuracy.
     """
     reference, spec = _baseline_scores(convert.ancestor("profile"), data)
@@ -87,7 +88,7 @@ def evaluate_variants(convert: Artifact, data: Data, targets: Sequence[str], con
 
 
 def baseline_accuracy(profile: Artifact, data: Data) -> float:
-    """The accuracy of the baseline on validation, from which every drop is counted."""
+    """The accuracy of the baseline on validation. Every accuracy drop is relative to it."""
     return round(tasks.accuracy(_baseline_scores(profile, data)[0]), 6)
 
 
@@ -130,7 +131,7 @@ def _score(outputs: np.ndarray, data: Data, spec: ModelSpec) -> SampleResults:
 def accuracy_interval(scores: SampleResults, confidence: float) -> list[float]:
     """The confidence interval of an accuracy, as fractions.
 
-    It is Wilson's interval (1927) for answers that are right or wrong, and a bootstrap interval otherwise.
+    It is Wilson's interval (1927) if each answer is either right or wrong, and a bootstrap interval otherwise.
     """
     if not isinstance(scores, SampleScores):
         right, count = float(np.mean(scores)), len(scores)

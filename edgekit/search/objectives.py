@@ -20,12 +20,12 @@ from edgekit.core.schema.study import ObjectiveRow, TrialRow
 ObjectiveName = Literal["accuracy", "p50_ms", "bytes"]
 OBJECTIVE_NAMES: tuple[ObjectiveName, ...] = get_args(ObjectiveName)
 REFERENCE_MARGIN = 0.1
-"""The reference point is this fraction of the range worse than the worst feasible trial."""
+"""In each loss, the reference point is worse than the worst feasible trial by this fraction of the range."""
 
 
 @dataclass(frozen=True)
 class Objective:
-    """An objective: `accuracy`, a fraction, or `p50_ms` or `bytes` of the file for a target."""
+    """An objective: either `accuracy` (a fraction), or the `p50_ms` or the `bytes` of the file for a target."""
 
     name: ObjectiveName
     target: str | None = None
@@ -50,7 +50,10 @@ class Objective:
 
 
 def read_objectives(entries: Any, plan_values: Mapping[str, Any]) -> tuple[Objective, ...]:
-    """Read the section `objectives`. By default accuracy, and latency and size for the first target of the config."""
+    """Read the section `objectives`.
+
+    If there is none, the objectives are accuracy, and latency and size for the first target of the config.
+    """
     targets = plan_values.get("targets") or list(TARGETS)
     if entries is None:
         return (Objective("accuracy"), Objective("p50_ms", targets[0]), Objective("bytes", targets[0]))
@@ -107,13 +110,16 @@ def losses(rows: Sequence[TrialRow], objectives: Sequence[Objective]) -> np.ndar
 
 
 def pareto_front(rows: Sequence[TrialRow], objectives: Sequence[Objective]) -> list[int]:
-    """The numbers of the feasible trials that no other one dominates; the first of several equal ones."""
+    """The numbers of the feasible trials that no other trial dominates. Of equal trials, only the first is included."""
     feasible = [row for row in rows if row["feasible"] and None not in row["values"]]
     return [feasible[index]["number"] for index in nondominated(losses(feasible, objectives))]
 
 
 def nondominated(points: np.ndarray) -> list[int]:
-    """The indices of the points (points, losses) that no other one dominates; the first of several equal ones."""
+    """The indices of the points that no other point dominates. Of equal points, only the first is included.
+
+    `points` has the shape (points, losses).
+    """
     indices = []
     for index, point in enumerate(points):
         better = (points <= point).all(axis=1) & (points < point).any(axis=1)
@@ -126,9 +132,8 @@ def nondominated(points: np.ndarray) -> list[int]:
 def reference_point(rows: Sequence[TrialRow], objectives: Sequence[Objective]) -> list[float] | None:
     """The losses of the reference point for hypervolumes; None if no trial is feasible.
 
-    The point is a little worse than the worst feasible trial, so that each of them counts. It moves while a study
-    grows,
-    so `hypervolume_by_batch` uses the current one for all batches.
+    The point is a little worse than the worst feasible trial, so that every feasible trial adds volume. It changes as
+    the study grows, so `hypervolume_by_batch` uses the current point for all batches.
     """
     feasible = [row for row in rows if row["feasible"]]
     if not feasible:
@@ -151,11 +156,10 @@ def hypervolume_by_batch(rows: Sequence[TrialRow], objectives: Sequence[Objectiv
 
 
 def hypervolume(points: np.ndarray, reference: Sequence[float]) -> float:
-    """The volume that points (points, losses) dominate up to a reference point, exact in any number of dimensions.
+    """The volume between a reference point and the points that dominate it, exact in any number of dimensions.
 
-    It is computed from exclusive hypervolumes: While, Bradstreet, Barone, "A Fast Way of Calculating Exact
-    Hypervolumes",
-    2012.
+    `points` has the shape (points, losses). The volume is the sum of exclusive hypervolumes, as in While, Bradstreet
+    and Barone, "A Fast Way of Calculating Exact Hypervolumes", 2012.
     """
     bound = np.asarray(reference, dtype=float)
     inside = points[(points < bound).all(axis=1)] if len(points) else points

@@ -36,7 +36,10 @@ class SearchProgress:
         self.step.expect(self._remaining_s(done))
 
     def _remaining_s(self, done: int) -> float | None:
-        """Estimate the remaining seconds from the pace of this command, in whole batches if there is a time limit."""
+        """Estimate the remaining seconds from the pace of this command; None if nothing is known yet.
+
+        A time limit is rounded up to whole batches.
+        """
         elapsed_s = time.monotonic() - self.started
         new_trials = done - (self.earlier_trials or 0)
         at_this_pace_s = (
@@ -54,11 +57,10 @@ class SearchProgress:
 
 @contextmanager
 def show_progress(trials: int | None = None, minutes: float | None = None) -> Iterator[SearchProgress]:
-    """Show the progress of a whole search, within `Watch.during`.
+    """Show the progress of a whole search. Use it inside `ProgressDisplay.during`.
 
-    Progress of work started within this context is not published, because several processes would overwrite each
-    other's
-    progress and that of the search. So open the worker pool within it.
+    Open the worker pool inside this context. Its processes then publish no progress of their own, which would overwrite
+    that of the search.
     """
     with progress.step("", "trials", trials or 0) as step:
         reporter = SearchProgress(step, trials, minutes, time.monotonic())
@@ -75,7 +77,7 @@ def show_progress(trials: int | None = None, minutes: float | None = None) -> It
 def best_values(row: StudyRow) -> str:
     """The best value of each objective on the front, for example `98.33 %, 0.0241 ms, 8.72 kB apart, front of 5`.
 
-    It is empty as long as there is no front.
+    "apart" means that the values belong to different trials. The text is empty as long as there is no front.
     """
     study = Study(Path(FILE), row)
     points = recommend.points(study)

@@ -1,4 +1,4 @@
-"""A trial on its way through the fidelities, the files that represent it, and its values."""
+"""A trial while it is evaluated at the fidelities, the files that represent it, and its values for the objectives."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RETAINED_FILE = "kept.json"
 
 @dataclass(frozen=True)
 class SelectedFile:
-    """The file that represents a trial on a target, with its figures; `interval` is that of the accuracy."""
+    """The file that represents a trial on a target. `interval` is that of the accuracy."""
 
     name: str
     accuracy: float
@@ -73,7 +73,7 @@ class RunningTrial:
         }
 
     def save_retained(self) -> None:
-        """Save what later batches need of a trial that may be on the front."""
+        """Save the early result and the files, which later batches need if the trial is on the front."""
         files = [file.files.to_json() for file in self.selected.values()]
         early_result = asdict(self.early_result) if self.early_result else None
         make_folder(self.folder)
@@ -82,7 +82,7 @@ class RunningTrial:
 
 @dataclass(frozen=True)
 class RetainedTrial:
-    """What is retained of a trial on the front: its result after a few epochs, and its files that still exist."""
+    """The part of a trial on the front that is kept for later batches: its early result and its unchanged files."""
 
     early_result: EarlyResult | None
     files: list[ModelFiles]
@@ -100,7 +100,10 @@ class RetainedTrial:
 
 
 def select_file(rows: Sequence[dict[str, Any]], measurements: Measurements) -> SelectedFile:
-    """Select the fastest of the rows of `evaluate_variants`, all of them measured; of equal ones the smallest."""
+    """Select the fastest file from rows of `evaluate_variants`, or the smallest of equally fast ones.
+
+    The latency of all of them must have been measured.
+    """
     candidates = []
     for row in rows:
         content = ModelFiles.from_json(row["content"])
@@ -116,8 +119,8 @@ def candidate_rows(
 ) -> list[dict[str, Any]]:
     """The files that may represent a trial, target by target.
 
-    These are the files whose drop and size meet the budget, or else those whose drop does, or else the most accurate
-    one.
+    For each target, these are the files that meet the limits on accuracy drop and size. If there are none, they are the
+    files that meet the limit on the accuracy drop, and if there are none of these either, the most accurate file.
     `baseline` has the size of the baseline's float file, by target.
     """
     candidates = []
@@ -134,9 +137,9 @@ def candidate_rows(
 def constraint_values(
     selected: Iterable[SelectedFile], budget: Budget, baseline: Mapping[str, int] = {}
 ) -> dict[str, float]:
-    """By how much the worst target exceeds each limit of the budget; 0 or less if it meets the limit.
+    """For each limit of the budget, the largest excess on any target; 0 or less if all targets meet the limit.
 
-    `latency_p50` is a ratio to the reference of a relative limit.
+    `latency_p50` limits the ratio to a reference model or to the baseline, so its excess is a difference of ratios.
     """
     files = list(selected)
     excesses = {"accuracy_drop_pp": [each.bound_pp - budget.accuracy_drop_pp for each in files]}
@@ -152,7 +155,10 @@ def constraint_values(
 
 
 def objective_value(objective: Objective, selected: Mapping[str, SelectedFile]) -> tuple[float, list[float]]:
-    """The value of a trial for an objective, with its interval. Accuracy is that of the first target's file."""
+    """The value of a trial for an objective, with its interval. The accuracy is that of the file for the first target.
+
+    `selected` has the file that represents the trial on each target.
+    """
     file = selected[objective.target] if objective.target else next(iter(selected.values()))
     if objective.name == "accuracy":
         return file.accuracy, file.interval

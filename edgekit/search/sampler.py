@@ -1,19 +1,19 @@
 """Propose the trials: Optuna's Gaussian processes for short studies and the start of long ones, then its TPE.
 
-This is how Optuna 5 treats the trials of a study, according to its source, and how this module uses it:
+According to its source, Optuna 5 treats the trials of a study as follows, and this module uses it accordingly:
 
 - Conditional options. GPSampler only models options that every trial has, and draws all others at random. So it is
-  asked for every option, and an option that does not exist gets a fixed value. TPESampler with `group=True` models
-  options together that exist together, so it is only asked for those that exist.
+  asked for every option, and an option that does not exist in a trial gets a fixed value. TPESampler with `group=True`
+  models options jointly if they exist in the same trials, so it is only asked for those that exist.
 - Several objectives. GPSampler uses the logarithm of the expected hypervolume improvement. TPESampler sorts the trials
   by rank of domination, then by hypervolume.
-- Constraints. GPSampler multiplies by the probability of being feasible, and needs the same constraints for each trial.
-  TPESampler ranks infeasible trials behind all others.
-- Batches. Trials proposed earlier in the same batch are running trials of the Optuna study. GPSampler draws their
-  outcomes from its model (q-EHVI), and TPESampler counts them among the bad ones (constant liar). Both depend only on
-  the seed.
-- Repeated points. Proposing a point again would teach nothing, because the same parameters give the same outcome. So a
-  random point is used instead.
+- Constraints. GPSampler multiplies the expected improvement by the probability that the point is feasible, and needs
+  the same constraints for each trial. TPESampler ranks infeasible trials behind all others.
+- Batches. Trials that were proposed earlier in the same batch are running trials of the Optuna study. GPSampler draws
+  their outcomes from its model (q-EHVI), and TPESampler counts them among the bad trials (constant liar). Both are
+  deterministic for a given seed.
+- Repeated points. The same parameters give the same outcome, so nothing would be learned from a point that is proposed
+  again. A random point is used instead.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def propose(
 ) -> list[dict[str, Any]]:
     """Propose the parameters of the next `count` trials. The result depends on the arguments alone.
 
-    `initial` are parameters that the batch starts with, whatever the sampler proposes.
+    The first proposals are those in `initial`; the sampler proposes the rest.
     """
     optuna = _optuna()
     if name == "gp+tpe":
@@ -91,7 +91,10 @@ def propose(
 
 
 def _propose_one(study: optuna.Study, space: Space, name: str, sampler: optuna.samplers.BaseSampler) -> dict[str, Any]:
-    """One proposal. Its Optuna trial ends at once, because the running trial gets the rounded values."""
+    """Propose the parameters of one trial.
+
+    The Optuna trial that the sampler filled is ended at once. `propose` adds a running trial with the rounded values.
+    """
     study.sampler = sampler
     trial = study.ask()
     parameters, values = dict[str, Any](), dict[str, Any]()
@@ -130,7 +133,7 @@ def _distribution(dimension: Dimension) -> optuna.distributions.BaseDistribution
 
 
 def _optuna_parameters(space: Space, name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters in the form that Optuna stores. For GP, options that do not exist get their first value."""
+    """Parameters in the form that Optuna stores. For "gp", options that do not exist get their first value."""
     values = space.values_by_name(parameters)
     if name == "gp":
         values = {dimension.name: values.get(dimension.name, dimension.corners[0]) for dimension in space.dimensions}
@@ -142,7 +145,7 @@ def _optuna_parameters(space: Space, name: str, parameters: Mapping[str, Any]) -
 
 
 def _optuna_value(dimension: Dimension, value: Any) -> Any:
-    """A choice as its label or its index; a number as it is."""
+    """The value as Optuna stores it: a choice as its label or its index, and a number unchanged."""
     label = canonical_json(value).decode()
     return value if dimension.choices is None else dimension.labels.index(label) if dimension.is_ordered else label
 
@@ -163,7 +166,11 @@ def _frozen_trials(
 
 
 def _constraints(rows: Sequence[TrialRow]) -> list[dict[str, float]]:
-    """The same constraints for every trial, as GPSampler needs them; empty if no trial has any."""
+    """The constraints of each trial, with the same names for all trials, because GPSampler needs that.
+
+    A trial that failed or was rejected, although no excess over a limit was recorded, violates the extra constraint
+    "reached". Without any constraint, the dicts are empty.
+    """
     never_measured = [
         row["state"] in ("infeasible", "failed") and not any(value > 0 for value in row["constraints"].values())
         for row in rows
@@ -177,7 +184,7 @@ def _constraints(rows: Sequence[TrialRow]) -> list[dict[str, float]]:
 
 
 def _new_sampler(name: str, seed: int, number: int) -> optuna.samplers.BaseSampler:
-    """A sampler for one trial, which depends on nothing but the study and the number of the trial."""
+    """A new sampler for one trial, seeded with nothing but the seed of the study and the number of the trial."""
     samplers, trial_seed = _optuna().samplers, int(digest([seed, number])[:8], 16)
     if name == "gp":
         return samplers.GPSampler(

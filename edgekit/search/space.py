@@ -32,7 +32,11 @@ def same_value(one: object, other: object) -> bool:
 
 @dataclass(frozen=True)
 class Dimension:
-    """One option of a space. `name` is its key, with a number if the space has several entries for the key."""
+    """One option of a space.
+
+    `name` is the key of the option, followed by a number if the space has several entries for this key. The option
+    exists only in trials that meet all conditions in `when`: pairs of another key and the values that it may have.
+    """
 
     key: str
     name: str
@@ -50,14 +54,14 @@ class Dimension:
 
     @property
     def is_ordered(self) -> bool:
-        """Whether its choices are rising numbers. A sampler then gets their indices, and so their order."""
+        """Whether its choices are rising numbers. If so, a sampler gets their indices, which keep the order."""
         numbers = [each for each in self.choices or () if isinstance(each, int | float) and not isinstance(each, bool)]
         rising = all(one < other for one, other in zip(numbers, numbers[1:]))
         return self.choices is not None and len(numbers) == len(self.choices) > 1 and rising
 
     @property
     def labels(self) -> list[str]:
-        """Its choices as JSON texts, which every sampler can distinguish."""
+        """Its choices as JSON texts, so that every sampler can distinguish them (for example 1 and true)."""
         return [canonical_json(choice).decode() for choice in self.choices or ()]
 
     @property
@@ -97,9 +101,8 @@ class Dimension:
     def value(self, proposed: Any) -> Any:
         """Convert a sampler's proposal to a value of the option.
 
-        It is a choice from its label or index, an integer, or a float with few digits. Few digits (a thousandth to a
-        ten-thousandth of the range) keep configs readable, and they remove the last bits, in which two machines may
-        differ.
+        For choices, the proposal is a label or an index. Floats are rounded to a thousandth to a ten-thousandth of the
+        range, because this keeps configs readable and removes the last bits, in which two machines may differ.
         """
         if self.choices is not None:
             return self.choices[proposed if self.is_ordered else self.labels.index(proposed)]
@@ -135,7 +138,7 @@ def read_dimensions(key: str, entry: Any) -> list[Dimension]:
     Raises
     ------
     ConfigError
-        With one line for each fault.
+        The entry is invalid; the message has one line for each fault.
     """
     if not re.fullmatch(KEY_PATTERN, key):
         raise ConfigError(f"space.{key}: not a dotted key; write it as for --set, for example prune.ratio")
@@ -149,8 +152,8 @@ def read_dimensions(key: str, entry: Any) -> list[Dimension]:
     for one, other in ((one, other) for position, one in enumerate(dimensions) for other in dimensions[:position]):
         if not _exclude_each_other(one, other):
             raise ConfigError(
-                f"space.{key}: two of its entries can apply at once; give each a `when` with different values of "
-                "one key"
+                f"space.{key}: two of its entries can apply at once; give each a `when` with different values "
+                "of one key"
             )
     return dimensions
 
@@ -164,11 +167,11 @@ def _is_entry(value: Any) -> bool:
 
 
 def _exclude_each_other(one: Dimension, other: Dimension) -> bool:
-    """Whether some condition of one dimension excludes the other."""
+    """Whether the conditions of the two dimensions require different values of the same key."""
     other_conditions = dict(other.when)
     return any(
         key in other_conditions
-        and not any(same_value(own_values, value) for own_values in values for value in other_conditions[key])
+        and not any(same_value(own_value, value) for own_value in values for value in other_conditions[key])
         for key, values in one.when
     )
 
@@ -249,7 +252,7 @@ def _read_conditions(key: str, entry: Any) -> Conditions:
 
 
 def sort_by_dependency(dimensions: Sequence[Dimension]) -> tuple[Dimension, ...]:
-    """Sort dimensions so that each follows the options that its `when` names.
+    """Sort dimensions so that each comes after the options that its `when` names.
 
     Raises
     ------
@@ -294,9 +297,9 @@ def format_setting(key: str, value: Any) -> str:
 
 @dataclass(frozen=True)
 class Space:
-    """The options of a study, sorted so that each follows those that its `when` names.
+    """The options of a study, sorted so that each comes after those that its `when` names.
 
-    The parameters of a trial map config keys to values, and contain only options that exist together.
+    The parameters of a trial map config keys to values. They contain only the options that exist in this trial.
     """
 
     dimensions: tuple[Dimension, ...]
@@ -305,12 +308,14 @@ class Space:
 
     @staticmethod
     def load(path: Path, plan_values: Mapping[str, Any]) -> Space:
-        """Read the YAML file of a space; `plan_values` are those of the config, for the default objectives.
+        """Read the YAML file of a space.
+
+        `plan_values` are the values of the config. They decide the default objectives.
 
         Raises
         ------
         ConfigError
-            With one line for each fault.
+            The file is invalid; the message has one line for each fault.
         """
         content = yaml_file.read(path)
         faults = FaultCollector()
@@ -328,7 +333,7 @@ class Space:
 
     @property
     def count(self) -> float:
-        """An upper bound of the number of points; infinite if a range has no steps."""
+        """An upper bound on the number of points in the space; infinite if a range has no steps."""
         counts = [each.count for each in self.dimensions]
         return math.inf if None in counts else math.prod(count for count in counts if count)
 
@@ -343,7 +348,7 @@ class Space:
         ]
 
     def active_parameters(self, proposed: Mapping[str, Any]) -> dict[str, Any]:
-        """Parameters from values by dimension name, keeping only options that exist together."""
+        """Convert values by the name of their dimension to parameters, without the options that do not exist."""
         parameters: dict[str, Any] = {}
         for each in self.dimensions:
             if each.name in proposed and each.is_active(parameters):
@@ -359,7 +364,7 @@ class Space:
         }
 
     def parameters_of_config(self, values: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The parameters that a config itself has, from its nested values; None if it lies outside the space."""
+        """The parameters that correspond to the nested values of a config; None if the config is outside the space."""
         parameters: dict[str, Any] = {}
         for each in self.dimensions:
             if each.is_active(parameters):
@@ -372,7 +377,8 @@ class Space:
     def corners(self) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
         """For each choice and each end of a range, yield its key and two sets of parameters.
 
-        The first set includes it together with other values; the second has only it and what it depends on.
+        The first set combines the value with the first value of every other option. The second set has only the value
+        and those values that its conditions require.
         """
         for each in self.dimensions:
             required = self._required_values(each)
@@ -383,11 +389,21 @@ class Space:
                 yield each.key, self.active_parameters({**others, **fixed}), own_parameters
 
     def check(self, load: Callable[[Sequence[str]], object]) -> None:
-        """Reject a space with values that the config rejects; `load` makes a plan from settings, or raises ConfigError.
+        """Check the values of the space by loading the config with them.
 
-        A value is rejected if the config rejects it both with the first values of all other options and with the
-        config's own
-        values. Two values that only exclude each other are left to the trials.
+        A value counts as wrong only if `load` rejects it twice: together with the first values of all other options,
+        and together with the config's own values. Values that are only wrong in some combinations are not reported,
+        because a trial with such a combination simply fails.
+
+        Parameters
+        ----------
+        load
+            Makes a plan of the config with these settings, or raises `ConfigError`.
+
+        Raises
+        ------
+        ConfigError
+            Some values are wrong; the message has one line for each.
         """
         faults, reported = FaultCollector(), set[str]()
         for key, parameters, own_parameters in self.corners():
@@ -411,9 +427,9 @@ class Space:
             return str(error).splitlines()[0]
 
     def _required_values(self, dimension: Dimension) -> dict[str, Any]:
-        """The values, by name, that a dimension's conditions require.
+        """The values that a dimension's conditions require, by the name of their dimension.
 
-        Raises `ConfigError` if the dimension can never exist.
+        Raises `ConfigError` if the conditions can never be met.
         """
         required: dict[str, Any] = {}
         conditions = list(dimension.when)
@@ -461,7 +477,7 @@ def _read_space(entries: Any) -> tuple[Dimension, ...]:
 
 
 def _check_conditions(dimension: Dimension, dimensions: Sequence[Dimension]) -> None:
-    """Check that each condition refers to another option and to values that it has."""
+    """Check that each condition names a key of the space, and values that this key can have."""
     for key, values in dimension.when:
         entries = [each for each in dimensions if each.key == key]
         if not entries:
@@ -473,8 +489,7 @@ def _check_conditions(dimension: Dimension, dimensions: Sequence[Dimension]) -> 
             if not any(each.contains(value) for each in entries):
                 raise ConfigError(
                     f"space.{dimension.key}.when: {key} is never {shortened_repr(value)}; "
-                    "name one of its values in this "
-                    "space"
+                    "name one of its values in this space"
                 )
 
 

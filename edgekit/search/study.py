@@ -1,8 +1,8 @@
-"""Run a study: propose a batch of trials, have it evaluated, and record the outcomes in the order of the trials.
+"""Run a study: propose a batch of trials, evaluate it, record the outcomes in the order of the trials, and repeat.
 
-The next batch depends on the outcomes alone, so it makes no difference in which order and on how many machines trials
-are evaluated. Proposals and outcomes are written to the journal first, so a study that was killed continues and ends
-with the same digest.
+The next batch depends only on the outcomes of the earlier ones, and not on the order or the machines in which the
+trials were evaluated. Proposals and outcomes are written to the journal before they are used, so a study that was
+killed can be continued and ends with the same digest.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ from edgekit.search.space import Space, parameters_id
 from edgekit.search.trial import BatchContext, Evaluate, TrialOutcome, check_outcome
 
 FORMAT, JOURNAL_FORMAT = 1, 2
-"""The format of study.json, and of the journal.
+"""The format numbers of study.json and of the journal.
 
-Journals of format 1 timed more than `execute`, and cannot be continued.
+A study with a journal of format 1 cannot be continued, because its latencies include other steps than the execution of
+the model.
 """
 OnBatch = Callable[[StudyRow], None]
 
@@ -80,7 +81,7 @@ def search(
     space, objectives
         The options and the objectives of the study.
     evaluate
-        Called with the trials of a batch and a `BatchContext`; returns outcomes in the same order.
+        Called with the trials of a batch and a `BatchContext`; returns their outcomes in the same order.
     subject
         The config that is searched.
     folder
@@ -88,13 +89,14 @@ def search(
     seed, batch
         The seed and the number of trials in a batch. Both decide which trials are proposed.
     trials
-        The least number of trials, rounded up to whole batches; None to go on until the time is over.
+        The number of trials, rounded up to whole batches; None to continue until the time limit.
     minutes
-        Time limit, checked between batches; the first batch of a command always runs.
+        The time limit, which is checked between batches. The first batch of a command always runs.
     first
         Parameters of the first trials, for example the config's own (`Space.parameters_of_config`).
     sampler_name
-        The sampler; None for the one that the study has started with, or that suits the number of trials.
+        The sampler. None means the one that the study was started with, or for a new study the one that suits the
+        number of trials.
     on_batch
         Called with the content of study.json after each batch.
 
@@ -178,14 +180,13 @@ class _Coordinator:
         if differences:
             raise ConfigError(
                 f"{self.folder}: holds a study with another {' and another '.join(differences)}; choose another "
-                "folder, or "
-                "remove it"
+                "folder, or remove it"
             )
 
     def run(
         self, evaluate: Evaluate, trials: int | None, minutes: float | None, on_batch: OnBatch | None
     ) -> StudyState:
-        """Run batches until the study ends; the last study.json records why."""
+        """Run batches until the study ends. The reason for the end is recorded in study.json."""
         started, batches = time.monotonic(), 0
         try:
             while not (ended := self._ended(trials, minutes, time.monotonic() - started, batches)):
@@ -210,7 +211,7 @@ class _Coordinator:
         return ""
 
     def _batch(self, evaluate: Evaluate) -> None:
-        """Propose, evaluate and record a batch. What the journal has of it already is not done again."""
+        """Propose, evaluate and record a batch, except for the parts that are in the journal already."""
         started, history = time.monotonic(), self.history
         if not history.proposed:
             self._record({"asked": self._propose()})
@@ -223,7 +224,7 @@ class _Coordinator:
         self._record({"batch": history.batch_row(time.monotonic() - started)})
 
     def _propose(self) -> list[dict[str, Any]]:
-        """The parameters of a batch: first the initial ones of the study, then those of the sampler."""
+        """The parameters of the next batch: the initial parameters of the study first, then the sampler's proposals."""
         finished = self.history.trials
         initial = self.key_parts["first"][len(finished) : len(finished) + self.key_parts["batch"]]
         name, seed, batch = self.sampler["name"], self.key_parts["seed"], self.key_parts["batch"]
@@ -252,7 +253,7 @@ class _Coordinator:
         self.history.replay(line)
 
     def _write(self, ended: str) -> StudyRow:
-        """Write study.json atomically."""
+        """Write study.json atomically, and return its content. `ended` is the reason for the end, or empty."""
         history = self.history
         reference_losses = reference_point(history.trials, self.objectives) or []
         row: StudyRow = {
@@ -284,15 +285,15 @@ class _Coordinator:
 
 
 def study_key(key_parts: Mapping[str, Any]) -> str:
-    """The key of a study: the sha256 in hex of everything that decides which trials it proposes.
+    """The key of a study: the sha256 in hex of everything that decides which trials are proposed.
 
-    Its digests start from it.
+    The chain of digests of the batches starts with this key.
     """
     return digest(dict(key_parts))
 
 
 def normalize_json(key_parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert to JSON and back, so that the parts can be compared with those of a journal."""
+    """Convert values to JSON and back, so that they can be compared with values that were read from a journal."""
     normalized: dict[str, Any] = json.loads(canonical_json(dict(key_parts)))
     return normalized
 

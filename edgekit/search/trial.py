@@ -1,4 +1,4 @@
-"""A proposed trial, the outcome of its evaluation, and what a study and an evaluation share."""
+"""A proposed trial, the outcome of its evaluation, and the context that a study passes to an evaluation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgekit.search.objectives import Objective
 
 @dataclass(frozen=True)
 class Trial:
-    """A proposed trial: its parameters by config key, and the same as `key=value` settings."""
+    """A proposed trial, with its parameters by config key and the same values as `key=value` settings."""
 
     number: int
     batch: int
@@ -26,7 +26,7 @@ class Trial:
 class TrialOutcome(TypedDict):
     """The result of evaluating a trial: a `TrialRow` without the fields that the study adds.
 
-    `values` follow the objectives.
+    `values` and `intervals` have one entry for each objective, in the same order.
     """
 
     state: TrialState
@@ -41,7 +41,7 @@ class TrialOutcome(TypedDict):
 
 @dataclass
 class BatchContext:
-    """What an evaluation knows besides its trials, and what it can report besides its outcomes.
+    """The state of the study that an evaluation can read, and the fields that it can fill in besides the outcomes.
 
     Parameters
     ----------
@@ -52,17 +52,16 @@ class BatchContext:
     earlier_trials
         The trials of all earlier batches, by number.
     front
-        Those of them that no other one dominates.
+        Those of the earlier trials that are on the Pareto front.
     record_outcome
         `record_outcome(number, outcome)` stores an outcome before the batch is complete, so that the trial is not
-        evaluated
-        again after a kill.
+        evaluated again if the search is killed.
     baselines
-        Files that every round times beside those of the trials; the evaluation fills them in with the first batch.
+        The baseline's files, which are timed in every round; the evaluation fills them in with the first batch.
     baseline_accuracy
-        The accuracy (a fraction) from which the budget's drop counts, if the evaluation knows it.
+        The accuracy (a fraction) to which the budget's accuracy drop is relative, if the evaluation knows it.
     is_noisy
-        Set by an evaluation whose last round of measurement was noisy.
+        Set by the evaluation if a round of this batch was noisy.
     """
 
     folder: Path
@@ -76,11 +75,11 @@ class BatchContext:
 
 
 Evaluate = Callable[[Sequence[Trial], BatchContext], Sequence[TrialOutcome]]
-"""Returns the outcomes of the trials of a batch in the same order. Finished and repeated trials are not passed."""
+"""Returns the outcomes of a batch of trials in the same order. It is called without finished and repeated trials."""
 
 
 def check_outcome(outcome: TrialOutcome, objectives: Sequence[Objective]) -> TrialOutcome:
-    """Check an outcome. A value that is missing or not finite makes it a failed one, with the reason.
+    """Check an outcome. If a value is missing or not finite, return a failed outcome with the reason instead.
 
     Raises
     ------

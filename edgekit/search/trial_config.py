@@ -25,10 +25,10 @@ from edgekit.workbook.plan import Plan, load_plan
 CACHE_FOLDER = "cache"
 """The folder beside study.json with the finished stages of all trials.
 
-A run of a trial's config computes none again.
+A run of a trial's config takes its stages from there, so that they are not computed again.
 """
 MODEL_PATHS = ("weights", "source")
-"""Paths in the section `model`; `resolve_paths` knows those of other sections."""
+"""Keys in the section `model` that hold paths. `resolve_paths` handles the other sections."""
 MAX_LISTED = 8
 EXISTS_MESSAGE = "{}: exists already and is not overwritten; name another file, or move it away"
 
@@ -39,20 +39,18 @@ def write_trial_config(study: Study, number: int, out: Path | None = None) -> Pa
     Parameters
     ----------
     study
-        A study from `edgekit.report.search.studies`.
+        A study that `edgekit.report.search.studies` has read.
     number
         The number of a complete trial that meets the budget.
     out
-        The file to write; by default `NAME-trial-N.yaml` beside the searched config. In another folder, relative
-        paths in
-        the config become absolute ones.
+        The file to write; by default `NAME-trial-N.yaml` beside the searched config. In another folder, relative paths
+        in the config become absolute ones.
 
     Raises
     ------
     ConfigError
-        In one line: there is no such trial, it does not meet the budget, the file exists already, or this version
-        of edgekit
-        does not load the config.
+        There is no such trial, it does not meet the budget, the file exists already, or this version of edgekit cannot
+        load the config. The message has one line.
     """
     trial = _feasible_trial(study, number)
     origin = Path(study.row["config_path"])
@@ -73,7 +71,7 @@ def write_trial_config(study: Study, number: int, out: Path | None = None) -> Pa
 def run_take(path: Path, number: int, out: Path | None, say: Callable[[str], object], plan: Plan | None = None) -> None:
     """Run `--take`: read the study at `path` (study.json or its folder), write the config, and print what to do next.
 
-    `plan` is that of the config that the command names. Raises `ConfigError` if the study is of another config.
+    `plan` is the plan of the config that the command names. Raises `ConfigError` if the study searched another config.
     """
     study = read(path)
     if plan is not None:
@@ -88,7 +86,7 @@ def run_take(path: Path, number: int, out: Path | None, say: Callable[[str], obj
 
 
 def _check_same_config(study: Study, plan: Plan, say: Callable[[str], object]) -> None:
-    """Check that the study is of the plan's config, or of an earlier version of it."""
+    """Check that the study searched the plan's config, or an earlier version of it."""
     current_values, studied_values = normalize_json(plan.values), normalize_json(study.row["config"])
     if current_values == studied_values:
         return
@@ -99,8 +97,8 @@ def _check_same_config(study: Study, plan: Plan, say: Callable[[str], object]) -
         )
     changed_names = ", ".join(differing_names(studied_values, current_values))
     say(
-        f"note        the config or --set has changed since ({changed_names}); the file has the values that were "
-        "searched"
+        f"note        the config or --set has changed since ({changed_names}); the file has the values "
+        "that were searched"
     )
 
 
@@ -141,7 +139,7 @@ def _with_absolute_paths(origin: Path, values: dict[str, Any]) -> dict[str, Any]
 
 
 def _header_comments(study: Study, trial: TrialRow, out: Path) -> str:
-    """Comments that say where the file comes from, what was measured, and how to run it."""
+    """Comments that say which trial the config comes from, what was measured, and how to run the config."""
     row = study.row
     figures = [f"{each.title} {value_text(trial, each)}" for each in study.objectives]
     digest = next((each["digest"] for each in row["batches"] if each["number"] == trial["batch"]), "unknown")

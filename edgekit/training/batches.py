@@ -36,14 +36,15 @@ def augment(images: np.ndarray, kind: str, random: np.random.Generator) -> np.nd
 
 
 def augment_windows(windows: np.ndarray, kind: str, random: np.random.Generator) -> np.ndarray:
-    """Augment windows (N, T, C) by `none` or `shift`, which moves each by up to an eighth of its time.
+    """Augment windows (N, T, C) by `none` or `shift`, which moves each window by up to an eighth of its length.
 
-    Raises ConfigError for `shift_flip`, because no mirror image of a window is valid for every sensor: movements played
-    backwards, or with reversed axes, are other movements.
+    Raises ConfigError for `shift_flip`, because a mirrored window is not a valid sample of every sensor: a movement
+    that is played backwards, or with reversed axes, is another movement.
     """
     if kind == "shift_flip":
         raise ConfigError(
-            "augment: got 'shift_flip', and the samples are windows: mirrored, time would run backwards; use shift"
+            "augment: got 'shift_flip', but the samples are windows, and time would run backwards in a mirrored one; "
+            "use shift"
         )
     return windows if kind == "none" else shift_in_time(windows, random)
 
@@ -51,7 +52,7 @@ def augment_windows(windows: np.ndarray, kind: str, random: np.random.Generator)
 def shift_in_time(windows: np.ndarray, random: np.random.Generator) -> np.ndarray:
     """Shift each window in time by a random number of steps, and repeat its first or last value at the edge.
 
-    Zeros, as in images, would look like a movement: a sensor at rest may show 9.81.
+    Filling the edge with zeros, as in images, would look like a movement, because a sensor at rest may show 9.81.
     """
     count, time = windows.shape[:2]
     max_shift = round(time * SHIFT_FRACTION)
@@ -203,14 +204,17 @@ def epoch(data: Data, options: TrainOptions, random: np.random.Generator) -> Ite
 
 
 class BatchPreparer:
-    """Yields the same batches with preprocessed samples. Without augmentation, preprocessing is done only once."""
+    """Yields the batches of `epoch` with preprocessed samples.
+
+    Without augmentation, each sample is preprocessed only once.
+    """
 
     def __init__(self, data: Data, options: TrainOptions, preprocess: list[dict[str, Any]]) -> None:
         self.data, self.options, self.transform = data, options, pipeline(preprocess)
         self.inputs = None if _augments(data, options) else Inputs(data.train.x, preprocess)
 
     def epoch(self, random: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield the inputs (n, *input) of an epoch in the samples' order of axes, and labels (n, …)."""
+        """Yield the batches of an epoch: inputs (n, *input), images with channels last, and labels (n, …)."""
         if self.inputs is None:
             for raw, labels in epoch(self.data, self.options, random):
                 yield aligned_copy(self.transform(raw)), labels
@@ -220,7 +224,7 @@ class BatchPreparer:
 
 
 def _augments(data: Data, options: TrainOptions) -> bool:
-    """Return whether samples may differ between epochs; audio, texts and vectors do so only with augmentations."""
+    """Return whether samples may differ between epochs. `augment` has no effect on audio, texts and vectors."""
     changes = data.task in ("detection", "segmentation") or data.kind in ("image", "window")
     return bool(augmentations.active(options.augmentations, data)) or (changes and options.augment != "none")
 
@@ -244,8 +248,8 @@ Item = TypeVar("Item")
 def prepare_in_thread(items: Iterator[Item]) -> Generator[Item, None, None]:
     """Yield the same items in the same order, preparing the next one in a thread while the current one is used.
 
-    NumPy and the disk release the interpreter's lock while they work. Exceptions of `items` are raised here in their
-    place. Close the generator if you leave it early, so that nothing more is prepared.
+    This saves time because NumPy and the disk release the interpreter's lock while they work. An exception of `items`
+    is raised here in place of its item. Close the generator if you leave it early, so that nothing more is prepared.
     """
     end = object()
     with ThreadPoolExecutor(1, "batches") as thread:

@@ -22,9 +22,9 @@ from edgekit.runner.files import make_folder, write_atomically
 class MovingAverage:
     """The exponential moving average of a module's state, as in Tan & Le 2019, "EfficientNet".
 
-    `decay` is reached slowly, so that the first weights are soon forgotten. Running statistics of batch norms are
-    averaged in the same way; integers are copied. Averaging: Polyak & Juditsky 1992, "Acceleration of Stochastic
-    Approximation by Averaging".
+    The decay starts low and rises to `decay`, so that the initial weights are soon forgotten. Running statistics of
+    batch norms are averaged in the same way; integers are copied. The idea of averaging weights is from Polyak &
+    Juditsky 1992, "Acceleration of Stochastic Approximation by Averaging".
     """
 
     def __init__(self, module: nn.Module, decay: float) -> None:
@@ -46,7 +46,7 @@ class MovingAverage:
                     average.copy_(value)
 
     def put_back(self, state: dict[str, Tensor]) -> None:
-        """Continue from a saved average."""
+        """Restore a saved average, so that the averaging continues from it."""
         with torch.no_grad():
             for name, value in state.items():
                 self.state[name].copy_(value)
@@ -68,7 +68,7 @@ GENERATOR = "torch_generator"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint file, and the key of what is being trained. A file with another key is ignored."""
+    """A checkpoint file, and the key of the training to which it belongs. A file with another key is ignored."""
 
     path: Path
     key: str
@@ -103,8 +103,9 @@ def collect_tensors(
 ) -> dict[str, Tensor]:
     """Collect the tensors of a training by name.
 
-    These are the current and the best state of the network, the momenta, the state of `beside` (additional layers) and
-    of the `average`, and the state of torch's random generator.
+    These are the current and the best state of the network, the momenta of the optimizer, the state of `beside` (layers
+    that are trained with the network and then discarded) and of the `average`, and the state of torch's random
+    generator.
     """
     state = optimiser.state_dict()["state"]
     momenta = {str(index): buffers[MOMENTUM] for index, buffers in state.items() if buffers.get(MOMENTUM) is not None}

@@ -1,4 +1,4 @@
-"""Fine-tuning in later stages, with the loss and the teacher that the distill stage selected, or the labels alone."""
+"""Fine-tuning in the stages after distill, with the loss and the teacher that distill chose, or with labels alone."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def tuning(
 ) -> Tuning:
     """Return how to fine-tune `module`: with the loss and the teacher of the student that `distill` selected.
 
-    If that loss compares feature maps, and `module` (built from `spec`) has none in the sizes of the teacher's, only
-    its logits are compared. With `tune_with: labels`, the labels alone are used. The teacher's logits are cached in
-    `cache_folder`.
+    If that loss compares feature maps but the teacher has none that fit `module` (built from `spec`), only the logits
+    are compared. With `tune_with: labels`, or if the selected student was trained on the labels alone, no teacher is
+    used. The teacher's logits are cached in `cache_folder`.
     """
     if tune_with == "labels":
         return Tuning(None, _row(None, None, "tune_with is labels"))

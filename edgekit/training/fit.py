@@ -1,4 +1,4 @@
-"""The training loop, with labels alone or with a teacher. It is seeded and keeps the weights best on validation."""
+"""The training loop, with labels alone or with a teacher. It is seeded, and keeps the weights of the best epoch."""
 
 from __future__ import annotations
 
@@ -97,14 +97,14 @@ def fit(
 ) -> History:
     """Train `module` in place with SGD, Nesterov momentum, a linear warm-up and cosine decay or another `schedule`.
 
-    The module ends on the CPU, in eval mode, with the weights of the best epoch: that of the highest validation
-    accuracy or, if several are equal, the lowest validation loss. Without early stopping, only epochs that began below
-    a fifth of the peak learning rate are considered, if there are any, because a high score at a high rate is luck and
-    costs accuracy on new samples. With `ema_decay`, the average of the weights is validated and kept. A teacher sees
-    the same augmented batches as the student.
+    The module ends on the CPU, in eval mode, with the weights of the best epoch. This is the epoch with the highest
+    validation accuracy or, if several have the same accuracy, the one of these with the lowest validation loss. Without
+    early stopping, only epochs with a learning rate below a fifth of the peak are considered, if there are any, because
+    a high score at a high rate is luck and costs accuracy on new samples. With `ema_decay`, the average of the weights
+    is validated and kept. A teacher sees the same augmented batches as the student.
 
-    With `training.shares` above 1, the weights differ in the last bits, but do not depend on the number of processes:
-    see `edgekit.training.data_parallel`. They also differ between values of `training.precision`.
+    The weights differ in the last bits between values of `training.shares`, but they do not depend on the number of
+    processes (see `edgekit.training.data_parallel`). They also differ between values of `training.precision`.
 
     Parameters
     ----------
@@ -127,8 +127,8 @@ def fit(
     distillation : Distillation, optional
         A teacher and a loss; None trains with the labels alone.
     resume : Checkpoint, optional
-        Where the state is saved after each epoch. An interrupted training continues from there and ends with exactly
-        the same weights.
+        The checkpoint to which the state is saved after each epoch. An interrupted training continues from it and ends
+        with exactly the same weights.
     stop_epoch : int, optional
         Stop after this epoch; a later call with the same `resume` continues.
     after_step : callable, optional
@@ -232,7 +232,8 @@ class _Loop:
                 loss = self._epoch(epoch, after_step, bar)
                 with self.average.inside(self.module) if self.average else nullcontext():
                     if self.average and after_step is not None:
-                        after_step(self.module)  # in the average, a weight that was once nonzero is not zero
+                        # sets pruned weights to zero again, because their averages may be different from zero
+                        after_step(self.module)
                     result = self._record(EpochResult(epoch, loss, *self._validate(), rate))
                 self._save_state()
                 bar.update(epoch, best=f"{max(each.validation_accuracy for each in self.results):.2%}")
@@ -334,7 +335,7 @@ class _Loop:
         scores = outputs_of(self.module, self.validation, self.device, EVALUATION_BATCH)
         expected = to_input(self.validation.all()) if task.RECONSTRUCTS else split.y
         accuracy = tasks.accuracy(task.score_samples(scores, expected, split.y))
-        if task.RECONSTRUCTS:  # reconstructing an anomaly well is no success
+        if task.RECONSTRUCTS:  # a low error on an anomaly would be no success, so only normal samples count
             scores, expected = scores[split.y == 0], expected[split.y == 0]
         loss = losses.label_loss(self.data.task)(torch.from_numpy(scores), torch.from_numpy(np.array(expected)))
         return float(loss), accuracy

@@ -72,15 +72,15 @@ class LabelObjective:
         """Finish an epoch, after its last batch."""
 
     def cached_logits(self, rows: int) -> np.ndarray | None:
-        """Return the teacher's cached logits for the next samples of the epoch, or None if they are not cached.
+        """Return the teacher's cached logits for the next `rows` samples of the epoch, or None if they are not cached.
 
-        Used when other processes compute the loss. They then pass the logits that they computed to `take_computed`, in
-        the same order.
+        This is used if other processes compute the loss. Logits that are not cached are computed there, and passed to
+        `take_computed` in the same order.
         """
         return None
 
     def take_computed(self, logits: np.ndarray) -> None:
-        """See `cached_logits`."""
+        """Take the teacher's logits that another process has computed (see `cached_logits`)."""
 
 
 class LogitObjective(LabelObjective):
@@ -96,7 +96,7 @@ class LogitObjective(LabelObjective):
         """Read the epoch's logits from the cache, if it has them."""
         self.epoch = epoch
         self.cached, self.computed = self.cache.get(epoch), list[np.ndarray]()
-        self.at = 0
+        self.position = 0
 
     def loss(self, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         """See `LabelObjective.loss`."""
@@ -112,11 +112,11 @@ class LogitObjective(LabelObjective):
         """See `LabelObjective.cached_logits`."""
         if self.cached is None:
             return None
-        self.at += rows
-        return self.cached[self.at - rows : self.at]
+        self.position += rows
+        return self.cached[self.position - rows : self.position]
 
     def take_computed(self, logits: np.ndarray) -> None:
-        """See `LabelObjective.cached_logits`."""
+        """See `LabelObjective.take_computed`."""
         self.computed.append(logits)
 
     def _logits(self, x: Tensor) -> Tensor:
@@ -150,7 +150,10 @@ class PrecomputedLogits(LogitObjective):
 
 
 class FeatureObjective(LabelObjective):
-    """Compares logits and those feature maps that both networks have in the same size. Maps are too large to cache."""
+    """Compares logits, and those feature maps that both networks have in the same size.
+
+    The maps are too large to cache, so the teacher runs on every batch.
+    """
 
     def __init__(
         self,

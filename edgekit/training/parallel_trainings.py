@@ -2,8 +2,8 @@
 
 The processes only write checkpoints (`checkpoint.py`). The stage then trains one network after another as always, finds
 a finished checkpoint for each and loads it, so that the results are the same bit by bit. If a process dies, only time
-is lost, because the stage continues from its checkpoint. Each training uses the number of threads that is part of the
-stage's key, because that number decides the last bits.
+is lost, because the stage continues from its checkpoint. The number of threads of each training is the same as without
+parallel trainings, because it changes the last bits and is therefore part of the stage's key.
 """
 
 from __future__ import annotations
@@ -119,7 +119,8 @@ POLL_S = 0.1
 class Training:
     """The arguments of one training with `fit`, which starts from the initial weights of its seed.
 
-    The preprocess steps are those of `spec`. `teacher` is the spec of the distillation's teacher if that is a network.
+    The preprocess steps are those of `spec`. `teacher` is the spec of the teacher in `distillation`, if that teacher is
+    a network.
     """
 
     name: str
@@ -172,8 +173,8 @@ def train_in_parallel(trainings: Sequence[Training], data: Data, parent: Path) -
     """Run trainings in parallel processes, so that their checkpoints are finished when the stage needs them.
 
     Temporary files are written to a folder in `parent`. Nothing happens if `EDGEKIT_PARALLEL` allows only one training
-    at a time, or if fewer than two are unfinished. Whatever fails here, for example because the disk is full, is tried
-    again by the stage itself, which then raises the error.
+    at a time, or if fewer than two are unfinished. If something fails here, for example because the disk is full, the
+    stage itself tries it again later and raises the error.
     """
     count = parallel_limit()
     unfinished = [each for each in trainings if not each.is_finished] if count > 1 and len(trainings) > 1 else []
@@ -186,7 +187,7 @@ def train_in_parallel(trainings: Sequence[Training], data: Data, parent: Path) -
         write_data(data, folder / "data")
         _run(unfinished, count, folder)
     except OSError as error:
-        print(f"{count} trainings in parallel: {error.strerror or error}; the stage trains one after another instead")
+        print(f"{count} trainings in parallel: {error.strerror or error}; the stage runs them one by one instead")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -256,7 +257,7 @@ def _from_json(fields: dict[str, Any], folder: Path) -> Training:
 
 
 def _run(trainings: Sequence[Training], count: int, folder: Path) -> None:
-    """Run the trainings, at most `count` at a time, and print why each of those that failed did so."""
+    """Run the trainings, at most `count` at a time, and print the reason for each failure."""
     waiting = list(enumerate(trainings))
     running: list[_TrainingProcess] = []
     done = 0

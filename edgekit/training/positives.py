@@ -1,6 +1,6 @@
 """Check that batches contain positives: pairs of samples with the same label, from which an embedding learns.
 
-A batch without any pair teaches nothing: there, the supervised contrastive loss is 0, and so is its gradient.
+A batch without any pair teaches nothing, because its supervised contrastive loss is 0, and so is the gradient.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def check_batch_size(labels: np.ndarray, batch_size: int) -> None:
     larger = f"use {needed} or more, or " if needed <= LARGEST_BATCH else ""
     raise ConfigError(
         f"batch_size: got {batch_size}; an embedding learns from pairs of samples with the same label, and a batch of "
-        f"that size from {len(labels):,} samples contains {pairs:.2g} such pairs on average; {larger}add samples of "
-        "each label"
+        f"that size from {len(labels):,} samples contains {pairs:.2g} such pairs on average; {larger}add samples "
+        "of each label"
     )
 
 

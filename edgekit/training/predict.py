@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from edgekit.data import Split
 
 MAX_CACHED_BYTES = 512 << 20
-"""Largest size of all cached inputs of all splits together. Other inputs are prepared each time."""
+"""The cached inputs of all splits together take at most this many bytes. Inputs beyond it are prepared each time."""
 CHUNK = 64
-"""Samples that are prepared at a time. Turning audio into log-mel needs many times the memory of the audio."""
+"""The number of samples prepared at a time. It is small because a log-mel step needs many times the audio's memory."""
 
 _cached: dict[str, tuple[weakref.ref[np.ndarray], np.ndarray]] = {}
 """Prepared inputs by the digest of samples and steps, as long as the array of the samples exists."""
@@ -101,7 +101,10 @@ def logits(
 
 
 def pick_device(name: str = "auto") -> torch.device:
-    """Return the device of that name; `auto` is CUDA, MPS or CPU, the first available. Raises ModelError if missing."""
+    """Return the device of that name; `auto` means the first that is available of CUDA, MPS and CPU.
+
+    Raises ModelError if the device is not available.
+    """
     is_available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if name == "auto":
         return torch.device(next(kind for kind, available in is_available.items() if available))
@@ -117,7 +120,7 @@ def prepared_inputs(raw: np.ndarray, preprocess: Steps) -> np.ndarray:
 
 
 def inputs_for(task: str, raw: np.ndarray, preprocess: Steps) -> np.ndarray | None:
-    """Return the inputs that a task needs to score outputs: all of them, their shape (as zeros), or None."""
+    """Return what a task needs of the inputs to score outputs: the inputs, zeros of the same shape, or None."""
     kind = tasks.load_task(task)
     if kind.RECONSTRUCTS:
         return prepared_inputs(raw, preprocess)
@@ -157,7 +160,7 @@ def outputs_of(module: nn.Module, samples: Inputs, device: torch.device, batch: 
 
 
 def score_samples(outputs: np.ndarray, split: Split, preprocess: Steps, task: str = "classification") -> SampleResults:
-    """Return the per-sample scores of outputs (n, …) on a split, in the network's order of axes."""
+    """Return the per-sample scores of outputs (n, …) for a split. The outputs have the network's order of axes."""
     kind = tasks.load_task(task)
     inputs = prepared_inputs(split.x, preprocess) if kind.RECONSTRUCTS else None
     scores: SampleResults = kind.score_samples(outputs, inputs, split.y)

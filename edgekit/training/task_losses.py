@@ -1,8 +1,9 @@
 """Losses of the tasks that need their own: detection, segmentation and embedding.
 
-Detection assigns points to boxes. Each box gets a few of the points inside it: those nearest to its centre, on the grid
-whose cells suit its size, much as in ATSS (Zhang et al., CVPR 2020). Classes are trained with the focal loss (Lin et
-al., ICCV 2017), the sides of the boxes with the generalized intersection over union (Rezatofighi et al., CVPR 2019).
+Detection assigns points to boxes. Each box gets a few of the points inside it, namely those nearest to its centre on
+the grid that suits the size of the box, much as in ATSS (Zhang et al., CVPR 2020). Classes are trained with the focal
+loss (Lin et al., ICCV 2017), the sides of the boxes with the generalized intersection over union (Rezatofighi et al.,
+CVPR 2019).
 
 Segmentation adds cross entropy and soft Dice (Milletari, Navab, Ahmadi, 3DV 2016), as nnU-Net does (Isensee et al.,
 Nature Methods 2021), because cross entropy alone would neglect classes that cover few pixels.
@@ -63,7 +64,7 @@ def detection_loss(outputs: Tensor, labels: Tensor) -> Tensor:
     distances = distances / strides[..., None]
     predicted, expected = outputs[..., :BOX_SIDES][is_assigned], distances[is_assigned]
     giou_loss = (1 - _giou(predicted.clamp(min=0), expected)).sum()
-    # needed because the GIoU term has no gradient where a predicted side lies beyond the point
+    # this term is needed because that of the GIoU has no gradient where a predicted side lies beyond the point
     side_loss = ((predicted - expected).abs() / (1 + expected)).sum()
     return (class_loss + BOX_WEIGHT * giou_loss + SIDE_WEIGHT * side_loss) / count
 
@@ -164,7 +165,10 @@ def segmentation_loss(outputs: Tensor, labels: Tensor) -> Tensor:
 
 
 def segmentation_distance(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
-    """Return T^2 * KL(teacher || student) of logits (N, classes, rows, columns) softened by T, the mean over cells."""
+    """Return the mean over the cells of T^2 * KL(teacher || student).
+
+    The logits (N, classes, rows, columns) are first divided by T, the `temperature`.
+    """
     student_logs, teacher_logs = (functional.log_softmax(each / temperature, dim=1) for each in (student, teacher))
     divergence = functional.kl_div(student_logs, teacher_logs, reduction="sum", log_target=True)
     return temperature**2 * divergence / (student.numel() / student.shape[1])
@@ -172,7 +176,7 @@ def segmentation_distance(student: Tensor, teacher: Tensor, temperature: float) 
 
 CONTRASTIVE_TEMPERATURE = 0.1
 CONTRASTIVE_ROWS = 1024
-"""Samples whose cosines to all others are computed at a time, because those of a whole split would need much memory."""
+"""The number of samples whose cosines to all others are computed at a time, to limit the memory for a whole split."""
 EXCLUDED = -1e9
 """Replaces the cosine of a sample with itself, so that it does not count."""
 
@@ -180,8 +184,9 @@ EXCLUDED = -1e9
 def contrastive_loss(outputs: Tensor, labels: Tensor) -> Tensor:
     """Return the scalar loss for vectors (N, d) and labels (N,); 0 if no two samples have the same label.
 
-    It is the mean of −log p over the pairs of each sample, and then over the samples that have a pair. For a pair of
-    samples with the same label, p is the softmax of its similarity among those of the first sample to all others.
+    A pair consists of two samples with the same label. Its p is the softmax value of the pair's similarity among the
+    similarities of the first sample to all other samples. The loss is the mean of −log p over the pairs of each sample,
+    and then over all samples that have a pair.
     """
     vectors = functional.normalize(outputs, dim=1)
     total, anchors = vectors.sum() * 0, 0

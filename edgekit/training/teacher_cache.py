@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 TRAINING_MODULES = ("edgekit.training.fit", "edgekit.training.objective", "edgekit.training.teachers")
 """Modules whose code may change the logits or the batches that they belong to."""
 LIBRARY = "torch"
-"""Layers of this library are identified by its version, all others by their source code."""
+"""Layers of this library are identified by the library's version, and all other layers by their source code."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class TeacherCache:
             return None
 
     def put(self, epoch: int, logits: np.ndarray) -> None:
-        """Store the logits of an epoch, in a zip file because of its checksum."""
+        """Store the logits of an epoch in a zip file, because its checksum reveals damage."""
         if self.folder is None:
             return
         make_folder(self.folder)
@@ -86,7 +86,7 @@ class TeacherCache:
         np.savez(content, allow_pickle=False, logits=logits)
         try:
             write_atomically(self._path(epoch), content.getvalue())
-        except FileNotFoundError:  # a process with the same number on another host has just written the same file
+        except FileNotFoundError:  # a process with the same id on another host has just written the same file
             if not self._path(epoch).is_file():
                 raise
 

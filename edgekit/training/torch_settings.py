@@ -78,7 +78,7 @@ def computing_in(precision: str, module: nn.Module, device: torch.device) -> Ite
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
 """Parameters of `mallopt` in glibc's malloc.h."""
 MAX_MMAP_THRESHOLD = 32 << 20
-"""The largest mmap threshold that glibc accepts, in bytes; it never adapts the threshold beyond that by itself."""
+"""The largest mmap threshold that glibc accepts, in bytes. glibc does not raise the threshold above it by itself."""
 TRAINING_TRIM_THRESHOLD, DEFAULT_TRIM_THRESHOLD = (1 << 31) - 1, 2 * MAX_MMAP_THRESHOLD
 """Free bytes at the top of the heap that are not returned. glibc's own value is twice the mmap threshold."""
 
@@ -87,9 +87,9 @@ TRAINING_TRIM_THRESHOLD, DEFAULT_TRIM_THRESHOLD = (1 << 31) - 1, 2 * MAX_MMAP_TH
 def keep_freed_memory() -> Iterator[None]:
     """Keep freed memory in the process inside the `with` block, and return it to the system afterwards.
 
-    glibc returns the top of its heap when enough of it is free, and takes large blocks from the kernel one by one. Both
-    thresholds are raised for a training, because its steps free and allocate the same amounts again and again. With
-    other C libraries nothing is changed.
+    glibc returns the top of its heap to the kernel when enough of it is free, and requests each large block from the
+    kernel separately. The thresholds for both are raised for a training, because its steps free and allocate the same
+    amounts again and again. With other C libraries nothing is changed.
     """
     libc = ctypes.CDLL(None) if os.name == "posix" else None
     if libc is None or not hasattr(libc, "gnu_get_libc_version"):

@@ -23,7 +23,10 @@ START_TIMEOUT_S = 120.0
 
 @dataclass(frozen=True)
 class LoadJob:
-    """The loads that one process runs in turn. `search` is a server load whose highest rate is searched for."""
+    """The loads that one process runs in turn.
+
+    `search` is a load of the scenario `server`. The process searches for the highest rate that meets its bound.
+    """
 
     subject: SubjectSpec
     loads: tuple[Load, ...] = ()
@@ -43,7 +46,10 @@ class LoadJob:
 
 @dataclass(frozen=True)
 class LoadOutcome:
-    """The results of a job; `failed` says in one line why the rest is missing. `search` may be incomplete then."""
+    """The results of a job.
+
+    If the process failed, `failed` says why in one line, later results are missing, and `search` may be incomplete.
+    """
 
     results: list[LoadResult] = field(default_factory=list)
     search: RateSearch | None = None
@@ -51,11 +57,13 @@ class LoadOutcome:
 
 
 def why_unavailable() -> str:
-    """Why no load test can run here; empty if LoadGen is installed."""
+    """The reason why no load test can run here; empty if LoadGen is installed."""
     if importlib.util.find_spec("mlperf_loadgen"):
         return ""
-    wheels = "it has no wheel for Python 3.14 nor for Linux on aarch64"
-    return f"LoadGen is not installed; {wheels}, elsewhere: pip install mlcommons-loadgen"
+    return (
+        "LoadGen is not installed. It has no wheel for Python 3.14 or for Linux on aarch64; elsewhere run: "
+        "pip install mlcommons-loadgen"
+    )
 
 
 def run_loads(job: LoadJob, limit_s: float = math.inf, on_start: Callable[[int], object] | None = None) -> LoadOutcome:
@@ -74,7 +82,7 @@ def run_loads(job: LoadJob, limit_s: float = math.inf, on_start: Callable[[int],
         path = Path(folder) / "job.json"
         path.write_text(json.dumps(job.to_json()), encoding="utf-8")
         log = path.with_suffix(".log")
-        with progress.step("opening it") as progress_step:
+        with progress.step("opening the model") as progress_step:
             step = _WorkerStep(path.with_suffix(".journal"), progress_step)
             exit_status = subprocesses.run(
                 "edgekit.measure.load.worker:run_job",
@@ -123,7 +131,7 @@ class _WorkerStep:
 
 
 def _search_result(job: LoadJob, notes: list[dict[str, Any]]) -> RateSearch | None:
-    """The result of the rate search, or what a crash left of it."""
+    """The result of the rate search, or of the trials before a crash. None without any."""
     finished = next((RateSearch.from_json(note["found"]) for note in notes if "found" in note), None)
     trials = tuple(RateTrial.from_json(note["trial"]) for note in notes if "trial" in note)
     return (

@@ -1,4 +1,4 @@
-"""Read LoadGen's log files: the detail log, and the trace, the only place with the scheduled time of a query."""
+"""Read LoadGen's log files: the detail log, and the trace, which alone has the scheduled time of each query."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DETAIL_KEYS = {
 
 
 def read_detail(folder: Path) -> dict[str, Any]:
-    """What LoadGen reports about its run. Raises `StageError` if it has no result."""
+    """Read LoadGen's own figures of its run. Raises `StageError` if some of them are missing."""
     values: dict[str, Any] = {}
     for line in (folder / DETAIL_LOG).read_text(encoding="utf-8", errors="replace").splitlines():
         if line.startswith(LINE_PREFIX):

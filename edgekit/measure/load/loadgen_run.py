@@ -1,11 +1,13 @@
 """Run LoadGen once against one callable, in this process.
 
-A query is answered inside LoadGen's own call, by one worker, as on a device. LoadGen allows this ("it may block and
-signal completion on the current stack", system_under_test.h), and so no thread of edgekit competes for the interpreter.
-In the scenario `server`, the next query is therefore issued late while another one is being answered. Its latency still
-counts from its scheduled arrival, as LoadGen's own figures do, because LoadGen's trace has both times. The trace takes
-650 bytes per query, so it is only written in that scenario. In the others the intended start is the actual one, and
-edgekit records its own time stamps without the cost of the binding.
+Queries are answered one after the other, as on a device, inside the call in which LoadGen issues them. LoadGen allows
+this ("it may block and signal completion on the current stack", system_under_test.h), and no thread of edgekit then
+competes for the Python interpreter.
+
+In the scenario `server`, a query that is due while another one is being answered is therefore issued late. Its latency
+still counts from its scheduled arrival, as in LoadGen's own figures, because LoadGen's trace has both times. The trace
+takes 650 bytes per query, so it is only written in that scenario. In the other scenarios no query is issued late, so
+edgekit uses time stamps of its own, which do not include the cost of LoadGen's Python binding.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from edgekit.measure.load.scenarios import Load, LoadResult
 DEFAULT_RATE_SHARE = 0.5
 """The default rate of `server`, as a share of the closed-loop throughput."""
 EXPECTED_RATE_SLACK = 1.5
-"""How many times faster than the closed loop a run may be before LoadGen runs out of queries."""
+"""LoadGen prepares enough queries for a run that is this many times faster than the closed loop."""
 QUERY_BYTES = 800
 """Memory for each prepared query: LoadGen was measured to need 720 bytes, and the time stamps need 16."""
 OVERLOAD_TIMEOUT = 2.0
@@ -130,7 +132,7 @@ class _QueryRecorder:
 
 
 def _rate_per_s(load: Load, capacity_per_s: float) -> float | None:
-    """The rate of arrivals; None if a query arrives when the one before is answered."""
+    """The rate at which queries arrive; None in the scenarios other than `server`, which have no rate."""
     return (load.rate_per_s or DEFAULT_RATE_SHARE * capacity_per_s) if load.scenario == "server" else None
 
 
@@ -162,7 +164,7 @@ def loadgen_settings(load: Load, rate_per_s: float | None, capacity_per_s: float
 def fit_to_memory(load: Load, expected_per_s: float, available_bytes: int | None) -> Load:
     """Shorten a load to the queries that LoadGen can prepare in half of the free memory.
 
-    Its result is then marked as short.
+    The result of a shortened load is marked as short.
     """
     if available_bytes is None:
         return load
@@ -204,7 +206,7 @@ def _result(
     meets = latency["p99"].value_ms <= load.p99_bound_ms and not recorder.errors if is_server else None
     is_sure = bool(meets and loadgen_log["early_stopping_met"]) if is_server else None
     reasons = [*_shortfalls(load, len(starts), recorder.seconds, loadgen_log, bool(meets) and not is_sure), *shortfalls]
-    # in server, an answer after a pause takes longer than one right after another, so their spread is not noise
+    # in `server`, an answer takes longer after a pause than right after another one, so the variation is not noise
     observed = conditions_recorder.result(None if is_server else noise(service_ms))
     p50_ms, p99_ms = np.percentile(service_ms, (50, 99)).tolist()
     return LoadResult(

@@ -16,32 +16,34 @@ from edgekit.measure.load.scenarios import Percentile
 BLOCKS = 30
 LEAST_IN_BLOCK = 10
 LEAST_IN_ROUND = 20
-"""Smallest number of queries in a round: as many as the calls in the benchmark's rounds, for which `MAX_NOISE` is."""
+"""The fewest queries in a round. The benchmark's rounds, for which `MAX_NOISE` was chosen, have as many calls."""
 RESAMPLES = 1000
 STEPS = 5000
-"""Latencies are binned to this many ranks with equally many queries each; the last 1 % has 50 of them."""
+"""The number of bins into which the sorted latencies are divided, with equally many queries in each.
+
+50 of these bins cover the slowest 1 %.
+"""
 _AT_ONCE = 250
 
 
 def percentiles(latencies_ms: np.ndarray, confidence: float) -> dict[str, Percentile]:
     """p50, p90, p95 and p99 with their intervals, from latencies (n,) in the order of their queries, n > 0."""
     figures = latency_summary(latencies_ms)
-    intervals = _ends(latencies_ms, confidence)
+    intervals = _intervals(latencies_ms, confidence)
     return {f"p{rank}": Percentile(figures[f"p{rank}_ms"], *intervals[rank]) for rank in PERCENTILES}
 
 
 def noise(service_ms: np.ndarray) -> float | None:
-    """How much the medians of consecutive queries vary, see `conditions.noise`; None if there are too few queries.
+    """How much the medians of rounds of consecutive queries vary (see `conditions.noise`); None if queries are too few.
 
-    `service_ms` (n,) are the times of the answers alone, in the order of the queries, because a queue makes latencies
-    vary
-    on any machine.
+    `service_ms` (n,) are the times of the answers without waiting, in the order of the queries. Latencies cannot be
+    used, because waiting in a queue makes them vary on any machine.
     """
     rounds = min(BLOCKS, len(service_ms) // LEAST_IN_ROUND)
     return conditions.noise(service_ms[: len(service_ms) // rounds * rounds], rounds) if rounds else None
 
 
-def _ends(latencies_ms: np.ndarray, confidence: float) -> dict[int, tuple[float | None, float | None]]:
+def _intervals(latencies_ms: np.ndarray, confidence: float) -> dict[int, tuple[float | None, float | None]]:
     blocks = min(BLOCKS, len(latencies_ms) // LEAST_IN_BLOCK)
     if blocks < MIN_ROUNDS:
         return dict.fromkeys(PERCENTILES, (None, None))
@@ -57,16 +59,16 @@ def _ends(latencies_ms: np.ndarray, confidence: float) -> dict[int, tuple[float 
 
 
 def _binned(latencies_ms: np.ndarray, blocks: int) -> tuple[np.ndarray, np.ndarray]:
-    """The number of queries of each block in each rank, (blocks, ranks), and the values of the ranks (ranks,)."""
+    """Count the queries of each block in each bin (blocks, bins), and find the largest latency in each bin (bins,)."""
     count = len(latencies_ms)
     order = np.argsort(latencies_ms, kind="stable")
-    step = np.arange(count) * min(STEPS, count) // count
-    steps = np.empty(count, dtype=np.int64)
-    steps[order] = step
+    bin_of_rank = np.arange(count) * min(STEPS, count) // count
+    bins = np.empty(count, dtype=np.int64)
+    bins[order] = bin_of_rank
     block = np.arange(count) * blocks // count
-    counts = np.zeros((blocks, int(step[-1]) + 1))
-    np.add.at(counts, (block, steps), 1)
-    values = latencies_ms[order][np.searchsorted(step, np.arange(counts.shape[1]), side="right") - 1]
+    counts = np.zeros((blocks, int(bin_of_rank[-1]) + 1))
+    np.add.at(counts, (block, bins), 1)
+    values = latencies_ms[order][np.searchsorted(bin_of_rank, np.arange(counts.shape[1]), side="right") - 1]
     return counts, values
 
 

@@ -1,9 +1,9 @@
 """Search for the highest Poisson rate whose p99 stays within a bound.
 
-Bisection finds a candidate, and further runs with other arrivals confirm it. If one of them fails, the candidate is
-lowered, as LoadGen's own search did (MLPerf Inference Rules 0.5, "LoadGen Operation"), each time twice as far. p99
-rises with the rate, but a single p99 from a busy machine need not, so a rate only counts as too high after it failed
-twice.
+Bisection finds a candidate, and further runs with other random arrival times confirm it. If one of these runs fails,
+the candidate is lowered, as LoadGen's own search did (MLPerf Inference Rules 0.5, "LoadGen Operation"), each time by
+twice as much. The p99 rises with the rate, but a single p99 that is measured on a busy machine need not. So bisection
+counts a rate as too high only after it has failed twice.
 
 By default a trial is much shorter than MLPerf requires, and a rate that rests on short trials is marked as short.
 """
@@ -27,8 +27,8 @@ SEARCH_SECONDS_SHARE = 0.25
 LOWEST_RATE_SHARE = 0.1
 """The lowest rate that is tried, as a share of the closed-loop throughput.
 
-A hundred arrivals take long at this rate, and its p99 is at most about twice the time of a single answer (the wait in
-an M/D/1 queue), so no lower rate would halve it.
+Even a hundred arrivals take long at a lower rate, and little would be gained: at this rate the p99 is at most about
+twice the time of a single answer (the wait in an M/D/1 queue), so a lower rate could at best halve it.
 """
 TRIALS_BEFORE_GIVING_UP = 4
 """If the answers alone took longer than the bound in this many trials, a lower rate cannot help."""
@@ -42,7 +42,7 @@ class RateTrial:
 
     rate_per_s: float
     p99_ms: float
-    service_p99_ms: float  # time of the answers alone, whatever the rate
+    service_p99_ms: float  # time of the answers alone, without waiting
     queries: int
     meets: bool
     reason: TrialReason
@@ -90,13 +90,13 @@ class RateSearch:
 
     @property
     def why_short(self) -> str:
-        """What is missing, each reason once."""
+        """The reasons why the result is short, without repetitions."""
         reasons = (reason for trial in self._rests_on if trial.short for reason in trial.why_short.split("; "))
         return "; ".join(dict.fromkeys(reasons))
 
     @property
     def disturbed(self) -> list[str]:
-        """How many of the trials were noisy, and why the first of them was; empty if none was."""
+        """One line that says how many trials were noisy, and why the first of them was; empty if none was noisy."""
         noisy = [trial.disturbed for trial in self.trials if trial.disturbed]
         return [f"{len(noisy)} of {len(self.trials)} trials, the first by: {'; '.join(noisy[0])}"] if noisy else []
 
@@ -117,7 +117,7 @@ class RateSearch:
 
 
 RunTrial = Callable[[float, TrialReason, int], RateTrial]
-"""Runs one trial of a rate; each number, from 0, gives other arrivals."""
+"""Runs one trial of a rate. The number of the trial, from 0, decides the random arrival times."""
 
 
 def find_highest_rate(
@@ -131,8 +131,7 @@ def find_highest_rate(
     """Search for the highest rate below `capacity_per_s`, the throughput of a closed loop.
 
     No server can exceed that throughput for long. If the answers alone take longer than the bound, the search ends
-    without
-    trying lower rates.
+    without trying lower rates.
     """
     trials: list[RateTrial] = []
 
@@ -163,7 +162,7 @@ def find_highest_rate(
             reason = f"one answer in a hundred takes {least_ms:.4g} ms by itself, but the bound is {p99_bound_ms:g} ms"
             return result(None, reason)
     if low == 0.0:
-        return result(None, f"no rate from {high:.3g} per s on met the bound")
+        return result(None, f"no rate of {high:.3g} per s or more met the bound")
     step = precision
     while len(trials) + confirmations <= most_trials:
         if all(meets(low, "confirm") for _ in range(confirmations)):
@@ -185,7 +184,7 @@ def interrupted_search(p99_bound_ms: float, trials: tuple[RateTrial, ...]) -> Ra
 
 
 def _service_p99_ms(trials: list[RateTrial]) -> float:
-    """The p99 of the answers alone in ms, the lowest of the last trials, because noise only adds to it."""
+    """The lowest p99 of the answers alone, in ms, among the last trials. Noise can only make a p99 longer."""
     return min(trial.service_p99_ms for trial in trials[-TRIALS_BEFORE_GIVING_UP:])
 
 
@@ -193,4 +192,4 @@ def _next_higher_rate(confirmed_rate: float, capacity_per_s: float, trials: list
     failed_rates = [trial.rate_per_s for trial in trials if not trial.meets and trial.rate_per_s > confirmed_rate]
     if not failed_rates:
         return f"a closed loop reaches {capacity_per_s:.4g} per s"
-    return f"{min(failed_rates):.4g} per s did not"
+    return f"{min(failed_rates):.4g} per s failed"

@@ -1,9 +1,9 @@
-"""Scenarios: what LoadGen runs, what MLPerf requires at least, and the result.
+"""The scenarios of a load test, the minimums that MLPerf requires, and the result of one run.
 
-`single_stream` sends the next query when the last one is answered; `server` sends queries at the times of a Poisson
-process, however long the answers take; `offline` sends all samples at once. Names, minimums and the definition of a
-latency follow the MLPerf Inference Rules (https://github.com/mlcommons/inference_policies, "Scenarios"; Reddi et al.,
-"MLPerf Inference Benchmark", 2019, arXiv:1911.02549).
+`single_stream` sends each query when the one before has been answered. `server` sends queries at the times of a Poisson
+process, however long the answers take. `offline` sends all samples at once. The names, the minimums and the definition
+of a latency follow the MLPerf Inference Rules (https://github.com/mlcommons/inference_policies, "Scenarios"; Reddi et
+al., "MLPerf Inference Benchmark", 2019, arXiv:1911.02549).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ P99_BOUND_MS = 10.0
 
 @dataclass(frozen=True)
 class LoadMinimum:
-    """The least that a result must rest on; a result with less is marked as short."""
+    """The duration and the number of queries below which a result is marked as short."""
 
     seconds: float
     queries: int
@@ -33,7 +33,10 @@ MLPERF_MINIMUMS: dict[Scenario, LoadMinimum] = {
     "server": LoadMinimum(600.0, 100),
     "offline": LoadMinimum(600.0, 24_576),
 }
-"""MLPerf's requirements, from the mlperf.conf inside LoadGen 6.0.17; for `offline`, the samples of its single query."""
+"""MLPerf's requirements, from the mlperf.conf inside LoadGen 6.0.17.
+
+For `offline`, which has a single query, `queries` is the number of its samples.
+"""
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class Load:
 
     @property
     def required(self) -> LoadMinimum:
-        """What the result must rest on."""
+        """The minimum that applies to this load."""
         return self.minimum or MLPERF_MINIMUMS[self.scenario]
 
     def to_json(self) -> dict[str, Any]:
@@ -90,32 +93,31 @@ class Percentile:
 class LoadResult:
     """The result of one run of LoadGen.
 
-    Latencies count from the intended start: in `server`, from the scheduled arrival.
-
-    In `offline` they count from the start of the only query, so `throughput_per_s` and `service_p50_ms` say more there.
+    Latencies count from the intended start of a query: in `server`, from its scheduled arrival. In `offline` all count
+    from the start of the single query, so `throughput_per_s` and `service_p50_ms` are more informative there.
     """
 
     scenario: Scenario
     seconds: float  # from the first query to the last answer
     queries: int
-    rate_per_s: float | None  # as asked for, server only
+    rate_per_s: float | None  # the requested rate, server only
     throughput_per_s: float
     latency: dict[str, Percentile]  # p50, p90, p95, p99
-    service_p50_ms: float  # from the actual start: what an answer itself takes
+    service_p50_ms: float  # from the actual start: the time of the answer alone
     service_p99_ms: float
     errors: int
     first_error: str | None
-    cpu_cores: float  # CPU seconds of the process over wall seconds, LoadGen's own included
-    peak_bytes: int | None  # largest resident memory meanwhile
-    loadgen_bytes: int | None  # of which LoadGen took so much for its list of queries
+    cpu_cores: float  # CPU seconds of the process per second of the run, including those of LoadGen
+    peak_bytes: int | None  # largest resident memory during the run
+    loadgen_bytes: int | None  # the part of it that LoadGen uses for its list of queries
     p99_bound_ms: float | None  # server only
-    meets: bool | None  # p99 within the bound, and no error
+    meets: bool | None  # whether the p99 is within the bound, without any error
     sure: bool | None  # the same at 99 % confidence: LoadGen's early stopping
     short: bool
     why_short: str
-    seen: Conditions  # what else went on meanwhile
-    disturbed: list[str]  # what of it speaks against the latencies, in words
-    loadgen: dict[str, Any]  # from its own log
+    seen: Conditions  # the state of the machine during the run
+    disturbed: list[str]  # why the latencies may be noisy
+    loadgen: dict[str, Any]  # figures from LoadGen's own log
 
     @property
     def error_rate(self) -> float:

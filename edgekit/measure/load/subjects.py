@@ -38,7 +38,7 @@ def open_bundle(path: str, threads: int = 1) -> Subject:
 def open_convert_variant(
     convert: str, name: str, preprocess: list[dict[str, Any]], samples: str, threads: int = 1
 ) -> Subject:
-    """Open a variant of the artifact in the folder `convert`, on the interpreter of the device.
+    """Open a variant of the convert artifact in the folder `convert`, with the interpreter that devices use.
 
     `samples` is an .npy file of raw samples (n, …).
     """
@@ -58,7 +58,7 @@ def open_convert_variant(
 
 
 def open_baseline(profile: str, samples: str, threads: int = 1) -> Subject:
-    """Open the unmodified baseline from the profile artifact in a folder, with the same NumPy preprocessing."""
+    """Open the unmodified baseline from the profile artifact in a folder, with the preprocessing of the variants."""
     import torch
 
     from edgekit.core import artifacts

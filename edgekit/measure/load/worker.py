@@ -18,13 +18,13 @@ from edgekit.measure.load.launcher import LoadJob
 from edgekit.measure.load.scenarios import Load
 
 WARM_UP_S = 0.5
-"""The longest warm-up: a closed loop, which also measures the throughput."""
+"""The longest time for the warm-up, a closed loop that also measures the throughput."""
 
 WriteNote = Callable[..., None]
 
 
 def run_job(job_file: str) -> int:
-    """Run the job in a file; returns 0 if all of it succeeded."""
+    """Run the job in a file, and return the exit status: 0 if all loads succeeded, otherwise 1."""
     path = Path(job_file)
     job = LoadJob.from_json(json.loads(path.read_text(encoding="utf-8")))
     with open(path.with_suffix(".journal"), "a", buffering=1, encoding="utf-8") as journal:
@@ -42,7 +42,7 @@ def run_job(job_file: str) -> int:
 
 
 def _run_loads(job: LoadJob, folder: Path, note: WriteNote) -> None:
-    note(begins="opening it")
+    note(begins="opening the model")
     subject = job.subject.open()
     lengths = [load.seconds for load in (*job.loads, *([job.search] if job.search else []))]
     capacity_per_s = subject.capacity(min(WARM_UP_S, *lengths))

@@ -1,6 +1,6 @@
-"""A model of another framework as a PyTorch module, so that code that runs networks can run it too.
+"""Wrap a model of another framework as a PyTorch module, so that code for networks can run it.
 
-Its layers are not visible to PyTorch and it cannot be trained. Its costs are counted elsewhere and passed in.
+PyTorch does not see the layers of such a model, so it cannot be trained. Its costs are counted elsewhere and passed in.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def ensure_onnx2tf() -> None:
 
 
 def _is_installed() -> bool:
-    """Return whether this environment has onnx2tf already, as an image for machines without a network may."""
+    """Return whether this environment has onnx2tf already, for example in an image for machines without a network."""
     try:
         return metadata.version("onnx2tf") == ONNX2TF
     except metadata.PackageNotFoundError:
@@ -94,9 +94,9 @@ def check_targets(path: Path, targets: Sequence[str], *, is_only_model: bool, ta
     Parameters
     ----------
     is_only_model
-        The run converts nothing else. Otherwise a target that refuses the file can still use the student.
+        Whether the run converts nothing else. If not, a target that refuses the file can still use the student.
     targets_are_named
-        The config names the targets, so each of them must accept the file. Otherwise one of them is enough.
+        Whether the config names the targets. If so, each of them must accept the file; otherwise one is enough.
 
     Raises
     ------

@@ -124,10 +124,11 @@ def _trains(node: torch.fx.Node) -> bool:
     arguments = dict(zip([each.name for each in schema.arguments], node.args, strict=False)) if schema else {}
     arguments |= node.kwargs
     training = arguments.get("train", arguments.get("training")) is True
-    if "dropout_p" in arguments:  # of attention
+    if "dropout_p" in arguments:  # the argument of attention
         return arguments["dropout_p"] != 0
-    share = arguments.get("dropout", arguments.get("p", 1.0))  # of recurrent layers and of dropouts
-    return training and share != 0 and arguments.get("running_mean", node) is not None
+    # the arguments of recurrent layers, and of dropouts
+    probability = arguments.get("dropout", arguments.get("p", 1.0))
+    return training and probability != 0 and arguments.get("running_mean", node) is not None
 
 
 def input_shape(program: torch.export.ExportedProgram) -> tuple[int, ...]:
@@ -156,7 +157,7 @@ TENSOR = re.compile(r"(weight|tensor)_\d+")
 DUNDERS = "__i?(and|or|xor|lshift|rshift)__"
 NUMBERS = "add|sub|mul|truediv|floordiv|mod|pow|neg|pos|eq|ne|lt|le|gt|ge|and_|or_|lshift|rshift|getitem"
 FILES = "from_file|save"
-"""Operators that can read or write any file: all those of aten in PyTorch 2.13 that take a file's name."""
+"""Operators of aten that take a file's name, and could therefore read or write any file (all those in PyTorch 2.13)."""
 OPERATOR = re.compile(
     rf"torch\.ops\.(aten|prims|quantized|quantized_decomposed)\.(?:(?!\w*__|(?:{FILES})(?:\.|$))\w+|{DUNDERS})"
     r"(\.(?!\w*__)\w+)?"

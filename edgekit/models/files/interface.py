@@ -1,4 +1,4 @@
-"""What the modules of all file formats share: opened models, their inputs, and layouts."""
+"""The types and functions that the modules of all file formats share: opened models, their inputs, and layouts."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from edgekit.runner.preprocess.steps import GEOMETRY
 from edgekit.runner.preprocess.transform import to_layout
 
 MAX_LOST_SHARE = 0.2
-"""The largest share of the samples' magnitudes that an input may lose.
+"""The largest share of the samples' magnitudes that may be lost when they are quantized for an input.
 
-With calibrated ranges a few percent are lost; most of it is lost if the samples come in another unit.
+If the input was calibrated on such samples, a few percent are lost. If the samples have another unit, most is lost.
 """
 
 Step = dict[str, Any]
@@ -50,7 +50,7 @@ class QuantizationGrid:
     def step_for_raw(self, raw_dtype: str) -> Step | None:
         """Return the preprocess step with which raw integers reach the input unchanged; None if no step is needed.
 
-        Between signed and unsigned integers they are moved by 128.
+        If the raw integers are signed and the input is not, or the other way round, the integers are shifted by 128.
         """
         offset = {("uint8", "int8"): -128, ("int8", "uint8"): 128}.get((raw_dtype, self.dtype), 0)
         zero = self.zero_point - offset
@@ -76,7 +76,7 @@ def range_fault(
 
 
 def range_ambiguity(grid: QuantizationGrid, raw_dtype: str, steps: Sequence[Step]) -> str:
-    """Describe an ambiguity: raw bytes for an input of bytes that has a scale. Empty if there is none.
+    """Describe the ambiguity if raw bytes are passed unchanged to an input of bytes that has a scale; otherwise empty.
 
     On a device, the bytes would reach the input unchanged, but elsewhere they would be converted by its scale.
     """
@@ -127,7 +127,7 @@ class OpenedModel:
         Returns a function from float32 inputs of exactly that shape to outputs, the batch first. It raises whatever
         the format's library raises if the model does not accept the shape.
     step
-        Difference between two neighbouring values of a quantized output; 0 for floats.
+        The difference between two adjacent values of a quantized output; 0 for floats.
     grid
         Quantization of the input, if it has a scale.
     grids
@@ -246,7 +246,8 @@ def channels_last(input_shape: tuple[int, ...]) -> tuple[int, ...]:
 def find_layout(shape: Sequence[int], sample: Sequence[int]) -> Layout:
     """Find the layout in which samples fit an input.
 
-    Grey images also fit an input without channels, flat or not, because their values are in the same order.
+    Grey images also fit an input without an axis for channels, even if it is flat, because the order of the values is
+    the same.
 
     Parameters
     ----------

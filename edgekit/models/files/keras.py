@@ -78,8 +78,8 @@ def tflite(
 ) -> bytes:
     """Convert the model to TFLite for a batch of one, with TensorFlow's converter.
 
-    `samples` (n, …), by the name of the input, set the ranges of int8. An int8 file has int8 inputs and outputs (bytes,
-    if the model takes bytes), and the converter fails unless every operator can be int8.
+    `samples` (n, …), by the name of the input, determine the ranges of int8. An int8 file has int8 inputs and outputs,
+    or inputs of bytes if the model takes bytes. The converter fails unless every operator can be int8.
     """
     tf, model = _tensorflow(), _read(path)
     ones = [tf.keras.Input(shape[1:], batch_size=1, dtype=each.dtype, name=each.name)
@@ -102,7 +102,7 @@ def tflite(
 
 
 def _one_by_one(samples: Mapping[str, np.ndarray]) -> Iterator[Any]:
-    """Yield the samples for the converter; several inputs by name, because it sorts them by name."""
+    """Yield the samples for the converter. Several inputs are given by name, because the converter sorts them by it."""
     for index in range(len(next(iter(samples.values())))):
         sample = {name: part[index : index + 1] for name, part in samples.items()}
         yield sample if len(sample) > 1 else list(sample.values())
@@ -171,7 +171,7 @@ def _specs(tf: Any, model: Any, shapes: Sequence[Sequence[int]]) -> list[Any]:
 
 
 def _graph(tf: Any, model: Any, shapes: Sequence[Sequence[int]]) -> Any:
-    """Return the model as a graph for inputs of exactly these shapes: what `predict` runs, without its callbacks."""
+    """Return the graph for inputs of exactly these shapes, which is also what `predict` runs, but without callbacks."""
     return tf.function(_caller(model), autograph=False).get_concrete_function(*_specs(tf, model, shapes))
 
 

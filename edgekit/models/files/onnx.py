@@ -40,13 +40,19 @@ EXAMPLES = "calibration_image_sample_data_20x128x128x3_float32.npy"
 LEGACY = "TF_USE_LEGACY_KERAS"
 """A variable that onnx2tf sets when it is imported. Processes started after that could not read a Keras 3 file."""
 CONVERSION_TOLERANCE = 1e-2
-"""How far TFLite's answers may differ from ONNX Runtime's, as a share of their range. Rounding stays below this."""
+"""The largest allowed difference between TFLite's and ONNX Runtime's answers, as a share of the range of the answers.
+
+Differences by rounding are smaller.
+"""
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 ONE_FILE = "python -c \"import onnx; onnx.save(onnx.load('MODEL.onnx'), 'one-file.onnx')\""
 
 
 def open(path: Path, threads: int, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPUT) -> OpenedModel:
-    """Open the model at `path` from memory, with the weights that PyTorch puts beside it; no other files are read."""
+    """Open the model at `path` from memory, with the file of weights that PyTorch may put beside it.
+
+    No other file is read.
+    """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -104,7 +110,7 @@ def refusal(path: Path, target: str) -> str:
 
 
 def float_only(path: Path) -> str:
-    """Return why the model is offered only in float; empty if its weights can be quantized."""
+    """Return the reason why the model is only converted in float; empty if its weights can be quantized."""
     operators = _classic(path).operators
     return f"no quantizer supports {', '.join(operators)}, so the model stays in float" if operators else ""
 

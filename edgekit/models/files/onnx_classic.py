@@ -2,10 +2,11 @@
 
 skl2onnx and onnxmltools write two outputs: the label, and the probabilities, often as a ZipMap, which is a list of
 {class: probability}. edgekit needs one output, a tensor of scores, from which the runner makes the label. The label and
-the ZipMap are therefore removed from the graph when a file is read. Before that, the class of the largest score is
-compared with the label on samples, because ONNX Runtime negates the scores of support vector machines with two classes
-and no probabilities, and because converters do not always declare the shapes that come out. The operators of these
-models belong to the domain `ai.onnx.ml`, which only ONNX Runtime runs.
+the ZipMap are therefore removed from the graph when a file is read. The class of the largest score is then compared
+with the label on random samples, because ONNX Runtime negates the scores of support vector machines with two classes
+and no probabilities. The number of scores is also taken from a run of the model, because the shapes that converters
+declare are not always right. The operators of these models belong to the domain `ai.onnx.ml`, which only ONNX Runtime
+runs.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ SHOWN = 3
 SCALES = (0.1, 1.0, 10.0, 100.0)
 SAMPLES_PER_SCALE = 250
 MAX_TIES = 0.01
-"""For what share of samples the class of the largest score may differ from the label.
+"""The largest share of samples for which the class of the largest score may differ from the label.
 
-Both differ at ties: support vector machines of several classes vote, and scikit-learn does not break ties of votes and
-of probabilities by the scores.
+They differ at ties, because support vector machines of several classes vote, and because scikit-learn does not use the
+scores to break ties of votes or of probabilities.
 """
 CLEAR_MARGIN = 1e-5
-"""Relative difference of the two largest scores below which float32 may order them either way."""
+"""If the two largest scores differ by less than this, relative to them, rounding in float32 may change their order."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class ClassicModel:
 
     @property
     def refusal(self) -> str:
-        """Why only ONNX Runtime can run the model; empty if others can too."""
+        """The reason why only ONNX Runtime can run the model; empty if other runtimes can run it too."""
         if not self.operators:
             return ""
         more = f" and {len(self.operators) - SHOWN} more" if len(self.operators) > SHOWN else ""
@@ -159,7 +160,7 @@ def _zipmap_input(model: Any, zipmap: Any, classes: int) -> Any:
 
 
 def _classes(graph: Any, outputs: Iterable[Any], makers: dict[str, Any]) -> tuple[str, ...]:
-    """Return the classes named by the node that is nearest to the label; empty if no node names any."""
+    """Return the class names of the node that is nearest to the outputs; empty if no node has any."""
     constants = {each.name: each for each in graph.initializer}
     queue = [each.name for each in outputs]
     visited = set(queue)
@@ -340,7 +341,11 @@ def compare_labels(
 
 
 def _compare_classes(scores: np.ndarray, labels: np.ndarray, classes: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Return which samples have a clear largest score (n,), and for which of these its class is not the label (n,)."""
+    """Compare the class of the largest score of each sample with its label.
+
+    Returns which samples have one score that is clearly the largest (n,), and in which of these its class is not the
+    label (n,).
+    """
     largest = np.sort(scores, axis=1)[:, -2:]
     is_clear = largest[:, 1] - largest[:, 0] > CLEAR_MARGIN * np.abs(largest).max(axis=1)
     own = np.array([_text(label) for label in labels])

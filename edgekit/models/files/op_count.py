@@ -17,7 +17,8 @@ RECURRENT = ("RNNSequence", "RNNCell", "GRUSequence", "GRUCell", "LSTMSequence",
 class OpCount:
     """Costs of one call at batch 1; 0 if they could not be counted.
 
-    Multiply-adds are those of convolutions, matrix products and recurrent layers. `weight_bytes` is the stored size.
+    Multiply-adds are those of convolutions, matrix products and recurrent layers. `weight_bytes` is the size of the
+    weights as they are stored.
     """
 
     parameters: int = 0

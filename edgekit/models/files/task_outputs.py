@@ -36,8 +36,8 @@ def box_outputs(shapes: Shapes, classes: int, size: Sequence[int], boxes_index: 
     size
         Height and width of a sample.
     boxes_index
-        Index of the boxes, which decides if there are 4 classes and both outputs have the same shape. By default the
-        first output has the boxes.
+        The index of the boxes, if it is known. It matters only with 4 classes, where both outputs have the same shape;
+        without it, the first of them is taken for the boxes.
 
     Raises
     ------
@@ -161,7 +161,7 @@ class TaskOutputs:
         return tuple(outputs)
 
     def check_scores(self, answers: np.ndarray) -> None:
-        """Raise ModelError if the scores in a detector's answers (n, …) are after a sigmoid."""
+        """Raise ModelError if the scores in a detector's answers (n, …) seem to have passed through a sigmoid."""
         if self.task != "detection":
             return
         scores = answers[..., boxes.BOX_SIDES :]
@@ -188,11 +188,11 @@ def for_task(task: Task, classes: int, sample: Sequence[int]) -> TaskOutputs:
 
 
 BATCH, PROBES = 32, 4
-"""Samples in a batch, and how many of the first batch are also run alone, to compare."""
+"""The number of samples in a batch, and how many samples of the first batch are also run alone for comparison."""
 BATCH_TOLERANCE = 1e-3
-"""How far the score of a sample in a batch may be from its score alone, as a share of the largest score."""
+"""The largest allowed difference between a sample's scores in a batch and alone, as a share of the largest score."""
 SUM_TOLERANCE, MAX_SUM_TOLERANCE = 1e-3, 0.25
-"""How far the sum of probabilities may be from 1: for floats, and at most for coarse integers."""
+"""The largest allowed difference between a sum of probabilities and 1: for floats, and for the coarsest integers."""
 MIN_PROBABILITY = 1e-7
 """Floating-point probabilities are limited to this distance from 0 and from 1 before a logarithm is computed."""
 
@@ -240,34 +240,34 @@ def outputs(
 def to_logits(outputs: np.ndarray, step: float) -> np.ndarray:
     """Convert outputs (n, classes), which are logits or come from a softmax or sigmoids, to logits (n, classes).
 
-    The logarithm of probabilities equals the logits up to a constant in each row, which softmax, and therefore every
-    distillation loss, cancels. For sigmoids p, the logit is log(p / (1 - p)); softmax turns these into the probability
-    of each class given that exactly one of them holds, as in a classification.
+    The logarithm of probabilities equals the logits up to a constant in each row, which makes no difference to softmax
+    and therefore to any distillation loss. For sigmoids p, the logit is log(p / (1 - p)). Softmax turns these logits
+    into the probability of each class given that exactly one class applies, as in a classification.
 
     Values that were rounded to 0 or 1 are moved inwards by half a step, or by MIN_PROBABILITY for floats. They are
     moved by less if another value is closer, so that the order of the classes stays the same. `step` is the difference
-    between two neighbouring values of integer outputs, and 0 for floats.
+    between two adjacent values of integer outputs, and 0 for floats.
     """
     kind, margin = output_kind(outputs, step), step / 2 or MIN_PROBABILITY
     if kind == "probabilities":
         return np.log(np.maximum(outputs, np.float32(margin)))
     if kind == "sigmoids":
-        shares = outputs.astype(np.float64)  # in which 1 - p is exact
-        inside = np.clip(shares, _value_for_zero(shares, margin), 1 - _value_for_zero(1 - shares, margin))
+        sigmoids = outputs.astype(np.float64)  # in which 1 - p is exact
+        inside = np.clip(sigmoids, _value_for_zero(sigmoids, margin), 1 - _value_for_zero(1 - sigmoids, margin))
         return (np.log(inside) - np.log1p(-inside)).astype(np.float32)
     return outputs
 
 
-def _value_for_zero(shares: np.ndarray, margin: float) -> float:
-    """Return the value that replaces 0: `margin`, or half of the smallest positive share if that is less."""
-    return min(margin, float(shares[shares > 0].min()) / 2)
+def _value_for_zero(sigmoids: np.ndarray, margin: float) -> float:
+    """Return the value that replaces 0: `margin`, or half of the smallest positive value if that is less."""
+    return min(margin, float(sigmoids[sigmoids > 0].min()) / 2)
 
 
 def output_kind(outputs: np.ndarray, step: float) -> OutputKind:
-    """Detect what outputs (n, classes) are.
+    """Detect whether outputs (n, classes) are logits, probabilities or sigmoids.
 
-    The logits of many samples do not all lie between 0 and 1, so outputs that do, and are no distribution, are
-    sigmoids. `step` is the difference between two neighbouring values of integer outputs, and 0 for floats.
+    The logits of many samples do not all lie between 0 and 1. So if all outputs lie there, but do not sum to 1, they
+    are sigmoids. `step` is the difference between two adjacent values of integer outputs, and 0 for floats.
     """
     if are_probabilities(outputs, step):
         return "probabilities"
@@ -276,10 +276,10 @@ def output_kind(outputs: np.ndarray, step: float) -> OutputKind:
 
 
 def are_probabilities(outputs: np.ndarray, step: float) -> bool:
-    """Return whether outputs (n, classes) are after a softmax: none is negative, and every row sums to 1.
+    """Return whether outputs (n, classes) are those of a softmax: none is negative, and every row sums to 1.
 
-    The sum may differ by SUM_TOLERANCE, and for integers by one `step` more for each class, because their kernels do
-    not round to the nearest.
+    A sum may differ from 1 by SUM_TOLERANCE, and for integers by one `step` more for each class, because integer
+    kernels do not round to the nearest value.
     """
     slack = min(SUM_TOLERANCE + outputs.shape[1] * step, MAX_SUM_TOLERANCE)
     sums = outputs.sum(axis=1, dtype=np.float64)
@@ -306,9 +306,10 @@ def check_answers(
 def fastest_run(model: OpenedModel, layout: Layout, first: np.ndarray, needed: TaskOutputs) -> tuple[Run, int]:
     """Return the function that runs the model fastest, and its batch size.
 
-    The batch size is BATCH if the model accepts it and gives the same answers as alone, and otherwise the batch that
-    the model was exported for. A graph that was exported for one sample may accept more and mix them up, or share one
-    scale among all samples of a batch. `first` are the first samples, prepared.
+    The batch size is BATCH if the model accepts that and gives the same answers as for single samples, and otherwise
+    the size that the model was exported for. The answers are compared because a graph that was exported for one sample
+    may accept more and mix them up, or quantize all samples of a batch with the same scale. `first` are the first
+    samples, preprocessed.
     """
     smallest = max(model.shape[0], 1)
     alone = model.for_shape((smallest, *layout.sides))
@@ -340,7 +341,7 @@ def _advice(outputs: np.ndarray, classes: int) -> str:
 
 
 def run_batch(run: Run, batch: np.ndarray, size: int, needed: TaskOutputs) -> np.ndarray:
-    """Return the answers for up to `size` samples; a smaller batch is filled up with its last sample.
+    """Return the answers for up to `size` samples. A smaller batch is filled up with copies of its last sample.
 
     Raises ModelError if the outputs are not those of the task.
     """

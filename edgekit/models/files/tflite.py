@@ -57,7 +57,7 @@ def open(path: Path, threads: int, tensors: Tensors = (), needed: TaskOutputs = 
 
 
 def _read(path: Path, tensors: Tensors) -> bytes:
-    """Read the file, and name its inputs after its signature if that has the names of the tensors."""
+    """Read the file. If its signature has the names of the tensors, its inputs get these names."""
     return flatbuffer.with_signature_names(path.read_bytes(), [each["name"] for each in tensors])
 
 
@@ -93,7 +93,7 @@ def on_device(path: Path, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPU
 
 
 def _signature(detail: Any) -> list[int]:
-    """Return the shape with -1 for open dimensions, which only `shape_signature` has; in `shape` they are 1."""
+    """Return the shape with -1 for open dimensions. They are marked in `shape_signature` only; `shape` has 1 there."""
     shape, signature = ([int(side) for side in detail[key]] for key in ("shape", "shape_signature"))
     return signature if len(signature) == len(shape) else shape
 
@@ -133,7 +133,7 @@ def tflite(
 
 
 def openvino(path: Path, names: Sequence[str] = ()) -> Any:
-    """Return an `openvino.Model` for a batch of one, with its inputs called as in `names` if its signature has them.
+    """Return an `openvino.Model` for a batch of one. Its inputs get the `names` if the file's signature has them.
 
     OpenVINO reads TFLite only from a path, and needs a name for every tensor.
     """

@@ -28,8 +28,8 @@ class Options(AugmentationOptions):
 def apply(images: np.ndarray, options: Options, random: np.random.Generator) -> tuple[np.ndarray, Mix]:
     """Mix images (n, height, width, channels).
 
-    The rectangle has the proportions of the image and is clipped at its edges. The share of a label is the share of the
-    pixels that were not replaced, as in section 3.1 of the paper.
+    The rectangle has the proportions of the image and is clipped at the image's edges. The weight of an image's own
+    label is the share of its pixels that were not replaced, as in section 3.1 of the paper.
     """
     count, height, width = images.shape[:3]
     partners = random.permutation(count)

@@ -184,10 +184,11 @@ def _resampled(
     along_y: tuple[Number, Number] = (0.0, 1.0),
     offset: tuple[Number, Number] = (0.0, 0.0),
 ) -> np.ndarray:
-    """Resample images by an affine map: each pixel is read from the position to which the map moves the pixel's own.
+    """Resample images by an affine map, which gives for each pixel the position from which its value is read.
 
-    Positions x and y are counted from the centre. `along_x` are the factors of x and y in the new x, `along_y` those in
-    the new y. Pixels that would be read from outside the image become 0.
+    Positions are counted from the centre of the image. For the pixel at (x, y), `along_x` has the factors of x and y in
+    the source's x, `along_y` those in the source's y, and `offset` is added. Pixels whose source lies outside the image
+    become 0.
     """
     count, height, width = images.shape[:3]
     y, x = np.mgrid[:height, :width] - np.array([(height - 1) / 2, (width - 1) / 2])[:, None, None]

@@ -17,7 +17,10 @@ import torch.distributed as dist
 from torch import Tensor
 
 SILENCE_LIMIT = timedelta(days=1)
-"""Longest time between two messages. Workers wait while process 0 validates; a dead process is noticed at once."""
+"""The longest time between two messages. It is long because the workers wait while process 0 validates.
+
+A process that dies is noticed at once, without this limit.
+"""
 
 
 class PeerLost(Exception):
@@ -42,7 +45,7 @@ class Channel:
             dist.send(flat.to(self.device), to)
 
     def receive(self, source: int) -> Any:
-        """Receive an object. It is unpickled, because only processes of one training are connected."""
+        """Receive an object. Unpickling it is safe, because only processes of the same training are connected."""
         size = torch.zeros(1, dtype=torch.int64, device=self.device)
         with _lost_peer_errors():
             dist.recv(size, source)
@@ -63,7 +66,7 @@ class Channel:
         return flat.cpu()
 
     def broadcast(self, flat: Tensor) -> Tensor:
-        """Return the bytes of process 0 in every process."""
+        """Send the bytes of process 0 to all others, and return them. In the others, `flat` only gives the size."""
         moved = flat.to(self.device)
         with _lost_peer_errors():
             dist.broadcast(moved, 0)
@@ -96,7 +99,7 @@ def packed_size(tensors: Sequence[Tensor]) -> int:
 
 
 def unpack(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
-    """Return packed tensors; `like` are tensors of the same types and shapes."""
+    """Return the tensors that `pack` packed; `like` are tensors of the same types and shapes."""
     tensors, start = [], 0
     for each in like:
         stop = start + each.numel() * each.element_size()

@@ -29,9 +29,10 @@ class ShardCoordinator:
         )
 
     def gradient(self, x: np.ndarray, y: np.ndarray, step: int) -> Tensor:
-        """Compute the gradient of a batch in the parameters, and return the weighted mean of the shards' losses.
+        """Store the gradient of a batch in the parameters, and return the weighted mean of the shards' losses.
 
-        x (n, *input) are preprocessed inputs, y (n, …) labels. The network keeps the buffers of shard 0.
+        x (n, *input) are preprocessed inputs, y (n, …) labels. The network keeps the buffers (running statistics) that
+        shard 0 gives.
         """
         shards = self._divide(x, y, step)
         total: list[Tensor | None] = [None] * len(self.learner.parameters)

@@ -18,7 +18,7 @@ def shard_slices(samples: int, shards: int) -> list[slice]:
 
 
 def shard_owners(shards: int, processes: int) -> list[int]:
-    """Return the process of each shard. Neighbours stay together, so that process 0 always has shard 0."""
+    """Return the process of each shard. Each process has consecutive shards, and process 0 always has shard 0."""
     return [shard * min(shards, processes) // shards for shard in range(shards)]
 
 

@@ -1,4 +1,4 @@
-"""What a worker process needs to compute shards: the network, its teacher and the loss."""
+"""The job that a worker process gets in order to compute shards: the network, its teacher and the loss."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from edgekit.training.teacher_cache import TeacherCache
 from edgekit.training.torch_settings import computing_in, reproducible
 
 MAIN_MODULE_PREFIX = b"c__main__\n"
-"""How pickle begins a name that is defined in the module with which this process was started."""
+"""The bytes with which pickle begins a name that is defined in the module with which this process was started."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """The job of the worker processes, made before any hooks are registered in the networks.
+    """The job of the worker processes. It must be made before any hooks are registered in the networks.
 
-    `teacher` is None if there is none, or if process 0 has its logits. `example` is one preprocessed sample of shape
-    (1, *input), and `threads` is the number of threads for a shard.
+    `teacher` is None if there is none, or if process 0 has the teacher's logits. `example` is one preprocessed sample
+    of shape (1, *input), and `threads` is the number of threads for a shard.
     """
 
     module: nn.Module
@@ -52,7 +52,7 @@ class Job:
         content = io.BytesIO()
         torch.save((replace(self, module=_parts(self.module)), trained_names), content)
         if MAIN_MODULE_PREFIX in content.getvalue():
-            raise TypeError("a part of it is defined in __main__, which is another module there")
+            raise TypeError("a part of it is defined in __main__, which is another module in other processes")
         return content.getvalue()
 
     @classmethod

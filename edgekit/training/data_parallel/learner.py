@@ -44,7 +44,7 @@ class ShardLearner:
 
     def __init__(self, module: nn.Module, objective: LabelObjective, device: torch.device) -> None:
         self.module, self.device = module, device
-        # a copy, because each shard has its own logits, and the objective of the training those of the epoch
+        # a copy, because it holds the logits of one shard, whereas the training's own objective holds the epoch's
         self.objective = copy.copy(objective) if isinstance(objective, LogitObjective) else objective
         trained = nn.ModuleList([module, *([objective.beside] if objective.beside else [])])
         # sorted by name, because the copy in another process may have another order
@@ -54,7 +54,7 @@ class ShardLearner:
         self.state: list[Tensor] = [*parameters, *self.buffers]
 
     def learn(self, shards: Sequence[Shard]) -> Iterator[ShardGradient]:
-        """Yield the gradients of each shard. All begin with the same buffers; those of shard 0 are kept."""
+        """Yield the gradients of each shard. All shards start with the same buffers, and those of shard 0 are kept."""
         before = [each.clone() for each in self.buffers]
         after = before
         for shard in shards:
@@ -72,7 +72,7 @@ class ShardLearner:
     def _learn(self, shard: Shard) -> ShardGradient:
         torch.manual_seed(shard.seed)
         if isinstance(self.objective, LogitObjective):
-            self.objective.cached, self.objective.computed, self.objective.at = shard.cached, [], 0
+            self.objective.cached, self.objective.computed, self.objective.position = shard.cached, [], 0
         for parameter in self.parameters:
             parameter.grad = None
         x, y = self._tensor(to_input(shard.x)), self._tensor(shard.y)

@@ -1,7 +1,7 @@
 """Training in processes that torchrun started: the first runs the command, the others take part in its trainings.
 
-The first process trains in notebook kernels, which inherit torchrun's environment. They announce each training in the
-store of torchrun's agent, where the other processes look for it.
+The first process trains in notebook kernels, which inherit torchrun's environment. The kernels announce each training
+in the store of torchrun's agent, where the other processes look for it.
 """
 
 from __future__ import annotations

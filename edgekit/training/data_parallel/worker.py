@@ -14,7 +14,7 @@ from edgekit.training.data_parallel.coordinator import send_gradients
 from edgekit.training.data_parallel.job import Job, open_learner
 
 STORE, READY = "store", "ready"
-"""Files in the folder that a training's processes share; the latter ends with a process's rank."""
+"""Files in the folder that a training's processes share. Each process that is ready creates `ready-RANK`."""
 
 
 def serve_training(channel: Channel) -> None:

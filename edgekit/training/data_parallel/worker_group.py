@@ -28,7 +28,7 @@ RESUME_HINT = "finished epochs are saved; run the stage again to continue the tr
 
 @contextmanager
 def worker_processes(job: Callable[[], bytes], shards: int, device: torch.device) -> Iterator[Channel | None]:
-    """Run the worker processes inside the `with` block, and yield the channel to them, or None without any.
+    """Run the worker processes inside the `with` block, and yield the channel to them, or None if there are none.
 
     If the job cannot be pickled, this process computes all shards itself, with the same result, and prints why. Raises
     StageError if a worker process dies.
@@ -133,7 +133,7 @@ def _explain_lost_peer(peers: list[_WorkerProcess]) -> Iterator[None]:
 
 
 _LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo0" if sys.platform == "darwin" else "lo"}
-"""Processes on one machine use the loopback interface, because its host name may not resolve."""
+"""Processes on one machine use the loopback interface, because the machine's host name may not resolve."""
 
 
 @contextmanager

@@ -65,7 +65,7 @@ def parse(section: dict[str, Any]) -> LossOptions:
 
 
 def function(options: LossOptions, task: Task = "classification") -> Callable[[Outputs, Outputs, Tensor], Tensor]:
-    """Return the function `(student, teacher, labels) -> scalar` of a loss, the mean over the batch.
+    """Return the function `(student, teacher, labels) -> scalar` of a loss, which is averaged over the batch.
 
     The labels are those of `label_loss`.
     """
@@ -80,11 +80,11 @@ def supports_task(options: LossOptions, task: Task) -> bool:
 
 
 def label_loss(task: Task) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return the function `(outputs, labels) -> scalar` that is minimized without a teacher, the mean over the batch.
+    """Return the loss `(outputs, labels) -> scalar` of a task without a teacher, averaged over the batch.
 
-    This is the cross entropy with classes (N,) int64, the binary cross entropy with labels (N, labels) of 0 and 1, or
-    the squared error of values (N, values). For a reconstruction it is the squared error too, and the labels are the
-    inputs of the network. The losses of other tasks are in `edgekit.training.task_losses`.
+    This is the cross entropy for classes (N,) int64, the binary cross entropy for labels (N, labels) of 0 and 1, and
+    the squared error for values (N, values). For reconstructions it is the squared error as well, and the labels are
+    the inputs of the network. The losses of other tasks are in `edgekit.training.task_losses`.
     """
     from torch.nn import functional
 

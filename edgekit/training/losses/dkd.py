@@ -30,11 +30,12 @@ class Options(LossOptions):
 
 
 def loss(student: Outputs, teacher: Outputs, labels: Tensor, options: Options) -> Tensor:
-    """Return cross entropy + T^2 * (alpha * TCKD + beta * NCKD), as in section 3.2 of the paper, the mean of the batch.
+    """Return cross entropy + T^2 * (alpha * TCKD + beta * NCKD), averaged over the batch (section 3.2 of the paper).
 
     Labels are classes (N,), or soft labels (N, classes) of mixed samples. TCKD compares (p, 1 - p), where p is the
-    probability of the labelled class; NCKD compares how the other classes share 1 - p. The logit of the labelled class
-    is left out instead of being masked with a large number, so that extreme logits and their gradients stay finite.
+    probability of the labelled class; NCKD compares how the other classes share 1 - p. For NCKD, the logit of the
+    labelled class is left out instead of being masked with a large number, so that extreme logits and their gradients
+    stay finite.
     """
     from torch.nn import functional
 
@@ -46,7 +47,7 @@ def loss(student: Outputs, teacher: Outputs, labels: Tensor, options: Options) -
 def _decoupled_loss(
     student: Tensor, teacher: Tensor, labels: Tensor, options: Options, reduction: str = "batchmean"
 ) -> Tensor:
-    """Return alpha * TCKD + beta * NCKD of softened logits; with a reduction of "none" for each sample, (N,)."""
+    """Return alpha * TCKD + beta * NCKD of softened logits; with a reduction of "none", one value per sample (N,)."""
     (student_target, student_others), (teacher_target, teacher_others) = (
         _split_logits(student, labels),
         _split_logits(teacher, labels),
@@ -57,7 +58,7 @@ def _decoupled_loss(
 
 
 def _decoupled_soft_labels(student: Tensor, teacher: Tensor, labels: Tensor, options: Options) -> Tensor:
-    """Return the same for soft labels (N, classes): the mean over each sample's labels, weighted by their shares."""
+    """Return `_decoupled_loss` for soft labels (N, classes): each label of a sample counts with its share."""
     import torch
 
     shares, classes = labels.topk(int((labels > 0).sum(1).max()), dim=1)

@@ -1,8 +1,8 @@
 """Hints: Romero et al., "FitNets: Hints for Thin Deep Nets", ICLR 2015.
 
-The student learns to predict the teacher's feature maps. FitNets first trains the network up to one hint, and then all
-of it on soft targets. Here one loss does both from the first step, as in Tian, Krishnan, Isola, "Contrastive
-Representation Distillation", ICLR 2020. The default weight is from their comparison.
+The student learns to predict the teacher's feature maps. FitNets first trains the layers up to one hint, and then the
+whole network on soft targets. Here one loss does both from the first step, as in Tian, Krishnan, Isola, "Contrastive
+Representation Distillation", ICLR 2020. The default weight is from the comparison in that paper.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Options(LossOptions):
 
 
 def loss(student: Outputs, teacher: Outputs, labels: Tensor, options: Options, task: Task = "classification") -> Tensor:
-    """Return the soft-target loss + weight * the mean squared error of the feature maps, each map counting the same.
+    """Return the soft-target loss + weight * the mean squared error of the feature maps, in which all maps count alike.
 
     `student.features` are the outputs of the regressors (see `build_regressors`). The teacher's maps are not
     normalized, as in equation 3 of FitNets, because the batch normalization of the regressors learns the scale of each

@@ -36,9 +36,9 @@ def combined_loss(
     """Return alpha * the distance to the teacher's outputs + (1 - alpha) * `losses.label_loss`.
 
     For logits (N, classes) the distance is T^2 * KL(teacher || student), with both softened by T. The factor T^2 keeps
-    its gradient at the scale of the other term's. For several labels the distance is computed for each label, for masks
-    for each cell. For values and reconstructions it is the squared error, and for embeddings 1 - cosine; T has no
-    effect there.
+    the gradient of this term at the scale of the other's. The same distance is computed for each label if there are
+    several, and for each cell of a mask. For values and reconstructions it is the squared error, and for embeddings
+    1 - cosine, in both cases without T. For boxes see `task_losses.detection_distance`.
     """
     hard_loss = losses.label_loss(task)(student, labels)
     return alpha * _distance(student, teacher, temperature, task) + (1 - alpha) * hard_loss

@@ -32,7 +32,7 @@ SUPPORTED_TASKS: tuple[Task, ...] = ("classification", "regression", "detection"
 LIBRARIES = ("ai-edge-litert", "keras", "onnxruntime", "openvino", "tensorflow")
 """Libraries that may run a model file."""
 SAMPLES, LOGITS, JOURNAL = "samples.npy", "logits.npy", "journal"
-"""Files in the folder of the process that runs the model. Lines of the journal are numbers of finished samples."""
+"""Files in the folder of the process that runs the model. The journal's last line is the number of finished samples."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class TeacherFile:
     preprocess: list[dict[str, Any]]
     """Steps from a raw sample to the input of the file; empty if it takes raw samples."""
     sha256: str
-    """SHA-256 of the file, in hex. If its weights are in another file, of both together."""
+    """SHA-256 of the file, in hex. If its weights are in another file, the digest covers both."""
 
 
 def check_task(where: str, task: Task) -> None:
@@ -86,8 +86,9 @@ def logits(
 ) -> np.ndarray:
     """Run a model file on raw samples and return its logits, (n, classes) float32.
 
-    Outputs that are probabilities or sigmoids are converted back to logits (`task_outputs.to_logits`). A regression
-    returns values (n, values), a detection (n, points, 4 + classes), a segmentation (n, classes, rows, columns).
+    Outputs that are probabilities or sigmoids are converted back to logits (`task_outputs.to_logits`). For regression,
+    values (n, values) are returned, for detection (n, points, 4 + classes), and for segmentation
+    (n, classes, rows, columns).
 
     Parameters
     ----------

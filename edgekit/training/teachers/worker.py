@@ -19,7 +19,7 @@ from edgekit.training.teachers.model_file import JOURNAL, LOGITS, SAMPLES
 RANGE_CHECK_SAMPLES = 64
 """Number of samples that are compared with the range of a quantized input."""
 INT8_SOFTMAX_STEP = 1 / 255
-"""Difference between two neighbouring probabilities of an 8-bit softmax."""
+"""The difference between two adjacent probabilities that an 8-bit softmax can output."""
 
 
 def write_logits(
@@ -86,7 +86,7 @@ def write_logits(
 def _check_input_range(model: OpenedModel, x: np.ndarray, preprocess: list[dict[str, Any]], is_baseline: bool) -> None:
     """Raise ModelError if a quantized input cannot represent the preprocessed samples.
 
-    For a baseline, also if it is unclear which bytes the input expects.
+    For a baseline, it is also an error if it is unclear which bytes the input expects.
     """
     if model.grid is None:
         return
@@ -106,10 +106,10 @@ def _check_tensor_ranges(model: OpenedModel, x: np.ndarray, tensors: list[dict[s
 
 
 def _check_input_shape(shape: tuple[int, ...], layout: interface.Layout, sample: tuple[int, ...]) -> None:
-    """Raise ModelError for an input with which a file can be a teacher, but not be converted and run on a device."""
+    """Raise ModelError if the input is good enough for a teacher, but not for a model that runs on a device."""
     if any(side < 0 for side in shape[1:]):
         sides = ", ".join("?" if side < 0 else str(side) for side in shape)
-        raise ModelError(f"takes [{sides}], in which not only the batch is open; export it for {list(layout.sides)}")
+        raise ModelError(f"takes [{sides}], in which more than the batch is open; export it for {list(layout.sides)}")
     if shape[0] > 1:
         raise ModelError(
             f"takes {shape[0]} samples at a time, but a device has one; export it for a batch of 1 or of any size"
@@ -122,9 +122,9 @@ def _check_input_shape(shape: tuple[int, ...], layout: interface.Layout, sample:
 
 
 def _check_outputs(run: Run, classes: int) -> Run:
-    """Return `run` with a check: it raises ModelError for outputs of a shape that the model of a bundle may not have.
+    """Return a function that calls `run` and raises ModelError if the outputs are not of shape (n, classes).
 
-    A teacher may have them, because its values can be separated.
+    Other shapes with the same number of values are only allowed for a teacher, whose outputs are reshaped.
     """
 
     def checked_run(x: np.ndarray) -> np.ndarray:

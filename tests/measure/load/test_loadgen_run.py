@@ -203,7 +203,7 @@ class TestChild:
     def test_one_that_cannot_be_opened_says_why(self) -> None:
         outcome = run_loads(LoadJob(words("nobody"), (Load("offline", 0.1),)))
         self._one_line(
-            outcome, "opening it: AttributeError: module 'tests.measure.load.subjects' has no attribute 'nobody'"
+            outcome, "opening the model: AttributeError: module 'tests.measure.load.subjects' has no attribute 'nobody'"
         )
 
     def test_one_that_hangs_ends_at_the_limit(self) -> None:

@@ -97,7 +97,7 @@ def test_one_failure_by_chance_does_not_end_a_rate() -> None:
 def test_a_bound_that_nothing_meets_has_no_rate() -> None:
     _, attempt = queue(1e-6)
     result = find_highest_rate(attempt, CAPACITY, BOUND_MS)  # type: ignore[arg-type]
-    assert result.rate_per_s is None and result.why.startswith("no rate from")
+    assert result.rate_per_s is None and result.why.startswith("no rate of")
 
 
 def test_the_search_gives_up_where_the_rate_no_longer_matters() -> None:

@@ -48,7 +48,7 @@ TRAINING = (
     Seed(
         "doubtful-sigmoids-made-equal",
         "models/files/task_outputs.py",
-        "return min(margin, float(shares[shares > 0].min()) / 2)",
+        "return min(margin, float(sigmoids[sigmoids > 0].min()) / 2)",
         "return margin",
         "a file whose likeliest class is unlikely names the first class, whatever it says itself",
         ("tests/models/files/test_outputs.py",),

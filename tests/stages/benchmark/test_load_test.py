@@ -113,7 +113,7 @@ def test_a_load_that_fails_is_told_and_the_others_go_on(benchmark: Artifact) -> 
     assert {row["name"] for row in told["runs"]} == {BASELINE} and told["seconds"] == 0.05
     assert [row["name"] for row in told["failed"]] == ["nobody"] and told["failed"][0]["reason"].startswith("opening")
     shown = SimpleNamespace(metrics={"loads": told}, config={"confidence": 0.99})
-    assert "failed: opening it" in repr(loads_section.table(shown))  # type: ignore[arg-type]
+    assert "failed: opening the model" in repr(loads_section.table(shown))  # type: ignore[arg-type]
 
 
 def test_the_table_says_what_is_short_and_what_is_held(benchmark: Artifact) -> None:
@@ -139,13 +139,13 @@ def test_the_table_says_what_disturbed_a_run_and_what_a_rate_rests_on(benchmark:
 def test_the_verdict_names_the_rates_and_what_failed(tiny_run: FinishedRun, benchmark: Artifact) -> None:
     result = json.loads((tiny_run.folder / RESULT).read_text())
     rates = [rate(1234.5), {**rate(None), "name": BASELINE, "short": False, "disturbed": ["1 of 2 trials"]}]
-    failed = [{"name": "theirs", "reason": "opening it: gone"}]
+    failed = [{"name": "theirs", "reason": "opening the model: gone"}]
     stream = io.StringIO()
     loads = {**benchmark.metrics["loads"], "rates": rates, "failed": failed}
     print_run({**result, "loads": loads}, tiny_run.folder, Console(file=stream, width=200))
     said = "sustained with a p99 within 10 ms: student-int8-tflite 1,234/s (short: 1 of 600 s), "
     assert f"{said}{BASELINE} no rate was confirmed, too noisy (noisy: 1 of 2 trials)" in stream.getvalue()
-    assert "Load test failed: theirs, opening it: gone" in stream.getvalue()
+    assert "Load test failed: theirs, opening the model: gone" in stream.getvalue()
 
 
 def rate(value: float | None) -> Row:

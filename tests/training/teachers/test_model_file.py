@@ -111,7 +111,7 @@ def test_grey_pictures_fit_a_flat_input(tmp_path: Path) -> None:
     ("shape", "said"),
     [
         (["n", 64], r"takes \[64\], but the samples are \[8, 8, 1\]: as a baseline .* begin with a reshape"),
-        (["n", "h", 8, 1], r"takes \[\?, \?, 8, 1\], in which not only the batch is open; export it for \[8, 8, 1\]"),
+        (["n", "h", 8, 1], r"takes \[\?, \?, 8, 1\], in which more than the batch is open; export it for \[8, 8, 1\]"),
         ([8, 64], "takes 8 samples at a time, but a device has one; export it for a batch of 1 or of any size"),
     ],
 )
