@@ -111,7 +111,7 @@ class Extension:
         """Add the device package's options to `edgerun verify`."""
 
     def verified(self, options: argparse.Namespace) -> tuple[Bundle, Any]:
-        """Return the bundle, and who signed it, or None if signatures were not asked for."""
+        """Return the verified bundle, and who signed it (None if signatures were not asked for)."""
         from edgekit.runner import bundle
 
         return bundle.read(options.bundle), None

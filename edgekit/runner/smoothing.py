@@ -1,8 +1,8 @@
 """Smoothing of answers over time, declared in a bundle under `smoothing`: majority, mean or hysteresis.
 
 Only streams are smoothed, never single files. A method takes the bundle's options and its manifest, and returns a
-function that keeps state from earlier windows, so each stream gets its own. Windows that were dropped or
-refused do not count. Sums are taken over Python floats in the order of time, so that they are the same everywhere.
+function that keeps state from earlier windows, so each stream gets its own. Windows that were dropped or refused do not
+count. Sums are taken over Python floats in the order of time, so that they are the same everywhere.
 `bundle/smoothing_rules.py` defines what may be declared.
 """
 

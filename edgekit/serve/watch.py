@@ -27,7 +27,7 @@ from edgekit.serve.log import log, where
 from edgekit.serve.repository import RepositoryEntry
 
 TICK_S = 0.5
-"""How long samples are collected before they are examined, because many at once cost little more than one."""
+"""How long samples are collected before they are examined. Examining many at once costs little more than one."""
 STEP_S = 1e-3
 MAX_STEP_SAMPLES = 64
 """One step examines as many samples as take about `STEP_S`, but at least one and at most `MAX_STEP_SAMPLES`."""
@@ -71,11 +71,14 @@ class Watcher:
         if not self._is_sample_due():
             return
         index = self._sample_count % len(samples)
-        raw = samples[index] if len(samples) == 1 else samples[index].copy()  # a view would keep the others
+        raw = samples[index] if len(samples) == 1 else samples[index].copy()  # a view would keep all samples in memory
         self._waiting.append((raw, outputs[index].copy()))
 
     def note_refusal(self, error: RunnerError) -> None:
-        """Store a sample without an answer. It is picked like any other sample, so that the failure rate is right."""
+        """Store the refusal of a sample, if one is due.
+
+        Refusals are picked as often as answers, so that the failure rate is right.
+        """
         if self._is_sample_due():
             self._waiting.append(error)
 
@@ -154,7 +157,8 @@ class Watcher:
 async def watch(watchers: Callable[[], Iterable[tuple[str, Watcher]]], send: Callable[[dict[str, Any]], None]) -> None:
     """Run all watchers until cancelled.
 
-    `watchers` returns the current ones by the identity of their bundles, and `send` passes on their sketches.
+    `watchers` returns the current watchers, each with the identity of its bundle. `send` passes their sketches to the
+    supervisor.
     """
     due_s = 0.0
     while True:
@@ -203,9 +207,9 @@ class _WatchedModel:
         self.sketches[worker] = sketch
 
     def families(self, verdict: Verdict) -> list[Family]:
-        """Return the metrics.
+        """Return the metrics of the model.
 
-        Unlike verdicts, counters include workers that have ended, because counters must never decrease.
+        Unlike the verdict, the counters include workers that have ended, because counters must never decrease.
         """
         counts, merged = self.evaluated_counts, dict(self.merged)
         if merged["canary"] is not None:

@@ -149,7 +149,7 @@ class Worker:
         await asyncio.sleep(self.settings.drain_s)
         if self.server is not None:
             _drop_new_connections(self.listening)
-            await asyncio.sleep(2 * IDLE_CHECK_S)  # meanwhile connections that are complete are accepted
+            await asyncio.sleep(2 * IDLE_CHECK_S)  # meanwhile, connections with a complete handshake are accepted
             self.server.close()
         for connection in list(self.state.connections):
             connection.shutdown()

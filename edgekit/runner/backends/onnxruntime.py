@@ -40,8 +40,8 @@ DTYPES = {
 EXACT_SUMS_OPTION = ("session.x64quantprecision", "1")
 """On x86 without VNNI, products of uint8 and int8 are summed in 16 bits, which can overflow.
 
-With this option, both factors are converted to uint8, which is correct and a fifth slower. With VNNI the answers are
-the same without it, in half the time.
+With this option, both factors are converted to uint8, which is correct and a fifth slower. Processors with VNNI give
+the same answers without the option, in half the time.
 """
 FLOAT_FALLBACK_OPTION = ("session.disable_quant_qdq", "1")
 """Compute everything between QuantizeLinear and DequantizeLinear in float: always correct, but as slow as float.
@@ -96,7 +96,7 @@ def has_vnni() -> bool:
 
 
 def runtime_errors() -> tuple[type[Exception], ...]:
-    """Return what ONNX Runtime raises for a model or an input: its own classes, which share no base but Exception."""
+    """Return the exceptions that ONNX Runtime raises for a model or an input. Its own share no base but Exception."""
     from onnxruntime.capi import onnxruntime_pybind11_state as own
 
     classes = (each for each in vars(own).values() if isinstance(each, type) and issubclass(each, Exception))

@@ -134,7 +134,7 @@ def _read(
 
 
 def _shape(port: Any) -> list[int | None]:
-    """Return a port's sides, None for dynamic ones."""
+    """Return a port's dimensions, with None for dynamic ones."""
     return [side.get_length() if side.is_static else None for side in port.partial_shape]
 
 

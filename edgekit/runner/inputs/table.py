@@ -98,7 +98,7 @@ def parse(name: str, content: bytes, max_rows: int = -1) -> Table:
 
 
 def pieces(name: str, content: bytes, max_rows: int = -1) -> Iterator[Table]:
-    """Yield a CSV file in parts of some thousand rows, because the cells of a long recording fill the memory."""
+    """Yield a CSV file in parts of some thousand rows, because the cells of a long recording would fill the memory."""
     try:
         content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

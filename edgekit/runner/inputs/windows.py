@@ -29,7 +29,7 @@ class Span(NamedTuple):
         return {"start_s": self.start / self.rate_hz, "end_s": self.end / self.rate_hz}
 
     def facts(self) -> dict[str, Any]:
-        """Return what an answer in JSON says about the location."""
+        """Return the location as fields of an answer in JSON."""
         return {"window": self.to_dict()}
 
 
@@ -43,7 +43,7 @@ class Truncation(NamedTuple):
         return f"the first {self.kept} of {self.tokens} tokens"
 
     def facts(self) -> dict[str, Any]:
-        """Return what an answer in JSON says about the location."""
+        """Return the location as fields of an answer in JSON."""
         return {"cut": {"kept": self.kept, "tokens": self.tokens}}
 
 
@@ -57,7 +57,7 @@ class Row(NamedTuple):
         return f"row {self.number}{f', {self.cut}' if self.cut else ''}"
 
     def facts(self) -> dict[str, Any]:
-        """Return what an answer in JSON says about the location."""
+        """Return the location as fields of an answer in JSON."""
         return {"row": self.number, **(self.cut.facts() if self.cut else {})}
 
 

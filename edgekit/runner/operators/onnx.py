@@ -49,7 +49,7 @@ RELEASES: tuple[tuple[tuple[int, int], int, int], ...] = (
 )
 """For each release of ONNX Runtime, oldest first, the newest opset of the standard domain and IR version that it opens.
 
-Measured with `tests/runner/probe_operators.py`: a model of one Identity, stamped with one number after another.
+Measured by `tests/runner/probe_operators.py` with a model of one Identity operator and one version after another.
 """
 
 

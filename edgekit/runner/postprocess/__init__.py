@@ -43,7 +43,7 @@ def make_postprocessor(manifest: Manifest) -> Postprocessor:
 
 
 def needs_sample(manifest: Manifest) -> bool:
-    """Whether that function also takes the preprocessed sample."""
+    """Whether the task's postprocessor also takes the preprocessed sample."""
     return getattr(importlib.import_module(f"{__name__}.{manifest.task}"), "NEEDS_SAMPLE", False)
 
 

@@ -29,7 +29,7 @@ class Source:
 
     @property
     def is_live(self) -> bool:
-        """Whether the source is a pipe, a socket or a device, which does not wait; a file or an iterable does."""
+        """Whether the source is a pipe, a socket or a device, whose data do not wait until they are read."""
         try:
             mode = os.fstat(self._source.fileno()).st_mode
         except (AttributeError, OSError, ValueError):  # not a file, or one in memory

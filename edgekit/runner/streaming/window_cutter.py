@@ -1,4 +1,4 @@
-"""Cut windows from moments that arrive in parts, the same as `inputs/windows.py` cuts from a whole recording."""
+"""Cut windows from moments that arrive in parts: the same windows that `inputs/windows.py` cuts from a recording."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class WindowCutter:
         return Window(raw, Span(start, end, self._rate_hz), arrived_ns)
 
     def _forget(self) -> None:
-        """Once the buffer is full, move what the next window needs to its beginning: less than one window."""
+        """Once the buffer is full, move the moments that the next window needs to its beginning."""
         if self.moments < self._first + len(self._buffer):
             return
         first = min(self._start, self.moments)

@@ -34,7 +34,11 @@ class Query:
 
 @dataclass(frozen=True)
 class Panel:
-    """A panel. `unit` is one of Grafana's ids, `limit` draws a line, and `states` are (value, text, color)."""
+    """A panel.
+
+    `unit` is one of Grafana's ids, `limit` draws a line, `most` is the upper end of the axis, and `states` are (value,
+    text, color).
+    """
 
     title: str
     description: str
