@@ -34,7 +34,7 @@ With fewer, call overhead dominates; with more, memory traffic does.
 
 
 class BoxOptions(NamedTuple):
-    """Which boxes are answers.
+    """The options that decide which boxes become answers.
 
     `least_probability` is the minimum probability, `overlap` the intersection over union above which the less probable
     of two boxes is dropped, and `most` the maximum number of boxes.
@@ -93,9 +93,9 @@ class Decoder:
     """Converts outputs (points, 4 + classes) for pictures of one (height, width) into `Boxes`."""
 
     def __init__(self, size: Sequence[int], points: int, options: BoxOptions = DEFAULT) -> None:
-        places, widths = grid_centres(size, points)
-        self.places = np.concatenate([places, places], axis=1)
-        self.reaches = np.concatenate([-widths, -widths, widths, widths], axis=1)
+        centres, strides = grid_centres(size, points)
+        self.places = np.concatenate([centres, centres], axis=1)
+        self.reaches = np.concatenate([-strides, -strides, strides, strides], axis=1)
         height, width = size
         self.limits = np.array([width, height, width, height], dtype=np.float32)
         self.options = options

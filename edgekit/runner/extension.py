@@ -46,7 +46,7 @@ class LoadOptions(NamedTuple):
 class Extension:
     """The runner without the device package.
 
-    It loads bundles, measures nothing, and refuses what needs that package.
+    It loads bundles, measures nothing, and refuses options that need that package.
     """
 
     commands: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 """Flag for `os.open` that refuses a symbolic link. Windows does not have it."""
 
 READ_ONLY_ERRORS = (errno.EROFS, errno.EACCES, errno.EPERM)
-"""Error numbers of a folder in which nobody, or not this user, can write."""
+"""The errors of writing into a folder in which nobody, or not this user, may write."""
 
 
 def write_atomically(path: Path, data: bytes, mode: int = 0o666) -> None:

@@ -81,7 +81,7 @@ def input_tensor(sample: np.ndarray, layout: str, backend: Backend) -> np.ndarra
 
 
 def passes_through(steps: Sequence[Step], raw_dtype: str, input_dtype: str) -> bool:
-    """Whether the integers of a raw sample are what the model takes: same dtype, and no step changes their values."""
+    """Whether the model takes the integers of a raw sample: the dtypes are equal, and no step changes the values."""
     return raw_dtype == input_dtype != "float32" and all(step["step"] in GEOMETRY for step in steps)
 
 

@@ -61,7 +61,7 @@ def run_lengths(mask: np.ndarray) -> dict[int, dict[str, Any]]:
 
 
 def check_grids(size: Sequence[int], labels: int, grids: Sequence[Sequence[int]]) -> None:
-    """Raise BundleError unless there is exactly one grid (labels, rows, columns) that divides pictures of this size."""
+    """Raise BundleError unless there is exactly one grid (labels, rows, columns) that fits pictures of this size."""
     if not 1 < labels <= UNKNOWN:
         raise BundleError(f"manifest.json: labels: got {labels}; name 2 to {UNKNOWN} classes")
     if len(size) != 3 or len(grids) != 1 or len(grids[0]) != 3 or grids[0][0] != labels:

@@ -379,7 +379,7 @@ class Model:
         Parameters
         ----------
         most_s : float, optional
-            Seconds after which no further sample is run. By default all are.
+            Seconds after which no further sample is run. By default, all samples are run.
         """
         from edgekit.runner.selftest import selftest
 

@@ -154,8 +154,8 @@ def with_values(answer: Any, manifest: Manifest, values: Sequence[float], chosen
     if manifest.task == "anomaly":
         is_anomaly = values[0] > answer.threshold if chosen is None else bool(chosen)
         return replace(answer, is_anomaly=is_anomaly, score=values[0], label=labels[is_anomaly])
-    first = () if chosen is None else chosen
-    ranked = sorted(range(len(values)), key=lambda index: (-values[index], index not in first))
+    preferred = () if chosen is None else chosen
+    ranked = sorted(range(len(values)), key=lambda index: (-values[index], index not in preferred))
     if manifest.task == "classification":
         best = ranked[0] if chosen is None else chosen[0]
         top = [(labels[index], values[index]) for index in ranked[: len(answer.top)]]

@@ -44,7 +44,7 @@ from edgekit.serve.timeline import CURRENT, note_error
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Response = tuple[int, list[tuple[bytes, bytes]], bytes]
-"""Status, headers, body."""
+"""Status, headers and body."""
 
 EXTENSIONS = ["classification", "binary_tensor_data", "statistics", "model_configuration", "model_repository"]
 JSON = (b"content-type", b"application/json")

@@ -265,7 +265,7 @@ class Batcher:
         )
 
     def _slack_s(self) -> float:
-        """Return the seconds between the expected end of all waiting samples and the earliest deadline."""
+        """Return how many seconds remain between the expected end of all waiting samples and the earliest deadline."""
         return min(job.deadline_s for job in self._queue) - monotonic() - self._curve.total_ms(self._waiting) / 1e3
 
     def _run_next(self) -> None:

@@ -1,7 +1,8 @@
 """uvicorn's HTTP connection, extended by deadlines for receiving requests and by limits that apply before the app runs.
 
-uvicorn keeps silent, incomplete and stalled connections open for ever (uvicorn#157). It also closes a connection after
-the answer while the client is still sending, so that the system resets the connection and the client loses the answer.
+uvicorn never closes a connection whose client is silent, stalls, or does not complete a request (uvicorn#157). It also
+closes a connection after the answer while the client is still sending. The system then resets the connection, and the
+client loses the answer.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class ConnectionLimits:
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """One connection. The attributes that all connections share are set before the process listens."""
+    """One connection. The class attributes are shared by all connections, and set before the process listens."""
 
     limits: ConnectionLimits
     lag = LoopLag()
@@ -87,7 +88,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse the data. A request that is still incomplete must be complete before the deadline."""
+        """Parse the data. If a request is still incomplete afterwards, its deadline starts or continues."""
         self._has_ignored_upgrade = False
         self._receive(data)
 
@@ -394,7 +395,7 @@ class Connection(Protocol):
 
 
 class BufferedTransport:
-    """Sends the headers and body of an answer in one piece, and closes without losing what the client still sends.
+    """Sends the headers and body of an answer in one piece, and leaves closing to the connection.
 
     uvicorn writes the headers and the body separately, which would make two packets.
     """

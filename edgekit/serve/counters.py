@@ -89,7 +89,7 @@ class SharedCounters:
         return list(map(sum, zip(*rows)))
 
     def percentiles_ms(self, slot: int, kind: str) -> dict[str, float | None]:
-        """Return the percentiles of a histogram, each as the upper bound of its bucket, None if nothing was counted."""
+        """Return the percentiles of a histogram, each the upper bound of its bucket, or None if nothing was counted."""
         counts = self.histogram(slot, kind)
         return {f"p{percentile}_ms": percentile_ms(counts, percentile / 100) for percentile in PERCENTILES}
 

@@ -1,7 +1,7 @@
 """Files as request bodies: the content decides the file type, and the bundle's own input path reads it.
 
-Tables and texts look alike, so the model decides between them: for a model for texts, every body is a text unless it
-begins like an array, or begins like a picture or audio and is not valid UTF-8.
+Tables and texts look alike, so the model decides between them: for a model for texts, a body that looks like a table is
+a text. Even a body that begins like a picture or a sound is a text for it if it is valid UTF-8, but an array never is.
 
 The readers of `edgekit.runner` expect paths, so the body is written to a file in memory (memfd). No disk can therefore
 run full, and the file name that a client sends is never used.

@@ -48,7 +48,7 @@ def check_size(body: bytes, is_infer_request: bool, limit_bytes: int) -> None:
 
 
 def _bytes_beside_raw_tensors(body: bytes) -> int:
-    """Return the size of all fields of a message except its raw tensors. Raises RequestError (400) for too many."""
+    """Return the size of all fields except the raw tensors. Raises RequestError (400) if there are too many fields."""
     position = other_bytes = 0
     for _ in range(MAX_FIELDS):
         if position >= len(body):

@@ -1,4 +1,4 @@
-"""What the supervisor passes to its workers in memory: settings, secrets, bundles and the certificate with its key.
+"""Passes settings, secrets, bundles and the certificate with its key from the supervisor to its workers in memory.
 
 Secrets are read once, so that all workers have the same tokens whenever they start. Nothing of this appears on a
 command line, which every user of the machine could read.

@@ -14,7 +14,7 @@ from typing import Any
 from edgekit.serve.errors import printable
 
 MAX_FRAMES = 8
-"""The number of frames that are logged of an error, from the innermost."""
+"""At most this many frames of an error are logged, beginning with the innermost."""
 
 
 class Log:

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus. Those that Triton has too use its names and microseconds; all others are in seconds."""
+"""Metrics for Prometheus. Metrics that Triton has as well have its names and microseconds; all others use seconds."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ import numpy as np
 from edgekit.serve.log import log
 
 TIMEOUT_S = 0.02
-"""Timeout of a command that a request waits for, including the connection. A nearby Redis needs a fiftieth of it."""
+"""Timeout of a command that a request waits for, including the connection. A nearby Redis needs a fiftieth of this."""
 BACKGROUND_TIMEOUT_S = 0.1
 """Timeout of a command that no request waits for."""
 MAX_TIMEOUTS = 3
@@ -66,7 +66,7 @@ def _head(key: str, shape: tuple[int, ...]) -> bytes:
 
 
 class CircuitBreaker:
-    """Decides whether commands are sent at all.
+    """Decides whether commands are sent to Redis at all.
 
     After a failure no commands are sent for a while, and for longer after each further failure. Then a single command
     finds out whether Redis is back.

@@ -201,7 +201,7 @@ class RepositoryEntry:
 
 
 def find_bundles(paths_or_folders: Sequence[str]) -> list[str]:
-    """Return the paths of all bundles: files as given, and the content of folders, sorted by name.
+    """Return the paths of all bundles: the given files, and the bundles in the given folders, sorted by name.
 
     Raises BundleError if a path does not exist or a folder holds no bundle.
     """

@@ -1,4 +1,4 @@
-"""The parts of an HTTP request: headers, body, the memory that it may use, and a client that may disconnect.
+"""The parts of an HTTP request: its headers, its body, the memory that it may use, and a client that may disconnect.
 
 Large bodies are kept in memory pages of their own, which return to the system once the request is answered. On the
 heap, bodies that grow side by side would cause fragmentation, and a worker would hold twice the memory that it needs.

@@ -94,7 +94,7 @@ class WorkerProcess:
     def send_verdicts(self, verdicts: dict[str, Any]) -> None:
         """Send the verdicts on the watched models, unless the worker has too many unread ones."""
         if self._writer is None or self._writer.transport.get_write_buffer_size() < MAX_UNREAD_BYTES:
-            self._send(do="tell", verdicts=verdicts)
+            self._send(do="show_verdicts", verdicts=verdicts)
 
     def drain(self) -> None:
         """Make the worker finish its requests and exit."""
@@ -224,7 +224,7 @@ class Supervisor:
             await asyncio.to_thread(self.verdicts.watch, entries)
 
     async def _evaluate(self, verdicts: Verdicts) -> None:
-        """Compare what the workers have watched with the validation, and send the verdicts to all workers."""
+        """Compare the samples that the workers have watched with validation, and send the verdicts to all workers."""
         while True:
             await asyncio.sleep(VERDICT_INTERVAL_S)
             results = verdicts.evaluate()
@@ -232,9 +232,9 @@ class Supervisor:
                 with suppress(BackendError):  # it has ended
                     worker.send_verdicts(results)
 
-    def _on_sketches(self, number: int, life: int, sketches: dict[str, Any]) -> None:
+    def _on_sketches(self, number: int, process_id: int, sketches: dict[str, Any]) -> None:
         if self.verdicts is not None:
-            self.verdicts.receive_sketches(number, life, sketches)
+            self.verdicts.receive_sketches(number, process_id, sketches)
 
     async def _start_worker(self, number: int) -> None:
         control, worker_control = socket.socketpair()

@@ -199,9 +199,9 @@ def parse_object(
 def parse_json(text: Body) -> Any:
     """Parse JSON.
 
-    Raises RequestError (400) if the text is not JSON, nested too deeply or has numbers that are not finite, and (413)
-    if it has too many lists and objects: each takes 80 bytes and some time, so that a million would delay all other
-    requests.
+    Raises RequestError (400) if the text is not JSON, is nested too deeply or has numbers that are not finite, and
+    RequestError (413) if it has too many lists and objects. Each of them takes 80 bytes and some time, so that a
+    million would delay all other requests.
     """
     if len(text) > 2 * MAX_CONTAINERS and (count := _containers(bytes(text))) > MAX_CONTAINERS:
         raise RequestError(

@@ -221,7 +221,7 @@ async def run(worker: Worker, control: socket.socket) -> None:
         order = json.loads(line)
         if order["do"] == "drain":
             break
-        if order["do"] == "tell":
+        if order["do"] == "show_verdicts":
             worker.app.verdicts = order["verdicts"]
             continue
         try:

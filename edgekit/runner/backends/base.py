@@ -61,7 +61,7 @@ class BaseBackend:
         return version(INTERPRETERS[self.name].distribution)
 
     def invoke(self, x: np.ndarray) -> Any:
-        """Return the model's output for its input, both in the model's own dtypes; a list if it has several outputs.
+        """Run the model on an input in its own dtype, and return its output in its own dtype, or a list of several.
 
         The arrays belong to the caller. A model with states starts from zeros.
         """

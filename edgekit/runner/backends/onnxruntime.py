@@ -159,7 +159,7 @@ class OnnxruntimeBackend(BaseBackend):
         if self._is_one and self._input is not None and not states:
             self._source = np.zeros(self.shape, self.dtype)
             self._result = np.zeros((batch, *outputs[0].shape[1:]), outputs[0].dtype)
-            self._bound = _bound(session, (self._input, self._source), (self._outputs[0], self._result))
+            self._bound = _bind_arrays(session, (self._input, self._source), (self._outputs[0], self._result))
             self._run_bound = session.run_with_iobinding
         self._state_inputs, self._state_outputs = [each.input for each in states], [each.output for each in states]
 
@@ -186,7 +186,7 @@ class OnnxruntimeBackend(BaseBackend):
         return {self._input: x} if self._input is not None else dict(zip(self._inputs, self.tensors(x)))
 
 
-def _bound(session: Any, source: tuple[str, np.ndarray], result: tuple[str, np.ndarray]) -> Any:
+def _bind_arrays(session: Any, source: tuple[str, np.ndarray], result: tuple[str, np.ndarray]) -> Any:
     """Bind one input and one output, by name, to arrays that the session then reads and writes in place."""
     import onnxruntime
 

@@ -172,7 +172,7 @@ def settings(threads: int, device: str = "CPU") -> dict[str, Any]:
 
 
 class OpenvinoBackend(BaseBackend):
-    """A compiled model with one request on NumPy arrays, which takes half the time of calling the model itself."""
+    """A compiled model that runs by one inference request on NumPy arrays, in half the time of calling it directly."""
 
     def __init__(
         self,

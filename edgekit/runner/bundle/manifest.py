@@ -110,7 +110,7 @@ class Manifest:
 
     `labels` names the classes of a classification, the labels of a multi-label task, or the values of a regression.
     `activation` is what the runner applies to the model's outputs: "softmax" or "sigmoid" to logits, or "none" if the
-    model ends with it.
+    outputs need no activation.
 
     The following keys are absent unless they apply. `threshold`: the mean squared error above which an anomaly
     detection calls a sample an anomaly. `boxes`: which boxes a detection returns (`runner/boxes.py`). `smoothing`: how

@@ -39,7 +39,7 @@ TARGETS = ("tflite", "openvino", "onnx")
 TASKS = ("classification", "multi_label", "regression", "anomaly", "detection", "segmentation", "embedding", "raw")
 ACTIVATIONS = ("softmax", "sigmoid", "none")
 ACTIVATIONS_OF = {"classification": ("softmax", "none"), "multi_label": ("sigmoid", "none"), "detection": ("sigmoid",)}
-"""Activations of each task. The other tasks have none."""
+"""The activations that each task allows. All other tasks allow only "none"."""
 KINDS = {"image": 3, "vector": 1, "audio": 1, "window": 2, "text": 1, "tensors": 1}
 """Kinds of raw samples, and their numbers of axes."""
 LAYOUTS = {"NHWC": 4, "NCHW": 4, "NC": 2, "ANY": None}
@@ -190,7 +190,7 @@ def _check_members(members: dict[str, Any]) -> None:
 
 
 def _check_files(manifest: Manifest) -> None:
-    """Check that model files and golden samples have valid names, and are listed once the members are known."""
+    """Check the names of the files that the manifest refers to. If it lists members, they must be among them."""
     golden = manifest.golden
     check_keys("golden", golden, ("inputs", "outputs", *GOLDEN))
     check_values("golden", golden, GOLDEN)
@@ -339,7 +339,7 @@ def _check_tensors(manifest: Manifest) -> None:
 
 
 def _check_limits(where: str, limits: Any, dtype: str) -> None:
-    """Check that a range lies within its dtype. Integers must have a range."""
+    """Check that a range lies within the limits of its dtype. Integers must have a range."""
     if dtype == "float32":
         largest = input_vector.LARGEST_FLOAT
         fits = limits is None or (-largest <= limits[0] and limits[1] <= largest)

@@ -2,7 +2,7 @@
 
 There is one module per kind of file, and only the one that is needed is imported. The bundle declares how a file
 becomes a sample (`edgekit/runner/input_path.py`). A file that cannot become the declared sample raises InputError with
-a fix, instead of giving a sample that merely looks right.
+a fix, instead of giving a wrong sample that looks right.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from edgekit.runner.input_path import Step
 
 
 class Span(NamedTuple):
-    """Where in its recording a sample lies: start and exclusive end, in samples, or in rows if there is no rate."""
+    """The part of a recording that a sample covers: start and exclusive end, in samples, or in rows without a rate."""
 
     start: int
     end: int
@@ -34,7 +34,7 @@ class Span(NamedTuple):
 
 
 class Truncation(NamedTuple):
-    """How many of a text's tokens were kept, because the bundle takes no more."""
+    """A text that was cut: how many of its tokens were kept, because the bundle takes no more, and how many it has."""
 
     kept: int
     tokens: int

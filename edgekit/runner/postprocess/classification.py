@@ -42,12 +42,12 @@ class Classification:
         return {**vars(self), "scores": self.scores.tolist()}
 
     def lines(self) -> list[str]:
-        """Return the answer as text for people. Its first line follows the name of the input."""
+        """Return the answer as lines of text. The first line is printed after the name of the input."""
         return [self.label, *(f"  {probability:7.2%}  {label}" for label, probability in self.top)]
 
 
 def make_postprocessor(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float]], Classification]:
-    """See the package."""
+    """See `edgekit.runner.postprocess`."""
     labels, is_logits = manifest.labels, manifest.activation == "softmax"
     if len(labels) <= SMALL_ARRAY:
         return _make_small_postprocessor(labels, is_logits)

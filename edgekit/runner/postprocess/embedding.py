@@ -33,7 +33,7 @@ class Embedding:
 
 
 def make_postprocessor(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float]], Embedding]:
-    """See the package. `top_k` is ignored."""
+    """See `edgekit.runner.postprocess`. `top_k` is ignored."""
     return lambda outputs, top_k, timing_ms: Embedding(normalize(outputs), timing_ms)
 
 

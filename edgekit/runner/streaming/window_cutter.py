@@ -48,8 +48,8 @@ class WindowCutter:
             yield self._window(arrived_ns)
 
     @property
-    def left(self) -> int:
-        """Moments after the last window."""
+    def remaining(self) -> int:
+        """The number of moments after the last window."""
         covered = self._start - self._hop + self._length if self.number else 0
         return max(0, self.moments - covered)
 

@@ -67,7 +67,7 @@ def bounds() -> list[str]:
 
 
 def read_objective(p99: str | None, availability: str | None) -> Objective:
-    """Parse the objective, with defaults for what is None. Raises ConfigError for invalid or extreme values."""
+    """Parse the objective. None stands for the default. Raises ConfigError for invalid or extreme values."""
     requested_ms = _latency_ms(P99 if p99 is None else p99)
     nearest = min(bounds(), key=lambda bound: abs(math.log(float(bound) * 1e3 / requested_ms)))
     return Objective(requested_ms, nearest, _percent(AVAILABILITY if availability is None else availability))
