@@ -144,7 +144,7 @@ def _validate(model: Model, batch: BatchedModel) -> None:
         comparison = compare_outputs(outputs, expected[indices], model.manifest.golden)
         if not comparison.ok:
             raise BackendError(
-                f"{size} samples at once: {model.backend.name} does not give the outputs of the golden samples: "
+                f"{size} samples at once: {model.backend.name} does not reproduce the outputs of the golden samples: "
                 f"max |Δ| {comparison.max_abs_delta:.3g}, allowed {model.manifest.golden['atol']:.3g}; "
                 f"{comparison.top1_agreement:.0%} of the answers as recorded"
             )

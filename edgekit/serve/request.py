@@ -31,7 +31,7 @@ def check_token(tokens: tuple[bytes, ...], headers: Headers) -> None:
     kind, _, token = headers.get(b"authorization", b"").partition(b" ")
     matches = [hmac.compare_digest(token.strip(), each) for each in tokens]
     if kind.lower() != b"bearer" or not any(matches):
-        raise RequestError(401, "Authorization: give Bearer and a token of this server")
+        raise RequestError(401, "Authorization: send Bearer and a token of this server")
 
 
 def header_bytes(headers: Headers) -> int | None:

@@ -181,7 +181,7 @@ def parse_object(
     """Parse a request whose JSON has already been read; `binary_data` holds the bytes of its binary tensors."""
     samples, used = model_input.parse_tensors(values.get("inputs"), binary_data)
     if used != len(binary_data):
-        raise RequestError(400, f"body: {len(binary_data) - used} bytes are left after the input's own {used}")
+        raise RequestError(400, f"body: {len(binary_data) - used} bytes remain after the {used} bytes of the inputs")
     parameters = as_object(values.get("parameters", {}), "parameters")
     request_id = values.get("id", "")
     if not isinstance(request_id, str) or len(request_id) > MAX_ID_LENGTH:

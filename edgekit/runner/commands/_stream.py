@@ -169,7 +169,10 @@ def _describe_windows(model: Model, stream: Stream) -> str:
     if stream.frames is None:
         return text
     if stream.new_frames == stream.frames:
-        return f"{text}; log-mel is computed anew for each: the hop is no multiple of its hop_samples, or too long"
+        return (
+            f"{text}; log-mel is computed anew for each, because the hop is not a multiple of its hop_samples, or is "
+            "too long"
+        )
     return f"{text}; log-mel: {stream.new_frames} of {stream.frames} frames are new in each"
 
 
