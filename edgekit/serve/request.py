@@ -128,7 +128,7 @@ BUDGET_BODIES, MIN_BUDGET_BYTES = 4, 64 << 20
 SMALL_BYTES = 64 << 10
 """Requests that hold no more than this are never refused.
 
-On all connections together, they take only a few megabytes.
+On the default number of HTTP connections, they take at most 64 MB together.
 """
 RETRY_S = 1
 

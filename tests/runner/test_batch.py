@@ -55,7 +55,9 @@ def test_each_sample_gets_what_it_gets_alone(
 def test_the_golden_vectors_must_come_out_at_that_size(write_bundle: WriteBundle) -> None:
     model = load(write_bundle(onnx_with(of_neighbours)), trial=False)
     assert model.selftest().ok and open_batch(model, 1).size == 1
-    with pytest.raises(BackendError, match=r"^2 samples at once: onnxruntime does not reproduce .* 0\.5, allowed 0\.0001;"):
+    with pytest.raises(
+        BackendError, match=r"^2 samples at once: onnxruntime does not reproduce .* 0\.5, allowed 0\.0001;"
+    ):
         open_batch(model, 2)
     with pytest.raises(BackendError, match=r"^5 samples at once: .* max \|Δ\| 2, allowed"):
         open_batch(model, 5)
@@ -86,7 +88,9 @@ def test_a_bundle_with_wrong_golden_vectors_is_refused(
     wrong = reference(samples())
     wrong[5, 1] += 3.0
     model = opened(made, key, interpreter, write_bundle, scores=wrong)
-    with pytest.raises(BackendError, match=rf"^{size} samples at once: {interpreter} does not reproduce .*max \|Δ\| [23]"):
+    with pytest.raises(
+        BackendError, match=rf"^{size} samples at once: {interpreter} does not reproduce .*max \|Δ\| [23]"
+    ):
         open_batch(model, size)
 
 

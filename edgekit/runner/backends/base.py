@@ -61,7 +61,7 @@ class BaseBackend:
         return version(INTERPRETERS[self.name].distribution)
 
     def invoke(self, x: np.ndarray) -> Any:
-        """Run the model on an input in its own dtype, and return its output in its own dtype, or a list of several.
+        """Run the model on an input and return its output, both in the model's own dtypes. Several outputs are a list.
 
         The arrays belong to the caller. A model with states starts from zeros.
         """

@@ -190,7 +190,7 @@ def _check_members(members: dict[str, Any]) -> None:
 
 
 def _check_files(manifest: Manifest) -> None:
-    """Check the names of the files that the manifest refers to. If it lists members, they must be among them."""
+    """Check `golden`, and that all files that the manifest names are among its members, if it lists any."""
     golden = manifest.golden
     check_keys("golden", golden, ("inputs", "outputs", *GOLDEN))
     check_values("golden", golden, GOLDEN)
@@ -281,7 +281,7 @@ def _check_reconstruction(manifest: Manifest) -> None:
     """Check that the output has the shape of the network's input, with a picture's channels first."""
     output, expected, threshold = _only_output(manifest), manifest.input.answer, manifest.threshold
     require(
-        output.answer == expected, "outputs[0].shape", list(output.shape), f"must be a batch of 1 of {list(expected)}"
+        output.answer == expected, "outputs[0].shape", list(output.shape), f"must be {[1, *expected]}, channels first"
     )
     require(len(manifest.labels) == 2, "labels", manifest.labels, "name the normal and the anomaly")
     require(is_number(threshold) and threshold >= 0, "threshold", threshold, "must be a number from 0")
