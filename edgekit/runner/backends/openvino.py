@@ -172,7 +172,7 @@ def settings(threads: int, device: str = "CPU") -> dict[str, Any]:
 
 
 class OpenvinoBackend(BaseBackend):
-    """A compiled model with one inference request on NumPy arrays. Calling the model itself would take twice as long."""
+    """A compiled model with one inference request on NumPy arrays. Calling the model itself takes twice as long."""
 
     def __init__(
         self,
