@@ -42,7 +42,7 @@ def is_private(folder: str) -> bool:
 
 
 def unpacked_folder(archive: str) -> str:
-    """Return the folder that holds an unpacked copy of this runner, or the archive itself if there can be none."""
+    """Return the folder that holds an unpacked copy of this runner, or the archive itself if it cannot be unpacked."""
     cache = cache_folder()
     if sys.dont_write_bytecode or not DIGEST or not cache:
         return archive

@@ -1,6 +1,7 @@
-"""Run several samples in one call of a bundle's model, on an instance of its own that is validated first.
+"""Run several samples in one call of a bundle's model.
 
-A bundle's model takes one sample. If the file does not fix its batch size, an interpreter can open it for more.
+A bundle's model takes one sample. If its file does not fix the batch size, an interpreter can open another instance of
+it for more samples. Such an instance is validated before it is used.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ Call = Callable[[np.ndarray], np.ndarray]
 def open_batch(model: Model, size: int) -> BatchedModel:
     """Open another instance of a model that takes `size` samples per call, on the same interpreter, threads and device.
 
-    For size 1 this is the model itself.
+    For size 1, the model itself is used.
 
     Raises
     ------
@@ -50,7 +51,7 @@ def open_batch(model: Model, size: int) -> BatchedModel:
     batch = BatchedModel(
         size, _single_call(model) if size == 1 else _batched_call(model, size), _input_shape(model, size)
     )
-    if not model.manifest.states:  # otherwise the self-test validates them as one stream
+    if not model.manifest.states:  # with states, the self-test validates the golden samples as one stream
         _validate(model, batch)
     return batch
 
@@ -143,7 +144,7 @@ def _validate(model: Model, batch: BatchedModel) -> None:
         comparison = compare_outputs(outputs, expected[indices], model.manifest.golden)
         if not comparison.ok:
             raise BackendError(
-                f"{size} samples at once: {model.backend.name} does not give the outputs of the golden samples: "
+                f"{size} samples at once: {model.backend.name} does not reproduce the outputs of the golden samples: "
                 f"max |Δ| {comparison.max_abs_delta:.3g}, allowed {model.manifest.golden['atol']:.3g}; "
                 f"{comparison.top1_agreement:.0%} of the answers as recorded"
             )

@@ -16,9 +16,9 @@ MAX_INTEGER_CHARACTERS = 20
 def loads(data: bytes, object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
     """Parse JSON from UTF-8 bytes.
 
-    `object_pairs_hook` is that of `json.loads`. Raises ValueError if the bytes are not JSON, are nested too deeply, or
-    hold a number too large for float64 or int64: Python itself reads integers of thousands of digits, which overflow as
-    soon as they are converted to a float.
+    `object_pairs_hook` is passed to `json.loads`. Raises ValueError if the bytes are not JSON, are nested too deeply,
+    or contain a number too large for float64 or int64. Python itself would read integers of thousands of digits, which
+    overflow as soon as they are converted to a float.
     """
     try:
         with bounded_recursion():

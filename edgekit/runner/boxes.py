@@ -24,7 +24,7 @@ STRIDES = (4, 8, 16, 32, 64, 128)
 BOX_SIDES = 4
 """Numbers per box: left, top, right, bottom."""
 MAX_CANDIDATES = 400
-"""Largest number of a picture's boxes, those with the highest logits, that enter non-maximum suppression."""
+"""At most this many boxes of a picture, those with the highest logits, enter non-maximum suppression."""
 ZERO, NONE = np.float32(0), np.empty(0, dtype=np.int64)
 BLOCK = 40
 """How many boxes' overlaps are computed at once.
@@ -34,7 +34,7 @@ With fewer, call overhead dominates; with more, memory traffic does.
 
 
 class BoxOptions(NamedTuple):
-    """Which boxes are answers.
+    """The options that decide which boxes become answers.
 
     `least_probability` is the minimum probability, `overlap` the intersection over union above which the less probable
     of two boxes is dropped, and `most` the maximum number of boxes.
@@ -93,9 +93,9 @@ class Decoder:
     """Converts outputs (points, 4 + classes) for pictures of one (height, width) into `Boxes`."""
 
     def __init__(self, size: Sequence[int], points: int, options: BoxOptions = DEFAULT) -> None:
-        places, widths = grid_centres(size, points)
-        self.places = np.concatenate([places, places], axis=1)
-        self.reaches = np.concatenate([-widths, -widths, widths, widths], axis=1)
+        centres, strides = grid_centres(size, points)
+        self.places = np.concatenate([centres, centres], axis=1)
+        self.reaches = np.concatenate([-strides, -strides, strides, strides], axis=1)
         height, width = size
         self.limits = np.array([width, height, width, height], dtype=np.float32)
         self.options = options
@@ -167,9 +167,9 @@ def area(sides: np.ndarray) -> np.ndarray:
 
 
 def intersections(boxes: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Return (n, m): the area that each of boxes (4, n) shares with each of `others` (4, m).
+    """Return the areas (n, m) that each of `boxes` (4, n) shares with each of `others` (4, m).
 
-    Each row holds one side.
+    Each row of `boxes` and `others` holds one side of all boxes.
     """
     shared = np.minimum(boxes[2:, :, None], others[2:, None])
     shared -= np.maximum(boxes[:2, :, None], others[:2, None])

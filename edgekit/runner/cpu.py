@@ -1,4 +1,4 @@
-"""What the kernel reports about the processor."""
+"""Facts about the processor, as the kernel reports them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ X86 = (
     "avx512_fp16", "amx_tile", "amx_int8", "amx_bf16",
 )  # fmt: skip
 ARM = ("asimd", "asimdhp", "asimddp", "i8mm", "bf16", "sve", "sve2")
-"""Instruction sets for which kernels differ. They affect the speed, and the last bits of a sum."""
+"""Instruction sets for which interpreters have different code. They affect the speed, and the last bits of a sum."""
 
 
 ARCHITECTURE_ALIASES = {"arm64": "aarch64", "amd64": "x86_64", "armv8l": "armv7l"}

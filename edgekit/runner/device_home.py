@@ -1,10 +1,12 @@
-"""Where a device's releases and its trust policy are. Every load needs this, so the module imports almost nothing.
+"""The home of a device: the folder that holds its releases and its trust policy.
+
+Every load needs this module, so it imports almost nothing.
 
 A device is in signed mode if the home in use has a policy, if /var/lib/edge has one, or if the root-owned file
 /etc/edge/trust names a home. The last two apply whatever `EDGERUN_HOME` and `HOME` are. /etc/edge/trust has one line,
 the absolute path of the home whose policy applies.
 
-A path that cannot be examined never counts as missing. Otherwise a user who may not enter a folder would be free of the
+A path that cannot be examined never counts as missing. Otherwise a user who may not enter a folder would escape the
 policy inside it.
 """
 

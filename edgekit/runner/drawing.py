@@ -150,7 +150,7 @@ def caption(label: str, number: int, fraction: float, fits: Callable[[str], bool
 
 
 def place_label(area: Area, size: tuple[int, int], picture: tuple[int, int], occupied: Sequence[Area]) -> Area:
-    """Return where to put the label of a box: above, below or inside along a side, at the place that covers least."""
+    """Return the area for a box's label: above, below or inside the box, where it covers the fewest occupied pixels."""
     left, top, right, bottom = area
     width, height = size
     corners = ((left, top - height), (right - width, top - height), (left, bottom), (right - width, bottom))

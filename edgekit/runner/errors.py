@@ -86,7 +86,7 @@ def keep_exit_code_after_interrupt() -> None:
 def bounded_recursion() -> Iterator[None]:
     """Make endless nesting or recursion raise RecursionError inside the block, whatever was imported before.
 
-    Converters raise Python's recursion limit when they are imported. Without this, the stack would overflow and the
+    Converters increase Python's recursion limit when they are imported. Without this, the stack would overflow and the
     process would end with SIGSEGV.
     """
     previous_limit = sys.getrecursionlimit()

@@ -46,7 +46,7 @@ class LoadOptions(NamedTuple):
 class Extension:
     """The runner without the device package.
 
-    It loads bundles, measures nothing, and refuses what needs that package.
+    It loads bundles, measures nothing, and refuses options that need that package.
     """
 
     commands: tuple[str, ...] = ()
@@ -111,7 +111,7 @@ class Extension:
         """Add the device package's options to `edgerun verify`."""
 
     def verified(self, options: argparse.Namespace) -> tuple[Bundle, Any]:
-        """Return the bundle, and who signed it, or None if signatures were not asked for."""
+        """Return the verified bundle, and who signed it (None if signatures were not asked for)."""
         from edgekit.runner import bundle
 
         return bundle.read(options.bundle), None

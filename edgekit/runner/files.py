@@ -17,7 +17,7 @@ NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 """Flag for `os.open` that refuses a symbolic link. Windows does not have it."""
 
 READ_ONLY_ERRORS = (errno.EROFS, errno.EACCES, errno.EPERM)
-"""Error numbers of a folder in which nobody, or not this user, can write."""
+"""The errors of writing into a folder in which nobody, or not this user, may write."""
 
 
 def write_atomically(path: Path, data: bytes, mode: int = 0o666) -> None:
@@ -35,9 +35,9 @@ def write_atomically(path: Path, data: bytes, mode: int = 0o666) -> None:
 
 
 def remove_quietly(path: Path) -> None:
-    """Remove a file if it exists, ignoring errors, because they would hide what went wrong before.
+    """Remove a file if it exists. Errors are ignored, because they would hide an earlier error.
 
-    So no lock stays held and no error gets lost if a disk has become read-only in the meantime.
+    If a disk has become read-only, for example, locks are still released and the first error is still reported.
     """
     with suppress(OSError):
         if path.exists():
@@ -45,7 +45,7 @@ def remove_quietly(path: Path) -> None:
 
 
 def can_lock(path: Path, operation: int) -> bool:
-    """Whether no other process prevents a lock, `fcntl.LOCK_SH` or `fcntl.LOCK_EX`, on a file. The lock is not kept."""
+    """Whether a file could be locked now with `operation`, `fcntl.LOCK_SH` or `fcntl.LOCK_EX`. The lock is not kept."""
     if sys.platform == "win32":
         raise NotImplementedError("Windows has no such locks")
     import fcntl

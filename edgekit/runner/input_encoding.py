@@ -3,9 +3,9 @@
 Integers that the model takes as they are, such as a picture's bytes or a board's int8 features, are not quantized
 again. If samples are bytes and every step is element-wise, each channel has only 256 possible results. They are
 computed once, by the same steps, and then looked up, which is two to five times as fast as running the steps and the
-quantization, and gives the same bits. If the model file already contains the steps, as `convert.fold_preprocess`
-arranges, each byte maps to itself, or to itself minus 128 for int8; then nothing is looked up and the bytes go in
-directly.
+quantization, and gives the same bits. If the model file already contains the steps, which the option
+`convert.fold_preprocess` arranges, each byte maps to itself, or to itself minus 128 for int8. In that case nothing is
+looked up, and the bytes go in directly.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ EncodeWithSample = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 def encoder(manifest: Manifest, backend: Backend) -> Encode:
-    """Return the function from one raw sample to the model's input, in the model's own dtype and layout."""
+    """Return the function that converts one raw sample to the model's input, in the model's own dtype and layout."""
     steps, layout = manifest.preprocess, manifest.input.layout
     if backend.encode is not None and passes_through(steps, manifest.raw.dtype, manifest.input.dtype):
         return _passthrough(steps, layout, backend.dtype)
@@ -56,9 +56,10 @@ def encoder(manifest: Manifest, backend: Backend) -> Encode:
 
 
 def encoder_with_sample(manifest: Manifest, backend: Backend) -> EncodeWithSample:
-    """Return the same function, which also returns the preprocessed sample, so that the steps run only once.
+    """Return a function like that of `encoder`, which also returns the preprocessed sample.
 
-    It never uses a lookup table, because the sample has to be computed in any case.
+    The steps then need to run only once. The function never uses a lookup table, because it has to compute the sample
+    in any case.
     """
     steps, layout = manifest.preprocess, manifest.input.layout
     pipeline = transform.pipeline(steps)
@@ -80,7 +81,7 @@ def input_tensor(sample: np.ndarray, layout: str, backend: Backend) -> np.ndarra
 
 
 def passes_through(steps: Sequence[Step], raw_dtype: str, input_dtype: str) -> bool:
-    """Whether the integers of a raw sample are what the model takes: same dtype, and no step changes their values."""
+    """Whether the model takes the integers of a raw sample: the dtypes are equal, and no step changes the values."""
     return raw_dtype == input_dtype != "float32" and all(step["step"] in GEOMETRY for step in steps)
 
 

@@ -93,9 +93,10 @@ class PictureTransform(NamedTuple):
 
 
 def picture_transform(size: tuple[int, int], resize: Step) -> PictureTransform:
-    """Return what a `resize_picture` step that keeps the whole picture does to a picture of (width, height).
+    """Return where a `resize_picture` step puts a picture of (width, height) in its sample.
 
-    A letterbox keeps the proportions, to the nearest pixel, and centres the picture.
+    The step must keep the whole picture, so `fit` must be "stretch" or "letterbox". A letterbox keeps the proportions,
+    to the nearest pixel, and centres the picture.
     """
     (width, height), (wide, tall) = size, (resize["width"], resize["height"])
     new_width, new_height = wide, tall

@@ -21,7 +21,7 @@ DTYPES = ("float32", "uint8", "int8", "int32", "int64")
 """Dtypes that a tensor of a sample may have."""
 LARGEST_EXACT_INTEGER = 2**24
 INTEGER_LIMITS = {"uint8": (0, 255), "int8": (-128, 127)}
-"""Limits of integer dtypes narrower than `LARGEST_EXACT_INTEGER`."""
+"""Limits of the integer dtypes whose values never exceed `LARGEST_EXACT_INTEGER`."""
 LARGEST_FLOAT = 3.4028234663852886e38
 """The largest float32."""
 MAX_NAMES_SHOWN = 8
@@ -29,7 +29,7 @@ MAX_NAMES_SHOWN = 8
 
 
 def width(shapes: Sequence[Sequence[int]]) -> int:
-    """Return how many numbers tensors of these shapes, without a batch axis, have together."""
+    """Return the total number of values in tensors of these shapes, which have no batch axis."""
     return sum(map(prod, shapes))
 
 
@@ -108,7 +108,7 @@ def _flat(value: Any, tensor: Mapping[str, Any]) -> np.ndarray:
     import numpy as np
 
     name = tensor["name"]
-    if isinstance(value, np.ma.MaskedArray):  # masked values would be used
+    if isinstance(value, np.ma.MaskedArray):  # its masked values would be used
         raise InputError(f"tensor {name}: got a masked array; fill it, and give a plain one")
     try:
         array = np.asarray(value)

@@ -26,7 +26,8 @@ def load(
     """Verify a bundle and open its model.
 
     The first load on a device tries the installed interpreters and thread counts in child processes, validates each
-    with the golden samples, and caches the fastest. Whatever you specify is not measured.
+    with the golden samples, and caches the fastest. An interpreter or a number of threads that you specify is used as
+    it is.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ UNKNOWN = 255
 def cell_size(size: Sequence[int], grid: Sequence[int]) -> int:
     """Return the side of a cell in pixels, for a sample (height, width) and a grid (rows, columns).
 
-    Raises BundleError if it is not a whole number, the same on both axes.
+    Raises BundleError unless the side is a whole number and the same on both axes.
     """
     (height, width), (rows, columns) = size, grid
     side = height // max(1, rows)
@@ -36,9 +36,9 @@ def enlarge(cells: np.ndarray, side: int) -> np.ndarray:
 
 
 def nearest_indices(after: int, before: int) -> np.ndarray:
-    """Return (after,): for each new pixel, the index of the old pixel under its centre.
+    """Return, for each of `after` new pixels, the index of the old pixel under its centre.
 
-    The side is resized from `before` to `after` pixels.
+    The side of the picture had `before` pixels.
     """
     return (2 * np.arange(after) + 1) * before // (2 * after)
 
@@ -46,7 +46,8 @@ def nearest_indices(after: int, before: int) -> np.ndarray:
 def run_lengths(mask: np.ndarray) -> dict[int, dict[str, Any]]:
     """Return COCO's uncompressed run-length encoding of each class that is present.
 
-    `counts` go down the columns, from left to right, and are lengths of runs outside the class, inside it, and so on.
+    `counts` are the lengths of the runs of pixels outside the class, inside it, outside it and so on. The pixels are
+    read down each column, and the columns from left to right.
     """
     flat = mask.ravel(order="F")
     starts = np.concatenate([[0], np.flatnonzero(flat[1:] != flat[:-1]) + 1])
@@ -60,7 +61,7 @@ def run_lengths(mask: np.ndarray) -> dict[int, dict[str, Any]]:
 
 
 def check_grids(size: Sequence[int], labels: int, grids: Sequence[Sequence[int]]) -> None:
-    """Raise BundleError unless there is exactly one grid (labels, rows, columns) that divides pictures of this size."""
+    """Raise BundleError unless there is exactly one grid (labels, rows, columns) that fits pictures of this size."""
     if not 1 < labels <= UNKNOWN:
         raise BundleError(f"manifest.json: labels: got {labels}; name 2 to {UNKNOWN} classes")
     if len(size) != 3 or len(grids) != 1 or len(grids[0]) != 3 or grids[0][0] != labels:

@@ -186,7 +186,10 @@ class Model:
         self._states = None
 
     def step(self, raw: RawInput, top_k: int = 5, size: tuple[int, int] | None = None) -> Prediction:
-        """Return the answer to the next sample of a stream, like `predict`. An error resets the states."""
+        """Return the answer to the next sample of a stream, like `predict`.
+
+        The recurrent states continue from the sample before. An error resets them.
+        """
         states, self._states = self._states or self.states(), None
         answer = self.predict(raw, top_k, size, states)
         self._states = states
@@ -206,7 +209,8 @@ class Model:
         size : tuple of int, optional
             (width, height) of the picture from which the sample was made, to get boxes or masks in its pixels.
         states : States, optional
-            Recurrent states of the stream that the sample continues, from `states`. By default it starts a stream.
+            Recurrent states of the stream that the sample continues, as `states()` returned them. By default, the
+            sample starts a stream.
 
         Returns
         -------
@@ -216,7 +220,7 @@ class Model:
         Raises
         ------
         InputError
-            The sample has another shape or dtype or values out of range, or the model's outputs for it are no answer.
+            The sample has another shape or dtype or values out of range, or the outputs for it cannot become an answer.
         BackendError
             The interpreter failed, or its outputs are not finite.
 
@@ -272,7 +276,7 @@ class Model:
         Raises
         ------
         InputError
-            The outputs are no answer, for example an embedding of zeros.
+            The outputs cannot become an answer, for example an embedding of zeros.
         BackendError
             The outputs are not finite.
         """
@@ -375,7 +379,7 @@ class Model:
         Parameters
         ----------
         most_s : float, optional
-            Seconds after which no further sample is run. By default all are.
+            Seconds after which no further sample is run. By default, all samples are run.
         """
         from edgekit.runner.selftest import selftest
 
@@ -383,5 +387,5 @@ class Model:
 
 
 def _channels_first(x: np.ndarray) -> np.ndarray:
-    """Return a preprocessed sample with a picture's channels first, which is the order that every network has."""
+    """Return a preprocessed sample with a picture's channels first, as in the model's outputs."""
     return x.transpose(2, 0, 1) if x.ndim == 3 else x

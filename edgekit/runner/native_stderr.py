@@ -31,8 +31,8 @@ def quiet_native(log: str | os.PathLike[str] = os.devnull) -> Iterator[int]:
 def duplicate_stderr() -> int:
     """Return a new file descriptor that writes to standard error.
 
-    If the process was started without standard error, it gets one that discards everything, before another file can be
-    opened under its number.
+    If the process was started without standard error, it gets one that discards everything, so that no other file can
+    be opened as descriptor 2.
     """
     try:
         return os.dup(2)

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
         """The methods of an observer. Each must return within microseconds, because inference waits for it."""
 
         def answered(self, raw: np.ndarray, outputs: np.ndarray, prediction: Any) -> None:
-            """A sample in the form of `manifest.raw`, the model's outputs for it, and the answer with its times."""
+            """Receive a sample in the form of `manifest.raw`, the outputs for it, and the answer with its times."""
 
         def refused(self, error: RunnerError) -> None:
-            """A sample got no answer: an InputError about the sample, or a BackendError."""
+            """Receive the error of a sample that got no answer: an InputError about the sample, or a BackendError."""
 
         def dropped(self, count: int) -> None:
-            """Windows of a stream were dropped, because the model was too slow."""
+            """Receive the number of windows of a stream that were dropped, because the model was too slow."""
 
         def close(self) -> None:
-            """Nothing more will be reported: write what is pending, and release threads and sockets."""
+            """Write pending data, and release threads and sockets. Nothing is reported afterwards."""
 
 
 class Observers:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def shape(outputs: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """Return the shape that outputs of these shapes, without a batch axis, have when joined."""
+    """Return the shape of the joined outputs. No shape includes a batch axis."""
     if len(outputs) == 1:
         return tuple(outputs[0])
     if share_leading_axes(outputs):
@@ -35,7 +35,7 @@ def join(outputs: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def split(array: np.ndarray, outputs: Sequence[Sequence[int]]) -> list[np.ndarray]:
-    """Split `array` (batch, …) into the outputs, of these shapes without a batch axis, that were joined in it."""
+    """Split `array` (batch, …) into the outputs that were joined in it, given their shapes without a batch axis."""
     if len(outputs) == 1:
         return [array]
     is_along_last_axis = share_leading_axes(outputs)

@@ -1,6 +1,6 @@
 """Rules for values from untrusted files: the test, and the advice for the error message.
 
-Tables of rules define what a manifest and an input path may hold. Needs no NumPy.
+Tables of rules define what a manifest and an input path may contain. This module needs no NumPy.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def is_number(value: Any) -> TypeGuard[float]:
 
 
 def is_list(value: Any) -> bool:
-    """Whether the value is a non-empty list. Lists become tuples in a frozen record."""
+    """Whether the value is a non-empty list, or a tuple, which a frozen record has in place of a list."""
     return isinstance(value, (list, tuple)) and bool(value)
 
 

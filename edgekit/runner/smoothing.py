@@ -1,8 +1,8 @@
 """Smoothing of answers over time, declared in a bundle under `smoothing`: majority, mean or hysteresis.
 
 Only streams are smoothed, never single files. A method takes the bundle's options and its manifest, and returns a
-function that keeps state from earlier windows, so each stream gets its own. Windows that were dropped or
-refused do not count. Sums are taken over Python floats in the order of time, so that they are the same everywhere.
+function that keeps state from earlier windows, so each stream gets its own. Windows that were dropped or refused do not
+count. Sums are taken over Python floats in the order of time, so that they are the same everywhere.
 `bundle/smoothing_rules.py` defines what may be declared.
 """
 
@@ -154,8 +154,8 @@ def with_values(answer: Any, manifest: Manifest, values: Sequence[float], chosen
     if manifest.task == "anomaly":
         is_anomaly = values[0] > answer.threshold if chosen is None else bool(chosen)
         return replace(answer, is_anomaly=is_anomaly, score=values[0], label=labels[is_anomaly])
-    first = () if chosen is None else chosen
-    ranked = sorted(range(len(values)), key=lambda index: (-values[index], index not in first))
+    preferred = () if chosen is None else chosen
+    ranked = sorted(range(len(values)), key=lambda index: (-values[index], index not in preferred))
     if manifest.task == "classification":
         best = ranked[0] if chosen is None else chosen[0]
         top = [(labels[index], values[index]) for index in ranked[: len(answer.top)]]

@@ -12,7 +12,10 @@ import sys
 from typing import Any
 
 ENVIRONMENT = {"ORT_DISABLE_TELEMETRY": "1"}
-"""ONNX Runtime's switch (1.31.1: `1` or `true`; its own `disable_telemetry_events` comes after the files are made)."""
+"""The switch of ONNX Runtime 1.31.1, which accepts `1` or `true`.
+
+Its function `disable_telemetry_events` would come too late, because the files exist by then.
+"""
 SENDERS = ("openvino_telemetry",)
 """Packages that send events. If they cannot be imported, OpenVINO and NNCF continue with stubs of their own."""
 

@@ -1,4 +1,7 @@
-"""`python -m edgekit.serve DESCRIPTOR`: the server, as the command `serve` starts it, with settings in a descriptor."""
+"""The server's entry point, `python -m edgekit.serve DESCRIPTOR`.
+
+The command `serve` starts it and passes the settings through the file descriptor DESCRIPTOR.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ async def _run(settings: Settings, secrets: Secrets) -> None:
 
 
 def _check_certificate(settings: Settings) -> None:
-    """Raise InputError, before any bundle is validated, if the certificate and key cannot be used."""
+    """Raise InputError if the certificate and key cannot be used. Called before any bundle is validated."""
     for path in (settings.certificate, settings.key):
         if path and not os.path.isfile(path):
             raise InputError(f"{path}: no such file; --certificate and --key name PEM files")

@@ -1,4 +1,7 @@
-"""The admin port: metrics, and loading and unloading models. It is not for clients, and on loopback by default."""
+"""The admin port, which serves metrics and loads and unloads models.
+
+It is not meant for clients, and listens only on loopback by default.
+"""
 
 from __future__ import annotations
 
@@ -104,12 +107,12 @@ class Admin:
         return _json({"name": "edgekit", "version": __version__, "extensions": ["model_repository"]})
 
     async def index(self, receive: Receive) -> Response:
-        """List the models that are served, and the bundles in the folders that are not served."""
+        """List the served models, and the other bundles in the configured folders."""
         await _body(receive)
         return _json(await self._index())
 
     async def load(self, receive: Receive, model: str) -> Response:
-        """Load a model: validate the bundles of this name in the folders, and serve them."""
+        """Load a model: validate the bundles of this name in the configured folders, and serve them."""
         _check_parameters(await _body(receive))
         async with self.supervisor.changing:
             await self._load(model)
@@ -139,7 +142,7 @@ class Admin:
         return index
 
     async def _load(self, name: str) -> None:
-        """Validate the bundles of this name in the folders, and serve them instead of the previous ones."""
+        """Validate the bundles of this name in the configured folders, and serve them instead of the previous ones."""
         supervisor = self.supervisor
         try:
             available = await asyncio.to_thread(_bundles_in, supervisor.settings.bundles)
@@ -168,7 +171,10 @@ class Admin:
 
 
 def _bundles_in(paths: Sequence[str], excluded: Container[str] = ()) -> list[tuple[str, str, str]]:
-    """Return the path, name and version of each bundle. Reads and hashes whole files, so it must run in a thread."""
+    """Return the path, name and version of each bundle in `paths` except those in `excluded`.
+
+    It reads and hashes whole files, so it must run in a thread.
+    """
     return [
         (path, *repository.name_and_version(path))
         for path in repository.find_bundles(paths)
@@ -177,7 +183,7 @@ def _bundles_in(paths: Sequence[str], excluded: Container[str] = ()) -> list[tup
 
 
 def _check_parameters(body: bytes) -> None:
-    """Raise RequestError (400) for files or a config in the request, which Triton would accept."""
+    """Raise RequestError (400) if the request contains model files or a config, which Triton would accept."""
     if not body:
         return
     values = wire.parse_json(body)
@@ -224,5 +230,5 @@ ROUTES: Router[Callable[..., Awaitable[Response]]] = Router(
         Route(ANY, "/v2", Admin.metadata),
         Route(ANY, "/v2/", Admin.metadata),
     ],
-    "here are /metrics and /v2/repository",
+    "this port has /metrics and /v2/repository",
 )

@@ -44,7 +44,7 @@ from edgekit.serve.timeline import CURRENT, note_error
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Response = tuple[int, list[tuple[bytes, bytes]], bytes]
-"""Status, headers, body."""
+"""Status, headers and body."""
 
 EXTENSIONS = ["classification", "binary_tensor_data", "statistics", "model_configuration", "model_repository"]
 JSON = (b"content-type", b"application/json")
@@ -58,7 +58,7 @@ OPEN_PATHS = frozenset(("/", "/v2/health/live", "/v2/health/ready"))
 
 
 class HttpRequest(NamedTuple):
-    """One request. `values` holds the parts of the path that its route names, for example `model`."""
+    """One request. `values` holds the value in the path for each placeholder of its route, for example `model`."""
 
     scope: dict[str, Any]
     headers: Headers
@@ -189,9 +189,9 @@ class App:
     ) -> Awaitable[Answer]:
         """Put samples into the model's queue and wait for the answer.
 
-        The queue refuses requests that would miss their deadline. While they wait, the samples are held as float32
-        input tensors, and `reservation` is charged for these bytes. `receive` is used to notice that the client
-        disconnects; without it (gRPC), the caller's task is cancelled instead.
+        The queue refuses requests that would miss their deadline. While the samples wait, they are held as float32
+        input tensors, whose bytes are charged to `reservation`. `receive` reports that the client has disconnected. It
+        is None over gRPC, where a client that disconnects cancels the caller's task.
         """
         timeline, answer = CURRENT.get(), self._run(served, samples, deadline_s, receive, reservation)
         return answer if timeline is None else timeline.await_answer(served.name, served.bundle, answer)
@@ -222,8 +222,8 @@ class App:
     async def predict(self, request: HttpRequest) -> Response:
         """Answer a file that is sent unchanged as the body.
 
-        The bundle's own input path decodes it. The windows of a recording run in the largest batches that are faster
-        than single calls.
+        The bundle's own input path decodes it. The windows of a recording run in batches of the largest size that is
+        worth using.
         """
         query = parse_qs(request.scope["query_string"].decode("latin-1"))
         served, headers = self._model_for_file(query.get("model", [""])[-1]), request.headers
@@ -233,7 +233,7 @@ class App:
                 raise RequestError(400, f"top: got {top_k}; use a whole number from 1 to 1000")
             if headers.get(b"content-type", b"").lower().startswith(b"multipart/"):
                 raise RequestError(415, "body: got a form; send the file itself, as curl -T FILE does")
-            deadline_s = self.deadline_s(deadline_ms(headers), request.arrived_ns / 1e9)  # one clock on Linux
+            deadline_s = self.deadline_s(deadline_ms(headers), request.arrived_ns / 1e9)  # on the clock of `monotonic`
             body = await self._body(request, reservation)
             samples = await self._decode(served, body, deadline_s)
             reservation.take(sum(each.raw.nbytes for each in samples))
@@ -255,7 +255,10 @@ class App:
         return 200, [JSON], orjson.dumps(facts, option=orjson.OPT_APPEND_NEWLINE)
 
     def _model_for_file(self, name: str) -> ServedModel:
-        """Return the model for a file: the named one, or else the only one that is served, whatever its targets."""
+        """Return the model that answers a file: the one called `name`.
+
+        If `name` is empty, it is the only model that is served. Bundles of one model for several targets count as one.
+        """
         names = {served.manifest.name for served in self.models.values()}
         name = name or (next(iter(names)) if len(names) == 1 else "")
         served_model = self.models.get(name)
@@ -365,7 +368,7 @@ class App:
 
     @property
     def ready(self) -> bool:
-        """Whether requests are accepted: not before all models are open, and not while the server drains."""
+        """Whether requests are accepted: from when all models are open until the server begins to drain."""
         return self.is_ready and not self.is_draining
 
     def distinct(self) -> list[ServedModel]:
@@ -397,7 +400,7 @@ ROUTES: Router[Callable[[App, HttpRequest], Awaitable[Response]]] = Router(
         Route(POST, "/v2/infer", App.no_model),
         Route(POST, "/v2/{path*}/infer", App.no_model),
         Route(("POST", "PUT"), "/predict", App.predict),
-        Route(("POST", "PUT"), "/predict/{file*}", App.predict),  # so `curl -T FILE …/predict/` sends it
+        Route(("POST", "PUT"), "/predict/{file*}", App.predict),  # `curl -T FILE …/predict/` appends the file name
         Route(GET, "/", App.page),
         Route(GET, "/status", App.status),
         Route(GET, "/v2", App.server_metadata),

@@ -25,7 +25,7 @@ from edgekit.serve.timeline import CURRENT, error_type
 SIZES = (1, 2, 4, 8, 16)
 """Batch sizes that are measured. Other numbers of samples are split into batches of these sizes."""
 MIN_GAIN = 0.10
-"""A batch size is used only if it saves at least this share of the time per sample of the next smaller size."""
+"""A batch size is used only if its time per sample is at least this share below that of the next smaller size."""
 QUEUE_COST_MS = 0.05
 """CPU time that queueing costs a request (measured). A batch that saves less per sample would be a loss."""
 INLINE_MS = 1.0
@@ -36,7 +36,10 @@ MAX_MEASUREMENT_S = 2.0
 
 @dataclass(frozen=True)
 class BatchCurve:
-    """The latency of one call by batch size: `ms` maps the number of samples to the median in ms, and always has 1."""
+    """The latency of one call by batch size.
+
+    `ms` maps the number of samples in a call to its median latency in ms. It always has an entry for 1.
+    """
 
     ms: Mapping[int, float]
 
@@ -142,7 +145,10 @@ class Answer(NamedTuple):
 
 
 class Job:
-    """The input tensors `x` of one request. `deadline_s` is on the clock of `time.monotonic`, infinity for none."""
+    """The input tensors `x` of one request.
+
+    `deadline_s` is on the clock of `time.monotonic`, and infinity if the request has no deadline.
+    """
 
     __slots__ = ("arrived_s", "deadline_s", "future", "timeline", "x")
 
@@ -259,7 +265,7 @@ class Batcher:
         )
 
     def _slack_s(self) -> float:
-        """Return the seconds between the expected end of all waiting samples and the earliest deadline."""
+        """Return how many seconds remain between the expected end of all waiting samples and the earliest deadline."""
         return min(job.deadline_s for job in self._queue) - monotonic() - self._curve.total_ms(self._waiting) / 1e3
 
     def _run_next(self) -> None:

@@ -3,9 +3,9 @@
 An `AnswerStore` holds the answers of one worker, within a limit on memory. An `AnswerCache` sits in front of one
 model's queue, and its `submit` works like `Batcher.submit`. A Redis behind the store is optional, see `redis_cache.py`.
 
-Equal requests that arrive while the first of them runs wait for its answer. What concerns only one request does not
-affect the others: its deadline, a refusal because the queue is full, or a client that disconnects. If the first request
-(the leader) is cancelled, the next one takes over. If the model fails, the remaining requests run once more, together.
+Equal requests that arrive while the first of them runs wait for its answer. A deadline that passes, a full queue or a
+client that disconnects affects only its own request, not the others. If the first request (the leader) is cancelled,
+the next one takes over. If the model fails, the leader gets the error, and the model runs once more for the others.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class WorkerCache:
 
 
 def key_prefix(bundle: ValidatedBundle) -> str:
-    """Return what all keys of a model begin with.
+    """Return the prefix of all keys of a model.
 
     It includes the version of edgekit, because the preprocessing code affects the answers. The number of threads does
     not affect them and is left out.
@@ -193,9 +193,10 @@ class AnswerCache:
         return answer if isinstance(answer, Answer) else await answer
 
     def _store_answer(self, flight: Flight, answer: Answer, waiting: int) -> np.ndarray:
-        """Store and count an answer, and return the outputs to be shared by the other waiting requests.
+        """Store and count an answer, and return the outputs that the other waiting requests receive.
 
-        If the model was run, the first of the `waiting` requests is the one that it was run for.
+        `waiting` is the number of requests that wait. If the model was run, it was run for the first of them, which
+        counts as a miss of the cache; all others count as hits.
         """
         started_ns = perf_counter_ns()
         outputs = answer.outputs
@@ -281,8 +282,8 @@ class Flights:
     start
         Starts the work of a flight and returns its answer or a future of it.
     store_answer
-        Stores and counts an answer, given the number of requests that wait for it. Returns the outputs for all of them
-        but the first.
+        Stores and counts an answer, given the number of requests that wait for it. Returns the outputs for all of
+        these requests except the first.
     """
 
     def __init__(

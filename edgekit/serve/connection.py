@@ -1,7 +1,8 @@
-"""uvicorn's HTTP connection, extended by deadlines for receiving a request and limits that apply before the app.
+"""uvicorn's HTTP connection, extended by deadlines for receiving requests and by limits that apply before the app runs.
 
-uvicorn keeps silent, incomplete and stalled connections open for ever (uvicorn#157). It also closes a connection after
-the answer while the client is still sending, so that the system resets the connection and the client loses the answer.
+uvicorn never closes a connection whose client is silent, stalls, or does not complete a request (uvicorn#157). It also
+closes a connection after the answer while the client is still sending. The system then resets the connection, and the
+client loses the answer.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from edgekit.serve.load_shedding import ANSWER, EarlyRefusal, LoopLag
 
 logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # one line per bad request could fill a disk
 REFUSED_READ_S = 1.0
-"""How long a connection above the limit is still read after its refusal. It does not count as open."""
+"""How long a connection beyond the limit is still read after it was refused. It does not count as open."""
 
 NEW_CONNECTION_S = 1.0
 """How long a connection without a request may still send one while the server shuts down."""
@@ -36,8 +37,9 @@ class StopParsing(Exception):
 class ConnectionLimits:
     """The limits of connections.
 
-    `receive_s` is the time from the first byte of a request, or from the start of the connection, to the request's last
-    byte. `header_bytes` is the size of the headers, and `connections` the number of open connections.
+    `receive_s` is the longest time that a client may take to send a request, from its first byte or from the start of
+    the connection. `header_bytes` is the largest size of the headers, and `connections` the largest number of open
+    connections.
     """
 
     receive_s: float
@@ -46,7 +48,7 @@ class ConnectionLimits:
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """One connection. The attributes that all connections share are set before the process listens."""
+    """One connection. The class attributes are shared by all connections, and set before the process listens."""
 
     limits: ConnectionLimits
     lag = LoopLag()
@@ -86,7 +88,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse the data. A request that is still incomplete must be complete before the deadline."""
+        """Parse the data. If a request is still incomplete afterwards, its deadline starts or continues."""
         self._has_ignored_upgrade = False
         self._receive(data)
 
@@ -100,7 +102,7 @@ class GuardedProtocol(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            if self._has_ignored_upgrade:  # no real client does that, and each would add a recursive call
+            if self._has_ignored_upgrade:  # no real client does that, and each request would add a recursive call
                 self._refuse(400, "several requests in a row offer another protocol; wait for the first answer")
             else:
                 self._answer_without_upgrade(data[upgrade.args[0] :])
@@ -110,7 +112,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._has_ended or self.transport.is_closing():
             return
         if self._is_receiving:
-            if self._requests_begun:  # if other data came before it, its first byte is not known
+            if self._requests_begun:  # if other data precedes a request, the position of its first byte is not known
                 self._bare_bytes = (
                     len(data) if self._requests_begun == 1 and not was_receiving and self._in_headers else 0
                 )
@@ -151,7 +153,10 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """Check the headers and create the request. Until its body is complete, its answer closes the connection."""
+        """Check the headers and create the request.
+
+        An answer that is sent before the body is complete closes the connection.
+        """
         if self._data_bytes > self.limits.header_bytes:
             self._check_headers()
         self._in_headers = False
@@ -165,7 +170,10 @@ class GuardedProtocol(HttpToolsProtocol):
         self._make_cycle()
 
     def _make_cycle(self) -> None:
-        """Create the request as uvicorn does. It writes to the buffered transport, and runs when the parser is done."""
+        """Create the request as uvicorn does, but let it write to the buffered transport.
+
+        The request runs once the parser has consumed its data.
+        """
         url, version = httptools.parse_url(self.url), self.parser.get_http_version()
         path = url.path.decode("ascii")
         self.scope["method"] = self.parser.get_method().decode("ascii")
@@ -330,7 +338,10 @@ class GuardedProtocol(HttpToolsProtocol):
         self._refuse(408, f"the request was not complete after {self.limits.receive_s:g} s")
 
     def _close_gracefully(self) -> None:
-        """Close once everything is written, or after a while, because a client that never reads would hold it open."""
+        """Close the connection once everything is written, or after `receive_s` in any case.
+
+        A client that never reads would otherwise keep it open.
+        """
         self._stop_deadline()
         self.transport.close()
         self._deadline = self.loop.call_later(self.limits.receive_s, self._deadline_passed)
@@ -384,7 +395,7 @@ class Connection(Protocol):
 
 
 class BufferedTransport:
-    """Sends the headers and body of an answer in one piece, and closes without losing what the client still sends.
+    """Sends the headers and body of an answer in one piece, and leaves closing to the connection.
 
     uvicorn writes the headers and the body separately, which would make two packets.
     """
@@ -422,7 +433,7 @@ class BufferedTransport:
     def forget(self) -> None:
         """Discard all further writes, because the connection is lost.
 
-        uvicorn notifies only the newest of several pipelined requests.
+        Of several pipelined requests, uvicorn notifies only the newest, so the others would continue to write.
         """
         self._connection, self._head = None, b""
 

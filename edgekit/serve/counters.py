@@ -23,9 +23,9 @@ from edgekit.serve.request import MemoryBudget, Reservation
 
 MAX_MODELS = 64
 NO_MODEL = MAX_MODELS
-"""The slot for what belongs to no model: requests refused before their model was known, and the size of the cache."""
+"""The slot of counters that belong to no model: requests refused before their model was known, and the cache's size."""
 TIMED = ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output", "cache_hit", "cache_miss")
-"""What is both counted and timed in ns, as in the statistics extension of the protocol."""
+"""The events that are both counted and timed in ns, as in the statistics extension of the protocol."""
 UNTIMED = ("inference_count", "execution_count", "last_inference_ms", "pending", "cache_bytes", "cache_entries")
 PARTS = {"queue": "queue", "preprocess": "compute_input", "execute": "compute_infer", "postprocess": "compute_output"}
 """The parts of a request, and Triton's names for them. Each has a histogram, and so do whole requests (`success`)."""
@@ -76,7 +76,7 @@ class SharedCounters:
                 row[field] = 0
 
     def sums(self, slot: int) -> dict[str, int]:
-        """Return a model's counters, added up over all workers. The time of the last inference is the latest one."""
+        """Return a model's counters, added up over all workers. `last_inference_ms` is the latest time, not a sum."""
         rows = [self.row(worker, slot)[: len(FIELDS)].tolist() for worker in range(self.workers)]
         sums = dict(zip(FIELDS, map(sum, zip(*rows))))
         sums["last_inference_ms"] = max(row[FIELDS["last_inference_ms"]] for row in rows)
@@ -89,20 +89,20 @@ class SharedCounters:
         return list(map(sum, zip(*rows)))
 
     def percentiles_ms(self, slot: int, kind: str) -> dict[str, float | None]:
-        """Return the percentiles of a histogram, each as the upper bound of its bucket, None if nothing was counted."""
+        """Return the percentiles of a histogram, each the upper bound of its bucket, or None if nothing was counted."""
         counts = self.histogram(slot, kind)
         return {f"p{percentile}_ms": percentile_ms(counts, percentile / 100) for percentile in PERCENTILES}
 
 
 def add_time(row: memoryview, kind: str, ns: int, count: int = 1) -> None:
-    """Add to a count and to its time in ns."""
+    """Count `count` events that took `ns` nanoseconds in total."""
     field = FIELDS[f"{kind}_count"]
     row[field] += count
     row[field + 1] += ns
 
 
 def observe(row: memoryview, kind: str, ns: int) -> None:
-    """Add one to a count, its nanoseconds, and its histogram."""
+    """Count one event that took `ns` nanoseconds, and add it to its histogram."""
     field = FIELDS[f"{kind}_count"]
     row[field] += 1
     row[field + 1] += ns
@@ -131,7 +131,7 @@ def model_stats(name: str, version: str, sums: dict[str, int], sizes: Iterable[i
     }
 
 
-INPUTS = frozenset(("invalid", "too_large", "unsupported"))
+INPUT_FAULTS = frozenset(("invalid", "too_large", "unsupported"))
 """Reasons that are faults of the client's input. The model's watcher counts these refusals."""
 
 
@@ -172,7 +172,7 @@ class ModelRequest:
             self._row[FIELDS["refused_cancelled"]] += 1
         elif isinstance(error, RequestError):
             count_refusal(self._row, error, self._arrived_ns)
-            if self._watcher is not None and error.reason in INPUTS:
+            if self._watcher is not None and error.reason in INPUT_FAULTS:
                 self._watcher.note_refusal(InputError(error.text))
         elif isinstance(error, Exception):
             failure = internal_error(error)

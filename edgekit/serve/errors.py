@@ -23,7 +23,7 @@ class Reason(StrEnum):
     FAILED = "failed"
 
 
-_OF_STATUS = {
+_REASON_OF_STATUS = {
     401: Reason.UNAUTHORIZED,
     403: Reason.UNSUPPORTED,
     404: Reason.NOT_FOUND,
@@ -66,7 +66,7 @@ class RequestError(Exception):
         self.text = printable(text)
         self.retry_after_s = retry_after_s
         self.allow = allow
-        self.reason = reason or _OF_STATUS.get(status, Reason.INVALID)
+        self.reason = reason or _REASON_OF_STATUS.get(status, Reason.INVALID)
         self.is_counted = False
 
 
@@ -81,7 +81,7 @@ def printable(text: str) -> str:
 
 
 def busy_error(text: str, wait_s: float) -> RequestError:
-    """Return RequestError (503) for a full queue that will take `wait_s`."""
+    """Return RequestError (503) for a full queue, whose samples will take about `wait_s`."""
     return RequestError(503, text, _retry_after_s(wait_s))
 
 

@@ -1,9 +1,10 @@
 """Files as request bodies: the content decides the file type, and the bundle's own input path reads it.
 
-Tables and texts look alike, so the model decides between them: a model for texts treats everything but arrays as text.
+Tables and texts look alike, so the model decides between them: for a model for texts, a body that looks like a table is
+a text. Even a body that begins like a picture or a sound is a text for it if it is valid UTF-8, but an array never is.
 
-The readers of `edgekit.runner` expect paths. The bytes are put into memory (memfd), so that no disk can run full, and a
-client's file name is never used.
+The readers of `edgekit.runner` expect paths, so the body is written to a file in memory (memfd). No disk can therefore
+run full, and the file name that a client sends is never used.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def samples(body: Body, manifest: Manifest, members: Mapping[str, bytes] = input
     """
     raw = manifest.raw
     readers = inputs.readers(raw)
-    # a model for texts reads a table as one text
+    # a table that is sent to a model for texts is read as one text
     suffixes = [suffix for suffix in inputs.suffixes(raw) if readers[suffix] != "text_table"]
     accepted_readers = {readers[suffix] for suffix in suffixes}
     head = bytes(body[:HEAD_BYTES])
@@ -60,7 +61,7 @@ def samples(body: Body, manifest: Manifest, members: Mapping[str, bytes] = input
             path, raw, False, *extra_arguments
         ):
             if manifest.states and decoded:
-                raise RequestError(400, "body: several windows, and the model has states; use edgerun predict")
+                raise RequestError(400, "body: several windows, but a model with states takes one; use edgerun predict")
             if len(decoded) == MAX_SAMPLES:
                 raise RequestError(413, f"body: more than {MAX_SAMPLES} samples; send the file in parts")
             decoded.append(sample)

@@ -95,7 +95,7 @@ class InferenceService:
         return message("ServerLiveResponse")(live=True)
 
     async def server_ready(self, request: Any, context: Any, headers: Headers) -> Any:
-        """Report whether the server accepts requests: not before all models are open, and not while it drains."""
+        """Report whether the server accepts requests: from when all models are open until it begins to drain."""
         return message("ServerReadyResponse")(ready=self.app.ready)
 
     async def server_metadata(self, request: Any, context: Any, headers: Headers) -> Any:
@@ -220,7 +220,7 @@ def _parse(message_class: Any, body: bytes) -> Any:
 
 
 def _message_of(name: str, values: dict[str, Any]) -> Any:
-    """Return a message with the values of the JSON answer over HTTP, without keys that the message does not have."""
+    """Return the message `name` with the values of the JSON answer over HTTP. Keys that it lacks are ignored."""
     return json_format.ParseDict(values, message(name)(), ignore_unknown_fields=True)
 
 

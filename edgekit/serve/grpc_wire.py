@@ -40,22 +40,22 @@ def check_size(body: bytes, is_infer_request: bool, limit_bytes: int) -> None:
         return
     if not is_infer_request:
         raise RequestError(413, f"message: got {len(body)} bytes, but at most {PLAIN_BYTES} are accepted")
-    described = _described_bytes(body)
-    if described > limit_bytes:
+    other_bytes = _bytes_beside_raw_tensors(body)
+    if other_bytes > limit_bytes:
         raise RequestError(
-            413, f"message: got {described} bytes beside raw_input_contents, but at most {limit_bytes} are accepted"
+            413, f"message: got {other_bytes} bytes beside raw_input_contents, but at most {limit_bytes} are accepted"
         )
 
 
-def _described_bytes(body: bytes) -> int:
-    """Return the size of all fields of a message except its raw tensors. Raises RequestError (400) for too many."""
-    position = described = 0
+def _bytes_beside_raw_tensors(body: bytes) -> int:
+    """Return the size of all fields except the raw tensors. Raises RequestError (400) if there are too many fields."""
+    position = other_bytes = 0
     for _ in range(MAX_FIELDS):
         if position >= len(body):
-            return described
+            return other_bytes
         key, start = _varint(body, position)
         length, end = _varint(body, start) if key & 7 == LENGTH_DELIMITED else (len(body) - start, start)
-        described += end - position if key >> 3 == RAW_FIELD else end + length - position
+        other_bytes += end - position if key >> 3 == RAW_FIELD else end + length - position
         position = end + length
     raise RequestError(400, f"message: got more than {MAX_FIELDS} fields")
 
@@ -134,7 +134,7 @@ def _input_object(
 ) -> dict[str, Any]:
     """Return an input in the form of the JSON request."""
     if len(tensor.shape) > MAX_DIMENSIONS:  # checked first, because the product of a huge shape takes minutes
-        raise RequestError(400, f"inputs[{number}].shape: got {len(tensor.shape)} sides; see the model's metadata")
+        raise RequestError(400, f"inputs[{number}].shape: got {len(tensor.shape)} dimensions; see the model's metadata")
     shape = list(tensor.shape)
     values = {"name": tensor.name, "datatype": tensor.datatype, "shape": shape}
     filled = [field.name for field, _ in tensor.contents.ListFields()]

@@ -1,4 +1,4 @@
-"""What the supervisor passes to its workers in memory: settings, secrets, bundles and the certificate with its key.
+"""Passes settings, secrets, bundles and the certificate with its key from the supervisor to its workers in memory.
 
 Secrets are read once, so that all workers have the same tokens whenever they start. Nothing of this appears on a
 command line, which every user of the machine could read.
@@ -20,13 +20,19 @@ from edgekit.runner.errors import InputError
 MIN_TOKEN_LENGTH = 16
 MAX_BYTES = 1 << 20
 CREDENTIALS = "CREDENTIALS_DIRECTORY"
-"""The folder of systemd's LoadCredential. Only this service can access it, but its files appear as group-readable."""
+"""The environment variable that names the folder of systemd's LoadCredential.
+
+Only this service can access the folder, although its files appear to be readable by the group.
+"""
 SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
 
 
 @dataclass(frozen=True)
 class Secrets:
-    """The tokens of clients (none: no token is needed), and the URL of the Redis behind the cache ("": no Redis)."""
+    """The tokens that clients may use, and the URL of the Redis behind the cache.
+
+    If there are no tokens, clients need none. If the URL is empty, there is no Redis.
+    """
 
     tokens: tuple[str, ...] = ()
     redis: str = ""
@@ -43,7 +49,7 @@ class Secrets:
 
 
 def read_tokens(path: str) -> tuple[str, ...]:
-    """Read tokens from a file, one per line; no tokens without a path."""
+    """Read tokens from a file, one per line. An empty path gives no tokens."""
     if not path:
         return ()
     lines = [line.strip() for line in _read_private_file(path).splitlines()]

@@ -1,11 +1,13 @@
 """Load shedding: refuses requests that cannot be answered in time, before they cost anything.
 
-Under load, a hundred sockets may be ready at once, and the last one is read only after the others have been answered.
-Its request arrived during the previous round of the event loop, and its deadline must count from then: if it counted
-from the reading, no request would be refused and all would be answered too late.
+In each round, the event loop reads all sockets that are ready. Under load, these may be a hundred, and the last one is
+read only after the requests of the others have been answered. Its request arrived during the previous round, so its
+deadline counts from then. If it counted from when the request is read, no request would ever be refused as late, and
+all would be answered too late.
 
-If a server is overloaded for longer than its clients wait, long rounds only make all of them wait. Rounds are then kept
-short, and the requests that remain are refused. CoDel (RFC 8289) distinguishes bursts from overload in the same way.
+If a server is overloaded for longer than its clients are willing to wait, long rounds only make all clients wait.
+Rounds are then kept short, and the requests that remain are refused. CoDel (RFC 8289) distinguishes bursts from
+overload in the same way.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ class LoopLag:
         self._began_s: float | None = None
         self._last_began_s = self._ended_s = self._ended_cpu_s = 0.0
         self._arrived_s = 0.0  # data read in this round arrived at this time or later
-        self._busy_s = 0.0  # the loop has not been idle since
+        self._busy_s = 0.0  # the loop has not been idle since this time
 
     def note_read(self, loop: asyncio.AbstractEventLoop) -> None:
         """Note that data was read from a socket."""
@@ -132,7 +134,7 @@ class EarlyRefusal:
             client_deadline_ms = deadline_ms(header_values)
             if (
                 not client_deadline_ms and header_values.get(HEADER_LENGTH) == b"0"
-            ):  # no JSON that could set another deadline
+            ):  # the body has no JSON that could set a deadline
                 client_deadline_ms = app.settings.deadline_ms
             if not client_deadline_ms or not app.lag.is_late(client_deadline_ms / 1e3):
                 return False

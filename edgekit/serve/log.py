@@ -14,7 +14,7 @@ from typing import Any
 from edgekit.serve.errors import printable
 
 MAX_FRAMES = 8
-"""The number of frames that are logged of an error, from the innermost."""
+"""At most this many frames of an error are logged, beginning with the innermost."""
 
 
 class Log:
@@ -57,4 +57,4 @@ def where(error: BaseException) -> str:
 def unhandled(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Log an unhandled exception of the event loop, without messages and arguments, which asyncio would log."""
     error = context.get("exception")
-    log(f"internal error: {where(error) if error is not None else 'none was raised'}")
+    log(f"internal error: {where(error) if error is not None else 'no exception was raised'}")

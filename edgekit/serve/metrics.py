@@ -1,4 +1,4 @@
-"""Metrics for Prometheus: Triton's under its names and in microseconds, our own in seconds."""
+"""Metrics for Prometheus. Metrics that Triton has as well have its names and microseconds; all others use seconds."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ class Collector:
         yield from _runner_families([*MACHINE.board(), *(verdicts.families() if verdicts is not None else ())])
 
     def _request_durations(self, slots: dict[tuple[str, str], int], sums: dict[tuple[str, str], dict[str, int]]) -> Any:
-        name, text = "edgekit_request_duration_seconds", "Whole requests that were answered"
+        name, text = "edgekit_request_duration_seconds", "Duration of the answered requests, from arrival to answer"
         family = HistogramMetricFamily(name, text, labels=LABELS)
         for names, slot in slots.items():
             _add(family, names, self._memory.histogram(slot, "success"), sums[names]["success_ns"])
         return family
 
     def _part_durations(self, slots: dict[tuple[str, str], int], sums: dict[tuple[str, str], dict[str, int]]) -> Any:
-        name, text = "edgekit_part_duration_seconds", "Requests by their parts: where the time goes"
+        name, text = "edgekit_part_duration_seconds", "Duration of each part of the answered requests"
         family = HistogramMetricFamily(name, text, labels=(*LABELS, "part"))
         for names, slot in slots.items():
             for part, kind in PARTS.items():
@@ -154,7 +154,7 @@ def _usage(pid: int) -> tuple[float, int] | None:
     """Return a process's CPU time in s and its resident bytes, from /proc; None if the process has ended."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stream:
-            fields = stream.read().rpartition(b")")[2].split()  # the name before may hold blanks and brackets
+            fields = stream.read().rpartition(b")")[2].split()  # the name before it may contain spaces and brackets
         user, system, resident = int(fields[11]), int(fields[12]), int(fields[21])
     except (OSError, ValueError, IndexError):
         return None
@@ -175,4 +175,4 @@ def exposition(supervisor: Supervisor) -> bytes:
     """Return all metrics in Prometheus' text format."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Collector(supervisor))
-    return re.sub(rb"\b(nv_\w+)_total\b", rb"\1", generate_latest(registry))  # Triton's names have no such ending
+    return re.sub(rb"\b(nv_\w+)_total\b", rb"\1", generate_latest(registry))  # Triton's names do not end in _total

@@ -42,7 +42,8 @@ PAGE = """<!doctype html>
   <tbody id="models"></tbody>
 </table>
 </div>
-<p class="note">Milliseconds from a request's arrival to its answer, since the server started, in steps of 15 %.</p>
+<p class="note">Milliseconds from a request's arrival to its answer, since the server started.
+Values are rounded up to steps of 15 %.</p>
 <h2>Where the time goes</h2>
 <div class="scroll">
 <table>
@@ -145,7 +146,7 @@ $("written").addEventListener("submit", event => { event.preventDefault(); send(
 $("with").addEventListener("submit", event => { event.preventDefault(); refresh(); });
 $("file").addEventListener("change", () => {
   if ($("file").files.length) send($("file").files[0]);
-  $("file").value = "";  // the same file once more is a choice too
+  $("file").value = "";  // so that the same file can be chosen again
 });
 for (const kind of ["dragover", "dragenter"])
   $("drop").addEventListener(kind, event => { event.preventDefault(); $("drop").classList.add("over"); });
@@ -164,7 +165,7 @@ setInterval(refresh, 2000);
 
 
 OWN_SITES = (b"same-origin", b"none")
-"""Values of `Sec-Fetch-Site` for requests that no other page caused; `none` means that the user typed the address."""
+"""Values of `Sec-Fetch-Site` for requests that no other site caused; `none` means that the user typed the address."""
 
 
 def check_no_page(headers: Iterable[tuple[bytes, bytes]], host: str) -> None:
@@ -214,7 +215,10 @@ def _is_address(name: str) -> bool:
 
 
 def policy(page: bytes) -> list[tuple[bytes, bytes]]:
-    """Return the security headers of the page: only its own script and style, only this server, no frames."""
+    """Return the security headers of the page.
+
+    They allow only the page's own script and style, requests only to this server, and no frames.
+    """
     script, style = (_hash(page, tag) for tag in (b"script", b"style"))
     directives = (
         "default-src 'none'", f"script-src {script}", f"style-src {style}", "connect-src 'self'", "img-src 'self'",

@@ -19,15 +19,18 @@ import numpy as np
 from edgekit.serve.log import log
 
 TIMEOUT_S = 0.02
-"""Timeout of a command that a request waits for, including the connection. A nearby Redis needs a fiftieth of it."""
+"""Timeout of a command that a request waits for, including the connection. A nearby Redis needs a fiftieth of this."""
 BACKGROUND_TIMEOUT_S = 0.1
 """Timeout of a command that no request waits for."""
 MAX_TIMEOUTS = 3
-"""Timeouts in a row after which no commands are sent for a while. One refused connection has the same effect."""
+"""After this many timeouts in a row, no commands are sent for a while. One refused connection has the same effect."""
 MIN_SLACK_S = 0.002
 """A request with less time to spare before its deadline skips Redis."""
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.5, 5.0
-"""How long no commands are sent after a failure. The pause doubles each time, and after it one command tries again."""
+"""The first and the longest pause in which no commands are sent.
+
+The pause doubles with each failure. After it, a single command finds out whether Redis is back.
+"""
 MAX_COMMANDS = 16
 MEASURED_ROUNDS = 15
 MAGIC = "edgekit answer 1"
@@ -35,7 +38,7 @@ DTYPE = np.dtype("<f4")
 
 
 class CachedOutputs(NamedTuple):
-    """Outputs from Redis, and for how many seconds they remain valid (None: no limit)."""
+    """Outputs from Redis, and for how many seconds they remain valid, or None if there is no limit."""
 
     outputs: np.ndarray
     remaining_s: float | None
@@ -63,9 +66,10 @@ def _head(key: str, shape: tuple[int, ...]) -> bytes:
 
 
 class CircuitBreaker:
-    """Decides whether commands are sent at all.
+    """Decides whether commands are sent to Redis at all.
 
-    After a failure none are sent for a while, longer each time. Then a single command tries whether Redis is back.
+    After a failure no commands are sent for a while, and for longer after each further failure. Then a single command
+    finds out whether Redis is back.
     """
 
     def __init__(self) -> None:
@@ -118,7 +122,7 @@ class RedisCache:
     url
         The URL of the Redis.
     is_logging
-        Whether outages are logged; only one of the workers does.
+        Whether to log outages. Only one of the workers does, so that each outage is logged once.
     """
 
     def __init__(self, url: str, is_logging: bool) -> None:
@@ -179,9 +183,9 @@ class RedisCache:
             self._is_measuring = False
 
     async def measure(self, output_bytes: int) -> None:
-        """Measure the cost of an answer of this size: the medians of reading and of storing it, in turns.
+        """Measure the cost of an answer of this size: the median time of reading it plus that of storing it.
 
-        If Redis fails, nothing is recorded.
+        If Redis fails, no cost is recorded.
         """
         if output_bytes in self._cost_ms:
             return
@@ -233,9 +237,10 @@ class RedisCache:
         return True
 
     async def _run_command(self, command: Any, timeout_s: float = BACKGROUND_TIMEOUT_S) -> Any:
-        """Run a command and return its result.
+        """Run a command, report its outcome to the circuit breaker, and return its result.
 
-        Returns () if Redis replies but refuses this command, and None if it fails, which the circuit breaker notes.
+        Returns () if Redis is full or the key holds another type, because Redis itself is available then. Returns None
+        after any other failure.
         """
         self._commands += 1
         try:

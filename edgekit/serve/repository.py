@@ -64,7 +64,10 @@ class ValidatedBundle:
 
     @staticmethod
     def from_json(values: Mapping[str, Any]) -> ValidatedBundle:
-        """Restore a bundle from the parsed output of `to_json`. Its batch sizes are strings, because JSON keys are."""
+        """Restore a bundle from the parsed output of `to_json`.
+
+        The batch sizes become integers again, because JSON keys are strings.
+        """
         by_size = {key: {int(size): each for size, each in values[key].items()} for key in ("ms", "refused")}
         return ValidatedBundle(**{**values, **by_size})
 
@@ -126,7 +129,7 @@ def _curve_path(model: Model) -> str:
 
 
 def _write_cached_curve(model: Model, ms: Mapping[int, float], refused: Mapping[int, str]) -> None:
-    """Write measured latencies to the cache folder. If it cannot be written, the next start measures again."""
+    """Write measured latencies to the cache folder. If that fails, the next start measures them again."""
     path = Path(_curve_path(model))
     try:
         if cache_folder() and is_private(str(path.parent)):
@@ -177,9 +180,10 @@ class InvalidBundle(RunnerError):
 
 @dataclass(frozen=True)
 class RepositoryEntry:
-    """A served bundle. The first of `names` is its own, the others currently refer to it as well.
+    """A served bundle.
 
-    `slot` is its place in the shared counters.
+    The first of `names` is the name that the server reports for it; the others are aliases. `slot` is the place of its
+    counters in the shared memory.
     """
 
     names: tuple[str, ...]
@@ -197,7 +201,7 @@ class RepositoryEntry:
 
 
 def find_bundles(paths_or_folders: Sequence[str]) -> list[str]:
-    """Return the paths of all bundles: files as given, and the content of folders, sorted by name.
+    """Return the paths of all bundles: the given files, and the bundles in the given folders, sorted by name.
 
     Raises BundleError if a path does not exist or a folder holds no bundle.
     """
@@ -280,7 +284,7 @@ def _assign_slot(slots: dict[str, int], identity: str) -> int:
 
 
 def name_and_version(path: str) -> tuple[str, str]:
-    """Return the name and version of a bundle; the file's name and "" if it is not a valid bundle."""
+    """Return the name and version of a bundle. If it cannot be read, return the file's name and an empty version."""
     try:
         manifest = bundles.read(path).manifest
     except RunnerError:

@@ -1,7 +1,7 @@
-"""The parts of an HTTP request: headers, body, the memory that it may use, and a client that may disconnect.
+"""The parts of an HTTP request: its headers, its body, the memory that it may use, and a client that may disconnect.
 
-Large bodies are kept in memory pages of their own, which return to the system once the request is answered. In the
-allocator, bodies that grow side by side would fragment the heap, so that a worker held twice the memory it needed.
+Large bodies are kept in memory pages of their own, which return to the system once the request is answered. On the
+heap, bodies that grow side by side would cause fragmentation, and a worker would hold twice the memory that it needs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Headers = Mapping[bytes, bytes]
 DEADLINE_HEADER = b"x-request-timeout-ms"
 HEADER_LENGTH = b"inference-header-content-length"
 MAX_DIGITS = 18
-"""Numbers in headers are read up to this many digits."""
+"""Numbers in headers are cut off after this many digits."""
 
 
 def check_token(tokens: tuple[bytes, ...], headers: Headers) -> None:
@@ -31,7 +31,7 @@ def check_token(tokens: tuple[bytes, ...], headers: Headers) -> None:
     kind, _, token = headers.get(b"authorization", b"").partition(b" ")
     matches = [hmac.compare_digest(token.strip(), each) for each in tokens]
     if kind.lower() != b"bearer" or not any(matches):
-        raise RequestError(401, "Authorization: give Bearer and a token of this server")
+        raise RequestError(401, "Authorization: send Bearer and a token of this server")
 
 
 def header_bytes(headers: Headers) -> int | None:
@@ -110,9 +110,9 @@ class BodyBuffer:
         return self._small if self._pages is None else memoryview(self._pages)[: self.size]
 
     def _grow(self, size: int) -> mmap.mmap:
-        """Make the pages large enough for `size` bytes, and double them so that this happens rarely.
+        """Make room for twice `size` bytes if `size` does not fit, so that this is rarely necessary.
 
-        The system provides only the pages that are written to.
+        The spare room costs no memory, because the system provides only pages that are written to.
         """
         if self._pages is None:
             self._pages = mmap.mmap(-1, 2 * size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -126,7 +126,10 @@ class BodyBuffer:
 BUDGET_BODIES, MIN_BUDGET_BYTES = 4, 64 << 20
 """The budget allows this many bodies of the largest size, but is never smaller than this many bytes."""
 SMALL_BYTES = 64 << 10
-"""Requests that hold no more than this are never refused: on all connections together they take a few megabytes."""
+"""Requests that hold no more than this are never refused.
+
+On the default number of HTTP connections, they take at most 64 MB together.
+"""
 RETRY_S = 1
 
 

@@ -31,10 +31,10 @@ class Route(NamedTuple, Generic[Handler]):
 class Router(Generic[Handler]):
     """The routes of one port, in the order in which they are tried."""
 
-    def __init__(self, routes: Sequence[Route[Handler]], there_is: str) -> None:
-        """`there_is` is appended to the error for an unknown path, and says which paths exist."""
+    def __init__(self, routes: Sequence[Route[Handler]], hint: str) -> None:
+        """`hint` is appended to the error for an unknown path, and says which paths exist."""
         self._routes = [(_pattern(route.path), route) for route in routes]
-        self._there_is = there_is
+        self._hint = hint
         self.match = lru_cache(CACHED_PATHS)(self._match)
 
     def _match(self, path: str) -> tuple[Route[Handler], Mapping[str, str]] | None:
@@ -49,7 +49,7 @@ class Router(Generic[Handler]):
         """Return the handler of a request and the values in its path. Raises RequestError (404 or 405)."""
         match = self.match(path)
         if match is None:
-            raise RequestError(404, f"path: got {path}; {self._there_is}")
+            raise RequestError(404, f"path: got {path}; {self._hint}")
         route, values = match
         if method not in route.methods:
             allowed = route.methods

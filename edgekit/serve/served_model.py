@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     from edgekit.serve.watch import Watcher
 
 OUTPUT, ANSWER = "output", "answer"
-"""The outputs of every model: the values of the network, and the answer that the bundle's task derives, as JSON."""
+"""The names of a model's outputs: the values of the network, and the answer that the task derives from them, as JSON.
+
+A network with several outputs keeps its own names for them.
+"""
 
 
 class ServedModel:
@@ -130,7 +133,7 @@ class ServedModel:
         requested_outputs: tuple[wire.RequestedOutput, ...] | None,
         is_binary: bool,
     ) -> list[tuple[wire.Tensor, bool]]:
-        """Return the outputs that a request asks for, each with whether it is sent as binary.
+        """Return the outputs that a request asks for, each with a flag that says whether it is sent as binary.
 
         Without `requested_outputs`, all outputs are returned, as binary or JSON by `is_binary`. Raises RequestError
         (500) if the outputs are not finite.

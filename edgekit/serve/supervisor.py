@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 OnSketches = Callable[["dict[str, Any]"], None]
 VERDICT_INTERVAL_S = 1.0
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.1, 30.0
-"""How long to wait before a dead worker is restarted. The pause doubles each time, and is reset by a long-lived one."""
+"""The first and the longest pause before a dead worker is restarted.
+
+The pause doubles with each restart, and begins anew after a worker has lived for `LONG_LIVED_S`.
+"""
 LONG_LIVED_S = 60.0
 SERVE_TIMEOUT_S = 600.0
 MAX_UNREAD_BYTES = 1 << 20
@@ -41,7 +44,7 @@ BACKLOG = 2048
 class WorkerProcess:
     """A worker process, and the socket over which the supervisor controls it.
 
-    `on_sketches` is called with each worker's summary of the samples that it has watched.
+    `on_sketches` is called with the worker's summaries (sketches) of the samples that it has watched.
     """
 
     def __init__(self, process: asyncio.subprocess.Process, control: socket.socket, on_sketches: OnSketches) -> None:
@@ -91,7 +94,7 @@ class WorkerProcess:
     def send_verdicts(self, verdicts: dict[str, Any]) -> None:
         """Send the verdicts on the watched models, unless the worker has too many unread ones."""
         if self._writer is None or self._writer.transport.get_write_buffer_size() < MAX_UNREAD_BYTES:
-            self._send(do="tell", verdicts=verdicts)
+            self._send(do="show_verdicts", verdicts=verdicts)
 
     def drain(self) -> None:
         """Make the worker finish its requests and exit."""
@@ -146,7 +149,7 @@ class Supervisor:
         return {"supervisor": os.getpid(), **workers}
 
     async def validate(self, paths: list[str]) -> list[ValidatedBundle]:
-        """Validate bundles one after the other, because their latencies are measured."""
+        """Validate bundles one after the other, so that their latency measurements do not disturb each other."""
         settings = self.settings
         validated = []
         try:
@@ -221,7 +224,7 @@ class Supervisor:
             await asyncio.to_thread(self.verdicts.watch, entries)
 
     async def _evaluate(self, verdicts: Verdicts) -> None:
-        """Compare what the workers have watched with the validation, and send the verdicts to all workers."""
+        """Compare the samples that the workers have watched with validation, and send the verdicts to all workers."""
         while True:
             await asyncio.sleep(VERDICT_INTERVAL_S)
             results = verdicts.evaluate()
@@ -229,9 +232,9 @@ class Supervisor:
                 with suppress(BackendError):  # it has ended
                     worker.send_verdicts(results)
 
-    def _on_sketches(self, number: int, life: int, sketches: dict[str, Any]) -> None:
+    def _on_sketches(self, number: int, process_id: int, sketches: dict[str, Any]) -> None:
         if self.verdicts is not None:
-            self.verdicts.receive_sketches(number, life, sketches)
+            self.verdicts.receive_sketches(number, process_id, sketches)
 
     async def _start_worker(self, number: int) -> None:
         control, worker_control = socket.socketpair()
@@ -356,7 +359,8 @@ def _reserve_grpc_port(settings: Settings) -> tuple[Settings, socket.socket | No
     """Reserve the gRPC port, and return settings with the actual port and the socket that holds it.
 
     The socket never listens, so it receives no connections. With SO_REUSEPORT a second server of the same user would
-    share the port without an error, so the port is first bound without this option. Raises InputError if it is in use.
+    share the port without an error, so the port is first bound without this option. Raises InputError if the port is in
+    use.
     """
     if settings.grpc_port < 0:
         return settings, None

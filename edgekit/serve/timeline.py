@@ -1,6 +1,6 @@
 """The timeline of a traced request: when its parts began and ended. Spans are made from it after the answer is sent.
 
-The server writes to timelines without knowing OpenTelemetry. Requests that are not traced have none.
+Timelines do not depend on OpenTelemetry. Requests that are not traced have no timeline.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 MAX_PARTS = 64
-"""The largest number of parts of a request, because a long recording may have thousands of windows."""
+"""The largest number of parts that are recorded for a request. A long recording may have thousands of windows."""
 
 
 class Answer(Protocol):
@@ -75,7 +75,11 @@ class Timeline:
         self.until_ns = perf_counter_ns()
 
     async def await_answer(self, name: str, bundle: Any, answer: Awaitable[A]) -> A:
-        """Await the answer of a model to decoded samples, and add the parts that nothing else records."""
+        """Await the answer of a model to decoded samples.
+
+        This records the parts that are recorded nowhere else: decoding, the wait of a request that never ran, and an
+        answer from the cache.
+        """
         if not self._is_decoded:
             self._is_decoded = True
             self.add(Part("decode", self.until_ns, perf_counter_ns()))

@@ -27,12 +27,12 @@ from edgekit.serve.log import log, where
 from edgekit.serve.repository import RepositoryEntry
 
 TICK_S = 0.5
-"""How long samples are collected before they are examined, because many at once cost little more than one."""
+"""How long samples are collected before they are examined. Examining many at once costs little more than one."""
 STEP_S = 1e-3
 MAX_STEP_SAMPLES = 64
 """One step examines as many samples as take about `STEP_S`, but at least one and at most `MAX_STEP_SAMPLES`."""
 MAX_LOOP_SHARE = 0.02
-"""The share of the event loop's time that watching may take. If samples are large, fewer of them are examined."""
+"""The share of the event loop's time that watching may take. If examining a sample takes long, fewer are examined."""
 SEND_S = 2.0
 MAX_WAITING_BYTES = 32 << 20
 
@@ -71,11 +71,14 @@ class Watcher:
         if not self._is_sample_due():
             return
         index = self._sample_count % len(samples)
-        raw = samples[index] if len(samples) == 1 else samples[index].copy()  # a view would keep the others
+        raw = samples[index] if len(samples) == 1 else samples[index].copy()  # a view would keep all samples in memory
         self._waiting.append((raw, outputs[index].copy()))
 
     def note_refusal(self, error: RunnerError) -> None:
-        """Store a sample without an answer. It is picked like any other sample, so that the failure rate is right."""
+        """Store the refusal of a sample, if one is due.
+
+        Refusals are picked as often as answers, so that the failure rate is right.
+        """
         if self._is_sample_due():
             self._waiting.append(error)
 
@@ -154,7 +157,8 @@ class Watcher:
 async def watch(watchers: Callable[[], Iterable[tuple[str, Watcher]]], send: Callable[[dict[str, Any]], None]) -> None:
     """Run all watchers until cancelled.
 
-    `watchers` returns the current ones by the identity of their bundles, and `send` passes on their sketches.
+    `watchers` returns the current watchers, each with the identity of its bundle. `send` passes their sketches to the
+    supervisor.
     """
     due_s = 0.0
     while True:
@@ -187,25 +191,25 @@ class _WatchedModel:
             raise InputError("its bundle has no reference.json; build the bundle again")
         self.reference = read_reference(bundle.members[bundle.manifest.reference], bundle.manifest)
         self.sketches: dict[int, dict[str, Any]] = {}
-        self.lives: dict[int, int] = {}
+        self.process_ids: dict[int, int] = {}
         self.ended_counts = self.evaluated_counts = dict.fromkeys(COUNTED, 0)
         self.merged: dict[str, Any] = {}
         self.verdict: Verdict | None = None
         self._level = "sound"
         self._logged_s: dict[str, float] = {}
 
-    def receive_sketch(self, worker: int, life: int, sketch: dict[str, Any]) -> None:
-        """Store the sketch of a worker since its start. The counts of workers that have ended are kept."""
-        if self.lives.setdefault(worker, life) != life:
-            self.lives[worker] = life
+    def receive_sketch(self, worker: int, process_id: int, sketch: dict[str, Any]) -> None:
+        """Store the sketch of a worker since its start. The counts of earlier processes of this worker are kept."""
+        if self.process_ids.setdefault(worker, process_id) != process_id:
+            self.process_ids[worker] = process_id
             counts = _counts(self.sketches[worker])
             self.ended_counts = {name: count + counts[name] for name, count in self.ended_counts.items()}
         self.sketches[worker] = sketch
 
     def families(self, verdict: Verdict) -> list[Family]:
-        """Return the metrics.
+        """Return the metrics of the model.
 
-        Unlike verdicts, counters include workers that have ended, because counters must never decrease.
+        Unlike the verdict, the counters include workers that have ended, because counters must never decrease.
         """
         counts, merged = self.evaluated_counts, dict(self.merged)
         if merged["canary"] is not None:
@@ -242,7 +246,7 @@ class Verdicts:
         self._models: dict[str, _WatchedModel] = {}
 
     def watch(self, entries: Iterable[RepositoryEntry]) -> None:
-        """Watch exactly these models from now on. Those that stay keep their sketches."""
+        """Watch exactly these models from now on. Models that were watched before keep their sketches."""
         models = {}
         for entry in entries:
             identity = entry.bundle.identity
@@ -252,14 +256,14 @@ class Verdicts:
                 log(f"{entry.names[0]} {entry.bundle.version}: is not watched: {error}")
         self._models = models
 
-    def receive_sketches(self, worker: int, life: int, sketches: dict[str, dict[str, Any]]) -> None:
+    def receive_sketches(self, worker: int, process_id: int, sketches: dict[str, dict[str, Any]]) -> None:
         """Store the sketches of a worker since its start, which replace its earlier ones.
 
-        `life` identifies the process, and changes if the worker is restarted.
+        `process_id` changes if the worker is restarted.
         """
         for identity, sketch in sketches.items():
             if identity in self._models:
-                self._models[identity].receive_sketch(worker, life, sketch)
+                self._models[identity].receive_sketch(worker, process_id, sketch)
 
     def evaluate(self) -> dict[str, dict[str, Any]]:
         """Evaluate all models, and return their verdicts as JSON values by identity."""

@@ -181,7 +181,7 @@ def parse_object(
     """Parse a request whose JSON has already been read; `binary_data` holds the bytes of its binary tensors."""
     samples, used = model_input.parse_tensors(values.get("inputs"), binary_data)
     if used != len(binary_data):
-        raise RequestError(400, f"body: {len(binary_data) - used} bytes are left after the input's own {used}")
+        raise RequestError(400, f"body: {len(binary_data) - used} bytes remain after the {used} bytes of the inputs")
     parameters = as_object(values.get("parameters", {}), "parameters")
     request_id = values.get("id", "")
     if not isinstance(request_id, str) or len(request_id) > MAX_ID_LENGTH:
@@ -199,9 +199,9 @@ def parse_object(
 def parse_json(text: Body) -> Any:
     """Parse JSON.
 
-    Raises RequestError (400) if the text is not JSON, nested too deeply or has numbers that are not finite, and (413)
-    if it has too many lists and objects: each takes 80 bytes and some time, so that a million would delay all other
-    requests.
+    Raises RequestError (400) if the text is not JSON, is nested too deeply or has numbers that are not finite, and
+    RequestError (413) if it has too many lists and objects. Each of them takes 80 bytes and some time, so that a
+    million would delay all other requests.
     """
     if len(text) > 2 * MAX_CONTAINERS and (count := _containers(bytes(text))) > MAX_CONTAINERS:
         raise RequestError(
@@ -317,8 +317,8 @@ def _timeout_ms(parameters: Mapping[str, Any]) -> float:
 def encode(answer_header: dict[str, Any], outputs: Sequence[tuple[Tensor, bool]]) -> tuple[bytes, int | None]:
     """Encode an answer.
 
-    `outputs` are tensors, each with whether it is sent as binary. Returns the body, and the length of the JSON header
-    if binary tensors follow it, else None.
+    `outputs` are tensors, each with a flag that says whether it is sent as binary. Returns the body, and the length of
+    the JSON header if binary tensors follow it, else None.
     """
     output_entries, blocks = [], []
     for tensor, is_binary in outputs:
@@ -345,7 +345,7 @@ def raw_block(tensor: Tensor) -> bytes:
 
 
 def input_of(raw: RawSpec) -> ModelInput:
-    """Return the inputs of a model with such raw samples."""
+    """Return the inputs of a model that takes these raw samples."""
     if raw.tensors is None:
         return TensorInput(raw.kind, DATATYPE_NAMES[raw.dtype], raw.shape)
     inputs = [TensorInput(each["name"], DATATYPE_NAMES[each["dtype"]], tuple(each["shape"])) for each in raw.tensors]
@@ -353,7 +353,10 @@ def input_of(raw: RawSpec) -> ModelInput:
 
 
 class MultipleInputs:
-    """Two or more inputs in the model's order, and for integer inputs the range [lowest, highest], else None."""
+    """Two or more inputs, in the model's order.
+
+    `ranges` has one item per input: the range [lowest, highest] that the bundle declares, or None.
+    """
 
     def __init__(self, inputs: Sequence[TensorInput], ranges: Sequence[Sequence[float] | None]) -> None:
         self.inputs = tuple(inputs)

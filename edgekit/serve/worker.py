@@ -149,7 +149,7 @@ class Worker:
         await asyncio.sleep(self.settings.drain_s)
         if self.server is not None:
             _drop_new_connections(self.listening)
-            await asyncio.sleep(2 * IDLE_CHECK_S)  # meanwhile connections that are complete are accepted
+            await asyncio.sleep(2 * IDLE_CHECK_S)  # meanwhile, connections with a complete handshake are accepted
             self.server.close()
         for connection in list(self.state.connections):
             connection.shutdown()
@@ -221,7 +221,7 @@ async def run(worker: Worker, control: socket.socket) -> None:
         order = json.loads(line)
         if order["do"] == "drain":
             break
-        if order["do"] == "tell":
+        if order["do"] == "show_verdicts":
             worker.app.verdicts = order["verdicts"]
             continue
         try:

@@ -55,7 +55,9 @@ def test_each_sample_gets_what_it_gets_alone(
 def test_the_golden_vectors_must_come_out_at_that_size(write_bundle: WriteBundle) -> None:
     model = load(write_bundle(onnx_with(of_neighbours)), trial=False)
     assert model.selftest().ok and open_batch(model, 1).size == 1
-    with pytest.raises(BackendError, match=r"^2 samples at once: onnxruntime does not give .* 0\.5, allowed 0\.0001;"):
+    with pytest.raises(
+        BackendError, match=r"^2 samples at once: onnxruntime does not reproduce .* 0\.5, allowed 0\.0001;"
+    ):
         open_batch(model, 2)
     with pytest.raises(BackendError, match=r"^5 samples at once: .* max \|Δ\| 2, allowed"):
         open_batch(model, 5)
@@ -65,7 +67,7 @@ def test_the_golden_vectors_must_come_out_at_that_size(write_bundle: WriteBundle
 def test_answers_in_another_order_are_found(size: int, write_bundle: WriteBundle) -> None:
     model = load(write_bundle(onnx_with(reversed_order)), trial=False)
     assert model.selftest().ok
-    with pytest.raises(BackendError, match=f"^{size} samples at once: .*does not give the outputs"):
+    with pytest.raises(BackendError, match=f"^{size} samples at once: .*does not reproduce the outputs"):
         open_batch(model, size)
 
 
@@ -86,7 +88,9 @@ def test_a_bundle_with_wrong_golden_vectors_is_refused(
     wrong = reference(samples())
     wrong[5, 1] += 3.0
     model = opened(made, key, interpreter, write_bundle, scores=wrong)
-    with pytest.raises(BackendError, match=rf"^{size} samples at once: {interpreter} does not give .*max \|Δ\| [23]"):
+    with pytest.raises(
+        BackendError, match=rf"^{size} samples at once: {interpreter} does not reproduce .*max \|Δ\| [23]"
+    ):
         open_batch(model, size)
 
 
@@ -94,7 +98,7 @@ def test_fewer_golden_vectors_than_samples_in_a_call(write_bundle: WriteBundle) 
     images = samples(3)
     found, alone = both(load(write_bundle(onnx_with(), images=images), trial=False), 8)
     np.testing.assert_array_equal(found, alone)
-    with pytest.raises(BackendError, match="does not give"):
+    with pytest.raises(BackendError, match="does not reproduce"):
         open_batch(load(write_bundle(onnx_with(reversed_order), images=images), trial=False), 8)
 
 

@@ -91,7 +91,7 @@ def test_a_size_that_the_model_cannot_take(write_bundle: WriteBundle, folder: Pa
     assert err.startswith("edgerun: --batch: 4 samples at once: input: the model file fixes its batch at 1; ")
     assert "if you build it again" in err and "leave --batch out" in err
     out, err = told(capsys, 5, write_bundle(onnx_with(of_neighbours)), folder, "--batch", 3)
-    assert out == "" and "3 samples at once: onnxruntime does not give the outputs" in err
+    assert out == "" and "3 samples at once: onnxruntime does not reproduce the outputs" in err
 
 
 @pytest.mark.parametrize(

@@ -197,8 +197,8 @@ def test_people_read_how_many_of_what_and_where(packed: dict[str, Path]) -> None
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"labels": ["red", "white"]}, r"needed \[points, 6\] in all"),
-        ({"outputs": OUTPUTS[:1]}, r"needed \[points, 7\] in all"),
+        ({"labels": ["red", "white"]}, r"must be \[points, 6\] when joined"),
+        ({"outputs": OUTPUTS[:1]}, r"must be \[points, 7\] when joined"),
         ({"boxes": None}, "boxes: got 'None'; must be an object"),
         ({"boxes": {"overlap": 0.5, "most": 10}}, "missing keys"),
         ({"boxes": {"least_probability": 0, "overlap": 0.5, "most": 10}}, "least_probability: got '0'"),

@@ -54,7 +54,7 @@ def test_a_shape_of_many_sides_is_refused_at_once(sides: int, count: int, taken:
     raws = [b"x"] * len(inputs)
     body = request(inputs=inputs, raw_input_contents=raws).SerializeToString()
     began = time.perf_counter()
-    with pytest.raises(RequestError, match=f"got {count} sides") as caught:
+    with pytest.raises(RequestError, match=f"got {count} dimensions") as caught:
         parsed(body, taken)
     assert time.perf_counter() - began < IN_TIME_S
     assert caught.value.status == 400

@@ -169,7 +169,7 @@ def test_whole_numbers_that_would_be_rounded_are_refused(server: Server, number:
 def test_bytes_that_are_left_or_lacking_are_refused(server: Server) -> None:
     body, headers = request(samples(1), iter((True, True)))
     for changed, word in (
-        (body + b"1", "1 bytes are left"),
+        (body + b"1", "1 bytes remain"),
         (body[:-1], "87 binary bytes, but binary_data_size says 88"),
     ):
         assert word in refused(server.post(f"{ONNX}/infer", changed, headers), 400)

@@ -43,7 +43,7 @@ def test_a_file_is_one_sample_or_refused(server: Server, tmp_path: Path) -> None
     [answer] = server.post("/predict?model=stepped", one, {}).json()["answers"]
     np.testing.assert_allclose(answer["output"], stepped.steps(1)[0], atol=1e-6)
     reply = server.post("/predict?model=stepped", two, {})
-    assert reply.status == 400 and "several windows, and the model has states" in reply.json()["error"]
+    assert reply.status == 400 and "several windows, but a model with states takes one" in reply.json()["error"]
 
 
 @pytest.mark.parametrize("server_name", ["triton", "ovms", "kserve", "tensorrt"])

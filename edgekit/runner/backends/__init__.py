@@ -90,7 +90,7 @@ class Backend(Protocol):
 
 
 class States:
-    """The recurrent states of one stream: zeros at first, then what the model returned last."""
+    """The recurrent states of one stream: zeros at first, then the states that the model returned last."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend, self._arrays = backend, backend.zeros()
@@ -136,9 +136,9 @@ def open_backend(
 
 
 def installed_interpreters(target: str, interpreter: str | None = None) -> list[str]:
-    """Return those of a target's interpreters that are installed, preferred ones first.
+    """Return the installed interpreters for a target, preferred ones first, or only the requested one.
 
-    Raises BackendError if none is.
+    Raises BackendError if none of them is installed.
     """
     requested = _requested_interpreters(target, interpreter)
     installed = [name for name in requested if INTERPRETERS[name].is_installed]
@@ -158,7 +158,7 @@ def check_threads(threads: object) -> None:
 
 
 def _requested_interpreters(target: str, interpreter: str | None) -> list[str]:
-    """Return the requested interpreter, without looking at the others, or all of the target's."""
+    """Return the requested interpreter alone, or all interpreters for the target if none is requested."""
     if interpreter is not None and interpreter in PREFERENCE.get(target, ()):
         return [interpreter]
     names = interpreters_for(target)

@@ -1,4 +1,4 @@
-"""What all interpreters share: an opened model, checked against the specs of its bundle."""
+"""The code that all interpreters share: an opened model, checked against the specs of its bundle."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class BaseBackend:
         return version(INTERPRETERS[self.name].distribution)
 
     def invoke(self, x: np.ndarray) -> Any:
-        """Return the model's output for its input, both in the model's own dtypes; a list if it has several outputs.
+        """Run the model on an input and return its output, both in the model's own dtypes. Several outputs are a list.
 
         The arrays belong to the caller. A model with states starts from zeros.
         """
@@ -77,7 +77,7 @@ class BaseBackend:
         return [np.zeros(each.shape, each.dtype) for each in self.states]
 
     def step(self, x: np.ndarray, states: list[np.ndarray]) -> tuple[Any, list[np.ndarray]]:
-        """Return what `invoke` returns when it starts from these states, and the states after it."""
+        """Run the model from these states. Returns the output in the form of `invoke`, and the states after it."""
         raise NotImplementedError
 
     def run(self, x: np.ndarray) -> np.ndarray:
@@ -136,9 +136,11 @@ def version(distribution: str) -> str:
 def closed_model_file(files: Mapping[str, bytes], suffix: str, name: str) -> bytes:
     """Return the one model file with this suffix, after checking that it opens no other files.
 
-    Every interpreter gets its model here, and this check is what confines it to the bundle. Raises BackendError for any
-    other model. An empty working directory would help too, but it belongs to the whole process, and other threads may
-    open files by relative names. The shipped service units and the container image do start in an empty one.
+    Every interpreter gets its model from here, so this check confines all models to their bundles. Raises BackendError
+    if the model may open other files.
+
+    An empty working directory would help too, but it applies to the whole process, and other threads may open files by
+    relative names. The shipped service units and the container image do start in an empty directory.
     """
     data = single_file(files, suffix)
     try:
@@ -159,7 +161,7 @@ def single_file(files: Mapping[str, bytes], suffix: str) -> bytes:
 def check_tensor(label: str, spec: Spec, shape: Sequence[Any], dtype: str, batch: int = 1) -> None:
     """Raise BackendError if the model's own tensor differs from the bundle's spec, at `batch` samples per call.
 
-    A side that is not an integer is dynamic, which only the batch may be.
+    A dimension that is not an integer is dynamic. Only the batch may be dynamic.
     """
     sides = tuple(shape)
     if sides and not isinstance(sides[0], int):

@@ -31,7 +31,7 @@ HIGHEST = np.float32(255)
 def format_remark(scale: Sequence[float], shift: Sequence[float]) -> str:
     """Return the remark of a file that computes `scale * byte + shift`.
 
-    There is one value of each for all channels, or one for each channel.
+    `scale` and `shift` each have one value for all channels, or one value per channel.
     """
     return BEGIN + json.dumps([[float(each) for each in row] for row in (scale, shift)], separators=(",", ":"))
 
@@ -45,8 +45,8 @@ def find_remark(content: bytes) -> bytes:
 def byte_encoder(content: bytes, inputs: Sequence[TensorSpec]) -> Convert:
     """Return the conversion from a preprocessed float32 input back to bytes, or None if the file takes no bytes.
 
-    It also converts a table (256, channels) of the results for each byte. Raises BackendError if the remark does not
-    match the input.
+    The conversion also accepts a table (256, channels) of the preprocessed value of each byte. Raises BackendError if
+    the remark does not match the input.
     """
     match = REMARK.search(content) if len(inputs) == 1 and inputs[0].dtype == "uint8" else None
     if match is None:

@@ -40,8 +40,8 @@ DTYPES = {
 EXACT_SUMS_OPTION = ("session.x64quantprecision", "1")
 """On x86 without VNNI, products of uint8 and int8 are summed in 16 bits, which can overflow.
 
-With this option, both factors are converted to uint8, which is correct and a fifth slower. With VNNI the answers are
-the same without it, in half the time.
+With this option, both factors are converted to uint8, which is correct and a fifth slower. Processors with VNNI give
+the same answers without the option, in half the time.
 """
 FLOAT_FALLBACK_OPTION = ("session.disable_quant_qdq", "1")
 """Compute everything between QuantizeLinear and DequantizeLinear in float: always correct, but as slow as float.
@@ -96,7 +96,7 @@ def has_vnni() -> bool:
 
 
 def runtime_errors() -> tuple[type[Exception], ...]:
-    """Return what ONNX Runtime raises for a model or an input: its own classes, which share no base but Exception."""
+    """Return the exceptions that ONNX Runtime raises for a model or an input. Its own share no base but Exception."""
     from onnxruntime.capi import onnxruntime_pybind11_state as own
 
     classes = (each for each in vars(own).values() if isinstance(each, type) and issubclass(each, Exception))
@@ -159,7 +159,7 @@ class OnnxruntimeBackend(BaseBackend):
         if self._is_one and self._input is not None and not states:
             self._source = np.zeros(self.shape, self.dtype)
             self._result = np.zeros((batch, *outputs[0].shape[1:]), outputs[0].dtype)
-            self._bound = _bound(session, (self._input, self._source), (self._outputs[0], self._result))
+            self._bound = _bind_arrays(session, (self._input, self._source), (self._outputs[0], self._result))
             self._run_bound = session.run_with_iobinding
         self._state_inputs, self._state_outputs = [each.input for each in states], [each.output for each in states]
 
@@ -186,7 +186,7 @@ class OnnxruntimeBackend(BaseBackend):
         return {self._input: x} if self._input is not None else dict(zip(self._inputs, self.tensors(x)))
 
 
-def _bound(session: Any, source: tuple[str, np.ndarray], result: tuple[str, np.ndarray]) -> Any:
+def _bind_arrays(session: Any, source: tuple[str, np.ndarray], result: tuple[str, np.ndarray]) -> Any:
     """Bind one input and one output, by name, to arrays that the session then reads and writes in place."""
     import onnxruntime
 

@@ -134,7 +134,7 @@ def _read(
 
 
 def _shape(port: Any) -> list[int | None]:
-    """Return a port's sides, None for dynamic ones."""
+    """Return a port's dimensions, with None for dynamic ones."""
     return [side.get_length() if side.is_static else None for side in port.partial_shape]
 
 
@@ -172,7 +172,7 @@ def settings(threads: int, device: str = "CPU") -> dict[str, Any]:
 
 
 class OpenvinoBackend(BaseBackend):
-    """A compiled model with one request on NumPy arrays, which takes half the time of calling the model itself."""
+    """A compiled model with one inference request on NumPy arrays. Calling the model itself takes twice as long."""
 
     def __init__(
         self,

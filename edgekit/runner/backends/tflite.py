@@ -82,7 +82,7 @@ def _tensorflow() -> Any:
     from tensorflow import lite
 
     def interpreter(**options: Any) -> Any:
-        with warnings.catch_warnings():  # on every start it announces that ai-edge-litert replaces it
+        with warnings.catch_warnings():  # TensorFlow announces on every start that ai-edge-litert replaces it
             warnings.simplefilter("ignore")
             return lite.Interpreter(**options)
 
@@ -213,7 +213,10 @@ def _quantizer(detail: Any) -> Convert:
 
 
 def _dequantizer(detail: Any) -> Convert:
-    """Return a lookup in a table of all values that an 8-bit integer can have, or the computation for wider ones."""
+    """Return the conversion to float32, or None if there is nothing to convert.
+
+    8-bit integers are looked up in a table of all 256 values; wider integers are computed.
+    """
     parameters = _parameters(detail)
     if parameters is None:
         return None

@@ -20,7 +20,7 @@ ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, RuntimeError, ValueError, EOFError
 def explain_bad_archive(path: str | os.PathLike[str], stream: IO[bytes]) -> RunnerError:
     """Return the error to raise.
 
-    It is BundleError for anything but an archive and for a newer format, and TrustError if something was changed.
+    It is a BundleError if the file is not an archive or has a newer format, and a TrustError if something was changed.
     """
     size = stream.seek(0, 2)
     if size > archive.LARGEST_BYTES:
@@ -52,7 +52,7 @@ def _reason(archive_file: zipfile.ZipFile, size: int) -> RunnerError | None:
 
 
 def _newer_format_error(archive_file: zipfile.ZipFile, entries: list[zipfile.ZipInfo]) -> RunnerError | None:
-    """Return the error for a newer format, which may well be packed differently, and which its manifest declares."""
+    """Return the error if the manifest declares a newer format. Such a bundle may well be packed in another way."""
     first = [entry for entry in entries[:1] if entry.filename == MANIFEST]
     if not first or first[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         return None

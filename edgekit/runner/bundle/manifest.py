@@ -43,8 +43,8 @@ def combined_input(inputs: Sequence[TensorSpec]) -> TensorSpec:
 class StateSpec:
     """A recurrent state that a model keeps between the samples of a stream.
 
-    It starts as zeros, and is then what `output` returned last. `input` and `output` are tensors of the model file,
-    both of this `shape` and `dtype`.
+    It starts as zeros, and then takes the value that the tensor `output` had after the sample before. `input` and
+    `output` are tensors of the model file, both of this `shape` and `dtype`.
     """
 
     name: str
@@ -65,8 +65,8 @@ class RawSpec:
     "text" (tokens,), or "tensors" (width,), which are several tensors joined (`input_vector.py`).
 
     `dtype` is uint8, int8 or float32, or int32 for the token IDs of a text, which reach the model unchanged. Preprocess
-    steps treat integers as numbers. If the model takes the same integers and all steps only change the geometry, they
-    are quantized values and reach the model unchanged too (`input_encoding.py`).
+    steps convert other integers to float32, unless the model takes the same integers and all steps only change the
+    geometry. In that case, the integers are quantized values and reach the model unchanged (`input_encoding.py`).
 
     `range` is [lowest, highest] for float samples, and [0, the highest ID] for token IDs. Audio is mono in [-1, 1] at
     `sample_rate_hz`. The channels of a window and the features of a vector may be named by `columns`; without names the
@@ -105,11 +105,12 @@ class Manifest:
     """Everything that a bundle declares. `members` is filled in by `bundle.write`.
 
     `golden` is {"inputs": member, "outputs": member, "atol": float, "top1": bool}: .npy arrays of raw samples (n,
-    *raw.shape) and of the model's outputs for them (n, *output_shape). `top1` asks that the first label agrees.
+    *raw.shape) and of the model's outputs for them (n, *output_shape). If `top1` is true, the most probable label must
+    agree as well.
 
     `labels` names the classes of a classification, the labels of a multi-label task, or the values of a regression.
     `activation` is what the runner applies to the model's outputs: "softmax" or "sigmoid" to logits, or "none" if the
-    model ends with it.
+    outputs need no activation.
 
     The following keys are absent unless they apply. `threshold`: the mean squared error above which an anomaly
     detection calls a sample an anomaly. `boxes`: which boxes a detection returns (`runner/boxes.py`). `smoothing`: how

@@ -67,7 +67,7 @@ def _manifest(values: dict[str, Any]) -> Manifest:
 
 
 def check_format(data: bytes) -> None:
-    """Raise BundleError if the bytes are not a manifest, or one of another format version."""
+    """Raise BundleError unless the bytes are a manifest of this format version."""
     _check_format(_object(data))
 
 

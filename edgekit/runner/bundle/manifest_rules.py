@@ -39,7 +39,7 @@ TARGETS = ("tflite", "openvino", "onnx")
 TASKS = ("classification", "multi_label", "regression", "anomaly", "detection", "segmentation", "embedding", "raw")
 ACTIVATIONS = ("softmax", "sigmoid", "none")
 ACTIVATIONS_OF = {"classification": ("softmax", "none"), "multi_label": ("sigmoid", "none"), "detection": ("sigmoid",)}
-"""Activations of each task. The other tasks have none."""
+"""The activations that each task allows. All other tasks allow only "none"."""
 KINDS = {"image": 3, "vector": 1, "audio": 1, "window": 2, "text": 1, "tensors": 1}
 """Kinds of raw samples, and their numbers of axes."""
 LAYOUTS = {"NHWC": 4, "NCHW": 4, "NC": 2, "ANY": None}
@@ -190,7 +190,7 @@ def _check_members(members: dict[str, Any]) -> None:
 
 
 def _check_files(manifest: Manifest) -> None:
-    """Check that model files and golden samples have valid names, and are listed once the members are known."""
+    """Check `golden`, and that all files that the manifest names are among its members, if it lists any."""
     golden = manifest.golden
     check_keys("golden", golden, ("inputs", "outputs", *GOLDEN))
     check_values("golden", golden, GOLDEN)
@@ -220,7 +220,12 @@ def _check_preprocess(manifest: Manifest) -> None:
     for step in manifest.preprocess:
         if step["step"] == "log_mel":
             rate = raw.sample_rate_hz
-            require(step["rate_hz"] == rate, "preprocess.rate_hz", step["rate_hz"], f"the sounds have {rate}")
+            require(
+                step["rate_hz"] == rate,
+                "preprocess.rate_hz",
+                step["rate_hz"],
+                f"must be the rate of the samples, {rate}",
+            )
     expected = model.shape[1:]
     if model.layout == "NCHW":
         expected = (*expected[1:], expected[0])
@@ -236,7 +241,7 @@ def _check_task(manifest: Manifest) -> None:
         require(not labels, "labels", labels, f"the outputs of the task {task} have no labels")
         if task == "embedding":
             output = _only_output(manifest)
-            require(output.layout == "NC", "outputs[0].layout", output.layout, "an embedding gives NC")
+            require(output.layout == "NC", "outputs[0].layout", output.layout, "an embedding needs the layout NC")
     elif task == "anomaly":
         _check_reconstruction(manifest)
     elif task == "detection":
@@ -247,8 +252,13 @@ def _check_task(manifest: Manifest) -> None:
         masks.check_grids(manifest.raw.shape, len(labels), [each.answer for each in manifest.outputs])
     else:
         output = _only_output(manifest)
-        require(output.layout == "NC", "outputs[0].layout", output.layout, f"a {task} gives NC")
-        require(len(labels) == output.shape[-1], "labels", len(labels), f"the model gives {output.shape[-1]} values")
+        require(output.layout == "NC", "outputs[0].layout", output.layout, f"the task {task} needs the layout NC")
+        require(
+            len(labels) == output.shape[-1],
+            "labels",
+            len(labels),
+            f"name each of the {output.shape[-1]} values of the output",
+        )
     require(all(map(str.isprintable, labels)), "labels", labels, "must be printable")
     activations, fix = ACTIVATIONS_OF.get(task, ("none",)), "classes need softmax, or none"
     if task != "classification":
@@ -270,9 +280,11 @@ def _only_output(manifest: Manifest) -> TensorSpec:
 def _check_reconstruction(manifest: Manifest) -> None:
     """Check that the output has the shape of the network's input, with a picture's channels first."""
     output, expected, threshold = _only_output(manifest), manifest.input.answer, manifest.threshold
-    require(output.answer == expected, "outputs[0].shape", list(output.shape), f"needed [1, {expected}]")
+    require(
+        output.answer == expected, "outputs[0].shape", list(output.shape), f"must be {[1, *expected]}, channels first"
+    )
     require(len(manifest.labels) == 2, "labels", manifest.labels, "name the normal and the anomaly")
-    require(is_number(threshold) and threshold >= 0, "threshold", threshold, "a number from 0")
+    require(is_number(threshold) and threshold >= 0, "threshold", threshold, "must be a number from 0")
 
 
 def _check_detection(manifest: Manifest) -> None:
@@ -289,7 +301,7 @@ def _check_detection(manifest: Manifest) -> None:
         f"the sample has {list(raw.shape[:2])}: resize before it",
     )
     columns = boxes.BOX_SIDES + len(manifest.labels)
-    require(len(shape) == 2 and shape[1] == columns, "outputs", list(shape), f"needed [points, {columns}] in all")
+    require(len(shape) == 2 and shape[1] == columns, "outputs", list(shape), f"must be [points, {columns}] when joined")
     require(manifest.labels, "labels", manifest.labels, "name the classes")
     try:
         boxes.grid_strides(raw.shape[:2], shape[0])
@@ -306,7 +318,12 @@ def _check_states(manifest: Manifest) -> None:
     for key, others in (("name", ()), ("input", manifest.inputs), ("output", manifest.outputs)):
         names = [*(getattr(state, key) for state in states), *(tensor.name for tensor in others)]
         require(_are_unique(names), f"states: {key}", names, "each state needs a different one")
-    require(not manifest.golden["top1"], "golden.top1", True, "the steps of a stream may be near ties")
+    require(
+        not manifest.golden["top1"],
+        "golden.top1",
+        True,
+        "must be false for a model with states, whose successive answers may be nearly tied",
+    )
 
 
 def _check_tensors(manifest: Manifest) -> None:
@@ -322,7 +339,7 @@ def _check_tensors(manifest: Manifest) -> None:
         check_values(where, tensor, RAW_TENSOR)
         _check_limits(f"{where}.range", tensor["range"], tensor["dtype"])
         expected = list(model.shape[1:])
-        require(list(tensor["shape"]) == expected, f"{where}.shape", tensor["shape"], f"the model: {expected}")
+        require(list(tensor["shape"]) == expected, f"{where}.shape", tensor["shape"], f"the model takes {expected}")
         # A model's integers are those of the sample, except in a TFLite file, whose bytes may have a scale.
         if model.dtype in (
             TOKEN_ID_DTYPES if manifest.target == "tflite" else (*TOKEN_ID_DTYPES, *input_vector.INTEGER_LIMITS)
@@ -339,7 +356,7 @@ def _check_tensors(manifest: Manifest) -> None:
 
 
 def _check_limits(where: str, limits: Any, dtype: str) -> None:
-    """Check that a range lies within its dtype. Integers must have a range."""
+    """Check that a range lies within the limits of its dtype. Integers must have a range."""
     if dtype == "float32":
         largest = input_vector.LARGEST_FLOAT
         fits = limits is None or (-largest <= limits[0] and limits[1] <= largest)

@@ -9,7 +9,7 @@ LARGE_BYTES = 8 * 2**20
 
 
 def new(size: int) -> Any:
-    """Return a SHA-256 object for about `size` bytes, from either of Python's two implementations."""
+    """Return a SHA-256 object, from the better of Python's two implementations for about `size` bytes."""
     if size < LARGE_BYTES:
         try:
             from _sha2 import sha256  # type: ignore[import-not-found]  # Python 3.12 and newer

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from edgekit.runner.model import Model
 
     Outcome = tuple[str, FileAnswer | None, float, InputError | None]
-    """A file, an answer of it and the milliseconds that its sample took to read; or no answer, and the reason."""
+    """A path, the answer to a sample in it, the time in ms that reading the sample took, and the error if any."""
 
 
 class PreparedSample(NamedTuple):
-    """A sample that is ready for the model, or the error instead of it. Times are in ms. `file` counts the paths."""
+    """A sample that is ready for the model, or the error in its place. `file` is the number of its path, from 0."""
 
     file: int
     path: str
@@ -68,7 +68,7 @@ class Batches:
 
 
 def batched_answers(model: Model, paths: Sequence[str], size: int, top_k: int, strict: bool) -> Iterator[Outcome]:
-    """Yield what `predict` answers for each path, in order.
+    """Yield the answers of `predict` for each path, in order.
 
     Each call takes `size` samples; the last ones are split into smaller batches.
     """

@@ -68,7 +68,7 @@ class Drawings:
                 raise _with_advice(error, out) from None
         resize = input_path.find_step(manifest.raw.steps, "resize_picture")
         self._in_sample = resize is not None and resize["fit"] == "crop"
-        """If so, boxes are in the sample's pixels, because the sample is a part of the picture."""
+        """Whether to draw into the sample instead of the picture, because the sample is cropped from it."""
 
     def file(self, path: str, answer: Any) -> str:
         """Draw the answer to a file and return the name of the picture. Raises InputError if the file has changed."""
@@ -82,7 +82,7 @@ class Drawings:
         return self._write(self._names[path], picture.pixels(path, raw.steps), answer)
 
     def frame(self, number: int, frame: np.ndarray, sample: np.ndarray, answer: Any) -> str:
-        """Do the same for a frame of a stream, uint8 (height, width, channels)."""
+        """Draw the answer to a stream's frame, uint8 (height, width, channels), and return the name of the picture."""
         name = os.path.join(self._out, f"frame-{number:06}{PNG}")
         return self._write(name, sample if self._in_sample else frame, answer)
 

@@ -141,7 +141,11 @@ def print_answer(
 
 
 def answer_lines(answer: Any, smoothed: Any = None) -> list[str]:
-    """Return an answer as text, smoothed if it is. The first line is appended to the name of the input."""
+    """Return an answer as lines of text. The first line is appended to the name of the input.
+
+    If there is a smoothed answer, its lines are returned. If the answer to this window alone differs, the first line
+    shows it as well.
+    """
     if smoothed is None:
         lines: list[str] = answer.lines()
         return lines

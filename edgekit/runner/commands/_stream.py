@@ -41,7 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "the names are ffmpeg's and arecord's",
     )
     stream.add_argument(
-        "--size", metavar="WxH", type=_size, help="of frames, in pixels, e.g. 640x480 (rpicam-vid: W a multiple of 64)"
+        "--size",
+        metavar="WxH",
+        type=_size,
+        help="size of the frames in pixels, such as 640x480 (with rpicam-vid, W must be a multiple of 64)",
     )
     stream.add_argument("--frames", metavar="N", type=_shared.positive, help="stop after N frames or windows")
     stream.add_argument(
@@ -51,9 +54,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="samples or rows between the starts of windows (default: the stride in the bundle, else half a window)",
     )
     stream.add_argument(
-        "--rate", metavar="HZ", type=_shared.positive, help="of sound without a header (default: the bundle's)"
+        "--rate",
+        metavar="HZ",
+        type=_shared.positive,
+        help="sample rate of sound without a header (default: the bundle's)",
     )
-    stream.add_argument("--channels", metavar="N", type=_shared.positive, help="of sound without a header (default: 1)")
+    stream.add_argument(
+        "--channels", metavar="N", type=_shared.positive, help="channels of sound without a header (default: 1)"
+    )
     stream.add_argument(
         "--when-slow",
         choices=("drop", "wait"),
@@ -161,7 +169,10 @@ def _describe_windows(model: Model, stream: Stream) -> str:
     if stream.frames is None:
         return text
     if stream.new_frames == stream.frames:
-        return f"{text}; log-mel is computed anew for each: the hop is no multiple of its hop_samples, or too long"
+        return (
+            f"{text}; log-mel is computed anew for each, because the hop is not a multiple of its hop_samples, or is "
+            "too long"
+        )
     return f"{text}; log-mel: {stream.new_frames} of {stream.frames} frames are new in each"
 
 

@@ -1,8 +1,8 @@
-"""Raw samples from what a device has: arrays, pictures, sounds, tables and texts in files or folders, frames in a pipe.
+"""Raw samples from files and folders with arrays, pictures, sounds, tables or texts, and from video frames in a pipe.
 
 There is one module per kind of file, and only the one that is needed is imported. The bundle declares how a file
 becomes a sample (`edgekit/runner/input_path.py`). A file that cannot become the declared sample raises InputError with
-a fix, instead of giving a sample that merely looks right.
+a fix, instead of giving a wrong sample that looks right.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ READERS = {".npy": "array", ".png": "picture", ".jpg": "picture", ".jpeg": "pict
            ".npz": "tensors"}  # fmt: skip
 """The module that reads files with a suffix.
 
-It has `samples(path, raw, strict)`; for texts, also with the bundle's members.
+Each has a function `samples(path, raw, strict)`, which for texts also takes the bundle's members.
 """
 DECODE_STEPS = {"picture": "decode_picture", "wav": "decode_wav", "table": "decode_csv", "text": "decode_text",
               "text_table": "decode_text_table", "tensors": "read_tensors"}  # fmt: skip

@@ -20,7 +20,9 @@ LARGEST_HEADER_BYTES = 2**16
 
 
 def samples(path: str, raw: RawSpec, strict: bool = False) -> Iterator[Sample]:
-    """Yield the array unchanged. A large one is not read, because the model checks its shape and dtype first.
+    """Yield the array unchanged.
+
+    An array that is too large for a sample is only memory-mapped, because the model will refuse its shape or dtype.
 
     If the arrays in training had another shape or dtype (step `read_array`), such an array is converted as in training.
     """

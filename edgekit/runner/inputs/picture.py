@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("JPEG", "PNG", "WEBP")
 MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr")
-"""Modes with 8 bits per channel, so that nothing is truncated."""
+"""Modes with at most 8 bits per channel, so that nothing is truncated."""
 MOST_PIXELS = 64 << 20
 BILINEAR = 2  # Pillow's number, because its name has moved between versions
 ORIENTATION = 0x0112
@@ -162,7 +162,7 @@ def _centre_crop(size: tuple[int, int], target: tuple[int, int]) -> tuple[int, i
 
 
 def _strict_problem(picture: Any, raw: RawSpec) -> str | None:
-    """Return why --strict refuses a picture, or None: a step would move its pixels."""
+    """Return why --strict refuses a picture, or None. A picture must not need to be turned or resized."""
     if orientation(picture) != 1:
         return "its EXIF tag says that it must be turned; turn it, or leave --strict out"
     height, width, _ = raw.shape

@@ -32,11 +32,11 @@ def frames(
 ) -> Iterator[tuple[np.ndarray, float]]:
     """Yield raw samples, each with the milliseconds from its first byte to the sample.
 
-    A sample is valid until the next.
+    A sample is valid only until the next one is read.
 
-    `source` has `readinto`. `on_frame` is called with each unmodified frame, uint8 (height, width, channels), just
-    before its sample is yielded. Raises InputError if the last frame is incomplete, after all complete ones were
-    yielded.
+    `source` is a binary file with `readinto`. `on_frame` is called with each unmodified frame, uint8 (height, width,
+    channels), just before its sample is yielded. Raises InputError if the last frame is incomplete, after all complete
+    ones were yielded.
     """
     if raw.kind != "image" or raw.dtype != "uint8":
         raise InputError(f"--stream: the bundle takes {raw.kind} {raw.dtype}{list(raw.shape)}, not frames of a camera")
@@ -76,7 +76,10 @@ def frame_size_bytes(pixels: str, width: int, height: int) -> int:
 
 
 def _fill(source: Any, view: memoryview) -> tuple[int, int]:
-    """Return the bytes read and when the first of them arrived. They are fewer than a frame only at the end."""
+    """Fill the view from the source. Returns the number of bytes read, and when the first of them arrived.
+
+    Only at the end of the stream are there fewer bytes than the view can hold.
+    """
     filled = source.readinto(view) or 0
     started = perf_counter_ns()
     while 0 < filled < len(view):

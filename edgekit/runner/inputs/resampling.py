@@ -35,7 +35,7 @@ def resampled_length(samples: int, from_hz: int, to_hz: int) -> int:
 def resample(x: np.ndarray, from_hz: int, to_hz: int) -> np.ndarray:
     """Resample a sound (samples,) float32.
 
-    A sound inside [-1, 1] is clipped to it, where the filter would overshoot.
+    If the sound lies within [-1, 1], so does the result: it is clipped where the filter overshoots.
     """
     if from_hz == to_hz:
         return x
@@ -97,9 +97,9 @@ class Resampler:
 
 
 def blocks(padded: np.ndarray, first: int, start: int, end: int, up: int, down: int) -> Iterator[np.ndarray]:
-    """Yield outputs number `start` to `end`, (samples,) float32 at a time.
+    """Yield the outputs from number `start` up to `end`, in blocks (samples,) float32.
 
-    `padded` is the sound preceded by `reach` zeros, from position `first` on.
+    `padded` is the sound, preceded by `reach` zeros, without its first `first` values.
     """
     is_cached = _taps(up, down) * up <= MAX_CACHED_COEFFICIENTS
     block = BLOCK if is_cached else max(1, MAX_CACHED_COEFFICIENTS // _taps(up, down))
@@ -111,9 +111,9 @@ def blocks(padded: np.ndarray, first: int, start: int, end: int, up: int, down: 
 def _block(
     padded: np.ndarray, first: np.ndarray, phases: np.ndarray, ratio: tuple[int, int], is_cached: bool
 ) -> np.ndarray:
-    """Return the outputs whose tap number `reach` meets sample `first`.
+    """Return one output for each item of `first` and `phases`.
 
-    `padded` begins `reach` samples before the sound.
+    The filter of an output begins at the index `first` of `padded`.
     """
     taps = _cached_coefficients(*ratio) if is_cached else _coefficients(phases, *ratio)
     total = np.zeros(len(first))

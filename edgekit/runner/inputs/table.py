@@ -1,7 +1,7 @@
 """Windows and vectors from CSV files: a header row with column names, then one row of numbers per moment.
 
-Cells are separated by commas, semicolons or tabs, whichever gives the most cells in the header. Decimals have a point;
-if semicolons or tabs separate the cells, they may have a comma instead, as in European Excel files. Training reads its
+Cells are separated by commas, semicolons or tabs, whichever gives the most cells in the header. Decimals are written
+with a point, or, if semicolons or tabs separate the cells, with a comma as in European Excel files. Training reads its
 tables by the same code (`edgekit/data/sources/csv_windows.py`, `csv_rows.py`), so a cell becomes the same float32 in
 both: Python's correctly rounded float, rounded once more. Columns are found by name, so their order is free. If the
 input path declares it, a recording is cut into windows, and a table into rows. Nothing is padded or guessed.
@@ -98,7 +98,7 @@ def parse(name: str, content: bytes, max_rows: int = -1) -> Table:
 
 
 def pieces(name: str, content: bytes, max_rows: int = -1) -> Iterator[Table]:
-    """Yield a CSV file in parts of some thousand rows, because the cells of a long recording fill the memory."""
+    """Yield a CSV file in parts of some thousand rows, because the cells of a long recording would fill the memory."""
     try:
         content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -136,7 +136,7 @@ def is_number(cell: str) -> bool:
 
 
 def _parse_lines(name: str, content: bytes, max_rows: int) -> Iterator[Table]:
-    """Parse line by line, because a file decoded as a whole takes up to four times its bytes."""
+    """Parse line by line, because a file that is decoded as a whole takes up to four times its size."""
     first = content[: content.find(b"\n") + 1 or None].decode("utf-8-sig")
     text = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8-sig", newline="")
     delimiter = detect_delimiter(first)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 NPY = ".npy"
 COMPRESSION_TYPES = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""How `numpy.savez` and `numpy.savez_compressed` store a member."""
+"""The compression methods of `numpy.savez` and `numpy.savez_compressed`."""
 ENCRYPTED = 1
 HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 """Header readers by version of the `.npy` format. Version 3 is for arrays of records."""

@@ -42,7 +42,7 @@ class TokenIds(NamedTuple):
 
 
 def samples(path: str, raw: RawSpec, strict: bool, members: Mapping[str, bytes]) -> Iterator[Sample]:
-    """Yield the single raw sample of a file. `members` are the bundle's."""
+    """Yield the single raw sample of a file. `members` are the files of the bundle."""
     step = input_path.find_step(raw.steps, "tokenize")
     if step is None:
         raise InputError(f"{path}: {unsupported_file_message('.txt', raw)}")
@@ -89,7 +89,7 @@ def token_ids(name: str, text: str, tokenizer: tokenization.Tokenizer, step: Ste
 
 
 def nonempty_token_ids(name: str, text: str, tokenizer: tokenization.Tokenizer, step: Step, strict: bool) -> TokenIds:
-    """Return the sample of a text. Raises InputError also if the text has no token of its own."""
+    """Return the sample of a text like `token_ids`, but raise InputError if the text has no tokens of its own."""
     token_sample = token_ids(name, text, tokenizer, step, strict)
     if token_sample.tokens == tokenizer.special_tokens:
         raise InputError(f"{name}: {EMPTY}; give it words")

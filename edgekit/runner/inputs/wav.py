@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
 DTYPES = {(PCM, 8): "u1", (PCM, 16): "<i2", (PCM, 24): "u1", (PCM, 32): "<i4", (FLOAT, 32): "<f4", (FLOAT, 64): "<f8"}
 LARGEST_BYTES = 64 << 20
-UNKNOWN_SIZE = 0x7FFFF000  # from here on, a size is unknown: ffmpeg, sox and arecord cannot seek back in a pipe
+UNKNOWN_SIZE = 0x7FFFF000  # a size from here on means unknown: recorders cannot seek back in a pipe to write it
 LONGEST_FORM = 64
 
 
 @dataclass(frozen=True)
 class WavHeader:
-    """What a WAV file's headers declare. Its samples begin at `start`."""
+    """The declarations in the headers of a WAV file. The samples begin at byte `start`."""
 
     code: int
     channels: int
@@ -53,7 +53,10 @@ class WavHeader:
 
 @dataclass(frozen=True)
 class AudioSpec:
-    """What a file must become: `samples` at `rate_hz`, by these steps. `by` says in messages who requires it."""
+    """The sound that a file must become: `samples` at `rate_hz`, by these steps.
+
+    `by` says in messages who requires it.
+    """
 
     samples: int
     rate_hz: int
@@ -66,7 +69,7 @@ class AudioSpec:
 
 
 def samples(path: str, raw: RawSpec, strict: bool = False) -> Iterator[Sample]:
-    """Yield the raw samples (samples,) float32 of a file: each window of a recording, or the one that it is."""
+    """Yield the raw samples (samples,) float32 of a file: the windows of a recording, or the whole sound as one."""
     if raw.sample_rate_hz is None or not input_path.find_step(raw.steps, "decode_wav"):
         raise InputError(f"{path}: the bundle takes {raw.dtype}{list(raw.shape)}, not a sound; give it a .npy file")
     spec = AudioSpec(raw.shape[0], raw.sample_rate_hz, () if strict else raw.steps)
@@ -86,7 +89,7 @@ def samples(path: str, raw: RawSpec, strict: bool = False) -> Iterator[Sample]:
 def decode(name: str, content: bytes, spec: AudioSpec) -> tuple[np.ndarray, WavHeader]:
     """Decode a WAV file's bytes into a recording (samples,) float32, and return its header too.
 
-    The recording is mixed and resampled as declared. Raises InputError if it cannot become what the spec asks for.
+    The recording is mixed and resampled as declared. Raises InputError if it cannot become the sound of the spec.
     """
     header = read_header(name, io.BytesIO(content), len(content))
     _check(name, header, spec)
@@ -138,7 +141,7 @@ def read_header(path: str, stream: IO[bytes], size: int) -> WavHeader:
 
 
 def parse_format(path: str, chunk: bytes) -> tuple[int, int, int, int]:
-    """Return (code, channels, rate, bits) of a "fmt " chunk. In the extensible one, the code begins a GUID."""
+    """Return (code, channels, rate, bits) of a "fmt " chunk. In the extensible format, a GUID begins with the code."""
     if len(chunk) < 16:
         raise InputError(f"{path}: its header is cut short; copy it again")
     code, channels, rate_hz, _, frame_bytes, bits = struct.unpack("<HHIIHH", chunk[:16])
@@ -151,7 +154,7 @@ def parse_format(path: str, chunk: bytes) -> tuple[int, int, int, int]:
 
 
 def _check(path: str, header: WavHeader, spec: AudioSpec) -> None:
-    """Raise InputError for the first problem that no declared step corrects, with a command that corrects them all."""
+    """Raise InputError for the first problem that no declared step corrects, with the command that corrects all."""
     frame_bytes = header.channels * header.bits // 8
     rate_hz = spec.rate_hz
     if (header.code, header.bits) not in DTYPES:

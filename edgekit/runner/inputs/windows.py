@@ -11,7 +11,7 @@ from edgekit.runner.input_path import Step
 
 
 class Span(NamedTuple):
-    """Where in its recording a sample lies: start and exclusive end, in samples, or in rows if there is no rate."""
+    """The part of a recording that a sample covers: start and exclusive end, in samples, or in rows without a rate."""
 
     start: int
     end: int
@@ -29,12 +29,12 @@ class Span(NamedTuple):
         return {"start_s": self.start / self.rate_hz, "end_s": self.end / self.rate_hz}
 
     def facts(self) -> dict[str, Any]:
-        """Return what an answer in JSON says about the location."""
+        """Return the location as fields of an answer in JSON."""
         return {"window": self.to_dict()}
 
 
 class Truncation(NamedTuple):
-    """How many of a text's tokens were kept, because the bundle takes no more."""
+    """A text that was cut: how many of its tokens were kept, because the bundle takes no more, and how many it has."""
 
     kept: int
     tokens: int
@@ -43,7 +43,7 @@ class Truncation(NamedTuple):
         return f"the first {self.kept} of {self.tokens} tokens"
 
     def facts(self) -> dict[str, Any]:
-        """Return what an answer in JSON says about the location."""
+        """Return the location as fields of an answer in JSON."""
         return {"cut": {"kept": self.kept, "tokens": self.tokens}}
 
 
@@ -57,7 +57,7 @@ class Row(NamedTuple):
         return f"row {self.number}{f', {self.cut}' if self.cut else ''}"
 
     def facts(self) -> dict[str, Any]:
-        """Return what an answer in JSON says about the location."""
+        """Return the location as fields of an answer in JSON."""
         return {"row": self.number, **(self.cut.facts() if self.cut else {})}
 
 

@@ -1,7 +1,8 @@
-"""What a model file requires of its interpreter, read without any library. Each target has a reader with its name.
+"""The requirements that a model file has of its interpreter, read without any library.
 
-A reader offers `read(data: bytes) -> ModelRequirements` and `check_closed(data: bytes)`, which refuses a file that
-makes an interpreter open other files. Both raise BundleError, and nothing else, even for malformed bytes.
+Each target has a reader, a module with the target's name. It offers `read(data: bytes) -> ModelRequirements`, and
+`check_closed(data: bytes)`, which refuses a file that makes an interpreter open other files. Both raise BundleError,
+and nothing else, even for malformed bytes.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ SUFFIXES = {"tflite": ".tflite", "onnx": ".onnx", "openvino": ".xml"}
 
 @dataclass(frozen=True, order=True)
 class Operator:
-    """A kind of operator. `domain` says who defines it: "builtin" or "custom" (tflite), an ONNX domain, or an opset."""
+    """A type of operator. `domain` says who defines it: "builtin" or "custom" (tflite), an ONNX domain, or an opset."""
 
     domain: str
     name: str

@@ -47,9 +47,9 @@ RELEASES: tuple[tuple[tuple[int, int], int, int], ...] = (
     ((1, 25), 26, 13),  # the same for all releases up to the next line
     ((1, 31), 26, 13),
 )
-"""For each release of ONNX Runtime, oldest first, the newest opset of the standard domain and IR version that it opens.
+"""The newest opset of the standard domain, and the newest IR version, that each release of ONNX Runtime opens.
 
-Measured with `tests/runner/probe_operators.py`: a model of one Identity, stamped with one number after another.
+Measured by `tests/runner/probe_operators.py` with a model of one Identity operator and one version after another.
 """
 
 

@@ -17,7 +17,10 @@ LETTER = re.compile(b"&#(0*(6[5-9]|[78][0-9]|9[05-9]|1[01][0-9]|12[0-2])|[xX]0*[
 
 
 def read(data: bytes) -> ModelRequirements:
-    """Return layer types with the opset that defines each. "extension" and the like keep their name, with version 0."""
+    """Return the types of the layers, each with the opset that defines it.
+
+    Layers that no opset defines have the name of their domain, such as "extension", and version 0.
+    """
     from xml.etree import ElementTree
 
     if any(word in data for word in FORBIDDEN) or b"\0" in data:

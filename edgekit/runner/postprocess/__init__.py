@@ -2,10 +2,10 @@
 
     make_postprocessor(manifest) -> function of (outputs without their batch axis, top_k, times so far) to an answer
 
-If answers have places in a picture, the module also has `map_to_picture(answer, raw, size)`, which converts them to the
-pixels of the original file. If it sets NEEDS_SAMPLE, the function takes a fourth argument: the preprocessed float32
-sample, with its axes in the order of the outputs. An answer has `to_dict()` for JSON, `lines()` for people, and
-`timing_ms`.
+If answers refer to places in a picture, the module also has `map_to_picture(answer, raw, size)`, which converts an
+answer to the pixels of the original file. If the module sets NEEDS_SAMPLE, the function that it returns takes a fourth
+argument: the preprocessed float32 sample, with its axes in the order of the outputs. An answer has `to_dict()` for
+JSON, `lines()` for people, and `timing_ms`.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def make_postprocessor(manifest: Manifest) -> Postprocessor:
 
 
 def needs_sample(manifest: Manifest) -> bool:
-    """Whether that function also takes the preprocessed sample."""
+    """Whether the task's postprocessor also takes the preprocessed sample."""
     return getattr(importlib.import_module(f"{__name__}.{manifest.task}"), "NEEDS_SAMPLE", False)
 
 
 def picture_mapper(manifest: Manifest) -> Callable[..., Any] | None:
-    """Return the function that maps an answer into the original picture, or None if answers have no places.
+    """Return the function that maps an answer into the original picture, or None if answers refer to no places.
 
     It takes the answer, the raw spec and the picture's (width, height).
     """

@@ -32,12 +32,12 @@ class Anomaly:
         return dict(vars(self))
 
     def lines(self) -> list[str]:
-        """Return the answer as text for people. Its first line follows the name of the input."""
+        """Return the answer as lines of text. The first line is printed after the name of the input."""
         return [self.label, f"  {self.score:.6g}  mean squared error, an anomaly above {self.threshold:.6g}"]
 
 
 def make_postprocessor(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float], np.ndarray], Anomaly]:
-    """See the package.
+    """See `edgekit.runner.postprocess`.
 
     The function's last argument is the preprocessed sample, with its axes in the order of the outputs.
     """

@@ -32,7 +32,7 @@ class Classification:
     def __init__(
         self, label: str, index: int, top: list[tuple[str, float]], scores: np.ndarray, timing_ms: dict[str, float]
     ) -> None:
-        """Set the fields in a third of the time of a frozen dataclass's own method, which sets each by a call."""
+        """Set the fields in a third of the time of a frozen dataclass's own method, which calls a function for each."""
         fields = self.__dict__
         fields["label"], fields["index"], fields["top"] = label, index, top
         fields["scores"], fields["timing_ms"] = scores, timing_ms
@@ -42,12 +42,12 @@ class Classification:
         return {**vars(self), "scores": self.scores.tolist()}
 
     def lines(self) -> list[str]:
-        """Return the answer as text for people. Its first line follows the name of the input."""
+        """Return the answer as lines of text. The first line is printed after the name of the input."""
         return [self.label, *(f"  {probability:7.2%}  {label}" for label, probability in self.top)]
 
 
 def make_postprocessor(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float]], Classification]:
-    """See the package."""
+    """See `edgekit.runner.postprocess`."""
     labels, is_logits = manifest.labels, manifest.activation == "softmax"
     if len(labels) <= SMALL_ARRAY:
         return _make_small_postprocessor(labels, is_logits)
@@ -64,7 +64,7 @@ def make_postprocessor(manifest: Manifest) -> Callable[[np.ndarray, int, dict[st
 def _make_small_postprocessor(
     labels: list[str], is_logits: bool
 ) -> Callable[[np.ndarray, int, dict[str, float]], Classification]:
-    """Do the same in Python floats, in less than half the time for ten classes.
+    """Return a function that does the same in Python floats, which takes less than half the time for ten classes.
 
     Each NumPy call has a fixed cost, which dominates for so few numbers.
     """

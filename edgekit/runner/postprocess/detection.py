@@ -36,7 +36,7 @@ class Detection:
         return {"boxes": [{**vars(each), "box": list(each.box)} for each in self.boxes], "timing_ms": self.timing_ms}
 
     def lines(self) -> list[str]:
-        """Return the answer as text for people. Its first line follows the name of the input."""
+        """Return the answer as lines of text. The first line is printed after the name of the input."""
         counts: dict[str, int] = {}
         for each in self.boxes:
             counts[each.label] = counts.get(each.label, 0) + 1
@@ -59,7 +59,7 @@ def _sides(box: DetectedBox) -> str:
 
 
 def make_postprocessor(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float]], Detection]:
-    """See the package."""
+    """See `edgekit.runner.postprocess`."""
     labels = manifest.labels
     decode = Decoder(manifest.raw.shape[:2], manifest.output_shape[0], BoxOptions(**manifest.boxes or {}))
 

@@ -33,7 +33,7 @@ class Embedding:
 
 
 def make_postprocessor(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float]], Embedding]:
-    """See the package. `top_k` is ignored."""
+    """See `edgekit.runner.postprocess`. `top_k` is ignored."""
     return lambda outputs, top_k, timing_ms: Embedding(normalize(outputs), timing_ms)
 
 
@@ -41,7 +41,7 @@ def normalize(outputs: np.ndarray) -> list[float]:
     """Return outputs divided by their Euclidean length, as float32 values.
 
     The sum of squares is exactly rounded, so the bits are the same on every machine. Raises InputError if all outputs
-    are zero, which may be so for this sample alone.
+    are zero, rather than BackendError, because the fault may lie in this sample alone.
     """
     values = outputs.astype(np.float64)
     length = math.sqrt(math.fsum(np.square(values).tolist()))

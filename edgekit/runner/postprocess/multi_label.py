@@ -28,13 +28,13 @@ class MultiLabel:
         return dict(vars(self))
 
     def lines(self) -> list[str]:
-        """Return the answer as text for people. Its first line follows the name of the input."""
+        """Return the answer as lines of text. The first line is printed after the name of the input."""
         ranked = sorted(self.probabilities.items(), key=lambda pair: -pair[1])
         return [", ".join(self.labels) or "none", *(f"  {probability:7.2%}  {label}" for label, probability in ranked)]
 
 
 def make_postprocessor(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float]], MultiLabel]:
-    """See the package. `top_k` is ignored."""
+    """See `edgekit.runner.postprocess`. `top_k` is ignored."""
     names, is_logits = manifest.labels, manifest.activation == "sigmoid"
 
     def answer(scores: np.ndarray, top_k: int, timing_ms: dict[str, float]) -> MultiLabel:

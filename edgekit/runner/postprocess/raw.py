@@ -36,7 +36,7 @@ class Raw:
         }
 
     def lines(self) -> list[str]:
-        """Return the answer as text for people. Its first line follows the name of the input."""
+        """Return the answer as lines of text. The first line is printed after the name of the input."""
         if not self.outputs:
             return [_describe(self.output)]
         return [f"{len(self.outputs)} outputs", *(f"  {name} {_describe(y)}" for name, y in self.outputs.items())]
@@ -47,7 +47,7 @@ def _describe(y: np.ndarray) -> str:
 
 
 def make_postprocessor(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float]], Raw]:
-    """See the package. `top_k` is ignored."""
+    """See `edgekit.runner.postprocess`. `top_k` is ignored."""
     if len(manifest.outputs) == 1:
         return lambda output, top_k, timing_ms: Raw(output, timing_ms)
     names, shapes = [each.name for each in manifest.outputs], [each.answer for each in manifest.outputs]

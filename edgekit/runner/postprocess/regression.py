@@ -24,12 +24,12 @@ class Regression:
         return dict(vars(self))
 
     def lines(self) -> list[str]:
-        """Return the answer as text for people. Its first line follows the name of the input."""
+        """Return the answer as lines of text. The first line is printed after the name of the input."""
         width = max(map(len, self.values))
         return ["", *(f"  {name:<{width}}  {value:.6g}" for name, value in self.values.items())]
 
 
 def make_postprocessor(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float]], Regression]:
-    """See the package. `top_k` is ignored."""
+    """See `edgekit.runner.postprocess`. `top_k` is ignored."""
     labels = manifest.labels
     return lambda values, top_k, timing_ms: Regression(dict(zip(labels, values.tolist())), timing_ms)

@@ -38,7 +38,7 @@ class Segmentation:
         return {"shares": self.shares, "masks": encoded, "timing_ms": self.timing_ms}
 
     def lines(self) -> list[str]:
-        """Return the answer as text for people. Its first line follows the name of the input."""
+        """Return the answer as lines of text. The first line is printed after the name of the input."""
         ranked = sorted(self.shares.items(), key=lambda pair: -pair[1])
         return [ranked[0][0], *(f"  {fraction:7.2%}  {label}" for label, fraction in ranked if fraction)]
 
@@ -57,7 +57,7 @@ def map_to_picture(segmentation: Segmentation, raw: RawSpec, size: tuple[int, in
 
 
 def make_postprocessor(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float]], Segmentation]:
-    """See the package. `top_k` is ignored."""
+    """See `edgekit.runner.postprocess`. `top_k` is ignored."""
     labels = manifest.labels
     side = masks.cell_size(manifest.raw.shape[:2], manifest.output_shape[1:])
 

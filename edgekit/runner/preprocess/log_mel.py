@@ -102,10 +102,10 @@ def _butterfly(even: np.ndarray, rotated: np.ndarray) -> np.ndarray:
 
 
 def _bands(triangles: list[tuple[int, list[float]]], last: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """For each position within a triangle, return the bins (mels,) and their weights (mels,).
+    """Return the bins (mels,) and their weights (mels,) for each position within the triangles.
 
-    The weight is 0 where a triangle is shorter. All bands are added at once, each in the order of its own bins, so that
-    few frames are cheap.
+    A triangle that is shorter has the weight 0 there. Each position is added for all mels at once, which is cheap even
+    for few frames, and each mel still adds up its bins in their order.
     """
     longest = max(len(weights) for _, weights in triangles)
     bands = []

@@ -18,7 +18,7 @@ PER_SAMPLE_STEPS = ("scale", "normalize")
 
 
 class SlidingPreprocess:
-    """(samples,) float32 → the result of `transform.pipeline`, bit for bit. Keeps the last spectrogram."""
+    """Computes the same bits as `transform.pipeline` from (samples,) float32, and keeps the last spectrogram."""
 
     def __init__(self, steps: Sequence[Step], samples: int) -> None:
         position = find_shareable_log_mel(steps)

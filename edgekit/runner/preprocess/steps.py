@@ -1,4 +1,4 @@
-"""Checks of preprocess steps: one declarative list, with the same keys in a config and in a bundle.
+"""Checks of the preprocess steps, a declarative list that has the same keys in a config and in a bundle.
 
 A step is, for example, `{"step": "scale", "factor": 0.00392156862745098}`. This module needs no NumPy, so that it can
 report errors on a device without it. `transform.py` does the arithmetic.
@@ -26,7 +26,7 @@ STEPS: dict[str, tuple[str, ...]] = {
 }
 RAW_DTYPES = ("uint8", "int8", "float32", "int32")
 GEOMETRY = frozenset({"resize", "channels"})
-"""Steps that do not change the meaning of a number, so that integers may stay what they are."""
+"""Steps that do not change the meaning of a number, so that integers can stay integers."""
 LARGEST_SIDE = 16384
 LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127
 
@@ -52,7 +52,7 @@ def check(steps: Sequence[Step], raw_shape: Sequence[int], raw_dtype: str) -> Sh
 
 
 def check_keys(steps: Sequence[Step]) -> None:
-    """Check what can be known without a sample's shape: that every step exists, and has exactly its options."""
+    """Check that every step exists and has exactly its options. Unlike `check`, this needs no shape of a sample."""
     for position, step in enumerate(steps):
         _check_keys(step, position)
 

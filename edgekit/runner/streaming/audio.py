@@ -38,7 +38,7 @@ LARGEST_HEADER_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class StreamFormat:
-    """What the caller declares about a stream. None stands for not declared."""
+    """The format that the caller declares for a stream. A field is None if it is not declared."""
 
     coding: tuple[int, int] | None
     rate_hz: int | None
@@ -183,7 +183,7 @@ class AudioDecoder:
         return x if self._resampler is None else self._resampler.push(x)
 
     def _check(self, channels: int, rate_hz: int) -> None:
-        """Raise InputError for what no declared step corrects."""
+        """Raise InputError if the channels or the rate differ from the bundle's and no declared step corrects that."""
         steps, target_hz = self._raw.steps, self._to_hz
         if rate_hz != target_hz and not input_path.find_step(steps, "resample"):
             raise InputError(
@@ -199,7 +199,7 @@ class AudioDecoder:
             )
 
     def _check_complete(self, what: str) -> None:
-        """Raise InputError if there are bytes left that are no complete sample."""
+        """Raise InputError if the bytes so far end in the middle of a sample. `what` says what happened then."""
         if self._rest and self._form is not None:
             _, channels, _, bits = self._form
             raise InputError(
@@ -244,9 +244,10 @@ Part = Union[bytes, StreamHeader]
 class WavHeaderParser:
     """Splits a stream of bytes into headers and sound.
 
-    arecord and ffmpeg write a header first, and a second recorder writes one in the middle. Bytes are passed on as
-    sound only once they cannot begin a header, which is RIFF, a size and WAVE: eight fixed bytes, which do not occur in
-    a sound by chance. The size of the sound may be unknown, as recorders write it into a pipe.
+    arecord and ffmpeg write a header first, and a second recorder writes one in the middle. A header begins with RIFF,
+    a size and WAVE. Eight of these bytes are fixed, so they do not occur in a sound by chance. Bytes are passed on as
+    sound only once it is certain that they do not begin a header. The size of the sound may be unknown, because
+    recorders that write into a pipe do not know it yet.
     """
 
     def __init__(self) -> None:
@@ -255,7 +256,7 @@ class WavHeaderParser:
         self._is_past_sound = False  # whether the declared sound is over, and other chunks follow
 
     def push(self, data: bytes) -> Iterator[Part]:
-        """Yield what is certain so far, in order."""
+        """Yield the headers and the sound that are certain so far, in order."""
         self._waiting += data
         while self._waiting:
             step = self._other_chunk() if self._is_past_sound else self._sound_or_header()
@@ -341,7 +342,7 @@ class WavHeaderParser:
 
 
 def _possible_header_position(data: bytes) -> int:
-    """Return where the first header may begin, or the length of the data."""
+    """Return the first position at which a header may begin, or the length of the data if there is none."""
     position = data.find(RIFF)
     while position >= 0:
         if _may_begin(data[position : position + HEAD_BYTES]):

@@ -1,7 +1,8 @@
 """Back-pressure for windows that arrive faster than they are answered: wait for the model, or drop the oldest.
 
-A recorder does not wait: what is not read from its pipe in time gets lost in the middle of windows, and nobody counts
-it. For live sources, a thread therefore reads everything as it arrives, and whole windows are dropped and counted.
+A recorder does not wait. Samples that are not read from its pipe in time are lost in the middle of a window, and nobody
+counts them. For live sources, a thread therefore reads everything as it arrives, and whole windows are dropped and
+counted.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class WaitForModel:
 
 
 class DropOldest:
-    """Windows collected by a thread. At most `max_waiting` of them wait; then the oldest is dropped for a new one."""
+    """Yields windows that a thread collects. If `max_waiting` are waiting, a new one replaces the oldest."""
 
     def __init__(self, windows: Iterator[Window], max_waiting: int) -> None:
         self.dropped = 0

@@ -66,7 +66,7 @@ class CsvDecoder:
         self._lines = self._empty = 0  # lines read so far; the first empty line
 
     def push(self, data: bytes) -> Iterator[np.ndarray]:
-        """Yield the rows of the lines that are complete. Raises InputError after the last valid one."""
+        """Yield the rows of the lines that are complete. Raises InputError after the last valid row."""
         self._waiting += data
         end = self._waiting.rfind(b"\n") + 1 if b"\n" in data else 0
         if end == 0 or self._waiting.count(b'"', 0, end) % 2:  # a line end inside quotes does not end the row

@@ -1,4 +1,4 @@
-"""The source of a stream, a binary file or an iterable of bytes or arrays, and when its last part arrived."""
+"""The source of a stream: a binary file, or an iterable of bytes or arrays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ACCEPTED_SOURCES = "an open binary file, or an iterable of bytes or of numpy arr
 
 
 class Source:
-    """Yields the parts of a stream in order, each as soon as it arrives. `arrived_ns` is when the newest one did."""
+    """Yields the parts of a stream in order, as soon as they arrive. `arrived_ns` is when the newest part arrived."""
 
     def __init__(self, source: Any) -> None:
         self.arrived_ns = 0
@@ -29,7 +29,7 @@ class Source:
 
     @property
     def is_live(self) -> bool:
-        """Whether the source is a pipe, a socket or a device, which does not wait; a file or an iterable does."""
+        """Whether the source is a pipe, a socket or a device, whose data do not wait until they are read."""
         try:
             mode = os.fstat(self._source.fileno()).st_mode
         except (AttributeError, OSError, ValueError):  # not a file, or one in memory
@@ -47,7 +47,7 @@ class Source:
             yield part
 
     def _parts(self) -> Iterator[bytes]:
-        """Yield what each read returns. `read1` does not wait until a buffer is full."""
+        """Yield the bytes that each read returns. `read1` does not wait until a buffer is full."""
         read = getattr(self._source, "read1", self._source.read)
         while True:
             part = read(MOST_BYTES)

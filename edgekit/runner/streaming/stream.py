@@ -55,9 +55,10 @@ Note = Callable[[str], object]
 class StreamAnswer(NamedTuple):
     """The answer to a window of a stream.
 
-    `prediction` is that of the window alone, as for a file, or None if the window was refused, and `error` says why.
-    `smoothed` is the answer smoothed over time, if the bundle declares it. `latency_ms` is the time from the arrival of
-    the window's last sample to this answer. `dropped` counts the windows of the stream that were never answered.
+    `prediction` is the answer to the window alone, as for a file. If the window was refused, it is None, and `error`
+    says why. `smoothed` is the answer smoothed over time, if the bundle declares it. `latency_ms` is the time from the
+    arrival of the window's last sample to this answer. `dropped` counts the windows of the stream that were never
+    answered.
     """
 
     span: Span
@@ -94,7 +95,8 @@ class Stream:
         The format of the bytes. None for arrays.
     hop : int, optional
         Distance between the starts of two windows, in samples or rows. By default the stride that the bundle
-        declares, or half a window. A model with states accepts only the declared stride, or whole windows.
+        declares, or half a window. A model with states accepts only the declared stride, or a whole
+        window if none is declared.
     rate_hz : int, optional
         Sample rate of sound without a header. By default the bundle's.
     channels : int, optional
@@ -236,7 +238,7 @@ def _whole_number(name: str, value: int) -> int:
 def _parts(
     raw: RawSpec, source: Source, format: str | None, rate_hz: int | None, channels: int | None, on_note: Note
 ) -> Iterator[np.ndarray]:
-    """Return the stream's moments in parts. Raises InputError at once for what can never match the bundle."""
+    """Return the stream's moments in parts. Raises InputError at once if the stream can never match the bundle."""
     if raw.kind == "audio":
         return audio.AudioDecoder(raw, audio.parse_stream_format(format, rate_hz, channels), on_note).parts(source)
     if raw.kind != "window":
@@ -267,8 +269,8 @@ def _windows(raw: RawSpec, source: Source, parts: Iterator[np.ndarray], hop: int
         raise InputError("the stream: nothing arrived; check the output of the program before the pipe")
     if cutter.number == 0:
         raise InputError(f"the stream ended after {cutter.moments} {unit}; a window has {raw.shape[0]}")
-    if cutter.left:
-        on_note(f"the stream ended; its last {cutter.left} {unit} do not fill a window")
+    if cutter.remaining:
+        on_note(f"the stream ended; its last {cutter.remaining} {unit} do not fill a window")
 
 
 def _ignore(text: str) -> None:

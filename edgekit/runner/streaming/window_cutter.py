@@ -1,4 +1,4 @@
-"""Cut windows from moments that arrive in parts, the same as `inputs/windows.py` cuts from a whole recording."""
+"""Cut windows from moments that arrive in parts: the same windows that `inputs/windows.py` cuts from a recording."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class WindowCutter:
             yield self._window(arrived_ns)
 
     @property
-    def left(self) -> int:
-        """Moments after the last window."""
+    def remaining(self) -> int:
+        """The number of moments after the last window."""
         covered = self._start - self._hop + self._length if self.number else 0
         return max(0, self.moments - covered)
 
@@ -67,7 +67,7 @@ class WindowCutter:
         return Window(raw, Span(start, end, self._rate_hz), arrived_ns)
 
     def _forget(self) -> None:
-        """Once the buffer is full, move what the next window needs to its beginning: less than one window."""
+        """Once the buffer is full, move the moments that the next window needs to its beginning."""
         if self.moments < self._first + len(self._buffer):
             return
         first = min(self._start, self.moments)

@@ -80,5 +80,5 @@ def _check(server: str, allowed_fields: Sequence[str], request: ExportRequest) -
             owners = [name for name in server_names() if field in server_module(name).OPTIONS]
             shown_value = value if isinstance(value, str) else " ".join(value)
             raise ConfigError(
-                f"--{field.replace('_', '-')} {shown_value}: belongs to {', '.join(owners)}, got {server}"
+                f"--{field.replace('_', '-')} {shown_value}: is an option of {', '.join(owners)}, not of {server}"
             )

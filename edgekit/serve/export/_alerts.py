@@ -60,18 +60,21 @@ class Alert:
             "annotations": {
                 "summary": self.summary,
                 "description": self.description,
-                "look_at": "\n".join(f"{link}. {each}" for link, each in enumerate(self.look_at, 1)),
+                "look_at": "\n".join(f"{number}. {each}" for number, each in enumerate(self.look_at, 1)),
                 "runbook_url": f"{docs}#{self.name.lower()}",
             },
         }
 
 
 FEWEST_BAD = 5
-"""An alert needs at least this many slow or refused requests in the long window, so that one at night is not enough."""
+"""An alert needs at least this many slow or refused requests in the long window. One at night must not raise it."""
 
 
 class Burn(NamedTuple):
-    """A burn rate: the budget is used `rate` times too fast. A rate of 1 uses exactly the budget in its period."""
+    """A burn rate: the budget is used `rate` times too fast. A rate of 1 uses exactly the budget in its period.
+
+    `long` and `short` are the two windows in which this must be so.
+    """
 
     rate: float
     long: str
@@ -150,7 +153,10 @@ INVALID = f'{KNOWN}, reason=~"invalid|too_large|unsupported"'
 INVALID_SHARE = DROPPED_SHARE = 0.1
 FEWEST = 20
 GROWTH = 1.05
-"""Growth of memory in each of two periods of three hours that raises an alert. A loaded model grows it only once."""
+"""An alert is raised if memory grows by this factor in each of two successive periods of three hours.
+
+Loading a model makes memory grow only once.
+"""
 WHICH = "{{ $labels.model }} {{ $labels.version }} on {{ $labels.instance }}"
 
 

@@ -54,19 +54,19 @@ def write(out: Path, server: str, files: Mapping[str, bytes]) -> None:
     sync_folder(out.parent)
 
 
-def _swap(fresh: Path, out: Path, old: Path) -> None:
+def _swap(new_folder: Path, out: Path, old_folder: Path) -> None:
     """Replace `out` by the new folder. A folder with files must be moved away first, and is restored on failure."""
     check(out)  # again, because checking the bundles took a while
     if not out.exists():
-        fresh.rename(out)
+        new_folder.rename(out)
         return
-    out.rename(old)
+    out.rename(old_folder)
     try:
-        fresh.rename(out)
+        new_folder.rename(out)
     except OSError:
-        old.rename(out)
+        old_folder.rename(out)
         raise
-    shutil.rmtree(old)
+    shutil.rmtree(old_folder)
 
 
 def _recorded_digests(out: Path) -> dict[str, str] | None:

@@ -86,7 +86,7 @@ def pbtxt(config: Config) -> bytes:
 
 
 def quoted(value: str) -> str:
-    """Quote a string for the text format, with all bytes but plain characters in octal."""
+    """Quote a string for the text format. All bytes except those in `PLAIN` are written in octal."""
     return '"' + "".join(chr(byte) if byte in PLAIN else f"\\{byte:03o}" for byte in value.encode()) + '"'
 
 

@@ -71,8 +71,8 @@ def _run_openvino(subject: ExportedBundle) -> dict[str, Any]:
         except EdgekitError as error:
             return {"error": str(error)}
         except subprocesses.ChildDied as died:
-            time_limit_cause = f"no answer within {LIMIT_S:.0f} s"
-            return {"error": time_limit_cause if died.ended.timed_out else died.ended.describe("its process")}
+            timeout_message = f"no answer within {LIMIT_S:.0f} s"
+            return {"error": timeout_message if died.ended.timed_out else died.ended.describe("its process")}
 
 
 def answer_golden(home: str) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def answer_golden(home: str) -> dict[str, Any]:
 
 
 def _inputs(model: Model, raw: np.ndarray) -> Any:
-    """Return the model's input tensors for a raw sample; several inputs are returned by name."""
+    """Return the model's input tensors for a raw sample, as a list of one or as a dict by name if there are several."""
     x, specs = model.prepare(raw), model.manifest.inputs
     if len(specs) == 1:
         return [x]

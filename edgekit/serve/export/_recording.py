@@ -1,7 +1,8 @@
 """The service level objective, and the recording rules that the alerts and the dashboard read.
 
 The objective consists of a latency that 99 % of the answers must meet, and the share of requests that must be answered.
-The rules are named by Prometheus' convention `level:metric:operations`. A share is named like its rate, with `share_`.
+The rules are named by Prometheus' convention `level:metric:operations`. In the name of a share, `share_rate` takes the
+place of `rate`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,11 @@ AVAILABILITY = "99.9"
 LATENCY_BUDGET = 0.01
 """The share of answers that may be slower, by the definition of p99."""
 LEAST, MOST = 95.0, 99.999
-"""Bounds of the availability in percent. Below 93.1, no share of failures could use the budget 14.4 times too fast."""
+"""Bounds of the availability in percent.
+
+Below 93.1 %, the fastest alert could never fire: even if every request failed, the budget would be used less than 14.4
+times too fast.
+"""
 UNITS_MS = {"us": 1e-3, "ms": 1.0, "s": 1e3}
 
 
@@ -27,7 +32,8 @@ UNITS_MS = {"us": 1e-3, "ms": 1.0, "s": 1e3}
 class Objective:
     """The service level objective.
 
-    `requested_ms` is the requested latency. `bound` is the `le` of the nearest histogram bucket, which is used instead.
+    `requested_ms` is the requested latency. The nearest bound of a histogram bucket is used instead; `bound` is that
+    bucket's label `le`, in seconds.
     `availability` is in percent.
     """
 
@@ -56,12 +62,12 @@ class Objective:
 
 
 def bounds() -> list[str]:
-    """Return the `le` of all buckets of a latency histogram except `+Inf`."""
+    """Return the upper bounds (the label `le`) of all buckets of a latency histogram except `+Inf`."""
     return [bound for bound, _ in histogram.exposed_buckets([0] * (len(histogram.BOUNDS_MS) + 1))][:-1]
 
 
 def read_objective(p99: str | None, availability: str | None) -> Objective:
-    """Parse the objective, with defaults for what is None. Raises ConfigError for invalid or extreme values."""
+    """Parse the objective. None stands for the default. Raises ConfigError for invalid or extreme values."""
     requested_ms = _latency_ms(P99 if p99 is None else p99)
     nearest = min(bounds(), key=lambda bound: abs(math.log(float(bound) * 1e3 / requested_ms)))
     return Objective(requested_ms, nearest, _percent(AVAILABILITY if availability is None else availability))

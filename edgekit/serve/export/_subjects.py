@@ -65,7 +65,7 @@ class Export(NamedTuple):
 def read_bundles(path: Path) -> list[ExportedBundle]:
     """Read the bundle at `path`, or all bundles in a folder.
 
-    Bundles with the same name get names with their targets. Raises ConfigError if these are equal, too.
+    Bundles with the same name are called NAME-TARGET. Raises ConfigError if two of these names are equal as well.
     """
     paths = sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else [path]
     if not paths:

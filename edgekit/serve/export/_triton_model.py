@@ -24,7 +24,7 @@ from edgekit.runner.errors import InputError, RunnerError  # noqa: E402
 from edgekit.runner.model import Model, open_model  # noqa: E402
 
 
-class Watched(Model):
+class ScoreKeepingModel(Model):
     """A model that keeps the outputs of its last run, because `predict` returns only the answer."""
 
     scores: np.ndarray
@@ -41,7 +41,7 @@ class TritonPythonModel:
     def initialize(self, args: Any) -> None:
         """Verify and open the bundle, and refuse to serve it if its self-test fails."""
         opened = open_model(bundle.read(os.path.join(HERE, "bundle.edge.zip")))
-        self.model = Watched(opened.bundle, opened.backend, opened.threads)
+        self.model = ScoreKeepingModel(opened.bundle, opened.backend, opened.threads)
         report = self.model.selftest()
         if not report.ok:
             raise pb_utils.TritonModelException(

@@ -34,7 +34,11 @@ class Query:
 
 @dataclass(frozen=True)
 class Panel:
-    """A panel. `unit` is one of Grafana's ids, `limit` draws a line, and `states` are (value, text, color)."""
+    """A panel.
+
+    `unit` is one of Grafana's ids, `limit` draws a line, `most` is the upper end of the axis, and `states` are (value,
+    text, color).
+    """
 
     title: str
     description: str
@@ -167,10 +171,10 @@ PANEL_OPTIONS = {LINES: _line_options, HEATMAP: _heatmap_options, STATES: _state
 
 VARIABLES = ("job", "instance", "model", "version")
 MODEL = ", ".join(f'{name}=~"${name}"' for name in VARIABLES)
-"""Label selectors of metrics of a model. Metrics of a machine have only the first two labels."""
+"""Label selectors for the metrics of a model. The metrics of a machine have only the first two labels."""
 MACHINE = ", ".join(f'{name}=~"${name}"' for name in VARIABLES[:2])
 LEVEL = 'job=~"$job", model=~"$model", version=~"$version"'
-"""Label selectors of recording rules, which are sums over machines."""
+"""Label selectors for the recording rules, which are sums over machines."""
 WHO, WHERE = "{{model}} {{version}}", "{{instance}}"
 GREEN, YELLOW, RED, GREY = "green", "yellow", "red", "text"
 

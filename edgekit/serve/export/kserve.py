@@ -67,7 +67,10 @@ def inference_service(name: str, uri: str) -> dict[str, Any]:
 
 
 def deployment(name: str, image: str) -> dict[str, Any]:
-    """Return a Deployment of `edgekit serve`, not as root, on a read-only file system with its cache in memory."""
+    """Return a Deployment of `edgekit serve`.
+
+    It does not run as root, its file system is read-only, and its cache is on a temporary volume.
+    """
     container = {
         "name": "server",
         "image": image,

@@ -74,7 +74,7 @@ def _check(subject: ExportedBundle) -> None:
 
 
 def _fill_command(command: str, subject: ExportedBundle) -> str:
-    """Fill the model's names into a command, quoted for a shell."""
+    """Insert the name of the model's input into a command, quoted for a shell."""
     import shlex
 
     name = subject.manifest.input.name

@@ -26,7 +26,7 @@ UNTRIED = (
 
 
 def export(subjects: Sequence[ExportedBundle], request: ExportRequest) -> Export:
-    """Create the repository and a README, and lines that say what clients send."""
+    """Create the repository and a README, and lines for the console that say what clients send to each model."""
     files, lines = repository(subjects, request.backend)
     return Export({**files, "README.md": about(subjects, request.backend)}, lines)
 
@@ -34,7 +34,7 @@ def export(subjects: Sequence[ExportedBundle], request: ExportRequest) -> Export
 def repository(subjects: Sequence[ExportedBundle], backend: str | None) -> tuple[dict[str, bytes], list[str]]:
     """Return the files of a model repository and a line per model.
 
-    Raises ConfigError or ConversionError for a backend that does not exist or does not fit.
+    Raises ConfigError for an unknown backend, and ConversionError for one that cannot run a bundle.
     """
     if backend is not None and backend not in BACKENDS:
         raise ConfigError(f"--backend {backend}: got {backend!r}; use {' or '.join(BACKENDS)}")

@@ -36,4 +36,4 @@ def test_any_parts_are_cut_as_the_whole(
         complete = each.span.start + length <= len(whole)
         assert each.arrived_ns == (np.searchsorted(ends, each.span.start + length) if complete else 99)
     assert cutter.moments == len(whole) and cutter.number == len(found)
-    assert cutter.left == max(0, len(whole) - (found[-1].span.start + length if found else 0))
+    assert cutter.remaining == max(0, len(whole) - (found[-1].span.start + length if found else 0))

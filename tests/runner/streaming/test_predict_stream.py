@@ -61,7 +61,7 @@ def test_sound_out_of_a_pipe_gives_the_answers_of_the_file(kinds: dict[str, Path
     headed = header("s16le", 8000, 1) + coded(X, "s16le")
     asked, said = predict(kinds["sound"], "--stream", "wav", "--hop", 999, "--when-slow", "wait", stdin=headed)
     assert [line["window"]["start_s"] for line in asked] == [number * 999 / 8000 for number in range(5)]
-    assert "log-mel is computed anew for each: the hop is no multiple of its hop_samples" in said[0]
+    assert "log-mel is computed anew for each, because the hop is not a multiple of its hop_samples" in said[0]
     assert said[1] == "edgerun: the stream ended; its last 4 samples do not fill a window"
 
 

@@ -49,7 +49,7 @@ def test_an_option_of_another_server_is_refused(
 ) -> None:
     done = export("triton", bundles["onnx"], tmp_path / "out", option, "x")
     assert done.exit_code == 2
-    assert f"{option} x: belongs to kserve, got triton" in done.stderr
+    assert f"{option} x: is an option of kserve, not of triton" in done.stderr
 
 
 @pytest.mark.parametrize("server", ["prometheus", "grafana"])

@@ -183,7 +183,7 @@ def test_the_availability_sets_the_budget(tmp_path: Path) -> None:
         (("--scrape", "door-1"), "--scrape: got 'door-1'; write HOST:PORT"),
         (("--scrape", "door-1:70000"), "--scrape: got 'door-1:70000'"),
         (("--scrape", 'a:1"\n  b'), "--scrape: got"),
-        (("--backend", "python"), "--backend python: belongs to"),
+        (("--backend", "python"), "--backend python: is an option of"),
     ],
 )
 def test_wrong_options_are_refused_and_nothing_is_written(options: tuple[str, ...], said: str, tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_wrong_options_are_refused_and_nothing_is_written(options: tuple[str, ..
 
 def test_an_address_of_scraping_belongs_to_prometheus_alone(tmp_path: Path) -> None:
     done = watching("grafana", tmp_path / "out", "--scrape", "a:1", "--scrape", "b:2")
-    assert done.exit_code == 2 and "--scrape a:1 b:2: belongs to prometheus, got grafana" in done.stderr
+    assert done.exit_code == 2 and "--scrape a:1 b:2: is an option of prometheus, not of grafana" in done.stderr
 
 
 def test_addresses_and_the_pages_address_go_into_the_files(tmp_path: Path) -> None:
