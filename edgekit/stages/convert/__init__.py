@@ -6,8 +6,8 @@ samples, and its outputs are compared with those of the step before: PyTorch fp3
 so on. A variant that cannot be converted or exceeds its tolerance is left out, together with those that
 are made from it. A target without any variant is an error.
 
-The artifact holds a folder for each variant, `variants.json` and `left_out.json`. The reasons are in the metrics and
-under `evidence/`.
+The artifact holds a folder for each variant, `variants.json` and `left_out.json`. The reasons why variants were left
+out are in the metrics and under `evidence/`.
 """
 
 from __future__ import annotations
