@@ -16,7 +16,7 @@ import numpy as np
 from edgekit.core.errors import ConversionError
 
 OperatorArithmetic = tuple[bool, str, bool]
-"""Whether an operator has weights, its text `OPERATOR:layer`, and whether it computes in float."""
+"""Whether an operator has weights, its description as `OPERATOR:layer`, and whether it computes in float."""
 TfliteOperator = tuple[Any, Any, Any, str]
 """The model, the graph, the operator, and the format's name for its kind."""
 
@@ -121,7 +121,7 @@ def _tflite(content: bytes) -> Iterator[OperatorArithmetic]:
 
 
 def module_name(tensor: str) -> str:
-    """Return the first module in a tensor's name: `…Net_wrapped/….Sequential_stem/….Conv2d_0;;…` → `stem.0`."""
+    """Return the first module in a tensor's name, `stem.0` for `…Net_wrapped/….Sequential_stem/….Conv2d_0;;…`."""
     path = tensor.split(";")[0].split("_wrapped/")[-1]
     parts = [part.rsplit(".", 1)[-1].partition("_")[2] for part in path.split("/")] if "/" in path else [path]
     return ".".join(part for part in parts if part) or tensor
@@ -172,7 +172,7 @@ def _openvino(path: Path) -> Iterator[OperatorArithmetic]:
 
 
 def layer_name(op: Any) -> str:
-    """Return the layer in an operator's name: `__module.stem.0/aten::…` → `stem.0`.
+    """Return the layer in an operator's name, such as `stem.0` for `__module.stem.0/aten::…`.
 
     If folding has removed the name, that of a following operator is used.
     """

@@ -69,7 +69,7 @@ def read(target: str, folder: Path, files: ConvertedFiles, inputs: np.ndarray) -
 
 
 def stack_samples(rows: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
-    """Return each tensor for all samples (n, …), from a row of tensors (1, …) for each sample."""
+    """Return an array (n, …) of all samples for each tensor. `rows` has a list of tensors (1, …) for each sample."""
     return [np.concatenate([np.atleast_1d(row[index]) for row in rows]) for index in range(len(rows[0]))]
 
 

@@ -155,8 +155,8 @@ def measure_energy(
     """Measure the energy of a call of each model.
 
     Counters and meters are too coarse for the short rounds of timing, so energy is measured in `ROUNDS` separate
-    rounds. In each of them, every model is opened anew and called for `seconds`, and nothing is called for as long, so
-    that the energy of the idle machine can be subtracted. The energy of other processes cannot.
+    rounds. In each of them, every model is opened anew and called for `seconds`. For as long, nothing is called, which
+    gives the energy of the idle machine to be subtracted. The energy of other processes is not subtracted.
 
     Raises EnergyUnavailable if `source` fails.
     """

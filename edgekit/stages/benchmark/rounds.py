@@ -105,7 +105,7 @@ def open_now(decision: Decision, tie_margin: float, winners: bool = True) -> lis
 
 
 def expected_duration(openers: Mapping[str, Opener], config: BenchmarkConfig) -> str:
-    """Describe how long the rounds will probably take, judging by a few calls of each model, and at most."""
+    """Predict from a few calls of each model how long the rounds will take, and describe that with the time limit."""
     opening_s, call_s = map(sum, zip(*map(_time_trial_calls, openers.values()), strict=True))
 
     def seconds(openings: int, rounds: int) -> float:
@@ -135,7 +135,7 @@ def _planned(models: int, planned_s: float, least_s: float, config: BenchmarkCon
 
 
 def _time_trial_calls(open_anew: Opener) -> tuple[float, float]:
-    """Return the seconds of opening a model including its first call, and of one call after that."""
+    """Return the seconds that opening a model and its first call take together, and those that a later call takes."""
     started = time.perf_counter()
     call = open_anew()
     call()

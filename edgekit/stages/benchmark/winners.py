@@ -47,7 +47,7 @@ class ClassTimings:
 
 
 class OpenComparison(NamedTuple):
-    """A comparison that more rounds could settle, as text, and the variants that they would have to time."""
+    """A comparison that more rounds could settle, as text, and the variants that those rounds would have to time."""
 
     text: str
     variants: tuple[str, ...]
@@ -307,7 +307,7 @@ def _float_baseline(target: str, rows: Iterable[Mapping[str, Any]]) -> Mapping[s
 
 
 SPARSITY_DECISION = "sparsity without speed-up"
-"""Name of the decision in the result."""
+"""Name of the decision about sparse variants."""
 DENSE_MODEL = {"sparse": "student"}
 """The dense network from which each sparse one was made."""
 

@@ -339,7 +339,7 @@ def _int8_advice(divergence: Divergence) -> str:
 
 
 def _variation(outputs: np.ndarray) -> float:
-    """Return the standard deviation over the samples of the median output value, as a measure of variation."""
+    """Return how much outputs vary between samples: the median of the standard deviations of all output values."""
     return float(np.median(outputs.astype(np.float64).std(axis=0)))
 
 

@@ -228,7 +228,7 @@ def choose_candidates(
 
 
 def fastest_file(files: Sequence[TimedFile], budget: Budget, reference_times: ReferenceTimes = ()) -> TimedFile:
-    """Return the fastest file of a candidate, of those within the size limit if there are any."""
+    """Return the fastest of a candidate's files within the size limit or, if there are none, of all its files."""
     return min(within_size(files, budget, reference_times) or files, key=lambda file: file.p50_ms)
 
 

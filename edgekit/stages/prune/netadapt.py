@@ -82,8 +82,8 @@ class NetAdaptPruner:
     def steps(self, module: nn.Module) -> Iterator[tuple[float, None]]:
         """Prune `module` in place, step by step.
 
-        Yields the goal of each step as a fraction of the student's p50, and None. The caller fine-tunes between steps.
-        The iteration ends early if no cut is significantly faster.
+        Yields the goal of each step as a fraction of the student's p50, and None, because there are no zeros to
+        restore. The caller fine-tunes between steps. The iteration ends early if no cut is significantly faster.
         """
         if self.probe_result.refused:
             return

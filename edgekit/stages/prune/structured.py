@@ -164,11 +164,11 @@ def steps(
 ) -> Iterator[tuple[float, None]]:
     """Prune `module` in place, step by step.
 
-    Yields the fraction of channels that each step aims to remove, and None. The caller fine-tunes between steps, so
-    importance is measured on tuned weights. Each step removes the same number of channels, evenly from all layers or
-    (with `scope: global`) wherever they matter least. Output layers and the pinned layers of `probe_result` are never
-    pruned; without a `probe_result`, `probe` is called first. If a step breaks the network nevertheless, `note` is
-    called with the reason and the iteration ends.
+    Yields the fraction of channels that each step aims to remove, and None, because there are no zeros to restore. The
+    caller fine-tunes between steps, so importance is measured on tuned weights. Each step removes the same number of
+    channels, evenly from all layers or (with `scope: global`) wherever they matter least. Output layers and the pinned
+    layers of `probe_result` are never pruned; without a `probe_result`, `probe` is called first. If a step breaks the
+    network nevertheless, `note` is called with the reason and the iteration ends.
     """
     probe_result = probe(module, spec, config) if probe_result is None else probe_result
     if probe_result.refused:

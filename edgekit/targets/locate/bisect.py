@@ -59,7 +59,7 @@ ACTIVATIONS = {"relu", "relu_", "hardtanh", "hardtanh_", "hardswish", "hardswish
 class Divergence:
     """Where a file and its network diverge.
 
-    `layer` is where they diverge, and `layers` are all layers that the file's `operator` computes together with it.
+    `layer` is where they diverge, and `layers` are all layers that the file's `operator` computes, including `layer`.
     `agreed` is the last layer before it at which both agree, with the similarity `before`. `after` is the similarity of
     the outputs of `layer`.
     """

@@ -114,7 +114,7 @@ def take_raw_bytes(model: Any, affine: Affine | str, layout: str, precision: str
     affine
         The steps, or why they cannot be folded, from `fold_preprocess.channel_affine`.
     layout
-        The layout of its input, such as NCHW.
+        The layout of the model's input, such as NCHW.
     precision
         The precision in which the model will be saved.
 
