@@ -200,7 +200,10 @@ def _notes(comparison: RunComparison) -> list[str]:
 
 
 def _baseline_slowdown(comparison: RunComparison) -> float | None:
-    """Return how many times longer the same baseline took in B, if the difference exceeds the margin."""
+    """Return the time of the baseline in B divided by that in A.
+
+    Returns None if the difference is within the margin, or if the runs have different baselines.
+    """
     if comparison.a["stages"]["profile"]["digest"] != comparison.b["stages"]["profile"]["digest"]:
         return None
     a, b = (result["variants"][0]["p50_ms"] for result in (comparison.a, comparison.b))

@@ -88,7 +88,7 @@ def _build_table(
     )
     columns = (variants.NAME, *figures, variants.VERDICT)
     for column in columns:
-        # these headings are broken, because the names of a second accuracy and of a device are longer than the figures
+        # two lines for these headings, because the names of a second accuracy and of a device are longer than figures
         heading = (
             column.heading.replace(" ", "\n")
             if column in variants_table.second

@@ -102,7 +102,7 @@ def _log_content(client: MlflowClient, run: str, folder: Path, result: Result) -
     from mlflow.entities import Metric, Param, RunTag
 
     params = [Param(name, text) for name, text in parameters(folder, result).items()]
-    stamp_ms = 0  # each metric has a single value, so there is no course over time
+    stamp_ms = 0  # each metric has a single value, so its time does not matter
     values = [Metric(name, value, stamp_ms, 0) for name, value in metrics(result)]
     tags = [RunTag(name, text) for name, text in _tags(result).items()]
     for start in range(0, max(len(params), len(values)), LOG_BATCH_SIZE):

@@ -35,7 +35,7 @@ METRICS = {
 WINNER_OF = "winner of "
 """The name of a comparison that decides a target begins with this."""
 LATENCY = "latency (p50)"
-"""The heading of the latencies, where the terminal is wide enough; otherwise it is `p50`."""
+"""The heading of the latencies if the terminal is wide enough for it; otherwise the heading is `p50`."""
 DEVICE = "pi@raspberrypi.local"
 """The address in the command that copies a bundle; the user replaces it."""
 

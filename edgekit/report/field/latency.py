@@ -1,4 +1,4 @@
-"""Percentiles of counted latencies, and their ratio between two reports with an interval.
+"""Compute percentiles of counted latencies, and their ratio between two reports, with intervals.
 
 Latencies are counted in bins whose bounds are 15 % apart. Within a bin, a percentile is interpolated evenly in the
 logarithm. Its interval is that of order statistics (Wilks 1948; Conover 1999, "Practical Nonparametric Statistics",

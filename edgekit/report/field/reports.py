@@ -160,7 +160,7 @@ class FieldReport:
     def counts(self, part: str) -> list[int]:
         """Return the number of answers of a part in each bin of `histogram.BOUNDS_MS`.
 
-        Zeros if there is no such part.
+        If there is no such part, all are zero.
         """
         counts = [0] * (len(BOUNDS_MS) + 1)
         for index, count in self.content["latency_ms"].get(part, {}).get("counts", ()):

@@ -1,4 +1,4 @@
-"""The content of `report.html`, section by section, from `result.json` and the sealed artifacts of the run."""
+"""Build the content of `report.html`, section by section, from `result.json` and the run's sealed artifacts."""
 
 from __future__ import annotations
 

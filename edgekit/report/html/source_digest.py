@@ -1,4 +1,4 @@
-"""Compute the digest of everything that a page is built from. A page carries its digest, by which it is compared."""
+"""Compute the digest of everything that a page is built from. It shows whether a page that carries it is current."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figures of a study: its front, its options, the growth of the front, and the cost of each fidelity."""
+"""Draw the figures of a study: its front, its options, the growth of the front, and the cost of each fidelity."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ class _Scale:
 def draw_front(
     axes: Sequence[Mapping[str, Any]], points: Sequence[Mapping[str, Any]], descriptions: Mapping[int, str]
 ) -> Figure | None:
-    """Draw a panel for each pair of objectives. Return None without a complete trial or with a single objective.
+    """Draw a panel for each pair of objectives. Returns None if no trial is complete or there is a single objective.
 
     Parameters
     ----------
@@ -312,7 +312,7 @@ def _axis_label(axis: Mapping[str, Any]) -> str:
 def draw_importances(
     titles: Sequence[str], options: Sequence[str], rows: Mapping[str, Mapping[str, Mapping[str, float]]]
 ) -> Figure | None:
-    """Draw a panel for each objective with a bar for each option. Return None without a row.
+    """Draw a panel for each objective with a bar for each option. Returns None if there are no rows.
 
     `rows` has, by title and option, `share`, `low` and `high` as fractions. An option without a row in any panel is
     left out. If an option has a row in some panels only, the other panels say "unknown" instead of a bar.
@@ -342,7 +342,7 @@ def draw_importances(
 
 
 def draw_parallel(axes: Sequence[Mapping[str, Any]], lines: Sequence[Mapping[str, Any]]) -> Figure | None:
-    """Draw each trial as a line through its options and objectives. Return None without a trial.
+    """Draw each trial as a line through its options and objectives. Returns None if there are no trials.
 
     Parameters
     ----------

@@ -125,7 +125,7 @@ def _variance_shares(
 ) -> dict[str, float]:
     """Return the share of each option. The result is empty if the objective has the same value in all trials."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of tqdm without widgets, and of Optuna about experiments
+        warnings.simplefilter("ignore")  # tqdm warns about missing widgets, and Optuna about experimental features
         import optuna
         from optuna.importance import FanovaImportanceEvaluator
 

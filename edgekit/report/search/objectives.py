@@ -71,7 +71,7 @@ class StudyObjective:
         return one > other if self.maximize else one < other
 
     def surely_better(self, one: Sequence[float] | None, other: Sequence[float] | None) -> bool:
-        """Return whether the first value is significantly better: whether the intervals of both do not overlap."""
+        """Return whether the first value is significantly better: its whole interval is better than the other's."""
         if one is None or other is None:
             return False
         return self.better(one[0], other[1]) if self.maximize else self.better(one[1], other[0])

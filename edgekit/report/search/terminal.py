@@ -18,7 +18,7 @@ SUMMARY_ROWS = 8
 
 
 def print_summary(study: Study, console: Console, digest: str) -> None:
-    """Print the end of a search: the best trials, what to know about them, and the command that takes one.
+    """Print the end of a search: the best trials, what to know about them, and the command that writes a config.
 
     Parameters
     ----------

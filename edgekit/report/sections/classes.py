@@ -30,8 +30,8 @@ RIGHT = "#e8e8e8"
 MIN_DARKEST_SHARE = 0.05
 """The darkest colour stands for at least this share of a class, so that a single mistake does not look like many."""
 LARGEST, SMALLEST, WIDTH = 7.0, 5.0, 240.0
-"""Largest and smallest font size of a number in a cell, in points. WIDTH limits the width of all columns together: a
-number gets the font size WIDTH divided by its characters in all columns."""
+"""Largest and smallest font size of a number in a cell, in points. In between, the size is WIDTH divided by the number
+of columns and by the number of characters."""
 SAMPLE_COLUMNS = 6
 TITLE, NAME_LINES = 14, 2
 """Largest number of characters in a line above a sample, and of lines of a name."""
@@ -167,7 +167,7 @@ def _heading(name: str, counts: np.ndarray, confusion: Confusion) -> str:
 def _wrong_shares(counts: np.ndarray, rest: bool) -> np.ndarray:
     """Return the share of each class that is mistaken for each of the other classes.
 
-    NaN for zero, right answers, and the rest.
+    It is NaN for zeros, for right answers, and in the row and the column that all other classes share.
     """
     shares = np.array(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1))
     np.fill_diagonal(shares, np.nan)

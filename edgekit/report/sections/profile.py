@@ -36,7 +36,7 @@ TITLES = {"pytorch": EAGER, **RUNTIMES}
 
 
 def table(artifact: Artifact) -> Table:
-    """Show the baseline before anything is changed."""
+    """Show accuracy, cost and latency of the baseline, before anything is changed."""
     metrics = artifact.metrics
     latency = metrics["latency"]["total"]
     rows = [
@@ -70,7 +70,7 @@ def session_table(artifact: Artifact) -> Table:
 
 
 def runtimes_table(artifact: Artifact) -> Table:
-    """Show the unmodified float network on every runtime."""
+    """Show the latency of the unmodified float network on every runtime."""
     rows = [
         (
             row["way"],

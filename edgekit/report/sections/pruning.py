@@ -117,7 +117,7 @@ def speed_table(artifact: Artifact) -> Table:
 def cuts_table(artifact: Artifact) -> Table:
     """Show every timed cut that significantly saves time, with the chosen one.
 
-    The result is empty if channels are removed by a ratio.
+    The table is empty if channels are removed by a ratio.
     """
     rows: list[TimedCut] = artifact.metrics.get("cuts", [])
     if not rows:

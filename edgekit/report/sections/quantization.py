@@ -134,7 +134,7 @@ def calibration_table(artifact: Artifact) -> Table:
 def calibration_sentence(artifact: Artifact) -> str:
     """Say what the study means for this run's number of samples.
 
-    Draws that share samples agree more just because of that.
+    Draws with common samples are ignored, because they agree more for that reason alone.
     """
     study, used = _calibration(artifact), artifact.metrics["calibration_samples"]
     rows = [row for row in study["sizes"] if not row["shared_samples"]]

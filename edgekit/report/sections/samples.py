@@ -57,7 +57,7 @@ def table(data: Data) -> Table:
 def notes_table(data: Data) -> Table | None:
     """Show the notes on data that was skipped or changed while reading.
 
-    If there are none, None, which a notebook does not show.
+    Returns None if there are none, because a notebook does not show None.
     """
     return Table(("what was skipped or changed in the data",), [(line,) for line in data.notes]) if data.notes else None
 
