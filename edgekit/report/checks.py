@@ -88,14 +88,14 @@ def budget_possible(budget: Budget, samples: int, task: str = "classification") 
 def validation_unseen(benchmark: Artifact) -> None:
     """Print whether models that were trained elsewhere seem to know validation samples.
 
-    This raises no error, because only the models' owners can tell.
+    This raises no error, because only the owners of these models can know for certain.
     """
     for row in leakage_rows(benchmark.metrics):
         print(f"{'✗' if row['known'] else '✓'} {leakage_message(row)}")
 
 
 def leakage_rows(source: Mapping[str, Any]) -> list[SeenValidation]:
-    """The rows of a result, or of the benchmark's metrics, about models that may know validation samples.
+    """Return the rows of a result, or of the benchmark's metrics, about models that may know validation samples.
 
     The baseline comes first, then the teacher and the reference models.
     """
@@ -129,7 +129,7 @@ NONE_MET = "no variant meets the budget; "
 
 
 def missed_message(nearest: NearestMiss | None, budget: BudgetLimits) -> str:
-    """The message about a missed budget: the nearest variant, and by how much it missed."""
+    """Return the message about a missed budget: the nearest variant, and by how much it missed."""
     if nearest is None:
         return f"{NONE_MET}there was no variant to measure: check convert.models and targets"
     excesses = _excesses(nearest, budget)
@@ -146,7 +146,7 @@ def missed_message(nearest: NearestMiss | None, budget: BudgetLimits) -> str:
 
 
 def _excesses(nearest: NearestMiss, budget: BudgetLimits) -> list[str]:
-    """The amount by which the variant exceeds each of the limits that it breaks."""
+    """Return the amount by which the variant exceeds each of the limits that it breaks."""
     own_limits = nearest.get("limits")
     limit_ms, limit_bytes = (own_limits or budget)["latency_p50_ms"], (own_limits or budget)["size_bytes"]
     excesses = []
@@ -179,21 +179,24 @@ ADVICE_IF_SEEN = {
 
 
 def leakage_message(row: SeenValidation) -> str:
-    """The message about a model trained elsewhere, from its row of `stages/benchmark/leakage.py`."""
+    """Return the message about a model trained elsewhere, from its row of `stages/benchmark/leakage.py`."""
     rates = (
-        f"{row['accuracy_validation']:.2%} right of {row['samples_validation']} validation samples and "
-        f"{row['accuracy_test']:.2%} of {row['samples_test']} of test"
+        f"accuracy {row['accuracy_validation']:.2%} on {row['samples_validation']} validation samples and "
+        f"{row['accuracy_test']:.2%} on {row['samples_test']} test samples"
     )
     test = f"Fisher's exact test, p = {row['p_value']:.2g}, level {100 * row['level']:g} %"
     if not row["known"]:
         return f"{row['name']}: {rates}; no evidence that it was trained on validation samples ({test})"
     role = row.get("role", "baseline")
     called = row["name"] if role == "baseline" else f"the {role} {row['name']}"
-    return f"{called} seems to know validation: {rates}, more than chance can explain ({test}). {ADVICE_IF_SEEN[role]}"
+    return (
+        f"{called} seems to know validation: {rates}, a larger difference than chance can explain ({test}). "
+        f"{ADVICE_IF_SEEN[role]}"
+    )
 
 
 def short_leakage_message(row: SeenValidation) -> str:
-    """The message about a model that knows validation, without the statistical test, for the end of a run."""
+    """Return the message about a model that knows validation, without the statistical test, for the end of a run."""
     role = row.get("role", "baseline")
     name = row["name"] if role == "baseline" else f"The {role} {row['name']}"
     return (

@@ -77,7 +77,7 @@ def compare_runs(folder_a: Path, folder_b: Path) -> RunComparison:
 
 
 def print_comparison(comparison: RunComparison, console: Console, *, show_all: bool = False) -> None:
-    """Print the differences, what is not compared and why, and the variants that ship. With `show_all`, print all."""
+    """Print the differences, what is not compared and why, and the variants that ship or, with `show_all`, all."""
     for letter, result, folder in zip("AB", (comparison.a, comparison.b), comparison.folders, strict=True):
         console.print(f"[bold]{letter}[/bold]  {escape(_run_summary(result, folder))}", highlight=False, soft_wrap=True)
     parts = {"config": comparison.config, "versions": comparison.versions, "machine": comparison.machine}
@@ -97,7 +97,7 @@ def print_comparison(comparison: RunComparison, console: Console, *, show_all: b
 
 
 def _fixed_conditions(conditions: Conditions) -> dict[str, Any]:
-    """The fixed conditions of a measurement, without the observations made during it, which differ each time."""
+    """Return the fixed conditions of a measurement, without the observations made during it, which differ each time."""
     return {name: value for name, value in conditions.items() if isinstance(value, (str, int, float))}
 
 
@@ -124,7 +124,7 @@ def _table(title: str, differences: Differences) -> Table:
 
 
 def _rows_to_show(comparison: RunComparison, show_all: bool) -> list[tuple[str, Variant | None, Variant | None]]:
-    """The rows of the table: the baseline and the variants that ship in one of the runs, or all variants."""
+    """Return the rows of the table: the baseline and the variants that ship in one of the runs, or all variants."""
     ships = {*comparison.a["winners"].values(), *comparison.b["winners"].values()}
     baselines = {result["variants"][0]["name"] for result in (comparison.a, comparison.b) if result["variants"]}
     return [row for row in comparison.variants if show_all or row[0] in ships | baselines]
@@ -164,9 +164,9 @@ def _bytes(a: Variant | None, b: Variant | None) -> str:
 
 
 def _latency_note(comparison: RunComparison, name: str, a: Variant | None, b: Variant | None) -> str:
-    """The comparison of the latencies in words.
+    """Return the comparison of the latencies in words.
 
-    A difference within the margin counts as no difference, because two processes vary as much.
+    A difference within the margin counts as no difference, because two processes may differ as much.
     """
     if a is None or b is None:
         letter, other, other_result = ("A", "B", comparison.b) if a else ("B", "A", comparison.a)
@@ -200,7 +200,10 @@ def _notes(comparison: RunComparison) -> list[str]:
 
 
 def _baseline_slowdown(comparison: RunComparison) -> float | None:
-    """How many times longer the same baseline took in B, if the difference exceeds the margin."""
+    """Return the time of the baseline in B divided by that in A.
+
+    Returns None if the difference is within the margin, or if the runs have different baselines.
+    """
     if comparison.a["stages"]["profile"]["digest"] != comparison.b["stages"]["profile"]["digest"]:
         return None
     a, b = (result["variants"][0]["p50_ms"] for result in (comparison.a, comparison.b))

@@ -21,7 +21,7 @@ from edgekit.report.tables import Column
 
 ANY_WIDTH = 10_000
 VERDICT_WIDTH = 24
-"""Least extra width of the verdict column beyond its longest word."""
+"""A second accuracy is shown only if the verdict column is then at least this much wider than its longest word."""
 
 
 def print_run(result: Result, folder: Path, console: Console, *, has_report: bool = False) -> None:
@@ -69,7 +69,7 @@ def print_run(result: Result, folder: Path, console: Console, *, has_report: boo
 
 
 def _table(result: Result, console: Console) -> Table:
-    """The table of variants, with a second accuracy if the terminal is wide enough."""
+    """Return the table of variants, with a second accuracy if the terminal is wide enough."""
     variants_table = variants.variants_of_result(result)
     narrow_table = _build_table(result, variants_table, variants_table.plain_figures)
     if not variants_table.second:
@@ -88,7 +88,7 @@ def _build_table(
     )
     columns = (variants.NAME, *figures, variants.VERDICT)
     for column in columns:
-        # the names of a second accuracy and of a device are longer than their figures
+        # two lines for these headings, because the names of a second accuracy and of a device are longer than figures
         heading = (
             column.heading.replace(" ", "\n")
             if column in variants_table.second
@@ -103,7 +103,7 @@ def _build_table(
 
 
 def _leakage_lines(result: Result) -> list[str]:
-    """One line for each model that seems to know validation samples."""
+    """Return one line for each model that seems to know validation samples."""
     rows = checks.leakage_rows(result)
     return [f"Validation: {checks.leakage_message(row)}." for row in rows if row["known"]]
 

@@ -1,4 +1,4 @@
-"""The cost of a run, what each call saves, and after how many calls the run has paid for itself."""
+"""Compute what a run has cost, what each call saves, and after how many calls the run has paid for itself."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CALLS_PER_DAY = 86_400
 
 
 def prices_of(cost: Mapping[str, Any] | None) -> Prices | None:
-    """The prices in the section `benchmark.cost` of a config, or None if no price is set."""
+    """Return the prices in the section `benchmark.cost` of a config, or None if no price is set."""
     prices = cost or {}
     if prices.get("per_cpu_hour") is None and prices.get("per_kwh") is None:
         return None
@@ -36,7 +36,7 @@ def prices_of(cost: Mapping[str, Any] | None) -> Prices | None:
 
 
 def cost_of_run(benchmark: Artifact, chain: Sequence[Artifact], prices: Prices | None) -> Cost:
-    """The cost of calls and of the run. `chain` holds the artifacts of the run so far."""
+    """Return the cost of calls and of the run. `chain` holds the artifacts of the run so far."""
     measured: CallCosts = benchmark.metrics["cost"]
     calls = [_with_money(row, prices) for row in measured["calls"]]
     run_cost = _run_cost(chain, measured, prices)
@@ -50,7 +50,7 @@ def cost_of_run(benchmark: Artifact, chain: Sequence[Artifact], prices: Prices |
 def break_even(
     run_cost: Estimate | None, saved: Estimate | None
 ) -> tuple[BreakEvenAnswer, float | None, float | None, float | None]:
-    """After how many calls the run has paid for itself.
+    """Compute the number of calls after which the run has paid for itself.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def _text(answer: BreakEvenAnswer, calls: float | None, low: float | None, high:
     if answer == "unknown":
         return "unknown, because the cost of the run is not known"
     if answer == "never":
-        return "never, because a call takes no less than one of the baseline"
+        return "never, because a call takes no less than a call of the baseline"
     if answer == "perhaps never":
         return (
             f"perhaps never, at best after {rounded_calls(low)} calls, because the interval of the saving contains zero"
@@ -114,7 +114,7 @@ def _text(answer: BreakEvenAnswer, calls: float | None, low: float | None, high:
 
 
 def rounded_calls(calls: float | None) -> str:
-    """A number of calls with three significant digits: 1,230,000."""
+    """Return a number of calls with three significant digits: 1,230,000."""
     if calls is None:
         return "–"
     return count(float(f"{max(calls, 1):.3g}"))
@@ -125,7 +125,7 @@ def _three_digits(value: float) -> str:
 
 
 def _run_cost(chain: Sequence[Artifact], measured: CallCosts, prices: Prices | None) -> RunCost:
-    """The cost of all stages. Their energy is estimated from the joules per CPU-second in the benchmark."""
+    """Return the cost of all stages. Their energy is estimated from the joules per CPU-second in the benchmark."""
     cpu_seconds = {artifact.stage: artifact.took.get("cpu_seconds") for artifact in chain}
     unknown = [stage for stage, seconds in cpu_seconds.items() if seconds is None]
     cpu_s = None if unknown else float(sum(seconds for seconds in cpu_seconds.values() if seconds is not None))
@@ -149,7 +149,10 @@ def _run_cost(chain: Sequence[Artifact], measured: CallCosts, prices: Prices | N
 
 
 def _energy_estimate(cpu_s: float, calls: Sequence[CallCost]) -> Estimate | None:
-    """The joules of this many CPU-seconds. The variants that use least and most per CPU-second give its bounds."""
+    """Estimate the energy of a number of CPU-seconds, in joules.
+
+    The bounds come from the variants that use the least and the most energy per CPU-second.
+    """
     pairs = [(row["joules"], row["cpu_s"]["value"]) for row in calls]
     joules_per_cpu_s = sorted(
         joules["value"] / seconds for joules, seconds in pairs if joules is not None and seconds > 0
@@ -173,7 +176,7 @@ def _with_money(row: CallCost, prices: Prices | None) -> CallCost:
 
 
 def _money(cpu_s: Estimate | None, joules: Estimate | None, prices: Prices | None) -> Estimate | None:
-    """The price of the known costs. Its interval is never narrower than justified."""
+    """Return the price of the known costs. Its bounds are the sums of the bounds of processor time and energy."""
     if prices is None or cpu_s is None:
         return None
     parts = [(cpu_s, prices["per_cpu_hour"], SECONDS_PER_HOUR), (joules, prices["per_kwh"], JOULES_PER_KWH)]
@@ -192,7 +195,7 @@ def _exact(value: float) -> Estimate:
 
 
 def ancestry(last: Artifact) -> list[Artifact]:
-    """An artifact and everything it was made from, the origin first."""
+    """Return an artifact and everything it was made from, the origin first."""
     chain = [last]
     while parent := chain[0].parent:
         chain.insert(0, chain[0].ancestor(parent["stage"]))
@@ -200,7 +203,7 @@ def ancestry(last: Artifact) -> list[Artifact]:
 
 
 def worth(cost: Cost) -> list[str]:
-    """Sentences about what the run has cost, and after how many calls each variant has paid for it."""
+    """Return sentences about what the run has cost, and after how many calls each variant has paid for it."""
     currency = cost["prices"]["currency"] if cost["prices"] else ""
     run_cost = cost["walk"]
     spent = (

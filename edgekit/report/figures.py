@@ -27,7 +27,8 @@ PRECISION_MARKERS = {"fp32": "o", "fp16": "s", "int8": "^", "w8": "P", "dynamic"
           "int16x8": "*"}  # fmt: skip
 TARGET_FILLS: dict[str, Any] = {"tflite": "full", "openvino": "none", "onnx": "bottom", "pytorch": "full"}
 MAX_LABELLED_RANGE = 3000.0
-"""If the ends of an axis have at most this ratio, labels at 1, 2 and 5 of each decade do not overlap."""
+"""If the largest value of an axis is at most this many times the smallest, there is room for labels at 1, 2 and 5 of
+each decade."""
 STYLE: Any = {
     "figure.dpi": 110,
     "font.size": 9.5,
@@ -52,7 +53,7 @@ CSS_PIXELS_PER_INCH = 96
 
 
 def lowest_accuracy(row: Mapping[str, Any]) -> float:
-    """The lowest accuracy (a fraction) that the samples do not rule out at the budget's confidence."""
+    """Return the lowest accuracy (a fraction) that the samples do not rule out at the budget's confidence."""
     accuracy = row["accuracy_validation"] if "accuracy_validation" in row else row["validation_accuracy"]
     return float(accuracy - (row["bound_pp"] - row["drop_pp"]) / 100)
 
@@ -103,7 +104,7 @@ def label_curve_ends(
 def label_points(
     axes: Axes, labelled: Sequence[tuple[float, float, str]], points: Sequence[tuple[float, float]]
 ) -> None:
-    """Circle points and write each text where there are the fewest other points and texts.
+    """Circle points and write each text where other points and texts are farthest away.
 
     Call it after laying out the figure, because distances are those on the page.
 

@@ -60,14 +60,14 @@ def verify_artifacts(folder: Path, result: Result) -> None:
 
 
 def load_artifacts(folder: Path, result: Result) -> dict[str, Artifact]:
-    """The sealed artifacts of a result by stage, the origin first."""
+    """Return the sealed artifacts of a result by stage, the origin first."""
     return {
         stage: artifacts.load(stage_folder(folder, stage)) for stage in (ORIGIN, *STAGES) if stage in result["stages"]
     }
 
 
 def all_settings(result: Result, artifacts: Mapping[str, Artifact]) -> dict[str, Any]:
-    """The value of every option by its dotted name, such as `prune.ratio`. Shared options have no prefix."""
+    """Return the value of every option by its dotted name, such as `prune.ratio`. Shared options have no prefix."""
     values = flatten({name: value for name, value in result["config"].items() if name not in STAGES})
     for stage, artifact in artifacts.items():
         stage_values = {name: value for name, value in artifact.config.items() if name not in ("budget", "targets")}
@@ -85,5 +85,5 @@ def flatten(options: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def library_versions(artifacts: Mapping[str, Artifact]) -> dict[str, str]:
-    """The version of every library that any of the artifacts depends on."""
+    """Return the version of every library that any of the artifacts depends on."""
     return {library: str(version) for artifact in artifacts.values() for library, version in artifact.versions.items()}

@@ -102,7 +102,7 @@ def _log_content(client: MlflowClient, run: str, folder: Path, result: Result) -
     from mlflow.entities import Metric, Param, RunTag
 
     params = [Param(name, text) for name, text in parameters(folder, result).items()]
-    stamp_ms = 0  # each metric has a single value, so there is no course over time
+    stamp_ms = 0  # each metric has a single value, so its time does not matter
     values = [Metric(name, value, stamp_ms, 0) for name, value in metrics(result)]
     tags = [RunTag(name, text) for name, text in _tags(result).items()]
     for start in range(0, max(len(params), len(values)), LOG_BATCH_SIZE):
@@ -120,14 +120,14 @@ def _log_content(client: MlflowClient, run: str, folder: Path, result: Result) -
 
 
 def parameters(folder: Path, result: Result) -> dict[str, str]:
-    """Every option with its value, and the conditions of the machine under `conditions.`, as text."""
+    """Return every option with its value, and the conditions of the machine under `conditions.`, as text."""
     values = finished.all_settings(result, finished.load_artifacts(folder, result))
     values |= {f"conditions.{name}": value for name, value in finished.flatten(result["conditions"]).items()}
     return {_valid_name(name): _value_text(value) for name, value in values.items()}
 
 
 def metrics(result: Result) -> Iterator[tuple[str, float]]:
-    """The figures of the verdict, of every variant and reference model, and of every stage, as `group/figure`."""
+    """Yield the figures of the verdict, of every variant and reference model, and of every stage, as `group/figure`."""
     groups = {"verdict": result["verdict"], **{row["name"]: row for row in [*result["variants"], *result["rivals"]]}}
     for group, row in groups.items():
         figures: dict[str, Any] = {**row}
@@ -152,7 +152,7 @@ def _tags(result: Result) -> dict[str, str]:
 
 
 def _client(uri: str) -> MlflowClient:
-    """A client of the given store, whatever the environment says. Raises `ConfigError` if MLflow is missing."""
+    """Return a client of the given store, whatever the environment says. Raises `ConfigError` if MLflow is missing."""
     telemetry.disable()
     for name, value in TIMEOUTS.items():
         os.environ.setdefault(name, value)
@@ -171,7 +171,7 @@ def _client(uri: str) -> MlflowClient:
 
 
 def _experiment(client: MlflowClient, name: str, uri: str) -> str:
-    """The experiment with the run's name.
+    """Return the experiment with the run's name.
 
     The files of a local database are stored beside it, not in the current folder.
     """
@@ -201,5 +201,5 @@ def _first_line(error: Exception) -> str:
 
 
 def _without_secrets(text: str) -> str:
-    """The text with user names, passwords and queries removed from its URIs."""
+    """Return the text with user names, passwords and queries removed from its URIs."""
     return re.sub(r"(?<=://)(\S*@)?([^\s?]*)(\?\S*)?", lambda uri: ("***@" if uri[1] else "") + uri[2], text)

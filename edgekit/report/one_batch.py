@@ -28,9 +28,9 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 def student_and_teacher(profile: Artifact, data: Data, config: DistillConfig) -> tuple[Tensor, Tensor, Tensor]:
-    """The outputs of the untrained student and of the baseline for one batch of training samples, and the targets.
+    """Return the outputs of the untrained student and of the baseline for one batch, and the batch's targets.
 
-    If there are candidates, the first of them is the student.
+    The batch consists of training samples. If there are candidates, the first of them is the student.
     """
     import torch
 
@@ -51,7 +51,7 @@ def student_and_teacher(profile: Artifact, data: Data, config: DistillConfig) ->
 
 
 def softened(outputs: Tensor, data: Data, temperatures: Sequence[float], max_classes: int = 4) -> Table:
-    """The most probable classes of the first sample of `outputs` (N, classes), at each temperature."""
+    """Show the most probable classes of the first sample of `outputs` (N, classes), at each temperature."""
     if data.task != "classification":
         return Table(("classes",), [("none: the outputs of this task are not softened",)])
     order = outputs[0].argsort(descending=True).tolist()[:max_classes]
@@ -62,7 +62,7 @@ def softened(outputs: Tensor, data: Data, temperatures: Sequence[float], max_cla
 
 
 def weight_shapes(network: nn.Module) -> Shapes:
-    """The shape of every weight with more than one axis, by layer: (outputs, inputs, *kernel)."""
+    """Return the shape of every weight with more than one axis, by layer: (outputs, inputs, *kernel)."""
     return {
         name.removesuffix(".weight"): tuple(weight.shape)
         for name, weight in network.named_parameters()
@@ -71,7 +71,7 @@ def weight_shapes(network: nn.Module) -> Shapes:
 
 
 def pruned_shapes(before: Shapes, after: Shapes, max_layers: int = 6) -> Table:
-    """Shapes and weights before and after pruning, for the first layers that became smaller and for all layers
+    """Show shapes and weights before and after pruning, for the first layers that became smaller and for all layers
     together.
     """
     sizes = [{name: _product(shape) for name, shape in shapes.items()} for shapes in (before, after)]
@@ -102,7 +102,7 @@ class QuantizedWeight:
 
 
 def quantized_weight(quantize: Artifact) -> QuantizedWeight:
-    """The weights of the most sensitive int8 layer of the network in a quantize artifact."""
+    """Return the weights of the most sensitive int8 layer of the network in a quantize artifact."""
     import json
 
     import torch
@@ -131,20 +131,20 @@ def quantized_weight(quantize: Artifact) -> QuantizedWeight:
 
 
 def by_precision(variants: list[Variant]) -> list[Variant]:
-    """The variants of the same network and target as the first variant."""
+    """Return the variants of the same network and target as the first variant."""
     first = variants[0]
     return [variant for variant in variants if (variant.model, variant.target) == (first.model, first.target)]
 
 
 def float_and_int8(variants: list[Variant]) -> list[Variant]:
-    """The first variant, and the int8 variant or, without one, the last variant."""
+    """Return the first variant, and the int8 variant or, if there is none, the last variant."""
     int8 = [variant for variant in variants if variant.precision == "int8"]
     other = (int8 or variants)[-1]
     return [variants[0]] if other is variants[0] else [variants[0], other]
 
 
 def network_folder(convert: Artifact, variant: Variant) -> Path:
-    """The folder of the PyTorch network that a float variant was converted from."""
+    """Return the folder of the PyTorch network that a float variant was converted from."""
     from edgekit.stages.convert.plan import ORIGINS
 
     stage, folder = ORIGINS[variant.model]

@@ -50,7 +50,7 @@ def box_answer(axes: Axes, answer: np.ndarray, label: np.ndarray) -> str:
 
 
 def box_legend(names: Sequence[str], with_marks: bool = True) -> list[Line2D]:
-    """The legend of lines and marks."""
+    """Return the legend of lines and marks."""
     lines = [
         Line2D([], [], color=_colour(kind), linestyle=_pattern(kind), linewidth=2, label=name)
         for kind, name in enumerate(names[:MAX_LEGEND_CLASSES])
@@ -107,7 +107,7 @@ def mask_answer(axes: Axes, answer: np.ndarray, label: np.ndarray) -> str:
 
 
 def mask_legend(names: Sequence[str]) -> list[Patch]:
-    """The legend of the colours."""
+    """Return the legend of the colours."""
     return [Patch(color=_colour(kind), label=name) for kind, name in list(enumerate(names))[1 : 1 + MAX_LEGEND_CLASSES]]
 
 

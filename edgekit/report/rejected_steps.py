@@ -30,7 +30,7 @@ COLUMNS: tuple[Column[RejectedStep], ...] = (
 
 
 def rejected_steps(benchmark: Artifact) -> list[RejectedStep]:
-    """The steps that distill, prune, quantize, convert and benchmark rejected, in the order of the pipeline.
+    """Return the steps that distill, prune, quantize, convert and benchmark rejected, in the order of the pipeline.
 
     Each row has `stage`, `what`, `accuracy_validation`, `drop_pp` below the baseline with its `bound_pp`, and `reason`.
     The figures are None for networks that were not trained, and for variants that could not be converted or measured.
@@ -53,7 +53,7 @@ def rejected_steps(benchmark: Artifact) -> list[RejectedStep]:
 
 
 def _drop(task: str, confidence: float, row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The drop and, for tasks whose answers are right or wrong, its bound."""
+    """Return the drop and, for tasks whose answers are right or wrong, its bound."""
     if not row["samples"]:
         return {"drop_pp": None, "bound_pp": None}
     if task == "classification":
@@ -62,7 +62,7 @@ def _drop(task: str, confidence: float, row: Mapping[str, Any]) -> Mapping[str, 
 
 
 def _candidate_rows(metrics: Mapping[str, Any], bounds: DropWithBound) -> Iterator[RejectedStep]:
-    """The candidates that did not become the student. Those that were not trained have no accuracy."""
+    """Yield the candidates that did not become the student. Those that were not trained have no accuracy."""
     candidates: list[ShownCandidate] = metrics["candidates"]
     for candidate in candidates:
         if not candidate["kept"]:
@@ -100,7 +100,7 @@ def _pruning_rows(metrics: Mapping[str, Any]) -> Iterator[RejectedStep]:
 
 
 def quantization_rows(metrics: Mapping[str, Any]) -> Iterator[RejectedStep]:
-    """The rejected steps of quantization. Those that NNCF could not make have no figures."""
+    """Yield the rejected steps of quantization. Those that NNCF could not make have no figures."""
     recipes: list[RecipeRow] = metrics["recipes"]
     for recipe in recipes:
         if not recipe["kept"]:
@@ -124,14 +124,17 @@ def _left_out_rows(metrics: Mapping[str, Any]) -> Iterator[RejectedStep]:
 
 
 def _variant_rows(metrics: Mapping[str, Any]) -> Iterator[RejectedStep]:
-    """The variants outside the budget. Variants inside it that did not win are among the decisions, with intervals."""
+    """Yield the variants outside the budget.
+
+    Variants inside it that did not win are among the decisions, with intervals.
+    """
     for row in metrics["rows"][1:]:
         if not row["inside_budget"]:
             yield _row("benchmark", row["name"], row["accuracy_validation"], row, "; ".join(row["reasons"]))
 
 
 def _waterfall_rows(metrics: Mapping[str, Any]) -> Iterator[RejectedStep]:
-    """Steps of the waterfall that lead away from the winner although they meet the budget."""
+    """Yield the steps of the waterfall that meet the budget but do not lead to the winner."""
     rows = {row["name"]: row for row in metrics["rows"]}
     previous = ""
     for step in metrics["waterfall"]:

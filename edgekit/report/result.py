@@ -25,7 +25,7 @@ SOURCES = "sources"
 
 
 def build_result(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Everything in a result that comes from the sealed artifacts of the run in `folder`.
+    """Return everything in a result that comes from the sealed artifacts of the run in `folder`.
 
     Parameters
     ----------
@@ -77,14 +77,14 @@ def _stage_row(artifact: Artifact) -> dict[str, Any]:
 
 
 def with_sources(result: Mapping[str, Any], folder: Path) -> Result:
-    """The result with the digest of its sources. Raises `OSError` if one of its artifacts is missing."""
+    """Return the result with the digest of its sources. Raises `OSError` if one of its artifacts is missing."""
     complete = {**result, SOURCES: {"code": _code_digest()}}
     complete[SOURCES]["digest"] = _digest(complete, folder)
     return cast("Result", complete)  # `validate_result` verifies this
 
 
 def is_current(result: Any, folder: Path) -> bool:
-    """Whether a result is unchanged and belongs to the artifacts in `folder` as they are now.
+    """Return whether a result is unchanged and belongs to the artifacts in `folder` as they are now.
 
     If another version of edgekit wrote it, it is built again and compared, and stays current if the content is the
     same.
@@ -101,7 +101,7 @@ def is_current(result: Any, folder: Path) -> bool:
 
 
 def _digest(result: dict[str, Any], folder: Path) -> str:
-    """The digest of a result (without this digest itself) and of the records of its artifacts."""
+    """Return the digest of a result (without this digest itself) and of the records of its artifacts."""
     content = {**result, SOURCES: {"code": result[SOURCES]["code"]}}
     stages = [stage for stage in (ORIGIN, *STAGES) if stage in result["stages"]]
     records = {stage: sha256_file(stage_folder(folder, stage) / RECORD) for stage in stages}
@@ -109,5 +109,5 @@ def _digest(result: dict[str, Any], folder: Path) -> str:
 
 
 def _code_digest() -> str:
-    """The digest of the code that builds a result from sealed artifacts."""
+    """Return the digest of the code that builds a result from sealed artifacts."""
     return source_code.code_digest(__name__, "edgekit.core.config", without=source_code.REPORTING)

@@ -33,9 +33,9 @@ METRICS = {
 }  # fmt: skip
 """The name of each task's accuracy. The tasks define it as well, but they import NumPy."""
 WINNER_OF = "winner of "
-"""The prefix of the name of a comparison that decides a target."""
+"""The name of a comparison that decides a target begins with this."""
 LATENCY = "latency (p50)"
-"""The heading of the latencies, where the terminal is wide enough; otherwise it is `p50`."""
+"""The heading of the latencies if the terminal is wide enough for it; otherwise the heading is `p50`."""
 DEVICE = "pi@raspberrypi.local"
 """The address in the command that copies a bundle; the user replaces it."""
 
@@ -68,7 +68,7 @@ def print_summary(result: Result, folder: Path, console: Console, *, has_report:
 
 
 def headline(result: Result) -> str:
-    """`digits · 3 of 3 targets ship · budget: accuracy drop ≤ 2.5 pp`."""
+    """Return a line such as `digits · 3 of 3 targets ship · budget: accuracy drop ≤ 2.5 pp`."""
     ship, all_targets = len(result["winners"]), len(result["winners"]) + len(result["unmet"])
     budget = result["budget"]
     limits = [f"{METRICS[result['task']]} drop ≤ {budget['accuracy_drop_pp']:g} pp"]
@@ -87,7 +87,7 @@ def headline(result: Result) -> str:
 
 
 def outcome_line(result: Result) -> str:
-    """One line about one of several runs: which targets ship and how fast the winner is, or the nearest miss."""
+    """Return one line about a run among several: how many targets ship and the fastest variant, or the nearest miss."""
     verdict = result["verdict"]
     if not verdict["met"]:
         return nearest_miss(result)
@@ -97,18 +97,18 @@ def outcome_line(result: Result) -> str:
 
 
 def nearest_miss(result: Result) -> str:
-    """The variant that came nearest to a missed budget, and what to do about it."""
+    """Return the variant that came nearest to a missed budget, and what to do about it."""
     message = checks.missed_message(result["nearest_miss"], result["budget"])
     return f"{capitalised(message.removeprefix(checks.NONE_MET))}."
 
 
 def all_command(folder: Path) -> str:
-    """The command that prints everything that the summary leaves out."""
+    """Return the command that prints everything that the summary leaves out."""
     return f"edgekit status {shlex.quote(str(folder))} --all"
 
 
 def _table(result: Result, console: Console) -> Table:
-    """A line for each target that ships, with the overall winner first and in bold.
+    """Return the table with a line for each target that ships, the overall winner first and in bold.
 
     If the terminal is too narrow for all columns, the bundle's file is left out, and then the variant.
     """
@@ -149,12 +149,12 @@ def _table(result: Result, console: Console) -> Table:
 
 
 def _drop_pp(result: Result, row: BaselineRow | VariantRow) -> float:
-    """How far the accuracy on test lies below the baseline's, in percentage points; never -0.00."""
+    """Return how far the accuracy on test lies below the baseline's, in percentage points; never -0.00."""
     return round(100 * (result["variants"][0]["accuracy_test"] - row["accuracy_test"]), 2) + 0.0
 
 
 def _notes(result: Result, has_report: bool) -> Iterator[str]:
-    """The sentences between the table and the paths, the most important first."""
+    """Yield the sentences between the table and the paths, the most important first."""
     for target, why in verdict.unmet_targets(result):
         yield f"No bundle for {target}: {why}"
     for leakage_row in (row for row in checks.leakage_rows(result) if row["known"]):
@@ -173,14 +173,14 @@ def _notes(result: Result, has_report: bool) -> Iterator[str]:
 
 
 def _rivals_ahead(result: Result) -> Iterator[str]:
-    """A sentence that names the reference models which the winner does not beat in speed."""
+    """Yield a sentence that names the reference models which the winner does not beat in speed."""
     faster_names = [row["name"] for row in result["rivals"] if (row.get("winner_speedup_low") or 2.0) <= 1]
     if faster_names:
         yield f"Not significantly faster than {', '.join(faster_names)}."
 
 
 def _noise(result: Result) -> Iterator[str]:
-    """Sentences about noise in the measurement, and about targets whose winner is still too close to call."""
+    """Yield sentences about noise in the measurement, and about targets whose winner is still too close to call."""
     devices = result["devices"]["devices"] if "devices" in result else []
     noisy = [*result["conditions"]["disturbed"]]
     noisy += [f"{each['host']}: {each['disturbed'][0]}" for each in devices if each["disturbed"]]
@@ -198,7 +198,7 @@ def _noise(result: Result) -> Iterator[str]:
 
 
 def _not_kept(result: Result, has_report: bool) -> str:
-    """One sentence about how much was tried and rejected."""
+    """Say how many changes and variants were rejected, and how many variants could not be made."""
     where = "report gives" if has_report else "details give"
     left_out = {row["name"] for row in result["left_out"]}
     outside = {row["name"] for row in result["variants"] if not row.get("inside_budget", True)}
@@ -212,7 +212,7 @@ def _not_kept(result: Result, has_report: bool) -> str:
 
 
 def _path_lines(result: Result, folder: Path, has_report: bool) -> Iterator[tuple[str, str]]:
-    """The labels and texts of the last lines, which give the paths of all outputs and the next command."""
+    """Yield the labels and texts of the last lines, which give the paths of all outputs and the next command."""
     bundles = stage_folder(folder, "bundle")
     if has_report:
         yield "Report", str(folder / html.PAGE)
@@ -229,12 +229,12 @@ def _path_lines(result: Result, folder: Path, has_report: bool) -> Iterator[tupl
 
 
 def copy_command(folder: Path, file: str) -> str:
-    """The command that copies a bundle and the runner from `folder` to a device."""
+    """Return the command that copies a bundle and the runner from `folder` to a device."""
     return f"scp {shlex.quote(str(folder))}/{{edgerun.pyz,{file}}} {DEVICE}:"
 
 
 def _fit_lines(sentences: list[str], max_lines: int, width: int, command: str) -> list[str]:
-    """The first sentences that fit into `max_lines` lines. If any are left out, a last line says how many."""
+    """Return as many sentences as fit into `max_lines` lines. If any are left out, a last line says how many."""
     fitted: list[str] = []
     free_lines = max_lines - 1
     for number, sentence in enumerate(sentences):

@@ -66,7 +66,7 @@ class Column(Generic[Row]):
 
 
 def build_table(columns: Sequence[Column[Row]], rows: Iterable[Row], title: str = "") -> Table:
-    """A table for a notebook."""
+    """Build a table for a notebook. `title` is its heading."""
     cells = [[column.text(row) for column in columns] for row in rows]
     return Table([column.heading for column in columns], cells, title)
 
@@ -96,7 +96,7 @@ class Grid:
 def grid(
     caption: str, columns: Sequence[str], rows: Iterable[Sequence[str]], numeric: str = "", words: str = ""
 ) -> Grid:
-    """A simple grid. `numeric` and `words` name columns, separated by `|`."""
+    """Build a grid from rows of cells. `numeric` and `words` name columns, separated by `|`."""
     lines = [Line(list(row)) for row in rows]
     return Grid(caption, columns, lines, frozenset(numeric.split("|")), frozenset(words.split("|")))
 
@@ -104,7 +104,7 @@ def grid(
 def grid_from_columns(
     caption: str, columns: Sequence[Column[Row]], rows: Iterable[Row], kind: Callable[[Row], str] = lambda row: ""
 ) -> Grid:
-    """A grid with the same columns as a table. `kind` returns the style class of a row."""
+    """Build a grid with the same columns as a table. `kind` returns the style class of a row."""
     lines = [Line([column.text(row) for column in columns], kind(row)) for row in rows]
     numeric = frozenset(column.heading for column in columns if column.numeric)
     breaks = frozenset(column.heading for column in columns if column.breaks)

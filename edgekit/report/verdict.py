@@ -1,4 +1,4 @@
-"""The outcome of a run as text: the winner or the nearest miss, and the paths of all outputs.
+"""Describe the outcome of a run: the winner or the nearest miss, and the paths of all outputs.
 
 A finished run prints this whenever it is started again, so this module imports no framework, not even NumPy.
 """
@@ -22,7 +22,7 @@ from edgekit.report.result import RESULT
 
 
 def verdict_message(result: Result) -> str:
-    """The winner with its figures, or the nearest miss and by how much it missed."""
+    """Describe the winner with its figures, or the nearest miss and by how much it missed."""
     verdict = result["verdict"]
     if not verdict["met"]:
         return checks.missed_message(result["nearest_miss"], result["budget"])
@@ -37,7 +37,7 @@ def verdict_message(result: Result) -> str:
 
 
 def unmet_targets(result: Result) -> Iterator[tuple[str, str]]:
-    """In a run where at least one target ships: each target that has no bundle, and its nearest miss."""
+    """Yield each target that has no bundle, and its nearest miss. Nothing is yielded if no target ships."""
     if result["verdict"]["met"]:
         targets_left_out = result.get("targets_left_out", {})
         for target, nearest in result["unmet"].items():
@@ -45,13 +45,13 @@ def unmet_targets(result: Result) -> Iterator[tuple[str, str]]:
 
 
 def left_out_lines(result: Result) -> list[str]:
-    """A line for each variant that could not be converted. Targets that were left out altogether are skipped."""
+    """Return a line for each variant that could not be converted. Targets that were left out altogether are skipped."""
     targets_left_out = result.get("targets_left_out", {})
     return left_out.describe_left_out([row for row in result["left_out"] if row["target"] not in targets_left_out])
 
 
 def output_paths(result: Result, folder: Path, *, has_report: bool) -> Iterator[str]:
-    """Lines with the paths of bundles, runner, notebooks, result and report of the run in `folder`.
+    """Yield lines with the paths of bundles, runner, notebooks, result and report of the run in `folder`.
 
     `has_report` says whether the report exists and is current.
     """

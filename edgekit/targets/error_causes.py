@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-# converters append whole graphs and reading lists to their messages
+# converters append whole graphs and lists of links to their messages; lines with these words state the cause
 CAUSE_WORDS = r"\berror: |no conversion rule|not supported|unsupported|validation failed"
 PLACE = re.compile(r'File "((?:(?!site-packages)[^"])+)", line (\d+)')
 OPERATOR = re.compile(
@@ -20,7 +20,7 @@ OPERATOR = re.compile(
 KINDS = ("operator", "control flow", "shape", "other")
 """The kinds of failures that a converter raises."""
 PROCESS, NUMERICS, SOURCE_LEFT_OUT = "process", "numerics", "rests"
-"""Other kinds: the converter's process died, the file's outputs differ, or the float model it needs was left out."""
+"""Other kinds: the converter's process died, the file's outputs differ, or the file's float model was left out."""
 CAUSES = (
     (r"data-dependent|dynamic control flow", "control flow",
      "what is computed depends on the values that come in: choose with torch.where, which computes both sides"),
@@ -43,7 +43,7 @@ CAUSES = (
     (r"no conversion rule|not supported|unsupported|Lowering not found|No ONNX function|NotImplemented", "operator",
      "replace it with operators that the target has, or leave this target out"),
 )  # fmt: skip
-"""A pattern in a converter's message, the kind of failure, and what to do instead."""
+"""Each entry is a pattern in a converter's message, the kind of the failure, and what to do instead."""
 FALLBACK_ADVICE = "leave this target out, or report it with the network"
 
 
@@ -82,7 +82,7 @@ class ConversionFailure:
 
 
 def classify(error: BaseException, model_folder: Path | None = None) -> ConversionFailure:
-    """Explain an error that a converter raised; the operator's layer is looked up in the network in `model_folder`."""
+    """Explain an error that a converter raised. The operator's layer is looked up in the network `model_folder`."""
     message = str(error)
     place = next((f"{Path(file).name}:{line}" for file, line in PLACE.findall(message)), "")
     first = root_cause(error)

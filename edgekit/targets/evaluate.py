@@ -1,4 +1,4 @@
-"""Compute outputs to compare: those of a network with PyTorch, those of a converted model with the runner's backend."""
+"""Compute the outputs of a network with PyTorch, and those of a converted model with the runner's backend."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ import numpy as np
 from edgekit.core.errors import ConversionError
 
 OperatorArithmetic = tuple[bool, str, bool]
-"""Whether an operator has weights, its text `OPERATOR:layer`, and whether it computes in float."""
+"""Whether an operator has weights, its description as `OPERATOR:layer`, and whether it computes in float."""
 TfliteOperator = tuple[Any, Any, Any, str]
 """The model, the graph, the operator, and the format's name for its kind."""
 
@@ -71,10 +71,10 @@ def openvino(path: Path, finished: bool = False) -> tuple[str, ...]:
 
 
 def _float_operators(target: str, read: Callable[[], Iterable[OperatorArithmetic]], finished: bool) -> tuple[str, ...]:
-    """Return the operators in float; raise ConversionError if no operator with weights computes in integers.
+    """Return the operators in float. Raises ConversionError if no operator with weights computes in integers.
 
-    If the file cannot be read, the only entry says so, because an empty list would mean that all operators compute in
-    integers.
+    If the file cannot be read, the result has a single entry that says so, because an empty result would mean that all
+    operators compute in integers.
     """
     try:
         operators = list(read())
@@ -102,7 +102,10 @@ def tflite_operators(content: bytes) -> Iterator[TfliteOperator]:
 
 
 def main_graph_operators(operators: Iterable[TfliteOperator]) -> list[TfliteOperator]:
-    """Return the operators of the main graph, without those of loops and conditions, which number tensors anew."""
+    """Return the operators of the main graph.
+
+    The graphs of loops and conditions are left out, because the indices of their tensors have another meaning.
+    """
     return [one for one in operators if one[1] is one[0].subgraphs[0]]
 
 
@@ -118,7 +121,7 @@ def _tflite(content: bytes) -> Iterator[OperatorArithmetic]:
 
 
 def module_name(tensor: str) -> str:
-    """Return the first module in a tensor's name: `…Net_wrapped/….Sequential_stem/….Conv2d_0;;…` → `stem.0`."""
+    """Return the first module in a tensor's name, `stem.0` for `…Net_wrapped/….Sequential_stem/….Conv2d_0;;…`."""
     path = tensor.split(";")[0].split("_wrapped/")[-1]
     parts = [part.rsplit(".", 1)[-1].partition("_")[2] for part in path.split("/")] if "/" in path else [path]
     return ".".join(part for part in parts if part) or tensor
@@ -128,17 +131,17 @@ def _onnx(content: bytes) -> Iterator[OperatorArithmetic]:
     import onnx as library
 
     graph = library.load_from_string(content).graph
-    maker = {output: node for node in graph.node for output in node.output}
+    producers = {output: node for node in graph.node for output in node.output}
     constants = {one.name for one in graph.initializer}
-    takers: dict[str, list[str]] = {}
+    consumers: dict[str, list[str]] = {}
     for node in graph.node:
         for name in node.input:
-            takers.setdefault(name, []).append(node.op_type)
+            consumers.setdefault(name, []).append(node.op_type)
 
     def dequantized(name: str) -> bool:
-        node = maker.get(name)
+        node = producers.get(name)
         while node is not None and node.op_type in ONNX_MOVING - {"DequantizeLinear", "QuantizeLinear"} and node.input:
-            node = maker.get(node.input[0])
+            node = producers.get(node.input[0])
         return node is not None and node.op_type == "DequantizeLinear"
 
     for node in graph.node:
@@ -147,7 +150,7 @@ def _onnx(content: bytes) -> Iterator[OperatorArithmetic]:
         weighted = node.op_type in ONNX_WEIGHTED
         data = node.input[:2] if weighted else [name for name in node.input if name and name not in constants]
         integer = all(dequantized(name) for name in data) and (weighted or node.op_type in ONNX_INTEGER)
-        fused = node.op_type in ONNX_FUSED and set(takers.get(node.output[0], ())) == {"QuantizeLinear"}
+        fused = node.op_type in ONNX_FUSED and set(consumers.get(node.output[0], ())) == {"QuantizeLinear"}
         layer = (
             node.input[1].partition(".weight")[0]
             if weighted and ".weight" in node.input[1]
@@ -169,7 +172,7 @@ def _openvino(path: Path) -> Iterator[OperatorArithmetic]:
 
 
 def layer_name(op: Any) -> str:
-    """Return the layer in an operator's name: `__module.stem.0/aten::…` → `stem.0`.
+    """Return the layer in an operator's name, such as `stem.0` for `__module.stem.0/aten::…`.
 
     If folding has removed the name, that of a following operator is used.
     """
@@ -183,8 +186,8 @@ def layer_name(op: Any) -> str:
 def _state(op: Any, kind: str, inputs: list[str]) -> tuple[str, bool | None]:
     """Return the state of an operator's output, and whether it computes in integers (None if it computes nothing).
 
-    The states are int8 constants, other constants, `quantized` values, `fed` values, and floats. `fed` values come from
-    an operator with weights and are not quantized yet; operators after it are fused into it.
+    A state is "int8 constant", "constant", "quantized", "fed" or "float". Values in the state "fed" come from an
+    operator with weights and are not quantized yet; operators that follow are fused into that operator.
     """
     data = [state for state in inputs if not state.endswith("constant")]
     if kind == "FakeQuantize":

@@ -1,8 +1,8 @@
 """Fold affine preprocess steps into a model file, so that it takes the bytes of raw samples.
 
-A quantized input interprets bytes b as `scale * (b - zero point)`, with one scale for all channels. Because the steps
-round, algebra alone does not show whether they compute the same, so all 256 bytes are tried. Other files get operators
-at their input, with a scale and a shift for each channel.
+A quantized input interprets bytes b as `scale * (b - zero point)`, with one scale for all channels. The steps round
+their results, so algebra cannot show whether they give the same values as this formula; all 256 bytes are tried
+instead. Other files get operators at their input, with a scale and a shift for each channel.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def find_scale(values: np.ndarray) -> tuple[float, int] | str:
 
 
 def _scale_candidates(mean: float, values: np.ndarray, zero: int) -> list[np.float32]:
-    """Return candidates for the scale: the value next to zero, the mean, and its neighbours in float32."""
+    """Return candidates for the scale: the value of the byte next to `zero`, `mean`, and its neighbours in float32."""
     candidates = [np.float32(mean)]
     for direction in (np.float32(0), np.float32(np.inf)):
         candidates.append(np.nextafter(candidates[0], direction))

@@ -100,8 +100,9 @@ class ConvertedFiles:
 class ConversionStep:
     """One variant to convert into the folder `out`.
 
-    `nncf_folder` is set if the quantize stage fine-tuned the network (QAT). `fold` is for targets in
-    `FOLD_PREPROCESS`, and `sparse` for those in `SPARSE_WEIGHTS`.
+    `nncf_folder` is set if the quantize stage fine-tuned the network (QAT). `fold` says that the file should take the
+    bytes of a raw sample (for targets in `FOLD_PREPROCESS`), and `sparse` that weights may be stored as sparse tensors
+    (for targets in `SPARSE_WEIGHTS`).
     """
 
     precision: str
@@ -115,11 +116,11 @@ class ConversionStep:
 
     @property
     def key(self) -> str:
-        """The name of the step in its job, because several recipes may make the same precision."""
+        """The name that identifies the step in its job. Its precision does not, because recipes may share one."""
         return self.out.name
 
     def depends_on(self, other: ConversionStep) -> bool:
-        """Return whether this step needs the float model that `other` converts; steps with learned ranges do not."""
+        """Return whether this step needs the float model that `other` converts. Steps with learned ranges need none."""
         same_model = self.model_folder == other.model_folder and self.nncf_folder is None
         return other.precision == FLOAT and self.precision != FLOAT and same_model
 
@@ -191,9 +192,9 @@ def output_layout(shape: Sequence[int]) -> str:
 
 
 def inputs_in_order(inputs: Sequence[TensorSpec], names: Sequence[str]) -> tuple[TensorSpec, ...]:
-    """Return the inputs of a file in the order of the samples' tensors, `names`, which are empty for single inputs.
+    """Return the inputs of a file in the order of `names`, the names of the samples' tensors.
 
-    Raises ConversionError if the file's inputs are not the tensors of the samples.
+    `names` is empty if a sample is a single tensor. Raises ConversionError if the file's inputs are not these tensors.
     """
     if len(inputs) == 1 and not names:
         return tuple(inputs)
@@ -217,9 +218,9 @@ def _fix_inputs(inputs: int, tensors: int) -> str:
 
 
 def input_parts(x: np.ndarray, inputs: Sequence[TensorSpec], content: bytes = b"") -> list[np.ndarray]:
-    """Split samples (n, …) into the arrays of the inputs, each in its dtype; not for quantized inputs.
+    """Split samples (n, …) into an array for each input, in the input's dtype. The inputs must not be quantized.
 
-    The `content` of a file may say that it takes bytes (`edgekit.runner.backends.byte_inputs`).
+    `content` is the content of the file, which may say that it takes bytes (`edgekit.runner.backends.byte_inputs`).
     """
     to_bytes = byte_inputs.byte_encoder(content, inputs)
     x = x if to_bytes is None else to_bytes(x)

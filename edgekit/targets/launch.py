@@ -22,7 +22,7 @@ MAX_PARALLEL = 4
 GIGABYTE = 2**30
 """Memory assumed for one conversion; it limits how many run at once."""
 CONVERTER = "the converter"
-LACKING = {"memory": "free some memory, or leave this target out", "room": "make room or choose another folder"}
+RESOURCE_ADVICE = {"memory": "free some memory, or leave this target out", "room": "make room or choose another folder"}
 QUIET = {
     "CUDA_VISIBLE_DEVICES": "",  # a conversion must not depend on whether there is a GPU
     "OMP_NUM_THREADS": "1",
@@ -71,8 +71,9 @@ def convert_all(
 ) -> None:
     """Run the jobs in as few processes as keep all cores busy.
 
-    Starting a process takes longer than converting a small network. `finished(job, outcomes)` is called in this thread
-    when the process of a job ends. An exception of a job or of `finished` stops the other jobs and is raised.
+    There are no more processes than that, because starting one takes longer than converting a small network.
+    `finished(job, outcomes)` is called in this thread when the process of a job ends. An exception of a job or of
+    `finished` stops the other jobs and is raised.
     """
     stop = threading.Event()
     with (
@@ -112,7 +113,7 @@ def convert(job: ConversionJob, scratch: Path, timeout_s: float, stop: threading
 
 
 def _batches(jobs: Sequence[ConversionJob]) -> list[list[ConversionJob]]:
-    """Divide the jobs among processes, each with one target; there are several for a target if there are more cores."""
+    """Divide the jobs among processes with one target each. A target gets several processes if they can run at once."""
     by_target: dict[tuple[str, Path], list[ConversionJob]] = {}
     for job in jobs:
         by_target.setdefault((job.target, job.calibration), []).append(job)
@@ -124,7 +125,7 @@ def _batches(jobs: Sequence[ConversionJob]) -> list[list[ConversionJob]]:
 def _convert(
     jobs: Sequence[ConversionJob], scratch: Path, timeout_s: float, stop: threading.Event
 ) -> dict[str, Outcome]:
-    """Run jobs of one target in one process, as `convert` does; return the outcomes by the keys of the steps."""
+    """Run jobs of one target in one process, like `convert`, and return the outcomes by the keys of the steps."""
     first = jobs[0]
     owners = {step.key: job for job in jobs for step in job.steps}
     steps = {step.key: step for job in jobs for step in job.steps}
@@ -134,13 +135,13 @@ def _convert(
         if not remaining.steps:
             return outcomes
         notes, ended = _run(remaining, scratch / f"{first.model}-{first.target}-{number}.json", timeout_s, stop)
-        _raise_on_lacking_resource(owners, notes)
+        _raise_on_exhausted_resource(owners, notes)
         if stop.is_set():
             raise ConversionError(f"{first.model}, {first.target}: stopped")
         ended_steps = _outcomes(remaining, notes)
         outcomes |= ended_steps
         last_begun = _last_begun(notes)
-        # earlier steps may not free all memory, so a step that is killed for lack of it is tried once more, alone
+        # earlier steps may not have freed all memory, so a step that ran out of it is tried once more, on its own
         if not ended_steps or not (last_begun in ended_steps or ended.timed_out or ended.was_killed):
             owner = owners[last_begun] if last_begun else first
             what = f"{owner.model}, {owner.target}, {last_begun or 'before its first step'}"
@@ -213,11 +214,11 @@ def _raise_on_shortage(what: str, ended: subprocesses.ChildExit, timeout_s: floa
     if ended.timed_out:
         raise ConversionError(f"{what}: not finished after {timeout_s:g} s; raise this stage's timeout_s")
     if ended.was_killed:
-        raise ResourceError(f"{what}: {ended.describe(CONVERTER)}; {LACKING['memory']}")
+        raise ResourceError(f"{what}: {ended.describe(CONVERTER)}; {RESOURCE_ADVICE['memory']}")
 
 
-def _raise_on_lacking_resource(owners: Mapping[str, ConversionJob], notes: list[dict[str, Any]]) -> None:
+def _raise_on_exhausted_resource(owners: Mapping[str, ConversionJob], notes: list[dict[str, Any]]) -> None:
     for note in notes:
-        if lacking := note.get("resource"):
+        if resource := note.get("resource"):
             job, cause = owners[note["failed"]], ConversionFailure(**note["failure"]).cause
-            raise ResourceError(f"{job.model}, {job.target}, {note['failed']}: {cause}; {LACKING[lacking]}")
+            raise ResourceError(f"{job.model}, {job.target}, {note['failed']}: {cause}; {RESOURCE_ADVICE[resource]}")

@@ -1,7 +1,8 @@
 """Find the operators of a converted model that belong to a layer of the network, by their weights.
 
 Names do not survive a conversion: a convolution into which a batch norm was folded gets a new one. Weights do survive,
-up to a factor for each output channel, which folding changes, and up to the order in a channel, which is layout.
+except for two changes. Folding multiplies the weights of each output channel by a factor, and another layout changes
+the order of the weights within a channel.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def matching_operators(layers: Iterable[WeightedLayer], constants: Mapping[str, 
 
 
 def _weights(module: Any) -> list[np.ndarray]:
-    """Return a layer's own weights, output channels first, which transposed convolutions store second."""
+    """Return a layer's own weights with the output channels first. Transposed convolutions store them second."""
     arrays = [weight.detach().numpy() for weight in module.parameters(recurse=False) if weight.ndim > 1]
     if getattr(module, "transposed", False):
         arrays = [array.swapaxes(0, 1) for array in arrays]
@@ -91,7 +92,7 @@ Row = TypeVar("Row")
 
 
 def rows_or_none(what: str, read: Callable[[], Iterable[Row]]) -> tuple[Row, ...]:
-    """Return the rows that `read` returns; if it fails, print a line to standard error and return none."""
+    """Return the rows that `read` returns. If it fails, print a line to standard error and return an empty tuple."""
     try:
         return tuple(read())
     except Exception as error:  # parsers and interpreters raise any class of error

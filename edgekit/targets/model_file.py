@@ -25,7 +25,8 @@ FLOAT = "fp32"
 class ModelFile:
     """A model file.
 
-    `input_shape` is (C, H, W) or (F,), whatever the layout in the file. `needed` describes the outputs of its task.
+    `input_shape` is (C, H, W) or (F,), whatever the layout in the file. `needed` describes the outputs that the task
+    needs.
     """
 
     path: Path
@@ -54,12 +55,12 @@ class ModelFile:
 
     @property
     def float_only(self) -> str:
-        """Why the file is offered in fp32 only, other than being quantized already; empty if it is not."""
+        """Why the file is offered in fp32 only; empty if it is offered in other precisions or is quantized already."""
         reason_of = getattr(self._module, "float_only", None)
         return str(reason_of(self.path)) if reason_of else ""
 
     def convert(self, target: str, *options: Any) -> Any:
-        """Convert the file for a target with the module of its format; raise ConversionError if that is impossible."""
+        """Convert the file for a target with the module of its format. Raises ConversionError if it cannot be."""
         if reason := self.refusal(target):
             raise ConversionError(reason)
         return getattr(self._module, target)(self.path, *options)

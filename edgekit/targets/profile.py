@@ -1,4 +1,4 @@
-"""The time of each operator of a converted model, measured by the profiler of its interpreter.
+"""Measure the time of each operator of a converted model by the profiler of its interpreter.
 
 The module `profile` of each target has `rows(folder, files, x, calls)`, which returns a row for each executed operator
 with its kind, its unique name and its milliseconds for each call. Profilers take time themselves, so the times should

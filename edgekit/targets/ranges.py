@@ -12,7 +12,7 @@ OUTSIDE = 0.001
 
 
 class Tails:
-    """The smallest and the largest values of a stream of arrays, as many as may lie outside a range."""
+    """Collects the smallest and the largest values of a stream of arrays, as many as a range may leave out."""
 
     def __init__(self, values: int) -> None:
         """`values` is the total number of values that will be added."""
@@ -37,7 +37,8 @@ def clip_ranges(
     """Clip the calibrated ranges of activations to percentiles; the ranges of weights do not change.
 
     Without clipping, a few extreme values would determine the quantization step of all others. The percentiles are
-    exact and over all samples together; only the smallest and largest values of each tensor are stored for that.
+    exact and taken over all samples together. Only the smallest and largest values of each tensor are stored to compute
+    them.
 
     Parameters
     ----------
@@ -85,7 +86,7 @@ def _constants(content: bytes) -> set[str]:
 LOWEST_SCORE = -1e8
 """Values below this are masks."""
 MARGIN = 16.0
-"""exp(-16) is about 1e-7, while an int8 softmax has steps of 1/256."""
+"""Distance of a mask below all scores. exp(-16) is about 1e-7, while an int8 softmax has steps of 1/256."""
 
 
 def mask_value(spreads: Iterable[float]) -> float:

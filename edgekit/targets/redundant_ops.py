@@ -1,4 +1,4 @@
-"""Find redundant operators that a converter left in a graph, by their kinds."""
+"""Find redundant operators that a converter left in a graph, and say of what kind they are."""
 
 from __future__ import annotations
 
@@ -67,16 +67,16 @@ def _kind(graph: OperatorGraph, op: GraphOperator) -> RedundantOp | None:
     if op.role == "pad":
         return "pad" if op.absorbable else None
     if op.role == "broadcast":
-        takers = [taker for key in op.outputs for taker in graph.takers.get(key, ())]
-        return "broadcast" if takers and all(taker.elementwise for taker in takers) else None
+        consumers = [consumer for key in op.outputs for consumer in graph.consumers.get(key, ())]
+        return "broadcast" if consumers and all(consumer.elementwise for consumer in consumers) else None
     return None
 
 
 def _alone_before(graph: OperatorGraph, op: GraphOperator) -> GraphOperator | None:
-    """Return the operator before, if nothing else reads its output."""
-    makers = [graph.makers[key] for key in graph.data(op) if key in graph.makers]
-    alone = len(makers) == 1 and sum(len(graph.takers.get(key, ())) for key in makers[0].outputs) == 1
-    return makers[0] if alone and not set(makers[0].outputs) & set(graph.outputs) else None
+    """Return the operator before `op` if nothing else reads its output, else None."""
+    producers = [graph.producers[key] for key in graph.data(op) if key in graph.producers]
+    alone = len(producers) == 1 and sum(len(graph.consumers.get(key, ())) for key in producers[0].outputs) == 1
+    return producers[0] if alone and not set(producers[0].outputs) & set(graph.outputs) else None
 
 
 def _keeps_shape(graph: OperatorGraph, op: GraphOperator) -> bool:
@@ -105,12 +105,12 @@ def _neutral(graph: OperatorGraph, op: GraphOperator) -> bool:
 def _copies(graph: OperatorGraph) -> Iterator[RedundantOperator]:
     first: dict[tuple[Any, ...], Any] = {}
     for key, tensor in graph.tensors.items():
-        takers = graph.takers.get(key, ())
-        if tensor.value is None or tensor.bytes < MIN_COPY_BYTES or not takers:
+        consumers = graph.consumers.get(key, ())
+        if tensor.value is None or tensor.bytes < MIN_COPY_BYTES or not consumers:
             continue
         same = first.setdefault((tensor.dtype, tensor.shape, tensor.value.tobytes()), tensor.stored)
         if same != tensor.stored:
-            layers = ", ".join(dict.fromkeys(taker.layer for taker in takers))
+            layers = ", ".join(dict.fromkeys(consumer.layer for consumer in consumers))
             yield RedundantOperator("copy", "constant", layers, tensor.bytes)
 
 
@@ -120,7 +120,8 @@ Role = Literal[
 """What an operator does. `compute` is never redundant by itself, and `shape` returns a tensor's shape."""
 
 MOVING = ("transpose", "reshape", "quantize", "dequantize", "cast", "identity")
-"""Roles that pass the same numbers on. An operator is outer if only these lie between it and the graph's ends."""
+"""Roles of operators that pass the same numbers on. An operator is outer if only such operators lie between it and the
+inputs or outputs of the graph."""
 
 
 @dataclass(frozen=True)
@@ -149,11 +150,11 @@ class GraphOperator:
     inputs, outputs
         Keys of tensors.
     moves
-        It is a transpose that changes the order of the numbers in memory.
+        Whether it is a transpose that changes the order of the numbers in memory.
     absorbable
-        It is a pad that the operator after it could do by itself.
+        Whether it is a pad that the operator after it could do by itself.
     elementwise
-        It broadcasts its inputs by itself.
+        Whether it is an elementwise operator, which broadcasts its inputs by itself.
     neutral
         The number that has no effect as its second input, for example 0 for an addition.
     """
@@ -205,18 +206,18 @@ class OperatorGraph:
         return sum(self.tensor(key).bytes for key in (*self.data(op), *op.outputs))
 
     @cached_property
-    def makers(self) -> dict[Any, GraphOperator]:
+    def producers(self) -> dict[Any, GraphOperator]:
         """The operator that computes each tensor."""
         return {key: op for op in self.operators for key in op.outputs}
 
     @cached_property
-    def takers(self) -> dict[Any, list[GraphOperator]]:
+    def consumers(self) -> dict[Any, list[GraphOperator]]:
         """The operators that read each tensor."""
-        takers: dict[Any, list[GraphOperator]] = {}
+        consumers: dict[Any, list[GraphOperator]] = {}
         for op in self.operators:
             for key in op.inputs:
-                takers.setdefault(key, []).append(op)
-        return takers
+                consumers.setdefault(key, []).append(op)
+        return consumers
 
     @cached_property
     def constant_keys(self) -> set[Any]:
@@ -229,7 +230,7 @@ class OperatorGraph:
 
     @cached_property
     def packed(self) -> set[Any]:
-        """Constants that are stored in a small type (fp16, int8) and widened on use, and the widened results."""
+        """Tensors computed by widening constants of a small type (fp16, int8), or computed from such tensors."""
         packed: set[Any] = set()
         for op in self.operators:
             if op.inputs and all(key in self.constant_keys for key in op.inputs):
@@ -239,7 +240,7 @@ class OperatorGraph:
         return packed
 
     def is_outer(self, op: GraphOperator) -> bool:
-        """Return whether the operator is at an input or output, apart from others that only pass numbers on."""
+        """Return whether only operators that pass numbers on lie between the operator and the inputs or outputs."""
         return all(key in self._near_inputs for key in self.data(op)) or all(
             key in self._near_outputs for key in op.outputs
         )
@@ -257,29 +258,29 @@ class OperatorGraph:
         near = set(self.outputs)
         for op in reversed(self.operators):
             if op.role in MOVING and all(key in near for key in op.outputs):
-                near.update(key for key in self.data(op) if all(taker is op for taker in self.takers[key]))
+                near.update(key for key in self.data(op) if all(consumer is op for consumer in self.consumers[key]))
         return near
 
     def where(self, op: GraphOperator) -> str:
-        """Return the nearest layers before and after that compute, for example `stem.0 → blocks.1.first`."""
+        """Return the nearest layers that compute before and after `op`, for example `stem.0 → blocks.1.first`."""
         return f"{self._before(op)} → {self._after(op)}"
 
     def _before(self, op: GraphOperator) -> str:
         for _ in self.operators:
-            maker = next((self.makers[key] for key in self.data(op) if key in self.makers), None)
-            if maker is None:
+            producer = next((self.producers[key] for key in self.data(op) if key in self.producers), None)
+            if producer is None:
                 return "input"
-            if maker.role == "compute":
-                return maker.layer
-            op = maker
+            if producer.role == "compute":
+                return producer.layer
+            op = producer
         return op.layer
 
     def _after(self, op: GraphOperator) -> str:
         for _ in self.operators:
-            taker = next((taker for key in op.outputs for taker in self.takers.get(key, ())), None)
-            if taker is None:
+            consumer = next((consumer for key in op.outputs for consumer in self.consumers.get(key, ())), None)
+            if consumer is None:
                 return "output"
-            if taker.role == "compute":
-                return taker.layer
-            op = taker
+            if consumer.role == "compute":
+                return consumer.layer
+            op = consumer
         return op.layer

@@ -191,7 +191,7 @@ def _is_shape(shape: Any) -> bool:
 
 
 def _compare(step: NetworkStep, target: str, paths: Sequence[Path]) -> None:
-    """Raise ConversionError if a file, fed with its own states, differs from PyTorch."""
+    """Raise ConversionError if the outputs of a file, fed with the states that it returns, differ from PyTorch's."""
     layout = input_layout(step.input_shape, "NHWC" if target == "tflite" else "NCHW")
     xs = np.random.default_rng(0).standard_normal((STEPS, 1, *step.input_shape)).astype(np.float32)
     arranged = xs.transpose(0, 1, 3, 4, 2) if layout == "NHWC" else xs
@@ -213,7 +213,7 @@ def _compare(step: NetworkStep, target: str, paths: Sequence[Path]) -> None:
 
 
 def reference_outputs(step: NetworkStep, xs: np.ndarray) -> np.ndarray:
-    """Run the network on a sequence of inputs (n, 1, *input), with its own states; return the outputs (n, *output)."""
+    """Run the network on a sequence of inputs (n, 1, *input), feeding its states back. Returns outputs (n, *output)."""
     states, outputs = step.example[1:], []
     with torch.inference_mode():
         for x in xs:

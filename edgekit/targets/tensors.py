@@ -1,4 +1,4 @@
-"""The inner tensors of a converted file, as float32, and which tensors of the network they correspond to.
+"""Read the inner tensors of a converted file as float32, and match them with the tensors of the network.
 
 The module `tensors` of each target has
 
@@ -69,7 +69,7 @@ def read(target: str, folder: Path, files: ConvertedFiles, inputs: np.ndarray) -
 
 
 def stack_samples(rows: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
-    """Return each tensor for all samples (n, …), from a row of tensors (1, …) for each sample."""
+    """Return an array (n, …) of all samples for each tensor. `rows` has a list of tensors (1, …) for each sample."""
     return [np.concatenate([np.atleast_1d(row[index]) for row in rows]) for index in range(len(rows[0]))]
 
 
@@ -160,7 +160,7 @@ def _nearest(operator: FileTensor, rows: list[np.ndarray], powers: list[float], 
 
 
 def _orders(values: np.ndarray) -> list[np.ndarray]:
-    """Return (n, values) in possible orders of axes: unchanged, and with the last axis as channels in front."""
+    """Return the values as (n, size) in both possible orders of axes: unchanged, and with the last axis first."""
     flat = [values.reshape(len(values), -1).astype(np.float64)]
     if values.ndim > 2:
         flat.append(np.moveaxis(values, -1, 1).reshape(len(values), -1).astype(np.float64))

@@ -1,4 +1,4 @@
-"""Changes of a PyTorch network that converters need."""
+"""Change a PyTorch network as converters need it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def fold_batchnorms(module: Any) -> Any:
 
     Only networks with a `BatchNorm1d` are changed, because every converter folds the batch norms of images. Without
     folding, OpenVINO 2026.4's CPU plug-in on one thread computes wrong outputs for an int8 dense layer before a batch
-    norm (-164 dB on a two-layer network, 43 dB when folded). litert-torch 0.10 would leave two transposes, two
+    norm (SNR -164 dB on a two-layer network, 43 dB when folded). litert-torch 0.10 would leave two transposes, two
     reshapes, a multiplication and an addition after each convolution over time (28 operators for a network of three
     convolutions, 12 when folded).
     """

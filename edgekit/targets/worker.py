@@ -1,8 +1,8 @@
 """The child process that `launch` starts to convert networks.
 
 It writes each step that it begins and finishes to JOB.journal, one JSON object on each line, so that its parent knows
-at which step it died. A step that fails is recorded and the next one begins, unless it was the float model, or disk or
-memory is full.
+at which step it died. If a step fails, the failure is recorded and the next step begins. The process ends instead if
+the float model failed, or if the disk or the memory is full.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def convert(job_file: str) -> int:
     calibration = np.load(job.calibration, allow_pickle=False)
     with open(path.with_suffix(".journal"), "a", buffering=1, encoding="utf-8") as journal:
         for step in job.steps:
-            _note(journal, begins=step.key)
+            _write_entry(journal, begins=step.key)
             started = time.perf_counter()
             try:
                 flags = {name: True for name in ("fold", "sparse") if getattr(step, name)}
@@ -47,18 +47,18 @@ def convert(job_file: str) -> int:
                 evaluate.file_outputs(step.precision, job.target, step.out, files, calibration[:1])
             except Exception as error:
                 traceback.print_exc()
-                lacking = _lacking(error, step.out)
+                resource = _exhausted_resource(error, step.out)
                 failure = _failure(error, step.model_folder)
-                _note(journal, failed=step.key, failure=asdict(failure), resource=lacking)
-                if lacking or step.precision == FLOAT:
+                _write_entry(journal, failed=step.key, failure=asdict(failure), resource=resource)
+                if resource or step.precision == FLOAT:
                     return 1
                 continue
             seconds = time.perf_counter() - started
-            _note(journal, made=step.key, seconds=seconds, files=files.to_json())
+            _write_entry(journal, made=step.key, seconds=seconds, files=files.to_json())
     return 0
 
 
-def _lacking(error: Exception, out: Path) -> str:
+def _exhausted_resource(error: Exception, out: Path) -> str:
     """Return the resource that ran out, `memory` or `room` for files; empty if the failure has another cause."""
     first = error_causes.root_cause(error)
     if isinstance(error, ResourceError) or isinstance(first, MemoryError) or NO_MEMORY in str(first):
@@ -74,7 +74,7 @@ def _out_of_space(error: Exception, out: Path) -> bool:
     return shutil.disk_usage(existing).free < FULL_BYTES
 
 
-def _note(journal: Any, **fields: Any) -> None:
+def _write_entry(journal: Any, **fields: Any) -> None:
     journal.write(json.dumps(fields) + "\n")
 
 

@@ -86,7 +86,7 @@ def test_an_interval_that_holds_zero_promises_nothing() -> None:
 def test_nothing_saved_is_never_worth_it() -> None:
     (row,) = built({"value": -0.002, "low": -0.003, "high": -0.001})["break_even"]
     assert (row["answer"], row["calls"], row["calls_low"], row["calls_high"]) == ("never", None, None, None)
-    assert row["text"] == "never, because a call takes no less than one of the baseline"
+    assert row["text"] == "never, because a call takes no less than a call of the baseline"
 
 
 def test_a_stage_that_recorded_nothing_leaves_the_answer_unknown() -> None:

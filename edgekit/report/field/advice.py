@@ -1,4 +1,4 @@
-"""Recommend by rules what to do next.
+"""Recommend by fixed rules what to do next.
 
 Each rule reads a report, and the comparison with an earlier one if there is one, and yields steps with reasons.
 
@@ -51,7 +51,7 @@ class AdvisedStep:
 
 
 def steps(report: FieldReport, against: FieldComparison | None = None) -> list[AdvisedStep]:
-    """All steps that apply, the most urgent first, or the single step `nothing` if none applies."""
+    """Return all steps that apply, the most urgent first, or the single step `nothing` if none applies."""
     advice = [step for rule in RULES for step in rule(report, against)]
     return advice or [AdvisedStep("nothing", "no rule gives a reason to act", "read the next report in a week")]
 
@@ -162,7 +162,7 @@ RULES: tuple[Callable[[FieldReport, FieldComparison | None], Iterator[AdvisedSte
 
 
 def _texts(findings: list[Mapping[str, Any]]) -> str:
-    """A text with the strongest finding in words and the names of the others."""
+    """Return a text with the strongest finding in words and the names of the others."""
     names = [str(each.get("statistic")) for each in findings]
     first = str(findings[0].get("text") or names[0])
     return f"{first}; so did {', '.join(names[1:])}" if len(names) > 1 else first

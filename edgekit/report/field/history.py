@@ -1,4 +1,4 @@
-"""A folder of field reports as a history: which two reports to compare, tables and figures."""
+"""Show a folder of field reports as a history: choose the two reports to compare, and make tables and figures."""
 
 from __future__ import annotations
 
@@ -81,12 +81,12 @@ def _earliest(reports: Sequence[FieldReport], now: FieldReport) -> FieldReport:
 
 
 def rows(history: ReportHistory) -> list[dict[str, Any]]:
-    """The values of each report in a chart over time: name, date, p50 and p99 in ms, highest temperature, health."""
+    """Return the values of each report that are drawn over time, such as its date, p50, p99, temperature and health."""
     return [_row(each) for each in history.reports]
 
 
 def drift(report: FieldReport) -> list[dict[str, Any]]:
-    """The findings of the report's monitor, the strongest first. Empty if there was no monitor."""
+    """Return the findings of the report's monitor, the strongest first. The result is empty if there was no monitor."""
     findings = (report.verdict or {}).get("findings") or ()
     rows = [
         {
@@ -116,7 +116,7 @@ def _row(report: FieldReport) -> dict[str, Any]:
 
 
 def reports_table(history: ReportHistory) -> Table:
-    """All reports, the earliest first, with the two that are compared marked."""
+    """Show all reports, the earliest first, with the two that are compared marked."""
     rows = []
     for each in history.reports:
         content = each.content
@@ -140,7 +140,7 @@ def reports_table(history: ReportHistory) -> Table:
 
 
 def latency_table(comparison: FieldComparison) -> Table:
-    """p50 and p99 of each part in the earlier and the later report."""
+    """Show p50 and p99 of each part in the earlier and the later report."""
     rows = [
         (
             PART_NAMES.get(each.part, each.part),
@@ -156,7 +156,7 @@ def latency_table(comparison: FieldComparison) -> Table:
 
 
 def findings_table(history: ReportHistory) -> Table:
-    """The findings of the later report's monitor, one statistic per row."""
+    """Show the findings of the later report's monitor, one statistic per row."""
     rows = [
         (each["statistic"], f"{each['evidence']:.2f}", "alarm" if each["alarm"] else "", each["text"])
         for each in drift(history.now)
@@ -170,7 +170,7 @@ def findings_table(history: ReportHistory) -> Table:
 
 
 def steps_table(history: ReportHistory) -> Table:
-    """What to do, the most urgent first."""
+    """Show the steps to take, the most urgent first."""
     rows = [
         (number, step.action, step.why, step.how)
         for number, step in enumerate(advice.steps(history.now, history.comparison), 1)
@@ -179,7 +179,7 @@ def steps_table(history: ReportHistory) -> Table:
 
 
 def latency_figure(counts: Mapping[str, Sequence[int]], parts: Sequence[Mapping[str, Any]]) -> Figure:
-    """Two panels: the distributions of all latencies by name ("then", "now"), and the ratio of each part's p50.
+    """Draw two panels: the distributions of all latencies by name ("then", "now"), and the ratio of each part's p50.
 
     `parts` are rows of part, ratio, low, high. Without an interval, only the ratio is drawn.
     """
@@ -200,7 +200,7 @@ def latency_figure(counts: Mapping[str, Sequence[int]], parts: Sequence[Mapping[
 
 
 def figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """The reports in order: p50 and p99 of an answer, the highest temperature, and the monitor's verdict."""
+    """Draw the reports in order: p50 and p99 of an answer, the highest temperature, and the monitor's verdict."""
     places = range(len(rows))
     hot = [row["hottest_c"] for row in rows]
     panels = 2 if any(each is not None for each in hot) else 1
@@ -244,9 +244,9 @@ def figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
 
 
 def drift_figure(findings: Sequence[Mapping[str, Any]], alarm: float) -> Figure | None:
-    """The evidence of each statistic, as −log₁₀ of its corrected p-value, and the threshold of an alarm.
+    """Draw the evidence of each statistic, as −log₁₀ of its corrected p-value, and the threshold of an alarm.
 
-    None if there is no finding.
+    Returns None if there is no finding.
     """
     shown = list(findings)[:MAX_FINDINGS]
     if not shown:
@@ -290,12 +290,12 @@ def _curve(axes: Axes, name: str, counts: Sequence[int]) -> None:
 
 
 def _axis_limit_ms(counts: Sequence[int]) -> float:
-    """The latency within which 99.5 % of the answers came, because the rest would take most of the figure."""
+    """Return the end of the axis: 99.5 % of the answers took less, and the rest would take up most of the figure."""
     return 1.2 * (percentile_ms(counts, 0.995) or BOUNDS_MS[0])
 
 
 def _ratios(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
-    """A dot for each part, with its interval as a line. A part with a dot above 1 takes longer now."""
+    """Draw a dot for each part, with its interval as a line. A part with a dot above 1 takes longer now."""
     for place, row in enumerate(rows):
         is_significant = row["low"] is not None and (row["low"] > 1 or row["high"] < 1)
         colour = ACCENT if is_significant else "#333333"

@@ -1,11 +1,11 @@
-"""Percentiles of counted latencies, and their ratio between two reports with an interval.
+"""Compute percentiles of counted latencies, and their ratio between two reports, with intervals.
 
 Latencies are counted in bins whose bounds are 15 % apart. Within a bin, a percentile is interpolated evenly in the
 logarithm. Its interval is that of order statistics (Wilks 1948; Conover 1999, "Practical Nonparametric Statistics",
-section 3.2): the percentile lies between the k-th and the l-th shortest call, by the normal form of the binomial
-distribution. The ends of the interval are the outer bounds of the bins in which these two calls lie, so it does not
-depend on the interpolation. The interval of a ratio combines the intervals of both reports, each at half the error
-(Bonferroni).
+section 3.2): the percentile lies between the k-th and the l-th shortest call, which follow from the normal
+approximation of the binomial distribution. The ends of the interval are the outer bounds of the bins in which these two
+calls lie, so the interval does not depend on the interpolation. The interval of a ratio combines the intervals of both
+reports, each at half the error (Bonferroni).
 
 The interval covers chance between independent calls. It does not cover differences between days or devices.
 """
@@ -57,7 +57,7 @@ class LatencyRatio:
 
 
 def percentile(counts: Sequence[int], share: float, confidence: float = CONFIDENCE) -> LatencyPercentile | None:
-    """A percentile of counts in the bins of `BOUNDS_MS`, or None if there are no calls."""
+    """Return a percentile of counts in the bins of `BOUNDS_MS`, or None if there are no calls."""
     total = sum(counts)
     if not total:
         return None
@@ -80,7 +80,7 @@ def percentile(counts: Sequence[int], share: float, confidence: float = CONFIDEN
 def latency_ratio(
     then: Sequence[int], now: Sequence[int], share: float, confidence: float = CONFIDENCE
 ) -> LatencyRatio | None:
-    """How many times as long a call takes now, or None if one of the reports has no calls."""
+    """Return how many times as long as before a call takes now, or None if one of the reports has no calls."""
     each = 1 - (1 - confidence) / 2
     a, b = percentile(then, share, each), percentile(now, share, each)
     if a is None or b is None:
@@ -91,6 +91,9 @@ def latency_ratio(
 
 
 def _bin_bounds_ms(place: int) -> tuple[float, float]:
-    """The bounds of a bin. The last bin has no upper bound, so it is treated as if it were as wide as the others."""
+    """Return the bounds of a bin.
+
+    The last bin has no upper bound, so it is treated as if it were as wide as the others.
+    """
     low_ms = BOUNDS_MS[place - 1] if place else LOWEST_MS
     return low_ms, BOUNDS_MS[place] if place < len(BOUNDS_MS) else low_ms * 1.15

@@ -35,7 +35,7 @@ def parse_json(data: bytes) -> Any:
 
 
 def find_fault(content: Mapping[str, Any]) -> str:
-    """The fault in the content of a report, or an empty text if there is none."""
+    """Describe the first fault in the content of a report. The result is empty if there is none."""
     for group in REQUIRED_GROUPS:
         if not isinstance(content.get(group), dict):
             return f"{group} is missing"
@@ -158,7 +158,10 @@ class FieldReport:
         return self.content["machine"]["looks"]
 
     def counts(self, part: str) -> list[int]:
-        """The number of answers of a part in each bin of `histogram.BOUNDS_MS`. Zeros if there is no such part."""
+        """Return the number of answers of a part in each bin of `histogram.BOUNDS_MS`.
+
+        If there is no such part, all are zero.
+        """
         counts = [0] * (len(BOUNDS_MS) + 1)
         for index, count in self.content["latency_ms"].get(part, {}).get("counts", ()):
             counts[index] = count

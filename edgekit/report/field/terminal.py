@@ -32,7 +32,7 @@ HEADINGS = {
 
 
 def report_facts(report: FieldReport) -> dict[str, Any]:
-    """The facts about one report that are shown above a comparison."""
+    """Return the facts about one report that are shown above a comparison."""
     content = report.content
     verdict = report.verdict or {}
     return {
@@ -53,7 +53,7 @@ def report_facts(report: FieldReport) -> dict[str, Any]:
 
 
 def comparison_to_json(comparison: FieldComparison) -> dict[str, Any]:
-    """The comparison as JSON: both reports, latencies by part, changes, a summary in sentences, and what to do next."""
+    """Return the comparison as JSON: both reports, latencies by part, changes, sentences, and the next steps."""
     return {
         "a": report_facts(comparison.a),
         "b": report_facts(comparison.b),
@@ -108,12 +108,12 @@ def _facts_table(comparison: FieldComparison, show_all: bool) -> Table:
 
 
 def _share_change(comparison: FieldComparison, label: str) -> float:
-    """How much the share of answers with this label changed."""
+    """Return how much the share of answers with this label changed."""
     return abs((_share(comparison.a, label) or 0.0) - (_share(comparison.b, label) or 0.0))
 
 
 def _latency_table(comparison: FieldComparison, show_all: bool) -> Table:
-    """The whole answer and the parts that became slower or faster. With `show_all`, all parts."""
+    """Show the latency of the whole answer and of the parts that became slower or faster; with `show_all`, of all."""
     title = f"Latency, ms, B against A; intervals at {100 * CONFIDENCE:g} %"
     rows = [each for each in comparison.parts if show_all or each.part == WHOLE_ANSWER or each.outcome != NO_DIFFERENCE]
     hidden = len({each.part for each in comparison.parts} - {each.part for each in rows})

@@ -59,7 +59,7 @@ def try_write_page(folder: Path, print_line: Callable[[str], None]) -> bool:
 
 
 def is_page_current(folder: Path) -> bool:
-    """Whether the page is complete and belongs to the current files of the run."""
+    """Return whether the page is complete and belongs to the current files of the run."""
     try:
         text = (folder / PAGE).read_text(encoding="utf-8")
         all_exist = all(path.is_file() for path in page_files(folder))
@@ -69,7 +69,7 @@ def is_page_current(folder: Path) -> bool:
 
 
 def executed_notebooks(folder: Path) -> list[Path]:
-    """The executed notebooks of the result, in order.
+    """Return the executed notebooks of the result, in order.
 
     If the budget was missed, the last one ends with a failed check.
     """
@@ -83,7 +83,7 @@ def executed_notebooks(folder: Path) -> list[Path]:
 
 
 def page_files(folder: Path) -> list[Path]:
-    """The files of the page, whether they exist or not: first those of the notebooks, last the page itself."""
+    """Return the files of the page, whether they exist or not: first those of the notebooks, last the page itself."""
     notebook_pages = [
         folder / NOTEBOOK_FOLDER / f"{path.name.split('.')[0]}.html" for path in executed_notebooks(folder)
     ]
@@ -91,5 +91,5 @@ def page_files(folder: Path) -> list[Path]:
 
 
 def sources_digest(folder: Path) -> str:
-    """The digest of everything that the page is built from."""
+    """Return the digest of everything that the page is built from."""
     return digest_with_code([folder / RESULT, *executed_notebooks(folder)])

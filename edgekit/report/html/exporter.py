@@ -85,7 +85,7 @@ class MarkdownRenderer(IPythonRenderer):
 
 
 def _formula(formula: str) -> str:
-    """A formula as an image, or as typed if Matplotlib cannot read it."""
+    """Return a formula as an image, or as typed if Matplotlib cannot read it."""
     from matplotlib.mathtext import math_to_image
 
     image = io.BytesIO()
@@ -109,6 +109,6 @@ def _safe_output(output: NotebookNode) -> NotebookNode:
 
 
 def _size(metadata: Any) -> dict[str, float]:
-    """Width and height in CSS pixels, only if they are numbers, because nbconvert writes them without quotes."""
+    """Return those of width and height that are numbers. Others are unsafe: nbconvert writes them without quotes."""
     sizes = metadata if isinstance(metadata, dict) else {}
     return {side: sizes[side] for side in ("width", "height") if isinstance(sizes.get(side), (int, float))}

@@ -1,4 +1,4 @@
-"""The executed notebooks as pages beside the report: text, code, tables and images, without scripts."""
+"""Write the executed notebooks as pages beside the report: text, code, tables and images, without scripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The content of `report.html`, section by section, from `result.json` and the sealed artifacts of the run."""
+"""Build the content of `report.html`, section by section, from `result.json` and the run's sealed artifacts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from edgekit.report.sections import (
 
 
 def build_context(folder: Path, result: Result, links: list[NotebookPage]) -> dict[str, Any]:
-    """The values for `page.html.j2`. Figures without data are left out of `figures`."""
+    """Return the values for `page.html.j2`. Figures without data are left out of `figures`."""
     chain = finished_run.load_artifacts(folder, result)
     benchmark = chain["benchmark"]
     predicted = profile.predicted_rows(benchmark)
@@ -80,7 +80,7 @@ def build_context(folder: Path, result: Result, links: list[NotebookPage]) -> di
 
 
 def stage_rows(result: Result) -> list[dict[str, str]]:
-    """The stages: when each was sealed, how long it took, and its key."""
+    """Return the stages: when each was sealed, how long it took, and its key."""
     return [
         {
             "stage": stage,

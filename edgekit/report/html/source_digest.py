@@ -1,4 +1,4 @@
-"""The digest of everything that a page is built from. The page carries it. This module does not build pages."""
+"""Compute the digest of everything that a page is built from. It shows whether a page that carries it is current."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _STORED_DIGEST = re.compile(r'<meta name="drawn-from" content="([0-9a-f]{64})">'
 
 
 def digest_with_code(sources: Sequence[Path]) -> str:
-    """The digest of the sources of a page and of the code that builds it."""
+    """Return the digest of the sources of a page and of the code that builds it."""
     code = sorted(path for path in Path(__file__).parents[1].rglob("*") if path.is_file() and path.suffix != ".pyc")
     return digest([__version__, *([path.name, sha256_file(path)] for path in (*sources, *code))])
 
 
 def stored_digest(text: str) -> str | None:
-    """The digest that a page carries, or None if it has none."""
+    """Return the digest that a page carries, or None if it has none."""
     match = _STORED_DIGEST.search(text, 0, 2000)
     return match[1] if match else None

@@ -11,7 +11,7 @@ TEMPLATES = Path(__file__).parent
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; img-src data:; style-src 'unsafe-inline'; font-src data:; base-uri 'none'; form-action 'none'"
 )
-"""The Content Security Policy (Level 3) of both pages: even a tag that got through could load and run nothing."""
+"""The Content Security Policy (Level 3) of both pages. Even a tag that was not escaped could load and run nothing."""
 
 
 def render(template: str, **values: object) -> str:

@@ -1,4 +1,4 @@
-"""The figures of a study: its front, its options, the growth of the front, and the cost of each fidelity."""
+"""Draw the figures of a study: its front, its options, the growth of the front, and the cost of each fidelity."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ LINE_STYLES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 MAX_TICK_LENGTH = 22
 THIN_LINES_ABOVE = 8
-"""Lines of a kind are thinner if there are more of them than this."""
+"""If there are more lines of a kind than this, they are drawn thinner."""
 MISSING_OPTION_Y = -0.08
 ENDING_STYLES: dict[str, PlotStyle] = {
     "infeasible": {"color": "#bbbbbb", "hatch": "///", "edgecolor": "white"},
@@ -55,7 +55,7 @@ ENDING_STYLES: dict[str, PlotStyle] = {
 
 
 def front(study: Study) -> Figure | None:
-    """Each pair of objectives, with the recommended trials numbered."""
+    """Draw each pair of objectives, with the recommended trials numbered."""
     titles_by_number = {point.number: point.title.lower() for point in recommend.points(study)}
     on_front = {each["number"] for each in study.front}
     points = []
@@ -83,14 +83,15 @@ def _axis(study: Study, objective: StudyObjective) -> dict[str, Any]:
 
 
 def _is_wide(values: list[float]) -> bool:
-    """Whether a log scale is useful. If all numbers are close together, it would have hardly any ticks."""
+    """Return whether a log scale is useful. If all numbers are close together, it would have hardly any ticks."""
     return bool(values) and min(values) > 0 and max(values) >= LOG_SCALE_RANGE * min(values)
 
 
 def limit_of(study: Study, objective: StudyObjective) -> float | None:
-    """The budget's limit for an objective. A limit on accuracy requires that the study knows the baseline's accuracy.
+    """Return the budget's limit for an objective, or None if there is none.
 
-    None for a p50 that is limited relative to a reference model, because that limit is no fixed number of milliseconds.
+    A limit on accuracy is known only if the study knows the accuracy of the baseline. A limit on p50 that is relative
+    to a reference model is not returned, because it is not a fixed number of milliseconds.
     """
     budget = study.row["budget"]
     if objective.name != "accuracy":
@@ -101,7 +102,7 @@ def limit_of(study: Study, objective: StudyObjective) -> float | None:
 
 
 def importances(study: Study, importance_rows: Importances) -> Figure | None:
-    """The options, sorted by their largest share."""
+    """Draw how important each option is for each objective, the most important options first."""
     largest: dict[str, float] = {}
     for row in importance_rows.rows:
         largest[row.key] = max(row.share, largest.get(row.key, 0.0))
@@ -169,7 +170,7 @@ class _Scale:
 
     @classmethod
     def of_option(cls, study: Study, key: str) -> _Scale:
-        """The scale of all entries of a key in the space."""
+        """Return the scale of all entries of a key in the space."""
         rows = [each for each in study.row["space"] if each["key"] == key]
         if any("choices" in row for row in rows):
             listed = {json.dumps(each): each for row in rows for each in row.get("choices", ())}
@@ -179,12 +180,12 @@ class _Scale:
 
     @classmethod
     def of_objective(cls, study: Study, objective: StudyObjective) -> _Scale:
-        """The scale from the smallest to the largest value of all complete trials."""
+        """Return the scale from the smallest to the largest value of all complete trials."""
         values = [_scaled(each, objective) for each in study.complete]
         return cls([], min(values), max(values), log=objective.name != "accuracy")
 
     def place(self, value: Any) -> float | None:
-        """The position of a value from 0 to 1, or None if the trial does not have this value."""
+        """Return the position of a value from 0 to 1, or None if the trial does not have this value."""
         if value is None and json.dumps(None) not in self._choices:
             return None
         if self._choices:
@@ -200,7 +201,7 @@ class _Scale:
 def draw_front(
     axes: Sequence[Mapping[str, Any]], points: Sequence[Mapping[str, Any]], descriptions: Mapping[int, str]
 ) -> Figure | None:
-    """Draw a panel for each pair of objectives. Return None without a complete trial or with a single objective.
+    """Draw a panel for each pair of objectives. Returns None if no trial is complete or there is a single objective.
 
     Parameters
     ----------
@@ -311,10 +312,10 @@ def _axis_label(axis: Mapping[str, Any]) -> str:
 def draw_importances(
     titles: Sequence[str], options: Sequence[str], rows: Mapping[str, Mapping[str, Mapping[str, float]]]
 ) -> Figure | None:
-    """Draw a panel for each objective with a bar for each option. Return None without a row.
+    """Draw a panel for each objective with a bar for each option. Returns None if there are no rows.
 
-    `rows` by title and option have `share`, `low` and `high` as fractions. An option without a row in any panel is left
-    out. In a panel in which it has no row, its bar says "unknown".
+    `rows` has, by title and option, `share`, `low` and `high` as fractions. An option without a row in any panel is
+    left out. If an option has a row in some panels only, the other panels say "unknown" instead of a bar.
     """
     shown = [name for name in options if any(name in rows.get(title, {}) for title in titles)][:MAX_OPTIONS]
     panels = [title for title in titles if rows.get(title)]
@@ -335,13 +336,13 @@ def draw_importances(
             axes.set_title(title)
         grid[0][0].set_yticks(range(len(shown)), [shorten_middle(name, 34) for name in shown])
         grid[0][0].set_ylim(len(shown) - 0.4, -0.6)
-        figure.supxlabel("share of the variance that the option explains alone; line: with other quarters of the "
-                         "trials left out", fontsize=8.5)  # fmt: skip
+        figure.supxlabel("share of the variance that the option explains alone; line: range of this share if a quarter "
+                         "of the trials is left out", fontsize=8.5)  # fmt: skip
     return close_figure(figure)
 
 
 def draw_parallel(axes: Sequence[Mapping[str, Any]], lines: Sequence[Mapping[str, Any]]) -> Figure | None:
-    """Draw each trial as a line through its options and objectives. Return None without a trial.
+    """Draw each trial as a line through its options and objectives. Returns None if there are no trials.
 
     Parameters
     ----------
@@ -397,7 +398,10 @@ def _bar(axes: Axes, place: int, row: Mapping[str, float] | None) -> None:
 def _draw_trial_line(
     panel: Axes, places: Sequence[float | None], options: Sequence[bool], look: Mapping[str, Any]
 ) -> None:
-    """Draw a line that passes below the axes of options that the trial lacks, and ends where objectives are missing."""
+    """Draw the line of a trial.
+
+    It passes below the axes of options that the trial lacks, and it ends where objectives are missing.
+    """
     missing = [MISSING_OPTION_Y if option else float("nan") for option in options]
     heights = [lack if each is None else each for each, lack in zip(places, missing, strict=True)]
     panel.plot(range(len(places)), heights, zorder=2, **look)
@@ -437,7 +441,7 @@ def growth(study: Study) -> Figure | None:
         left.set_ylim(0, 1.06 * max(1.0, *shares))
         left.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         left.xaxis.set_major_locator(MaxNLocator(integer=True))
-        left.set(xlabel="trials", ylabel="hypervolume, of the last front’s")
+        left.set(xlabel="trials", ylabel="hypervolume, relative to the last")
         right.set(xlabel=f"time since the study began, {unit}")
         left.set_title("How the front grew")
     return close_figure(figure)
@@ -474,8 +478,8 @@ def cost(study: Study) -> Figure | None:
             axes.margins(x=0.12)
         left.set(xlabel="trials that reached the fidelity")
         right.set(xlabel=f"work of the trials that ended there, {unit}")
-        left.set_title("How each fidelity sorted out trials")
-        right.set_title("and what they cost")
+        left.set_title("Outcomes of the trials at each fidelity")
+        right.set_title("Work at each fidelity")
         for state, look in ENDING_STYLES.items():
             if state == "went on" or any(row.ended.get(state) for row in fidelities):
                 left.barh(0, 0, label="went on, or complete" if state == "went on" else state, **look)
@@ -488,7 +492,7 @@ def _percent(share: float) -> str:
 
 
 def _unit(seconds: float) -> tuple[float, str]:
-    """The divisor for a duration, and the name of its unit."""
+    """Return the divisor for a duration, and the name of its unit."""
     if seconds < 180:
         return 1.0, "seconds"
     return (60.0, "minutes") if seconds < 3 * 3600 else (3600.0, "hours")

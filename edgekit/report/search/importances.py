@@ -1,5 +1,6 @@
-"""The importance of each option: the share of an objective's variance that it explains alone, by functional ANOVA.
+"""Compute how important each option is: the share of an objective's variance that it explains alone.
 
+The method is functional ANOVA.
 Hutter, Hoos and Leyton-Brown, *An Efficient Approach for Assessing Hyperparameter Importance*, ICML 2014, as
 implemented
 in Optuna with scikit-learn's forests. A conditional option is explained with the trials that have it, together with the
@@ -22,18 +23,18 @@ from edgekit.report.search.objectives import StudyObjective
 from edgekit.report.search.studies import Study, objective_value, option_names
 
 MIN_TRIALS = 20
-"""Least number of complete trials with the option. With fewer, a forest cannot distinguish an effect from chance."""
+"""Smallest number of complete trials with an option. With fewer, a forest cannot distinguish an effect from chance."""
 TREES, SEED = 48, 0
 LEAVE_OUT_PARTS, TREES_PER_PART = 4, 16
-"""The range of an importance comes from this many repetitions, each of which leaves out a different part of the trials.
-"""
+"""The range of an importance comes from this many repetitions, each of which leaves out another part of the trials."""
 LEVELS = 10
-"""Numbers are binned to this many levels (of the logarithm, if the space has it), because the time grows with them."""
+"""Numbers are binned to this many levels, because the computing time grows with the number of levels. On a log scale,
+their logarithms are binned."""
 
 
 @dataclass(frozen=True)
 class Importance:
-    """The share of the variance that an option explains alone, and the range of this share when trials are left out."""
+    """The share of the variance that an option explains alone, and the range of this share if trials are left out."""
 
     objective: StudyObjective
     key: str
@@ -51,12 +52,12 @@ class Importances:
     left_out: tuple[str, ...]
 
     def of(self, objective: StudyObjective) -> list[Importance]:
-        """The rows of an objective."""
+        """Return the rows of an objective."""
         return [row for row in self.rows if row.objective == objective]
 
 
 def of(study: Study) -> Importances:
-    """The importances for all objectives of a study. Without Optuna they are empty, and `left_out` says so."""
+    """Return the importances for all objectives of a study. Without Optuna they are empty, and `left_out` says so."""
     if importlib.util.find_spec("optuna") is None:
         return Importances((), ("Importances need Optuna: pip install optuna.",))
     trials = [each for each in study.complete if each["same_as"] is None]
@@ -83,7 +84,7 @@ def of(study: Study) -> Importances:
 
 
 def too_few_message(complete: int, few: Mapping[str, int]) -> str:
-    """A text about the options for which too few trials are complete, and how many are needed."""
+    """Say for which options too few trials are complete, and how many trials are needed."""
     if complete < MIN_TRIALS:
         return (
             f"Too few trials to tell what each option did: {complete} complete, and at least {MIN_TRIALS} are needed."
@@ -95,7 +96,10 @@ def too_few_message(complete: int, few: Mapping[str, int]) -> str:
 def _group_importances(
     study: Study, objective: StudyObjective, keys: Sequence[str], trials: Sequence[TrialRow]
 ) -> list[Importance]:
-    """The importances of options that the same trials have, together with all other options of these trials."""
+    """Return the importances of options that the same trials have.
+
+    They are computed together with all other options that all of these trials have.
+    """
     entries = study.row["space"]
     space = {key: _Levels([row for row in entries if row["key"] == key]) for key in option_names(study)}
     levels_by_key = {
@@ -119,9 +123,9 @@ def _group_importances(
 def _variance_shares(
     objective: StudyObjective, beside: Mapping[str, _Levels], trials: Sequence[TrialRow], trees: int
 ) -> dict[str, float]:
-    """The share of each option. Empty if the objective has the same value in all trials."""
+    """Return the share of each option. The result is empty if the objective has the same value in all trials."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of tqdm without widgets, and of Optuna about experiments
+        warnings.simplefilter("ignore")  # tqdm warns about missing widgets, and Optuna about experimental features
         import optuna
         from optuna.importance import FanovaImportanceEvaluator
 
@@ -152,13 +156,13 @@ class _Levels:
             )
 
     def distribution(self) -> Any:
-        """Optuna's distribution of the levels."""
+        """Return Optuna's distribution of the levels."""
         from optuna.distributions import CategoricalDistribution, IntDistribution
 
         return CategoricalDistribution(range(len(self._choices))) if self._choices else IntDistribution(0, LEVELS - 1)
 
     def level(self, value: Any) -> int:
-        """The level of a value, from 0.
+        """Return the level of a value, from 0.
 
         A number outside the range gets the nearest level, an unknown choice the first.
         """

@@ -50,7 +50,7 @@ class StudyObjective:
         return value * {"accuracy": 100.0, "p50_ms": 1.0, "bytes": 1e-3}[self.name]
 
     def number(self, value: float | None) -> str:
-        """The value as text, without its unit."""
+        """Return the value as text, without its unit."""
         if value is None:
             return "–"
         if self.name == "accuracy":
@@ -58,7 +58,7 @@ class StudyObjective:
         return milliseconds(value) if self.name == "p50_ms" else kilobytes(round(value))
 
     def shown(self, value: float | None, interval: Sequence[float] | None = None) -> str:
-        """The value with its interval if there is one, for example `0.0214 ms (0.0209–0.0221)`."""
+        """Return the value with its interval if there is one, for example `0.0214 ms (0.0209–0.0221)`."""
         if value is None:
             return "–"
         text = f"{self.number(value)}\u00a0{self.unit}"
@@ -67,20 +67,18 @@ class StudyObjective:
         return f"{text} ({self.number(interval[0])}–{self.number(interval[1])})"
 
     def better(self, one: float, other: float) -> bool:
-        """Whether the first value is strictly better."""
+        """Return whether the first value is strictly better."""
         return one > other if self.maximize else one < other
 
     def surely_better(self, one: Sequence[float] | None, other: Sequence[float] | None) -> bool:
-        """Whether the first value is significantly better, because its whole interval is better than the whole other
-        one.
-        """
+        """Return whether the first value is significantly better: its whole interval is better than the other's."""
         if one is None or other is None:
             return False
         return self.better(one[0], other[1]) if self.maximize else self.better(one[1], other[0])
 
 
 def read_objectives(rows: Sequence[ObjectiveRow]) -> list[StudyObjective]:
-    """The objectives in the order of the study."""
+    """Return the objectives in the order of the study."""
     names = [row["name"] for row in rows]
     return [
         StudyObjective(place, row["name"], row["target"], row["direction"] == "maximize", names.count(row["name"]) == 1)
@@ -89,6 +87,6 @@ def read_objectives(rows: Sequence[ObjectiveRow]) -> list[StudyObjective]:
 
 
 def dominates(one: Sequence[float], other: Sequence[float], objectives: Sequence[StudyObjective]) -> bool:
-    """Whether `one` is better than `other` in some objective and worse in none."""
+    """Return whether `one` is better than `other` in some objective and worse in none."""
     pairs = [(one[each.place], other[each.place], each) for each in objectives]
     return not any(each.better(b, a) for a, b, each in pairs) and any(each.better(a, b) for a, b, each in pairs)

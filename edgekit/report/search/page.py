@@ -25,13 +25,15 @@ CAPTIONS = {
     "front": "Up and to the left is better, or down and to the left. A trial is on the front because of all "
     "objectives together, so it may lie behind others in one panel. Lines are confidence intervals; a trial whose "
     "interval reaches into the grey does not meet the budget significantly.",
-    "importances": "By functional ANOVA over the complete trials. Options that act together explain more than their "
-    "sum. A sampler that stays near good trials tries fewer of the poor values, so these options look less important.",
-    "parallel": "Each line is a trial. ↑: higher is better, ↓: lower is better. A line that passes below an axis "
-    "has no such option, and one that ends before the objectives is of a trial that was not completed.",
+    "importances": "By functional ANOVA over the complete trials. Options that act together can explain more than the "
+    "sum of their shares. A sampler that stays near good trials tries few poor values of an option, so the option "
+    "looks less important than it is.",
+    "parallel": "Each line is a trial. ↑: higher is better, ↓: lower is better. A line passes below the axes of "
+    "options that the trial does not have, and it ends before the objectives if the trial was not completed.",
     "growth": "The hypervolume of the front, as a share of its last value. A long flat end means that more trials add "
     "little.",
-    "cost": "Left: how many trials reached each fidelity, and what became of them. Right: where the work went.",
+    "cost": "Left: the number of trials that reached each fidelity, and their outcomes. Right: the work of the trials "
+    "that ended at each fidelity.",
 }
 
 
@@ -55,7 +57,7 @@ def try_write_page(path: Path, print_line: Callable[[str], None]) -> bool:
 
 
 def is_page_current(path: Path) -> bool:
-    """Whether the page is complete and belongs to the current file of the study."""
+    """Return whether the page is complete and belongs to the current file of the study."""
     try:
         text = (path.parent / PAGE).read_text(encoding="utf-8")
         return text.endswith(END) and stored_digest(text) == digest_with_code([path])
@@ -64,12 +66,12 @@ def is_page_current(path: Path) -> bool:
 
 
 def render_page(study: Study) -> str:
-    """The page as text. The same study and code always give the same bytes."""
+    """Return the page as text. The same study and code always give the same bytes."""
     return render("search.html.j2", **build_context(study))
 
 
 def build_context(study: Study) -> dict[str, Any]:
-    """The values for `search.html.j2`."""
+    """Return the values for `search.html.j2`."""
     importance_rows, points = importances.of(study), recommend.points(study)
     return {
         "study": {"name": study.row["name"], "front": bool(study.front)},
@@ -98,7 +100,7 @@ def build_context(study: Study) -> dict[str, Any]:
 
 
 def facts(study: Study, points: list[recommend.Recommendation]) -> list[tuple[str, str, str]]:
-    """The best value of each objective, and the trial that has it."""
+    """Return the best value of each objective, and the trial that has it."""
     rows = []
     for point in points:
         for each in point.best_in:
@@ -121,7 +123,7 @@ def _describe(study: Study, point: recommend.Recommendation) -> dict[str, str]:
 
 
 def pictures(study: Study, importance_rows: Importances) -> dict[str, Picture]:
-    """The figures by name, without figures that have nothing to show."""
+    """Return the figures by name, without figures that have nothing to show."""
     drawn: dict[str, tuple[Figure | None, str]] = {
         "front": (figures.front(study), f"{len(study.complete)} complete trials by two objectives at a time"),
         "importances": (figures.importances(study, importance_rows), _largest(importance_rows)),

@@ -34,7 +34,10 @@ class Recommendation:
 
 
 def points(study: Study) -> list[Recommendation]:
-    """The smallest, fastest and most accurate trials, each listed once. Empty if no trial meets the budget."""
+    """Return the smallest, fastest and most accurate trials, each listed once.
+
+    The result is empty if no trial meets the budget.
+    """
     order = {"bytes": 0, "p50_ms": 1, "accuracy": 2}
     wins: dict[int, list[StudyObjective]] = {}
     for objective in sorted(study.objectives, key=lambda each: order[each.name]):
@@ -49,7 +52,7 @@ def points(study: Study) -> list[Recommendation]:
 
 
 def _best(study: Study, objective: StudyObjective) -> TrialRow | None:
-    """The best trial of the front. If several are equally good, the first of them."""
+    """Return the best trial of the front or, if several are equally good, the first of them."""
     best: TrialRow | None = None
     for each in study.front:
         if best is None or objective.better(objective_value(each, objective), objective_value(best, objective)):
@@ -58,7 +61,7 @@ def _best(study: Study, objective: StudyObjective) -> TrialRow | None:
 
 
 def _close_trials(study: Study, best: TrialRow, objective: StudyObjective) -> tuple[int, ...]:
-    """Other trials of the front that are not significantly worse than the best, the nearest first."""
+    """Return the numbers of trials on the front that are not significantly worse than the best, the nearest first."""
     best_interval = best["intervals"][objective.place]
     others = [each for each in study.front if each is not best and each["intervals"][objective.place] and best_interval]
     undecided = [
@@ -69,7 +72,7 @@ def _close_trials(study: Study, best: TrialRow, objective: StudyObjective) -> tu
 
 
 def sentences(study: Study, point: Recommendation) -> list[str]:
-    """Sentences with the trial's figures and the other trials that are not significantly worse."""
+    """Return sentences with the trial's figures and the other trials that are not significantly worse."""
     figures = ", ".join(f"{each.title} {value_text(point.trial, each)}" for each in study.objectives)
     lines = [f"{point.title}: trial {point.number}. {capitalised(figures)}."]
     for objective, numbers in point.close:
@@ -78,7 +81,7 @@ def sentences(study: Study, point: Recommendation) -> list[str]:
 
 
 def close_sentences(point: Recommendation) -> list[str]:
-    """Sentences such as `Trials 31 and 28 are not significantly slower than trial 29.`"""
+    """Return sentences such as `Trials 31 and 28 are not significantly slower than trial 29.`"""
     return [
         f"{_trials_are(numbers)} not significantly {WORSE[objective.name]} than trial {point.number}."
         for objective, numbers in point.close
@@ -86,14 +89,14 @@ def close_sentences(point: Recommendation) -> list[str]:
 
 
 def describe(study: Study) -> str:
-    """All recommended trials in words, each with the command that writes its config."""
+    """Return all recommended trials in words, each with the command that writes its config."""
     texts = [[*sentences(study, point), f"  {study.command(point.number)}"] for point in points(study)]
     lines = [line for each in texts for line in each]
-    return "\n".join(lines or ["No trial meets the budget, so there is none to take."])
+    return "\n".join(lines or ["No trial meets the budget, so none is recommended."])
 
 
 def options(study: Study, trial: TrialRow) -> str:
-    """The options of a trial that the space leaves open, by their short names: `width=24, blocks=2`."""
+    """Return the options of a trial that differ between trials, with short names, such as `width=24, blocks=2`."""
     parameters = trial["parameters"]
     return ", ".join(
         f"{name}={parameter_text(parameters[key])}" for key, name in option_names(study).items() if key in parameters

@@ -37,7 +37,7 @@ DEFAULT_OUT = "artifacts"
 
 
 def type_fault(value: Any, kind: Any, where: str = "") -> str:
-    """The fault and its position, for example `trials[3].number is 'x'`, or an empty text if there is none.
+    """Describe the first fault and its position, for example `trials[3].number is 'x'`, or return an empty text.
 
     Additional keys are allowed.
     """
@@ -95,7 +95,7 @@ def parse_json(data: bytes) -> Any:
 
 
 def find_fault(content: Any) -> str:
-    """The fault in the content, or an empty text if there is none."""
+    """Describe the first fault in the content, or return an empty text if there is none."""
     return type_fault(content, StudyRow) or next(filter(None, _faults(cast(StudyRow, content))), "")
 
 
@@ -168,7 +168,7 @@ def _batch_faults(row: StudyRow) -> Iterator[str]:
 
 
 def altered_batch(row: StudyRow) -> str:
-    """A text that names a batch whose trials do not match its digest, or an empty text."""
+    """Name the first batch whose trials do not match its digest, or return an empty text if there is none."""
     previous = row["key"]
     for batch in row["batches"]:
         previous = chain_digest(previous, [trial for trial in row["trials"] if trial["batch"] == batch["number"]])
@@ -242,7 +242,7 @@ class Study:
         return {state: counts[state] for state in STATES if counts[state]}
 
     def trial(self, number: int) -> TrialRow | None:
-        """The trial with this number, or None if there is none."""
+        """Return the trial with this number, or None if there is none."""
         return next((each for each in self.trials if each["number"] == number), None)
 
     @property
@@ -251,7 +251,7 @@ class Study:
         return _relative_path(Path(self.row["config_path"]))
 
     def command(self, number: int | str = "N") -> str:
-        """The command that writes the config of a trial."""
+        """Return the command that writes the config of a trial."""
         folder = self.path.resolve().parent
         own = folder.name == f"{self.row['name']}-search" and folder.parent != Path(DEFAULT_OUT).resolve()
         words = ["edgekit", "search", self.config_path, *(["--out", _relative_path(folder.parent)] if own else [])]
@@ -259,13 +259,13 @@ class Study:
 
 
 def _relative_path(path: Path) -> str:
-    """The path relative to the current folder, if it lies below it."""
+    """Return the path relative to the current folder, if it lies below it."""
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
 def option_names(study: Study) -> dict[str, str]:
-    """The short names of the options that the space leaves open, by key, in its order."""
+    """Return the short names of the options that have several possible values, by key, in the order of the space."""
     rows = study.row["space"]
     keys = dict.fromkeys(row["key"] for row in rows)
     open_keys = [key for key in keys if _is_open([row for row in rows if row["key"] == key])]
@@ -278,7 +278,7 @@ def _is_open(rows: Sequence[DimensionRow]) -> bool:
 
 
 def short_name(key: str, beside: Sequence[str]) -> str:
-    """The last part of a key, or as many parts as distinguish it from the others."""
+    """Return the last part of a key, or as many parts as distinguish it from the others."""
     parts = key.split(".")
     for many in range(1, len(parts) + 1):
         name = ".".join(parts[-many:])
@@ -288,17 +288,17 @@ def short_name(key: str, beside: Sequence[str]) -> str:
 
 
 def objective_value(trial: TrialRow, objective: StudyObjective) -> float:
-    """The value of a complete trial."""
+    """Return the value of a complete trial."""
     return cast(float, trial["values"][objective.place])
 
 
 def value_text(trial: TrialRow, objective: StudyObjective) -> str:
-    """The value with its unit and interval."""
+    """Return the value with its unit and interval."""
     return objective.shown(trial["values"][objective.place], trial["intervals"][objective.place])
 
 
 def parameter_text(value: Any, longest: int = 40) -> str:
-    """The value of a parameter in a few characters: `ds_cnn` for `edgekit.models.ds_cnn:ds_cnn`."""
+    """Return the value of a parameter in a few characters, such as `ds_cnn` for `edgekit.models.ds_cnn:ds_cnn`."""
     if isinstance(value, float):
         return f"{value:.4g}"
     text = str(value)

@@ -1,4 +1,4 @@
-"""A study as tables of the notebook and of the page."""
+"""Show a study in tables, for the notebook and for the page."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from edgekit.report.tables import Grid, Line, Table, grid
 
 
 def facts_table(study: Study) -> Table:
-    """The facts of the study: its config, objectives, budget and sampler."""
+    """Show the facts of the study: its config, objectives, budget and sampler."""
     return Table(("study", study.row["name"]), [row for row in facts(study) if row[0] != "key"])
 
 
 def front_table(study: Study) -> Table:
-    """The front with its intervals, and the options of each trial."""
+    """Show the front with its intervals, and the options of each trial."""
     chosen = {point.number: point.title for point in recommend.points(study)}
     rows = [
         (
@@ -33,7 +33,7 @@ def front_table(study: Study) -> Table:
 
 
 def importances_table(study: Study, importance_rows: Importances) -> Table:
-    """A row for each option with its share of each objective, and in brackets the range without parts of the trials."""
+    """Show the share of each option for each objective and, in brackets, its range if some trials are left out."""
     by_option = {(row.key, row.objective): row for row in importance_rows.rows}
     keys, names = list(dict.fromkeys(row.key for row in importance_rows.rows)), studies.option_names(study)
     rows = []
@@ -49,7 +49,7 @@ def importances_table(study: Study, importance_rows: Importances) -> Table:
 
 
 def front_grid(study: Study) -> Grid:
-    """The front, sorted by the first objective, with the recommended trials marked."""
+    """Show the front, sorted by the first objective, with the recommended trials marked."""
     chosen = {point.number: point.title for point in recommend.points(study)}
     headings = [each.title for each in study.objectives]
     lines = []
@@ -62,7 +62,7 @@ def front_grid(study: Study) -> Grid:
 
 
 def trials_grid(study: Study) -> Grid:
-    """All trials by number, with the reason for each that exceeded the budget or ended early."""
+    """Show all trials by number, with the reason for each that exceeded the budget or ended early."""
     on_front = {each["number"] for each in study.front}
     headings = [each.heading for each in study.objectives]
     lines = []
@@ -81,7 +81,7 @@ def trials_grid(study: Study) -> Grid:
 
 
 def trial_standing(trial: TrialRow, on_front: set[int]) -> str:
-    """`on the front`, `over the budget`, or the state of the trial."""
+    """Return `on the front`, `over the budget`, or the state of the trial."""
     if trial["number"] in on_front:
         return "on the front"
     if trial["state"] != "complete":
@@ -90,19 +90,19 @@ def trial_standing(trial: TrialRow, on_front: set[int]) -> str:
 
 
 def trial_reason(trial: TrialRow) -> str:
-    """The reason in one line, or the limits that the trial exceeds."""
+    """Return the reason in one line, or the limits that the trial exceeds."""
     reason = " ".join("".join(each if each.isprintable() else " " for each in trial["reason"]).split())
     again = f"as trial {trial['same_as']}" if trial["same_as"] is not None else ""
     return "; ".join(filter(None, [again, reason, words.excess_text(trial)]))
 
 
 def file_list(trial: TrialRow) -> str:
-    """The file that represents the trial on each target, for example `int8 for tflite`."""
+    """Return the file that represents the trial on each target, for example `int8 for tflite`."""
     return ", ".join(f"{variant} for {target}" for target, variant in trial["variants"].items())
 
 
 def fidelities_grid(study: Study) -> Grid:
-    """How many trials each fidelity sorted out, and the work of the trials that ended there."""
+    """Show how many trials ended at each fidelity and why, and the work of these trials."""
     rows = work_by_fidelity(study)
     whole = sum(row.seconds for row in rows)
     cells = []
@@ -116,7 +116,7 @@ def fidelities_grid(study: Study) -> Grid:
 
 
 def work_grid(study: Study) -> Grid:
-    """Where the work went."""
+    """Show how much work each part of the search took."""
     rows = work_by_part(study)
     whole = sum(rows.values())
     cells = [
@@ -127,7 +127,7 @@ def work_grid(study: Study) -> Grid:
 
 
 def facts(study: Study) -> list[tuple[str, str]]:
-    """The facts of the study, as terms and values."""
+    """Return the facts of the study, as terms and values."""
     row = study.row
     took = row["batches"][-1]["seconds"] if row["batches"] else 0.0
     return [
@@ -143,7 +143,7 @@ def facts(study: Study) -> list[tuple[str, str]]:
 
 
 def space_grid(study: Study) -> Grid:
-    """Every option with its range or choices, and when it exists."""
+    """Show every option with its range or choices, and when it exists."""
     rows = [(row["key"], _range(row), _when(row)) for row in study.row["space"]]
     return grid("The space", ("option", "values", "exists when"), rows, words="values|exists when")
 
@@ -162,7 +162,7 @@ def _when(row: DimensionRow) -> str:
 
 
 def baselines_grid(study: Study) -> Grid:
-    """The baseline's files, which every round timed beside those of the trials."""
+    """Show the baseline's files, which every round timed beside those of the trials."""
     rows = [(each["name"], each["target"], milliseconds(each["p50_ms"])) for each in study.row["anchors"]]
     caption = "Baselines: timed beside the trials in every round, because latencies are reported as ratios to theirs"
     return grid(caption, ("file", "target", "p50 in the first round, ms"), rows, numeric="p50 in the first round, ms")

@@ -18,7 +18,7 @@ SUMMARY_ROWS = 8
 
 
 def print_summary(study: Study, console: Console, digest: str) -> None:
-    """Print the end of a search: the best trials, what to know about them, and the command that takes one.
+    """Print the end of a search: the best trials, what to know about them, and the command that writes a config.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def print_summary(study: Study, console: Console, digest: str) -> None:
 
 
 def _short_table(study: Study) -> Table:
-    """The front without intervals and options, the recommended trials first."""
+    """Show the front without intervals and options, the recommended trials first."""
     points = {point.number: point.title for point in recommend.points(study)}
     first = sorted(study.front, key=lambda trial: trial["number"] not in points)
     rows = [trial for trial in study.front if trial in first[:SUMMARY_ROWS]]

@@ -1,4 +1,4 @@
-"""A study in sentences, for the page, the notebook and the terminal, and the work that each fidelity took."""
+"""Describe a study in sentences, for the page, the notebook and the terminal, and add up the work of each fidelity."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class FidelityWork:
 
 
 def work_by_fidelity(study: Study) -> list[FidelityWork]:
-    """The work of each fidelity, from cheap to expensive. A trial that repeats another one took no work."""
+    """Return the work of each fidelity, from cheap to expensive. A trial that repeats another one took no work."""
     trials = [each for each in study.trials if each["same_as"] is None]
     rows = []
     for place, fidelity in enumerate(FIDELITIES):
@@ -70,7 +70,7 @@ def work_by_fidelity(study: Study) -> list[FidelityWork]:
 
 
 def work_by_part(study: Study) -> dict[str, float]:
-    """Seconds by part: first fidelities and stages in their order, then all other parts."""
+    """Return seconds by part: first fidelities and stages in their order, then all other parts."""
     seconds: Counter[str] = Counter()
     for each in study.trials:
         seconds.update(each["took_s"])
@@ -80,14 +80,14 @@ def work_by_part(study: Study) -> dict[str, float]:
 
 
 def headline(study: Study) -> str:
-    """For example `A front of 7 trials inside the budget`."""
+    """Return the result in a few words, for example `A front of 7 trials inside the budget`."""
     if study.front:
         return f"A front of {len(study.front)} trial{'s' if len(study.front) > 1 else ''} inside the budget"
     return "No trial is inside the budget"
 
 
 def trials(study: Study) -> str:
-    """The number of trials, and what became of them."""
+    """Return the number of trials, and their outcomes."""
     states = "; ".join(f"{many} {STATES[state]}" for state, many in study.counts.items())
     inside = f", {len(study.inside)} of these inside the budget" if study.complete else ""
     batches = len(study.row["batches"])
@@ -97,19 +97,19 @@ def trials(study: Study) -> str:
 
 
 def proposed(study: Study) -> str:
-    """Which sampler proposed the trials, and why."""
+    """Return which sampler proposed the trials, and why."""
     sampler = study.row["sampler"]
     return f"Proposed by {sampler['name']}: {sampler['reason']}."
 
 
 def ended(study: Study) -> str:
-    """The reason why the search ended. Empty while it is running."""
+    """Return the reason why the search ended. The result is empty while it is running."""
     reason = study.row["ended"]
     return f"Ended: {ENDS.get(reason, reason)}." if reason else ""
 
 
 def budget(study: Study) -> str:
-    """The limits of the budget."""
+    """Return the limits of the budget."""
     limits_row = study.row["budget"]
     drop = limits_row.get("accuracy_drop_pp")
     limits = [] if drop is None else [f"a drop of at most {drop:g} pp"]
@@ -118,26 +118,29 @@ def budget(study: Study) -> str:
 
 
 def targets(study: Study) -> list[str]:
-    """The targets whose files represent a trial: those of the objectives, or all."""
+    """Return the targets whose files represent a trial: those of the objectives, or all."""
     return list(dict.fromkeys(each.target for each in study.objectives if each.target)) or list(TARGETS)
 
 
 def cost(study: Study) -> str:
-    """The time that the search took, and the work of all processes."""
+    """Return the time that the search took, and the work of all processes."""
     took = study.row["batches"][-1]["seconds"] if study.row["batches"] else 0.0
     work = sum(row.seconds for row in work_by_fidelity(study))
     return f"The search took {duration(took)} of wall-clock time and {duration(work)} of work in all processes."
 
 
 def spared(study: Study) -> str:
-    """How many trials ended before the most expensive fidelity. Empty if none did."""
+    """Return how many trials ended before the most expensive fidelity. The result is empty if none did."""
     rows = {row.name: row for row in work_by_fidelity(study)}
     every, last = rows["shape"].came or 0, rows["all"].came or 0
     return f"{every - last} of {every} trials ended before the most expensive step." if last < every else ""
 
 
 def disturbed(study: Study) -> str:
-    """A sentence about the batches with noisy latencies, counted from 1. Empty if there is none."""
+    """Return a sentence about the batches with noisy latencies, counted from 1.
+
+    The result is empty if there is none.
+    """
     batches = [str(each["number"] + 1) for each in study.row["batches"] if each["disturbed"]]
     if not batches:
         return ""
@@ -146,7 +149,10 @@ def disturbed(study: Study) -> str:
 
 
 def nearest(study: Study) -> str:
-    """If no trial meets the budget, a sentence about the complete trial that exceeds it least. Empty otherwise."""
+    """If no trial meets the budget, return a sentence about the complete trial that exceeds it least.
+
+    Otherwise the result is empty.
+    """
     if study.front:
         return ""
     if not study.complete:
@@ -157,7 +163,7 @@ def nearest(study: Study) -> str:
 
 
 def excess_text(trial: TrialRow) -> str:
-    """Every limit that a trial exceeds, and by how much, such as `drop of accuracy by 1.21 pp`."""
+    """Return every limit that a trial exceeds, and by how much, such as `drop of accuracy by 1.21 pp`."""
     texts = []
     for name, excess in trial["constraints"].items():
         what, unit = CONSTRAINT_WORDS.get(name, (name, ""))
@@ -166,7 +172,7 @@ def excess_text(trial: TrialRow) -> str:
 
 
 def _worst_excess(trial: TrialRow, limits: Mapping[str, object]) -> float:
-    """The largest excess, as a share of the limit if the limit is known."""
+    """Return the largest excess, as a share of the limit if the limit is known."""
     shares = []
     for name, by in trial["constraints"].items():
         recorded_limit = limits.get(name)
@@ -176,7 +182,7 @@ def _worst_excess(trial: TrialRow, limits: Mapping[str, object]) -> float:
 
 
 def _relative_limit(name: str, limits: Mapping[str, object]) -> float | None:
-    """A limit relative to a reference model as a number: a ratio of latencies, or bytes if they are known."""
+    """Return a limit relative to a reference model as a number: a ratio of latencies, or bytes if they are known."""
     whole = Budget.model_validate(limits).limits("")
     if name == "latency_p50":
         return whole.latency_p50.ratio if whole.latency_p50 else None

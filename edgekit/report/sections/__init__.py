@@ -1,1 +1,1 @@
-"""One module for each topic, with its rows, tables, figures and sentences for notebooks, the page and the terminal."""
+"""Show each topic of a run. Each module has the rows, tables, figures and sentences of one topic."""

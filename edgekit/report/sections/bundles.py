@@ -1,4 +1,4 @@
-"""The bundles: the results of their self-tests in a new process, and their contents."""
+"""Show the bundles: the results of their self-tests in a new process, and their contents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from edgekit.report.tables import Grid, Table, grid
 
 
 def table(artifact: Artifact) -> Table:
-    """Every bundle with the result of its self-test in a new process."""
+    """Show every bundle with the result of its self-test in a new process."""
     rows = []
     for target, entry in artifact.metrics["bundles"].items():
         selftest = artifact.metrics["selftest"][target]
@@ -35,7 +35,7 @@ def table(artifact: Artifact) -> Table:
 
 
 def page_grid(result: Result) -> Grid | None:
-    """The files to copy to a device, with the sizes of the bundle, of its model, and of the zipped model."""
+    """Show the files to copy to a device, with the sizes of the bundle, of its model, and of the zipped model."""
     models = {row["name"]: row for row in result["variants"]}
     rows = []
     for target, entry in result["bundles"].items():
@@ -48,7 +48,7 @@ def page_grid(result: Result) -> Grid | None:
 
 
 def members_figure(bundles: dict[str, dict[str, int]]) -> Figure:
-    """The size of each bundle by member."""
+    """Draw the size of each bundle by member."""
     kinds = ("model", "golden", "rest")
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.2, 0.5 * len(bundles) + 1.3), layout="constrained")

@@ -1,4 +1,4 @@
-"""The cost of a call by variant, and after how many calls the run has paid for itself."""
+"""Show the cost of a call of each variant, and after how many calls the run has paid for itself."""
 
 from __future__ import annotations
 
@@ -20,25 +20,28 @@ from edgekit.report.tables import Column, Table, build_table, grid_from_columns
 
 MILLION = 1_000_000
 AXIS_FACTOR = 100.0
-"""The axis extends from this many times fewer to this many times more calls than are needed to pay for the run."""
+"""The axis reaches this factor below and above the number of calls that pay for the run."""
 TITLES = {"never": "Never worth it", "perhaps never": "Perhaps never worth it"}
 DEFAULT_CALLS = 1e7
 """The middle of the axis if no number of calls pays for the run."""
 
 
 def cost_of(artifact: Artifact, prices: Mapping[str, Any] | None = None) -> Cost:
-    """The cost of a sealed benchmark and the stages before it. `prices` is the section `benchmark.cost` of a config."""
+    """Return the cost of a sealed benchmark and the stages before it.
+
+    `prices` is the section `benchmark.cost` of a config.
+    """
     return costs.cost_of_run(artifact, costs.ancestry(artifact), costs.prices_of(prices))
 
 
 def table(artifact: Artifact, prices: Mapping[str, Any] | None = None) -> Table:
-    """The cost of a call of every variant, the baseline first."""
+    """Show the cost of a call of every variant, the baseline first."""
     cost = cost_of(artifact, prices)
     return build_table(columns(cost), cost["calls"], caption(cost))
 
 
 def columns(cost: Cost) -> list[Column[CallCost]]:
-    """Columns for processor time, and for energy and money if they are known."""
+    """Return columns for processor time, and for energy and money if they are known."""
     shown: list[Column[CallCost]] = [
         Column("variant", lambda row: row["name"], numeric=False),
         Column("CPU, ms a call", lambda row: _plain(row["cpu_s"], 1000)),
@@ -56,7 +59,7 @@ def columns(cost: Cost) -> list[Column[CallCost]]:
 
 
 def caption(cost: Cost) -> str:
-    """How the costs were measured and, if the energy is unknown, why."""
+    """Say how the costs were measured and, if the energy is unknown, why."""
     protocol = capitalised(cost["protocol"])
     text = f"{protocol}; in brackets {100 * cost['confidence']:g} % intervals; saved: relative to the baseline"
     energy = cost["energy"]
@@ -87,7 +90,7 @@ def _times(value: float | None, factor: float) -> float | None:
 
 
 def section(result: Result) -> dict[str, Any]:
-    """The entries `grid` and `lines` of the page."""
+    """Return the entries `grid` and `lines` of the page."""
     cost = result["cost"]
     ships = set(result["winners"].values())
     grid = grid_from_columns(
@@ -97,7 +100,10 @@ def section(result: Result) -> dict[str, Any]:
 
 
 def figure(cost: Cost) -> Figure | None:
-    """CPU-seconds by number of calls, with intervals. None if nothing ships or the cost of the run is unknown."""
+    """Draw CPU-seconds by number of calls, with intervals.
+
+    Returns None if nothing ships or the cost of the run is unknown.
+    """
     rows = [row for row in cost["break_even"] if row["unit"] == "CPU-seconds"]
     if not rows or rows[0]["walk"] is None:
         return None
@@ -135,7 +141,7 @@ def _draw_line(axes: plt.Axes, call: CallCost, calls: np.ndarray, run_cpu_s: flo
 
 
 def pictures(result: Result) -> dict[str, Picture]:
-    """The figure of the page, if there is one."""
+    """Return the figure of the page, if there is one."""
     cost = result["cost"]
     drawn_figure = figure(cost)
     if drawn_figure is None:

@@ -1,4 +1,4 @@
-"""Accuracy by class: which classes are confused, and which samples were lost."""
+"""Show the accuracy by class, which classes are confused, and which samples were lost."""
 
 from __future__ import annotations
 
@@ -30,21 +30,22 @@ RIGHT = "#e8e8e8"
 MIN_DARKEST_SHARE = 0.05
 """The darkest colour stands for at least this share of a class, so that a single mistake does not look like many."""
 LARGEST, SMALLEST, WIDTH = 7.0, 5.0, 240.0
-"""Font sizes of a number in a cell, in points. WIDTH is the number's total width over all columns."""
+"""Largest and smallest font size of a number in a cell, in points. In between, the size is WIDTH divided by the number
+of columns and by the number of characters."""
 SAMPLE_COLUMNS = 6
 TITLE, NAME_LINES = 14, 2
 """Largest number of characters in a line above a sample, and of lines of a name."""
 
 
 def table(artifact: Artifact) -> Table:
-    """The score of each class, label or range of values, for the baseline and for each variant that ships."""
+    """Show the score of each class, label or range of values, for the baseline and for each variant that ships."""
     by_class = artifact.metrics["by_class"]
     rows = [[_short(row["name"]), count(row["samples"]), *scores(row, by_class)] for row in by_class["groups"]]
     return Table((by_class["group"], "samples", *by_class["variants"]), rows, caption(by_class))
 
 
 def scores(row: GroupRow, by_class: ByClass) -> list[str]:
-    """A cell for each variant: its score, and how many more or fewer samples than the baseline it gets right."""
+    """Return a cell for each variant: its score, and how many more right answers it has than the baseline."""
     before = row["answers"][0]["found"]
     cells = []
     for one in row["answers"]:
@@ -55,7 +56,7 @@ def scores(row: GroupRow, by_class: ByClass) -> list[str]:
 
 
 def caption(by_class: ByClass) -> str:
-    """What the cells mean, on which split, and how many rows are left out."""
+    """Say what the cells mean, which split was used, and how many rows are left out."""
     left_out_count = by_class["groups_in_all"] - len(by_class["groups"])
     counted = any(one["found"] is not None for row in by_class["groups"] for one in row["answers"])
     text = f"{by_class['score']} on {by_class['split']}, {by_class['samples']:,} samples"
@@ -68,7 +69,7 @@ def caption(by_class: ByClass) -> str:
 
 
 def lost_sentence(artifact: Artifact) -> str:
-    """How many samples each shipping variant lost and gained, and when an answer counts as right."""
+    """Say how many samples each shipping variant lost and gained, and when an answer counts as right."""
     by_class, lost = artifact.metrics["by_class"], artifact.metrics["lost"]
     counts = [
         f"{name} loses {by_class['lost'][name]:,} and gains {by_class['gained'][name]:,} of {by_class['samples']:,}"
@@ -76,11 +77,11 @@ def lost_sentence(artifact: Artifact) -> str:
     ]
     shown = len(lost["samples"])
     some = f"; {'all' if shown == lost['in_all'] else shown} lost by {lost['variant']} are shown" if shown else ""
-    return f"{'; '.join(counts) or 'no variant to compare'}{some}. A sample is right where {lost['right_means']}."
+    return f"{'; '.join(counts) or 'no variant to compare'}{some}. Samples count as right if {lost['right_means']}."
 
 
 def lost_samples(artifact: Artifact) -> np.ndarray:
-    """The raw samples of `metrics["lost"]["samples"]`, in the same order. Texts are given as words."""
+    """Return the raw samples of `metrics["lost"]["samples"]`, in the same order. Texts are given as words."""
     with np.load(artifact.file(LOST), allow_pickle=False) as file:
         return np.asarray(file["x"])
 
@@ -96,7 +97,7 @@ def _short(name: str) -> str:
 
 
 def section(result: Result, benchmark: Artifact) -> dict[str, Any]:
-    """The table, and the sentence about lost samples."""
+    """Return the table, and the sentence about lost samples."""
     return {"grid": _grid(result["by_class"]), "text": lost_sentence(benchmark)}
 
 
@@ -108,7 +109,7 @@ def _grid(by_class: ByClass) -> Grid:
 
 
 def confusion_figure(confusion: Confusion, variants: Sequence[str]) -> Figure:
-    """How often samples of each class were answered with each other class, before and after (the first two variants).
+    """Draw the confusion matrices of the first two of the `variants`, which are the baseline and the shipped variant.
 
     Right answers are on the grey diagonal. The darker another cell, the larger the share of its class that is mistaken
     for the other one.
@@ -134,7 +135,10 @@ def confusion_figure(confusion: Confusion, variants: Sequence[str]) -> Figure:
 
 
 def lost_figure(lost: ShownLostSamples, x: np.ndarray) -> Figure | None:
-    """The lost samples `x`, raw or as words, with their labels and the variant's answers. None if none were lost."""
+    """Draw the lost samples `x`, raw or as words, with their labels and the variant's answers.
+
+    Returns None if none were lost.
+    """
     samples = lost["samples"]
     if not samples:
         return None
@@ -161,7 +165,10 @@ def _heading(name: str, counts: np.ndarray, confusion: Confusion) -> str:
 
 
 def _wrong_shares(counts: np.ndarray, rest: bool) -> np.ndarray:
-    """The share of each class that is mistaken for each other class. NaN for zero, right answers, and the rest."""
+    """Return the share of each class that is mistaken for each of the other classes.
+
+    It is NaN for zeros, for right answers, and in the row and the column that all other classes share.
+    """
     shares = np.array(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1))
     np.fill_diagonal(shares, np.nan)
     shares[counts == 0] = np.nan
@@ -187,7 +194,7 @@ def _cells(axes: Axes, counts: np.ndarray, wrong: np.ndarray, top: float) -> Non
 
 
 def _fit_number(count: int, columns: int) -> tuple[str, float]:
-    """A number (in thousands if it is too long) and the font size at which it fits its cell."""
+    """Return a number as text, in thousands if it is too long, and the font size at which it fits its cell."""
     for text in (f"{count:,}", f"{count / 1000:.0f}k"):
         size = min(LARGEST, WIDTH / (columns * len(text)))
         if size >= SMALLEST:
@@ -202,7 +209,7 @@ def _shorten(name: str, letters: int) -> str:
 
 
 def _lines(word: str, name: str) -> list[str]:
-    """A word and a name on at most two lines. A long name is shortened in its middle until it fits."""
+    """Return the lines of a word followed by a name. A long name is shortened in its middle to fit on two lines."""
     for letters in range(min(len(name), NAME_LINES * TITLE), 2, -1):
         lines = textwrap.wrap(f"{word} {_shorten(name, letters)}", TITLE, break_on_hyphens=False)
         if len(lines) <= NAME_LINES:
@@ -211,7 +218,7 @@ def _lines(word: str, name: str) -> list[str]:
 
 
 def pictures(benchmark: Artifact) -> dict[str, Picture]:
-    """Figures of confused classes, lost samples and labelled images, as far as these exist."""
+    """Return figures of confused classes, lost samples and labelled images, as far as these exist."""
     metrics = benchmark.metrics
     confusion, lost, names = metrics["confusion"], metrics["lost"], metrics["by_class"]["variants"][:2]
     drawn = {}

@@ -1,4 +1,4 @@
-"""What conversion changed: the outputs after each step, the variants that were left out, and redundant operators."""
+"""Show what conversion changed: the outputs after each step, the variants left out, and redundant operators."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_NAMES = 4
 
 
 def boundary_rows(artifact: Artifact) -> list[FinalBoundary]:
-    """The last boundary of each variant, with its name, target and precision."""
+    """Return the last boundary of each variant, with its name, target and precision."""
     return [
         {
             **variant["boundaries"][-1],
@@ -36,8 +36,10 @@ def boundary_rows(artifact: Artifact) -> list[FinalBoundary]:
 
 
 def table(artifact: Artifact) -> Table:
-    """Every variant: its size, how far its outputs are from those of the step before, its redundant operators (in
-    brackets: those that this machine adds when it compiles the file), and its operators that still compute in float.
+    """Show the size of every variant, and how far its outputs are from those of the step before.
+
+    The table also has the redundant operators (in brackets: those that this machine adds when it compiles the file),
+    and the operators that still compute in float.
     """
     rows = [
         (
@@ -61,7 +63,7 @@ def table(artifact: Artifact) -> Table:
 
 
 def left_out_table(artifact: Artifact) -> Table:
-    """Variants that are missing: failures with cause and advice, and variants that a target does not support."""
+    """Show the missing variants: those that failed, with cause and advice, and those that a target does not support."""
     rows: list[tuple[str, ...]] = [
         (row["name"], row["kind"], row["operator"] or "", row["layer"] or "", row["cause"], row["advice"] or "")
         for row in artifact.metrics["left_out"]
@@ -75,9 +77,7 @@ def left_out_table(artifact: Artifact) -> Table:
 
 
 def transposes_table(artifact: Artifact) -> Table:
-    """Every transpose inside a variant's graph, with the layers before and after it and the number of bytes that it
-    moves.
-    """
+    """Show every transpose inside a variant's graph, with the layers around it and the bytes that it moves."""
     rows = [
         (name, "when compiled" if one["compiled"] else "in the file", one["where"], count(one["moved_bytes"]))
         for name, redundant in artifact.metrics["debris"].items()
@@ -89,9 +89,10 @@ def transposes_table(artifact: Artifact) -> Table:
 
 
 def ends_table(artifact: Artifact) -> Table:
-    """The boundaries before and after the converters: raw sample to input, calibration to ranges, scores to answer.
+    """Show the boundaries before and after the converters.
 
-    The merging of a network's branches after training is included.
+    They are raw sample to input, calibration to ranges, scores to answer and, if a network's branches were merged after
+    training, branches to merged.
     """
     return Table(
         ("model", "boundary", "samples", "result"),
@@ -103,7 +104,7 @@ def ends_table(artifact: Artifact) -> Table:
 
 
 def cosine(value: float) -> str:
-    """A cosine with as many digits as distinguish it from 1: `0.9998`, `0.999997`."""
+    """Format a cosine with as many digits as distinguish it from 1, such as `0.9998` or `0.999997`."""
     return f"{value:.4f}" if value < 0.9999 else f"{value:.7g}"
 
 
@@ -126,7 +127,7 @@ def _end(row: Mapping[str, Any]) -> str:
 
 
 def missing_names(artifact: Artifact) -> list[str]:
-    """Variants that the config requests, but that neither exist nor are left out with a reason."""
+    """Return the names of variants that the config requests, but that were neither made nor left out with a reason."""
     config, metrics = artifact.config, artifact.metrics
     absent = {note.split(":")[0] for note in metrics["notes"]}
     requested = [
@@ -151,7 +152,10 @@ def _variants(artifact: Artifact) -> list[ConvertedVariant]:
 
 
 def _method(variant: ConvertedVariant) -> str:
-    """How a variant became int8, for example `PTQ, percentile, kept in float: 2`. Empty for float variants."""
+    """Describe how a variant became int8, for example `PTQ, percentile, kept in float: 2`.
+
+    The result is empty for float variants.
+    """
     if variant["method"] == "float":
         return ""
     recipe = variant["quantization"]
@@ -169,9 +173,9 @@ def _method(variant: ConvertedVariant) -> str:
 
 
 def _left_behind(redundant: list[RedundantOperator]) -> str:
-    """Redundant operators in the file and, in brackets, those added when it is compiled:
+    """List the redundant operators in the file and, in brackets, those that are added when it is compiled.
 
-    `pad 2, copy 3 [reshape 1]`.
+    An example is `pad 2, copy 3 [reshape 1]`.
     """
     in_file, compiled = (
         ", ".join(f"{kind} {number}" for kind, number in Counter(one["kind"] for one in operators).items())
@@ -181,18 +185,21 @@ def _left_behind(redundant: list[RedundantOperator]) -> str:
 
 
 def _in_float(operators: list[str]) -> str:
-    """Operators of an int8 file that compute in float: `2: MEAN:pool, SOFTMAX:head`. Empty if there are none."""
+    """List the operators of an int8 file that compute in float, such as `2: MEAN:pool, SOFTMAX:head`.
+
+    The result is empty if there are none.
+    """
     return f"{len(operators)}: {_first_names(operators)}" if operators else ""
 
 
 def grids(convert: Artifact, result: Result) -> list[Grid]:
-    """The tables, in the order of the pipeline."""
+    """Return the tables in the order of the pipeline."""
     lost = left_out_grid(result)
     return [ends_grid(convert), boundaries_grid(convert), *([lost] if lost else []), left_behind_grid(convert, result)]
 
 
 def ends_grid(convert: Artifact) -> Grid:
-    """The boundaries before and after the converters, with the worst network at each."""
+    """Show the boundaries before and after the converters, with the worst network at each."""
     by_boundary: dict[str, list[tuple[float, tuple[str, ...]]]] = defaultdict(list)
     for row, (model, boundary, samples, what) in zip(convert.metrics["ends"], ends_table(convert).rows, strict=True):
         by_boundary[boundary].append((_error_size(row), (boundary, model, samples, what)))
@@ -204,7 +211,7 @@ def ends_grid(convert: Artifact) -> Grid:
 
 
 def boundaries_grid(convert: Artifact) -> Grid:
-    """Each step from network to file. Every column shows the worst of all files at that boundary."""
+    """Show each step from network to file. Every column shows the worst of all files at that boundary."""
     by_boundary: dict[tuple[str, str], list[FinalBoundary]] = defaultdict(list)
     for row in boundary_rows(convert):
         by_boundary[row["to"], row["from"]].append(row)
@@ -232,7 +239,7 @@ def boundaries_grid(convert: Artifact) -> Grid:
 
 
 def left_out_grid(result: Result) -> Grid | None:
-    """Variants that failed or were wrong, with layer and advice. None if nothing was left out."""
+    """Show variants that failed or were wrong, with layer and advice. Returns None if nothing was left out."""
     rows = [
         (row["name"], row["kind"], row["layer"] or row["operator"] or "", row["cause"], row["advice"] or "")
         for row in result["left_out"]
@@ -243,7 +250,7 @@ def left_out_grid(result: Result) -> Grid | None:
 
 
 def left_behind_grid(convert: Artifact, result: Result) -> Grid:
-    """Redundant operators in the files that ship, or in the nearest misses if nothing does."""
+    """Show redundant operators in the files that ship, or in the nearest misses if nothing does."""
     redundant: dict[str, list[RedundantOperator]] = convert.metrics["debris"]
     nearest = {target: row["name"] for target, row in result["unmet"].items() if row}
     shown = {**result["winners"], **nearest}
@@ -275,8 +282,9 @@ def left_behind_grid(convert: Artifact, result: Result) -> Grid:
 
 
 def _error_size(row: Mapping[str, Any]) -> float:
-    """How bad a row is; larger is worse. It depends on the SNR of inputs, values outside of ranges, and wrong answers.
+    """Return how large the error of a row is, by which the worst row of a boundary is found.
 
+    It depends on the SNR of inputs, the share of values outside their range, or the share of wrong answers.
     For merged branches, it is the change of the outputs relative to the largest output.
     """
     if "snr_db" in row:
@@ -291,7 +299,7 @@ def _transposes(redundant: list[RedundantOperator]) -> int:
 
 
 def _summary(redundant: list[RedundantOperator]) -> str:
-    """Redundant operators and where they are: `copy 2: stem, head; when compiled here: reshape 1: input → stem.1`."""
+    """List redundant operators and places, as `copy 2: stem, head; when compiled here: reshape 1: input → stem.1`."""
     parts = []
     for compiled in (False, True):
         places: dict[str, list[str]] = defaultdict(list)
@@ -308,7 +316,7 @@ def _first_names(where: list[str]) -> str:
 
 
 def boundaries_figure(rows: Sequence[FinalBoundary]) -> Figure:
-    """The SNR of every conversion step, with a line for each network on each target."""
+    """Draw the SNR of every conversion step, with a line for each network on each target."""
     lines = list(dict.fromkeys(_line(row) for row in rows))[::-1]
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.2, 0.26 * len(lines) + 1.6), layout="constrained")

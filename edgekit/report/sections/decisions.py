@@ -1,4 +1,4 @@
-"""The variants that won, the rules by which they won, and the steps that were tried and rejected."""
+"""Show the variants that won, the rules by which they won, and the steps that were tried and rejected."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgekit.stages.benchmark.winners import FEWEST_BYTES, winner_of
 
 
 def table(artifact: Artifact) -> Table:
-    """The winner and its rule, with all variants in a tie with the fastest, and the first variant that is slower."""
+    """Show each winner and its rule, beside all variants in the tie and the fastest variant that is not in it."""
     rows = [
         (
             decision["decision"] if place == 0 else "",
@@ -39,7 +39,7 @@ def table(artifact: Artifact) -> Table:
 
 
 def _telling_candidates(decision: Decision) -> list[DecisionCandidate]:
-    """The candidates that show why the winner won, the nearest first."""
+    """Return the candidates that show why the winner won, the nearest first."""
     candidates = decision["candidates"] if is_winner_decision(decision) else []
     beaten = [row["name"] for row in candidates if not row["in_the_tie"]][:1]
     return [row for row in candidates if row["in_the_tie"] or row["name"] in (*beaten, decision["chosen"])]
@@ -54,7 +54,7 @@ def _outcome(row: DecisionCandidate, decision: Decision) -> str:
 
 
 def page_grid(result: Result) -> Grid:
-    """Every decision that rests on a latency."""
+    """Show every decision that is based on latencies."""
     other = any(row["today"] != row["chosen"] for row in result["decisions"])
     rows = [
         (
@@ -76,7 +76,7 @@ def _names(chosen: Any) -> str:
 
 
 def ties(result: Result) -> Iterator[str]:
-    """A line for each target whose winner was chosen by size, because the speeds did not differ."""
+    """Yield a line for each target whose winner was chosen by size, because the speeds did not differ."""
     by_name = {decision["decision"]: decision for decision in result["decisions"] if is_winner_decision(decision)}
     for target in result["winners"]:
         decision = by_name[winner_of(target)]
@@ -99,7 +99,7 @@ def _small_difference(row: DecisionCandidate, word: str) -> str:
 
 
 def rejected_table(artifact: Artifact) -> Table:
-    """Every step of the run that was tried and rejected, from its benchmark."""
+    """Show every step of the run that was tried and rejected, from its benchmark."""
     return build_table(
         rejections.COLUMNS,
         rejections.rejected_steps(artifact),
@@ -108,7 +108,7 @@ def rejected_table(artifact: Artifact) -> Table:
 
 
 def rejected_grid(result: Result) -> Grid | None:
-    """Every step that was tried and rejected."""
+    """Show every step that was tried and rejected."""
     caption = (
         f"Measured and rejected, in the order of the pipeline. {bound_note(result['budget']['accuracy_confidence'])}"
     )

@@ -1,4 +1,4 @@
-"""The devices whose latencies decided, compared with this machine."""
+"""Show the devices whose latencies decided, compared with this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOCAL_DECISION = "this machine decided: benchmark.where names no class of device
 
 
 def table(artifact: Artifact) -> Table:
-    """A row for each variant timed on the devices. Empty, with a note, if this machine decided."""
+    """Show a row for each variant timed on the devices. If this machine decided, the table has only a note."""
     device_class: DeviceClass | None = artifact.metrics.get("devices")
     if device_class is None:
         return Table(("variant", "this machine"), [], LOCAL_DECISION)
@@ -27,7 +27,7 @@ def table(artifact: Artifact) -> Table:
 
 
 def columns(device_class: DeviceClass) -> tuple[str, ...]:
-    """This machine first, then every device of the class, with the slowest one marked."""
+    """Return the headings: this machine first, then every device of the class, with the slowest one marked."""
     names = [
         f"{each['host']}{', decides' if each['host'] == device_class['slowest'] else ''}"
         for each in device_class["devices"]
@@ -36,7 +36,7 @@ def columns(device_class: DeviceClass) -> tuple[str, ...]:
 
 
 def rows(device_class: DeviceClass, local_rows: Sequence[Mapping[str, object]]) -> list[tuple[str, ...]]:
-    """The variants, sorted by their time on the device that decides."""
+    """Return the variants, sorted by their time on the device that decides."""
     p50s_ms = {str(row["name"]): row["p50_ms"] for row in local_rows}
     times = {each["host"]: {row["name"]: row for row in each["variants"]} for each in device_class["devices"]}
     slowest = times.get(device_class["slowest"], {})
@@ -52,7 +52,7 @@ def rows(device_class: DeviceClass, local_rows: Sequence[Mapping[str, object]]) 
 
 
 def sentence(device_class: DeviceClass, decisions: Sequence[Decision]) -> str:
-    """A text about the devices: whether they were noisy, and whether the latencies come from an earlier run."""
+    """Describe the devices, whether they were noisy, and whether the latencies come from an earlier run."""
     if not device_class["devices"]:
         return f"class {device_class['where']}: nothing was sent there, because no variant is inside the other limits"
     described = "; ".join(_device(each) for each in device_class["devices"])
@@ -70,7 +70,7 @@ def _with_ends(row: DeviceLatency) -> str:
 
 
 def page_grid(result: Result) -> Grid | None:
-    """Every variant timed on the devices. None if this machine decided."""
+    """Show every variant timed on the devices. Returns None if this machine decided."""
     device_class = result.get("devices")
     if device_class is None:
         return None

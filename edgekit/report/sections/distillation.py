@@ -1,4 +1,4 @@
-"""The choice of the student, and the contribution of each teacher and loss."""
+"""Show the choice of the student, and the contribution of each teacher and loss."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ NO_LONE_STUDENT = "no student was trained with labels alone, so it is not known 
 FAMILY_STYLES = (("o", DARK), ("s", ACCENT), ("^", "#333333"), ("D", "#56B4E9"), ("v", "#009E73"))
 """Marker and colour of each family of networks, in order."""
 MIN_LABEL_GAP = 0.075
-"""Least distance between two numbers on a line, as a share of the panel's width."""
+"""Smallest distance between two numbers on a line, as a share of the panel's width."""
 LINE_POINTS = 10
 MAX_LIMIT_FACTOR = 4
-"""A limit that exceeds the slowest by this factor is named and not drawn, because it would compress the scale."""
+"""A limit that is more than this many times the largest latency is only named in the legend, because drawing it would
+compress the scale."""
 CURVE_STYLES = (("#333333", ":", "o"), (ACCENT, "-", "s"), (DARK, "--", "^"), (MID, "-.", "D"), ("#009E73", "-", "v"))
 """Colour, line and marker of each curve."""
 
 
 def table(artifact: Artifact) -> Table:
-    """The teachers, and the student for each loss and, if it was trained, with labels alone."""
+    """Show the teachers, and the student for each loss and, if it was trained, with labels alone."""
     metrics = artifact.metrics
     students: list[StudentRow] = metrics["students"]
     small = tuple(count(metrics["student_cost"][name]) for name in ("parameters", "macs"))
@@ -66,12 +67,12 @@ def table(artifact: Artifact) -> Table:
 
 
 def curves(artifact: Artifact) -> dict[str, list[Epoch]]:
-    """The epochs of each training of the student, by name."""
+    """Return the epochs of each training of the student, by name."""
     return {"labels alone" if name == "alone" else name: rows for name, rows in artifact.metrics["history"].items()}
 
 
 def candidates_table(artifact: Artifact) -> Table:
-    """Every candidate for the student: its size, its p50 before training on every target, and the outcome.
+    """Show every candidate for the student: its size, its p50 before training on every target, and the outcome.
 
     The outcome also says which files could not be converted and therefore were not timed.
     """
@@ -97,7 +98,7 @@ def candidates_table(artifact: Artifact) -> Table:
 
 
 def _times(row: ShownCandidate, files: list[tuple[str, str]]) -> list[str]:
-    """The p50 of each file, or a dash if it could not be converted."""
+    """Return the p50 of each file, or a dash if it could not be converted."""
     p50_by_file = {(file["target"], file["precision"]): file["p50_ms"] for file in row["timed"]}
     return [milliseconds(p50_by_file.get(file)) for file in files]
 
@@ -107,7 +108,7 @@ def _lost(row: ShownCandidate) -> list[str]:
 
 
 def candidate_points(artifact: Artifact) -> list[CandidatePoint]:
-    """A row for each file that was timed, as `candidates_figure` draws it."""
+    """Return a row for each file that was timed, as `candidates_figure` draws it."""
     candidates: list[ShownCandidate] = artifact.metrics["candidates"]
     return [
         {**timed, "name": row["name"], "builder": row["builder"], "macs": row["macs"], "kept": row["kept"]}
@@ -117,7 +118,7 @@ def candidate_points(artifact: Artifact) -> list[CandidatePoint]:
 
 
 def latency_limit_ms(artifact: Artifact) -> float | None:
-    """The limit of the candidates' latency. None if there is none, or if it is not the same for all."""
+    """Return the limit of the candidates' latency, or None if there is none, or if it is not the same for all."""
     shortlist = artifact.metrics["shortlist"]
     return shortlist["latency_p50_ms"] if shortlist and "limits" not in shortlist else None
 
@@ -146,8 +147,9 @@ class Network(NamedTuple):
 
 
 def candidates_figure(points: Sequence[CandidatePoint], limit_ms: float | None = None) -> Figure | None:
-    """p50 against multiply-adds, with a panel for each target. fp32 is hollow and int8 is filled. None without points.
+    """Draw p50 against multiply-adds, with a panel for each target. Returns None if there are no points.
 
+    Markers of fp32 files are hollow, and those of int8 files are filled.
     Numbers above a panel name the networks in the order of their multiply-adds. Each family has its own marker.
     """
     if not points:
@@ -184,7 +186,7 @@ def candidates_figure(points: Sequence[CandidatePoint], limit_ms: float | None =
 
 
 def family(builder: str) -> str:
-    """The module of a builder, such as `resnet` for `edgekit.models.resnet:resnet8`.
+    """Return the name of a builder's module, such as `resnet` for `edgekit.models.resnet:resnet8`.
 
     A module's networks share a style.
     """
@@ -220,7 +222,7 @@ def _numbers(axes: Axes, networks: Sequence[Network], lines: Sequence[int]) -> N
 
 
 def label_rows(macs: Sequence[float], low: float, high: float) -> list[int]:
-    """Assign a row to each number, so that no numbers overlap. `macs` ascend between `low` and `high`."""
+    """Assign a row to each number, so that numbers do not overlap. `macs` are ascending, between `low` and `high`."""
     ends: list[float] = []
     rows = []
     for value in macs:
@@ -246,7 +248,7 @@ def _legend(figure: Figure, networks: Sequence[Network], looks: dict[str, tuple[
 
 
 def _axis_ends(values: Sequence[float]) -> tuple[float, float]:
-    """The ends of a log axis with a margin on both sides, wide enough for a tick at 1, 2 or 5."""
+    """Return the ends of a log axis with a margin on both sides, wide enough for a tick at 1, 2 or 5."""
     margin = max((max(values) / min(values)) ** 0.12, 1.6)
     return min(values) / margin, max(values) * margin
 
@@ -256,7 +258,7 @@ def _budget_label(limit_ms: float | None, near: bool) -> str:
 
 
 def _tick_steps(low: float, high: float) -> tuple[float, ...]:
-    """Ticks within a decade. There are fewer if there are many decades."""
+    """Return the ticks within a decade. An axis with many decades has fewer of them."""
     return (1.0, 2.0, 5.0) if high / low < 300 else (1.0,)
 
 
@@ -265,7 +267,7 @@ def _plain_number(value: float, _: int, unit: float) -> str:
 
 
 def curves_figure(curves: Mapping[str, Sequence[Epoch]], reference: tuple[str, float] | None = None) -> Figure:
-    """Validation accuracy by epoch, with a line for each training. `reference` is drawn as a horizontal line."""
+    """Draw validation accuracy by epoch, with a line for each training. `reference` is drawn as a horizontal line."""
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.2, 3.0), layout="constrained")
         for rows, (colour, line, marker) in zip(curves.values(), itertools.cycle(CURVE_STYLES), strict=False):

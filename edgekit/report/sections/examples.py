@@ -1,4 +1,4 @@
-"""Validation images with their labels and the answers of each variant."""
+"""Show validation images with their labels and the answers of each variant."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Examples:
 
 
 def read(artifact: Artifact) -> Examples | None:
-    """The examples of a benchmark. None if the answers of its task have no position in an image."""
+    """Return the examples of a benchmark, or None if the answers of its task have no position in an image."""
     if not (artifact.path / EXAMPLES).is_file():
         return None
     with np.load(artifact.file(EXAMPLES), allow_pickle=False) as file:
@@ -51,7 +51,7 @@ def read(artifact: Artifact) -> Examples | None:
 
 
 def figure(examples: Examples) -> Figure:
-    """A row for each image: its label, then the answer of each variant."""
+    """Draw a row for each image: its label, then the answer of each variant."""
     overlay, columns = OVERLAYS[examples.task], ("label", *examples.variants)
     height, width = examples.x.shape[1:3]
     tall = min(MOST_TALL, WIDTH / len(columns) * height / width)

@@ -1,4 +1,4 @@
-"""The latency of calls: their distribution, and the speed-up of each step."""
+"""Show the latency of calls: their distribution, and the speed-up of each step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CURVE_POINTS = 400
 
 
 def shown_in_ecdf(benchmark: Artifact) -> list[str]:
-    """Names of the baseline, winners, best post-training int8 and reference models.
+    """Return the names of the baseline, the winners, the best post-training int8 variant, and the reference models.
 
     More curves would hide each other.
     """
@@ -39,7 +39,10 @@ def shown_in_ecdf(benchmark: Artifact) -> list[str]:
 
 
 def ecdf_figure(samples_ms: Mapping[str, np.ndarray]) -> Figure:
-    """The share of calls by their longest time, with percentiles marked. `samples_ms` has an array (calls,) by name."""
+    """Draw, for each latency, the share of calls that took at most as long, with percentiles marked.
+
+    `samples_ms` has an array (calls,) by name.
+    """
     shares = np.linspace(0.0, 1.0, CURVE_POINTS + 1)
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.6, 4.4), layout="constrained")
@@ -72,7 +75,7 @@ def ecdf_figure(samples_ms: Mapping[str, np.ndarray]) -> Figure:
 
 
 def percentiles_grid(result: Result, names: Sequence[str]) -> Grid:
-    """The percentiles of the same calls."""
+    """Show the percentiles of the calls whose distribution `ecdf_figure` draws."""
     rows = {row["name"]: row for row in [*result["variants"], *result["rivals"]]}
     columns = ("variant", "p50, ms", "p90, ms", "p95, ms", "p99, ms", "mean, ms", "p99 over p50", "calls")
     lines = [
@@ -88,7 +91,7 @@ def percentiles_grid(result: Result, names: Sequence[str]) -> Grid:
 
 
 def waterfall_figure(steps: Sequence[WaterfallStep]) -> Figure:
-    """p50 after each step of the pipeline, with the speed-up of the step. Rejected steps are hatched.
+    """Draw p50 after each step of the pipeline, with the speed-up of the step. Rejected steps are hatched.
 
     The interval of each speed-up stands below it. If the interval contains 1, there is no measurable gain.
     """
@@ -125,7 +128,7 @@ def _short(step: WaterfallStep) -> str:
 
 
 def waterfall_grid(result: Result) -> Grid | None:
-    """The steps from the baseline to the winner."""
+    """Show the steps from the baseline to the winner."""
     rows = [
         (
             step["step"],
@@ -142,7 +145,7 @@ def waterfall_grid(result: Result) -> Grid | None:
 
 
 def pictures(result: Result, benchmark: Artifact) -> dict[str, Picture]:
-    """The figures of the page. Without a winner there is no waterfall."""
+    """Return the figures of the page. Without a winner there is no waterfall."""
     with np.load(benchmark.file(SAMPLES), allow_pickle=False) as samples_ms:
         chosen = {name: samples_ms[name] for name in shown_in_ecdf(benchmark)}
     medians = ", ".join(f"{name} {milliseconds(float(np.median(values)))}" for name, values in chosen.items())

@@ -1,4 +1,4 @@
-"""The winners and the baseline under load: every run of LoadGen, and the highest rate that was confirmed."""
+"""Show the winners and the baseline under load: every run of LoadGen, and the highest rate that was confirmed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SHOWN_SCENARIOS = {"single_stream": "single stream", "server": "server"}
 
 
 def table(artifact: Artifact) -> Table:
-    """Every run of LoadGen of a benchmark, and the highest confirmed rates."""
+    """Show every run of LoadGen of a benchmark, and the highest confirmed rates."""
     loads = artifact.metrics["loads"]
     rate_by_name = {row["name"]: row for row in loads["rates"]}
     rows = [_run(row, rate_by_name.get(row["name"])) for row in loads["runs"]]
@@ -51,12 +51,12 @@ def table(artifact: Artifact) -> Table:
 
 
 def not_run_message(loads: Loads) -> str:
-    """The message that there was no load test and, if one was requested, why."""
+    """Say that there was no load test and, if one was requested, why."""
     return f"no load test was run: {reason}" if (reason := loads.get("skipped")) else "no load test was run"
 
 
 def rate_text(row: LoadRate) -> str:
-    """The result of a search for the highest rate and, if it is unreliable, why: 1,234/s (short: 1 of 600 s)."""
+    """Describe the highest rate that a search found and, if it is unreliable, why: `1,234/s (short: 1 of 600 s)`."""
     rate, reasons = row["rate_per_s"], "; ".join(caveats(row))
     text = f"no rate was confirmed, {row['why']}" if rate is None else f"{count(rate)}/s"
     return f"{text} ({reasons})" if reasons else text
@@ -92,7 +92,7 @@ def _notes(row: LoadRun, best: LoadRate | None) -> list[str]:
 
 
 def caveats(row: LoadRun | LoadRate) -> list[str]:
-    """The reasons why a run or a rate is unreliable: it is too short or noisy."""
+    """Return the reasons why a run or a rate is unreliable: it is too short or noisy."""
     short = [f"short: {row['why_short']}"] if row["short"] else []
     return short + ([f"noisy: {'; '.join(row['disturbed'])}"] if row["disturbed"] else [])
 
@@ -106,7 +106,7 @@ def _title(artifact: Artifact) -> str:
 
 
 def section(result: Result, confidence: float) -> dict[str, Any] | None:
-    """The entries `grids` and `failed` of the page, or None without a load test.
+    """Return the entries `grids` and `failed` of the page, or None without a load test.
 
     `confidence` is that of the intervals.
     """
@@ -121,7 +121,7 @@ def section(result: Result, confidence: float) -> dict[str, Any] | None:
 
 
 def rates_grid(loads: Loads) -> Grid | None:
-    """The highest rate of Poisson arrivals whose p99 stays within the bound."""
+    """Show the highest rate of Poisson arrivals whose p99 stays within the bound."""
     rows = loads["rates"]
     lines = [
         Line(
@@ -142,7 +142,7 @@ def rates_grid(loads: Loads) -> Grid | None:
 
 
 def latencies_grid(loads: Loads, confidence: float) -> Grid | None:
-    """Percentiles with their intervals, without `offline`, in which they depend only on the length of the run."""
+    """Show percentiles with their intervals, without `offline`, in which they depend only on the length of the run."""
     rows = [row for row in loads["runs"] if row["scenario"] != "offline"]
     lines = [
         Line(
@@ -157,14 +157,14 @@ def latencies_grid(loads: Loads, confidence: float) -> Grid | None:
     ]
     columns = ("model", "scenario", *(f"p{rank}, ms" for rank in RANKS), f"bound, {loads['p99_bound_ms']:g} ms")
     caption = (
-        f"Latency from the intended start of a query to its answer, in brackets the {100 * confidence:g} % interval "
-        "where there are enough of them; the bound is one of the server’s p99"
+        f"Latency from the intended start of a query to its answer; in brackets, the {100 * confidence:g} % interval "
+        "if there are enough queries; the bound applies to the p99 of the server scenario"
     )
     return Grid(caption, columns, lines, frozenset(columns[2:])) if rows else None
 
 
 def throughput_grid(loads: Loads) -> Grid | None:
-    """Requested and achieved throughput, with errors, processor time and memory."""
+    """Show requested and achieved throughput, with errors, processor time and memory."""
     rows = loads["runs"]
     lines = [
         Line(
@@ -192,7 +192,7 @@ def throughput_grid(loads: Loads) -> Grid | None:
 
 
 def _confirmed_p99_text(row: LoadRate) -> str:
-    """The worst p99 of the trials that confirmed the rate."""
+    """Return the worst p99 of the trials that confirmed the rate."""
     p99s_ms = [
         trial["p99_ms"] for trial in row["trials"] if trial["rate_per_s"] == row["rate_per_s"] and trial["meets"]
     ]
@@ -200,9 +200,9 @@ def _confirmed_p99_text(row: LoadRate) -> str:
 
 
 def figure(loads: Loads) -> Figure:
-    """Left: every trial of the search, with the bound and the highest confirmed rate.
+    """Draw every trial of the search on the left, with the bound and the highest confirmed rate.
 
-    Right: percentiles with intervals.
+    The percentiles with their intervals are drawn on the right.
     """
     names = list(dict.fromkeys(row["name"] for row in [*loads["rates"], *loads["runs"]]))
     looks = {name: SUBJECT_STYLES[place % len(SUBJECT_STYLES)] for place, name in enumerate(names)}
@@ -271,7 +271,7 @@ def _draw_percentiles(axes: Axes, runs: Sequence[LoadRun], looks: dict[str, Plot
 
 
 def pictures(loads: Loads) -> dict[str, Picture]:
-    """The figure of the page, if there was a load test."""
+    """Return the figure of the page, if there was a load test."""
     if not loads["runs"]:
         return {}
     rates = ", ".join(f"{row['name']} {count(row['rate_per_s'])}" for row in loads["rates"]) or "not searched"
@@ -284,7 +284,7 @@ def pictures(loads: Loads) -> dict[str, Picture]:
 
 
 def sentences(result: Result) -> list[str]:
-    """The highest confirmed rates, and a line for each failure."""
+    """Return the highest confirmed rates, and a line for each failure."""
     loads = result["loads"]
     rates = ", ".join(f"{row['name']} {rate_text(row)}" for row in loads["rates"])
     lines = [f"Poisson arrivals sustained with a p99 within {loads['p99_bound_ms']:g} ms: {rates}"] if rates else []

@@ -1,4 +1,4 @@
-"""The machine of the measurement, what else ran on it, and the versions of the libraries."""
+"""Show the machine of the measurement, what else ran on it, and the versions of the libraries."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ NOISE_SOURCES: tuple[tuple[str, str, str, float | None], ...] = (
 
 
 def disturbance_text(artifact: Artifact) -> str:
-    """Other activity during the measurement of profile or benchmark, and a line for each unsettled comparison."""
+    """Say how noisy the measurement of profile or benchmark was, with a line for each unsettled comparison."""
     conditions = artifact.metrics["conditions"]
     noise = conditions["seen"]["noise"]
     spread = "" if noise is None else f"; opening the same variant again changed its p50 by {noise:.1%} in the median"
@@ -60,7 +60,7 @@ def disturbance_text(artifact: Artifact) -> str:
 
 
 def facts(result: Result) -> list[tuple[str, str]]:
-    """The conditions of the measurement. A condition without a description is shown under its key."""
+    """Return the conditions of the measurement and their names. A condition without a name is shown under its key."""
     conditions = result["conditions"]
     rows = [
         (CONDITION_NAMES.get(name, name.replace("_", " ")), str(value))
@@ -77,7 +77,7 @@ def facts(result: Result) -> list[tuple[str, str]]:
 
 
 def noise_grid(result: Result) -> Grid:
-    """The observations made during the measurement, as far as the machine reports them, and the limits for noise."""
+    """Show what was observed during the measurement, as far as the machine reports it, and the limits for noise."""
     observed: Mapping[str, Any] = result["conditions"]["seen"]
     lines = [
         Line(
@@ -88,12 +88,12 @@ def noise_grid(result: Result) -> Grid:
         if observed[key] is not None
     ]
     columns = ("during the measurement", "observed", "noisy above")
-    caption = "What else went on, from before the first call to after the last; shares are of all cores’ time"
+    caption = "Other activity, from before the first call until after the last; shares are of the time of all cores"
     return Grid(caption, columns, lines, frozenset(columns[1:]), frozenset(columns[:1]))
 
 
 def versions_grid(result: Result, chain: dict[str, Artifact]) -> Grid:
-    """Every library that an artifact depends on, with its version and stages."""
+    """Show every library that an artifact depends on, with its version and stages."""
     stages_by_library: dict[tuple[str, str], list[str]] = {("edgekit", result["edgekit"]): []}
     for stage, artifact in chain.items():
         for library, version in artifact.versions.items():

@@ -1,4 +1,4 @@
-"""The verdict of the page: headline, main figures, and the shipped variants compared with the budget's limits."""
+"""Show the verdict on the page: headline, main figures, and the shipped variants compared with the budget's limits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from edgekit.report.tables import Grid, Line
 
 
 def headline(result: Result) -> tuple[str, str]:
-    """The verdict in one line, and the reasons for it in a second text."""
+    """Return two texts: the verdict in one line, and the reasons for it."""
     verdict, budget = result["verdict"], result["budget"]
     if not verdict["met"]:
         message = checks.missed_message(result["nearest_miss"], budget)
@@ -56,7 +56,7 @@ def _p50(verdict: BudgetMet) -> str:
 
 
 def _accuracy_is(result: Result) -> str:
-    """The meaning of accuracy, for tasks other than classification."""
+    """Say what accuracy means for this task. The result is empty for a classification."""
     task = tasks.load_task(result["task"])
     if result["task"] == "classification":
         return ""
@@ -65,7 +65,10 @@ def _accuracy_is(result: Result) -> str:
 
 
 def _size(ratio: float) -> str:
-    """How the winner's size compares with the baseline's. `ratio` is the baseline's bytes divided by the winner's."""
+    """Compare the winner's size with the baseline's in words.
+
+    `ratio` is the baseline's bytes divided by the winner's.
+    """
     if times(ratio) == times(1.0):
         return "of the same size"
     return f"{times(ratio)} smaller" if ratio > 1 else f"{times(1 / ratio)} larger"
@@ -82,7 +85,7 @@ def _loss(drop_pp: float) -> str:
 
 
 def facts(result: Result) -> list[tuple[str, str, str]]:
-    """The few main figures, each with a description and what it is compared with."""
+    """Return the main figures, each with a description and the figure with which it is compared."""
     verdict = result["verdict"]
     if not verdict["met"]:
         return []
@@ -121,7 +124,7 @@ def facts(result: Result) -> list[tuple[str, str, str]]:
 
 
 def targets_grid(result: Result) -> Grid:
-    """The variant that ships for each target, compared with each limit of the budget."""
+    """Show the variant that ships for each target, compared with each limit of the budget."""
     budget, baseline = result["budget"], result["variants"][0]
     rows = {row["name"]: row for row in result["variants"] if row["target"] != "pytorch"}
     there = result.get("devices")
@@ -140,7 +143,7 @@ def targets_grid(result: Result) -> Grid:
     sure = f"{100 * budget['accuracy_confidence']:g} %"
     latency = ("p50, ms",) if there is None else (f"p50, ms on {there['slowest'] or there['where']}", "p50, ms here")
     columns = ("target", "variant", "accuracy", f"drop at most, pp ({sure})", *latency, "bytes", "speed-up")
-    what = "What ships, and how it met the budget" if result["winners"] else "What came nearest, target by target"
+    what = "What ships, and how it met the budget" if result["winners"] else "The nearest miss of each target"
     where = "" if there is None else " on this machine"
     caption = f"{what}; accuracy on validation, speed-up over the baseline{where} with its interval"
     return Grid(caption, columns, lines, frozenset(columns[2:]))
@@ -159,7 +162,7 @@ def _met(row: VariantRow) -> list[str]:
 
 
 def missed_lines(result: Result) -> list[str]:
-    """A line for each target without a bundle."""
+    """Return a line for each target without a bundle."""
     lost = result.get("targets_left_out", {})
     return [
         f"{target}: {near['name']} comes nearest; {'; '.join(near['reasons'])}."
@@ -170,7 +173,7 @@ def missed_lines(result: Result) -> list[str]:
 
 
 def leakage_lines(result: Result) -> list[str]:
-    """A line for each model trained elsewhere, about whether it knows validation samples."""
+    """Return a line for each model trained elsewhere, about whether it knows validation samples."""
     return [f"{checks.leakage_message(row)}." for row in checks.leakage_rows(result)]
 
 
@@ -179,7 +182,7 @@ def _unmet(result: Result) -> dict[str, Any]:
 
 
 def limit_lines(budget: Recorded, targets: Sequence[str], elsewhere: bool) -> list[Line]:
-    """A line with the limits of all targets, or one for each target if they differ.
+    """Return a line with the limits of all targets, or one for each target if they differ.
 
     `elsewhere` says that devices decided, so that this machine's latencies have a column without a limit.
     """

@@ -1,4 +1,4 @@
-"""The network after each stage so far, from the sealed artifacts, and the figure above each notebook."""
+"""Read the network after each finished stage from the sealed artifacts, and draw the figure above each notebook."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _METHODS = {"ptq": "PTQ", "qat": "QAT", "mixed": "mixed"}
 UNKNOWN = "–"
 ROWS = ("network", "size, kB", "accuracy", "p50, ms", "timed on")
 LENGTH, POINT, HEIGHT, LINE, MIDDLE = 0.94, 0.10, 0.62, 0.34, 0.52
-"""In columns: length, tip and height of an arrow, distance of the rows below it, and position of the words."""
+"""In columns: length, tip and height of an arrow, distance between the rows below it, and position of the words."""
 STATE_STYLES: dict[str, PlotStyle] = {
     "done": {"facecolor": "#dddddd", "edgecolor": "#333333", "linewidth": 1},
     "here": {"facecolor": DARK, "edgecolor": "#333333", "linewidth": 1},
@@ -39,8 +39,7 @@ class PipelineStep:
     """A stage, its state in the run, and the network after it. Values that the stage does not know are None.
 
     `what` names the network or the file, and `timed_on` the interpreter. Before `convert`, the size is that of the
-    float32
-    weights.
+    float32 weights.
     """
 
     stage: str
@@ -53,7 +52,7 @@ class PipelineStep:
 
 
 def steps_so_far(source: Artifact, stages: Sequence[str]) -> list[PipelineStep]:
-    """All seven stages, as seen by the stage that reads `source`. `stages` are the stages of this run."""
+    """Return all seven stages, as seen by the stage that reads `source`. `stages` are the stages of this run."""
     reached = stages.index(source.stage) + 1 if source.stage in stages else 0
     steps = []
     for stage in STAGES:
@@ -105,7 +104,7 @@ def _benchmark(metrics: Mapping[str, Any]) -> PipelineStep:
 
 
 def _fastest(files: Sequence[TimedFile | StepLatency]) -> tuple[float | None, str]:
-    """The p50 of the fastest file that was timed, and its target and precision."""
+    """Return the p50 of the fastest file that was timed, and its target and precision."""
     if not files:
         return None, ""
     fastest = min(files, key=itemgetter("p50_ms"))
@@ -123,7 +122,7 @@ _DONE: dict[str, Callable[[Mapping[str, Any]], PipelineStep]] = {
 
 
 def figure(steps: Sequence[PipelineStep]) -> Figure:
-    """The stages as arrows, with the current one dark and the resulting network below each finished stage."""
+    """Draw the stages as arrows, with the current one dark and the resulting network below each finished stage."""
     with plt.rc_context(STYLE):
         rows = ROWS if any(step.state == "done" for step in steps) else ()
         figure, axes = plt.subplots(figsize=(8.4, 0.5 + 0.25 * len(rows)), layout="constrained")
@@ -151,6 +150,6 @@ def _arrow(axes: Axes, place: int, step: PipelineStep) -> None:
 
 
 def _values(step: PipelineStep) -> list[str]:
-    """The values below a finished stage, in the order of ROWS."""
+    """Return the values below a finished stage, in the order of ROWS."""
     accuracy = UNKNOWN if step.accuracy is None else f"{step.accuracy:.1%}".replace("%", " %")
     return [step.what, kilobytes(step.bytes), accuracy, milliseconds(step.p50_ms), step.timed_on]

@@ -1,4 +1,4 @@
-"""How the time of a call is spent: the baseline, its runtimes, operators and roofline, and predicted speed-ups."""
+"""Show how the time of a call is spent: the baseline, its runtimes, operators, roofline and predicted speed-ups."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from edgekit.report.tables import Grid, Line, Table, grid
 from edgekit.stages.profile.session import COLD, PARTS
 
 PART_ORDER = (*COLD, *PARTS)
-"""The order of the parts of a session (from `queue` on, of a call), because a record does not keep the order."""
+"""The order of the parts of a session, which a record does not keep. The parts from `queue` on are those of a call."""
 PART_STYLES = (
     (LIGHT, "///"),
     (MID, "..."),
@@ -36,7 +36,7 @@ TITLES = {"pytorch": EAGER, **RUNTIMES}
 
 
 def table(artifact: Artifact) -> Table:
-    """The baseline before anything is changed."""
+    """Show accuracy, cost and latency of the baseline, before anything is changed."""
     metrics = artifact.metrics
     latency = metrics["latency"]["total"]
     rows = [
@@ -51,7 +51,7 @@ def table(artifact: Artifact) -> Table:
 
 
 def session_table(artifact: Artifact) -> Table:
-    """One session, from the start of the process to its last answer, part by part."""
+    """Show one session, from the start of the process to its last answer, part by part."""
     session = artifact.metrics["session"]
     rows = [
         (name, milliseconds(value), f"{value / session['whole_ms']:.1%}") for name, value in session["parts_ms"].items()
@@ -70,7 +70,7 @@ def session_table(artifact: Artifact) -> Table:
 
 
 def runtimes_table(artifact: Artifact) -> Table:
-    """The unmodified float network on every runtime."""
+    """Show the latency of the unmodified float network on every runtime."""
     rows = [
         (
             row["way"],
@@ -87,7 +87,7 @@ def runtimes_table(artifact: Artifact) -> Table:
 
 
 def steps_table(artifact: Artifact) -> Table:
-    """The recommended steps, sorted by the limiting factor and then by the predicted gain."""
+    """Show the recommended steps, sorted by the limiting factor and then by the predicted gain."""
     rows = [
         (place, row["title"], times(row["speedup"]), row["where"], row["why"])
         for place, row in enumerate(artifact.metrics["diagnosis"]["steps"], start=1)
@@ -96,9 +96,9 @@ def steps_table(artifact: Artifact) -> Table:
 
 
 def predicted_rows(benchmark: Artifact) -> list[PredictedSpeedup]:
-    """The speed-up that the profile stage predicted for each fp32 and int8 variant, and the measured one.
+    """Return the speed-up that the profile stage predicted for each fp32 and int8 variant, and the measured one.
 
-    Empty if the two stages ran on different machines.
+    The result is empty if the two stages ran on different machines.
     """
     profile = benchmark.ancestor("profile").metrics
     conditions = [metrics["conditions"] for metrics in (profile, benchmark.metrics)]
@@ -116,7 +116,7 @@ def predicted_rows(benchmark: Artifact) -> list[PredictedSpeedup]:
 
 
 def section(profile: Mapping[str, Any], result: Result, predicted: Sequence[PredictedSpeedup]) -> dict[str, Any]:
-    """The entries `text`, `disturbed` and `grids` of the page, as far as the profile's metrics allow.
+    """Return the entries `text`, `disturbed` and `grids` of the page, as far as the profile's metrics allow.
 
     `predicted` has the predicted and measured speed-ups. It is empty if the profile measured no runtime.
     """
@@ -137,7 +137,7 @@ def section(profile: Mapping[str, Any], result: Result, predicted: Sequence[Pred
 
 
 def session_grid(profile: Mapping[str, Any]) -> Grid | None:
-    """One process from its start to its last answer, part by part, compared with its duration measured from outside."""
+    """Show one process from its start to its last answer, part by part, beside its duration measured from outside."""
     session = profile.get("session", {})
     if not session:
         return None
@@ -161,7 +161,7 @@ def session_grid(profile: Mapping[str, Any]) -> Grid | None:
 
 
 def parts_grid(profile: Mapping[str, Any]) -> Grid | None:
-    """One call of the baseline, part by part."""
+    """Show one call of the baseline, part by part."""
     latency = profile.get("latency", {})
     if "total" not in latency:
         return None
@@ -179,7 +179,7 @@ def parts_grid(profile: Mapping[str, Any]) -> Grid | None:
 
 
 def causes_grid(profile: Mapping[str, Any]) -> Grid | None:
-    """The causes to which the diagnosis attributes the time, with the least time that this machine's limits allow."""
+    """Show the causes to which the diagnosis attributes the time, with the shortest time that this machine allows."""
     diagnosis = profile.get("diagnosis", {})
     shares = diagnosis.get("shares", {})
     floors_ms = diagnosis.get("floors_ms", {})
@@ -196,7 +196,7 @@ def causes_grid(profile: Mapping[str, Any]) -> Grid | None:
 
 
 def steps_grid(profile: Mapping[str, Any]) -> Grid | None:
-    """The steps that the diagnosis advised, sorted by the limiting factor and then by the predicted gain."""
+    """Show the steps that the diagnosis advised, sorted by the limiting factor and then by the predicted gain."""
     advised = profile.get("diagnosis", {}).get("steps", [])
     rows = [(step["title"], step["where"], times(step["speedup"]), step["why"]) for step in advised]
     columns = ("next step", "where", "predicted", "why")
@@ -204,7 +204,7 @@ def steps_grid(profile: Mapping[str, Any]) -> Grid | None:
 
 
 def predicted_grid(predicted: Sequence[PredictedSpeedup], result: Result) -> Grid | None:
-    """The predicted and the measured speed-up of each variant. None if nothing was predicted."""
+    """Show the predicted and the measured speed-up of each variant. Returns None if nothing was predicted."""
     ships = set(result["winners"].values())
     lines = [
         Line(
@@ -219,7 +219,7 @@ def predicted_grid(predicted: Sequence[PredictedSpeedup], result: Result) -> Gri
 
 
 def execute_grid(result: Result) -> Grid | None:
-    """Execution alone, before and after, measured in the same rounds. None if there is no winner."""
+    """Show the latency of the model alone, before and after, measured in the same rounds; None if nothing won."""
     rows = {row["name"]: row for row in result["variants"]}
     if not result["verdict"]["met"]:
         return None
@@ -245,7 +245,7 @@ def _place(part: str) -> tuple[int, str]:
 
 
 def parts_figure(latency: dict[str, dict[str, float]], shares: Mapping[str, float]) -> Figure:
-    """The mean time of a call by part, with percentiles of the whole call, and below it the limiting factors."""
+    """Draw the mean time of each part of a call with percentiles of the call, and below it the limiting factors."""
     with plt.rc_context(STYLE):
         figure, (parts, causes) = plt.subplots(2, 1, figsize=(7.2, 3.9), layout="constrained")
         values = {name: latency[name]["mean_ms"] for name in PARTS}
@@ -278,7 +278,7 @@ def _stack(axes: Axes, values: Mapping[str, float], labels: Mapping[str, str]) -
 
 
 def operators_figure(rows: Sequence[Operator], inside: Mapping[str, Sequence[Operator]], most: int = 6) -> Figure:
-    """The time of the slowest operators in ms per call, in PyTorch and on each runtime."""
+    """Draw the time of the slowest operators in ms per call, in PyTorch and on each runtime."""
     shown = {**({"pytorch": rows} if rows else {}), **inside}
     if not shown:
         return _empty_figure("no operators: PyTorch does not run the baseline, and profile.runtimes is false")
@@ -321,7 +321,7 @@ def _short(name: str, calls: float) -> str:
 
 
 def runtimes_figure(rows: Sequence[RuntimeTime]) -> Figure:
-    """The p50 of the float network on every runtime with its interval, the fastest at the top."""
+    """Draw the p50 of the float network on every runtime with its interval, the fastest at the top."""
     measured = sorted((row for row in rows if "p50_ms" in row), key=lambda row: -row["p50_ms"])
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.2, 0.36 * len(measured) + 1.1), layout="constrained")
@@ -341,7 +341,7 @@ def runtimes_figure(rows: Sequence[RuntimeTime]) -> Figure:
 
 
 def roofline_figure(layers: Sequence[LayerTime], machine: Mapping[str, float]) -> Figure:
-    """The rate of every layer against its arithmetic intensity, below the machine's roofline in float and int8.
+    """Draw the rate of every layer against its arithmetic intensity, below the machine's roofline in float and int8.
 
     Layers without multiplications have no point. Multiply-adds outside of layers are mentioned in the figure.
     """
@@ -382,7 +382,7 @@ def roofline_figure(layers: Sequence[LayerTime], machine: Mapping[str, float]) -
 
 
 def _unshown(layers: Sequence[LayerTime]) -> str:
-    """A note on what the roofline cannot show. Empty if it shows all multiplications."""
+    """Say what the roofline cannot show. The result is empty if it shows all multiplications."""
     macs = sum(row["macs"] for row in layers)
     if not macs:
         return (
@@ -394,7 +394,7 @@ def _unshown(layers: Sequence[LayerTime]) -> str:
 
 
 def predicted_figure(rows: Sequence[PredictedSpeedup]) -> Figure:
-    """The predicted against the measured speed-up of each variant. On the line, both agree."""
+    """Draw the predicted against the measured speed-up of each variant. On the line, both agree."""
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.2, 3.8), layout="constrained")
         ends = [value for row in rows for value in (row["predicted"], row["achieved_low"], row["achieved_high"])]
@@ -421,7 +421,7 @@ def predicted_figure(rows: Sequence[PredictedSpeedup]) -> Figure:
 
 
 def pictures(profile: Mapping[str, Any], predicted: Sequence[PredictedSpeedup]) -> dict[str, Picture]:
-    """The figures of the page. Those of runtimes and predictions are left out if there is no such data."""
+    """Return the figures of the page. Those of runtimes and predictions are left out if there is no such data."""
     latency, shares = profile["latency"], profile["diagnosis"]["shares"]
     parts = ", ".join(f"{name} {latency[name]['share']:.0%}" for name in latency if name != "total")
     slowest = ", ".join(f"{row['operator']} {row['share']:.0%}" for row in profile["operators"][:3]) or "by runtime"

@@ -1,4 +1,4 @@
-"""The effects of pruning: what was removed, the loss of accuracy, and the gain in measured time."""
+"""Show the effects of pruning: what was removed, the loss of accuracy, and the gain in measured time."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ MAX_OUTPUTS, MAX_INPUTS = 64, 144
 """Number of rows and columns of a layer's weights that are shown, so that each is at least a pixel wide."""
 PRECISION_LINES = {"fp32": "-", "fp16": ":", "int8": "--"}
 EXPECTED_GAIN_SHARE = 0.8
-"""The share of the predicted speed-up that is expected in measured time."""
+"""The share of the predicted speed-up that the measured speed-up is expected to reach."""
 
 
 def table(artifact: Artifact) -> Table:
-    """Every step of structured and unstructured pruning."""
+    """Show every step of structured and unstructured pruning."""
     rows = []
     for way, key in (("channels", "structured_steps"), ("weights", "unstructured_steps")):
         steps: list[PruneStep] = artifact.metrics[key]
@@ -74,20 +74,24 @@ def table(artifact: Artifact) -> Table:
 
 
 def tuning_text(artifact: Artifact) -> str:
-    """The loss that fine-tuning minimised."""
+    """Say which loss fine-tuning minimised, and why."""
     row = artifact.metrics["tuning"]
     by = f"{row['loss']} under {row['teacher']}" if row["loss"] else "labels alone"
     return f"fine-tuned with {by}: {row['reason']}"
 
 
 def latencies(artifact: Artifact) -> PruneLatencies:
-    """`steps` and `sparse` as `stages/prune/latency.py` recorded them. Both are empty if nothing was measured."""
+    """Return `steps` and `sparse` as `stages/prune/latency.py` recorded them.
+
+    Both are empty if nothing was measured.
+    """
     return {"steps": [], "sparse": [], **(artifact.metrics["latency"] or {})}
 
 
 def speed_table(artifact: Artifact) -> Table:
-    """Every structured step: the speed-up predicted from its MACs, and the measured speed-ups with their share of it.
+    """Show the predicted and the measured speed-ups of every structured step.
 
+    The prediction is the ratio of MACs. Each measured speed-up comes with its share of the prediction.
     The title says which files could not be converted and therefore were not timed.
     """
     rows = latencies(artifact)["steps"]
@@ -111,7 +115,10 @@ def speed_table(artifact: Artifact) -> Table:
 
 
 def cuts_table(artifact: Artifact) -> Table:
-    """Every timed cut that significantly saves time, with the chosen one. Empty if channels are removed by a ratio."""
+    """Show every timed cut that significantly saves time, with the chosen one.
+
+    The table is empty if channels are removed by a ratio.
+    """
     rows: list[TimedCut] = artifact.metrics.get("cuts", [])
     if not rows:
         replayed = artifact.metrics.get("replayed", False)
@@ -147,7 +154,7 @@ def cuts_table(artifact: Artifact) -> Table:
 
 
 def zeros_table(artifact: Artifact) -> Table:
-    """The sparse network compared with its dense student, converted and timed together."""
+    """Show the sparse network compared with its dense student, converted and timed together."""
     rows = [
         (
             f"{row['target']} {row['precision']}",
@@ -168,7 +175,7 @@ def zeros_table(artifact: Artifact) -> Table:
 
 
 def gained_table(benchmark: Artifact) -> Table:
-    """Every sparse variant compared with its dense counterpart: whether it is faster or smaller."""
+    """Show every sparse variant compared with its dense counterpart: whether it is faster or smaller."""
     decision = next((each for each in benchmark.metrics["decisions"] if each["decision"] == SPARSITY_DECISION), None)
     out = decision["chosen"] if decision else ()
     rows = [
@@ -191,7 +198,7 @@ def gained_table(benchmark: Artifact) -> Table:
 
 
 def patterns(artifact: Artifact) -> list[SparsityPattern]:
-    """One row for each layer of the sparse network: its name, its share of zero weights, and a part of its weight map.
+    """Return a row for each layer of the sparse network: its name, its share of zeros, and a part of its weights.
 
     `nonzero` is (outputs, inputs * kernel) bool, at most 64 x 144 of `shape`.
     """
@@ -219,7 +226,7 @@ def _is_weight(name: str, tensor: np.ndarray) -> bool:
 
 
 def _natural(name: str) -> list[tuple[int, int | str]]:
-    """A sort key that puts `blocks.2` before `blocks.10`."""
+    """Return a sort key that puts `blocks.2` before `blocks.10`."""
     return [(0, int(part)) if part.isdigit() else (1, part) for part in name.split(".")]
 
 
@@ -241,7 +248,7 @@ def _title(artifact: Artifact, text: str) -> str:
 
 
 def figure(structured: Sequence[PruneStep], unstructured: Sequence[PruneStep], floor: float) -> Figure:
-    """Accuracy against MACs and against sparsity, with the selected step marked.
+    """Draw accuracy against MACs and against sparsity, with the selected step marked.
 
     A whisker reaches down to the lowest accuracy that the samples do not rule out. It must not cross the budget's line.
     """
@@ -263,7 +270,9 @@ def figure(structured: Sequence[PruneStep], unstructured: Sequence[PruneStep], f
 
 def _draw_steps(axes: Axes, x: Sequence[float], rows: Sequence[PruneStep], floor: float) -> None:
     y = [row["validation_accuracy"] for row in rows]
-    axes.vlines(x, [lowest_accuracy(row) for row in rows], y, color=MID, linewidth=2, label="left open by the samples")
+    axes.vlines(
+        x, [lowest_accuracy(row) for row in rows], y, color=MID, linewidth=2, label="not ruled out by the samples"
+    )
     axes.plot(x, y, "-o", color=DARK, markersize=5)
     selected = next(index for index, row in enumerate(rows) if row["kept"])
     axes.plot([x[selected]], [y[selected]], "o", markersize=12, markerfacecolor="none", color=ACCENT, label="selected")
@@ -275,7 +284,7 @@ def _draw_steps(axes: Axes, x: Sequence[float], rows: Sequence[PruneStep], floor
 
 
 def cost_figure(steps: Sequence[PruneStep], latencies: Sequence[StepLatency], floor: float) -> Figure:
-    """The accuracy of every structured step against its MACs, and against its measured p50 on every target."""
+    """Draw the accuracy of every structured step against its MACs, and against its measured p50 on every target."""
     accuracy = {row["step"]: row["validation_accuracy"] for row in steps}
     with plt.rc_context(STYLE):
         figure, (left, right) = plt.subplots(1, 2, figsize=(7.6, 3.7), layout="constrained", sharey=True)
@@ -310,7 +319,10 @@ def cost_figure(steps: Sequence[PruneStep], latencies: Sequence[StepLatency], fl
 
 
 def speed_figure(latencies: Sequence[StepLatency]) -> Figure:
-    """The measured speed-up of every structured step against the one predicted from MACs. On the line, both agree."""
+    """Draw the measured speed-up of every structured step against the one predicted from MACs.
+
+    On the line, both agree.
+    """
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
         series = list(_series(latencies))
@@ -341,7 +353,7 @@ def speed_figure(latencies: Sequence[StepLatency]) -> Figure:
 
 
 def patterns_figure(layers: Sequence[SparsityPattern], most: int = 4) -> Figure:
-    """Maps of the weights of some layers, black where a weight remains, and the sparsity of all layers below."""
+    """Draw maps of the weights of some layers, black where a weight remains, and the sparsity of all layers below."""
     shown = [layers[place] for place in np.unique(np.linspace(0, len(layers) - 1, min(most, len(layers))).astype(int))]
     height = 0.19 * len(layers) + 1.0
     with plt.rc_context(STYLE):
@@ -377,7 +389,7 @@ def _map(axes: Axes, row: SparsityPattern) -> None:
 
 
 def _series(latencies: Sequence[StepLatency]) -> Iterator[tuple[str, str, list[StepLatency]]]:
-    """The rows by target and precision, in order."""
+    """Yield the rows by target and precision, in order."""
     for target, precision in dict.fromkeys((row["target"], row["precision"]) for row in latencies):
         yield target, precision, [row for row in latencies if (row["target"], row["precision"]) == (target, precision)]
 

@@ -1,4 +1,4 @@
-"""The effect of int8 on accuracy: by method, recipe, layer, and choice of calibration samples."""
+"""Show the effect of int8 on accuracy: by method, recipe, layer, and choice of calibration samples."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ UNIT = {"step": "in steps of its own channel", "value": "in its own units"}
 
 
 def table(artifact: Artifact) -> Table:
-    """The float network and every int8 network tried in simulation, compared with the baseline and with float."""
+    """Show the float network and every int8 network tried in simulation, compared with the baseline and with float."""
     decision = json.loads(artifact.file("decision.json").read_text(encoding="utf-8"))
     rows = []
     names = {"baseline": "baseline, float", "float": "pruned, float", "ptq": "PTQ int8"}
@@ -58,13 +58,13 @@ def table(artifact: Artifact) -> Table:
 
 
 def sensitivity_rows(artifact: Artifact) -> list[LayerSensitivity]:
-    """One row per layer, the most sensitive first."""
+    """Return one row per layer, the most sensitive first."""
     rows: list[LayerSensitivity] = json.loads(artifact.file("sensitivity.json").read_text(encoding="utf-8"))["layers"]
     return rows
 
 
 def sensitivity_table(artifact: Artifact, most: int = 10) -> Table:
-    """The layers that cost the most accuracy when only they are int8."""
+    """Show the layers that cost the most accuracy if they are the only layer in int8."""
     rows = [
         (row["layer"], row["kind"], f"{row['snr_db']:.1f}", percentage_points(row["drop_pp"]))
         for row in sensitivity_rows(artifact)[:most]
@@ -73,7 +73,7 @@ def sensitivity_table(artifact: Artifact, most: int = 10) -> Table:
 
 
 def recipes_table(artifact: Artifact) -> Table:
-    """Every PTQ recipe, and why it was selected or rejected."""
+    """Show every PTQ recipe, and why it was selected or rejected."""
     tried: list[RecipeRow] = artifact.metrics["recipes"]
     rows = [
         (
@@ -89,7 +89,7 @@ def recipes_table(artifact: Artifact) -> Table:
 
 
 def mixed_table(artifact: Artifact) -> Table:
-    """Every step of keeping layers in float, or why none was selected."""
+    """Show every step of keeping layers in float, or why none was selected."""
     metrics = artifact.metrics
     rows = [
         (
@@ -108,12 +108,12 @@ def mixed_table(artifact: Artifact) -> Table:
 
 
 def calibration_rows(artifact: Artifact) -> list[CalibrationSize]:
-    """One row for each number of samples in the study."""
+    """Return one row for each number of samples in the study."""
     return _calibration(artifact)["sizes"]
 
 
 def calibration_table(artifact: Artifact) -> Table:
-    """Two draws of calibration samples of each size: how close each is to the float network, and to the other draw."""
+    """Show, for each number of calibration samples, how close two draws are to the float network and to each other."""
     rows = [
         (
             str(row["samples"]),
@@ -132,7 +132,10 @@ def calibration_table(artifact: Artifact) -> Table:
 
 
 def calibration_sentence(artifact: Artifact) -> str:
-    """The study's result for this run's number of samples. Draws that share samples agree more just because of that."""
+    """Say what the study means for this run's number of samples.
+
+    Draws with common samples are ignored, because they agree more for that reason alone.
+    """
     study, used = _calibration(artifact), artifact.metrics["calibration_samples"]
     rows = [row for row in study["sizes"] if not row["shared_samples"]]
     left_out = ", ".join(map(str, study["too_large"]))
@@ -163,7 +166,7 @@ def calibration_sentence(artifact: Artifact) -> str:
 
 
 def histogram_rows(artifact: Artifact) -> list[ValueHistogram]:
-    """Histograms of weights and activations of the most and the least sensitive layer, in float and int8."""
+    """Return histograms of weights and activations of the most and the least sensitive layer, in float and int8."""
     rows: list[ValueHistogram] = json.loads(artifact.file("histograms.json").read_text(encoding="utf-8"))
     return rows
 
@@ -183,7 +186,7 @@ def _spread_db(row: CalibrationSize) -> float:
 
 
 def histograms_figure(rows: Sequence[ValueHistogram]) -> Figure | None:
-    """Weights and inputs of each layer on a log scale: float filled, int8 as steps, the ends of the range dashed."""
+    """Draw weights and inputs of each layer on a log scale: float filled, int8 as steps, ends of the range dashed."""
     if not rows:
         return None
     layers = list(dict.fromkeys(row["layer"] for row in rows))
@@ -202,7 +205,7 @@ def histograms_figure(rows: Sequence[ValueHistogram]) -> Figure | None:
 
 
 def calibration_figure(rows: Sequence[CalibrationSize]) -> Figure | None:
-    """Two draws of each size: the SNR of each against float and the other draw, and the share of differing answers."""
+    """Draw, for each size, the SNR of two random draws against float and each other, and how many answers differ."""
     if not rows:
         return None
     sizes = [row["samples"] for row in rows]
@@ -254,7 +257,7 @@ def _part_name(row: ValueHistogram) -> str:
 
 
 def sensitivity_figure(rows: Sequence[LayerSensitivity], most: int = 20) -> Figure:
-    """The SNR with only one layer in int8. The layers with the shortest bars are the ones to keep in float."""
+    """Draw the SNR with only one layer in int8. The layers with the shortest bars are the ones to keep in float."""
     shown = list(rows[:most])[::-1]
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.2, 0.26 * len(shown) + 1.2), layout="constrained")
@@ -268,6 +271,6 @@ def sensitivity_figure(rows: Sequence[LayerSensitivity], most: int = 20) -> Figu
 
 
 def shared_scale_lines(quantize: Artifact | None) -> list[str]:
-    """A line if int8 uses a single scale for outputs of different ranges."""
+    """Return a line if int8 uses a single scale for outputs of different ranges."""
     text = quantize.metrics.get("shared_scale", "") if quantize else ""
     return [f"{capitalised(text)}."] if text else []

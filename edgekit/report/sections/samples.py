@@ -1,4 +1,4 @@
-"""The raw samples: figures of some samples, the size of each split, and the changes made while reading."""
+"""Show the raw samples: figures of some samples, the size of each split, and the changes made while reading."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ X_LABELS = {kind: "time →" for kind in ("vector", "audio", "window")} | {
 
 
 def table(data: Data) -> Table:
-    """Twelve training samples with their labels and first features, from every class in turn."""
+    """Show twelve training samples with their labels and first features, from every class in turn."""
     train = data.train
     more = train.x.shape[1] - FEATURES
     columns = ["label", *(f"feature {place}" for place in range(min(FEATURES, train.x.shape[1])))]
@@ -55,15 +55,15 @@ def table(data: Data) -> Table:
 
 
 def notes_table(data: Data) -> Table | None:
-    """The notes on data that was skipped or changed while reading.
+    """Show the notes on data that was skipped or changed while reading.
 
-    If there are none, None, which a notebook does not show.
+    Returns None if there are none, because a notebook does not show None.
     """
     return Table(("what was skipped or changed in the data",), [(line,) for line in data.notes]) if data.notes else None
 
 
 def splits_table(data: Data) -> Table:
-    """The number of samples of each class in every split or, for numeric labels, their mean and range."""
+    """Show the number of samples of each class in every split or, for numeric labels, their mean and range."""
     labels_by_split = {"train": data.train.y, "calibration": data.calibration.y, "validation": data.validation.y}
     if data.task == "detection":
         return _boxes(labels_by_split, data.classes)
@@ -80,7 +80,7 @@ def splits_table(data: Data) -> Table:
 
 
 def _boxes(labels_by_split: Mapping[str, np.ndarray], names: Sequence[str]) -> Table:
-    """The number of boxes of each class, and of images, in every split."""
+    """Show the number of boxes of each class, and of images, in every split."""
     rows = [
         (label, *(count(int((y[:, 1:, 0] == kind).sum())) for y in labels_by_split.values()))
         for kind, label in enumerate(names)
@@ -101,7 +101,7 @@ def _counts(y: np.ndarray, classes: int) -> list[int]:
 
 
 def figure(data: Data) -> Figure:
-    """Twelve training samples with their labels, from every class in turn, as images or curves.
+    """Draw twelve training samples with their labels, from every class in turn, as images or curves.
 
     Samples with several tensors have a row for each tensor, because their values may differ greatly in size.
     """
@@ -174,7 +174,10 @@ def _draw_tensor(axes: Axes, values: np.ndarray) -> None:
 
 
 def one_of_each_class(y: np.ndarray, count: int) -> list[int]:
-    """Indices of up to `count` samples, from every class in turn, or the first samples if labels are not classes."""
+    """Return the indices of up to `count` samples, from every class in turn.
+
+    If the labels are not classes, these are the first samples.
+    """
     if y.ndim != 1 or y.dtype.kind == "f":
         return list(range(min(count, len(y))))
     of_class = [np.flatnonzero(y == label) for label in np.unique(y)]
@@ -183,7 +186,7 @@ def one_of_each_class(y: np.ndarray, count: int) -> list[int]:
 
 
 def label_text(data: Data, label: Any) -> str:
-    """A label in words: its class or classes, its values, or the number of objects in an image."""
+    """Return a label in words: its class or classes, its values, or the number of objects in an image."""
     if data.task in OVERLAYS:
         return str(tasks.load_task(data.task).describe_labels(label[None], data.classes)[0])
     values = np.atleast_1d(label)
@@ -195,7 +198,7 @@ def label_text(data: Data, label: Any) -> str:
 
 
 def sample_text(data: Data, sample: np.ndarray) -> str:
-    """The words of a text sample, from its token ids. Empty for other samples."""
+    """Return the words of a text sample, from its token ids. The result is empty for other samples."""
     if data.kind != "text":
         return ""
     from edgekit.data.texts import text_of_sample

@@ -1,4 +1,4 @@
-"""Streaming accuracy: the detections and false alarms of each smoothing method."""
+"""Show the streaming accuracy: the detections and false alarms of each smoothing method."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ NOT_IN_TIME = "validation has no order in time, so answers to a stream cannot be
 
 
 def table(artifact: Artifact) -> Table:
-    """Every smoothing candidate for each bundle, or why none could be evaluated."""
+    """Show every smoothing candidate for each bundle, or why none could be evaluated."""
     streams: Mapping[str, StreamResult] = artifact.metrics["streams"]
     return Table(COLUMNS, rows(streams), caption(streams) if streams else NOT_IN_TIME)
 
 
 def rows(streams: Mapping[str, StreamResult]) -> list[tuple[str, ...]]:
-    """A row for each candidate, with the selected one marked."""
+    """Return a row for each candidate, with the selected one marked."""
     return [
         (target if place == 0 else "", *_cells(row, stream))
         for target, stream in streams.items()
@@ -31,7 +31,7 @@ def rows(streams: Mapping[str, StreamResult]) -> list[tuple[str, ...]]:
 
 
 def caption(streams: Mapping[str, StreamResult]) -> str:
-    """The windows, the time and the rule with which the candidates were evaluated."""
+    """Say on which windows, over which time and by which rule the candidates were evaluated."""
     stream = next(iter(streams.values()))
     text = f"{count(stream['windows'])} validation windows in the order of time, in {count(stream['pieces'])} pieces"
     if stream["background"] is None:
@@ -62,7 +62,7 @@ def _number(value: float | None, form: str) -> str:
 
 
 def page_grid(result: Result) -> Grid | None:
-    """Every smoothing candidate for each bundle. None if validation has no order in time."""
+    """Show every smoothing candidate for each bundle. Returns None if validation has no order in time."""
     streams = result["streams"]
     if not streams:
         return None

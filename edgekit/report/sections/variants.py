@@ -1,4 +1,4 @@
-"""Every variant with its accuracy, size, latency and verdict, and the reference models."""
+"""Show every variant with its accuracy, size, latency and verdict, and the reference models."""
 
 from __future__ import annotations
 
@@ -48,10 +48,8 @@ from edgekit.targets import LOW_BIT_PRECISIONS
 
 Standing = Literal["baseline", "ships", "inside", "out"]
 STANDINGS: tuple[Standing, ...] = ("baseline", "ships", "inside", "out")
-"""The order of the table: variants that ship, that meet the budget, and that do not.
-
-Each group is sorted by latency.
-"""
+"""The order of the table: the baseline, then variants that ship, other variants inside the budget, and those outside.
+Each group is sorted by latency."""
 STYLE_CLASSES = {"baseline": "", "ships": "ships", "inside": "inside", "out": "out"}
 """Classes of the style sheet, by the variant's standing."""
 REFERENCE_COLUMNS: tuple[Column[ReferenceModelRow], ...] = (
@@ -124,7 +122,7 @@ class Variants:
 
     @property
     def _all_figures(self) -> tuple[Column[VariantLine], ...]:
-        """If devices decided, the p50 on the slowest one comes before that of this machine."""
+        """All columns except the second accuracy. A deciding device has its p50 before that of this machine."""
         if self.devices is None:
             return FIGURES
         there = f"p50, ms on {self.devices['slowest'] or self.devices['where']}"
@@ -137,7 +135,7 @@ class Variants:
 
     @property
     def second(self) -> tuple[Column[VariantLine], ...]:
-        """The columns of the second accuracy. Empty if the task has only one."""
+        """The columns of the second accuracy. The result is empty if the task has only one."""
         metrics = {line.second["metric"] for line in self.lines if line.second}
         return tuple(column for metric in metrics for column in _second(metric))
 
@@ -157,7 +155,7 @@ class Variants:
 
 
 def variants_of_result(result: Result) -> Variants:
-    """The variants of a finished run."""
+    """Return the variants of a finished run."""
     confidence = result["budget"]["accuracy_confidence"]
     return _build_variants(
         result["variants"], result["winners"], result["decisions"], confidence, result.get("devices")
@@ -165,7 +163,7 @@ def variants_of_result(result: Result) -> Variants:
 
 
 def variants_of_benchmark(artifact: Artifact) -> Variants:
-    """The variants of a sealed benchmark, before there is a result."""
+    """Return the variants of a sealed benchmark, before there is a result."""
     metrics = artifact.metrics
     confidence = artifact.config["budget"]["accuracy_confidence"]
     return _build_variants(
@@ -203,7 +201,7 @@ def _variant(row: VariantRow, winners: Mapping[str, str], decisions: Sequence[De
 
 
 def _beside_reference(row: VariantRow) -> str:
-    """The comparison with the reference of a relative limit. Empty if there is none."""
+    """Compare the latency with the reference of a relative limit in words. The result is empty if there is none."""
     relative = row["limits"].get("beside") if "limits" in row else None
     if relative is None:
         return ""
@@ -239,7 +237,7 @@ def _line(
 
 
 def _standing(row: VariantRow, winners: Mapping[str, str], decisions: Sequence[Decision]) -> tuple[Standing, str]:
-    """The standing of a variant, and the reason for it."""
+    """Return the standing of a variant, and the verdict as text, which explains it."""
     own = (one for one in decisions if is_winner_decision(one) and one["decision"] == winner_of(row["target"]))
     choice = next(own, None)
     rule = choice["rule"] if choice else ""
@@ -252,7 +250,7 @@ def _standing(row: VariantRow, winners: Mapping[str, str], decisions: Sequence[D
 
 
 def _why_not_winner(row: DecisionCandidate, rule: str) -> str:
-    """Why a variant within the budget did not win."""
+    """Return why a variant within the budget did not win."""
     lost = "a file with fewer bytes" if rule == FEWEST_BYTES else "a file of the same size"
     if row["ratio_low"] == row["ratio_high"] == 1.0:
         return f"the fastest, but in a tie with {lost}"
@@ -261,20 +259,20 @@ def _why_not_winner(row: DecisionCandidate, rule: str) -> str:
 
 
 def table(artifact: Artifact) -> Table:
-    """Every variant below the baseline, those that ship first."""
+    """Show the baseline and then every variant, those that ship first."""
     variants = variants_of_benchmark(artifact)
     return build_table((NAME, *variants.figures, VERDICT), variants.lines, variants.caption)
 
 
 def page_grid(result: Result) -> Grid:
-    """Every variant, with the verdict beside the name, because the table is wider than a phone."""
+    """Show every variant, with the verdict beside the name, because the table is wider than a phone."""
     variants = variants_of_result(result)
     columns = (NAME, VERDICT, *variants.figures)
     return grid_from_columns(variants.caption, columns, variants.lines, lambda line: STYLE_CLASSES[line.standing])
 
 
 def pareto_figure(rows: Sequence[BaselineRow | VariantRow], budget: BudgetLimits, winners: Sequence[str]) -> Figure:
-    """Accuracy against measured p50 of every variant, with the budget; winners are marked and named.
+    """Draw accuracy against measured p50 of every variant, with the budget; winners are marked and named.
 
     A whisker reaches down to the lowest accuracy that the samples do not rule out. It must not cross the budget's line.
     The limit of latency is not drawn if devices decided, if it differs between targets, or if it is relative, because a
@@ -349,7 +347,7 @@ def _pareto_legend(axes: Axes, budget: BudgetLimits, limit_ms: float | None, pre
     axes.plot([], [], "o", markersize=10, markerfacecolor="none", color="#333333", label="wins its target")
     sure = f"{100 * budget['accuracy_confidence']:g} %"
     axes.plot([], [], "--", color="#333333", linewidth=1, label=f"{budget['accuracy_drop_pp']:g} pp under the baseline")
-    axes.plot([], [], "|", color="#777777", markersize=10, label=f"left open at {sure} confidence")
+    axes.plot([], [], "|", color="#777777", markersize=10, label=f"not ruled out at {sure} confidence")
     if limit_ms:
         axes.plot([], [], ":", color="#333333", linewidth=1, label=f"{limit_ms:g} ms, the limit")
     axes.legend(
@@ -358,7 +356,7 @@ def _pareto_legend(axes: Axes, budget: BudgetLimits, limit_ms: float | None, pre
 
 
 def pictures(result: Result) -> dict[str, Picture]:
-    """The figure of the page."""
+    """Return the figure of the page."""
     winners = list(result["winners"].values())
     alt = f"Accuracy against latency of {len(result['variants'])} variants; " + (
         f"winners: {', '.join(winners)}" if winners else "none is inside the budget"
@@ -371,7 +369,7 @@ def pictures(result: Result) -> dict[str, Picture]:
 
 
 def reference_sentence(row: ReferenceModelRow) -> str:
-    """One line about a reference model for the terminal. Empty if no variant won."""
+    """Return one line about a reference model for the terminal. The result is empty if no variant won."""
     speed = ratio_with_bounds(row, "winner_speedup")
     if speed is None:
         return ""
@@ -383,7 +381,7 @@ def reference_sentence(row: ReferenceModelRow) -> str:
 
 
 def rivals_table(artifact: Artifact) -> Table:
-    """Each reference model of a benchmark, compared with the winner."""
+    """Show each reference model of a benchmark, compared with the winner."""
     rows = artifact.metrics["rivals"]
     return build_table(
         REFERENCE_COLUMNS, rows, "" if rows else "the config names no reference model (benchmark.rivals)"
@@ -391,6 +389,6 @@ def rivals_table(artifact: Artifact) -> Table:
 
 
 def references_grid(result: Result) -> Grid | None:
-    """The reference models compared with the winner. None if there are none."""
+    """Show the reference models compared with the winner. Returns None if there are none."""
     caption = "Reference models: files made by others, measured in the same rounds"
     return grid_from_columns(caption, REFERENCE_COLUMNS, result["rivals"]) if result["rivals"] else None

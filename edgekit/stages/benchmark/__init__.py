@@ -1,4 +1,4 @@
-"""Benchmark: time all variants and the baseline interleaved in one run, with the runner's own interpreters.
+"""Benchmark: time all variants and the baseline in interleaved rounds, with the interpreters that the runner uses.
 
 Writes `decision.json` with accuracies, sizes and, under `measured`, the decisions that are based on latencies. The
 folder `evidence` holds the latencies (`latency.json`), the figures behind each decision (`decisions.json`), the

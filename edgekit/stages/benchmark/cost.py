@@ -2,7 +2,8 @@
 
 The processor time is that of all threads of this process during the timed calls of each round. Costs add up, so they
 are reported as means: a million calls cost a million times the mean, whereas a median would leave out the slow calls.
-The interval of a mean is computed over the openings, because each variant is opened anew several times.
+Each variant is opened anew several times, and the interval of a mean shows how much the mean differs between these
+openings.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def measure_costs(
 
 
 def cost_record(names: Sequence[str], timings: Timings, energy: EnergyDraw | None, reason: str) -> CallCosts:
-    """Return the record of the costs; `reason` says why the energy is unknown, if it is."""
+    """Return the record of the costs. If the energy is unknown, `reason` says why."""
     return {
         "confidence": timings.confidence,
         "protocol": PROTOCOL,
@@ -94,16 +95,16 @@ def cost_record(names: Sequence[str], timings: Timings, energy: EnergyDraw | Non
 
 
 def estimate(values: np.ndarray, confidence: float) -> Estimate:
-    """Return the mean of `values` (openings,) and its interval."""
+    """Return the mean and its interval; `values` has one value for each opening or round."""
     low, high = intervals.interval_bounds(values, confidence, np.mean)
     return {"value": float(np.mean(values)), "low": low, "high": high}
 
 
 def _call_cost(name: str, baseline: str, timings: Timings, energy: EnergyDraw | None) -> CallCost:
     def estimate_of(values: Mapping[str, np.ndarray], is_saving: bool) -> Estimate:
-        """Estimate the cost of the variant, or its saving.
+        """Estimate the cost of a call of the variant, or what the call saves compared with the baseline.
 
-        The saving is computed opening by opening, so that whatever slows down a whole opening cancels out.
+        The saving is the difference within each opening, so that whatever slows down a whole opening cancels out.
         """
         openings = min(len(values[baseline]), len(values[name]))
         return estimate(
@@ -123,7 +124,7 @@ def _call_cost(name: str, baseline: str, timings: Timings, energy: EnergyDraw | 
 
 
 def _cpu_ms_by_opening(timings: Timings, name: str) -> Any:
-    """Return the processor time of a call in ms, (openings,), as the mean over the rounds of each opening."""
+    """Return the processor time of a call in ms for each opening, as the mean of the opening's rounds."""
     return np.mean(np.reshape(timings.cpu_ms[name], (timings.rounds_of(name), -1)), axis=1)
 
 
@@ -134,9 +135,10 @@ IDLE = ""
 
 @dataclass(frozen=True)
 class EnergyDraw:
-    """Joules per call by name, without and with the energy of the idle machine, and the idle power in watts.
+    """The energy of a call of each model, and the power of the idle machine in watts.
 
-    All arrays have shape (rounds,).
+    `joules_with_idle` is the measured energy of a call. In `joules`, the energy that the idle machine would have taken
+    in the same time has been subtracted. All arrays have shape (rounds,).
     """
 
     source: str
@@ -150,11 +152,11 @@ class EnergyDraw:
 def measure_energy(
     openers: Mapping[str, Callable[[], Callable[[], object]]], source: EnergySource, seconds: float
 ) -> EnergyDraw:
-    """Measure the energy of `ROUNDS` blocks of calls per model, `seconds` long, each with a newly opened model.
+    """Measure the energy of a call of each model.
 
-    Counters and meters are too coarse for the rounds of timing, so energy is measured in separate rounds of longer
-    blocks. The energy that the idle machine takes in a round is subtracted from the blocks of that round, but the
-    energy of other processes is not.
+    Counters and meters are too coarse for the short rounds of timing, so energy is measured in `ROUNDS` separate
+    rounds. In each of them, every model is opened anew and called for `seconds`. For as long, nothing is called, which
+    gives the energy of the idle machine to be subtracted. The energy of other processes is not subtracted.
 
     Raises EnergyUnavailable if `source` fails.
     """
@@ -182,7 +184,7 @@ def measure_energy(
 class _CallBlock:
     """Call a function repeatedly for some seconds, and count the calls.
 
-    The first calls after opening are made beforehand and not counted.
+    The first calls after the model was opened are made beforehand and are not counted.
     """
 
     def __init__(self, call: Callable[[], object], seconds: float) -> None:

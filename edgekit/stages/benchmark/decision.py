@@ -54,7 +54,7 @@ from edgekit.stages.benchmark.winners import (
 ABOVE_LIMIT = "whole interval above the limit"
 NO_GAIN_FROM_ZEROS = "neither faster nor smaller than without them"
 GAIN_RESOLUTION = 0.15
-"""Largest distance of the bounds of an interval from the speed-up, as a share of it, for the speed-up to be settled."""
+"""A speed-up is settled if the bounds of its interval differ from it by no more than this share of its value."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,9 @@ def decide(
 ) -> Decision:
     """Decide which variants meet the budget and win, or follow `recorded` decisions.
 
-    The first row is the unmodified baseline. The others have their accuracy drop on validation (`accuracy_drop.Drop`)
-    or, for a classification, the numbers from which it is computed: `lost` and `gained` of `samples`.
+    The first row is the unmodified baseline. Each other row has the accuracy drop of its variant on validation, either
+    as the fields of `accuracy_drop.Drop` or, for a classification, as the counts from which the drop is computed:
+    `samples`, and how many of them were `lost` and `gained`.
 
     `timings` are those of this machine. They decide, unless `deciding` has those of a class of devices. Recorded
     decisions are reported together with the decisions that the timings of this run would give. Decisions that were
@@ -120,7 +121,7 @@ def decide(
         )
         for row in checked
     ]
-    limit_timings = None if recorded_devices else deciding.timings  # those of devices are not part of a record
+    limit_timings = None if recorded_devices else deciding.timings  # a record does not have the devices' timings
     overall_name = next(row["chosen"] for row in decisions if row["decision"] == OVERALL_WINNER)
     overall = next((row for row in variant_rows if row["name"] == overall_name), None)
 
@@ -223,7 +224,9 @@ def check_all_limits(rows: Sequence[Mapping[str, Any]], budget: Budget) -> list[
 
 
 def check_limits(row: Mapping[str, Any], budget: Budget, rows: Sequence[Mapping[str, Any]] = ()) -> CheckedVariant:
-    """Return the row with its accuracy drop on validation, its bound, and the accuracy and size limits that it breaks.
+    """Return the row with its accuracy drop on validation, the upper bound of the drop, and the broken limits.
+
+    Only the limits on accuracy and size are checked here.
 
     A size limit relative to the baseline refers to the baseline's float file among the `rows`.
     """
@@ -276,8 +279,8 @@ def _if_unresolved(
 ) -> list[OpenComparison]:
     """Return the comparison if its interval is too wide, else an empty list.
 
-    Near 1, the interval must distinguish a difference of a few percent from none; elsewhere, ±`GAIN_RESOLUTION` is
-    enough.
+    A ratio near 1 must be known precisely enough to tell a difference of a few percent from none. For other ratios,
+    ±`GAIN_RESOLUTION` is enough.
     """
     low, high = record[f"{field}_low"], record[f"{field}_high"]
     is_near_one = is_too_wide(low, high, tie_margin)

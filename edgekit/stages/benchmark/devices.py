@@ -38,13 +38,14 @@ from edgekit.stages.benchmark.winners import (
 
 VERSION = "0"
 FLOAT_TOLERANCE, INT8_TOLERANCE = 1e-3, 0.05
-"""How far outputs may differ on another processor, as a share of the largest output."""
+"""How far the outputs of a float and of an int8 variant may differ on another processor, as a share of the largest."""
 
 
 class DeviceTimings(NamedTuple):
-    """The deciding timings, the time of every call in ms by device and variant, and what remained unsettled.
+    """The result of timing on devices.
 
-    The keys of `samples_ms` have the form `d0/student-int8-tflite`.
+    `deciding` has the timings that decide. `samples_ms` has the time of every call in ms, by device and variant: its
+    keys have the form `d0/student-int8-tflite`. `stayed_open` has a line for everything that remained unsettled.
     """
 
     deciding: ClassTimings
@@ -60,10 +61,10 @@ def time_on_devices(
     data: Data,
     config: BenchmarkConfig,
 ) -> DeviceTimings:
-    """Time variants on all devices until the slowest device settles every winner, or a limit is reached.
+    """Time variants on all devices until the timings of the slowest device settle every winner, or a limit is reached.
 
-    If no variant meets the other limits, nothing is sent and no variant is too slow. The baseline's float file is
-    timed as well if a limit refers to it.
+    If no variant meets the other limits, nothing is sent to the devices, and no variant counts as too slow. The
+    baseline's float file is timed as well if a limit refers to it.
     """
     eligible = {row["name"] for row in rows if row["inside_budget"]}
     if not eligible:
@@ -119,7 +120,7 @@ class MeasurementTotal:
     def of(
         cls, measurement: DeviceMeasurement, total: MeasurementTotal | None, plan: BenchmarkPlan
     ) -> MeasurementTotal:
-        """Add a measurement to the total; all openings have the same number of calls."""
+        """Return the total with a measurement added. All openings have the same number of calls."""
         if total is None:
             return cls(
                 dict(measurement.samples_ms), plan.rounds, measurement.openings, measurement, measurement.disturbed
@@ -134,7 +135,7 @@ class MeasurementTotal:
 
 
 def _class_timings(totals: dict[str, MeasurementTotal], config: BenchmarkConfig) -> ClassTimings:
-    """Return the timings of the class, those of the slowest device first.
+    """Return the timings of the class, with those of the slowest device as the timings that decide.
 
     The slowest device is the one with the largest geometric mean of its p50s.
     """
@@ -169,7 +170,7 @@ def _open_comparisons(rows: Sequence[CheckedVariant], deciding: ClassTimings, co
 def benchmark_bundle(
     variant: Variant, convert: Artifact, spec: ModelSpec, raw: np.ndarray, data: Data
 ) -> BenchmarkBundle:
-    """Pack a variant as a bundle for timing, with `raw` (1, …) as its golden sample and without postprocessing."""
+    """Pack a variant as a bundle for timing, without postprocessing. Its golden sample is `raw`, a batch of one."""
     files = {f"model/{name}": content for name, content in read_model_files(convert, variant).items()}
     scores = np.asarray(
         open_variant(convert, variant).run(to_layout(apply(spec.preprocess, raw), variant.input.layout))

@@ -22,11 +22,12 @@ from edgekit.data import Data
 
 ANSWERS_FILE, LOST_FILE = f"{artifacts.EVIDENCE}/answers.npz", f"{artifacts.EVIDENCE}/lost.npz"
 MAX_GROUPS = 30
-"""Groups in tables and in result.json. If there are more, those in which the shipped variant loses most are shown."""
+"""Largest number of groups, such as classes, in tables and in result.json. If there are more, those in which the
+shipped variant loses most are shown."""
 MAX_CLASSES = 12
-"""Classes in a confusion matrix. All other classes share one row and one column."""
+"""Largest number of classes with a row of their own in a confusion matrix. All others share one row and one column."""
 MAX_LOST = 12
-"""Lost samples that are shown."""
+"""Largest number of lost samples that are shown."""
 
 Answers = Mapping[str, np.ndarray]
 """The answers to the validation samples by name of the variant, the baseline first."""
@@ -137,11 +138,11 @@ def _worst_first(baseline_groups: list[Group], variant_groups: list[Group], high
 
 
 def _confusion(answers: Answers, y: np.ndarray, names: Sequence[str]) -> Confusion:
-    """Count how many samples of each class (rows) each network assigns to which class (columns).
+    """Count, for each network, the samples of each true class (rows) by the predicted class (columns).
 
-    If there are many classes, those that the shipped network (the second) confuses most often have rows of their own,
-    and all others share one. The cell where the shared row meets the shared column counts correct answers only;
-    `among_the_rest` counts samples of an unlisted class that were mistaken for another unlisted class.
+    If there are many classes, only those that the shipped network (the second) confuses most often are listed, and all
+    others share the last row and the last column. The cell where these two meet counts correct answers only. Samples of
+    an unlisted class that were mistaken for another unlisted class are counted in `among_the_rest`.
     """
     variant_answers = list(answers.values())[:2][-1]
     is_wrong = variant_answers != y
@@ -172,7 +173,10 @@ def _confusion(answers: Answers, y: np.ndarray, names: Sequence[str]) -> Confusi
 
 
 def _spread_over_strata(indices: np.ndarray, strata: np.ndarray) -> list[int]:
-    """Return at most `MAX_LOST` of the indices: one of each stratum, then a second, sorted by stratum."""
+    """Return at most `MAX_LOST` of the indices, sorted by stratum.
+
+    The first index of every stratum is taken, then the second of every stratum, and so on.
+    """
     indices_by_stratum = [indices[strata[indices] == stratum] for stratum in np.unique(strata[indices])]
     candidates = (
         int(stratum_indices[round_number])
@@ -194,7 +198,7 @@ def _lost_rows(
 ) -> list[LostSample]:
     """Return the samples at `indices` with their labels and the answers of both networks.
 
-    All answers are passed, because thresholds depend on all of them.
+    `describe_answers` is called with all answers, because some tasks derive a threshold from them.
     """
     labels = task_module.describe_labels(y[list(indices)], names)
     answers_in_words = [
@@ -236,7 +240,7 @@ def write_examples(out: Path, data: Data, answers: Mapping[str, np.ndarray], shi
 
 
 def choose_examples(closeness: np.ndarray, count: int = EXAMPLE_COUNT) -> list[int]:
-    """Return the indices of the best answers, best first, then those of the worst, without repetition."""
+    """Return the indices of the best answers, best first, followed by those of the worst. No index appears twice."""
     order = (-closeness).argsort(kind="stable").tolist()
     best = order[: -(-count // 2)]
     return best + [index for index in order[-(count // 2) :] if index not in best]

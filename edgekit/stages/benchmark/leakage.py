@@ -99,10 +99,10 @@ def score_split(role: ExternalRole, file: TeacherFile, split: Split, data: Data,
 def check_model_file(
     name: str, role: ExternalRole, file: TeacherFile, data: Data, threads: int, test: SampleResults | None = None
 ) -> SeenValidation | None:
-    """Test whether a model file has seen validation; None if the accuracy is not a share of correct answers.
+    """Test whether a model file has seen validation. Returns None if its accuracy is not a share of correct answers.
 
-    `test` has its results on the test split, if they are already available. The file is not run on validation if no
-    conclusion is possible.
+    `test` has the results of the file on the test split, if they are already available. The file is not run on
+    validation if no conclusion is possible.
     """
     if test is None:
         test = score_split(role, file, data.test, data, threads)
@@ -112,7 +112,9 @@ def check_model_file(
 
 
 def check_teacher(source: Artifact, data: Data, threads: int) -> SeenValidation | None:
-    """Test the teacher that distill selected; None if it is not a file, or the file of the baseline itself.
+    """Test whether the teacher that distill selected has seen validation.
+
+    Returns None if the teacher is not a model file, or if it is the file of the baseline itself.
 
     Nothing is timed here, so `threads` may be the number used in training; 0 means all cores.
     """

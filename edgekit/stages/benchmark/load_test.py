@@ -1,7 +1,7 @@
 """Test the winners and the baseline under load with LoadGen, each in its own process.
 
-The results are evidence only and decide nothing. A query goes from the raw sample to the answer, whereas the rounds of
-timing cover the model alone.
+The results are evidence only and decide nothing. A query includes everything from the raw sample to the answer, whereas
+the rounds of timing cover the model alone.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def measure_loads(
 
 
 def _budget_bound_ms(config: BenchmarkConfig) -> float:
-    """Return ten times the largest latency limit; 0 if no limit is in milliseconds or if it applies to devices."""
+    """Return ten times the largest latency limit, or 0 if no limit is in milliseconds or the limits are for devices."""
     limits_ms = [config.budget.limits(target).latency_p50_ms or 0.0 for target in config.targets]
     return 0.0 if config.where else P99_FACTOR * max(limits_ms, default=0.0)
 

@@ -1,8 +1,8 @@
 """Compare reference models with the winner, on the same samples and in the same rounds.
 
 A reference model is a file made by others. It cannot win and affects no decision, unless a limit of the budget refers
-to it. Its accuracy is measured on the test split only, because its unknown training data may include the validation
-split. `leakage.py` tests whether they probably do.
+to it. Its accuracy is reported on the test split only, because its unknown training data may include the validation
+split. `leakage.py` tests whether the model has probably seen that split.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ def open_reference_models(files: Sequence[ModelFile], data: Data, threads: int) 
 def compare_with_winner(
     models: Sequence[ReferenceModel], winner: ModelFacts | None, timings: Timings
 ) -> list[ReferenceModelRow]:
-    """Return a row per reference model with its latencies and the comparison with the winner (null without a winner).
+    """Return a row for each reference model with its latencies and its comparison with the winner.
 
     `winner_speedup` is the p50 of the reference model divided by that of the winner, and `winner_bytes_share` is the
-    size of the winner divided by that of the reference model.
+    size of the winner divided by that of the reference model. Without a winner, these fields are null.
     """
     rows = [
         {

@@ -42,10 +42,11 @@ def measure_rounds(
 ) -> RoundsResult:
     """Time everything, then add rounds until every winner and every gain is settled.
 
-    That way another run gives the same decision, even if the machine is less busy. The added rounds time only the
-    variants of unsettled comparisons, because a significantly slower variant can no longer win. `most_rounds` and
-    `most_minutes` limit them. Comparisons that are unsettled then are decided by the estimates, and listed. If the
-    latencies of devices are `deciding`, these rounds only settle gains.
+    Another run then gives the same decision, even if the machine is less busy. The added rounds time only the variants
+    of unsettled comparisons, because a significantly slower variant can no longer win. `most_rounds` and `most_minutes`
+    limit the added rounds. Comparisons that are still unsettled at a limit are decided by the point estimates and
+    listed in the result. If `deciding` has the latencies of devices, these rounds only settle the gains, because the
+    winners are decided on the devices.
     """
     counts = (config.rounds, config.most_rounds, config.calls_per_round, config.warmup_per_round)
     openings = opening_count(config.rounds)
@@ -75,7 +76,7 @@ def measure_rounds(
             bar.update(opened, of=opened + openings, name=description)
             try:
                 samples_ms, opened = measurement.send(timed_names)
-            except StopIteration:  # a limit
+            except StopIteration:  # a limit was reached
                 break
         elapsed_s = time.monotonic() - started
         rounds_done = max(map(len, samples_ms.values())) // config.calls_per_round
@@ -104,7 +105,7 @@ def open_now(decision: Decision, tie_margin: float, winners: bool = True) -> lis
 
 
 def expected_duration(openers: Mapping[str, Opener], config: BenchmarkConfig) -> str:
-    """Predict from a few calls of each model how long the rounds will take, and say what can change that."""
+    """Predict from a few calls of each model how long the rounds will take, and describe that with the time limit."""
     opening_s, call_s = map(sum, zip(*map(_time_trial_calls, openers.values()), strict=True))
 
     def seconds(openings: int, rounds: int) -> float:
@@ -116,7 +117,7 @@ def expected_duration(openers: Mapping[str, Opener], config: BenchmarkConfig) ->
 
 
 def _planned(models: int, planned_s: float, least_s: float, config: BenchmarkConfig) -> str:
-    """Describe the planned duration and its limit; `least_s` is the time of the rounds that are timed in any case."""
+    """Describe the planned duration and its limit; `least_s` is the duration of the rounds that are always timed."""
     limit_s = 60 * config.most_minutes
     limit = f"{duration(limit_s)} (benchmark.most_minutes)"
     if least_s > limit_s:
@@ -134,7 +135,7 @@ def _planned(models: int, planned_s: float, least_s: float, config: BenchmarkCon
 
 
 def _time_trial_calls(open_anew: Opener) -> tuple[float, float]:
-    """Return the seconds of opening a model including its first call, and of one call after that."""
+    """Return the seconds that opening a model and its first call take together, and those that a later call takes."""
     started = time.perf_counter()
     call = open_anew()
     call()

@@ -43,7 +43,8 @@ from edgekit.training import predict
 from edgekit.training.predict import check_finite
 
 EAGER, UNMODIFIED = "baseline-eager", "baseline-unmodified"
-"""Names of the baseline if it is a PyTorch network, and if it is a file that runs on its own interpreter."""
+"""The name of the baseline: the first if it is a PyTorch network, the second if it is a file with an interpreter of its
+own."""
 
 
 def benchmark(source: Artifact, data: Data, config: BenchmarkConfig, out: Path) -> Artifact:
@@ -52,7 +53,7 @@ def benchmark(source: Artifact, data: Data, config: BenchmarkConfig, out: Path) 
     recorded = replay.read(source.path.parent, "benchmark")
     if config.where and recorded is None:
         hosts_of_class(config.hosts, config.where)  # so that an error appears before minutes of work
-    energy_meter = energy_source(config.cost)  # for the same reason
+    energy_meter = energy_source(config.cost)  # here for the same reason
     reference_models = open_reference_models(config.rivals, data, config.inference_threads)
     others_leakage = [check_teacher(source, data, config.threads), *(model.leakage for model in reference_models)]
     evaluation = _evaluate_all(source, data, config)
@@ -141,7 +142,7 @@ def _conditions(
 
 
 def protocol(rounds: Sequence[int], openings: Sequence[int], calls_per_round: int, warmup_per_round: int) -> str:
-    """Describe how latencies were measured; each entry of `rounds` and `openings` is the number for one variant."""
+    """Describe how latencies were measured; `rounds` and `openings` have one number for each variant."""
     return (
         f"{_span(rounds)} rounds, {calls_per_round} timed calls of each variant in a round after {warmup_per_round} "
         f"untimed ones, each opened anew {_span(openings)} times, batch 1, order rotated, {EXECUTED}"
@@ -149,7 +150,7 @@ def protocol(rounds: Sequence[int], openings: Sequence[int], calls_per_round: in
 
 
 def _span(counts: Sequence[int]) -> str:
-    """Return the smallest and the largest count, because variants of unsettled comparisons have more rounds."""
+    """Return the smallest and the largest count as text. Variants of unsettled comparisons have more rounds."""
     smallest, largest = min(counts), max(counts)
     return f"{smallest}" if smallest == largest else f"{smallest} to {largest}"
 
@@ -160,10 +161,11 @@ def _row_named(name: str | None, rows: Sequence[ModelFacts]) -> ModelFacts | Non
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is known about the baseline and every variant before anything is timed, the baseline first.
+    """What is known about the baseline and every variant before anything is timed.
 
-    For each, there are a row of facts, an opener for calls, and the answers to the validation samples. `leakage` says
-    whether a baseline that was trained elsewhere has seen validation (`leakage.py`).
+    `rows` has the facts about each model, `openers` has a function by name that opens the model for calls, and
+    `answers` has the answers to the validation samples by name. The baseline comes first. `leakage` says whether a
+    baseline that was trained elsewhere has seen validation (`leakage.py`).
     """
 
     rows: list[ModelFacts]

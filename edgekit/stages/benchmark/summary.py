@@ -123,10 +123,12 @@ def nearest_miss(
     devices: DeviceClass | None = None,
     deciding: Timings | None = None,
 ) -> NearestMiss | None:
-    """Return the variant that exceeds its limits by the smallest total share; if there are several, the fastest one.
+    """Return the variant that comes closest to its limits, or None if there are no variants.
 
-    `timings` are those of this machine. If `devices` decided, their latencies are compared with the limit instead.
-    `deciding` are the timings for the comparison with the reference of a relative limit.
+    The excess over each limit is computed as a share of that limit, and the variant with the smallest sum is returned.
+    If several have the same sum, the fastest of them is returned. `timings` are those of this machine. If `devices`
+    decided, their latencies are compared with the limit instead. `deciding` are the timings for the comparison with the
+    reference of a relative limit.
     """
 
     def deciding_ms(name: str) -> float:

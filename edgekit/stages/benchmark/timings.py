@@ -16,15 +16,17 @@ Latencies = dict[str, dict[str, float]]
 
 @dataclass(frozen=True)
 class Timings:
-    """The time of every call in ms by variant, each (rounds * calls,), and the options for comparing two variants.
+    """The times of all calls of each variant, and the options for comparing two variants.
 
-    Here, a round is everything that was timed with one opening of the files; see `bench.timed_openings`. An interval
-    shows only how well the openings in this process agree. It does not cover differences between processes, such as the
-    core or its frequency, so a difference must exceed `tie_margin` (0.1 means 10 %) to decide a winner.
+    Here, a round is everything that was timed with one opening of the files; see `bench.timed_openings`. `samples_ms`
+    has an array of shape (rounds * calls,) for each variant. `cpu_ms` has the processor time of a call in each of the
+    shorter rounds that one opening consists of.
 
-    `cpu_ms` is the processor time of a call by variant, (all rounds,). `rounds` is the number of rounds of the variant
-    that was timed longest. A variant that was dropped earlier has fewer rounds, and two variants are compared by the
-    first rounds that both have.
+    An interval shows only how well the openings in this process agree. It does not cover differences between processes,
+    such as the core or its frequency, so a difference must exceed `tie_margin` (0.1 means 10 %) to decide a winner.
+
+    `rounds` is the number of rounds of the variant that was timed longest. A variant that was dropped earlier has fewer
+    rounds, and two variants are compared by the first rounds that both have.
     """
 
     samples_ms: Mapping[str, np.ndarray]
@@ -49,8 +51,8 @@ class Timings:
     def fastest(self, names: Iterable[str]) -> str:
         """Return the fastest of `names` by point estimate.
 
-        If some have more rounds than others, the fastest in the common rounds is compared with each of them by all
-        rounds that the two share.
+        If some have more rounds than others, the variant that is fastest in the rounds common to all is compared with
+        each of the others, using all rounds that the two share.
         """
         names = sorted(names)
         rounds = self.rounds_of(*names)
@@ -61,7 +63,7 @@ class Timings:
         return min(names, key=lambda name: self._ratio_to(name, first))
 
     def ratio(self, name: str, to: str) -> intervals.RatioInterval:
-        """Return how many times as long as `to` the variant `name` takes, by the rounds that both have."""
+        """Return the latency of `name` divided by that of `to`, with its interval, from the rounds that both have."""
         rounds = self.rounds_of(name, to)
         return intervals.ratio_interval(self._first(name, rounds), self._first(to, rounds), rounds, self.confidence)
 

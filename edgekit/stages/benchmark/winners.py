@@ -47,7 +47,7 @@ class ClassTimings:
 
 
 class OpenComparison(NamedTuple):
-    """A comparison that more rounds could settle, as text, and the variants that they would have to time."""
+    """A comparison that more rounds could settle, as text, and the variants that those rounds would have to time."""
 
     text: str
     variants: tuple[str, ...]
@@ -64,8 +64,12 @@ class Choice:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What latencies decide: which variants are over the latency limit, how sparse variants compare with dense ones,
-    which of them bring no speed-up, and the choice for each target."""
+    """The decisions that depend on latencies.
+
+    `too_slow` has the variants over their latency limit, `comparisons` compares each sparse variant with its dense
+    counterpart, `without_speedup` has the sparse variants that bring no speed-up, and `choices` has the choice by
+    target.
+    """
 
     too_slow: list[str]
     comparisons: list[DenseComparison]
@@ -112,7 +116,7 @@ def winner_of(target: str) -> str:
 
 
 def winner_rows(choices: Mapping[str, Choice], chosen: Mapping[str, str], is_replayed: bool) -> list[DecisionRow]:
-    """Return a row per target with its winner in `chosen`, which may be replayed, and with this run's evidence."""
+    """Return a row for each target with its winner, which may be a recorded one, and with the evidence of this run."""
     return [
         decision_row(winner_of(target), choice, chosen.get(target), choice.chosen, is_replayed)
         for target, choice in choices.items()
@@ -120,7 +124,10 @@ def winner_rows(choices: Mapping[str, Choice], chosen: Mapping[str, str], is_rep
 
 
 def decision_row(decision: str, choice: Choice, chosen: Any, own_choice: Any, is_replayed: bool = False) -> DecisionRow:
-    """Return the record of a decision. The evidence, and the choice that follows from it, are always this run's."""
+    """Return the record of a decision.
+
+    `chosen` may be recorded. The evidence in `choice`, and `own_choice`, which follows from it, are of this run.
+    """
     record = {
         "decision": decision,
         "chosen": chosen,
@@ -141,7 +148,7 @@ def too_close_to_call(decisions: Iterable[DecisionRow], tie_margin: float) -> li
     return [
         OpenComparison(
             f"{decision['decision']}: {row['name']} takes {with_bounds(row, 'ratio')} times as long as the fastest, "
-            f"and a tie ends at {1 + tie_margin:g}",
+            f"and up to {1 + tie_margin:g} counts as a tie",
             tuple(each["name"] for each in decision["candidates"] if each["in_the_tie"]),
         )
         for decision in decisions
@@ -187,7 +194,7 @@ def _candidate(row: CheckedVariant, fastest: str, timings: Timings) -> DecisionC
 def compare_with_limit(
     row: CheckedVariant, rows: Sequence[CheckedVariant], timings: Timings, budget: Budget, slow_names: Iterable[str]
 ) -> LimitComparison:
-    """Return a variant's median for comparison with the limit and, if that is relative, with its reference."""
+    """Return a variant's p50 with its interval and, if the limit is relative, the comparison with its reference."""
     median = timings.median(row["name"])
     comparison = {
         "name": row["name"],
@@ -265,7 +272,7 @@ def latency_excess(
     budget: Budget,
     devices: DeviceClass | None,
 ) -> float:
-    """Return the share by which the p50 of a row exceeds its limit, negative if it does not.
+    """Return by how much the p50 of a row exceeds its limit, as a share of the limit; negative if it is below it.
 
     If devices decided, their p50s are used.
     """
@@ -300,7 +307,7 @@ def _float_baseline(target: str, rows: Iterable[Mapping[str, Any]]) -> Mapping[s
 
 
 SPARSITY_DECISION = "sparsity without speed-up"
-"""Name of the decision in the result."""
+"""Name of the decision about sparse variants."""
 DENSE_MODEL = {"sparse": "student"}
 """The dense network from which each sparse one was made."""
 
@@ -313,9 +320,9 @@ def compare_all_with_dense(
     A counterpart outside the budget is ignored, because it could not be used instead.
 
     Zeros make a call shorter only if the kernels skip them. They make a file smaller only if its weights are stored in
-    a sparse format, as with `convert.sparse_weights`, or if it is compressed, which files in a bundle are not. A sparse
-    variant is rejected if it is neither significantly faster nor, at the same speed, smaller, each by `tie_margin`. Its
-    compressed size is reported.
+    a sparse format (`convert.sparse_weights`) or if the file is compressed, and files in a bundle are not compressed.
+    A sparse variant is worth using if it is significantly faster by more than `tie_margin`, or if it is not slower and
+    its file is smaller by more than `tie_margin`. The compressed size is reported as well, but decides nothing.
     """
     dense_rows = {
         (row["model"], row["precision"], row["target"]): row
@@ -350,8 +357,8 @@ def no_speedup_reason(name: str, comparisons: Iterable[DenseComparison], is_repl
 def _compare_with_dense(row: CheckedVariant, dense: CheckedVariant, timings: Timings) -> DenseComparison:
     """Compare a sparse variant with its dense counterpart.
 
-    `ratio` says how many times as fast it is. The shares are its bytes, and its compressed bytes, relative to the dense
-    variant.
+    `ratio` says how many times as fast the sparse variant is. The two shares are its size and its compressed size,
+    divided by those of the dense variant.
     """
     ratio = timings.ratio(dense["name"], row["name"])
     is_smaller = row["bytes"] * (1 + timings.tie_margin) < dense["bytes"]

@@ -1,4 +1,4 @@
-"""Bundle: pack one file per target to copy to a device, and run its self-test in a fresh process.
+"""Bundle: pack one file for each target, ready to be copied to a device, and run its self-test in a fresh process.
 
 Writes NAME-TARGET-VERSION.edge.zip for every target that has a winner, `edgerun.pyz` next to them, and
 `decision.json`. The outcome of the self-tests is stored as evidence.

@@ -17,7 +17,7 @@ WINDOWS = (3, 5, 9, 15)
 HYSTERESIS_THRESHOLDS = ((0.6, 0.4), (0.7, 0.3), (0.8, 0.2), (0.9, 0.1))
 """Pairs of `enter` and `leave` for hysteresis, as probabilities."""
 ANOMALY_THRESHOLDS = ((1.0, 0.8), (1.2, 1.0), (1.5, 1.0), (2.0, 1.0))
-"""The same for anomaly scores, as multiples of the threshold."""
+"""Pairs of `enter` and `leave` for anomaly scores, as multiples of the threshold."""
 
 
 class Smoothing(StrictModel):

@@ -1,4 +1,4 @@
-"""What a bundle needs on its device: requirements, commands and README; and its self-test in a fresh process."""
+"""Write the requirements, the commands and the README of a bundle, and run its self-test in a fresh process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Record how a bundle was made, in enough detail for `edgekit reproduce` to make it again; write its SBOM."""
+"""Record how a bundle was made, so that `edgekit reproduce` can make it again, and write its SBOM."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def provenance_record(
 ) -> dict[str, Any]:
     """Return the provenance of bundles that the stage `last` makes from `chain` (origin first) with `config`.
 
-    `decisions` holds by stage the decisions that are based on measurements. A rebuild cannot repeat them, so it
-    follows them.
+    `decisions` holds, by stage, the decisions that are based on measurements. A rebuild cannot repeat the measurements,
+    so it follows these decisions.
     """
     code = {artifact.stage: digest(artifact.code) for artifact in chain if artifact.code}
     return {
@@ -49,7 +49,7 @@ def provenance_record(
 
 
 def measured_decisions(last: Artifact) -> dict[str, Any]:
-    """Return by stage the decisions in the chain up to `last` that are based on measurements.
+    """Return, by stage, the decisions in the chain up to `last` that are based on measurements.
 
     Stages without such decisions are left out.
     """
@@ -79,14 +79,14 @@ def _run_config(chain: Sequence[Artifact], last: str, config: dict[str, Any]) ->
     shared = {
         name: stage_config[name] for stage_config in configs.values() for name in SHARED_FIELDS if name in stage_config
     }
-    if not shared.pop("targets_named", True):  # not named by the user, so a rebuild may choose them too
+    if not shared.pop("targets_named", True):  # the user named no targets, so a rebuild chooses them as well
         del shared["targets"]
     stage_options = {
         stage: {name: value for name, value in stage_config.items() if name not in SHARED_FIELDS}
         for stage, stage_config in configs.items()
     }
     data = dict(origin["data"])
-    shared["task"] = data.pop("task")  # at the top of a config file; without a student no stage records it
+    shared["task"] = data.pop("task")  # in a config file, the task is not part of `data` but stands at the top
     return {**shared, "model": origin["model"], "data": data, "preprocess": origin["preprocess"], **stage_options}
 
 
@@ -99,7 +99,7 @@ FIX = "`pip install cyclonedx-bom` installs it"
 def write_sbom(out: Path) -> None:
     """Write environment.lock and sbom.cdx.json to `out`, next to the bundles.
 
-    Both describe this machine, so they are part of no content digest. They contain no paths.
+    Both describe this machine, so no content digest covers them. They contain no paths.
 
     Raises StageError if cyclonedx-py is missing or fails.
     """
@@ -146,7 +146,7 @@ def _requirement_line(distribution: metadata.Distribution) -> str:
 
 
 def build_sbom(folder: Path) -> dict[str, Any]:
-    """Return the SBOM that `cyclonedx-py environment` writes for this interpreter, checked by its own validator.
+    """Return the SBOM that `cyclonedx-py environment` writes for this interpreter, checked by CycloneDX's validator.
 
     The tool runs in `folder`, which must not contain Python modules, because the tool could import them.
     """

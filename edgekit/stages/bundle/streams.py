@@ -33,9 +33,10 @@ NORMAL_LABEL = 0
 class WindowSequence(NamedTuple):
     """The validation windows in the order of time.
 
-    `indices` in the split, `labels`, and the numbers of the `pieces` to which the windows belong have shape (n,).
-    `background` is the label of windows without an event, or None. `hop` is the distance from one window to the next
-    in samples or rows, and `hop_s` in seconds. `span_windows` windows start within the length of one window.
+    `indices` are the positions of the windows in the split, `labels` are their labels, and `pieces` are the numbers of
+    the pieces to which they belong; all have shape (n,). `background` is the label of windows without an event, or
+    None. `hop` is the distance from one window to the next in samples or rows, and `hop_s` is the same distance in
+    seconds. `span_windows` is the number of windows that start within the length of one window.
     """
 
     indices: np.ndarray
@@ -113,9 +114,10 @@ def window_sequence(data: Data, config: BundleConfig) -> WindowSequence | None:
 def smoothed_labels(
     outputs: np.ndarray, samples: np.ndarray | None, manifest: Manifest, spec: dict[str, Any] | None
 ) -> np.ndarray:
-    """Return the label (n,) that the runner's own code reports at each window with the smoothing `spec` (None: none).
+    """Return the label that the runner reports at each window, (n,), as computed by the runner's own code.
 
-    `outputs` (n, …) are in the order of time. `samples` are the network's inputs, needed only by some tasks.
+    `outputs` (n, …) are in the order of time. `samples` are the network's inputs, which only some tasks need. `spec` is
+    the smoothing, or None for no smoothing.
     """
     declared_manifest = replace(manifest, smoothing=spec)
     postprocess_window = postprocess.make_postprocessor(declared_manifest)
@@ -156,12 +158,14 @@ def evaluate_smoothing(
 
     `outputs` and `samples` are in the order of time.
 
-    If a class is the background, the smoothing with the fewest false alarms wins, provided that it does not detect
-    fewer events than no smoothing does, apart from the share that `smoothing.detection_drop_pp` allows. A tie goes to
-    the most events, then to the shortest delay, then to the highest accuracy. This is a point on the curve of misses
-    against false alarms by which keyword spotting is evaluated (`edgekit/core/stream_events.py`). Without a background,
-    the highest accuracy of the smoothed answers wins. A remaining tie goes to the first candidate, and no smoothing
-    comes first.
+    If a class is the background, smoothings are compared by their events. A smoothing may detect fewer events than no
+    smoothing does only by the share that `smoothing.detection_drop_pp` allows. Of the smoothings that meet this
+    condition, the one with the fewest false alarms is selected. In a tie, more detected events decide, then a shorter
+    delay, then a higher accuracy. The selected smoothing is a point on the curve of misses against false alarms by
+    which keyword spotting is evaluated (`edgekit/core/stream_events.py`).
+
+    Without a background, the smoothing whose answers have the highest accuracy is selected. If there is still a tie,
+    the first of the candidates is selected, and no smoothing comes before all of them.
 
     The figures of the selected smoothing are optimistic, because it is the best of several on the same windows.
     """
@@ -214,9 +218,9 @@ def evaluate_smoothing(
 def choose_by_events(
     counts: Sequence[EventCounts], accuracies: Sequence[float], drop_pp: float
 ) -> tuple[int, list[str]]:
-    """Return the index of the selected smoothing, and for each of the others the reason why it was not selected.
+    """Return the index of the selected smoothing, and the reason against each smoothing that was not selected.
 
-    The first entry of both sequences is that of no smoothing.
+    The first entry of both arguments is that of no smoothing. The reason at the selected index is empty.
     """
     min_detected = counts[0].detected - drop_pp / 100 * counts[0].events
     eligible = [index for index, each in enumerate(counts) if each.detected >= min_detected - 1e-9]
@@ -235,7 +239,7 @@ def choose_by_events(
 
 
 def choose_by_accuracy(accuracies: Sequence[float]) -> tuple[int, list[str]]:
-    """Select by accuracy over the windows; the result is like that of `choose_by_events`."""
+    """Select the smoothing with the highest accuracy over the windows, and return the same as `choose_by_events`."""
     best = max(range(len(accuracies)), key=lambda index: (accuracies[index], -index))
     reasons = [
         "" if index == best else _accuracy_reason(accuracy, accuracies[best])

@@ -24,7 +24,10 @@ Prepare = Callable[[np.ndarray], np.ndarray]
 
 
 def runner_inputs(raw: np.ndarray, preprocess: Sequence[dict[str, Any]], described: dict[str, Any]) -> np.ndarray:
-    """Return float32 network inputs, prepared sample by sample as on a device. `described` is the `raw` of a spec."""
+    """Return float32 network inputs, prepared sample by sample as on a device.
+
+    `described` is the `raw` entry of a model's spec, which describes a raw sample.
+    """
     shape = evaluate.network_inputs(raw[:1], preprocess).shape
     layout = "NCHW" if len(shape) == 4 else "ANY"
     manifest: Any = SimpleNamespace(
@@ -93,13 +96,16 @@ def check_input(
             f"the config or "
             "that function"
         )
-    # inputs are no answers, so there is no agreement of answers
+    # these are inputs and not answers, so the agreement of answers has no meaning
     record = {name: value for name, value in vars(agreement).items() if name != "top1_agreement"}
     return {"from": f"raw sample, {preparer}", "to": "network input, the runner", **record}
 
 
 def describe_cause(trained: np.ndarray, deployed: np.ndarray) -> str:
-    """Describe the difference: channel order, scale or normalize, layout, crop or shift, or resize, with values."""
+    """Describe why the inputs differ, with values where there are any.
+
+    The cause is the layout, the order of the channels, scale or normalize, a crop or shift, or the resizing.
+    """
     if trained.ndim == 3:
         return _describe_window_cause(trained, deployed)
     if trained.ndim != 4:
@@ -131,7 +137,7 @@ def _describe_window_cause(trained: np.ndarray, deployed: np.ndarray) -> str:
     for shift in [step for size in range(1, min(MAX_SHIFT, time // 4) + 1) for step in (size, -size)]:
         inner = slice(abs(shift), time - abs(shift))
         if _explained_by_channel(one[..., inner], np.roll(other, shift, axis=2)[..., inner]).min() > MIN_EXPLAINED:
-            return f"crop or shift: {abs(shift)} moments {'later' if shift > 0 else 'earlier'}"
+            return f"crop or shift: {abs(shift)} time steps {'later' if shift > 0 else 'earlier'}"
     return "the values themselves differ"
 
 
@@ -193,9 +199,9 @@ def _explained_by_channel(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def _explained(one: np.ndarray, other: np.ndarray) -> float:
-    """Return the fraction of the variance of `one` that a factor and an offset of `other` explain.
+    """Return the fraction of the variance of `one` that is explained by scaling and shifting `other`.
 
-    It is 1 if both are constant, as the margins of images may be, and 0 if only one of them is.
+    The result is 1 if both are constant, as the margins of images may be, and 0 if only one of them is.
     """
     one, other = (array.ravel() - array.mean() for array in (one.astype(np.float64), other.astype(np.float64)))
     lengths = float(np.sum(one**2) * np.sum(other**2))
@@ -208,7 +214,8 @@ def _explained(one: np.ndarray, other: np.ndarray) -> float:
 SUM_TOLERANCE = 1e-3
 MIN_SAMPLES = 20
 MIN_GAIN, MIN_ACCURACY, STANDARD_ERRORS = 0.15, 0.5, 3.0
-"""Gain in accuracy, accuracy, and standard errors that another order of the labels needs to be reported."""
+"""Another order of the labels is reported if it raises the accuracy by at least `MIN_GAIN` and at least this many
+standard errors, and if the accuracy is then at least `MIN_ACCURACY`."""
 
 
 def check_answer(
@@ -238,7 +245,7 @@ def check_answer(
 
 
 def _can_score(task: str, labels: np.ndarray) -> bool:
-    """Return whether accuracy can be computed: a few samples may contain no anomaly."""
+    """Return whether accuracy can be computed. For an anomaly detection, both kinds of samples are needed."""
     return task != "anomaly" or 0 < labels.sum() < len(labels)
 
 
@@ -272,9 +279,10 @@ def are_probabilities(scores: np.ndarray) -> bool:
 
 
 def best_order(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return for each output the class that most of its samples have, (classes,), and the accuracy in that order.
+    """Return the order of the labels that fits the outputs best, (classes,), and the accuracy in that order.
 
-    If two outputs would mean the same class, the order is left as it is.
+    For each output, the order has the class to which most of the samples belong whose largest score is that output. If
+    two outputs would mean the same class, the order is not changed.
     """
     count = scores.shape[1]
     identity = np.arange(count)

@@ -86,7 +86,10 @@ def without_clipped_anomalies(data: Data, preprocess: list[dict[str, Any]]) -> D
 
 
 def normal_inputs(inputs: np.ndarray, labels: np.ndarray, task: str) -> np.ndarray:
-    """Return the inputs (n, …) that calibration must cover: all, or for anomaly detection the normal ones, if any."""
+    """Return the inputs (n, …) that calibration must cover.
+
+    For an anomaly detection, these are the normal inputs, if there are any. For other tasks, these are all inputs.
+    """
     normal = labels == 0
     return inputs[normal] if tasks.load_task(task).RECONSTRUCTS and normal.any() else inputs
 
@@ -105,10 +108,10 @@ def layer_ranges(module: nn.Module, calibration: np.ndarray, check_inputs: np.nd
 
 
 def outside_by_chance(samples: int) -> float:
-    """Return the fraction of new samples that may lie outside the range of `samples` samples, at `CONFIDENCE`.
+    """Return the largest fraction of new samples that may lie by chance outside the range of `samples` samples.
 
-    For any continuous distribution, it follows Beta(2, n - 1) (Wilks 1941). It is 0.14 for 60 samples, 0.045 for 200
-    and 0.018 for 500.
+    For any continuous distribution, this fraction follows Beta(2, n - 1) (Wilks 1941). The result is its quantile at
+    `CONFIDENCE`: 0.14 for 60 samples, 0.045 for 200 and 0.018 for 500.
     """
     low, high = 0.0, 1.0
     for _ in range(HALVINGS):

@@ -118,13 +118,15 @@ class BoundaryChecker:
             names = (source, f"{result}, two samples a call,")
             self._agreement(job, step, files, self._outputs(job, step, files, 2), names, reference)
         row = cast("BoundaryAgreement", {"from": source, "to": result, **asdict(agreement), "ok": True})
-        if step.precision == FLOAT and (conditioning := self._explaining(agreement, outputs, reference)):
+        if step.precision == FLOAT and (conditioning := self._explaining_conditioning(agreement, outputs, reference)):
             row["conditioning"] = (
                 f"{result} differs from {source} by SNR {agreement.snr_db:.1f} dB, and so does the network from "
                 f"itself ({conditioning.describe()}): it amplifies rounding, so answers differ between machines"
             )
         if step.precision == "int8" and step.method != "qat" and step.quantization.ranges == "minmax":
-            row["layers_unseen"] = self._no_steep_layer(job, step, files, f"{self.network.name}: {source} → {result}")
+            row["layers_unseen"] = self._check_layer_losses(
+                job, step, files, f"{self.network.name}: {source} → {result}"
+            )
         return row
 
     def _agreement(
@@ -151,7 +153,7 @@ class BoundaryChecker:
         agreement = numerics.compare(reference, outputs, self.task, self.inputs)
         faults = numerics.tolerance_faults(agreement, self.config.tolerance(step.precision), self.task)
         is_float = step.precision == FLOAT
-        if faults and not (is_float and self._explaining(agreement, outputs, reference)):
+        if faults and not (is_float and self._explaining_conditioning(agreement, outputs, reference)):
             divergence = self._locate_layer(job, step, files)
             message = (
                 f"{self.network.name}: {source} → {result} is outside its tolerance on {len(outputs)} validation "
@@ -169,12 +171,12 @@ class BoundaryChecker:
     def _conditioning(self) -> numerics.Conditioning | None:
         return numerics.measure_conditioning(self.network.folder, self.inputs, self.reference, self.task)
 
-    def _explaining(
+    def _explaining_conditioning(
         self, agreement: numerics.Agreement, outputs: np.ndarray, reference: np.ndarray
     ) -> numerics.Conditioning | None:
-        """Return the network's conditioning if it explains why a float file exceeds its tolerance, or None.
+        """Return the network's conditioning if it explains why a float file exceeds its tolerance, else None.
 
-        Conditioning is measured only for files outside their tolerance, so that other networks take no longer.
+        The conditioning is measured only if a file exceeds its tolerance, so that no time is spent on other networks.
         """
         tolerance = self.config.tolerance(FLOAT)
         if not numerics.tolerance_faults(agreement, tolerance, self.task) or not np.isfinite(outputs).all():
@@ -182,7 +184,7 @@ class BoundaryChecker:
         conditioning = self._conditioning
         if (
             conditioning is None
-            or not conditioning.is_measure
+            or not conditioning.is_conclusive
             or numerics.tolerance_faults(agreement, conditioning.tolerance(tolerance), self.task)
         ):
             return None
@@ -194,16 +196,17 @@ class BoundaryChecker:
 
     def _advice(self, step: ConversionStep, outputs: np.ndarray, reference: np.ndarray, layer: str) -> str:
         conditioning = self._conditioning if step.precision == FLOAT else None
-        if conditioning is not None and not conditioning.is_measure:
+        if conditioning is not None and not conditioning.is_conclusive:
             return AMPLIFIES_ROUNDING
         is_tuned = step.method == "qat"
         return advise(Divergence(step.model_folder, step.precision, reference, outputs, layer, is_tuned))
 
-    def _no_steep_layer(self, job: ConversionJob, step: ConversionStep, files: ConvertedFiles, what: str) -> str:
+    def _check_layer_losses(self, job: ConversionJob, step: ConversionStep, files: ConvertedFiles, what: str) -> str:
         """Reject an int8 file in which a single layer loses more than `int8_max_layer_loss_db`.
 
-        With min-max ranges every layer should lose little, so a large loss means a fault of the converter. Returns why
-        the layers could not be examined, or an empty string; the outputs agree in any case.
+        With min-max ranges every layer should lose little, so a large loss means a fault of the converter. If the
+        layers cannot be examined, the file is not rejected, because its outputs agree, and the reason is returned.
+        Otherwise the result is empty.
         """
         limit_db = self.config.int8_max_layer_loss_db
         try:
@@ -228,7 +231,7 @@ class BoundaryChecker:
         self, job: ConversionJob, step: ConversionStep, files: ConvertedFiles
     ) -> first_divergence.LocatedLayer:
         if step.precision in OPTIONAL_PRECISIONS:
-            return first_divergence.LocatedLayer("a candidate, whose layers were not examined")
+            return first_divergence.LocatedLayer("the layers of this optional precision were not examined")
         return self.locate(step.model_folder, job.target, step.out, files, self.inputs, step.precision)
 
 
@@ -260,7 +263,7 @@ def _record(
 
 
 def _set_by_target(job: ConversionJob, step: ConversionStep) -> bool:
-    """Return whether the target itself determines the int8 ranges, by the step's quantization."""
+    """Return whether the target chooses the int8 ranges by the step's quantization, and not by QAT."""
     return step.precision == "int8" and not (step.method == "qat" and job.target in CARRY_RANGES)
 
 
@@ -273,7 +276,7 @@ LOOSEN_INT8 = "leave int8 out of convert.precisions, or loosen convert.int8_min_
 INT8_STEP = 1 / 255
 """Resolution of int8, as a fraction of the range of all values."""
 CONSTANT = 0.05
-"""Fraction of the network's own variation below which a file's outputs count as constant."""
+"""The outputs of a file count as constant if they vary less than this fraction of what the network's outputs vary."""
 
 
 @dataclass(frozen=True)
@@ -336,7 +339,7 @@ def _int8_advice(divergence: Divergence) -> str:
 
 
 def _variation(outputs: np.ndarray) -> float:
-    """Return the standard deviation of the outputs over the samples, the median over all output values."""
+    """Return how much outputs vary between samples: the median of the standard deviations of all output values."""
     return float(np.median(outputs.astype(np.float64).std(axis=0)))
 
 

@@ -48,10 +48,11 @@ class Tolerance:
     max_abs: float | None = None
 
     def required_agreement(self, samples: int) -> float:
-        """Return the required fraction of equal answers: the number that may differ is rounded up to a whole sample.
+        """Return the required fraction of equal answers, for a number of samples.
 
-        With 40 samples, 0.98 would allow less than one to differ. But the answer to a sample on the border of two
-        classes depends on the last bits, which differ between processors.
+        The number of answers that may differ is rounded up. With 40 samples, 0.98 would otherwise allow no answer to
+        differ, although the answer to a sample on the border of two classes depends on the last bits, which are not the
+        same on all processors.
         """
         return (samples - math.ceil(round((1 - self.min_top1_agreement) * samples, 6))) / samples
 
@@ -59,10 +60,10 @@ class Tolerance:
 def compare(
     reference: np.ndarray, outputs: np.ndarray, task: str = "classification", inputs: np.ndarray | None = None
 ) -> Agreement:
-    """Compare outputs with a reference, both of shape (n, …). NaN or Inf agrees with nothing.
+    """Compare outputs with a reference, both of shape (n, …).
 
     `inputs` are the network inputs, which some tasks need to compare answers. The SNR is
-    10 log10(Σ reference² / Σ (reference − outputs)²).
+    10 log10(Σ reference² / Σ (reference − outputs)²). If there is a NaN or Inf, nothing agrees.
     """
     if reference.shape != outputs.shape:
         raise ValueError(f"outputs of shape {outputs.shape} against a reference of shape {reference.shape}")
@@ -107,11 +108,12 @@ def tolerance_faults(agreement: Agreement, tolerance: Tolerance, task: str = "cl
 FLOAT64 = "float64 against float32"
 MOVED_INPUTS = "inputs eight units in the last place apart"
 ULPS = 8
-"""By how much inputs are moved. Sums differ by about this much between engines; a move by 1 may be rounded away."""
+"""By how many units in the last place inputs are moved. Between engines, sums differ by about as much, and a move by a
+single unit may be rounded away."""
 PATTERNS = 6
 """Number of random patterns of signs with which inputs are moved."""
 MARGIN_DB = 6.0
-"""Margin between the file's SNR and the network's own, because rounding errors add up and vary by chance."""
+"""How far the SNR of a file may be below the network's own, because rounding errors add up and vary by chance."""
 MIN_SNR_DB = 20.0
 """Below this, the network's outputs consist of rounding errors, and no file can be compared with them."""
 
@@ -130,16 +132,16 @@ class Conditioning:
     top1_agreement: float
 
     def describe(self) -> str:
-        """`SNR 38.1 dB, max |Δ| 0.01 by float64 against float32`."""
+        """Describe the change as text, for example `SNR 38.1 dB, max |Δ| 0.01 by float64 against float32`."""
         return f"SNR {self.snr_db:.1f} dB, max |Δ| {self.max_abs:.3g} by {self.method}"
 
     @property
-    def is_measure(self) -> bool:
-        """Whether the network's outputs are more than rounding errors."""
+    def is_conclusive(self) -> bool:
+        """Whether the network's outputs are more than rounding errors, so that files can be compared with them."""
         return self.snr_db >= MIN_SNR_DB
 
     def tolerance(self, requested: Tolerance) -> Tolerance:
-        """Relax a tolerance of float files to what the network itself reaches, less the margin."""
+        """Return the requested tolerance of float files, loosened to what the network itself reaches, less a margin."""
         factor = 10 ** (MARGIN_DB / 20)
         agreement = 1 - factor * (1 - self.top1_agreement)
         return Tolerance(
@@ -149,10 +151,10 @@ class Conditioning:
         )
 
     def explains(self, reference: np.ndarray, outputs: np.ndarray, requested_db: float) -> bool:
-        """Return whether the median sample differs no more than by rounding.
+        """Return whether the median sample differs by no more than rounding explains.
 
         A wrong file differs on every sample, while rounding is amplified more on some samples than on others. The
-        overall SNR is dominated by the worst samples and would hide the fault.
+        overall SNR cannot tell the two apart, because the worst samples dominate it.
         """
         return median_db(reference, outputs) >= min(requested_db, self.median_db - MARGIN_DB)
 
@@ -160,14 +162,14 @@ class Conditioning:
 def measure_conditioning(
     model_folder: Path, inputs: np.ndarray, reference: np.ndarray, task: str
 ) -> Conditioning | None:
-    """Measure how much rounding changes the outputs of a saved network; None if they are not finite.
+    """Measure how much rounding changes the outputs of a saved network. Returns None if they are not finite.
 
-    If a float file exceeds its tolerance, either the converter made an error, or the network amplifies rounding so that
-    any two engines differ. Comparing the network with itself, without a converter, shows which of the two it is.
+    If a float file exceeds its tolerance, either the converter made an error, or the network amplifies rounding so much
+    that any two engines differ. Comparing the network with itself, without a converter, shows which of the two it is.
 
-    A PyTorch network is computed in float64. If that is not possible, as with files of other frameworks, its inputs are
-    moved by a few units in the last place instead; for each sample, the pattern of signs with the largest effect
-    counts.
+    A PyTorch network is computed in float64 and compared with its outputs in float32. If that is not possible, as with
+    files of other frameworks, the inputs are moved by a few units in the last place instead, in several patterns of
+    signs. For each sample, the pattern with the largest effect counts.
     """
     other = _float64_outputs(model_folder, inputs)
     method = FLOAT64 if other is not None else MOVED_INPUTS
@@ -182,19 +184,22 @@ def measure_conditioning(
 
 
 def median_db(reference: np.ndarray, outputs: np.ndarray) -> float:
-    """Return the median over the samples of the SNR of each sample, in dB."""
+    """Return the SNR in dB of the median sample."""
     pairs = zip(reference[:, None], outputs[:, None], strict=True)
     return float(np.median([snr_db(one, other) for one, other in pairs]))
 
 
 def _farthest(reference: np.ndarray, answers: list[np.ndarray]) -> np.ndarray:
-    """Return for each sample the answer that is farthest from the reference."""
+    """Return, for each sample, the one of the `answers` that is farthest from the reference."""
     errors = [np.sum(np.square(one - reference, dtype=np.float64), axis=tuple(range(1, one.ndim))) for one in answers]
     return np.stack(answers)[np.argmax(errors, axis=0), np.arange(len(reference))]
 
 
 def _float64_outputs(model_folder: Path, inputs: np.ndarray) -> np.ndarray | None:
-    """Return the network's answers in float64; None for a file of another framework or if the code requires float32."""
+    """Return the network's outputs in float64.
+
+    Returns None for a file of another framework, and for a network whose code requires float32.
+    """
     import torch
 
     if model_file.read(model_folder):
@@ -207,7 +212,7 @@ def _float64_outputs(model_folder: Path, inputs: np.ndarray) -> np.ndarray | Non
     default_dtype = torch.get_default_dtype()
     try:
         outputs = evaluate.torch_outputs(model_folder, inputs.astype(np.float64), widened)
-    except EdgekitError:  # its code names float32, or its operators have no float64
+    except EdgekitError:  # the network's code requires float32, or one of its operators does not support float64
         return None
     finally:
         torch.set_default_dtype(default_dtype)
@@ -215,9 +220,10 @@ def _float64_outputs(model_folder: Path, inputs: np.ndarray) -> np.ndarray | Non
 
 
 def _outputs_of_moved_inputs(model_folder: Path, inputs: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield outputs for inputs moved by a few units in the last place: away from zero, towards it, and at random.
+    """Yield outputs for inputs that are moved by a few units in the last place.
 
-    Integers are only moved away from zero, because operators that use them as an index round down.
+    The inputs are first moved away from zero, then towards it, then in random directions. Integers are only moved away
+    from zero, because operators that use them as an index round down.
     """
     random = np.random.default_rng(0)
     is_integer = inputs == np.trunc(inputs)

@@ -117,7 +117,7 @@ def distinct_networks(source: Artifact, models: Sequence[str]) -> tuple[list[Net
         json.loads(quantized.file("decision.json").read_text(encoding="utf-8")) if quantized else DEFAULT_QUANTIZATION
     )
     chosen_quantization = Quantization.from_json(decision["quantization"])
-    # after QAT or mixed precision, `chosen` fits that network only
+    # after QAT or with mixed precision, `chosen_quantization` fits only the network that was quantized
     post_training = Quantization.from_json(decision["ptq_quantization"])
     tuned_origin = _digests(source, TUNED_MODEL)
     for name in models:
@@ -162,7 +162,7 @@ def _verified_folder(artifact: Artifact, folder: str) -> Path:
 
 
 def left_out_row(model: str, target: str, precision: str, failure: ConversionFailure) -> LeftOutVariant:
-    """Return the record of a variant that failed: the parts of the failure, and all of them joined in `reason`."""
+    """Return the record of a variant that failed. It has the parts of the failure, and `reason` joins them as text."""
     return cast("LeftOutVariant", {**_names(model, target, precision), **failure.row()})
 
 
@@ -211,7 +211,7 @@ def empty_targets(
     Raises
     ------
     ConversionError
-        There is no variant at all, or the config names the target.
+        No target has a variant, or the config names a target that has none.
     """
     targets_with_files = dict.fromkeys(row["target"] for row in variants)
     empty: dict[str, str] = {

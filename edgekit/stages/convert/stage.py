@@ -82,7 +82,7 @@ def convert(source: Artifact, data: Data, config: ConvertConfig, out: Path) -> A
 
 
 def check_inputs_and_answers(checker: BoundaryChecker, data: Data) -> Iterator[dict[str, Any]]:
-    """Check the inputs, the calibrated ranges and the answers of a network, and yield a record for each.
+    """Check the inputs, the calibrated ranges and the answers of a network, and yield a record of each check.
 
     Raises
     ------

@@ -32,9 +32,10 @@ NO_SCORES = dict.fromkeys(("validation_accuracy", "drop_pp", "lost", "gained", "
 class Selection:
     """The selected student.
 
-    `student` is its training with the labels alone, if that had as many epochs as the other trainings will have.
-    `rows` has a record for each candidate. Apart from `in_time` and what follows from it, they hold no latencies, so
-    that they are the same on every machine.
+    `student` is the network as it was trained with the labels alone for the selection, or None if it was selected
+    without training or trained for another number of epochs than the config's. `rows` has a record for each candidate.
+    The records hold no latencies, so that they are the same on every machine, except for `in_time` and the fields that
+    follow from it.
     """
 
     trainer: StudentTrainer
@@ -46,9 +47,10 @@ class Selection:
 def select_student(
     shortlist: Shortlist, data: Data, config: DistillConfig, resume_folder: ResumeFolder, baseline: SampleResults
 ) -> Selection:
-    """Train the candidates on the shortlist and select the most accurate. A single one is selected without training.
+    """Train the candidates on the shortlist and select the most accurate one.
 
-    `baseline` holds the per-sample scores of the baseline on the validation split.
+    If there is only one, it is selected without training. `baseline` holds the per-sample scores of the baseline on the
+    validation split.
     """
     epochs = config.candidate_epochs or config.epochs
     trainers = {
@@ -84,7 +86,7 @@ def most_accurate(entries: list[CandidateNetwork], accuracy: Mapping[str, float]
 
 
 def write_evidence(shortlist: Shortlist, config: DistillConfig, out: Path) -> None:
-    """Write the latencies of every file in every round, and the choice to which they lead, as evidence."""
+    """Write the latencies of every file in every round, and the choice that follows from them, as evidence."""
     rows = [
         {**file.row(), "model": title, "round_p50s_ms": file.round_p50s_ms}
         for title, files in shortlist.timed.items()

@@ -34,7 +34,8 @@ from edgekit.targets import evaluate
 from edgekit.training.resume import ResumeFolder
 
 ReferenceTimes = Sequence[TimedFile]
-"""Models to which limits are relative, timed in the same rounds: reference files by name, the baseline by target."""
+"""Timings, from the same rounds, of the models to which limits are relative. A reference file has one timing and is
+identified by its name; the baseline has a timing for each target."""
 
 
 def within_size(files: Sequence[TimedFile], budget: Budget, reference_times: ReferenceTimes) -> list[TimedFile]:
@@ -46,7 +47,7 @@ def within_size(files: Sequence[TimedFile], budget: Budget, reference_times: Ref
 
 
 def meets_limits(files: Sequence[TimedFile], budget: Budget, reference_times: ReferenceTimes) -> bool:
-    """Return whether any file meets both limits.
+    """Return whether any file meets the limits on size and latency.
 
     As in the benchmark stage, a latency exceeds its limit only if its whole confidence interval does.
     """
@@ -105,12 +106,12 @@ PRECISIONS = ("fp32", "int8")
 TIMES_FILE = "candidates.json"
 REFERENCES_KEY = "(beside)"
 """Key of the reference models in the stored timings."""
-NOT_CONVERTIBLE = "no target takes it"
+NOT_CONVERTIBLE = "it cannot be converted for any target"
 STALE_RECORD = "an earlier stage or the config has changed since the record was made; run without the record"
 
 ShortlistChoice = dict[str, list[str]]
-"""`in_time`: titles of the candidates within the budget; `trained`: the fastest of those that the most targets support.
-Both are in the order of the config."""
+"""`in_time` has the titles of the candidates within the budget, and `trained` those of the candidates to train: the
+fastest of those that the most targets support. Both are in the order of the config."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,7 @@ def time_candidates(
     failures = {title: times.failed for title, times in times_by_title.items()}
     if not any(timed.values()):
         raise ConversionError(
-            f"distill.candidates: no target takes any of them; {next(iter(failures.values()))[0].describe()}"
+            f"distill.candidates: none can be converted for any target; {next(iter(failures.values()))[0].describe()}"
         )
     measured_choice = choose_candidates(timed, config.budget, config.most_trained, reference_times)
     if recorded_choice is not None:
@@ -227,7 +228,7 @@ def choose_candidates(
 
 
 def fastest_file(files: Sequence[TimedFile], budget: Budget, reference_times: ReferenceTimes = ()) -> TimedFile:
-    """Return the fastest file of a candidate, of those within the size limit if there are any."""
+    """Return the fastest of a candidate's files within the size limit or, if there are none, of all its files."""
     return min(within_size(files, budget, reference_times) or files, key=lambda file: file.p50_ms)
 
 
@@ -278,7 +279,7 @@ def check_recorded_choice(
             )
         if not timed[title]:
             raise StageError(
-                f"the recorded candidate {title} could not be converted here: {NOT_CONVERTIBLE}; {STALE_RECORD}"
+                f"the recorded candidate {title} could not be converted for any target here; {STALE_RECORD}"
             )
         if not within_size(timed[title], budget, reference_times):
             sizes = {describe_size_limit(file, budget, reference_times) for file in timed[title]}
@@ -330,7 +331,10 @@ def _build_candidate(
 def _measure_candidates(
     entries: Sequence[CandidateNetwork], data: Data, config: DistillConfig, baseline: Path
 ) -> dict[str, TimingResult]:
-    """Time all files of all candidates. Returns them by title, and the reference models as `REFERENCES_KEY`."""
+    """Time all files of all candidates.
+
+    Returns the timings by title. Those of the reference models, if there are any, have the key `REFERENCES_KEY`.
+    """
     steps = entries[0].spec.preprocess
     samples = evaluate.network_inputs(evaluate.spread_samples(data.calibration, CALIBRATION_SAMPLES), steps)
     names = {_file_name(entry.title, number): entry for number, entry in enumerate(entries, 1)}
@@ -359,7 +363,7 @@ def _measure_candidates(
 
 
 def _untrained_network(spec: store.ModelSpec, seed: int) -> tuple[nn.Module, store.ModelSpec]:
-    """Return the network with merged branches, as it would be deployed."""
+    """Return the untrained network with its branches merged, as it would be deployed."""
     return merge_and_compare(store.build(spec, seed=seed), spec, store.zero_sample(spec))[:2]
 
 

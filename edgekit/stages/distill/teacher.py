@@ -50,7 +50,7 @@ class Teacher:
         return {"name": self.name, "validation_accuracy": self.accuracy, "cost": self.cost}
 
     def save(self, out: Path) -> dict[str, Any]:
-        """Save the teacher in the artifact `out`, unless it is the baseline; return how later stages open it."""
+        """Save the teacher in the artifact `out`, unless it is the baseline, and return how later stages open it."""
         if isinstance(self.model, TeacherFile):
             return {"kind": "file", "file": copy_file(self.model, out / FOLDER), "preprocess": self.model.preprocess}
         if isinstance(self.model, Ensemble):

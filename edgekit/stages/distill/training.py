@@ -31,14 +31,15 @@ from edgekit.training.resume import ResumeFolder
 
 LABELS_ALONE = "alone"
 CONFIDENCE = 0.95
-"""Confidence of a bound that is not recorded. It is not that of the budget, whose change must not cause a training."""
+"""Confidence level of the upper bounds of drops, which are not recorded here. The level of the budget is not used,
+because a change of the budget must not cause a new training."""
 
 
 @dataclass(frozen=True)
 class TrainedStudent:
     """A trained student: the name of its loss or "alone", and its per-sample scores on the validation split.
 
-    `stopped` says why the training was stopped early; it is empty if it was not.
+    `stopped` says why the training was stopped early; it is empty if the training was completed.
     """
 
     name: str
@@ -74,7 +75,7 @@ class StudentTrainer:
     spec: store.ModelSpec
     data: Data
     config: DistillConfig
-    place: ResumeFolder
+    resume_folder: ResumeFolder
     name: str = "student"
     title: str = "student"
 
@@ -106,11 +107,11 @@ class StudentTrainer:
         )
 
     def _distillation(self, options: LossOptions | None, teacher: Teacher | None) -> Distillation | None:
-        return Distillation(teacher.model, options, self.place.teacher_cache) if teacher and options else None
+        return Distillation(teacher.model, options, self.resume_folder.teacher_cache) if teacher and options else None
 
     def _checkpoint(self, name: str, epochs: int) -> Checkpoint:
         length = "" if epochs == self.config.epochs else f"-{epochs}"
-        return self.place.checkpoint(f"{self.name}-{name}{length}")
+        return self.resume_folder.checkpoint(f"{self.name}-{name}{length}")
 
     def _train(
         self,
@@ -146,7 +147,7 @@ class StudentTrainer:
 
 
 STOP_CONFIDENCE = 0.99
-"""Confidence with which a loss must be worse than the best to be stopped."""
+"""A loss is stopped only if it is worse than the best one at this confidence level."""
 STOPPED_FILE = "stopped-losses.json"
 
 
@@ -155,9 +156,10 @@ def stop_worse_losses(
 ) -> dict[str, TrainedStudent]:
     """Train with every loss for a part of the epochs, and stop those that are significantly worse than the best.
 
-    They are compared by a confidence interval over the same validation samples (`edgekit.core.tasks.accuracy_drop`).
-    The other losses continue from there and end with exactly the same weights as without the interruption. Unlike
-    successive halving (Jamieson & Talwalkar 2016), which stops half of them, this stops none in case of doubt.
+    Losses are compared by a confidence interval over the same validation samples (`edgekit.core.tasks.accuracy_drop`).
+    Trainings that are not stopped continue later and end with exactly the same weights as without the interruption.
+    Unlike successive halving (Jamieson & Talwalkar 2016), which always stops half of the trainings, this stops none
+    whose loss is not significantly worse.
 
     Returns the stopped students by the name of their loss; empty if `stop_losses_after` is 0 or there is one loss.
     """
@@ -165,8 +167,8 @@ def stop_worse_losses(
     stop_epoch = math.ceil(config.stop_losses_after * config.epochs)
     if not stop_epoch or stop_epoch >= config.epochs or len(loss_options) < 2:
         return {}
-    path = trainer.place.folder / STOPPED_FILE
-    stopped = _read_stopped(path, trainer.place.key)
+    path = trainer.resume_folder.folder / STOPPED_FILE
+    stopped = _read_stopped(path, trainer.resume_folder.key)
     # after an interruption, losses that were not stopped may have continued, so they cannot be compared again
     students: dict[str, TrainedStudent] = {}
     to_train = [options for options in loss_options if stopped is None or options.loss in stopped]
@@ -179,7 +181,7 @@ def stop_worse_losses(
         students[options.loss] = trainer.train_with_loss(options, teacher, stop_epoch)
     if stopped is None:
         stopped = _reasons_to_stop(students, stop_epoch, config.epochs)
-        write_json(path, {"key": trainer.place.key, "stopped": stopped})
+        write_json(path, {"key": trainer.resume_folder.key, "stopped": stopped})
     return {loss: replace(students[loss], stopped=reason) for loss, reason in stopped.items()}
 
 
@@ -204,7 +206,7 @@ def _reasons_to_stop(students: dict[str, TrainedStudent], stop_epoch: int, epoch
 
 
 def _read_stopped(path: Path, key: str) -> dict[str, str] | None:
-    """Return what an earlier attempt at this stage decided, or None if it did not get that far."""
+    """Return the losses that an earlier attempt at this stage stopped, or None if it did not compare them."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         stopped: dict[str, str] = record["stopped"]

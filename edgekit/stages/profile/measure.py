@@ -70,9 +70,9 @@ SINGLE_THREAD: ThreadGain = {"threads": 1, "speedup": 1.0, "speedup_low": 1.0, "
 def measure(
     module: nn.Module, folder: Path, spec: ModelSpec, cost: Cost, data: Data, config: ProfileConfig
 ) -> dict[str, Any]:
-    """Return the evidence of the profile; the other modules of this package describe its parts.
+    """Take all measurements and return them as the evidence of the profile.
 
-    `folder` holds the saved network.
+    The other modules of this package describe the parts of the evidence. `folder` holds the saved network.
     """
     samples = data.validation.x[:SAMPLES]
     x = eager_input(samples[:1], spec.preprocess)
@@ -125,9 +125,9 @@ def measure(
 
 
 def thread_speedup(module: nn.Module, x: np.ndarray, calls: int) -> ThreadGain:
-    """Return the number of cores and how many times faster that many threads are than one, with the interval.
+    """Return the number of cores, and the speed-up of a call with as many threads over a call with one thread.
 
-    On a machine with one core the speed-up is 1.
+    The speed-up comes with its confidence interval. On a machine with one core it is 1.
     """
     cores = available_cores()
     if cores == 1:

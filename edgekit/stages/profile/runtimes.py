@@ -52,9 +52,9 @@ def measure(
     of the weights in memory affects the time. Compiled and traced networks are not prepared anew, because that would
     take minutes.
 
-    Returns one row per runtime, the operators by target, and reasons why the measurement may be noisy. `ratio` is the
-    time of the unmodified baseline divided by that of the row, computed round by round, with its interval. A runtime
-    that fails has a `reason` instead of figures.
+    Returns one row for each runtime, the operators by target, and reasons why the measurement may be noisy. In a row,
+    `ratio` is the time of the unmodified baseline divided by the time of that runtime. It is computed round by round
+    and has an interval. A runtime that fails has a `reason` instead of figures.
     """
     with tempfile.TemporaryDirectory(prefix="edgekit-runtimes-") as scratch:
         spec = store.read_spec(folder)

@@ -46,9 +46,9 @@ def measure(model_folder: Path, samples: np.ndarray, calls: int, warmup_calls: i
     `samples` are raw, (n, ...), and requested in turn. The first `warmup_calls` calls count in the session, but not in
     the percentiles.
 
-    Returns `latency`, the percentiles in ms of `total` and of each part with its share of the mean, and `session`.
-    After the session, calls with and without time stamps alternate: `stamped` is the ratio of their p50s, with its
-    interval.
+    Returns a dict with two entries. `latency` has the percentiles in ms of a complete call (`total`) and of each part
+    of it, with the part's share of the mean. `session` has the figures of `_session` and `stamped`: after the session,
+    calls with and without time stamps alternate, and `stamped` is the ratio of their p50s with its interval.
 
     Raises StageError if the process dies or exceeds `timeout_s`, and ModelError if the network cannot answer.
     """
@@ -95,9 +95,10 @@ def _failure_reason(child_exit: subprocesses.ChildExit, timeout_s: float) -> str
 
 
 def _request_all(process: subprocess.Popen[bytes], samples: int, calls: int) -> tuple[dict[str, Any], np.ndarray]:
-    """Return the message of the process when it was ready, and time stamps (calls, 6) in ns.
+    """Return the message that the process sent when it was ready, and time stamps in ns of shape (calls, 6).
 
-    The stamps of a call are: request sent, four of the process, answer read.
+    The first stamp of a call is when the request was sent, the next four are taken by the process, and the last one is
+    when the answer had been read.
     """
     assert process.stdout
     ready = json.loads(process.stdout.readline())
@@ -109,7 +110,7 @@ def _request_all(process: subprocess.Popen[bytes], samples: int, calls: int) -> 
 
 
 def _stamp_overhead(process: subprocess.Popen[bytes], samples: int, calls: int) -> StampOverhead:
-    """Compare `calls` calls per round with and without time stamps; they take turns at being first in a round."""
+    """Compare calls with and without time stamps, `calls` of each in every round, with alternating order."""
     samples_ms: dict[str, list[float]] = {"\n": [], BARE: []}
     for number in range(ROUNDS):
         for suffix in sorted(samples_ms, reverse=bool(number % 2)):
@@ -142,7 +143,8 @@ def _latency(stamps: np.ndarray) -> dict[str, dict[str, float]]:
 def _session(started_ns: int, ready: Mapping[str, int], stamps: np.ndarray) -> SessionTime:
     """Return the total time of each part in ms, the length of the session, and the share of it that the parts cover.
 
-    `calls_covered` is the same share between the starts of two successive calls, as the median over all calls.
+    `calls_covered` is the share of the time between the starts of two successive calls that the parts of the first call
+    cover, as the median over all calls.
     """
     cold_parts = np.diff([started_ns, ready["began"], ready["imported"], ready["loaded"], ready["warm"]]) / 1e6
     call_parts = np.diff(stamps, axis=1).sum(axis=0) / 1e6

@@ -10,7 +10,7 @@ from edgekit.stages.prune.config import PruneConfig
 
 Step = dict[str, Any]
 CHANNELS, WEIGHTS = "channels removed", "weights zeroed"
-"""What structured and unstructured pruning do, as it appears in `decision.json`."""
+"""How `decision.json` describes structured and unstructured pruning."""
 
 
 def mark_selected(rows: list[Step]) -> list[Step]:
@@ -57,8 +57,8 @@ def compare_with_retrained(
 ) -> tuple[list[Step], dict[str, Any]]:
     """Append the retrained network to the steps and compare it with the fine-tuned network of the same shape.
 
-    `drop` is the accuracy drop from the fine-tuned to the retrained network. The retrained one is selected if it is
-    significantly better and inside the budget; otherwise the earlier selection stands.
+    `drop` is the accuracy drop from the fine-tuned to the retrained network. The retrained network is selected if it is
+    significantly better and inside the budget; otherwise the selection does not change.
 
     Returns the steps and the `from_scratch` record of `decision.json`.
     """

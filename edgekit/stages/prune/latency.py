@@ -53,7 +53,7 @@ def measure(
     spec: store.ModelSpec,
     data: Data,
     config: PruneConfig,
-    watch: conditions.ConditionsRecorder | None = None,
+    recorder: conditions.ConditionsRecorder | None = None,
 ) -> TimingResult:
     """Convert `steps` (step 0 is the student) and the sparse network, and time all of them in the same rounds."""
     raw = evaluate.spread_samples(data.calibration, CALIBRATION_SAMPLES)
@@ -69,7 +69,7 @@ def measure(
             rounds=config.rounds,
             calls_per_round=config.calls_per_round,
             timeout_s=config.timeout_s,
-            recorder=watch,
+            recorder=recorder,
         )
 
 
@@ -88,9 +88,9 @@ def time_steps(
 
     Returns the metrics, and for each network its latencies with the p50 of every round.
     """
-    watch = conditions.ConditionsRecorder()
+    recorder = conditions.ConditionsRecorder()
     try:
-        timings, failures = measure(steps, sparse, spec, data, config, watch)
+        timings, failures = measure(steps, sparse, spec, data, config, recorder)
         if not timings:
             raise ConversionError(failures[0].describe())
     except (ConversionError, ResourceError, RunnerError) as error:
@@ -107,7 +107,7 @@ def time_steps(
         **machine_facts(),
         "protocol": protocol,
         "confidence": CONFIDENCE,
-        **conditions.to_record(watch.result(noise)),
+        **conditions.to_record(recorder.result(noise)),
     }
     left_out = [cast("FailedFile", asdict(one)) for one in failures]
     figures: PruneLatencies = {
@@ -279,7 +279,7 @@ class CutTimer:
 
 def _cut_timings(timed: Mapping[str, TimedFile], names: Mapping[str, tuple[str, int]]) -> CutTimings:
     student = timed[STUDENT]
-    current = timed.get(CURRENT, student)  # nothing is cut yet
+    current = timed.get(CURRENT, student)  # before the first cut, the current network is the student
     cuts = []
     for name, (group, width) in names.items():
         of_before = _ratio(timed[name], current)

@@ -1,9 +1,10 @@
 """Structured pruning by measured latency (NetAdapt; Yang et al. 2018, arXiv 1804.03230).
 
-Each step has a p50 as its goal, and each cut within the step aims at an equal factor of the speed-up that is still
-missing. Every group of coupled channels proposes the smallest cut (the largest remaining width) that reaches the goal.
-If no group has such a cut, every group proposes its fastest one. Only cuts that are significantly faster are
-considered. The proposal that loses the least accuracy for the time that it saves is chosen.
+The goal of a step is a p50. The step reaches it by several cuts, and each of them aims at an equal factor of the
+speed-up that is still missing. For every cut, each group of coupled channels proposes the smallest cut (the one that
+leaves the largest width) that reaches the goal. If no group has such a cut, each group proposes its fastest one. Only
+cuts that make the network significantly faster are considered. The proposal that loses the least accuracy for the time
+that it saves is chosen.
 """
 
 from __future__ import annotations
@@ -81,8 +82,8 @@ class NetAdaptPruner:
     def steps(self, module: nn.Module) -> Iterator[tuple[float, None]]:
         """Prune `module` in place, step by step.
 
-        Yields the goal of each step as a fraction of the student's p50, and None. The caller fine-tunes between steps.
-        The iteration ends early if no cut is significantly faster.
+        Yields the goal of each step as a fraction of the student's p50, and None, because there are no zeros to
+        restore. The caller fine-tunes between steps. The iteration ends early if no cut is significantly faster.
         """
         if self.probe_result.refused:
             return
@@ -119,10 +120,10 @@ class NetAdaptPruner:
                 cuts_left = self.config.cuts_per_step - len(step_cuts)
                 cut_goal = timing.reached * (goal / timing.reached) ** (1 / cuts_left)
                 chosen = self._choose(module, timing, cut_goal, f"{number}-{len(step_cuts) + 1}")
-                self._note(number, timing, chosen)
+                self._record_cuts(number, timing, chosen)
                 if chosen is None:
                     return step_cuts or None
-                self._take(module, chosen.time.group, chosen.time.width, chosen.module)
+                self._apply_cut(module, chosen.time.group, chosen.time.width, chosen.module)
                 step_cuts.append((chosen.time.group, chosen.time.width))
                 bar.update(len(step_cuts))
                 if chosen.time.of_student <= goal:
@@ -173,7 +174,7 @@ class NetAdaptPruner:
         ):
             candidate = self._cut(module, group, width)
             self._recover(candidate, f"candidate-{number}-{number_of_cut}-{group}-{width}")
-            self._take(module, group, width, candidate)
+            self._apply_cut(module, group, width, candidate)
             step_cuts.append((group, width))
         return step_cuts
 
@@ -185,14 +186,14 @@ class NetAdaptPruner:
         cut_group(copied, self.spec, self.config, self.data.train, group, width, self.probe_result.pinned)
         return copied.eval()
 
-    def _take(self, module: nn.Module, group: str, width: int, recovered: nn.Module) -> None:
+    def _apply_cut(self, module: nn.Module, group: str, width: int, recovered: nn.Module) -> None:
         cut_group(module, self.spec, self.config, self.data.train, group, width, self.probe_result.pinned)
         module.load_state_dict(recovered.state_dict())
 
     def _accuracy(self, module: nn.Module) -> float:
         return evaluate(module, self.data.validation, self.spec.preprocess, self.data.task)
 
-    def _note(self, step: int, timing: CutTimings, chosen: Proposal | None) -> None:
+    def _record_cuts(self, step: int, timing: CutTimings, chosen: Proposal | None) -> None:
         for one in timing.cuts:
             is_chosen = chosen is not None and one is chosen.time
             self.rows.append(

@@ -109,7 +109,7 @@ def prune(source: Artifact, data: Data, config: PruneConfig, out: Path) -> Artif
     elif config.measure:
         timed_step = (
             selected_step_number(weights) or len(weights) - 1
-        )  # none kept: the last step shows the speed-up that zeros would have given
+        )  # if no step was kept, the last one shows which speed-up the zeros would have given
         latency, rows = time_steps(pruned, sparse[timed_step], [row["macs"] for row in channels], spec, data, config)
         latency["sparse_step"] = timed_step
         artifacts.write_json(out / artifacts.EVIDENCE / "latency.json", {**latency, "networks": rows})
@@ -149,15 +149,15 @@ def prune_in_steps(
 ) -> tuple[list[Step], list[nn.Module]]:
     """Prune a copy of the student step by step and fine-tune it after each step.
 
-    `initial_goal` is the goal recorded for step 0, the unpruned student.
+    `initial_goal` is the goal that is recorded for step 0, the unpruned student.
 
-    Returns the records of all steps and the network after each.
+    Returns the records of all steps and the networks after them.
     """
     module, networks = copy.deepcopy(student), [student]
     rows = [tuner.measure(student, 0, initial_goal)]
     with progress.step(f"{name} pruning", "step", steps) as bar:
-        for number, (goal, keep_up) in enumerate(technique(module), 1):
-            tuner.tune(module, f"{name}-{number}", keep_up)
+        for number, (goal, restore_zeros) in enumerate(technique(module), 1):
+            tuner.tune(module, f"{name}-{number}", restore_zeros)
             rows.append(tuner.measure(module, number, goal))
             networks.append(copy.deepcopy(module))
             bar.update(number, best=best_so_far(rows))
@@ -174,15 +174,15 @@ def retrain_from_scratch(
 ) -> tuple[list[Step], dict[str, Any]]:
     """Train the shape of `step` from new weights and compare the two networks.
 
-    Training uses the loss and the teacher with which distill trained its student, whatever fine-tuning minimizes. The
-    trained network is appended to `networks`.
+    Training uses the loss and the teacher with which distill trained its student, even if fine-tuning uses the labels
+    alone. The trained network is appended to `networks`.
 
     Returns the records of all steps and the `from_scratch` record.
     """
     config, fine_tuned = tuner.config, networks[step["step"]]
     module = untrained_pruned_network(tuner.spec, fine_tuned, config.seed)
     options = options_from_scratch(distill.config, config, step["step"])
-    tuning_setup = tuning(distill, module, tuner.spec, tuner.place.teacher_cache)
+    tuning_setup = tuning(distill, module, tuner.spec, tuner.resume_folder.teacher_cache)
     with progress.step("retraining the network from new weights"):
         name = f"scratch-{step['step']}-{tuning_setup.row['loss'] or 'labels'}"
         tuner.train(module, name, tuning_setup.distillation, options)

@@ -46,11 +46,11 @@ MEASURES: dict[str, Callable[[], Any]] = {
 
 
 class BoundedImportance(torch_pruning.importance.Importance):
-    """Scores of another measure, in which the most important channels of every layer are protected.
+    """The scores of another importance measure, changed so that enough channels remain in every layer.
 
-    `least` says by root layer of a group how many channels must remain; the most important ones get an infinite score.
-    Scores become NaN if all scores of a group are zero and are divided by their mean; they are replaced by 0, so that
-    the channels can be ranked.
+    `least` has, for the root layer of each group, the number of channels that must remain. That many channels, the most
+    important ones, get an infinite score. If all scores of a group are zero, dividing them by their mean gives NaN;
+    such scores are replaced by 0, so that the channels can be ranked.
     """
 
     def __init__(self, measure: Any, least: Mapping[nn.Module, int]) -> None:
@@ -60,10 +60,10 @@ class BoundedImportance(torch_pruning.importance.Importance):
         scores = self.measure(group)
         if scores is None:
             return None
-        scores_with_floor: Tensor = torch.nan_to_num(scores, nan=0.0)
-        protected = min(self.least.get(group[0].dep.target.module, 0), len(scores_with_floor))
-        scores_with_floor[torch.topk(scores_with_floor, protected).indices] = torch.inf
-        return scores_with_floor
+        bounded_scores: Tensor = torch.nan_to_num(scores, nan=0.0)
+        protected = min(self.least.get(group[0].dep.target.module, 0), len(bounded_scores))
+        bounded_scores[torch.topk(bounded_scores, protected).indices] = torch.inf
+        return bounded_scores
 
 
 def limit_layer_ratio(pruner: Any, config: PruneConfig) -> None:
@@ -138,7 +138,7 @@ def probe(module: nn.Module, spec: ModelSpec, config: PruneConfig) -> ProbeResul
     """Find out which layers cannot be pruned, by pruning copies without training. `module` is not changed."""
     try:
         with torch_pruning_fixes.search_limits(module):
-            layers = _widths_of(module, spec)
+            layers = _resizable_layers(module, spec)
             if not layers:
                 return ProbeResult(refused=f"{spec.called} has no convolution, dense or LSTM layer before its outputs")
             error, _ = _dry_run(module, spec, config, ())
@@ -164,11 +164,11 @@ def steps(
 ) -> Iterator[tuple[float, None]]:
     """Prune `module` in place, step by step.
 
-    Yields the fraction of channels that each step aims to remove, and None. The caller fine-tunes between steps, so
-    importance is measured on tuned weights. Each step removes the same number of channels, evenly from all layers or
-    (with `scope: global`) wherever they matter least. Output layers and the pinned layers of `probe_result` are never
-    pruned; without a `probe_result`, `probe` is called first. If a step breaks the network nevertheless, `note` is
-    called with the reason and the iteration ends.
+    Yields the fraction of channels that each step aims to remove, and None, because there are no zeros to restore. The
+    caller fine-tunes between steps, so importance is measured on tuned weights. Each step removes the same number of
+    channels, evenly from all layers or (with `scope: global`) wherever they matter least. Output layers and the pinned
+    layers of `probe_result` are never pruned; without a `probe_result`, `probe` is called first. If a step breaks the
+    network nevertheless, `note` is called with the reason and the iteration ends.
     """
     probe_result = probe(module, spec, config) if probe_result is None else probe_result
     if probe_result.refused:
@@ -253,7 +253,7 @@ def _prunable_layers(
     module: nn.Module, spec: ModelSpec, config: PruneConfig, layers: Sequence[str], known_prunable: list[str]
 ) -> list[str]:
     """Return `known_prunable` and those of `layers` that can be pruned together with them, found by bisection."""
-    everything = _widths_of(module, spec)
+    everything = _resizable_layers(module, spec)
     pinned = [name for name in everything if name not in {*known_prunable, *layers}]
     if not _dry_run(module, spec, config, pinned)[0]:
         return [*known_prunable, *layers]
@@ -265,7 +265,7 @@ def _prunable_layers(
     )
 
 
-def _widths_of(module: nn.Module, spec: ModelSpec) -> list[str]:
+def _resizable_layers(module: nn.Module, spec: ModelSpec) -> list[str]:
     """Return the names of the layers whose width may change, in order."""
     fixed = {part for layer in fixed_layers(module, store.zero_sample(spec)) for part in layer.modules()}
     return [name for name, layer in module.named_modules() if isinstance(layer, PRUNABLE_TYPES) and layer not in fixed]
@@ -290,7 +290,7 @@ def fixed_layers(module: nn.Module, example: torch.Tensor) -> list[nn.Module]:
 
 
 def output_layers(module: nn.Module, example: torch.Tensor) -> list[nn.Module]:
-    """Return the layers with weights whose channels are the network's outputs, with no such layer after them."""
+    """Return the layers that give the network's outputs: layers with weights that no other such layer follows."""
     by_node: dict[Any, nn.Module] = {}
     weighted: tuple[type[Any], ...] = (nn.Linear, nn.modules.conv._ConvNd)
     hooks = [
@@ -371,7 +371,7 @@ def cut_group(
         if config.importance == "taylor":
             accumulate_gradients(module, train, spec.preprocess, config.taylor_samples, spec.task)
         width_before = group_widths(module, spec, pinned)[group]
-        share = 1 - (width + 0.5) / width_before  # half a channel more, because torch-pruning rounds the rest down
+        share = 1 - (width + 0.5) / width_before  # keep half a channel more, because torch-pruning rounds down
         with torch_pruning_fixes.search_limits(module):
             _group_pruner(module, spec, config.importance, {module.get_submodule(group): share}, pinned).step()
         module.zero_grad(set_to_none=True)

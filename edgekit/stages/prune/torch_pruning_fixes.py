@@ -14,14 +14,15 @@ from torch_pruning import ops
 from torch_pruning.dependency import graph, index_mapping, shape_infer
 
 MIN_CHANNELS, CHANNELS_PER_WIDTH = 1 << 13, 4
-"""Largest number of indices of a layer in a group: `MIN_CHANNELS` or, if larger, a multiple of the widest layer."""
+"""A layer may have at most `MIN_CHANNELS` indices in a group, or `CHANNELS_PER_WIDTH` times the width of the widest
+layer if that is more."""
 MIN_VISITS, VISITS_PER_LAYER = 500, 10
-"""Largest number of steps of the search for one group: `MIN_VISITS` or, if larger, a number for each layer."""
+"""The search for one group may take `MIN_VISITS` steps, or `VISITS_PER_LAYER` for each layer if that is more."""
 LIMIT_S = 120.0
 """Longest time of the code inside `search_limits`, in seconds."""
 
 _limits: list[tuple[float, float, float]] = [(math.inf, math.inf, math.inf)]
-"""Stack of limits, the innermost last: deadline (monotonic seconds), number of indices of a layer, number of steps."""
+"""Stack of limits, the innermost last: deadline in monotonic seconds, indices of a layer, and steps of a search."""
 
 
 class CyclicGroupError(ValueError):
@@ -36,7 +37,7 @@ class SearchTimeout(Exception):
 def search_limits(module: nn.Module, seconds: float = LIMIT_S) -> Iterator[None]:
     """Limit the search for groups of channels in this network.
 
-    Behind `nn.LocalResponseNorm` and a flattening, torch-pruning 1.6 follows a cycle in its graph, multiplies the
+    After `nn.LocalResponseNorm` and a flattening, torch-pruning 1.6 follows a cycle in its graph, multiplies the
     indices in each round and fills the memory. The groups of a real network stay far below these limits.
 
     Raises
@@ -101,9 +102,9 @@ def _with_time_limit(infer: Callable[..., Any]) -> Callable[..., Any]:
 
 
 MAP_AXES = 4
-"""Axes of a tensor before flattening: samples, channels, height, width."""
+"""Number of axes of a tensor before flattening: samples, channels, height, width."""
 VECTOR_AXES = 2
-"""Axes after flattening. torch-pruning handles tokens (samples, channels, positions) correctly."""
+"""Number of axes after flattening. torch-pruning handles tokens (samples, channels, positions) correctly."""
 
 
 _update: Callable[[Any], None] = index_mapping.update_index_mapping

@@ -39,7 +39,7 @@ class Tuner:
         config: PruneConfig,
         resume_folder: ResumeFolder,
     ) -> None:
-        self.distillation, self.spec, self.data, self.config, self.place = (
+        self.distillation, self.spec, self.data, self.config, self.resume_folder = (
             distillation,
             spec,
             data,
@@ -70,7 +70,7 @@ class Tuner:
         options: TrainOptions,
         after_step: Callable[[nn.Module], None] | None = None,
     ) -> None:
-        """Train `module` in place with any distillation; None trains on the labels alone."""
+        """Train `module` in place with `distillation`, or on the labels alone if it is None."""
         config = self.config
         fit(
             module,
@@ -82,7 +82,7 @@ class Tuner:
             threads=config.threads,
             training=config.training,
             distillation=distillation,
-            resume=self.place.checkpoint(name),
+            resume=self.resume_folder.checkpoint(name),
             after_step=after_step,
         )
 
@@ -125,10 +125,11 @@ def untrained_pruned_network(spec: store.ModelSpec, pruned: nn.Module, seed: int
 
 
 def options_from_scratch(distill_config: dict[str, Any], config: PruneConfig, tuned_steps: int) -> TrainOptions:
-    """Return the options with which distill trained the student, for `scratch_epochs`.
+    """Return the options for training a pruned shape from new weights.
 
-    If that is 0, for as many epochs as the student and its fine-tuning took together. `distill_config` is the config
-    of the distill stage.
+    They are the options with which distill trained the student, read from its config `distill_config`, except for the
+    number of epochs. That is `scratch_epochs` or, if it is 0, the number of epochs that the student and its fine-tuning
+    took together.
     """
     recipe = TrainOptions.model_validate(
         {name: value for name, value in distill_config.items() if name in TrainOptions.model_fields}

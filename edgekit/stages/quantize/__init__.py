@@ -6,7 +6,7 @@ layers stay in float. The stage reads the model of its source and the baseline. 
 - `model/`: float weights for the converters to quantize
 - `nncf/`: the chosen network with its quantizers
 - `decision.json`: how the converters must quantize, and the measurements of every recipe and step
-- `sensitivity.json`: the accuracy that each layer costs
+- `sensitivity.json`: how much accuracy is lost by quantizing each layer
 - `history.json`: the epochs of QAT
 - `calibration.json`: the effect of the choice of calibration samples
 - `histograms.json`: the values of two layers before and after quantization

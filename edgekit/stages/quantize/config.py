@@ -15,9 +15,9 @@ Recipe = Literal["minmax", "percentile", "minmax_bias", "percentile_bias"]
 
 
 class QuantizeConfig(TuningStageConfig):
-    """Options of the quantize stage. The training options apply to quantization-aware training.
+    """Options of the quantize stage. The training options apply to quantization-aware training (QAT).
 
-    It minimizes the loss of the student that distill selected, unless `tune_with` asks for the labels alone.
+    QAT minimizes the loss of the student that distill selected, unless `tune_with` asks for the labels alone.
     """
 
     epochs: int = Field(5, ge=1, le=10_000, description="passes over the train split")

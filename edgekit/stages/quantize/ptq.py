@@ -110,11 +110,12 @@ def _quantizer_name(graph: NNCFGraph, node: NNCFNode) -> str | None:
 
 
 OUTLIER_FRACTION = 0.001
-"""Fraction of a sample's values below and above the `percentile` ranges: the 0.1 and the 99.9 percentile."""
+"""Fraction of a sample's values that lies outside a `percentile` range on each side. The range of a sample therefore
+reaches from the 0.1 to the 99.9 percentile."""
 
 
 def _percentile(outermost: AggregatorType) -> StatisticsCollectorParameters:
-    """Take the percentile of each sample and the outermost of these, because nncf has no percentile over all values."""
+    """Take the outermost of the percentiles of all samples, because nncf has no percentile over all values."""
     return StatisticsCollectorParameters(StatisticsType.QUANTILE, outermost, quantile_outlier_prob=OUTLIER_FRACTION)
 
 
@@ -137,8 +138,8 @@ def calibration_inputs(x: np.ndarray, preprocess: list[dict[str, Any]], count: i
 def quantize(module: nn.Module, inputs: list[Tensor], quantization: Quantization = MINMAX) -> nn.Module:
     """Return a quantized copy of `module` in eval mode.
 
-    Calibration runs on one thread, because single samples are no faster on several, and so that the ranges do not
-    depend on the number of cores. Raises ModelError if nncf fails.
+    Calibration runs on one thread, so that the ranges do not depend on the number of cores. Several threads would not
+    be faster, because samples are processed one at a time. Raises ModelError if nncf fails.
     """
     network = quantizable(module).eval()
     advanced = nncf.AdvancedQuantizationParameters(
@@ -208,12 +209,12 @@ def compare_recipes(
     baseline_scores: SampleResults,
     budget: Budget,
 ) -> tuple[RecipeResult, list[RecipeRow]]:
-    """Quantize with every recipe and select the first one, or one that is significantly better.
+    """Quantize with every recipe and select the first one, unless another is significantly better.
 
-    Each of the k other recipes is compared with the first at confidence 1 - (1 - c) / k (Bonferroni correction), so
-    that the confidence is c that none is selected by chance.
+    Each of the k other recipes is compared with the first at confidence 1 - (1 - c) / k (Bonferroni correction), where
+    c is the confidence of the budget. With confidence c, no recipe is therefore selected by chance.
 
-    Returns the selected recipe and a record for each. Raises ModelError if nncf fails with all recipes.
+    Returns the selected recipe, and a record for each recipe. Raises ModelError if nncf fails with all recipes.
     """
     results: list[RecipeResult] = []
     failures: dict[str, str] = {}
@@ -256,7 +257,7 @@ def best_so_far(results: Sequence[RecipeResult]) -> str:
 
 
 def choose_recipe(first: str, below_first: dict[str, Drop]) -> str:
-    """Return the recipe that is significantly better than the first by the largest bound, or the first."""
+    """Return the recipe with the largest lower bound of its gain over the first, or the first if no gain is certain."""
     better = [name for name, drop in below_first.items() if drop.bound_pp < 0]
     return min(better, key=lambda name: below_first[name].bound_pp) if better else first
 

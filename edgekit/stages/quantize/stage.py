@@ -55,7 +55,11 @@ class _FloatNetwork:
 
 @dataclass(frozen=True, eq=False)
 class _Option:
-    """A quantized network, the float network that the converters quantize in the same way, and how."""
+    """One way to quantize the network.
+
+    `network` is the quantized network in simulation. The converters quantize the float network `plain` in the same way,
+    as described by `quantization`.
+    """
 
     network: nn.Module
     plain: nn.Module
@@ -211,7 +215,7 @@ def _record(
         "ptq_quantization": {
             **best.quantization.to_json(),
             "keep_float": [],
-        },  # for all networks but the one for which it was chosen
+        },  # for all networks except the one that was quantized here
         "recipes": recipe_rows,
         "mixed": mixed_rows,
     }

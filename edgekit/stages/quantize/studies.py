@@ -1,8 +1,9 @@
 """Studies of a quantized network: layer sensitivity, histograms of values, and the choice of calibration samples.
 
 The histograms show the weights and the inputs of the most and the least sensitive layer before and after int8. Each bin
-covers a whole number of quantizer levels, so that a comb in the plot comes from the values and not from the binning.
-Only the layer that is examined is quantized, as in the sensitivity table, so its inputs are those of the float network.
+covers a whole number of quantizer levels, so that regular gaps in the plot come from the values and not from the
+binning. As in the sensitivity table, only the layer that is examined is quantized, so its inputs are those of the float
+network.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def sensitivity(
 
 
 def _sample_indices(split: Split, max_samples: int, task: str) -> np.ndarray:
-    """Return indices of at most `max_samples` evenly spaced samples; for anomaly detection also all anomalies."""
+    """Return indices of at most `max_samples` evenly spaced samples, and of all anomalies in anomaly detection."""
     indices = evenly_spaced(split.x, max_samples)
     return np.union1d(indices, np.flatnonzero(split.y)) if tasks.load_task(task).RECONSTRUCTS else indices
 

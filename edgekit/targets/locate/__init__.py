@@ -1,1 +1,1 @@
-"""Where a converted model begins to differ from its network."""
+"""Find out where a converted model begins to differ from its network."""

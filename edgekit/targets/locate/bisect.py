@@ -36,10 +36,11 @@ from edgekit.targets.tensors import (
 
 AGREEMENT_DB = {"fp32": 60.0, "fp16": 30.0}
 ROUNDED_AGREEMENT_DB = 12.0
-"""The lowest SNR at which a tensor matches one of the network's; the second is for 8-bit weights or values."""
+"""The lowest SNR at which a tensor of the file matches one of the network, by precision. `ROUNDED_AGREEMENT_DB` is for
+all precisions with 8-bit weights or values."""
 CEILING_DB = {"fp32": 100.0, "fp16": 60.0}
 ROUNDED_CEILING_DB = 40.0
-"""The best SNR that a precision reaches. Losses are counted from here downwards."""
+"""The best SNR that a precision reaches. A higher SNR counts as this one, so that only losses below it matter."""
 MIN_LOSS_DB = 10.0
 """Smaller losses are normal for any layer."""
 STEEP = 0.6
@@ -58,8 +59,9 @@ ACTIVATIONS = {"relu", "relu_", "hardtanh", "hardtanh_", "hardswish", "hardswish
 class Divergence:
     """Where a file and its network diverge.
 
-    `layer` is where they diverge, and `layers` are all layers that the file's `operator` computes together. `agreed` is
-    the last layer before it where both agree, with the similarity `before`; `after` is the similarity after `layer`.
+    `layer` is where they diverge, and `layers` are all layers that the file's `operator` computes, including `layer`.
+    `agreed` is the last layer before it at which both agree, with the similarity `before`. `after` is the similarity of
+    the outputs of `layer`.
     """
 
     layer: str
@@ -107,18 +109,18 @@ class _Comparison:
         self.agreement_db = AGREEMENT_DB.get(precision, ROUNDED_AGREEMENT_DB)
         self.ceiling_db = CEILING_DB.get(precision, ROUNDED_CEILING_DB)
         self.matches: list[Match] = match_operators(nodes, operators)
-        self.takers: list[list[int]] = [[] for _ in operators]
+        self.operator_consumers: list[list[int]] = [[] for _ in operators]
         for index, operator in enumerate(operators):
             for source in operator.inputs:
-                self.takers[source].append(index)
-        self.consumers: list[list[int]] = [[] for _ in nodes]
+                self.operator_consumers[source].append(index)
+        self.node_consumers: list[list[int]] = [[] for _ in nodes]
         for index, node in enumerate(nodes):
             for source in node.inputs:
-                self.consumers[source].append(index)
-        # a tensor agrees if all that it leads to agrees, for example a convolution whose bias is another operator
+                self.node_consumers[source].append(index)
+        # a tensor also agrees if it leads to one that agrees, for example a convolution whose bias is another operator
         self.reached_db = [match.similarity.snr_db for match in self.matches]
         for index in reversed(range(len(operators))):
-            below = [self.reached_db[each] for each in self.takers[index]]
+            below = [self.reached_db[each] for each in self.operator_consumers[index]]
             self.reached_db[index] = max(self.reached_db[index], *below, -EQUAL_DB)
         self.matched_nodes = {self.matches[index].node for index in range(len(operators)) if self.agrees(index)}
 
@@ -143,7 +145,7 @@ class _Comparison:
         agreed = max(sources, key=lambda source: (self.matches[source].node, source))
         if expected is not None:
             # a bias may be an operator of its own
-            nearby = [operator, *(self.operators[taker] for taker in self.takers[computing])]
+            nearby = [operator, *(self.operators[consumer] for consumer in self.operator_consumers[computing])]
             after = max((_similarity(self.nodes[expected], one) for one in nearby), key=lambda one: one.snr_db)
         else:
             after = self.matches[computing].similarity
@@ -173,21 +175,24 @@ class _Comparison:
         return sorted(sources) or [0]
 
     def _computation(self, index: int) -> int:
-        """Return the operator that computes, after operators that only move values to it."""
-        while self.operators[index].kind in MOVING and len(self.takers[index]) == 1:
-            index = self.takers[index][0]
+        """Return the operator at `index` or, if it only moves values, the operator that computes with these values."""
+        while self.operators[index].kind in MOVING and len(self.operator_consumers[index]) == 1:
+            index = self.operator_consumers[index][0]
         return index
 
     def _layers(self, index: int, sources: list[int]) -> tuple[list[str], int | None]:
-        """Return the layers that the network computes there, and the index of the tensor that should have come out."""
+        """Return the network's layers that an operator computes, and the index of the tensor that it should give.
+
+        `index` is the operator's index, and `sources` are the closest operators before it that agree with the network.
+        """
         operator = self.operators[index]
         if operator.kind in QUANTIZING:
             return self._layer_before_range(sources)
         weighted, size = operator.kind in WEIGHTED, operator.values[0].size
         inputs = [self.matches[source].node for source in sources]
         starts = sorted({start for node in inputs for start in self._next(node)})
-        # it agrees in spite of its loss: by itself, or together with a bias that is another operator
-        nearby = [index] if self.agrees(index) else self.takers[index]
+        # the operator may agree in spite of its loss, by itself or together with a bias that is another operator
+        nearby = [index] if self.agrees(index) else self.operator_consumers[index]
         own = {self.matches[each].node for each in nearby if self.agrees(each)}
 
         def rank(start: int) -> tuple[bool, bool, bool, bool, int, int]:
@@ -208,7 +213,7 @@ class _Comparison:
         return [], None
 
     def _unmatched(self, start: int) -> int:
-        """Return an input of the operation that matches no tensor of the file, or else the operation itself."""
+        """Return the first input of an operation that matches no tensor of the file, or else the operation itself."""
         for source in self.nodes[start].inputs:
             before = source
             while before and self._passes_on(before):
@@ -220,7 +225,7 @@ class _Comparison:
         return start
 
     def _layer_before_range(self, sources: list[int]) -> tuple[list[str], int]:
-        """Return the layer before a range that cannot represent its output."""
+        """Return the layer whose output a quantizing operator cannot represent, and the index of that output."""
         node = self.matches[sources[0]].node
         chain = [node, *(start for start in self._next(node) if self.nodes[start].operator in ACTIVATIONS)][:2]
         return [self._title(node)], chain[-1]
@@ -228,8 +233,8 @@ class _Comparison:
     def _next(self, index: int) -> list[int]:
         """Return the operations that use a tensor, looking through those that pass it on unchanged."""
         users: list[int] = []
-        for taker in self.consumers[index]:
-            users += self._next(taker) if self._passes_on(taker) else [taker]
+        for consumer in self.node_consumers[index]:
+            users += self._next(consumer) if self._passes_on(consumer) else [consumer]
         return users
 
     def _passes_on(self, index: int) -> bool:
@@ -274,7 +279,7 @@ class _Comparison:
 
 NETWORK_INPUT = "input"
 SPLITTING = {"split", "split_with_sizes", "chunk", "unbind"}
-"""Operators of which all outputs are recorded; for others with several outputs, the first is the result."""
+"""Operators of which all outputs are recorded. Of other operators, only the first output is recorded."""
 
 
 def record_tensors(module: nn.Module, inputs: np.ndarray) -> list[NetworkTensor]:
@@ -319,7 +324,7 @@ class _Recorder(TorchDispatchMode):
                 continue
             self._alive.append(one)
             if not one.is_floating_point():
-                self._indices[id(one)] = sources[0]  # masks and integers stand for the tensor that they come from
+                self._indices[id(one)] = sources[0]  # in place of masks and integers, use the tensor they come from
             else:
                 self._indices[id(one)] = len(self.nodes)
                 layer = f"{self.running[-1]} ({operator})" if self.running[-1].endswith("forward") else self.running[-1]

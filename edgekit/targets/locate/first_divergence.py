@@ -77,7 +77,7 @@ def find_divergence(
 def find_in_process(
     model_folder: Path, target: str, folder: Path, files: ConvertedFiles, inputs: np.ndarray, precision: str
 ) -> LocatedLayer:
-    """Locate the layer in a fresh process. If that process fails, the result says so, so that callers need no check."""
+    """Locate the layer in a fresh process. If that process fails, the message of the result says so."""
     with tempfile.TemporaryDirectory(prefix="edgekit-divergence-") as scratch:
         home = Path(scratch)
         np.save(home / INPUTS, inputs, allow_pickle=False)

@@ -1,7 +1,7 @@
 """Convert to ONNX: PyTorch's exporter makes the float model, and ONNX Runtime's tools make int8 (QDQ) and float16.
 
 Images are NCHW. The specs state a batch of 1, but an exported file accepts any batch if that is possible
-(`free_batch`); a model file of the user's keeps its own batch. In fp16 files, inputs and outputs stay float32. On
+(`free_batch`). A model file that the user provides keeps its batch. In fp16 files, inputs and outputs stay float32. On
 processors without float16 kernels, ONNX Runtime computes in float32 with the float16 weights. In int8 files,
 activations are uint8, because ONNX Runtime has no fast kernels for int8 activations on x86 (a 20-layer ResNet on
 digits: 901 µs instead of 328). The names of inner tensors and operators are replaced by short ones (`slim_names`).
@@ -114,7 +114,7 @@ def _float_model(model_folder: Path) -> bytes:
     except torch.onnx.errors.OnnxExporterError as error:
         if NO_VIEW not in str(error_causes.root_cause(error)):
             raise
-        # PyTorch's fused attention has other strides than its parts, so that a view after it fails (Swin's windows)
+        # the output of PyTorch's fused attention has other strides, so that a view after it fails (Swin's windows)
         FakeTensorMode.cache_clear()  # which would otherwise contain these strides
         with sdpa_kernel(SDPBackend.MATH):
             model = _export(module, sample)
@@ -192,7 +192,7 @@ def _quantize_dynamically(content: bytes) -> bytes:
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     model = onnx.load_from_string(content)
-    # the quantizer transposes weights, and then their recorded shapes would be contradictions
+    # the quantizer transposes weights, and the recorded shapes would then contradict the weights
     model.graph.ClearField("value_info")
     with tempfile.TemporaryDirectory() as folder:
         plain, quantized = (Path(folder) / name for name in ("plain.onnx", "quantized.onnx"))
@@ -211,7 +211,7 @@ def _quantize(
 ) -> bytes:
     """Quantize weights to int8 per channel and activations to uint8 per tensor, with ranges from the samples.
 
-    For percentile ranges, ONNX Runtime expects the share of values outside the range, for both ends together. It
+    For percentile ranges, ONNX Runtime takes a single number, the percentage of values inside the range. It
     approximates the percentiles by a histogram of 2,048 bins over the whole range.
     """
     import onnx

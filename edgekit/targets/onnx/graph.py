@@ -1,6 +1,6 @@
-"""Redundant operators in an ONNX file.
+"""Find redundant operators in an ONNX file.
 
-A QuantizeLinear with its DequantizeLinear only marks quantized values, but a second pair right after it is executed.
+A pair of QuantizeLinear and DequantizeLinear only marks quantized values, but a second pair right after it is executed.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ def _graph(content: bytes) -> OperatorGraph:
             constants[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
     for name, value in constants.items():
         tensors[name] = GraphTensor(value.shape, value.nbytes, value.dtype.name, value, name)
-    takers: dict[str, list[Any]] = {}
+    consumers: dict[str, list[Any]] = {}
     for node in graph.node:
         for name in node.input:
-            takers.setdefault(name, []).append(node)
-    operators = [_operator(node, tensors, takers) for node in graph.node if node.op_type != "Constant"]
+            consumers.setdefault(name, []).append(node)
+    operators = [_operator(node, tensors, consumers) for node in graph.node if node.op_type != "Constant"]
     inputs = tuple(one.name for one in graph.input if one.name not in constants)
     return OperatorGraph(operators, tensors, inputs, tuple(one.name for one in graph.output), simulated=True)
 
@@ -64,7 +64,7 @@ def _tensor(kind: Any) -> GraphTensor:
     return GraphTensor(shape, int(np.prod(shape)) * (dtype.itemsize if dtype else 0), dtype.name if dtype else "")
 
 
-def _operator(node: Any, tensors: dict[Any, GraphTensor], takers: dict[str, list[Any]]) -> GraphOperator:
+def _operator(node: Any, tensors: dict[Any, GraphTensor], consumers: dict[str, list[Any]]) -> GraphOperator:
     kind = node.op_type
     role = ROLES.get(kind, "compute")
     inputs, outputs = tuple(name for name in node.input if name), tuple(name for name in node.output if name)
@@ -80,7 +80,7 @@ def _operator(node: Any, tensors: dict[Any, GraphTensor], takers: dict[str, list
         inputs,
         outputs,
         role == "transpose" and changes_memory_order(sorted(order), order, shapes[0]),
-        role == "pad" and _absorbable(node, attributes, tensors, takers),
+        role == "pad" and _absorbable(node, attributes, tensors, consumers),
         kind in NEUTRAL,
         NEUTRAL.get(kind),
     )
@@ -94,12 +94,14 @@ def _layer(node: Any) -> str:
     return str(node.name or node.output[0])
 
 
-def _absorbable(node: Any, attributes: dict[str, Any], tensors: dict[Any, GraphTensor], takers: dict[str, Any]) -> bool:
+def _absorbable(
+    node: Any, attributes: dict[str, Any], tensors: dict[Any, GraphTensor], consumers: dict[str, Any]
+) -> bool:
     """Return whether a pad adds zeros to height and width only, and only before convolutions, which can pad too."""
     mode = attributes["mode"].s if "mode" in attributes else b"constant"
     amounts = tensors.get(node.input[1], GraphTensor()).value if len(node.input) > 1 else None
     filled = tensors.get(node.input[2], GraphTensor()).value if len(node.input) > 2 and node.input[2] else np.zeros(1)
-    users = takers.get(node.output[0], [])
+    users = consumers.get(node.output[0], [])
     if mode != b"constant" or amounts is None or filled is None or np.any(filled) or len(node.input) > 3:
         return False
     sides = np.reshape(amounts, (2, -1))
@@ -116,7 +118,10 @@ def graphs_of(graph: Any) -> Iterator[Any]:
 
 
 def used_names(graph: Any) -> list[str]:
-    """Return the names that operators read and graphs return, with repetitions; inner graphs may read outer tensors."""
+    """Return the names that operators read and graphs return, with repetitions.
+
+    Graphs inside operators are included, because they may read tensors of the graph around them.
+    """
     return [
         name
         for each in graphs_of(graph)
@@ -126,7 +131,7 @@ def used_names(graph: Any) -> list[str]:
 
 
 def drop_unused(graph: Any) -> None:
-    """Remove the constants of a graph that nothing reads, in the graph or inside its operators."""
+    """Remove the constants of a graph that are read neither in the graph nor inside its operators."""
     used = {*used_names(graph), *(one.name for one in graph.input)}
     for index in reversed(range(len(graph.initializer))):
         if graph.initializer[index].name not in used:

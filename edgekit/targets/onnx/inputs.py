@@ -23,15 +23,15 @@ MIXING = {"DynamicQuantizeLinear"}
 MAX_SHAPE_VALUES = 64
 """Constants with more values are not shapes, and are left out for shape inference."""
 PAIRS = 4
-FEWEST_IDS = 4
+MIN_VOCABULARY = 4
 FLOAT_TOLERANCE = 1e-3
 """How far a float output may differ in a batch, as a share of how much it differs from the next sample's output."""
 QUANTIZED_TOLERANCE = 0.25
-"""The same for quantized models, where the last bit may decide about a step."""
+"""The same for quantized models, where the last bit may decide between two quantized values."""
 
 
 def free_batch(content: bytes, exported: bytes) -> bytes:
-    """Let a model accept any number of samples; it is returned unchanged if that is impossible or changes its answers.
+    """Let a model accept any number of samples, or return it unchanged if that is impossible or changes its answers.
 
     Models are exported and quantized for one sample, and their batch is freed afterwards, so that this does not change
     what they compute. A model keeps its batch of one if it joins its samples with a constant for one sample, or if an
@@ -97,10 +97,11 @@ def _free_reshapes(model: Any) -> bool:
 
 
 def _batch_axes(one: Sequence[int], two: Sequence[int], after: Sequence[int]) -> list[int]:
-    """Return the axes that may have the batch after a reshape, which keeps the distance in memory between samples.
+    """Return the axes that may contain the batch after a reshape.
 
-    `one` and `two` are the shapes before the reshape for one and two samples, and `after` is the shape after it. An
-    axis of size 1 at that distance is the batch itself. Otherwise it has become part of one of the adjacent axes.
+    `one` and `two` are the shapes before the reshape for one and two samples, and `after` is the shape after it. A
+    reshape keeps the distance in memory between samples. An axis of size 1 at that distance is the batch itself. If
+    there is none, the batch has become part of one of the adjacent axes.
     """
     changed = [axis for axis in range(len(one)) if one[axis] != two[axis]]
     if len(changed) != 1 or two[changed[0]] != 2 * one[changed[0]]:
@@ -113,7 +114,7 @@ def _batch_axes(one: Sequence[int], two: Sequence[int], after: Sequence[int]) ->
 
 
 def _best_axis(model: Any, axes: Sequence[int], write: Callable[[int], None]) -> int:
-    """Return the axis with which the most shapes can be inferred for two samples; of several, the first."""
+    """Return the first of the axes with which the most shapes can be inferred for two samples."""
     if len(axes) == 1:
         return axes[0]
     inferred = []
@@ -131,7 +132,7 @@ def _shapes(model: Any, batch: int) -> dict[str, tuple[int, ...]]:
     skeleton.CopyFrom(_without_weights(model))
     graph = skeleton.graph
     del graph.value_info[:]
-    for port in graph.input[: len(model.graph.input)]:  # the weights come after them
+    for port in graph.input[: len(model.graph.input)]:  # the inputs after these are weights
         port.type.tensor_type.shape.dim[0].dim_value = batch
     for port in graph.output:
         port.type.tensor_type.ClearField("shape")
@@ -171,7 +172,7 @@ def _constants(graph: Any) -> set[str]:
 
 
 def _drop_unused(graph: Any, replaced: set[str]) -> None:
-    """Remove those of the replaced sizes that nothing reads any more."""
+    """Remove the constants in `replaced` that nothing reads any more."""
     unused = replaced - {name for node in graph.node for name in node.input}
     for index in reversed(range(len(graph.initializer))):
         if graph.initializer[index].name in unused:
@@ -202,14 +203,14 @@ def _answers_agree(content: bytes, freed: bytes, tolerance: float) -> bool:
     if pairs.shape != alone.shape:
         return False
     limit = tolerance * np.abs(alone[::2] - alone[1::2]).max()
-    return bool(np.abs(pairs - alone).max() <= limit and np.abs(again - alone).max() <= limit)  # a NaN is no match
+    return bool(np.abs(pairs - alone).max() <= limit and np.abs(again - alone).max() <= limit)  # false for NaN
 
 
 def _samples(shape: tuple[int, ...], ids: bool) -> np.ndarray:
-    """Return random float32 numbers, or token ids (int32) that every vocabulary has."""
+    """Return random float32 numbers or, if `ids` is true, random token ids (int32) that are in every vocabulary."""
     random = np.random.default_rng(0)
     if ids:
-        return random.integers(0, FEWEST_IDS, shape).astype(np.int32)
+        return random.integers(0, MIN_VOCABULARY, shape).astype(np.int32)
     return random.standard_normal(shape).astype(np.float32)
 
 
@@ -231,7 +232,7 @@ FoldResult = tuple[bytes, tuple[TensorSpec, ...], str]
 def take_raw_bytes(content: bytes, affine: Affine | str, sources: tuple[TensorSpec, ...]) -> FoldResult:
     """Add the preprocess steps to a file, so that it takes bytes.
 
-    ONNX Runtime takes less time for them than the runner needs to look up the bytes of an image channel by channel. The
+    ONNX Runtime computes the steps faster than the runner can look up the bytes of an image channel by channel. The
     file's metadata state what it computes from a byte (`byte_inputs`).
 
     Parameters
@@ -241,7 +242,7 @@ def take_raw_bytes(content: bytes, affine: Affine | str, sources: tuple[TensorSp
     affine
         The steps, or why they cannot be folded, from `fold_preprocess.channel_affine`.
     sources
-        Its inputs.
+        The inputs of the file.
 
     Returns
     -------
@@ -291,15 +292,15 @@ def take_raw_bytes(content: bytes, affine: Affine | str, sources: tuple[TensorSp
 
 
 def input_placeholders(names: Sequence[str]) -> list[str]:
-    """Return temporary names for the inputs during the export, until `give_input_names` replaces them."""
+    """Return names that the inputs have during the export, until `give_input_names` replaces them."""
     return [f"edgekit::input_{index}" for index in range(len(names))]
 
 
 def give_input_names(model: Any, names: Sequence[str]) -> None:
     """Rename the inputs of an exported model, in place.
 
-    They are renamed after the export because an input called `output`, `linear` or `head.weight` could be a second
-    definition of an existing name. Such an existing tensor gets another name.
+    They are not renamed before the export, because a name such as `output`, `linear` or `head.weight` could then be
+    defined twice. If another tensor already has the name of an input, that tensor gets a new name.
     """
     graphs = list(graphs_of(model.graph))
     used = {name for graph in graphs for name in _names(graph)}
@@ -313,7 +314,7 @@ def give_input_names(model: Any, names: Sequence[str]) -> None:
 
 
 def _ports(graph: Any) -> Iterator[Any]:
-    """Yield everything in a graph that has the name of a tensor, other than nodes."""
+    """Yield everything in a graph that has the name of a tensor, except nodes."""
     for part in (graph.input, graph.output, graph.initializer, graph.value_info):
         yield from part
 

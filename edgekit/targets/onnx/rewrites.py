@@ -1,4 +1,4 @@
-"""Rewrites of an ONNX graph that ONNX Runtime's quantizer or its int8 kernels need."""
+"""Rewrite an ONNX graph as ONNX Runtime's quantizer or its int8 kernels need it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from edgekit.models.files.onnx_batch import unused_name
 from edgekit.targets.onnx.graph import drop_unused, used_names
 from edgekit.targets.ranges import LOWEST_SCORE, mask_value
 
-PICTURE, MULTIPLE = 3, 4
-FEWEST_OUTPUTS = 16
-PAD = 11
+IMAGE_CHANNELS, CHANNEL_MULTIPLE = 3, 4
+MIN_OUTPUT_CHANNELS = 16
+PAD_OPSET = 11
 """The first operator set in which `Pad` takes its widths as a tensor."""
 
 
@@ -31,13 +31,13 @@ def widen_stem(content: bytes) -> bytes:
 
     model = onnx.load_model_from_string(content)
     graph = model.graph
-    stem = _stem(graph) if any(each.domain == "" and each.version >= PAD for each in model.opset_import) else None
+    stem = _stem(graph) if any(each.domain == "" and each.version >= PAD_OPSET for each in model.opset_import) else None
     if stem is None:
         return content
     quantize, weights = stem
     array = numpy_helper.to_array(weights)
     sides = [[0, 0]] * array.ndim
-    sides[1] = [0, MULTIPLE - PICTURE]
+    sides[1] = [0, CHANNEL_MULTIPLE - IMAGE_CHANNELS]
     weights.CopyFrom(numpy_helper.from_array(np.pad(array, sides), weights.name))
     used = {name for node in graph.node for name in (*node.input, *node.output)}
     widths, wide = (unused_name(f"{quantize.input[0]}_{suffix}", used) for suffix in ("widths", "wide"))
@@ -52,29 +52,32 @@ def widen_stem(content: bytes) -> bytes:
 
 
 def _stem(graph: Any) -> tuple[Any, Any] | None:
-    """Return the node that quantizes the only image, and the int8 weights of the only convolution that takes it."""
+    """Return the node that quantizes the input and the int8 weights of the convolution after it, or None.
+
+    The input must be the only one, and the convolution must be the only operator that takes it.
+    """
     constants = {one.name: one for one in graph.initializer}
     sources = [one.name for one in graph.input if one.name not in constants]
-    takers: dict[str, list[Any]] = {}
-    makers = {output: node for node in graph.node for output in node.output}
+    consumers: dict[str, list[Any]] = {}
+    producers = {output: node for node in graph.node for output in node.output}
     for node in graph.node:
         for name in node.input:
-            takers.setdefault(name, []).append(node)
+            consumers.setdefault(name, []).append(node)
     chain: list[Any] = []
     name = sources[0] if len(sources) == 1 else ""
     for kind in ("QuantizeLinear", "DequantizeLinear", "Conv"):
-        users = takers.get(name, [])
+        users = consumers.get(name, [])
         if len(users) != 1 or users[0].op_type != kind or users[0].input[0] != name:
             return None
         chain += users
         name = users[0].output[0]
-    dequantize = makers.get(chain[-1].input[1])
-    if dequantize is None or dequantize.op_type != "DequantizeLinear" or len(takers[chain[-1].input[1]]) != 1:
+    dequantize = producers.get(chain[-1].input[1])
+    if dequantize is None or dequantize.op_type != "DequantizeLinear" or len(consumers[chain[-1].input[1]]) != 1:
         return None
     if any(one.name == "group" and one.i != 1 for one in chain[-1].attribute):
         return None  # with groups, the input has more than three channels
     weights = constants.get(dequantize.input[0])
-    if weights is None or len(takers[weights.name]) != 1 or not _fits(weights, dequantize, constants):
+    if weights is None or len(consumers[weights.name]) != 1 or not _fits(weights, dequantize, constants):
         return None
     return chain[0], weights
 
@@ -82,8 +85,8 @@ def _stem(graph: Any) -> tuple[Any, Any] | None:
 def _fits(weights: Any, dequantize: Any, constants: dict[str, Any]) -> bool:
     """Return whether the fast kernel takes these weights.
 
-    They must be signed with zero point 0, have one scale or one for each output, enough outputs, and a kernel larger
-    than 1x1.
+    They must be int8 with zero point 0 and with one scale in all or one for each output channel. They need three input
+    channels, at least `MIN_OUTPUT_CHANNELS` output channels, and a kernel larger than 1x1.
     """
     from onnx import TensorProto, numpy_helper
 
@@ -96,20 +99,23 @@ def _fits(weights: Any, dequantize: Any, constants: dict[str, Any]) -> bool:
     return bool(
         weights.data_type == TensorProto.INT8
         and (not scale.dims or (axis == 0 and list(scale.dims) == [outputs]))
-        and inputs == PICTURE
-        and outputs >= FEWEST_OUTPUTS
+        and inputs == IMAGE_CHANNELS
+        and outputs >= MIN_OUTPUT_CHANNELS
         and len(kernel) == 2
         and max(kernel) > 1
     )
 
 
 LAYER = "Gemm"
-"""Other layers have no such kernel, and would compute in float before a float output."""
+"""Only for this layer, ONNX Runtime has a kernel with integer inputs and a float output. Other layers would compute in
+float before a float output."""
 CHAIN = ("DequantizeLinear", "QuantizeLinear", LAYER)
 
 
 def keep_float_answers(content: bytes) -> bytes:
-    """Remove QuantizeLinear and DequantizeLinear after a dense layer that is an output; else the model is unchanged.
+    """Remove QuantizeLinear and DequantizeLinear after a dense layer whose result is an output of the model.
+
+    The model is returned unchanged if it has no such layer.
 
     ONNX Runtime's kernel for a quantized dense layer, `QGemm`, can return floats instead of integers. Without the two
     operators the file is 270 bytes smaller, and the answers are closer to those of the float network.
@@ -118,12 +124,16 @@ def keep_float_answers(content: bytes) -> bytes:
 
     model = onnx.load_model_from_string(content)
     graph = model.graph
-    makers = {name: node for node in graph.node for name in node.output}
+    producers = {name: node for node in graph.node for name in node.output}
     used = used_names(graph)
     removed = []
     for output in graph.output:
-        chain = _chain(output.name, makers)
-        if chain and all(used.count(node.output[0]) == 1 for node in chain) and _has_integer_inputs(chain[-1], makers):
+        chain = _chain(output.name, producers)
+        if (
+            chain
+            and all(used.count(node.output[0]) == 1 for node in chain)
+            and _has_integer_inputs(chain[-1], producers)
+        ):
             dequantize, quantize, layer = chain
             layer.output[0] = output.name
             removed += [dequantize, quantize]
@@ -135,11 +145,11 @@ def keep_float_answers(content: bytes) -> bytes:
     return bytes(model.SerializeToString(deterministic=True))
 
 
-def _chain(name: str, makers: dict[str, Any]) -> list[Any]:
-    """Return the operators of CHAIN that lead to an output, the last first; empty if others lead to it."""
+def _chain(name: str, producers: dict[str, Any]) -> list[Any]:
+    """Return the operators of CHAIN that lead to an output, the last first; empty if other operators lead to it."""
     chain = []
     for kind in CHAIN:
-        node = makers.get(name)
+        node = producers.get(name)
         if node is None or node.op_type != kind:
             return []
         chain.append(node)
@@ -147,9 +157,9 @@ def _chain(name: str, makers: dict[str, Any]) -> list[Any]:
     return chain
 
 
-def _has_integer_inputs(layer: Any, makers: dict[str, Any]) -> bool:
+def _has_integer_inputs(layer: Any, producers: dict[str, Any]) -> bool:
     """Return whether both factors are quantized, so that ONNX Runtime computes the layer in integers."""
-    sides = [makers.get(name) for name in layer.input[:2]]
+    sides = [producers.get(name) for name in layer.input[:2]]
     return all(side is not None and side.op_type == "DequantizeLinear" for side in sides)
 
 
@@ -161,7 +171,9 @@ SHAPES = {"Reshape", "Squeeze"}
 
 
 def rename_global_pools(content: bytes) -> bytes:
-    """Replace quantized means over height and width by `GlobalAveragePool`; else the model is unchanged.
+    """Replace quantized means over height and width by `GlobalAveragePool`.
+
+    The model is returned unchanged if it has no such means.
 
     The exporter writes `ReduceMean`, which ONNX Runtime computes in float and channels first, so that it needs a
     transpose, a DequantizeLinear and a QuantizeLinear. For the pool, it has an integer kernel that takes channels last,
@@ -174,17 +186,17 @@ def rename_global_pools(content: bytes) -> bytes:
     graph = shape_inference.infer_shapes(model).graph
     ranks = {each.name: len(each.type.tensor_type.shape.dim) for each in (*graph.input, *graph.value_info)}
     constants = {one.name: one for one in model.graph.initializer}
-    makers = {name: node.op_type for node in model.graph.node for name in node.output}
-    takers: dict[str, list[Any]] = {}
+    producers = {name: node.op_type for node in model.graph.node for name in node.output}
+    consumers: dict[str, list[Any]] = {}
     for node in model.graph.node:
         for name in node.input:
-            takers.setdefault(name, []).append(node)
+            consumers.setdefault(name, []).append(node)
     renamed = False
     for node in model.graph.node:
         uses_integers = (
             node.op_type == "ReduceMean"
-            and makers.get(node.input[0]) == "DequantizeLinear"
-            and _is_quantized(node.output[0], takers)
+            and producers.get(node.input[0]) == "DequantizeLinear"
+            and _is_quantized(node.output[0], consumers)
         )
         if uses_integers and ranks.get(node.input[0]) == RANK and _over_sides(node, constants):
             node.CopyFrom(helper.make_node("GlobalAveragePool", node.input[:1], node.output, name=node.name))
@@ -195,11 +207,11 @@ def rename_global_pools(content: bytes) -> bytes:
     return bytes(model.SerializeToString(deterministic=True))
 
 
-def _is_quantized(name: str, takers: dict[str, list[Any]]) -> bool:
+def _is_quantized(name: str, consumers: dict[str, list[Any]]) -> bool:
     """Return whether the only use of a tensor is to be quantized, perhaps after a change of its shape."""
-    while len(takers.get(name, ())) == 1 and takers[name][0].op_type in SHAPES:
-        name = takers[name][0].output[0]
-    return [each.op_type for each in takers.get(name, ())] == ["QuantizeLinear"]
+    while len(consumers.get(name, ())) == 1 and consumers[name][0].op_type in SHAPES:
+        name = consumers[name][0].output[0]
+    return [each.op_type for each in consumers.get(name, ())] == ["QuantizeLinear"]
 
 
 def _over_sides(node: Any, constants: dict[str, Any]) -> bool:
@@ -249,7 +261,7 @@ MASKING = ("Add", "Where")
 
 
 def make_masks_finite(model: Any, samples: Iterable[Mapping[str, np.ndarray]]) -> None:
-    """Replace -inf in masks by finite values, in place; the scores that the samples give determine the values."""
+    """Replace -inf in masks by finite values, in place. The values depend on the scores that the samples give."""
     masks = [(tensor, array) for tensor, array in _constants(model) if (array < LOWEST_SCORE).any()]
     if masks:
         _fill(masks, 0.0)
@@ -299,12 +311,12 @@ def _spreads(model: Any, samples: Iterable[Mapping[str, np.ndarray]]) -> list[fl
 
 BLOCK = 32
 COMPUTE_IN_INT8 = 4
-"""`accuracy_level` of the operator."""
+"""Value of the operator's attribute `accuracy_level`."""
 DENSE = ("Gemm", "MatMul")
 
 
 def dense_layer_names(model: Any) -> list[str]:
-    """Return the names of dense layers with constant weights in an onnx.ModelProto; ConversionError if it has none."""
+    """Return the names of the dense layers with constant weights in a model. Raises ConversionError if it has none."""
     constants = {one.name for one in model.graph.initializer}
     names = [node.name for node in model.graph.node if node.op_type in DENSE and node.input[1] in constants]
     if not names:

@@ -1,7 +1,8 @@
-"""Shorten an ONNX file by what no runtime needs: long inner names, remarks, inferable shapes, unused operator sets.
+"""Shorten an ONNX file by removing long inner names, remarks, inferable shapes and unused operator sets.
 
-The exporter names tensors after modules, and the quantizer makes five names from each, which is a fifth of a small int8
-file. Graphs inside operators share the names of the graph around them, so all graphs use one list of new names.
+No runtime needs any of these. The exporter names tensors after modules, and the quantizer makes five names from each,
+so that names take up a fifth of a small int8 file. Graphs inside operators share the names of the graph around them, so
+all graphs use one list of new names.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from edgekit.targets.onnx.graph import graphs_of
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 REMARKS = ("producer_name", "producer_version", "domain", "model_version", "doc_string", "training_info")
 STANDARD = {"", "ai.onnx"}
-"""Two spellings of ONNX's own operators."""
+"""The two names of ONNX's own operator set."""
 
 
 def shorten(content: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Convert PyTorch networks to OpenVINO IR; int8 by NNCF on the converted graph, or from the QAT network itself.
+"""Convert PyTorch networks to OpenVINO IR. NNCF quantizes the converted graph to int8, unless QAT has already done so.
 
 For `w8`, NNCF compresses the weights of every convolution and dense layer, and the arithmetic stays in float. Images
 are NCHW. Layers with generated names are renamed, because the counters in these names differ between processes. The
@@ -210,9 +210,10 @@ def _constants(model: Any) -> dict[str, np.ndarray]:
 
 
 def name_layers(model: Any) -> None:
-    """Give layers names that depend on the network only: `__module.…` come from it, and all others get their position.
+    """Give layers names that depend on the network only.
 
-    The model gets a fixed name, because its own counts the models that the process has created.
+    Names that begin with `__module` come from the network and stay. All other layers are named after their kind and
+    position. The model gets a fixed name, because its generated name counts the models that the process has created.
     """
     model.set_friendly_name("Model0")
     for position, op in enumerate(model.get_ordered_ops()):

@@ -1,4 +1,4 @@
-"""Redundant operators in OpenVINO's IR, and in the CPU plug-in's compiled form.
+"""Find redundant operators in OpenVINO's IR, and in the CPU plug-in's compiled form.
 
 A FakeQuantize only marks quantized values, but a second one right after it is executed. In the compiled form, which
 depends on the processor, reorders of a tensor count as transposes.
@@ -32,7 +32,7 @@ COMPILED: dict[str, Role] = {**ROLES, "Reorder": "transpose"}
 CONVOLUTIONS = ("Convolution", "GroupConvolution")
 NEUTRAL = {"Add": 0.0, "Subtract": 0.0, "Multiply": 1.0, "Divide": 1.0}
 SHAPE_CHANGING = ("Slice", "StridedSlice", "Pad", "Broadcast", "Tile")
-"""Redundant if the output has the shape of the input."""
+"""Operators that are redundant if the output has the shape of the input."""
 
 
 def read(path: Path) -> tuple[RedundantOperator, ...]:
@@ -117,9 +117,9 @@ def _absorbable(pad: Any, tensors: dict[Any, GraphTensor]) -> bool:
 
 
 def _compiled_graph(runtime: Any, model: Any) -> OperatorGraph:
-    """Return the compiled graph. Its nodes name the layers from which they were made.
+    """Return the compiled graph, whose nodes name the layers from which they were made.
 
-    A reorder that keeps the order of the axes only changes the type.
+    A reorder that keeps the order of the axes only changes the type, so it counts as a cast.
     """
     layers = {op.get_friendly_name(): layer_name(op) for op in model.get_ordered_ops()}
     kinds = {op.get_friendly_name(): op.get_type_name() for op in model.get_ordered_ops()}
@@ -143,8 +143,8 @@ def _compiled_graph(runtime: Any, model: Any) -> OperatorGraph:
         moved = role == "transpose"
         if kind == "Reorder":
             source = op.input_value(0)
-            before, behind = _layout(source.get_node(), source.get_index()), _layout(op)
-            role, moved = ("cast" if before == behind else "transpose"), _reordered(before, behind, tensors[inputs[0]])
+            before, after = _layout(source.get_node(), source.get_index()), _layout(op)
+            role, moved = ("cast" if before == after else "transpose"), _reordered(before, after, tensors[inputs[0]])
         layer = next((layers[name] for name in names if name in layers), names[0] if names else kind)
         operators.append(GraphOperator(role, kind, layer, inputs, outputs, moved))
     return OperatorGraph(operators, tensors, *_ports(runtime), simulated=True)

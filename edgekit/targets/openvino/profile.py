@@ -1,8 +1,8 @@
 """Time the operators of an OpenVINO file by OpenVINO's performance counters.
 
-A counter is the *average* over all executions since the model was compiled, in whole µs, of a total that adds up whole
-µs of each execution (PerfCount in the CPU plugin). The average is therefore read before and after the measured calls.
-An operator that takes less than one µs shows as zero.
+A counter gives the *average* time of all executions since the model was compiled, in whole µs (PerfCount in the CPU
+plugin). The counters are therefore read before and after the measured calls, to compute the average of these calls
+alone. The time of each execution is also counted in whole µs, so an operator that takes less than one µs shows as zero.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rewrites of an OpenVINO model that its int8 kernels need, or that let it take bytes."""
+"""Rewrite an OpenVINO model as the int8 kernels need it, or so that it takes bytes."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ LOW = 1
 def drop_relus(model: Any) -> int:
     """Remove ReLUs that are only followed by FakeQuantizes which clip negative values anyway; return how many.
 
-    Each of them costs a layer and an edge in the .xml, 180 bytes. The plug-in fuses it with the convolution before it.
-    Without it, the plug-in fuses the FakeQuantize only, and the answers are the same bit for bit.
+    Such a ReLU takes 180 bytes in the .xml, for a layer and an edge. The plug-in fuses it and the FakeQuantize with the
+    convolution before them. Without the ReLU, it fuses only the FakeQuantize, and the answers are the same bit for bit.
     """
     dropped = 0
     for op in model.get_ordered_ops():
         if op.get_type_name() != "Relu":
             continue
-        takers = list(op.output(0).get_target_inputs())
-        if takers and all(_clamps(taker) for taker in takers):
-            for taker in takers:
-                taker.replace_source_output(op.input_value(0))
+        consumers = list(op.output(0).get_target_inputs())
+        if consumers and all(_clamps(consumer) for consumer in consumers):
+            for consumer in consumers:
+                consumer.replace_source_output(op.input_value(0))
             dropped += 1
     return dropped
 
 
-def _clamps(taker: Any) -> bool:
+def _clamps(consumer: Any) -> bool:
     """Return whether an input is the first of a FakeQuantize that maps all negative values to the same one."""
-    quantize = taker.get_node()
-    if quantize.get_type_name() != "FakeQuantize" or taker.get_index() != 0:
+    quantize = consumer.get_node()
+    if quantize.get_type_name() != "FakeQuantize" or consumer.get_index() != 0:
         return False
     low, high = (quantize.input_value(index).get_node() for index in (LOW, LOW + 1))
     if low.get_type_name() != "Constant" or high.get_type_name() != "Constant":
@@ -46,7 +46,8 @@ SCALES = ("Multiply", "Add")
 ACTIVATIONS = ("Relu", "Clamp")
 """Activations after which the plug-in fuses a scale."""
 DENSE_RANK = 2
-"""Axes of a dense layer's output, (N, channels). Layers along a sequence have more, and are computed correctly."""
+"""Number of axes of a dense layer's output, (N, channels). Layers along a sequence have more axes and are computed
+correctly."""
 
 
 def separate_scales(model: Any) -> int:
@@ -54,13 +55,13 @@ def separate_scales(model: Any) -> int:
 
     Such scales and shifts come from a batch norm after a dense layer's ReLU, from a layer scale, or from an added
     constant. If a FakeQuantize follows, OpenVINO 2026.4 fuses everything into the dense layer, and on one thread the
-    answers are wrong (-85 to -200 dB; 36 to 50 dB on two threads, or when separated).
+    answers are wrong: their SNR is -85 to -200 dB, and 36 to 50 dB on two threads or with the operators separated.
 
-    A PReLU with slope one computes nothing, and the plug-in neither fuses it there nor removes it, so it keeps the
-    operators separate. This works for graphs of every source and after ranges that QAT learned, where weights may not
+    A PReLU with slope one computes nothing, but the plug-in neither fuses nor removes it there, so it keeps the
+    operators separate. This works for graphs from every source, and for networks after QAT, whose weights must not
     change any more. Folding the scale into the next dense layer would not work, because the scale of a channel that is
-    always zero (1 / sqrt(eps) = 316) would use up that layer's range of weights. Feature maps and sequences are
-    computed correctly without this.
+    always zero (1 / sqrt(eps) = 316) would use up that layer's range of weights. Feature maps and sequences need no
+    separation, because they are computed correctly.
     """
     from openvino import opset1
 
@@ -75,7 +76,7 @@ def separate_scales(model: Any) -> int:
 
 
 def _computed_input(op: Any) -> int | None:
-    """Return the index of the computed input, if the other of the two is a constant."""
+    """Return the index of the computed input if the other of the two inputs is a constant, else None."""
     constant = [port.get_node().get_type_name() == "Constant" for port in op.input_values()]
     return constant.index(False) if sorted(constant) == [False, True] else None
 
@@ -113,7 +114,7 @@ def take_raw_bytes(model: Any, affine: Affine | str, layout: str, precision: str
     affine
         The steps, or why they cannot be folded, from `fold_preprocess.channel_affine`.
     layout
-        The layout of its input, such as NCHW.
+        The layout of the model's input, such as NCHW.
     precision
         The precision in which the model will be saved.
 

@@ -1,4 +1,4 @@
-"""Shorten the .xml of an IR by what no reader needs: indentation, inferable shapes, names and remarks.
+"""Shorten the .xml of an IR by removing what no reader needs: indentation, inferable shapes, names and remarks.
 
 A device stores the text and parses it at every start. OpenVINO writes the shape and type of every port at both ends of
 every edge, long names of layers, and how the model was made. Its reader infers the shapes again and needs the types of
@@ -32,10 +32,10 @@ DEFAULTS = {
     "pads_begin": (ZEROS, CONVOLUTIONS),
     "pads_end": (ZEROS, CONVOLUTIONS),
 }
-"""The default of an attribute, and the layers for which it was checked in OpenVINO's source."""
+"""The default of each attribute, and the layers for which the default was checked in OpenVINO's source."""
 NUMBERS = re.compile(r"-?[0-9]+(, -?[0-9]+)+")
 MADE_OF = "fused_names"
-"""The remark that lists the layers from which a layer was made. Others have a meaning, such as `decompression`."""
+"""The remark that lists the layers from which a layer was made. Other remarks, such as `decompression`, are needed."""
 
 
 def shorten(content: bytes) -> bytes:
@@ -97,7 +97,10 @@ def _merge_constants(graph: Element) -> None:
 
 
 def _without_names(layer: Element) -> bytes:
-    """Return a constant's text without its names, to compare constants, whose only ports have the same number."""
+    """Return the text of a constant without its names, by which constants can be compared.
+
+    The numbers of their ports do not matter, because every constant has one port with the same number.
+    """
     copied = ElementTree.fromstring(ElementTree.tostring(layer))
     del copied.attrib["id"], copied.attrib["name"]
     for port in copied.iterfind("output/port"):
@@ -114,7 +117,7 @@ def _out(layer: Element) -> str:
 
 
 def _result_sources(graph: Element) -> set[tuple[str, str]]:
-    """Return layer and port of the inputs of the results, which have the names of the outputs."""
+    """Return the layer and port that give each result of the model. These ports have the names of the outputs."""
     results = {layer.get("id") for layer in _layers(graph) if layer.get("type") == "Result"}
     return {
         (edge.get("from-layer", ""), edge.get("from-port", ""))

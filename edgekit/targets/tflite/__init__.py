@@ -1,1 +1,1 @@
-"""The TFLite target: conversion, and its files read again for operators, tensors and times."""
+"""The TFLite target: convert networks, and read the operators, inner tensors and operator times of the files."""

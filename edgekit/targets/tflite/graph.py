@@ -1,4 +1,4 @@
-"""Redundant operators in a `.tflite` file. Each QUANTIZE and DEQUANTIZE inside the graph is executed."""
+"""Find redundant operators in a `.tflite` file. Each QUANTIZE and DEQUANTIZE inside the graph is executed."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ def _graph(content: bytes, named: bytes) -> OperatorGraph:
     entries, named_entries = (main_graph_operators(tflite_operators(each)) for each in (content, named))
     model, graph = entries[0][:2]
     tensors: dict[Any, GraphTensor] = {index: _tensor(model, tensor) for index, tensor in enumerate(graph.tensors)}
-    takers: dict[int, list[Any]] = {}
+    consumers: dict[int, list[Any]] = {}
     for entry in entries:
         for index in entry[2].inputs:
-            takers.setdefault(int(index), []).append(entry)
+            consumers.setdefault(int(index), []).append(entry)
     operators = []
     for number, ((_, _, op, kind), (_, named_graph, _, _)) in enumerate(zip(entries, named_entries, strict=True)):
         name = named_graph.tensors[op.outputs[0]].name
         layer = module_name(name.decode()) if name else f"{kind} {number}"
-        operators.append(_operator(op, kind, layer, tensors, takers))
+        operators.append(_operator(op, kind, layer, tensors, consumers))
     inputs, outputs = (tuple(int(index) for index in side) for side in (graph.inputs, graph.outputs))
     return OperatorGraph(operators, tensors, inputs, outputs)
 
@@ -69,7 +69,7 @@ def _tensor(model: Any, tensor: Any) -> GraphTensor:
 
 
 def _operator(
-    op: Any, kind: str, layer: str, tensors: dict[Any, GraphTensor], takers: dict[int, list[Any]]
+    op: Any, kind: str, layer: str, tensors: dict[Any, GraphTensor], consumers: dict[int, list[Any]]
 ) -> GraphOperator:
     inputs, outputs = (tuple(int(index) for index in side if index >= 0) for side in (op.inputs, op.outputs))
     role = ROLES.get(kind, "compute")
@@ -85,26 +85,26 @@ def _operator(
         inputs,
         outputs,
         role == "transpose" and (order is None or changes_memory_order(range(len(order)), order.tolist(), shape)),
-        role == "pad" and _absorbable(kind, inputs, takers.get(outputs[0], []), tensors),
+        role == "pad" and _absorbable(kind, inputs, consumers.get(outputs[0], []), tensors),
         kind in NEUTRAL,
         NEUTRAL.get(kind),
     )
 
 
-def _absorbable(kind: str, inputs: tuple[int, ...], takers: list[Any], tensors: dict[Any, GraphTensor]) -> bool:
-    """Return whether the convolution after a pad, set to SAME, would pad by the same amounts.
+def _absorbable(kind: str, inputs: tuple[int, ...], consumers: list[Any], tensors: dict[Any, GraphTensor]) -> bool:
+    """Return whether the convolution after a pad would pad by the same amounts if its padding were SAME.
 
-    The format has no other padding for convolutions.
+    The format has no other kind of padding for convolutions.
     """
     from ai_edge_litert import schema_py_generated as schema
 
     table = tensors[inputs[1]].value
-    if kind != "PAD" or table is None or len(takers) != 1 or takers[0][3] not in CONVOLUTIONS:
+    if kind != "PAD" or table is None or len(consumers) != 1 or consumers[0][3] not in CONVOLUTIONS:
         return False
-    taker, options = takers[0][2], takers[0][2].builtinOptions
+    consumer, options = consumers[0][2], consumers[0][2].builtinOptions
     if options.padding != schema.Padding.VALID:
         return False
-    sides, kernel = tensors[inputs[0]].shape[1:3], tensors[int(taker.inputs[1])].shape[1:3]
+    sides, kernel = tensors[inputs[0]].shape[1:3], tensors[int(consumer.inputs[1])].shape[1:3]
     strides, dilations = (options.strideH, options.strideW), (options.dilationHFactor, options.dilationWFactor)
     same = [_same_padding(*sizes) for sizes in zip(sides, kernel, strides, dilations, strict=True)]
     return bool(np.reshape(table, (-1, 2)).tolist() == [[0, 0], *same, [0, 0]])

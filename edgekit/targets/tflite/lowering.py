@@ -1,7 +1,8 @@
 """Replace operations that litert-torch 0.10 cannot lower by others with the same values.
 
-A transposed convolution with `output_padding` is computed without padding, and cropped. An adaptive maximum is computed
-as a maximum over the whole map, as a plain pooling if the sizes divide, and otherwise cell by cell.
+A transposed convolution with `output_padding` is computed without padding, and then cropped. An adaptive maximum is
+computed as a maximum over the whole map if its output has a single value, as plain pooling if the size of the map is a
+multiple of that of the output, and otherwise cell by cell.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def rows(folder: Path, files: ConvertedFiles, x: np.ndarray, calls: int) -> list
 
 
 class _Model:
-    """A compiled model with its profiler on; every call into the library is checked."""
+    """A compiled model with its profiler switched on. The status of every call into the library is checked."""
 
     def __init__(self, path: Path, tensors: Sequence[np.ndarray], output_dtypes: Sequence[str]) -> None:
         import ai_edge_litert
@@ -81,23 +81,23 @@ class _Model:
         self._library = c.CDLL(str(Path(ai_edge_litert.__file__).parent / "libLiteRt.so"))
         environment, model, options, opaque = (c.c_void_p() for _ in range(4))
         self._compiled, self._profiler = c.c_void_p(), c.c_void_p()
-        self._do("LiteRtCreateEnvironment", 0, None, c.byref(environment))
-        self._do("LiteRtCreateModelFromFile", environment, str(path).encode(), c.byref(model))
-        self._do("LiteRtCreateOptions", c.byref(options))
-        self._do("LiteRtSetOptionsHardwareAccelerators", options, CPU)
+        self._call("LiteRtCreateEnvironment", 0, None, c.byref(environment))
+        self._call("LiteRtCreateModelFromFile", environment, str(path).encode(), c.byref(model))
+        self._call("LiteRtCreateOptions", c.byref(options))
+        self._call("LiteRtSetOptionsHardwareAccelerators", options, CPU)
         self._text = c.create_string_buffer(PROFILING)
         # a deallocator that does nothing: Python owns the text and the buffers' memory, so LiteRT must not free them
         self._no_free = c.CFUNCTYPE(None, c.c_void_p)(lambda _: None)
-        self._do("LiteRtCreateOpaqueOptions", b"runtime_options_string", self._text, self._no_free, c.byref(opaque))
-        self._do("LiteRtAddOpaqueOptions", options, opaque)
-        self._do("LiteRtCreateCompiledModel", environment, model, options, c.byref(self._compiled))
-        self._do("LiteRtCompiledModelGetProfiler", self._compiled, c.byref(self._profiler))
-        self._do("LiteRtStartProfiler", self._profiler)
+        self._call("LiteRtCreateOpaqueOptions", b"runtime_options_string", self._text, self._no_free, c.byref(opaque))
+        self._call("LiteRtAddOpaqueOptions", options, opaque)
+        self._call("LiteRtCreateCompiledModel", environment, model, options, c.byref(self._compiled))
+        self._call("LiteRtCompiledModelGetProfiler", self._compiled, c.byref(self._profiler))
+        self._call("LiteRtStartProfiler", self._profiler)
         self._memory: list[np.ndarray] = []  # the memory of the buffers
         self._inputs = [self._input_buffer(index, x) for index, x in enumerate(tensors)]
         count = len(output_dtypes)
         outputs = (_Layout * count)()
-        self._do(
+        self._call(
             "LiteRtGetCompiledModelOutputTensorLayouts",
             self._compiled, c.c_size_t(0), c.c_size_t(count), outputs, c.c_bool(False),
         )  # fmt: skip
@@ -110,23 +110,24 @@ class _Model:
         arguments = []
         for buffers in (self._inputs, self._outputs):
             arguments += [c.c_size_t(len(buffers)), (c.c_void_p * len(buffers))(*buffers)]
-        self._do("LiteRtRunCompiledModel", self._compiled, c.c_size_t(0), *arguments)
+        self._call("LiteRtRunCompiledModel", self._compiled, c.c_size_t(0), *arguments)
 
     def forget(self) -> None:
         """Drop the recorded events and start the profiler again, because resetting stops it."""
-        self._do("LiteRtResetProfiler", self._profiler)
-        self._do("LiteRtStartProfiler", self._profiler)
+        self._call("LiteRtResetProfiler", self._profiler)
+        self._call("LiteRtStartProfiler", self._profiler)
 
     def events(self) -> Iterator[tuple[int, str, int]]:
         """Yield (index in the graph, name, µs) of every operator of every call.
 
-        If a delegate reports its own operators, the node of the delegate is left out, or its time would count twice.
+        If a delegate reports its own operators, the node of the delegate is left out, so that its time does not count
+        twice.
         """
         count = c.c_int()
         # the profiler's buffer grows, so that no event is lost
-        self._do("LiteRtGetNumProfilerEvents", self._profiler, c.byref(count))
+        self._call("LiteRtGetNumProfilerEvents", self._profiler, c.byref(count))
         events = (_Event * count.value)()
-        self._do("LiteRtGetProfilerEvents", self._profiler, count, events)
+        self._call("LiteRtGetProfilerEvents", self._profiler, count, events)
         inside = any(event.kind & INSIDE_DELEGATE for event in events)
         for event in events:
             name = (event.tag or b"").decode(errors="replace")
@@ -136,18 +137,18 @@ class _Model:
 
     def _input_buffer(self, index: int, x: np.ndarray) -> c.c_void_p:
         layout = _Layout()
-        self._do(
+        self._call(
             "LiteRtGetCompiledModelInputTensorLayout", self._compiled, c.c_size_t(0), c.c_size_t(index), c.byref(layout)
         )
         return self._buffer("Input", index, x.dtype.name, layout, x.tobytes())
 
     def _buffer(self, which: str, number: int, dtype: str, layout: _Layout, content: bytes | None) -> c.c_void_p:
         requirements, size, buffer = c.c_void_p(), c.c_size_t(), c.c_void_p()
-        self._do(
+        self._call(
             f"LiteRtGetCompiledModel{which}BufferRequirements",
             self._compiled, c.c_size_t(0), c.c_size_t(number), c.byref(requirements),
         )  # fmt: skip
-        self._do("LiteRtGetTensorBufferRequirementsBufferSize", requirements, c.byref(size))
+        self._call("LiteRtGetTensorBufferRequirementsBufferSize", requirements, c.byref(size))
         memory = np.zeros(size.value + ALIGNMENT, np.uint8)
         offset = -memory.ctypes.data % ALIGNMENT
         if content is not None:
@@ -155,13 +156,15 @@ class _Model:
         self._memory.append(memory)
         kind = _TensorType(ELEMENT[dtype], layout)
         address = c.c_void_p(memory.ctypes.data + offset)
-        self._do("LiteRtCreateTensorBufferFromHostMemory", c.byref(kind), address, size, self._no_free, c.byref(buffer))
+        self._call(
+            "LiteRtCreateTensorBufferFromHostMemory", c.byref(kind), address, size, self._no_free, c.byref(buffer)
+        )
         return buffer
 
-    def _do(self, name: str, *arguments: Any) -> None:
+    def _call(self, name: str, *arguments: Any) -> None:
         status = getattr(self._library, name)(*arguments)
         if status:
-            raise RuntimeError(f"{name}: LiteRT says {status}")
+            raise RuntimeError(f"{name}: LiteRT returned status {status}")
 
 
 def _names(path: Path) -> list[str]:

@@ -20,7 +20,9 @@ SMALLEST_RANGE = 1e-6
 
 
 def keep_biases(content: bytes, ranges: Mapping[str, Mapping[str, Any]]) -> bytes:
-    """Make the biases of channels without weights representable; `ranges` are min and max by tensor name.
+    """Make the biases of channels whose weights are all zero representable.
+
+    `ranges` has the minimum and maximum of each tensor by its name.
 
     A bias is stored as int32 in steps of (input scale × weight scale). ai-edge-quantizer gives a channel of zeros a
     weight scale near 1e-11. The bias of such a channel, which is its whole output after a batch norm was folded, then
@@ -191,7 +193,7 @@ def _is_float(tensor: Any) -> bool:
 
 
 def _compare_levels(tensor: Any, values: np.ndarray) -> str:
-    """Say whether each byte is the integer of a quantized input that the runner would use for it."""
+    """Say whether a quantized input represents the value of each byte by the integer that the runner passes for it."""
     from ai_edge_litert import schema_py_generated as schema
 
     lowest = {schema.TensorType.INT8: -128, schema.TensorType.UINT8: 0}.get(tensor.type)

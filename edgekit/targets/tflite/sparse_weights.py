@@ -2,7 +2,7 @@
 
 The format has sparse tensors (`SparsityParameters`). All axes of a sparse weight but one are dense. The remaining axis
 lists the indices of single values or of blocks, in as few bytes as its length needs. The operator DENSIFY converts such
-a tensor for the operator that uses it. XNNPACK reads both while it loads the file. On processors for which it has
+a tensor for the operator that uses it. XNNPACK processes both when it loads the file. On processors for which it has
 sparse kernels (Elsen et al. 2020), it skips the zeros of float 1x1 convolutions. These kernels add in another order, so
 that the last bits may differ there. Everywhere else, weights are dense in memory, and only the file is smaller.
 """
@@ -106,7 +106,7 @@ def encode(content: bytes, inputs: Samples | None) -> tuple[bytes, str]:
 
 
 def encode_weights(content: bytes) -> tuple[bytes | None, str]:
-    """Make every weight sparse that becomes smaller by this, without comparing answers.
+    """Store every weight as a sparse tensor for which that is smaller, without comparing answers.
 
     Returns the file and a description of the change, or None and the reason why it would not be smaller.
     """
@@ -187,7 +187,7 @@ def _narrow(numbers: np.ndarray) -> np.ndarray:
 
 
 def _weights(model: Any, graph: Any) -> dict[int, str]:
-    """Return the indices of weights, and the operator that uses each; for weights that are cast, the stored tensor."""
+    """Return the kind of the operator that uses each weight, by the index of the tensor that stores the weight."""
     from ai_edge_litert import schema_py_generated as schema
 
     names = {value: name for name, value in vars(schema.BuiltinOperator).items() if not name.startswith("_")}

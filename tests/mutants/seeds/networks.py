@@ -149,7 +149,7 @@ PRUNING = (
     Seed(
         "mask-dropped-in-fine-tuning",
         "stages/prune/stage.py",
-        'tuner.tune(module, f"{name}-{number}", keep_up)',
+        'tuner.tune(module, f"{name}-{number}", restore_zeros)',
         'tuner.tune(module, f"{name}-{number}")',
         "the pruned weights grow back",
         ("tests/stages/prune/test_stage.py::test_zeroed_weights_stay_zero_through_fine_tuning",),

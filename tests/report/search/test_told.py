@@ -59,7 +59,7 @@ def test_a_study_without_a_feasible_trial_says_which_came_nearest(tmp_path: Path
     assert words.nearest(study) == (
         f"Trial {least['number']} comes nearest, but it is over the budget: drop of accuracy by {over:.3g} pp."
     )
-    assert recommend.points(study) == [] and "none to take" in recommend.describe(study)
+    assert recommend.points(study) == [] and "so none is recommended" in recommend.describe(study)
     assert "No trial is inside the budget." in terminal_text(study)
 
 

@@ -90,8 +90,8 @@ WINDOWS = np.cumsum(np.random.default_rng(3).normal(size=(12, 40, 3)), axis=1).a
         (lambda x: 2 * x + 1, "scale or normalize: .*2 · x"),
         (lambda x: x[..., ::-1], "channel order"),
         (lambda x: x.transpose(0, 2, 1).reshape(x.shape), "layout: channels first"),
-        (lambda x: np.roll(x, 2, axis=1), "crop or shift: 2 moments later"),
-        (lambda x: np.roll(x, -1, axis=1), "crop or shift: 1 moments earlier"),
+        (lambda x: np.roll(x, 2, axis=1), "crop or shift: 2 time steps later"),
+        (lambda x: np.roll(x, -1, axis=1), "crop or shift: 1 time steps earlier"),
         (lambda x: np.random.default_rng(9).normal(size=x.shape), "the values themselves differ"),
         (
             lambda x: x.transpose(0, 2, 1),

@@ -67,8 +67,8 @@ def test_what_no_target_takes_is_never_trained_and_a_record_that_names_it_is_ref
     limits = budget(latency_p50_ms=3.5)
     measured = choose_candidates(files, limits, 3)
     assert "odd" not in measured["in_time"] and measured["in_time"] == choose_candidates(FILES, limits, 3)["in_time"]
-    assert reason_not_trained("odd", files, measured, limits, 3) == "no target takes it"
-    with pytest.raises(StageError, match="odd could not be converted here"):
+    assert reason_not_trained("odd", files, measured, limits, 3) == "it cannot be converted for any target"
+    with pytest.raises(StageError, match="odd could not be converted for any target here"):
         check_recorded_choice({"in_time": ["odd"], "trained": ["odd"]}, files, limits)
 
 
