@@ -32,7 +32,7 @@ def clearest_indices(scores: np.ndarray, count: int) -> np.ndarray:
 
 
 def tolerance(outputs: np.ndarray, share: float) -> float:
-    """Return the allowed difference: a fraction of the outputs' range, or of their magnitude if all are the same."""
+    """Return the allowed difference: `share` of the outputs' range, or of their magnitude if all outputs are equal."""
     return float(share * (outputs.max() - outputs.min())) or float(share * (np.abs(outputs).max() or 1))
 
 

@@ -37,7 +37,8 @@ class CallCost(Record):
     name: Annotated[str, Field(description="the variant")]
     cpu_s: Annotated[Estimate, Field(description="processor time of all threads, seconds")]
     saved_cpu_s: Annotated[
-        Estimate | None, Field(description="seconds less than a call of the baseline; null for the baseline itself")
+        Estimate | None,
+        Field(description="seconds less than for a call of the baseline; null for the baseline itself"),
     ]
     joules: Annotated[Estimate | None, Field(description="energy without that of the idle machine; null: not known")]
     saved_joules: Annotated[
@@ -68,7 +69,7 @@ class EnergyMeasurement(Record):
 class CallCosts(Record):
     """The measured costs of calls. If `energy` is null, `energy_unknown` says why."""
 
-    confidence: Annotated[float, Field(gt=0.5, lt=1, description="of every interval")]
+    confidence: Annotated[float, Field(gt=0.5, lt=1, description="confidence of every interval")]
     protocol: Annotated[str, Field(description="how a call was measured, as text")]
     calls: Annotated[list[CallCost], Field(min_length=1, description="the baseline first, then every variant")]
     energy: Annotated[EnergyMeasurement | None, Field(description="how energy was measured; null: it was not")]
@@ -81,7 +82,7 @@ class RunCost(Record):
     cpu_s: Annotated[
         float | None, Field(ge=0, description="processor time of all sealed stages, seconds; null: not known")
     ]
-    unknown: Annotated[list[str], Field(description="stages that did not record it")]
+    unknown: Annotated[list[str], Field(description="stages that did not record their processor time")]
     joules: Annotated[Estimate | None, Field(description="estimated from the processor time; null: not known")]
     money: Annotated[Estimate | None, Field(description="at the prices of the config; null: not known")]
     notes: Annotated[list[str], Field(description="notes on these figures")]
