@@ -29,7 +29,7 @@ class RelativeLimit(StrictModel):
         stated = [name for name in ("sha256", "bytes") if getattr(self, name, None) is not None]
         if self.of == BASELINE and stated:
             raise ValueError(
-                f"{stated[0]}: got {getattr(self, stated[0])}, but the {BASELINE} has no file before the run; leave it out"
+                f"{stated[0]}: got {getattr(self, stated[0])}, but {BASELINE} is not a file yet; leave it out"
             )
         return self
 

@@ -41,10 +41,7 @@ Builder = Annotated[str, Field(pattern=BUILDER_PATTERN)]
 
 
 def format_arguments(kwargs: Mapping[str, Any]) -> str:
-    """Return `depth=8, width=4`, sorted by name, because the text is recorded and must not depend on the config's order.
-
-    The value of a dictionary is written as JSON.
-    """
+    """Return `depth=8, width=4`, sorted by name, because the text is recorded and must not depend on the order."""
     return ", ".join(
         f"{name}={json.dumps(value, sort_keys=True) if isinstance(value, dict) else value}"
         for name, value in sorted(kwargs.items())

@@ -15,7 +15,10 @@ BUNDLE_STAGE = "bundle"
 
 
 def is_settled(folder: Path, met: bool) -> bool:
-    """Return whether `recover` has nothing to move or remove. `met` says whether a variant of the run met the budget."""
+    """Return whether `recover` has nothing to move or remove.
+
+    `met` says whether a variant of the run met the budget.
+    """
     return not (folder / EARLIER_BUNDLES if met else run_folder.stage_folder(folder, BUNDLE_STAGE)).exists()
 
 

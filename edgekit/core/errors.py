@@ -143,7 +143,10 @@ class FaultCollector:
             return None
 
     def raise_all(self, most: int | None = None) -> None:
-        """Raise all faults as one ConfigError, if there are any. It lists at most `most` of them and counts the rest."""
+        """Raise all faults as one ConfigError, if there are any.
+
+        It lists at most `most` of them and counts the rest.
+        """
         if not self.messages:
             return
         hidden = len(self.messages) - most if most else 0

@@ -54,7 +54,7 @@ class Step:
 
     @property
     def has_known_end(self) -> bool:
-        """Whether the step can estimate its own end, because the number of its units is known or `expect` set a time."""
+        """Whether the step can estimate its end, because the number of its units is known or `expect` set a time."""
         return bool(self.state.of) or self._ends_at is not None
 
     def update(self, done: float, of: int | None = None, best: str | None = None, name: str | None = None) -> None:

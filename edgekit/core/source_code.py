@@ -196,7 +196,10 @@ def _executed(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _imported(node: ast.AST, module: str) -> list[str]:
-    """Return patterns of the modules that a node names. `package:name` is a module in a package, or a name in a module."""
+    """Return patterns of the modules that a node names.
+
+    `package:name` is a module in a package, or a name in a module.
+    """
     if isinstance(node, ast.Import):
         names = [alias.name for alias in node.names]
     elif isinstance(node, ast.ImportFrom):

@@ -62,7 +62,7 @@ class ByClass(Record):
         Field(
             min_length=1,
             max_length=30,
-            description="all groups in the order of the classes; if there are too many, the worst ones, the worst first",
+            description="all groups in the order of the classes or, if there are too many, the worst ones first",
         ),
     ]
     lost: Annotated[

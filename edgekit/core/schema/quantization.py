@@ -50,7 +50,10 @@ class RecipeRow(MaybeDropFields):
 
 
 class CalibrationSize(Record):
-    """Two random choices of equally many calibration samples: int8 networks compared with the float one and each other."""
+    """Two random draws of equally many calibration samples, and how the two int8 networks made with them compare.
+
+    `snr_db` compares each with the float network, `between_snr_db` and `disagreement` compare them with each other.
+    """
 
     samples: int
     shared_samples: int

@@ -66,6 +66,6 @@ class StreamResult(Record):
         list[SmoothingResult],
         Field(
             min_length=1,
-            description="every smoothing that was tried, beginning with none; of equally good ones the first is selected",
+            description="every smoothing that was tried, beginning with none; of equally good ones the first is kept",
         ),
     ]

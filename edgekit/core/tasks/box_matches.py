@@ -71,7 +71,7 @@ def pairwise_overlaps(boxes: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def select_boxes(rows: np.ndarray, min_logit: float = MIN_LOGIT) -> Boxes:
-    """Return the boxes in rows (n, 5) of labels, or those in rows (n, 6) of answers with a logit from `min_logit` on."""
+    """Return the boxes in rows (n, 5) of labels, or in rows (n, 6) of answers with at least `min_logit` as logit."""
     logits = rows[:, BOX_FIELDS] if rows.shape[1] > BOX_FIELDS else np.full(len(rows), np.inf)
     selected = rows[(rows[:, 0] >= 0) & (logits >= min_logit)]
     return Boxes(

@@ -4,8 +4,8 @@ Labels are (n, 1 + most, 5) float32: class, left, top, right, bottom, in pixels 
 the sample itself, (-1, 0, 0, width, height); later rows with the class -1 are empty. Outputs are (n, points, 4 +
 classes), as described in `edgekit/runner/boxes.py`.
 
-Average precision is that of COCO (Lin et al., ECCV 2014). The boxes of all pictures are sorted by their scores, and each
-is matched with the label of its class that it overlaps most and that no earlier box has taken. Precision is made
+Average precision is that of COCO (Lin et al., ECCV 2014). The boxes of all pictures are sorted by their scores, and
+each is matched with the label of its class that it overlaps most and that no earlier box has taken. Precision is made
 monotonically decreasing and averaged over 101 recalls. At most 100 boxes of a picture count.
 """
 

@@ -141,7 +141,10 @@ def drop(reference: SampleScores, scores: SampleScores, confidence: float) -> Dr
 
 
 def same_answers(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
-    """Return for which samples the cosine of both vectors is at least `NEAR`. Two vectors of zeros count as the same."""
+    """Return for which samples the cosine of both vectors is at least `NEAR`.
+
+    Two vectors of zeros count as the same.
+    """
     before, after = unit_vectors(reference), unit_vectors(outputs)
     both_zero = ~before.any(axis=1) & ~after.any(axis=1)
     return np.asarray(((before * after).sum(axis=1) >= NEAR) | both_zero)

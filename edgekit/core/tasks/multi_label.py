@@ -60,7 +60,7 @@ def strata(y: np.ndarray) -> np.ndarray:
 
 
 def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> SampleScores:
-    """Return the numbers of labels predicted correctly, predicted wrongly and missed, (n, 3), from logits (n, labels)."""
+    """Return the numbers of labels that are predicted correctly, predicted wrongly and missed, (n, 3)."""
     predicted, labelled = outputs >= 0, y > 0
     counts = (predicted & labelled, predicted & ~labelled, ~predicted & labelled)
     return SampleScores("multi_label", np.stack([each.sum(axis=1) for each in counts], axis=1).astype(np.float64))

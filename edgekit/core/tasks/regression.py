@@ -75,7 +75,8 @@ def check_split(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
             raise DataError(
                 f"{name}: {title} has mean {mean[index]:.4g} and standard deviation {spread[index]:.4g}; training "
                 f"needs a deviation of {LEAST_SPREAD:g} to {MOST_SPREAD:g} and a mean within {MOST_OFFSET:g} "
-                f"deviations of 0: give (y - {_rounded(mean[index], spread[index])}) / {spread[index]:.3g}, or y in another unit"
+                f"deviations of 0: give (y - {_rounded(mean[index], spread[index])}) / {spread[index]:.3g}, or y in "
+                "another unit"
             )
 
 

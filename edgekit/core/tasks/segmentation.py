@@ -1,7 +1,7 @@
 """Predict a class for each pixel of a picture. Accuracy is the mean intersection over union of the classes.
 
-Labels are (n, height, width) uint8: the class of each pixel of the sample, or 255 if it is not known. Such pixels do not
-count. Outputs are (n, classes, rows, columns), as described in `edgekit/runner/masks.py`.
+Labels are (n, height, width) uint8: the class of each pixel of the sample, or 255 if it is not known. Such pixels do
+not count. Outputs are (n, classes, rows, columns), as described in `edgekit/runner/masks.py`.
 
 The metric is that of PASCAL VOC (Everingham et al., IJCV 2010, and its segmentation challenges). The pixels of all
 pictures are counted together. The value of a class is the number of its pixels that are predicted correctly, divided by
@@ -130,7 +130,7 @@ def is_correct(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def closeness(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return the share of each picture's labelled pixels that are predicted correctly, (n,); 1 without any such pixel."""
+    """Return the share of each picture's labelled pixels that are predicted correctly, (n,); 1 if none is labelled."""
     pairs = ((_pixels(answer, label) == label, label != UNKNOWN) for answer, label in zip(answers, y, strict=True))
     return np.array([(hit & labelled).sum() / labelled.sum() if labelled.any() else 1.0 for hit, labelled in pairs])
 
