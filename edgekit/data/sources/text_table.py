@@ -110,7 +110,7 @@ def _content(config: TextTableConfig) -> bytes:
 
 
 def _column_index(column: str | int, cells: list[str], where: str, option: str, header: bool) -> int:
-    """The index of the column, counted from 0."""
+    """Return the index of the column, counted from 0."""
     from edgekit.runner.errors import InputError
     from edgekit.runner.inputs import text_table
 
