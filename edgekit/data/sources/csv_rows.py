@@ -119,7 +119,10 @@ def _table(name: str, read: Callable[[], bytes]) -> Table:
 
 
 def _features(table: Table, config: CsvRowsConfig) -> tuple[list[str], list[str]]:
-    """Return the columns to use as features, and notes. If the config names no columns, a note says which were chosen."""
+    """Return the columns to use as features, and notes.
+
+    If the config names no columns, a note says which were chosen.
+    """
     if config.columns:
         return config.columns, []
     columns, texts = number_columns(table, [*config.labels, config.group])
