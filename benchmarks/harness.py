@@ -199,7 +199,8 @@ def environment_python(
     first
         Requirements that are installed before `packages`, so that pip does not choose other builds of them.
     without_dependencies
-        Requirements that are installed last and without their own, because those are pinned to other versions.
+        Requirements that are installed last, without their own requirements, because these are pinned to other
+        versions.
 
     Raises
     ------

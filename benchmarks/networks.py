@@ -32,7 +32,7 @@ STEPS = [{"step": "scale", "factor": 1 / 255}]
 
 
 def randomize_norms_and_biases(module: Any) -> Any:
-    """Set norms and biases to values as after a training, because converters would drop or share zeros."""
+    """Set norms and biases to values as after a training, because converters would drop zeros or store them only once."""
     import torch
     from torch.nn.modules.batchnorm import _BatchNorm
 

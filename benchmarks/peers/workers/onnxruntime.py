@@ -26,7 +26,7 @@ class Samples(CalibrationDataReader):
 
 
 def work(job: WorkerJob) -> list[dict[str, Any]]:
-    """Quantize statically, statically after the preparation that the documentation advises, and dynamically."""
+    """Quantize the file statically, statically after the preprocessing that the documentation advises, and dynamically."""
     port = onnx.load(job.model).graph.input[0]
     sides = [side.dim_value for side in port.type.tensor_type.shape.dim[1:]]
 
