@@ -1,4 +1,4 @@
-"""What a push to many devices costs the workstation: wall time and processor time.
+"""Measure the wall time and processor time that a push to many devices costs the workstation.
 
     python -m benchmarks.fleet [--devices 500] [--parallel 32]
 

@@ -36,7 +36,7 @@ If it is larger, the config is probably not the one that the run was made with.
 class Subject:
     """The folder that toolkits read, and the plan and data with which their files are evaluated.
 
-    `sha256` is that of the float ONNX file.
+    `sha256` is the digest of the float ONNX file.
     """
 
     folder: Path

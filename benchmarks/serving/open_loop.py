@@ -1,4 +1,4 @@
-"""Send requests at times that are fixed beforehand, whether or not answers come, so that overload does not slow them.
+"""Send requests at times that are fixed beforehand, so that a server that is overloaded does not slow them down.
 
 The client runs in a process of its own, which reads its settings as JSON from stdin and prints its figures as JSON.
 wrk, hey and h2load wait for answers, so they cannot overload a server; k6 and locust need more CPU than the server has.
@@ -30,7 +30,7 @@ from benchmarks.serving.machine import pinned_command, python_command, server_an
 
 CONNECTIONS = 256
 GRACE_S = 1.0
-"""How long answers are awaited after the last request is due."""
+"""Seconds in which answers are awaited after the last request is due."""
 EXPIRED_TEXT = b"deadline passed while it waited"
 
 

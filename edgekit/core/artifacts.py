@@ -311,7 +311,7 @@ def publish(finished: Path, final: Path) -> Artifact:
 
 
 def recover(working: Path, final: Path, key: str | None) -> None:
-    """Finish what a process that was killed in or shortly before `publish` left undone.
+    """Finish the work of a process that was killed in or shortly before `publish`.
 
     If there is nothing at `final`, an intact folder is moved there: the finished working folder or the previous
     artifact, preferably one whose cache key is `key`. An artifact at `final` is replaced only if the working folder has

@@ -15,7 +15,7 @@ LIMIT_PAIRS = (("latency_p50_ms", "latency_p50"), ("size_bytes", "size"))
 
 
 class RelativeLimit(StrictModel):
-    """A limit given as a fraction of what a reference needs."""
+    """A limit that is given as a fraction of the latency or size of a reference."""
 
     ratio: float = Field(gt=0, le=1000, description="largest fraction of what the reference needs, such as 0.6")
     of: str = Field(
@@ -238,7 +238,7 @@ class ReferenceModel:
 class VariantLimits:
     """Limits on latency and size for one target.
 
-    Of an absolute limit and its relative counterpart, at most one is set.
+    An absolute limit and its relative counterpart are never both set.
     """
 
     latency_p50_ms: float | None

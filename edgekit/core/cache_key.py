@@ -1,4 +1,4 @@
-"""Determine what a stage's result depends on, its cache key, and what has changed since the last run."""
+"""Determine the inputs that a stage's result depends on, its cache key, and the changes since the last run."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def collect_inputs(
     folder: Path | None = None,
     builders: Iterable[str] = (),
 ) -> CacheInputs:
-    """Return what the stage's result would depend on if it ran now.
+    """Return the inputs that the stage's result would depend on if it ran now.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def describe_changes(before: CacheInputs, now: CacheInputs) -> list[str]:
 
 
 def library_versions(libraries: Iterable[str]) -> dict[str, str]:
-    """Return installed versions by distribution name, without those of SINGLE_TARGET_LIBRARIES that are not installed.
+    """Return installed versions by distribution name. SINGLE_TARGET_LIBRARIES that are not installed are left out.
 
     Raises
     ------

@@ -40,7 +40,7 @@ QUIET_ENVIRONMENT = {
 JOB, ANSWER, LOG = "job.json", "answer.json", "log"
 """Files in the folder of a call."""
 STOP_S = 5.0
-"""How long a child that is asked to stop may take before it is killed."""
+"""Seconds that a child may take to end after it is asked to stop. After this time it is killed."""
 ROUTINE_LINE = re.compile(
     r"^\s|^Traceback|^File |^(INFO|DEBUG|WARNING|I\d{4}|W\d{4})\b|Warning:|^\s*$|it/s\]|^\(\d+:\d+\) \["
 )
@@ -48,7 +48,7 @@ ROUTINE_LINE = re.compile(
 
 @dataclass(frozen=True)
 class ChildExit:
-    """How a child ended: exit code (negative for a signal), whether its time ran out, and the file with its output."""
+    """The end of a child: its exit code (negative for a signal), whether its time ran out, and its log file."""
 
     code: int
     timed_out: bool

@@ -36,7 +36,7 @@ DAMAGED_FILE_ERRORS = (
     OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, EOFError, MemoryError, RecursionError,
     NotImplementedError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
-"""What NumPy, zipfile and json raise for a file that was edited or truncated."""
+"""The exceptions that NumPy, zipfile and json raise for a file that was edited or truncated."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +123,7 @@ def label_table(samples: FieldSamples, labels: Mapping[str, str] | None = None) 
 
 
 def read_labels(path: Path) -> dict[str, str]:
-    """Read the labels that are not empty from a corrected table, as a dict from `file` to label.
+    """Read the labels from a corrected table, as a dict from `file` to label. Rows without a label are left out.
 
     Raises
     ------

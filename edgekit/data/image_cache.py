@@ -137,7 +137,7 @@ _SHOWN = 50
 DECODER_VERSIONS = [pillow_version, features.version("jpg"), features.version("libjpeg_turbo")]
 """Versions of the libraries that decode pictures. The decoded bytes depend on them."""
 UNREADABLE_ERRORS = (OSError, ValueError, SyntaxError, EOFError, zlib.error, Image.DecompressionBombError)
-"""What Pillow raises for a file that is not a readable picture."""
+"""The exceptions that Pillow raises for a file that is not a readable picture."""
 
 Source = folder_layout.Source
 
@@ -327,7 +327,7 @@ def check_corrupt(corrupt: list[str], total: int, max_fraction: float, origin: s
 
 
 def corrupt_notes(corrupt: list[str], total: int, what: str = "pictures") -> list[str]:
-    """Return a note on what was skipped, or none if nothing was skipped."""
+    """Return a list with a note on the skipped pictures, or an empty list if none was skipped."""
     more = f"; and {len(corrupt) - _SHOWN} more" if len(corrupt) > _SHOWN else ""
     note = f"skipped {len(corrupt)} of {total} {what} that cannot be read: {'; '.join(corrupt[:_SHOWN])}{more}"
     return [note] if corrupt else []

@@ -23,7 +23,7 @@ from edgekit.runner import input_path, masks
 from edgekit.runner.inputs import picture as pictures
 
 SLACK = 1.0
-"""How many pixels a box may extend beyond its picture, because some formats count from 1. The excess is cut off."""
+"""Pixels by which a box may extend beyond its picture, because some formats count from 1. The excess is cut off."""
 MIN_BOX_SIDE = 1.0
 """Shortest side of a box in a sample, pixels."""
 MASK_MODES = ("P", "L", "1")

@@ -273,9 +273,9 @@ MAX_LABEL_LENGTH = 200
 
 @dataclass(frozen=True)
 class SampleSelection:
-    """Which member holds the sample (its extension is one of `extensions`) and which holds the label.
+    """The members of a sample that are read: the one with one of the `extensions`, and the one with the label.
 
-    `label` is `cls` or `json.KEY`.
+    `label` is `cls` or `json.KEY`. `noun` is the word for a sample in messages.
     """
 
     extensions: tuple[str, ...]

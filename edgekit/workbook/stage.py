@@ -174,7 +174,7 @@ os.environ.update(subprocesses.openmp_wait())  # for kernels that `edgekit run` 
 RUN_LOCK = ".lock"
 STAGE_LOCK = ".stage.lock"
 ORPHAN_S = 20.0
-"""How long to wait for the stage's lock, which the kernel of a killed run may still hold for a while."""
+"""Seconds to wait for the stage's lock, which the kernel of a killed run may still hold for a while."""
 RUN_PROCESS_VARIABLE = "EDGEKIT_RUN"
 """Environment variable with the id of the `edgekit run` process that started this kernel and holds the run's lock."""
 FORCE_VARIABLE = "EDGEKIT_FORCE"

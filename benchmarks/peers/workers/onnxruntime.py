@@ -26,7 +26,9 @@ class Samples(CalibrationDataReader):
 
 
 def work(job: WorkerJob) -> list[dict[str, Any]]:
-    """Quantize the file statically, statically after the preprocessing that the documentation advises, and dynamically."""
+    """Make three files: quantized statically, quantized statically after the preprocessing that the documentation
+    advises, and quantized dynamically.
+    """
     port = onnx.load(job.model).graph.input[0]
     sides = [side.dim_value for side in port.type.tensor_type.shape.dim[1:]]
 

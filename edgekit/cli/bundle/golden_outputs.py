@@ -20,7 +20,7 @@ from edgekit.runner.bundle.manifest import Manifest, RawSpec
 from edgekit.runner.errors import InputError
 
 SUM_FLOAT, SUM_HALF, SUM_MAX = 1e-3, 1e-2, 0.25
-"""How far the sum of a sample's probabilities may deviate from 1: in float32, in float16, and in coarse integers."""
+"""Allowed deviation of the sum of a sample's probabilities from 1: in float32, in float16, and in coarse integers."""
 
 FIXED_ACTIVATIONS = {"detection": "sigmoid"}
 """The activation of tasks for which the outputs need not be examined."""

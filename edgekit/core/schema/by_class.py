@@ -10,7 +10,7 @@ from edgekit.core.schema.record import Count, Record
 
 
 class GroupAnswers(Record):
-    """How one network answers the samples of one group."""
+    """The answers of one network to the samples of one group."""
 
     variant: Annotated[str, Field(description="name of the variant, or baseline-eager")]
     score: Annotated[

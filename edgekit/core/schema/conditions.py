@@ -63,7 +63,7 @@ class Machine(Record):
 
 
 class Disturbances(Record):
-    """What disturbed a measurement, from `device.measure.conditions.to_record`."""
+    """The disturbances of a measurement, from `device.measure.conditions.to_record`."""
 
     governor: Annotated[
         str | None, Field(description="what sets the processor's clock; null if the kernel does not report it")
@@ -76,7 +76,7 @@ class Disturbances(Record):
 
 
 class Conditions(Machine, Disturbances):
-    """Where and how the latencies of this result were measured."""
+    """The machine and the protocol with which the latencies of this result were measured, and their disturbances."""
 
     threads: Annotated[int, Field(gt=0, description="threads of every interpreter")]
     calls_per_round: Annotated[int, Field(gt=0, description="timed calls of a variant in a row")]

@@ -23,7 +23,7 @@ class DecisionCandidate(Record):
 
 
 class DecisionPlace(Record):
-    """Where the decision's latencies were measured."""
+    """The place where the decision's latencies were measured."""
 
     where: NotRequired[
         Annotated[str, Field(description="class of the devices that decided; absent if this machine decided")]
@@ -34,7 +34,7 @@ class DecisionPlace(Record):
 
 
 class WinnerDecision(DecisionPlace):
-    """Which variant won, by which rule, and against which candidates."""
+    """The choice of a winner, with its rule and the candidates."""
 
     decision: Annotated[str, Field(description="what was decided: the winner of a target, or the overall winner")]
     chosen: Annotated[str | None, Field(description="name of the winner; null if no variant is inside the budget")]
@@ -68,7 +68,7 @@ class LimitComparison(Record):
 
 
 class LatencyDecision(DecisionPlace):
-    """Which variants are significantly over the latency limit."""
+    """The variants that are significantly over the latency limit."""
 
     decision: Annotated[str, Field(description="what was decided, with the limit")]
     chosen: Annotated[list[str], Field(description="names of the variants that are too slow")]
@@ -101,7 +101,7 @@ class DenseComparison(Record):
 
 
 class SparsityDecision(DecisionPlace):
-    """Which sparse variants are neither faster nor smaller than the same network without zeros."""
+    """The sparse variants that are neither faster nor smaller than the same network without zeros."""
 
     decision: Annotated[Literal["sparsity without speed-up"], Field(description="what was decided")]
     chosen: Annotated[

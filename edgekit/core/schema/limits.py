@@ -40,7 +40,7 @@ class TargetLimits(Record):
 
 
 class BudgetLimits(Record):
-    """The budget: what a variant must meet, on validation and on the machine that decides."""
+    """The budget: the limits that a variant must meet on validation and on the machine that decides."""
 
     accuracy_drop_pp: Annotated[float, Field(ge=0, description="largest drop below the baseline, percentage points")]
     accuracy_confidence: Annotated[

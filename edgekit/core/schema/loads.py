@@ -113,7 +113,7 @@ class FailedLoad(Record):
 
 
 class Loads(Record):
-    """How the winners and the baseline behave under load. No decision depends on it."""
+    """The behaviour of the winners and the baseline under load. No decision depends on it."""
 
     seconds: Annotated[
         float, Field(ge=0, description="requested duration of each run and minimum of each trial; 0: no load was run")

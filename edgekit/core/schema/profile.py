@@ -78,7 +78,7 @@ class SessionTime(Record):
 
 
 class ThreadGain(Record):
-    """How many times faster a call is with this number of threads than with one, with the bounds of the interval."""
+    """The speed-up of a call with this number of threads over a call with one, with the bounds of its interval."""
 
     threads: int
     speedup: float
@@ -106,7 +106,7 @@ class ExecutionFields(Record):
 
 
 class RuntimeForecast(Record):
-    """How many times faster than the baseline a runtime is, and the parts of its time."""
+    """The speed-up of a runtime over the baseline (`ratio`), and the parts of its time."""
 
     ratio: float
     execution: ExecutionFields

@@ -101,7 +101,7 @@ class SparseLatency(MeasuredSpeedup):
 
 
 class PruneConditions(Machine, Disturbances):
-    """Where and how the steps were timed. `confidence` is that of the intervals, as a fraction."""
+    """The machine and the protocol with which the steps were timed. `confidence` of the intervals is a fraction."""
 
     protocol: str
     confidence: float
@@ -118,7 +118,7 @@ class PruneLatencies(Record):
 
 
 class FailedLatencies(Record):
-    """Why nothing was timed."""
+    """The reason why nothing was timed."""
 
     failed: str
     sparse_step: NotRequired[int]

@@ -64,7 +64,7 @@ class CalibrationSize(Record):
 
 
 class CalibrationStudy(Record):
-    """How the number of calibration samples affects int8: a record for each size.
+    """The effect of the number of calibration samples on int8, with a record for each number.
 
     `too_large` lists the sizes for which the split is too small.
     """

@@ -81,11 +81,11 @@ class CandidateNames(Record):
 
 
 class ShortlistRow(Record):
-    """Which candidates are trained (`measured`), which ones today's latencies suggest, and the limits that applied.
+    """The candidates that the run chose (`measured`), the choice by today's latencies, and the limits that applied.
 
-    The two differ only if the decision of an earlier run was replayed. `limits` describes the limits in words. It is
-    present if `latency_p50_ms` and `size_bytes` alone do not express them. `beside` lists the references of relative
-    limits.
+    The two choices differ only if the decision of an earlier run was replayed. `limits` describes the limits in words.
+    It is present if `latency_p50_ms` and `size_bytes` alone do not express them. `beside` lists the references of
+    relative limits.
     """
 
     measured: CandidateNames

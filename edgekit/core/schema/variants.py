@@ -103,7 +103,7 @@ class DropFields(Record):
 
 
 class MaybeDropFields(Record):
-    """The same fields for a model that may not exist, in which case they are None."""
+    """The fields of `DropFields` for a model that may not exist, in which case they are None."""
 
     drop_pp: float | None
     bound_pp: float | None

@@ -29,12 +29,13 @@ BOOTSTRAP_DRAWS, DRAWS_PER_BLOCK = 2000, 100
 
 @dataclass(frozen=True)
 class Drop:
-    """How far the accuracy is below the reference's on the same samples, in percentage points; negative if it is above.
+    """The accuracy of a reference minus that of a network on the same samples, in percentage points.
 
-    `lost` is the number of samples that the reference answered correctly and the network does not (or answers worse);
-    `gained` is the number for which it is the other way round. With the given `confidence`, the drop over all samples
-    like these is at most `bound_pp`. `least_pp` is the smallest bound that this number of samples can show, which is
-    reached if no sample is lost.
+    `drop_pp` is negative if the network is more accurate. `lost` is the number of samples that the reference answers
+    correctly and the network does not, or that the network answers worse. `gained` is the number of samples that the
+    network answers correctly or better instead. With the given `confidence`, the drop over all samples like these is at
+    most `bound_pp`. `least_pp` is the smallest bound that this number of samples can show, which is reached if no
+    sample is lost.
     """
 
     drop_pp: float

@@ -37,7 +37,7 @@ DIMENSIONS = 64
 NEAR = 0.98
 """Two vectors of a sample count as the same if their cosine is at least this, which is an angle of 11 degrees."""
 BLOCK_ROWS = 1024
-"""How many samples are compared with all others at a time."""
+"""Number of samples that are compared with all others at a time."""
 BELOW_ANY_COSINE = -2.0
 """A value below any cosine, so that the pair is never the nearest."""
 COSINE_DIGITS = 9

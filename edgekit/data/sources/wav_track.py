@@ -186,7 +186,7 @@ def _notes(used: int, left_out: Counter[str]) -> tuple[str, ...]:
 Part = tuple[int, int, str]
 """Start, end and label of a stretch, in samples."""
 SLACK_S = 0.05
-"""How far a stretch may extend past the end of its recording, because exports round times."""
+"""Seconds by which a stretch may extend past the end of its recording, because exports round times."""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from edgekit.workbook.shared_cache.stores import StoreError
 from edgekit.workbook.state import Receipt
 
 Scope = Literal["bits", "times"]
-"""Which machines can share an artifact: those that compute the same bits, or only those that are also equally fast."""
+"""The machines that can share an artifact: all that compute the same bits, or only those that are also equally fast."""
 TIMED_STAGES = ("profile", "benchmark")
 """Stages whose artifacts are shared only between machines of the same speed, because they contain latencies."""
 SOMETIMES_TIMED_STAGES = ("distill", "prune")

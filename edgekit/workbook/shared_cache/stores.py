@@ -201,7 +201,7 @@ CAUSES = (
     (r"connection (reset|closed)|incomplete|unexpected eof|error decoding response body", "the connection was lost"),
     (r"error trying to connect|error sending request", "no connection could be made"),
 )
-"""What to report for patterns in an error. The error's own text is not shown, because it may hold a signed URL."""
+"""Patterns in an error's text, and the cause to report. The text itself is not shown, as it may hold a signed URL."""
 
 
 class ObjectStore:

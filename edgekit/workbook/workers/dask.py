@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 POLL_S = 1.0
 ANSWER_LIMIT_S = 10.0
 NO_WORKER_LIMIT_S = 60.0
-"""How long to wait for a usable worker: as long as a restarted worker needs to come back."""
+"""Seconds to wait for a usable worker, which is as long as a restarted worker needs to come back."""
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from edgekit.core import errors
 from edgekit.core.errors import ResourceError
 
 MAX_TRIES = 3
-"""How often a job is started at most, if its worker dies or gives a wrong answer."""
+"""Largest number of times that a job is started, if its worker dies or gives a wrong answer."""
 
 OnLine = Callable[[str, str], None]
 """Called with the name of a job and a line that it printed."""

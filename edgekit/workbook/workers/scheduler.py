@@ -31,7 +31,7 @@ SCHEDULER_LIMIT_S = 10.0
 WORKER_LIMIT_S = 20.0
 """Longest time for a worker to report its facts, in seconds."""
 FIRST_WORKER_LIMIT_S = 30.0
-"""How long to wait for the first worker, because one that is started with the scheduler needs a few seconds."""
+"""Seconds to wait for the first worker. A worker that is started together with the scheduler needs a few of them."""
 MAX_CHECKS_AT_ONCE = 16
 LOGGERS = ("distributed", "tornado", "asyncio")
 
