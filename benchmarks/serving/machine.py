@@ -84,7 +84,7 @@ class Server:
     def __init__(
         self, name: str, command: Sequence[str], environment: dict[str, str], ready: str, may_pause: bool = True
     ) -> None:
-        """`ready` is a URL that answers 200 when the server is ready, or a text that precedes the address in its log."""
+        """`ready` is a URL that answers 200 when the server is ready, or the text before the address in its log."""
         self.name, self.ready, self.address, self.may_pause = name, ready, "", may_pause
         self.command, self.environment = pinned_command(server_and_load_cores()[0], command), environment
         self.log = HOME / "logs" / f"{name}.log"
