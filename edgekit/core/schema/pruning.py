@@ -77,8 +77,8 @@ class MeasuredSpeedup(Record):
 class StepLatency(MeasuredSpeedup, FileTimes):
     """The latency of a step on one target.
 
-    `predicted` is the speed-up over step 0 that its multiply-adds predict, and `gain_share` the share of it that was
-    measured.
+    `predicted` is the speed-up over step 0 that its multiply-adds predict. `gain_share` is the measured speed-up
+    divided by the predicted one.
     """
 
     step: int

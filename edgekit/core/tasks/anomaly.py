@@ -23,7 +23,7 @@ NEEDS_SHAPE = False
 GROUP, SCORE, SCORE_RISES = "kind of sample", "share classified correctly", True
 CORRECT_WHEN = "an anomaly scores above the threshold that 1 % of the normal samples exceed, a normal sample does not"
 FALSE_ALARMS = 0.01
-"""Share of normal samples above the threshold at which rates are reported."""
+"""Rates are reported at the threshold that this share of the normal samples exceeds."""
 NAMES = ("normal", "anomaly")
 NORMAL_CLASSES = ("normal", "good")
 """Possible names of the class of normal samples; all other classes are anomalies."""

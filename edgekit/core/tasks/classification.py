@@ -30,7 +30,7 @@ def default_names(y: np.ndarray) -> tuple[str, ...]:
     Raises DataError if the highest label is not below the number of samples.
     """
     if y.dtype.kind not in "iu" or not y.size:
-        return ("0", "1")  # the labels themselves are refused by `normalize_labels`
+        return ("0", "1")  # `normalize_labels` refuses such labels later
     highest = int(y.max())
     if highest >= len(y):
         raise DataError(

@@ -1,6 +1,6 @@
 """The shared caches of one run.
 
-They are asked for each stage before it runs, and receive the stages that the run seals.
+A stage is looked up in them before it runs, and stored in them when the run has sealed it.
 """
 
 from __future__ import annotations
