@@ -5,8 +5,8 @@
 Each repetition is a complete comparison with the defaults of the benchmark stage: both sides are opened many times,
 rounds are added while the interval is too wide, and there is a difference if the interval excludes 1. Both sides are
 the same file. For a slow-down, one of them waits after each call for a share of its own p50, which is calibrated at
-each opening. The kinds of repetition alternate. The exit code is 1 if the file differs from itself in more than 5 % of
-the repetitions, or if 3 % are significantly detected in fewer than 95 %.
+each opening. Repetitions with and without a slow-down alternate. The exit code is 1 if the file differs from itself in
+more than 5 % of the repetitions, or if a slow-down of 3 % is detected in significantly fewer than 95 % of them.
 """
 
 from __future__ import annotations
@@ -53,30 +53,30 @@ def main() -> None:
     results: dict[float, list[tuple[RatioInterval, int]]] = {share: [] for share in slowdowns}
     p50s_ms: list[float] = []
     noises: list[float] = []
-    with conditions.ConditionsRecorder() as watch:
+    with conditions.ConditionsRecorder() as recorder:
         for _ in range(options.repetitions):
             for share in slowdowns:
                 ratio, openings, samples_ms = compare(opener, slowed_opener(opener, share) if share else opener, config)
                 results[share].append((ratio, openings))
                 p50s_ms.append(float(np.median(samples_ms)))
                 noises.append(conditions.noise(samples_ms, openings) or 0.0)
-                watch.sample()
+                recorder.sample()
     machine = machine_facts()
     variant = f"{options.network}-{options.precision}-{options.target}"
     print(f"{variant}, p50 {1000 * median(p50s_ms):.1f} µs, on {machine['cpu']}, {machine['cores']} cores, one thread")
     print(f"{'takes longer by':<16}{'differs':>15}   {'95 % interval':<18}{'median ratio':>13}{'openings':>10}")
     for share, rows in results.items():
         print(table_row(share, rows))
-    noise_record = watch.result(median(noises))
+    noise_record = recorder.result(median(noises))
     print(
         f"noise {noise_record.noise:.1%}; disturbed: "
         f"{'; '.join(conditions.noise_reasons(noise_record)) or 'nothing was observed'}"
     )
     if 0.0 in results and count_differing(results[0.0]) > MAX_FALSE_SHARE * len(results[0.0]):
-        raise SystemExit("A/A: a file was found different from itself too often")
+        raise SystemExit("A/A: the file was measured as different from itself too often")
     for share, rows in results.items():
         if share >= REQUIRED_SLOWDOWN and harness.share_interval(count_differing(rows), len(rows))[1] < REQUIRED_SHARE:
-            raise SystemExit(f"{share:.1%} slower was found too seldom")
+            raise SystemExit(f"a slow-down of {share:.1%} was detected too rarely")
 
 
 def network_opener(network: str, precision: str, target: str) -> Opener:
@@ -94,7 +94,10 @@ def network_opener(network: str, precision: str, target: str) -> Opener:
 
 
 def slowed_opener(opener: Opener, share: float) -> Opener:
-    """Return the same opener with a wait after each call for that share of its p50, calibrated at each opening."""
+    """Return an opener whose calls wait, after each answer, for the given share of their p50.
+
+    The wait is calibrated at each opening.
+    """
 
     def open_slowed() -> Call:
         call = opener()

@@ -1,13 +1,14 @@
-"""What a push to many devices costs the workstation: wall time and processor time.
+"""Measure the wall time and processor time that a push to many devices costs the workstation.
 
     python -m benchmarks.fleet [--devices 500] [--parallel 32]
 
 The devices are home folders behind OpenSSH's sshd on 127.1.x.y of this machine. Devices and workstation share its
-processors, so wall times are upper bounds. The runner is already on the devices, as it is from the second push on.
+processors, so wall times are upper bounds. In the numbered measurements the runner is already on the devices, as it is
+in practice from the second push on.
 
 1. A bundle of 41 kB is sent to all devices, and each checks its digest.
-2. Another bundle is sent while a tenth of the devices does not answer. When these answer again, the push is repeated:
-it asks every device once and sends only to the rest. A third push only has to ask.
+2. Another bundle is sent while a tenth of the devices does not answer. When these answer again, the push is repeated.
+  It asks every device once and sends the bundle only to those that lack it. A third push only has to ask.
 """
 
 from __future__ import annotations

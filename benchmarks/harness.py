@@ -41,7 +41,10 @@ def parser(text: str | None, program: str | None = None) -> argparse.ArgumentPar
 
 
 def rotated_orders(items: Sequence[Item], rounds: int) -> Iterator[list[Item]]:
-    """Yield the order of each round. It rotates, because the first subject of a round pays for what ran before it."""
+    """Yield the order of each round.
+
+    It rotates, because whatever ran before a round slows the round's first subject.
+    """
     for number in range(rounds):
         start = number % len(items) if items else 0
         yield [*items[start:], *items[:start]]
@@ -199,7 +202,8 @@ def environment_python(
     first
         Requirements that are installed before `packages`, so that pip does not choose other builds of them.
     without_dependencies
-        Requirements that are installed last and without their own, because those are pinned to other versions.
+        Requirements that are installed last, without their own requirements, because these are pinned to other
+        versions.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The reference networks as untrained bundles, because the cost of a call does not depend on what was learned.
+"""Bundles of the reference networks. They are untrained, because training does not affect the cost of a call.
 
 They are kept in build/bench. The golden answers are computed by the target's usual interpreter, with a tolerance for
 the rounding of other interpreters.
@@ -32,7 +32,7 @@ STEPS = [{"step": "scale", "factor": 1 / 255}]
 
 
 def randomize_norms_and_biases(module: Any) -> Any:
-    """Set norms and biases to values as after a training, because converters would drop or share zeros."""
+    """Set norms and biases to values as after a training, because converters would drop zeros or store them once."""
     import torch
     from torch.nn.modules.batchnorm import _BatchNorm
 

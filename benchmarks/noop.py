@@ -1,4 +1,4 @@
-"""A finished run that is requested again: `edgekit run` beside `dvc repro` on seven stages and a bare papermill.
+"""Time `edgekit run` for a finished run, beside `dvc repro` on seven stages and papermill with an empty notebook.
 
     python -m benchmarks.noop [--rounds 15] [--dvc build/dvc/bin/dvc]
 

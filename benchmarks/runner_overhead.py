@@ -1,10 +1,11 @@
-"""What the runner costs beside a bare script that only calls the interpreter: set input, invoke, get output.
+"""Compare the runner with a bare script that only calls the interpreter: set input, invoke, get output.
 
     python -m benchmarks.runner_overhead [--rounds 40]
 
-One call: both run in one process, in alternating rounds. `execute` does what the bare calls do (the model's tensor in,
-float32 scores out), and `predict` is a complete answer from the raw picture (preprocessing, softmax, top five,
-timings). One start: whole processes alternate, from exec to the printed answer, with their peak resident memory.
+For one call, both run in one process, in alternating rounds. `execute` does the same as the bare calls (the model's
+tensor in, float32 scores out), and `predict` is a complete answer from the raw picture (preprocessing, softmax, top
+five, timings). For one start, whole processes alternate. Each is timed from exec to the printed answer, and its peak
+resident memory is recorded.
 """
 
 from __future__ import annotations

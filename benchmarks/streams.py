@@ -1,11 +1,12 @@
-"""What a stream of keywords costs: log-mel of the new frames only, and the real-time factor of the complete stream.
+"""Measure what keyword spotting costs on a stream: log-mel of only the new frames, and the complete real-time factor.
 
     python -m benchmarks.streams [--rounds 20]
 
-Log-mel: 1 s windows at 16 kHz, frames of 30 ms every 20 ms, 40 bands. Each hop is timed against the same window
-computed completely, in alternating rounds. The ratio is within a round, with a 99 % interval over rounds.
+Log-mel is computed for windows of 1 s at 16 kHz, with frames of 30 ms every 20 ms and 40 bands. For each hop, computing
+only the new frames is timed beside computing the same window completely, in alternating rounds. Ratios are taken within
+a round, with a 99 % interval over rounds.
 
-Real-time factor: seconds of computing for a second of audio, from PCM to answers, with an untrained DS-CNN of 12
+The real-time factor is the computing time for a second of audio, from PCM to answers, with an untrained DS-CNN of 12
 classes on ONNX Runtime with one thread. `reused` is `Model.stream`, and `anew` calls `Model.predict` for every window.
 """
 
@@ -76,7 +77,7 @@ def _hop_call(audio: np.ndarray, hop: int) -> Callable[[], object]:
 
 
 def print_real_time_factors(audio: np.ndarray, rounds: int) -> None:
-    """Print the seconds of computing for a second of audio."""
+    """Print the computing time for a second of audio."""
     model = open_model(bundle.read(keyword_bundle()))
     pcm = (audio[: RATE_HZ * (SECONDS + 1)] * 32767).astype("<i2")
     seconds = SECONDS + 1

@@ -1,10 +1,10 @@
-"""Files that other toolkits create from a run's baseline.
+"""Let other toolkits create files from a run's baseline.
 
     python -m benchmarks.peers CONFIG --run RUN [--only NAME] [--minutes M]
 
 The files are written as reference models: `edgekit run CONFIG --set benchmark.rivals=…` measures them beside the run's
 own files. `python -m benchmarks.peers.page RUN` then writes the page with all figures. If a toolkit cannot be installed
-or fails, a line says so, the others continue, and the exit code is 1.
+or fails, a line says so, the other toolkits are still run, and the exit code is 1.
 """
 
 from __future__ import annotations

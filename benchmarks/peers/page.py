@@ -46,7 +46,7 @@ class RunFile:
 class Comparison:
     """Another toolkit's file compared with one of the run.
 
-    `p50_ratio` is the p50 of the former over that of the latter.
+    `p50_ratio` is the p50 of the other toolkit's file divided by that of the run's file.
     """
 
     run_file: RunFile
@@ -99,7 +99,7 @@ def read_results(run: Path, peers: Path) -> PeerResults:
     Raises
     ------
     NotRun
-        One of the two is missing, or the run measured other files.
+        peers.json or the finished benchmark is missing, or the run measured other files.
     """
     path = peers / RECORD
     if not path.is_file():
@@ -129,7 +129,7 @@ def _timings(artifact: artifacts.Artifact) -> Timings:
 
 
 def _run_files(artifact: artifacts.Artifact, target: str, timings: Timings) -> list[RunFile]:
-    """Return the target's winner, if any, and the baseline in int8, which other toolkits received."""
+    """Return the target's winner, if any, and edgekit's int8 file of the network that the other toolkits quantize."""
     winner, rows = artifact.metrics["winners"].get(target), {}
     for row in artifact.metrics["rows"]:
         is_plain_int8 = (row["model"], row["precision"], row["target"]) == ("baseline", "int8", target)

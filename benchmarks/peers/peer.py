@@ -20,13 +20,16 @@ from edgekit.core.hashing import write_json
 
 RECORD = "peers.json"
 SLACK_S = 900
-"""Added to the time of a search, for its last trial, for imports and for toolkits that do not search."""
+"""Seconds that a worker may take in addition to the time of a search: for its last trial and for imports.
+
+Toolkits that do not search also have this time.
+"""
 QUIET = {**telemetry.ENVIRONMENT, "OLIVE_DISABLE_TELEMETRY": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
 
 
 @dataclass(frozen=True)
 class OutputFile:
-    """A file that a toolkit made in `seconds`. After a search, also its options and what the toolkit itself measured.
+    """A file that a toolkit made in `seconds`. After a search, it has options and figures from the toolkit itself.
 
     `accuracy` is the toolkit's own figure on validation and `p50_ms` its own on one thread, or None if it measures
     nothing.
@@ -147,7 +150,7 @@ def read_record(folder: Path, subject: str) -> PeersRecord:
 def record_row(
     peer: Peer, output: PeerOutput, folder: Path, evaluate: Callable[[Path], dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return the row of a toolkit. A file that the workbook's interpreter refuses is listed among the failures."""
+    """Return the row of a toolkit. A file that edgekit's interpreters cannot run is listed among the failures."""
     files, failures = [], list(output.failures)
     for file in output.files:
         try:

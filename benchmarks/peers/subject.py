@@ -1,4 +1,4 @@
-"""What every toolkit receives: the float baseline of a finished run and the samples of its config."""
+"""The input of every toolkit: the float baseline of a finished run, and the samples of its config."""
 
 from __future__ import annotations
 
@@ -26,14 +26,17 @@ if TYPE_CHECKING:
 
 ANSWERS_LIMIT_S = 3600.0
 MAX_DIFFERENCE_PP = 0.5
-"""Allowed difference between the accuracies of a float file and the network; more means another config."""
+"""Allowed difference between the accuracies of a float file and the network.
+
+If it is larger, the config is probably not the one that the run was made with.
+"""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """The folder that toolkits read, and what their files are evaluated with.
+    """The folder that toolkits read, and the plan and data with which their files are evaluated.
 
-    `sha256` is that of the float ONNX file.
+    `sha256` is the digest of the float ONNX file.
     """
 
     folder: Path
@@ -54,7 +57,7 @@ class Subject:
         Raises
         ------
         ModelError
-            The workbook's interpreters cannot run the file.
+            edgekit's interpreters cannot run the file.
         """
         model, split = model_file.open_file(path, self.preprocess), self.data.validation
         scores = model_file.logits(
@@ -79,8 +82,8 @@ def write_subject(config: Path, run: Path, folder: Path) -> Subject:
     """Write the float baseline with an open batch and `samples.npz` to `folder`, which is emptied first.
 
     `model.tflite` is included if the run has that target, with the names and signature that the shipped file lacks.
-    `samples.npz` holds what the files take, images with channels first: `calibration` (n, …), the samples that convert
-    calibrates with, and `x` (n, …) and `y` (n,) of validation.
+    `samples.npz` holds preprocessed samples, images with channels first: `calibration` (n, …), the samples that the
+    convert stage calibrates with, and `x` (n, …) and `y` (n,) of validation.
 
     Raises
     ------
@@ -94,7 +97,7 @@ def write_subject(config: Path, run: Path, folder: Path) -> Subject:
     make_importable(plan)
     data = all_data.load(plan.data).withhold_test()
     if data.task != "classification":
-        raise NotRun(f"{config}: its task is {data.task}; peers are given classifications alone")
+        raise NotRun(f"{config}: its task is {data.task}; only classification can be compared with other toolkits")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     shutil.copyfile(baseline, folder / MODEL)
@@ -120,7 +123,7 @@ def _check_accuracy(subject: Subject, run: Path) -> None:
     Raises
     ------
     NotRun
-        They are not.
+        The accuracy of a file differs too much from that of the network.
     """
     network_accuracy = artifacts.load(run / "profile").metrics["validation_accuracy"]
     for path in sorted(subject.folder.glob("model.*")):
@@ -128,6 +131,5 @@ def _check_accuracy(subject: Subject, run: Path) -> None:
         if abs(file_accuracy - network_accuracy) > MAX_DIFFERENCE_PP / 100:
             raise NotRun(
                 f"{run}: the float {path.name} is right on {file_accuracy:.2%} of validation and the network on "
-                f"{network_accuracy:.2%}; "
-                "give the config that the run was made with"
+                f"{network_accuracy:.2%}; give the config that the run was made with"
             )

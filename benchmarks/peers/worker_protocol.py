@@ -1,7 +1,7 @@
-"""What a worker receives and how it answers.
+"""The input of a worker, and the form of its answer.
 
-This module runs in a toolkit's environment, so it uses only the standard library and NumPy. `python -P -m
-benchmarks.peers.workers.NAME SUBJECT OUT SECONDS` writes files into OUT, and found.json with a row for each.
+The command `python -P -m benchmarks.peers.workers.NAME SUBJECT OUT SECONDS` writes files into OUT, and found.json with
+a row for each file. This module runs in a toolkit's environment, so it uses only the standard library and NumPy.
 """
 
 from __future__ import annotations
@@ -64,7 +64,10 @@ class WorkerJob:
 
 
 def make_file(job: WorkerJob, name: str, method: str, build: Callable[[Path], object]) -> dict[str, Any]:
-    """Build one file and return its row with the seconds, or with the error if it failed, so that others go on."""
+    """Build one file and return its row, with the seconds or, if it failed, with the error.
+
+    The error is not raised, so that the other files are still made.
+    """
     path, started = job.out / name, time.perf_counter()
     try:
         build(path)

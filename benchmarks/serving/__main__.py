@@ -2,8 +2,8 @@
 
     python -m benchmarks.serving [BUNDLES] [--only NAME] [--rounds N]
 
-The server has one core and the load another. Writes build/serving/report.md and report.json. The defaults take about 15
-minutes.
+The server runs on one core and the load generator on another. The results are written to build/serving/report.md and
+report.json. With the defaults this takes about 15 minutes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EXPERIMENTS: dict[str, tuple[str, Callable[[ServingPlan], ExperimentResult]]] = 
 
 
 def main() -> int:
-    """Run all experiments one after the other. What cannot be run is reported."""
+    """Run all experiments one after the other. An experiment that cannot be run is reported as such."""
     arguments = parser(__doc__, "python -m benchmarks.serving")
     arguments.add_argument("bundles", nargs="?", type=Path, default=DIGITS, help="folder of the digits' bundles")
     arguments.add_argument("--only", action="append", choices=EXPERIMENTS, help="this experiment; repeat for more")

@@ -36,7 +36,7 @@ def chosen_interpreter(address: str, model: str) -> str:
 
 
 def validation_lines(server: Server) -> list[str]:
-    """Return what the server logged about each bundle: its interpreter, and whether batching pays off."""
+    """Return the server's log lines about its bundles: the interpreter of each, and whether batching pays off."""
     lines = server.log.read_text(errors="replace").splitlines()
     return [line.split(": ", 1)[1] for line in lines if ": validated on " in line]
 

@@ -27,7 +27,7 @@ def server_and_load_cores() -> tuple[int, int]:
     """Return one core for the server and one for the load."""
     available = sorted(os.sched_getaffinity(0))
     if len(available) < 2:
-        raise NotRun("this process may use one core alone; the server and its load need one each")
+        raise NotRun("this process may use only one core, but the server and its load need one each")
     return available[0], available[1]
 
 
@@ -66,7 +66,10 @@ def cpu_s(pid: int) -> float:
 
 
 def thread_time_s(pid: int) -> float:
-    """Return the time on a core of all living threads of the tree, in nanosecond resolution; `cpu_s` resolves 10 ms."""
+    """Return the time that all living threads of the tree have spent on a core, with a resolution of nanoseconds.
+
+    `cpu_s` has a resolution of 10 ms.
+    """
     nanoseconds = 0
     for process in process_tree(pid):
         for task in Path(f"/proc/{process.pid}/task").glob("*/schedstat"):
@@ -81,7 +84,7 @@ class Server:
     def __init__(
         self, name: str, command: Sequence[str], environment: dict[str, str], ready: str, may_pause: bool = True
     ) -> None:
-        """`ready` is a URL that answers 200, or the text in the log before the address."""
+        """`ready` is a URL that answers 200 when the server is ready, or the text before the address in its log."""
         self.name, self.ready, self.address, self.may_pause = name, ready, "", may_pause
         self.command, self.environment = pinned_command(server_and_load_cores()[0], command), environment
         self.log = HOME / "logs" / f"{name}.log"

@@ -1,9 +1,10 @@
-"""Requests at times that are fixed beforehand, whether or not answers come, so that overload does not slow the client.
+"""Send requests at times that are fixed beforehand, so that a server that is overloaded does not slow them down.
 
-`open_loop JSON` prints JSON. wrk, hey and h2load wait for answers, so they cannot overload a server; k6 and locust need
-more CPU than the server has. This client is one thread that polls its sockets without sleeping, on a core of its own.
-Latency counts from the moment at which the request was due, so that the client's own delay counts against the server;
-that delay is reported too. Arrivals are a Poisson process (exponential gaps, seeded), as in MLPerf's server scenario.
+The client runs in a process of its own, which reads its settings as JSON from stdin and prints its figures as JSON.
+wrk, hey and h2load wait for answers, so they cannot overload a server; k6 and locust need more CPU than the server has.
+This client is one thread that polls its sockets without sleeping, on a core of its own. Latency counts from the time at
+which the request was due, so the client's own delay counts against the server, and this delay is reported too. Arrivals
+are a Poisson process (exponential gaps, seeded), as in MLPerf's server scenario.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from benchmarks.serving.machine import pinned_command, python_command, server_an
 
 CONNECTIONS = 256
 GRACE_S = 1.0
-"""How long answers are awaited after the last request is due."""
+"""Seconds in which answers are awaited after the last request is due."""
 EXPIRED_TEXT = b"deadline passed while it waited"
 
 
@@ -73,7 +74,7 @@ def arrival_times(per_s: float, seconds: float, seed: int) -> list[float]:
 class OpenLoopClient:
     """Connections that carry one request at a time.
 
-    A request without a free connection waits, and its latency counts.
+    If no connection is free, a request waits, and the wait counts towards its latency.
     """
 
     def __init__(self, host: str, port: int, content: bytes) -> None:
@@ -142,11 +143,11 @@ def content_length(head: bytes | bytearray) -> int:
 
 
 def outcome(client: OpenLoopClient, due: list[float], seconds: float, deadline_ms: float) -> dict[str, float]:
-    """Return the figures of one run. Times count from when a request was due; figures without a value are NaN.
+    """Return the figures of one run. Times count from when a request was due. A figure without a value is NaN.
 
-    `goodput` is the number of answers within their deadline per second. `expired` counts refused requests that had been
-    admitted first. `blocked` requests had to wait for a free connection, and `client_lag_p99_ms` is how late the client
-    sent the others.
+    `goodput` is the number of answers per second that arrived within their deadline. `expired` counts refused requests
+    that the server had admitted at first. `blocked` requests had to wait for a free connection, and `client_lag_p99_ms`
+    is how late the client sent the other requests.
     """
     accepted_ms = [latency * 1e3 for status, _, latency in client.answers if status == 200]
     refused_ms = [latency * 1e3 for status, _, latency in client.answers if status == 503]

@@ -1,7 +1,8 @@
 """tritonserver 2.51.0 from the wheel nvidia-pytriton 0.7.0: its files, command and environment.
 
-The wheel keeps the stubs of the Python backend in another place and lacks Python's shared library: Debian's
-`libpython3.11`, or that of a Python built with `--enable-shared`. The tests use this module too.
+The wheel keeps the stubs of the Python backend in another place than Triton expects. It also lacks Python's shared
+library, which comes from Debian's package `libpython3.11` or from a Python that is built with `--enable-shared`. The
+tests use this module too.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SHARED_MEMORY_BYTES = 1 << 20
-"""Size for each model at the start, because containers have only 64 MB in /dev/shm."""
+"""Initial shared memory of each model. It is small, because containers have only 64 MB in /dev/shm."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class TritonInstallation:
     def command(self, repository: Path, backends: Path, ports: Sequence[int], prefix: str) -> list[str]:
         """Return the command on loopback.
 
-        `ports` are those of HTTP, gRPC and metrics. `prefix` starts the names of its shared memory.
+        `ports` are those of HTTP, gRPC and metrics. The names of its shared memory begin with `prefix`.
         """
         http, grpc, metrics = ports
         return [
@@ -64,7 +65,7 @@ class TritonInstallation:
         return folder
 
     def environment(self) -> dict[str, str]:
-        """Return environment variables for the server and its models, with which they find these packages."""
+        """Return environment variables with which the server and its models find the packages of this environment."""
         inherited = {
             name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))
         }

@@ -1,11 +1,12 @@
-"""Samples per second of the training loop: of an older commit, of today's code, and of today's with other options.
+"""Measure samples per second of the training loop, for an older commit, today's code, and today's with other options.
 
     python -m benchmarks.training [--before COMMIT] [--also training.precision=bfloat16] [--config FILE]
 
-Each loop trains the same network on the same samples in a process of its own. They alternate epoch by epoch, so that
-whatever slows the machine slows all of them. The first epoch includes one-time work, so it is reported separately and
-not used in ratios. Ratios are those of the epochs of one round, with their interval. Accuracy is that of the retained
-weights, with Wilson's interval. `same bits` says whether these weights are identical.
+Each loop trains the same network on the same samples in a process of its own. The loops alternate epoch by epoch, so
+that whatever slows the machine slows all of them. The first epoch includes one-time work, so it is reported separately
+and not used in ratios. Ratios compare epochs of the same round and have an interval. The accuracy is that of the
+weights that the training keeps, with Wilson's interval. `same bits` says that these weights are identical to the first
+loop's.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ MARK = "::"
 
 @dataclass
 class TrainingLoop:
-    """One training in its process, and what each of its epochs took."""
+    """One training in a process of its own, with the times of its epochs."""
 
     name: str
     process: subprocess.Popen[str]
@@ -47,7 +48,7 @@ class TrainingLoop:
         Raises
         ------
         SystemExit
-            The process ended before it.
+            The process ended before it printed a row.
         """
         assert self.process.stdout is not None
         for line in self.process.stdout:

@@ -1,7 +1,7 @@
 """One training that waits for a line before each epoch: `python -P worker.py CONFIG JSON`.
 
-It runs with PYTHONPATH at the edgekit that is measured, so it uses only what older versions have too. JSON contains the
-`settings` of the config and the number of `epochs`.
+It runs with the measured version of edgekit on PYTHONPATH, so it uses only functions that older versions have as well.
+JSON contains the `settings` of the config and the number of `epochs`.
 """
 
 from __future__ import annotations

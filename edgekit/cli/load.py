@@ -171,7 +171,7 @@ def _search_lines(search: RateSearch) -> Iterator[str]:
 
 
 def _warnings(result: LoadResult | RateSearch) -> Iterator[str]:
-    """Lines that say why the result is not reliable."""
+    """Yield lines that say why the result is not reliable."""
     if result.short:
         yield f"  SHORT       run is shorter than MLPerf requires: {result.why_short}"
     if result.disturbed:

@@ -42,8 +42,8 @@ def show_result(outcome: RunOutcome, folder: Path, verbose: bool = False) -> Non
 def training_processes(requested: int | None, shares: int) -> Iterator[bool]:
     """Set the number of training processes for the `with` block. None leaves the number to the environment.
 
-    Yields False in a process of torchrun that is not the first. Such a process has followed the trainings of the first
-    one and has nothing left to do.
+    Yields whether this process is to run the config. That is False in a process of torchrun that is not the first: it
+    has taken part in the trainings of the first process and has nothing left to do.
 
     Raises
     ------
@@ -157,7 +157,7 @@ def _run_one(
     from edgekit.workbook.run import run as run_plan
     from edgekit.workbook.shared_cache.run_caches import cache_urls
 
-    if parallel > 1:  # for the kernels, without an effect on the result
+    if parallel > 1:  # the kernels read this variable; it does not affect the result
         from edgekit.training.parallel_trainings import PARALLEL
 
         os.environ[PARALLEL] = str(parallel)

@@ -28,8 +28,7 @@ STYLE = {
 
 
 def show(folder: Path, everything: bool = False) -> None:
-    """Print the table of stages, and the result in one line or, with `everything`, with all variants, notes and the
-    summary.
+    """Print the table of stages, and the result in one line. `everything` adds all variants, notes and the summary.
 
     Raises
     ------

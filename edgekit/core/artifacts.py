@@ -50,8 +50,9 @@ def process_cpu_seconds() -> float:
 RECORD = "artifact.json"
 FORMAT = 2
 EVIDENCE = "evidence"
+"""The folder of figures and timings inside an artifact, which do not count towards its content digest."""
 EVIDENCE_FILES = ("environment.lock", "sbom.cdx.json")
-"""Folder of files that describe the machine and not the result."""
+"""Files outside that folder that do not count either, because they describe the machine and not the result."""
 
 _began: dict[Path, Stopwatch] = {}
 """The stopwatch of each folder that this process is working in."""
@@ -59,7 +60,7 @@ _began: dict[Path, Stopwatch] = {}
 
 @dataclass(frozen=True)
 class Artifact:
-    """A sealed folder. `metrics` are figures to show, and `config` is the configuration with which the stage ran.
+    """A sealed folder. `metrics` holds figures for display, and `config` the configuration with which the stage ran.
 
     `took` says when the folder was sealed, how long the work took, and how much processor time it used.
     """
@@ -292,9 +293,9 @@ def _is_evidence(name: str) -> bool:
 
 
 def publish(finished: Path, final: Path) -> Artifact:
-    """Move a sealed working folder to its final place. The previous one is kept until the new one is complete.
+    """Move a sealed working folder to its final place. The previous artifact is kept until the new one is in place.
 
-    If the process is killed between two steps, `recover` finishes the work.
+    If the process is killed in between, the next run finishes the work with `recover`.
     """
     load(finished)
     previous = _previous(final)
@@ -310,10 +311,11 @@ def publish(finished: Path, final: Path) -> Artifact:
 
 
 def recover(working: Path, final: Path, key: str | None) -> None:
-    """Finish the work that a killed process left undone in or before `publish`.
+    """Finish the work of a process that was killed in or shortly before `publish`.
 
-    If a complete folder has the requested `key`, it is moved to `final`. Otherwise the folder that was there last is
-    moved back.
+    If there is nothing at `final`, an intact folder is moved there: the finished working folder or the previous
+    artifact, preferably one whose cache key is `key`. An artifact at `final` is replaced only if the working folder has
+    this key and the artifact does not. All other leftovers are removed.
     """
     previous = _previous(final)
     if not (working.exists() or previous.exists()):
@@ -331,7 +333,7 @@ def recover(working: Path, final: Path, key: str | None) -> None:
 
 
 def is_intact(path: Path) -> bool:
-    """Return whether this is a sealed folder whose bytes have not changed since."""
+    """Return whether this is a sealed folder in which no file has changed since it was sealed."""
     try:
         verify(load(path))
     except (StageError, TrustError):

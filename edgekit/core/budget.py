@@ -15,7 +15,7 @@ LIMIT_PAIRS = (("latency_p50_ms", "latency_p50"), ("size_bytes", "size"))
 
 
 class RelativeLimit(StrictModel):
-    """A limit given as a fraction of what a reference needs."""
+    """A limit that is given as a fraction of the latency or size of a reference."""
 
     ratio: float = Field(gt=0, le=1000, description="largest fraction of what the reference needs, such as 0.6")
     of: str = Field(
@@ -29,7 +29,7 @@ class RelativeLimit(StrictModel):
         stated = [name for name in ("sha256", "bytes") if getattr(self, name, None) is not None]
         if self.of == BASELINE and stated:
             raise ValueError(
-                f"{stated[0]}: got {getattr(self, stated[0])}, and {BASELINE} is no file yet; leave it out"
+                f"{stated[0]}: got {getattr(self, stated[0])}, but {BASELINE} is not a file yet; leave it out"
             )
         return self
 
@@ -55,7 +55,7 @@ class RelativeLatencyLimit(RelativeLimit):
 
 
 class RelativeSizeLimit(RelativeLimit):
-    """A limit on the number of bytes relative to that of a reference."""
+    """A limit on the size in bytes, relative to the size of a reference."""
 
     bytes: int | None = Field(
         None,
@@ -161,7 +161,7 @@ class Budget(StrictModel):
                     yield f"{place}.{name}", relative
 
     def latency_references(self, targets: Sequence[str]) -> dict[str, RelativeLatencyLimit]:
-        """Return the relative latency limits of the targets, by the name of the reference that must be timed too."""
+        """Return the relative latency limits of the targets by the name of their reference, which must be timed too."""
         latency_limits = [limits.latency_p50 for limits in map(self.limits, targets)]
         return {limit.of: limit for limit in latency_limits if limit is not None}
 
@@ -238,7 +238,7 @@ class ReferenceModel:
 class VariantLimits:
     """Limits on latency and size for one target.
 
-    Of an absolute limit and its relative counterpart, at most one is set.
+    An absolute limit and its relative counterpart are never both set.
     """
 
     latency_p50_ms: float | None
@@ -254,8 +254,8 @@ class VariantLimits:
     def exceeds_latency(self, low_ms: float, ratio_low: Callable[[str], float]) -> bool:
         """Return whether a p50 is significantly above its limit.
 
-        `low_ms` is the lower bound of the p50's confidence interval, and `ratio_low(name)` is the lower bound of its
-        ratio to a reference.
+        `low_ms` is the lower bound of the p50's confidence interval. `ratio_low(name)` returns the lower bound of the
+        ratio of this p50 to the p50 of the reference `name`.
         """
         if self.latency_p50 is not None:
             return ratio_low(self.latency_p50.of) > self.latency_p50.ratio
@@ -305,7 +305,7 @@ def _check_one_of_each(limits: Budget | TargetBudget) -> None:
 GOAL_TYPES = ("threshold", "max-degradation", "min-improvement", "percent-max-degradation", "percent-min-improvement")
 BASELINE = "baseline"
 MAX_GOAL_VALUE = 1e15
-"""Largest value of a goal: a petabyte, or thirty thousand years."""
+"""Largest value of a goal: a petabyte if it is a size, or thirty thousand years if it is in milliseconds."""
 
 
 def limits_from_goals(values: Mapping[str, Any], allowed: tuple[str, ...] = ("accuracy", "latency_p50", "size")) -> Any:
@@ -377,8 +377,7 @@ def _relative(where: str, kind: str, value: float, unit: str) -> dict[str, Any]:
     if not kind.startswith("percent-") and value:
         raise ValueError(
             f"{where}: {kind} of {value:g} {unit} has no counterpart, because a limit relative to the baseline is a "
-            f"ratio; "
-            f"use percent-{kind}, or threshold"
+            f"ratio; use percent-{kind}, or threshold"
         )
     share = value / 100 if kind.endswith("degradation") else -value / 100
     if share <= -1:

@@ -1,4 +1,4 @@
-"""Determine what a stage's result depends on, its cache key, and what has changed since the last run."""
+"""Determine the inputs that a stage's result depends on, its cache key, and the changes since the last run."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ MODULES_WITHOUT_EFFECT = (
     "edgekit.fleet.devices",
     "edgekit.measure.energy",
 )
-"""Modules that no stage's result depends on, although stages import them: reporting, the types of records, data
-sources (the digest of the samples is in the key) and devices and energy (they only provide evidence). Otherwise, a new
-description of a field would change a stage's key.
+"""Modules that no stage's result depends on, although stages import them: reporting, the types of records, data sources
+(the key contains the digest of the samples instead), and devices and energy (they only provide evidence). If these
+modules counted, rewording the description of a field would change the keys of stages.
 """
 TIMING_ONLY_PACKAGES = {stage: ("edgekit.measure", "edgekit.targets") for stage in ("profile", "benchmark")}
-"""Packages that a stage uses only to time files and to predict. Latencies are evidence and not part of a key."""
+"""Packages that a stage uses only to measure and to forecast latencies, which are evidence and not part of a key."""
 SINGLE_TARGET_LIBRARIES = ("ai-edge-litert", "litert-converter", "litert-torch", "onnxruntime", "openvino")
 """Libraries that only one target needs. If a config names no targets, libraries that are missing are left out."""
 ONNX2TF = "1.29.24"
@@ -70,7 +70,7 @@ def collect_inputs(
     folder: Path | None = None,
     builders: Iterable[str] = (),
 ) -> CacheInputs:
-    """Return what the stage's result would depend on if it ran now.
+    """Return the inputs that the stage's result would depend on if it ran now.
 
     Parameters
     ----------
@@ -102,12 +102,12 @@ def describe_changes(before: CacheInputs, now: CacheInputs) -> list[str]:
     if before.replayed != now.replayed:
         changes.append("the decisions to replay")
     if before.source != now.source:
-        changes.append("what it reads")
+        changes.append("the artifact that it reads")
     return changes
 
 
 def library_versions(libraries: Iterable[str]) -> dict[str, str]:
-    """Return installed versions by distribution name, without those of SINGLE_TARGET_LIBRARIES that are not installed.
+    """Return installed versions by distribution name. SINGLE_TARGET_LIBRARIES that are not installed are left out.
 
     Raises
     ------
@@ -140,7 +140,7 @@ def _version(distribution: str) -> str:
 def code_digests(stage: str) -> dict[str, str]:
     """Return digests of what a stage's code does, by package. They cover all modules that the stage imports.
 
-    The origin of a run has no digests, because it only copies files.
+    The origin of a run has no such digests, because it only copies files.
     """
     root = f"edgekit.stages.{stage}"
     if not source_code.exists(root):
@@ -163,10 +163,10 @@ def _runner_digest() -> str:
 
 
 def source_digest(builder: str) -> str | None:
-    """Return the digest of the source behind `package.module:function`, or None if there is no such source.
+    """Return the digest of the source code behind `package.module:function`, or None if there is no such source.
 
-    It covers the module or package and the modules beside it that it imports. For edgekit's own networks it is the
-    digest of what the code does.
+    For a user's function, the digest covers the files of its module or package and of the modules beside it that these
+    files import. For edgekit's own networks, it depends only on what the code does (`source_code.code_digest`).
     """
     if top_module(builder) == "edgekit":
         module = builder.partition(":")[0]

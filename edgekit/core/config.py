@@ -41,10 +41,7 @@ Builder = Annotated[str, Field(pattern=BUILDER_PATTERN)]
 
 
 def format_arguments(kwargs: Mapping[str, Any]) -> str:
-    """Return `depth=8, width=4`, sorted by name.
-
-    The order in a config does not matter, because the text is recorded.
-    """
+    """Return `depth=8, width=4`, sorted by name, because the text is recorded and must not depend on the order."""
     return ", ".join(
         f"{name}={json.dumps(value, sort_keys=True) if isinstance(value, dict) else value}"
         for name, value in sorted(kwargs.items())
@@ -140,7 +137,7 @@ class StageConfig(StrictModel):
     threads: int = Field(0, ge=0, le=256, description="threads for training; 0: all cores")
 
     def check_consistency(self) -> None:
-        """Make the checks that need more than the options themselves, before anything runs.
+        """Check before the run what the declarations of the options cannot express. Stages override this method.
 
         Raises ConfigError if the check fails.
         """
@@ -165,7 +162,11 @@ class TrainingStageConfig(StageConfig, TrainOptions):
 
 
 TuneWith = Literal["distilled", "labels"]
-"""The loss that fine-tuning minimises: the one that distillation selected (with or without a teacher), or labels."""
+"""The loss that fine-tuning minimises.
+
+`distilled`: the loss that distillation selected, which may or may not involve a teacher. `labels`: the loss on the
+labels alone.
+"""
 
 
 class TuningStageConfig(TrainingStageConfig):
@@ -194,7 +195,7 @@ SHARED_FIELDS = (
 SECRET_NAME = re.compile(
     r"secret|passw(or)?d|passphrase|credential|api_?key|(private|access|signing)_?key|(^|_)(token|pwd|auth|bearer)$"
 )
-"""Matches names that look like the name of a secret, but not `max_tokens` or `author`."""
+"""Matches names that look like the name of a secret. It does not match `max_tokens` or `author`."""
 
 
 def refuse_secrets(values: Any, where: str = "") -> None:
@@ -224,7 +225,7 @@ def closest_match(word: str, known: Iterable[str]) -> str | None:
 
 
 def suggest(word: str, known: Sequence[str]) -> str:
-    """Return `'did you mean "ratio"?'`, or a list of what is allowed."""
+    """Return `'did you mean "ratio"?'`, or a list of the allowed words if none of them is similar."""
     if match := closest_match(word, known):
         return f'did you mean "{match}"?'
     return "allowed here: " + ", ".join(sorted(known)) if known else "nothing is allowed here"
@@ -275,7 +276,7 @@ def _explain(model: type[BaseModel], fault: ErrorDetails, where: str) -> str:
 def _fields_at(model: type[BaseModel], path: list[str]) -> list[str]:
     follows_dict = False
     for part in path:
-        if follows_dict or part.isdigit():  # a dict's key or a list's index, already resolved
+        if follows_dict or part.isdigit():  # the key of a dict or the index of a list does not lead to another model
             follows_dict = False
             continue
         field = model.model_fields.get(part)

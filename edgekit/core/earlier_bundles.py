@@ -15,16 +15,19 @@ BUNDLE_STAGE = "bundle"
 
 
 def is_settled(folder: Path, met: bool) -> bool:
-    """Return whether the bundles are where they belong. `met` says whether a variant of the run met the budget."""
+    """Return whether `recover` has nothing to move or remove.
+
+    `met` says whether a variant of the run met the budget.
+    """
     return not (folder / EARLIER_BUNDLES if met else run_folder.stage_folder(folder, BUNDLE_STAGE)).exists()
 
 
 def recover(folder: Path, met: bool) -> Path | None:
-    """Move the bundles of an earlier run aside, and return the folder that they are in now.
+    """Move the bundles of an earlier run aside, and return the folder that they are in now, or None if there are none.
 
-    If there are new bundles, the old ones are removed instead.
+    If the run `met` its budget, there are new bundles, so those that were moved aside earlier are removed instead.
 
-    The bundles are moved by a single rename, so if the process is killed, the next run can repeat this.
+    The bundles are moved by a single rename. If the process is killed, the next run can therefore repeat this.
     """
     earlier, bundles = folder / EARLIER_BUNDLES, run_folder.stage_folder(folder, BUNDLE_STAGE)
     if met:

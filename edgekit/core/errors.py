@@ -84,7 +84,7 @@ def error_class(name: str) -> type[EdgekitError] | None:
 
 
 def error_from_name(name: str, message: str) -> EdgekitError | None:
-    """Recreate an error of another process from the name of its class, which is all that a notebook stores.
+    """Recreate an error of another process from the name of its class and its message, which a notebook stores.
 
     Returns None if the class is unknown. An error of the runner that has no counterpart here becomes an EdgekitError
     with its exit code.
@@ -121,7 +121,7 @@ def with_article(noun: str) -> str:
 
 T = TypeVar("T")
 MAX_FAULT_LINES = 20
-"""Largest number of lines in a message. If there are more, only their number is given."""
+"""Largest number of faults that a message lists. Of all further faults, it gives only the number."""
 
 
 class FaultCollector:
@@ -143,7 +143,10 @@ class FaultCollector:
             return None
 
     def raise_all(self, most: int | None = None) -> None:
-        """Raise a ConfigError if there are any faults, with at most `most` lines."""
+        """Raise all faults as one ConfigError, if there are any.
+
+        It lists at most `most` of them and counts the rest.
+        """
         if not self.messages:
             return
         hidden = len(self.messages) - most if most else 0

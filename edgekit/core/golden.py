@@ -23,7 +23,7 @@ def evenly_spaced_indices(available: int, count: int) -> np.ndarray:
 
 
 def clearest_indices(scores: np.ndarray, count: int) -> np.ndarray:
-    """Return the ascending indices of the `count` samples with the largest lead of the best score; scores (n, classes).
+    """Return the `count` samples whose best score leads by most, as ascending indices. `scores` is (n, classes).
 
     A sample whose best two scores nearly tie would test the rounding of the interpreter instead of the bundle.
     """
@@ -32,7 +32,7 @@ def clearest_indices(scores: np.ndarray, count: int) -> np.ndarray:
 
 
 def tolerance(outputs: np.ndarray, share: float) -> float:
-    """Return the allowed difference: a fraction of the outputs' range, or of their magnitude if all are the same."""
+    """Return the allowed difference: `share` of the outputs' range, or of their magnitude if all outputs are equal."""
     return float(share * (outputs.max() - outputs.min())) or float(share * (np.abs(outputs).max() or 1))
 
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from edgekit.core.schema.variants import LeftOutVariant
 
 NOT_TRIED, FLOAT = "rests", "fp32"
-"""The kind of variants that were not tried because their float model is missing.
+"""The `kind` of a variant that was not tried because its float model is missing, and the precision of a float model.
 
-`edgekit.targets` uses the same values, but this package cannot import it.
+`edgekit.targets` defines the same values, but this package must not import from it.
 """
 
 

@@ -1,4 +1,7 @@
-"""Resolve `training.precision: auto` for this machine. It affects training, so this precedes the cache key."""
+"""Resolve `training.precision: auto` for this machine.
+
+This is done before the cache key is computed, because the precision affects the result of a training.
+"""
 
 from __future__ import annotations
 

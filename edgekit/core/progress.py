@@ -25,9 +25,9 @@ from edgekit.runner.files import BINARY
 T = TypeVar("T")
 
 FILE = "EDGEKIT_PROGRESS"
-"""Environment variable with the file that `edgekit run` reads. The file must exist; only `edgekit run` creates it."""
+"""Environment variable that names the file for progress. Only `edgekit run`, which reads the file, creates it."""
 RECORD_BYTES = 4096
-"""Every write replaces the whole record, so a reader sees the old record, the new one, or invalid JSON."""
+"""Size of the file. Every write replaces all of it, so a reader sees the old state, the new state, or invalid JSON."""
 PUBLISH_INTERVAL_S = 0.2
 """Shortest time between two updates within a step, so that updates do not disturb measurements."""
 MIN_PACE_S = 1.0
@@ -44,16 +44,17 @@ class Step:
         self._ends_at: float | None = None
 
     def expect(self, left_s: float | None) -> None:
-        """Set the seconds left, for callers that can tell better than from the pace so far. None returns to the pace.
+        """Set the seconds left, for callers that know them better than an estimate from the pace so far would.
 
-        The progress of inner steps no longer counts. After this time is over, no time left is shown.
+        The progress of inner steps then no longer affects the time left, and when these seconds are over, no time left
+        is shown. None goes back to estimating it from the pace.
         """
         self._ends_at = None if left_s is None else time.monotonic() + left_s
         _publish(now=True)
 
     @property
     def has_known_end(self) -> bool:
-        """Whether the step itself says how long it lasts, because it is counted or a time was set."""
+        """Whether the step can estimate its end, because the number of its units is known or `expect` set a time."""
         return bool(self.state.of) or self._ends_at is not None
 
     def update(self, done: float, of: int | None = None, best: str | None = None, name: str | None = None) -> None:
@@ -65,7 +66,7 @@ class Step:
             "of": None if of is None else int(of),
             "best": best,
             "name": name,
-        }  # may be a NumPy integer
+        }  # `of` may be a NumPy integer
         changed = {key: value for key, value in changes.items() if value is not None}
         self.state = replace(self.state, done=float(done), **changed)
         _publish(now=bool(name))
@@ -126,7 +127,7 @@ _published_at = 0.0
 
 @contextmanager
 def step(name: str, unit: str = "", of: int = 0, done: float = 0.0) -> Iterator[Step]:
-    """Show a step within the steps that are already in progress. `StepState` explains the wording."""
+    """Show a step within the steps that are already in progress. `StepState` explains the arguments."""
     global _listener
     new_step = Step(name, unit, of, done)
     with _lock:
@@ -240,7 +241,7 @@ DISPLAY_INTERVAL_S = 1.0
 
 
 class NotebookDisplay:
-    """A live output of the cell. A thread updates it once a second, because a long step may publish nothing."""
+    """A live output of the cell. A thread updates it every second, because a long step may publish nothing new."""
 
     def __init__(self, last_said: int) -> None:
         """Create the display; `last_said` is the number of the last sentence announced before it."""
@@ -263,7 +264,7 @@ class NotebookDisplay:
         with suppress(RuntimeError):  # the thread was never started
             self._thread.join()
         if self._handle is not None:
-            with suppress(Exception):  # as below
+            with suppress(Exception):  # a closed frontend must not end the work
                 self._write({})
 
     def _go_on(self) -> None:

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass, replace
 
 MIN_TEXT_LENGTH = 40
-"""Texts are not cut to less than this length to fit into a record."""
+"""If texts would have to be cut to less than this length to fit into a record, inner steps are left out instead."""
 
 
 @dataclass(frozen=True)

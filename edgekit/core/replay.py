@@ -1,4 +1,4 @@
-"""Recorded decisions to follow, which `edgekit reproduce` puts into a run's folder before the run starts.
+"""Decisions of an earlier run that a run must follow. `edgekit reproduce` writes them to the run's folder beforehand.
 
 A decision that rests on a measurement cannot be reproduced, because a measurement on another day differs. So the
 decision is replayed as it was recorded, and today's measurement is reported beside it.
@@ -23,7 +23,8 @@ DECISION_FIELDS: dict[str, dict[str, type]] = {
 }
 """The stages whose decisions rest on measurements, and the fields under `measured` in their decision.json."""
 DEVICE_DECISIONS = "on_devices"
-"""A further field of the benchmark if devices decided: their record, and the decisions with their evidence."""
+"""A further field of the benchmark stage. It is present if devices decided, and holds their record and the decisions.
+"""
 
 
 def read(folder: Path, stage: str) -> dict[str, Any] | None:

@@ -1,7 +1,7 @@
 """Digests of edgekit's own source that depend on what the code does, not on how it is written.
 
-The digest of a module is taken of its syntax tree, without comments, docstrings, formatting and the annotations of
-functions and variables. Annotations in the body of a class stay, because dataclasses and pydantic read them. What a
+The digest of a module is computed from its syntax tree, without comments, docstrings, formatting and the annotations of
+functions and variables. Annotations in the body of a class count, because dataclasses and pydantic read them. What a
 module does also depends on what it imports, so `closure` follows its imports, including those inside functions, module
 names in strings ("edgekit.targets.worker") and the plug-ins of an f-string such as `f"edgekit.targets.{name}.convert"`.
 Imports below `if TYPE_CHECKING` are not followed.
@@ -29,6 +29,7 @@ PACKAGE = "edgekit"
 VERSION = 1
 """Increase this number when a change to this file alters the digests or imports of unchanged modules."""
 MOST_STORED = 5000
+"""When the cache has more entries, only those of the current process are kept, because edits leave stale entries."""
 MODULE_NAME = re.compile(rf"^{PACKAGE}(?:\.\w+)+(?=:\w+$|$)")
 REPORTING = (
     "edgekit.core.progress",
@@ -38,7 +39,7 @@ REPORTING = (
     "edgekit.runner.cli",
     "edgekit.runner.loader",
 )
-"""Modules that do not affect results, although the code that computes results imports them: reporting and running."""
+"""Modules for reporting and for running bundles, which code that computes results imports, but does not depend on."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 IGNORED_FIELDS = ("ctx", "kind", "type_comment", "returns")
 
@@ -175,7 +176,7 @@ def _describe(node: ast.AST, in_class: bool, parts: list[str]) -> None:
 
 
 def _does_nothing(node: object) -> bool:
-    """Whether a node is a docstring or belongs to `if TYPE_CHECKING`."""
+    """Whether a node is a docstring or an `if TYPE_CHECKING` without `else`."""
     if isinstance(node, ast.If):
         return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING" and not node.orelse
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
@@ -187,7 +188,7 @@ def _is_declaration(node: object) -> bool:
 
 
 def _executed(node: ast.AST) -> Iterator[ast.AST]:
-    """Every node, without docstrings and without the nodes that belong to `if TYPE_CHECKING`."""
+    """Yield the node and all nodes below it, without docstrings and `if TYPE_CHECKING` blocks."""
     yield node
     for child in ast.iter_child_nodes(node):
         if not _does_nothing(child):
@@ -195,7 +196,10 @@ def _executed(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _imported(node: ast.AST, module: str) -> list[str]:
-    """Patterns of the modules that a node names. `package:name` is a module of a package, or a name in it."""
+    """Return patterns of the modules that a node names.
+
+    `package:name` is a module in a package, or a name in a module.
+    """
     if isinstance(node, ast.Import):
         names = [alias.name for alias in node.names]
     elif isinstance(node, ast.ImportFrom):
@@ -210,9 +214,9 @@ def _imported(node: ast.AST, module: str) -> list[str]:
 
 
 def _pattern(text: ast.JoinedStr, module: str) -> str:
-    """Turn an f-string into a pattern.
+    """Turn an f-string into a pattern of module names, or an empty text if it does not name modules of edgekit.
 
-    `__name__` is the module's own name; any other value stands for one part of a name.
+    `{__name__}` becomes the module's own name, and any other value becomes `*`, which stands for one part of a name.
     """
     parts = []
     for part in text.values:

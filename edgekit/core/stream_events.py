@@ -3,7 +3,7 @@
 Keyword spotting is evaluated by misses against false alarms per hour (Chen, Parada and Heigold 2014, ICASSP; Sainath
 and Parada 2015, Interspeech). Here
 
-- an event is a run of windows with one label other than `rest`, out of one piece of a recording;
+- an event is a run of windows with one label other than `rest`, within one piece of a recording;
 - an event is detected if its label is predicted within it, or within `tolerance` windows after it, because smoothing
   answers late. The tolerance ends where the next event with that label begins, since predictions there count for that
   event alone;
@@ -16,8 +16,8 @@ and Parada 2015, Interspeech). Here
 The tolerance may extend into the next piece. Data sources return pieces with one label each, and a late prediction lies
 in the following piece of the stream. If the tolerance ended with the piece, it would have no effect.
 
-The bound of a rate is the exact one for Poisson counts (Garwood 1936, Biometrika 28:437-442), which takes alarms to be
-independent.
+The upper bound of the rate of false alarms is the exact one for Poisson counts (Garwood 1936, Biometrika 28:437-442),
+which assumes that alarms are independent.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def count_events(
 
 
 def _next_starts(starts: np.ndarray, labels: np.ndarray, n: int) -> np.ndarray:
-    """The index at which the next event with the same label starts, or `n` after the last one."""
+    """Return, for each event, the index at which the next event with the same label starts, or `n` if none follows."""
     next_starts = np.full(len(starts), n)
     for label in np.unique(labels):
         indices = np.flatnonzero(labels == label)
@@ -120,8 +120,8 @@ def poisson_upper_bound(alarms: int, confidence: float) -> float:
     """
     low, high = 0.0, 10.0 + 2 * alarms + 10 * math.sqrt(alarms - math.log(1 - confidence))
     numbers = np.arange(alarms + 1)
-    factorials = np.array([math.lgamma(k + 1) for k in range(alarms + 1)])  # their logarithms, the same for every mean
+    log_factorials = np.array([math.lgamma(k + 1) for k in range(alarms + 1)])
     while low < (middle := (low + high) / 2) < high:
-        probability = float(np.exp(numbers * math.log(middle) - middle - factorials).sum())
+        probability = float(np.exp(numbers * math.log(middle) - middle - log_factorials).sum())
         low, high = (middle, high) if probability > 1 - confidence else (low, middle)
     return high

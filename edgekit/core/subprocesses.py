@@ -28,19 +28,19 @@ from edgekit.runner.files import write_atomically
 OPENMP_WAIT = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
 """OpenMP threads sleep while they wait for one another.
 
-By default they spin for milliseconds. Beside another program, a training then takes several times as long, because a
-spinning thread occupies the core that another thread needs.
+By default they spin for milliseconds. If another program is running, training then takes several times as long, because
+a spinning thread occupies the core that another thread needs.
 """
 QUIET_ENVIRONMENT = {
     "CUDA_VISIBLE_DEVICES": "",  # results must not depend on whether there is a GPU
     "KERAS_BACKEND": "tensorflow",
     "TF_CPP_MIN_LOG_LEVEL": "3",
 }
-"""Environment of a child that opens a user's model on the CPU."""
+"""Environment variables for a child that opens a user's model on the CPU."""
 JOB, ANSWER, LOG = "job.json", "answer.json", "log"
 """Files in the folder of a call."""
 STOP_S = 5.0
-"""How long a child that is asked to stop may take before it is killed."""
+"""Seconds that a child may take to end after it is asked to stop. After this time it is killed."""
 ROUTINE_LINE = re.compile(
     r"^\s|^Traceback|^File |^(INFO|DEBUG|WARNING|I\d{4}|W\d{4})\b|Warning:|^\s*$|it/s\]|^\(\d+:\d+\) \["
 )
@@ -48,7 +48,7 @@ ROUTINE_LINE = re.compile(
 
 @dataclass(frozen=True)
 class ChildExit:
-    """How a child ended: exit code (negative for a signal), whether its time ran out, and the file with its output."""
+    """The end of a child: its exit code (negative for a signal), whether its time ran out, and its log file."""
 
     code: int
     timed_out: bool
@@ -217,7 +217,7 @@ def start(
     environment: Mapping[str, str] | None = None,
     **options: Any,
 ) -> subprocess.Popen[bytes]:
-    """Start a function with `processes.start_function`, which inherits this process's module search path."""
+    """Start a function in a child process with the module search path of this one; see `processes.start_function`."""
     path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
     return processes.start_function(
         function, arguments, {**openmp_wait(), **(environment or {}), "PYTHONPATH": path}, **options
@@ -225,7 +225,7 @@ def start(
 
 
 def openmp_wait() -> dict[str, str]:
-    """Return `OPENMP_WAIT` for a computing process's environment, or nothing if the user has set either variable."""
+    """Return `OPENMP_WAIT` for the environment of a child that computes; empty if the user set one of its variables."""
     return {} if OPENMP_WAIT.keys() & os.environ.keys() else dict(OPENMP_WAIT)
 
 
@@ -281,7 +281,7 @@ def answer_call(function: str, folder: str) -> None:
 
 
 def _prepare(function: str, arguments: Mapping[str, Any], folder: Path) -> tuple[str, list[str]]:
-    """Write the arguments to the folder, and return the function that the child runs with its arguments."""
+    """Write the arguments to the folder. Return the function for the child to run and that function's own arguments."""
     (folder / ANSWER).unlink(missing_ok=True)
     (folder / JOB).write_text(json.dumps(arguments), encoding="utf-8")
     return f"{__name__}:{answer_call.__name__}", [function, str(folder)]
@@ -302,7 +302,7 @@ def _wait(
     should_stop: Callable[[], object] | None,
     report_lines: Callable[[], object],
 ) -> bool:
-    """Wait until the child has ended or is no longer needed. Returns False if the time ran out."""
+    """Wait until the child has ended or `should_stop` returns a true value. Returns False if the time ran out first."""
     while True:
         ended, timed_out = processes.has_ended(process), time.monotonic() > deadline
         report_lines()

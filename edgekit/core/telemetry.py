@@ -1,4 +1,4 @@
-"""Turns off usage reports of all libraries on the workstation: in the command, in kernels, and in processes they start.
+"""Turn off the usage reports of all libraries, in the `edgekit` command, in kernels, and in all their child processes.
 
 Each package that imports such a library calls `disable` first, in its `__init__.py`; tests/test_telemetry.py checks it.
 """

@@ -1,6 +1,6 @@
-"""What `edgekit run` shows while it works: a live line on a terminal, otherwise a line at least every 30 seconds.
+"""Show the progress of `edgekit run`: a live line on a terminal, otherwise a new line at least every 30 seconds.
 
-Progress goes to stderr. Lines that remain after the run go to stdout.
+Progress goes to stderr. Lines that are part of the result go to stdout.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ from edgekit.core.progress_state import ProgressState, elapsed
 from edgekit.runner.native_stderr import duplicate_stderr
 
 FILE = ".progress.tmp"
-"""The file in the run's folder while it works. After a kill it is removed with the other `.tmp` files."""
+"""The file with the progress, in the run's folder while the run works. If the run is killed, the next one removes it
+with the other `.tmp` files.
+"""
 PERIOD_VARIABLE = "EDGEKIT_PROGRESS_S"
 """Environment variable with the longest time between two lines, in seconds, where there is no terminal."""
 PERIOD_S = 30.0
 EARLY_SHARE = 0.8
-"""Share of the period after which a line is due, because the printing thread may have to wait for the processor."""
+"""A line is printed after this share of the period, because the printing thread may have to wait for the processor."""
 REFRESH_S = 0.5
 
 
@@ -50,7 +52,8 @@ class ProgressDisplay:
         self._live: Any = None
 
     def __enter__(self) -> ProgressDisplay:
-        # Its own descriptor, because a notebook's run redirects stderr. Names from the file system may hold any byte.
+        # A copy of the descriptor is needed because executing a notebook redirects stderr. Names of files may hold
+        # bytes that are not UTF-8.
         self._stream: TextIO = os.fdopen(duplicate_stderr(), "w", encoding="utf-8", errors="backslashreplace")
         self._terminal = self._stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
         with suppress(OSError):  # a full disk, so less is shown
@@ -75,7 +78,7 @@ class ProgressDisplay:
             self._stream.close()
 
     def say(self, line: str, say: Callable[[str], None]) -> None:
-        """Print a line that remains after the run, with `say`. It postpones the next progress line."""
+        """Print a line that is part of the result with `say`, which also postpones the next progress line."""
         with self._lock:
             live = self._live is not None
             self._end_live("")
@@ -89,8 +92,8 @@ class ProgressDisplay:
     def during(self, label: str, place: Callable[[], str] | None = None, *, quietly: bool = False) -> Iterator[None]:
         """Show `label` and the published progress during the block, or the text of `place` if nothing is published.
 
-        A line at the end says how long the block took, unless it raised an error. With `quietly` there is such a line
-        only if progress lines were printed that would otherwise seem unfinished.
+        At the end of the block, unless it raised an error, a line says how long it took. With `quietly` this line is
+        printed only if progress lines were printed before it, which would otherwise seem unfinished.
         """
         with self._lock:
             self._label, self._place, self._began = label, place or _no_text, time.monotonic()
@@ -133,7 +136,7 @@ class ProgressDisplay:
                 self._write(f"{self._label} · {text}")
 
     def _line(self, width: int | None = None) -> str:
-        """The progress line. If `width` is given, it is shortened so that the parts that change most stay visible."""
+        """The progress line. It is shortened to `width`, if given, so that the parts that change most stay visible."""
         if not self._label:
             return "edgekit run · at work"
         label = f"{self._label} {self._taken()}"

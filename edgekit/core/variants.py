@@ -27,8 +27,8 @@ INTEGER_PRECISIONS = ("int8", "dynamic", "int4", "int4_dense", "int16x8")
 class Variant:
     """One deployable candidate: model × precision × target. `files` are members of the convert artifact.
 
-    `folding` describes whether preprocessing steps were folded into the file, and `sparse_weights` whether its zeros
-    were stored as such, if either was requested.
+    `folding` says in words whether preprocessing steps were folded into the file, and `sparse_weights` whether its
+    weights were stored as sparse tensors. Either is empty if the config did not request it.
     """
 
     name: str

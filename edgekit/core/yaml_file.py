@@ -18,10 +18,10 @@ MAX_DEPTH = 50
 
 @dataclass(frozen=True)
 class FileLimits:
-    """Limits of a file.
+    """Limits of a file, and the words `what` and `advice` for messages about them.
 
-    `values` limits the number of values after aliases are expanded, because a few aliases can expand to more than fits
-    into memory.
+    `values` limits the number of values after aliases are expanded, because a few aliases can expand to more values
+    than fit into memory.
     """
 
     what: str
@@ -34,9 +34,10 @@ CONFIG_LIMITS = FileLimits("a config", 1_000_000, 20_000, "a config needs few va
 
 
 class UniqueKeyLoader(yaml.SafeLoader):
-    """A YAML loader that refuses aliases that expand to too much, and duplicate keys, of which PyYAML keeps the last.
+    """A YAML loader that refuses duplicate keys, of which PyYAML would silently keep the last, and unquoted dates.
 
-    It also refuses dates, because a config has none, so a text was meant.
+    A config holds no dates, so a value that looks like one was meant as text. The loader also refuses aliases that
+    expand to too many values.
     """
 
     _depth = 0
@@ -79,7 +80,7 @@ def _printable(key: str) -> str:
 
 
 def _distinct_count(keys: list[Any]) -> int:
-    """The number of different keys, or 0 if it cannot be computed quickly."""
+    """The number of different keys, or 0 if a key is not hashable, so that the caller compares the keys one by one."""
     try:
         return len(set(keys))
     except TypeError:
@@ -108,7 +109,7 @@ def _expanded_size(node: yaml.Node, sizes: dict[int, int], ancestors: set[int], 
     return sizes[id(node)]
 
 
-# YAML 1.1, which PyYAML reads, treats 1e-3 as text, but users mean a number
+# PyYAML reads YAML 1.1, in which 1e-3 is text, but users mean a number
 UniqueKeyLoader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
 )

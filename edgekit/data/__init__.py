@@ -107,8 +107,9 @@ def supported_tasks(name: str) -> tuple[str, ...]:
 
 
 def load(config: SourceConfig, progress: ProgressCallback | None = None) -> Data:
-    """Read, check, limit and split the samples. The same config always gives the same bytes, and therefore the same
-    digest.
+    """Read, check, limit and split the samples.
+
+    The same config always gives the same bytes, and therefore the same digest.
 
     Raises
     ------
@@ -129,8 +130,8 @@ def load(config: SourceConfig, progress: ProgressCallback | None = None) -> Data
 def fingerprint(config: SourceConfig) -> str | None:
     """Return the hex SHA-256 of everything that determines the samples, without reading them.
 
-    It covers the source's options, its identity and the code that splits, so the same fingerprint means the same
-    `Data.digest`. The fingerprint is None if the source has no identity.
+    It covers the source's options, its identity and the code that reads and splits the samples. If two fingerprints are
+    equal, so are the digests of the data (`Data.digest`). The fingerprint is None if the source has no identity.
     """
     identity = _module(config.source).identity(config)
     if identity is None:

@@ -71,7 +71,8 @@ class FolderArchive(AbstractContextManager["FolderArchive"]):
 class ZipArchive(AbstractContextManager["ZipArchive"]):
     """A zip file.
 
-    A member that points outside the archive, appears twice, is a link or is encrypted raises an error. None is skipped.
+    A member that points outside the archive, appears twice, is a link or is encrypted raises an error, because
+    skipping it could go unnoticed.
     """
 
     def __init__(self, path: Path) -> None:

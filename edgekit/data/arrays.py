@@ -1,18 +1,25 @@
 """Create pools from arrays with fixed names, for the sources `npz` and `python`.
 
-The names are x_train and y_train, and optionally x_validation, y_validation, x_test, y_test and classes (names, one per
-label). x is uint8 (n, height, width[, 1 or 3]) for images, floating point (n, features) for vectors or (n, time,
-channels) for windows. y is integer (n,) for classes, (n, labels) of 0 and 1 for several labels at once, floating point
-(n,) or (n, values) for a regression, and 0 (normal) or 1 for anomalies. Floats become float32, and a missing channel
-axis is added. Without `classes` the task's module chooses the names "0", "1", … If there are exactly two label values,
-or some are negative, the values themselves are the names, such as "-1" and "0". `groups_train`, integer (n,), gives the
-number of the recording that each sample comes from. A recording is never divided between splits. `labels_by_model` is
-the number of labels in the train split that a model gave and no person has checked: `edgekit field pack` writes it, and
-a run reports it.
+The arrays x_train and y_train are needed. The following are optional:
 
-For a network with several inputs, x holds several arrays by name, which are joined as the runner joins them
-(`runner/input_vector.py`). The tensor `picture` of the train split is `x_train.picture`, or `picture` in a dict under
-`x_train`. An array is (n, …): floats, which become float32, or integers, which stay integers.
+- x_validation, y_validation, x_test and y_test;
+- classes: the names of the labels. Without it the task's module chooses the names "0", "1", … If there are exactly two
+  label values, or some are negative, the values themselves are the names, such as "-1" and "0";
+- groups_train, integer (n,): the number of the recording that each sample comes from. A recording is never divided
+  between splits;
+- labels_by_model: the number of labels in the train split that a model gave and no person has checked. It is written by
+  `edgekit field pack`, and a run reports it.
+
+x is uint8 (n, height, width) or (n, height, width, 1 or 3) for images, floating point (n, features) for vectors, and
+floating point (n, time, channels) for windows. Floats become float32, and a missing channel axis is added.
+
+y is integer (n,) for classes, integer (n, labels) of 0 and 1 for several labels at once, floating point (n,) or (n,
+values) for a regression, and integer (n,) of 0 (normal) and 1 (anomaly) for anomaly detection.
+
+For a network with several inputs, x consists of several named arrays (tensors), which are joined as the runner joins
+them (`runner/input_vector.py`). For example, the tensor `picture` of the train split is an array with the name
+`x_train.picture`, or the entry `picture` of a dict under `x_train`. Each array is (n, …) and holds floats, which become
+float32, or integers, which stay integers.
 """
 
 from __future__ import annotations
@@ -45,7 +52,7 @@ def join_tensors(
 ) -> tuple[dict[str, Any], tuple[Tensor, ...]]:
     """Join the tensors of each x to one array (n, width) float32. Return all arrays and the tensors' descriptions.
 
-    There are no descriptions if each x is a single array.
+    The descriptions are empty if each x is a single array.
 
     Raises
     ------
@@ -113,7 +120,7 @@ def _tensor_array(name: str, value: Any, origin: str) -> np.ndarray:
 
 
 def _finite(name: str, array: np.ndarray, origin: str) -> np.ndarray:
-    """Return the array as float32. Numbers that are too large for it become infinite."""
+    """Return the array as float32. Raises DataError for NaN, infinity, and numbers that are too large for float32."""
     with np.errstate(over="ignore"):
         array = array.astype(np.float32, copy=False)
     if not np.isfinite(array).all():
@@ -170,7 +177,7 @@ ARRAY_NAMES = (*(f"{axis}_{split}" for split in _SPLITS for axis in "xy"), "grou
 TENSOR_PREFIXES = tuple(f"x_{split}." for split in _SPLITS)
 """Prefixes of the names of arrays that are one of several tensors of a sample."""
 SINGLE_ARRAY_TASKS = ("anomaly", "detection", "segmentation")
-"""Tasks whose answers reconstruct the sample or refer to positions in it."""
+"""Tasks that need a single array for each sample, because their answers reconstruct it or refer to positions in it."""
 MAX_NUMBERED_CLASSES = 1000
 """Largest number of label values that are taken as classes. If there are more, they are probably measured values."""
 _UNGROUPED = (
@@ -225,7 +232,10 @@ def _model_label_notes(arrays_by_name: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _input_path(splits: dict[str, Split], kind: Kind) -> tuple[dict[str, Any], ...] | None:
-    """The input path for devices that receive arrays as they are stored here, if the samples have another form."""
+    """Return the steps by which a device turns an array in this form into a sample.
+
+    None if the form is that of the samples, or if the runner does not support its dtype.
+    """
     if kind == "tensors":
         return ({"step": "read_tensors"},)
     shape = splits["train"].x.shape[1:]
@@ -241,7 +251,7 @@ def _input_path(splits: dict[str, Split], kind: Kind) -> tuple[dict[str, Any], .
 
 
 def _numbered_classes(splits: Iterable[Split]) -> np.ndarray | None:
-    """The label values in ascending order if there are exactly two or some are negative; None for 0, 1, …"""
+    """Return the label values in ascending order if there are exactly two or some are negative; None for 0, 1, …"""
     labels = [split.y for split in splits]
     if any(y.ndim != 1 or y.dtype.kind not in "iu" for y in labels):
         return None

@@ -1,8 +1,7 @@
-"""Folders of the cache, one per key, each with a record. A folder is filled elsewhere and moved into the cache at the
-end.
+"""The cache on disk, which has a folder for each key, with a record of the folder's files.
 
-Two processes that create the same folder do not disturb each other. A folder that does not match the digests of its
-record is created again.
+A folder is filled under a temporary name and renamed when it is complete, so two processes that create the same folder
+do not disturb each other. A folder whose files do not match the digests in its record is created again.
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ def _place(folder: Path, final: Path) -> None:
     try:
         os.replace(folder, final)
     except OSError:
-        # The folder exists: either another process was faster, or it is damaged and must be replaced.
+        # The folder exists. Either another process was faster, or the folder is damaged and must be replaced.
         if checked_record(final) is None:
             shutil.rmtree(final)
             os.replace(folder, final)

@@ -97,7 +97,7 @@ def _normalize_floats(name: str, x: np.ndarray, kind: Kind) -> np.ndarray:
         raise DataError(
             f"{name}: {plural} are {x.dtype} of shape {x.shape}; they must be floating-point {expected}; {fix}"
         )
-    # A float64 beyond float32's range turns into an infinity here, and is reported as one below.
+    # A float64 that is too large for float32 becomes infinite here, so it is reported as infinite below.
     with np.errstate(over="ignore"):
         x = x.astype(np.float32, copy=False)
     for part in memory_map.chunks(x):

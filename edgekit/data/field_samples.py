@@ -36,14 +36,14 @@ DAMAGED_FILE_ERRORS = (
     OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, EOFError, MemoryError, RecursionError,
     NotImplementedError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
-"""What NumPy, zipfile and json raise for a file that was edited or truncated."""
+"""The exceptions that NumPy, zipfile and json raise for a file that was edited or truncated."""
 
 
 @dataclass(frozen=True, eq=False)
 class FieldSample:
-    """A sample.
+    """A sample that a device kept, with the model's outputs.
 
-    `file` is relative to the folder; `answer` is what the model answered, written like a label, or empty.
+    `file` is relative to the folder. `answer` is the model's answer, written like a label, or empty.
     """
 
     file: str
@@ -123,7 +123,7 @@ def label_table(samples: FieldSamples, labels: Mapping[str, str] | None = None) 
 
 
 def read_labels(path: Path) -> dict[str, str]:
-    """Read the labels that are not empty from a corrected table, as a dict from `file` to label.
+    """Read the labels from a corrected table, as a dict from `file` to label. Rows without a label are left out.
 
     Raises
     ------
@@ -137,7 +137,7 @@ def read_labels(path: Path) -> dict[str, str]:
     except UnicodeDecodeError:
         raise DataError(f"{path}: is not UTF-8; save the table as UTF-8") from None
     first = text.partition("\n")[0]
-    delimiter = max(",;\t", key=first.count)  # a spreadsheet may have changed it
+    delimiter = max(",;\t", key=first.count)  # a spreadsheet program may have changed the delimiter
     rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
     columns = [name.strip() for name in rows.fieldnames or ()]
     if missing := [name for name in ("file", "label") if name not in columns]:
@@ -285,7 +285,8 @@ def pack(
     add_classes
         Names of classes that the bundle does not have.
     older
-        An `.npz` whose samples come first, and whose validation and test splits stay as they are.
+        An `.npz` to which the kept samples are added. Its validation and test splits receive only samples of classes
+        that are new.
 
     Raises
     ------

@@ -40,9 +40,9 @@ SPLIT_LISTS = {
 """Official lists beside the classes, with one sample per line, as in Speech Commands. Other samples belong to train."""
 _SHOWN = 10
 _STRAY = 0.02
-"""Up to this share, samples at the wrong depth are skipped and noted.
+"""If at most this share of the samples is at the wrong depth, these samples are skipped and noted.
 
-If there are more, the layout is a different one.
+If the share is larger, the folder has a different layout and is refused.
 """
 
 Parts = tuple[str, ...]
@@ -131,7 +131,7 @@ def parse_layout(
     index = {name: label for label, name in enumerate(classes)}
     names: dict[str, list[str]] = {split: [] for split in splits.values()}
     labels: dict[str, list[int]] = {split: [] for split in splits.values()}
-    # In random order, so that any prefix of a split is representative; the order depends only on the names.
+    # The order is random, so that any prefix of a split is representative, but it depends only on the names.
     for place in np.random.default_rng(0).permutation(len(samples)):
         split, name, _ = samples[place]
         names[splits[split]].append(wrapper + "/".join(samples[place][1 if has_no_splits else 0 :]))
@@ -154,7 +154,7 @@ def parse_layout(
 
 
 def _has_no_split_folders(samples: Sequence[Parts]) -> bool:
-    """Whether the files are laid out as class/sample, with at least two classes, none named like a split."""
+    """Return whether the files are laid out as class/sample, with at least two classes, none named like a split."""
     top_folders = {parts[0] for parts in samples if len(parts) == 2}
     depth_two_count = sum(len(parts) == 2 for parts in samples)
     resembles_split = any(difflib.get_close_matches(name.lower(), SPLITS, cutoff=0.75) for name in top_folders)
@@ -209,7 +209,7 @@ SHOWN = 5
 
 @dataclass(frozen=True)
 class TableEntry:
-    """One row of the table: the line in which it ends, the file's name (with forward slashes), its label, its split."""
+    """One row of the table: the line in which it ends, and the file's name (with forward slashes), label and split."""
 
     line: int
     name: str
@@ -287,7 +287,7 @@ def read_layout(source: Source, origin: str, kind: SampleFiles) -> FolderLayout:
 
 
 def _listed_splits(source: archives.FolderArchive | archives.ZipArchive, kind: SampleFiles) -> dict[str, str]:
-    """The split of each sample that is in an official list beside the classes."""
+    """Return the split of each sample that is in an official list beside the classes."""
     splits: dict[str, str] = {}
     for name in source.listing().files:
         if split := SPLIT_LISTS.get(name):
@@ -297,7 +297,7 @@ def _listed_splits(source: archives.FolderArchive | archives.ZipArchive, kind: S
 
 
 def content_stamps(path: Path) -> list[object]:
-    """Return the file system's stamps of everything that is read below `path`."""
+    """Return the file system's stamps of all files that are read below `path`; for a table, also their names."""
     if not is_table(path):
         return list(file_stamps(path))
     return [*file_stamps(path), *([entry.name, *file_stamp(path.parent / entry.name)] for entry in table_entries(path))]
@@ -352,7 +352,7 @@ def table_entries(path: Path) -> Iterator[TableEntry]:
 
 
 def _rows(path: Path) -> list[tuple[int, list[str]]]:
-    """The rows that are not empty, each with its line number."""
+    """Return the rows that are not empty, each with its line number."""
     try:
         text = path.read_text(encoding="utf-8-sig")
         first = text.partition("\n")[0]

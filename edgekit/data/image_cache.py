@@ -1,4 +1,4 @@
-"""Decodes pictures into memory-mapped files of the cache on disk, with one folder per key.
+"""Decode pictures into memory-mapped files of the cache on disk, with one folder per key.
 
 An entry holds `<split>_x.npy`, `<split>_y.npy` and `record.json` with the SHA-256 of each. It is moved into the cache
 when it is complete. An entry that does not match its record is created again. Two processes that create the same entry
@@ -135,15 +135,15 @@ _BATCH_BYTES = 8 << 20
 _LARGE_BYTES = 16 << 10  # below this, threads cost more than they save (measured with pictures of 900 bytes)
 _SHOWN = 50
 DECODER_VERSIONS = [pillow_version, features.version("jpg"), features.version("libjpeg_turbo")]
-"""The options and versions that the decoded bytes depend on, besides the pictures."""
+"""Versions of the libraries that decode pictures. The decoded bytes depend on them."""
 UNREADABLE_ERRORS = (OSError, ValueError, SyntaxError, EOFError, zlib.error, Image.DecompressionBombError)
-"""What Pillow raises for a file that is not a readable picture."""
+"""The exceptions that Pillow raises for a file that is not a readable picture."""
 
 Source = folder_layout.Source
 
 
 class ImageFolderOptions(Protocol):
-    """Options of finding and decoding pictures, for `edgekit.data.sources.image_folder`."""
+    """The options of `edgekit.data.sources.image_folder` that determine how pictures are found and decoded."""
 
     path: str
     size: int
@@ -182,7 +182,7 @@ def image_pools(config: ImageFolderOptions, progress: ProgressCallback | None = 
 
 
 def _key(config: ImageFolderOptions, source: Source) -> str:
-    """Digest of everything that determines the decoded bytes, including the decoder's version."""
+    """Return the digest of everything that determines the decoded bytes, including the decoder's version."""
     return digest(
         {
             "format": FORMAT,
@@ -214,11 +214,11 @@ def _decode(
 ) -> None:
     total, done = sum(map(len, layout.names.values())), 0
     corrupt: list[str] = []
-    shapes = PictureChanges(config)
+    changes = PictureChanges(config)
     for split, names in layout.names.items():
         x = entry.array(f"{split}_x", (len(names), config.size, config.size, config.channels))
         is_good = np.ones(len(names), bool)
-        for index, sample in enumerate(_pictures(source, names, shapes)):
+        for index, sample in enumerate(_pictures(source, names, changes)):
             if isinstance(sample, str):
                 corrupt.append(f"{names[index]} ({sample})")
                 is_good[index] = False
@@ -228,14 +228,14 @@ def _decode(
             if progress and (done % _BATCH == 0 or done == total):
                 progress(done, total)
         entry.finish_split(split, is_good, layout.labels[split])
-    entry.finish(layout.classes, (*layout.notes, *shapes.notes()), corrupt, total)
+    entry.finish(layout.classes, (*layout.notes, *changes.notes()), corrupt, total)
 
 
-def _pictures(source: Source, names: list[str], shapes: PictureChanges) -> Iterator[np.ndarray | str]:
+def _pictures(source: Source, names: list[str], changes: PictureChanges) -> Iterator[np.ndarray | str]:
     """Yield samples in the order of `names`, or the reason why a picture cannot be read."""
 
     def one(data: bytes | str) -> np.ndarray | str:
-        return data if isinstance(data, str) else decoded_sample(data, shapes)
+        return data if isinstance(data, str) else decoded_sample(data, changes)
 
     return decoded_in_order((_bytes(source, name) for name in names), one)
 
@@ -283,7 +283,7 @@ class PictureChanges:
         self._turned += self._turns and picture.orientation(image) in picture.TRANSPOSITIONS
 
     def notes(self) -> list[str]:
-        """Return a note for each kind of change. There is none if only sizes changed."""
+        """Return a note on stretched pictures and one on turned pictures. Pictures that were only resized need none."""
         odd = Counter({size: count for size, count in self._sizes.items() if max(size) > _SQUARE * min(size)})
         notes = []
         if odd and self._fit == "stretch":
@@ -297,15 +297,15 @@ class PictureChanges:
         return notes
 
 
-def decoded_sample(data: bytes, shapes: PictureChanges) -> np.ndarray | str:
+def decoded_sample(data: bytes, changes: PictureChanges) -> np.ndarray | str:
     """Decode a picture's bytes, or return the reason why it cannot be read."""
     try:
         with Image.open(io.BytesIO(data), formats=picture.FORMATS) as image:
             problem = picture.unsupported_reason(image)
             if problem:
                 return problem
-            shapes.record(image)
-            return picture.decode(image, shapes.steps)
+            changes.record(image)
+            return picture.decode(image, changes.steps)
     except UNREADABLE_ERRORS as error:
         return unreadable_reason(error)
 
@@ -327,7 +327,7 @@ def check_corrupt(corrupt: list[str], total: int, max_fraction: float, origin: s
 
 
 def corrupt_notes(corrupt: list[str], total: int, what: str = "pictures") -> list[str]:
-    """Return a note on what was skipped, or none if nothing was skipped."""
+    """Return a list with a note on the skipped pictures, or an empty list if none was skipped."""
     more = f"; and {len(corrupt) - _SHOWN} more" if len(corrupt) > _SHOWN else ""
     note = f"skipped {len(corrupt)} of {total} {what} that cannot be read: {'; '.join(corrupt[:_SHOWN])}{more}"
     return [note] if corrupt else []

@@ -1,4 +1,4 @@
-"""Decodes pictures with boxes or masks into the cache, with the labels that detection or segmentation uses."""
+"""Decode pictures with boxes or masks into the cache, with labels in the form that detection or segmentation needs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from edgekit.runner import input_path, masks
 from edgekit.runner.inputs import picture as pictures
 
 SLACK = 1.0
-"""How many pixels a box may extend beyond its picture, because some formats count from 1. The excess is cut off."""
+"""Pixels by which a box may extend beyond its picture, because some formats count from 1. The excess is cut off."""
 MIN_BOX_SIDE = 1.0
 """Shortest side of a box in a sample, pixels."""
 MASK_MODES = ("P", "L", "1")
@@ -144,7 +144,7 @@ def _pools(config: PictureOptions, options: dict[str, Any], fill: Fill) -> Pools
 
 
 def _limited(listed: Sequence[Listed], limit: int | None, seed: int) -> list[Listed]:
-    """At most `limit` pictures of train, and proportionally many of the other splits, but at least one of each."""
+    """Return at most `limit` pictures of train, and of each other split the same share, but at least one picture."""
     train = sum(each.split == "train" for each in listed)
     if limit is None or limit >= train:
         return list(listed)
@@ -213,17 +213,16 @@ def _picture(
 
 
 def _refuse_many(bad: Sequence[str], total: int, what: str, max_fraction: float) -> None:
-    """Raise DataError if the share of invalid ones is larger than allowed."""
+    """Raise DataError if the share of invalid pictures or boxes is larger than allowed."""
     if len(bad) > max_fraction * total:
         raise DataError(
             f"{len(bad)} of {total} {what}, more than data.max_bad_fraction {max_fraction}; repair them or raise the "
-            f"limit; "
-            f"the first: {'; '.join(bad[:_SHOWN])}"
+            f"limit; the first: {'; '.join(bad[:_SHOWN])}"
         )
 
 
 def _skipped(bad: Sequence[str], what: str) -> list[str]:
-    """A note on what was skipped, if anything was."""
+    """Return a note on the skipped pictures or boxes, or nothing if there are none."""
     more = f"; and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
     return [f"skipped {len(bad)} {what}: {'; '.join(bad[:_SHOWN])}{more}"] if bad else []
 
@@ -357,7 +356,10 @@ def _mask_problem(drawn: Image.Image, size: tuple[int, int]) -> str | None:
 
 
 def resize_mask(mask: np.ndarray, steps: list[dict[str, Any]]) -> np.ndarray:
-    """Transform a mask (height, width) like its picture, with nearest neighbours. The black bars have no class."""
+    """Scale a mask (height, width) like its picture, with nearest neighbours.
+
+    Pixels in the black bars have no class.
+    """
     resize = input_path.find_step(steps, "resize_picture")
     assert resize is not None
     source_height, source_width = mask.shape

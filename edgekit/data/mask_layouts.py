@@ -1,4 +1,4 @@
-"""Finds pictures, their masks and the names of the classes, in folders with fixed names or in the layout of Pascal VOC.
+"""Find pictures, their masks and the names of the classes, in folders with fixed names or in the layout of Pascal VOC.
 
 `folders`: images/SPLIT/NAME.jpg, masks/SPLIT/NAME.png, and the classes in data.yaml (`names`) or classes.txt. `voc`
 (Everingham et al. 2010): JPEGImages, SegmentationClass, and lists in ImageSets/Segmentation. Without lists, every

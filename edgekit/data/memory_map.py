@@ -1,6 +1,6 @@
-"""Take samples from memory maps without filling the memory: large results become mapped files of the cache.
+"""Take samples from memory maps without filling the memory.
 
-A split below `limit_bytes` is copied to memory, because that is faster. A larger split is written to the cache once,
+A split of up to `limit_bytes` is copied to memory, because that is faster. A larger split is written to the cache once,
 row by row in the requested order, and every later process maps that file. The values are the same either way.
 """
 
@@ -22,7 +22,10 @@ from edgekit.data import cache_folder
 from edgekit.data.paths import file_stamp
 
 LIMIT_VARIABLE = "EDGEKIT_SPLIT_MB"
-"""Environment variable: mapped splits of up to this many megabytes are copied to memory. It changes no result."""
+"""Environment variable with a number of megabytes. Mapped splits of up to this size are copied to memory.
+
+It does not affect results.
+"""
 DEFAULT_LIMIT_MB = 256
 CHUNK_BYTES = 8 << 20
 FORMAT = 1
@@ -52,7 +55,7 @@ def take(x: np.ndarray, indices: np.ndarray) -> np.ndarray:
 
 
 def join(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Concatenate two arrays. The result is a memory map if one of them is one and the result is large."""
+    """Concatenate two arrays. The result is a memory map if it is large and one of the arrays is a memory map."""
     mapped = [array for array in (first, second) if _identity(array) is not None]
     count = len(first) + len(second)
     if not mapped or count * _row_bytes(first) <= limit_bytes():
@@ -103,7 +106,7 @@ def _row_bytes(x: np.ndarray) -> int:
 
 
 def _map_of(x: np.ndarray) -> np.memmap[Any, Any] | None:
-    """The memory map of a file that an array belongs to, or None if it lies in memory."""
+    """Return the memory map of a file that an array is a part of, or None if the array lies in memory."""
     memory_map: np.memmap[Any, Any] | None = None
     base: Any = x
     while isinstance(base, np.ndarray):
@@ -114,7 +117,7 @@ def _map_of(x: np.ndarray) -> np.memmap[Any, Any] | None:
 
 
 def _identity(x: np.ndarray) -> list[Any] | None:
-    """The facts that identify the bytes of a mapped array: its file and the position in it."""
+    """Return facts that identify the bytes of a mapped array, its file and position in it; None for other arrays."""
     memory_map = _map_of(x)
     if memory_map is None:
         return None
@@ -135,7 +138,7 @@ def _content(x: np.ndarray) -> list[Any]:
 
 
 def _cache(x: np.ndarray) -> Path:
-    """The cache that the mapped file belongs to, or the default cache."""
+    """Return the cache that the mapped file belongs to, or the default cache."""
     memory_map = _map_of(x)
     assert memory_map is not None
     entry = Path(str(memory_map.filename)).parent
@@ -145,7 +148,7 @@ def _cache(x: np.ndarray) -> Path:
 def _cached_rows(
     root: Path, key: str, shape: tuple[int, ...], dtype: np.dtype[Any], parts: Iterable[np.ndarray]
 ) -> np.ndarray:
-    """The rows of a key as a memory map. If they are not in the cache, `parts` provides them."""
+    """Return the rows of a key as a memory map. If they are not in the cache, `parts` provides them."""
     folder = root / key
     if not is_checked(folder) and cache_folder.checked_record(folder) is None:
         with cache_folder.new_folder(root, key) as working_folder:

@@ -1,4 +1,7 @@
-"""Paths as users write them in a config: `~` and ${VARIABLE} are expanded when a path is used, and never stored."""
+"""Paths as users write them in a config.
+
+`~` and ${VARIABLE} are expanded only when a path is used, and never stored.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ def existing_path(text: str, key: str) -> Path:
 def file_stamp(path: Path) -> list[object]:
     """Return size, times and inode of a file.
 
-    While they are unchanged, its bytes are too, because nobody can set `ctime`.
+    As long as these are unchanged, the file's bytes are unchanged as well, because nobody can set `ctime`.
     """
     status = path.stat()
     return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]

@@ -1,6 +1,6 @@
-"""Decode samples of WebDataset shards one after another into the cache, and map them from there.
+"""Decode the samples of WebDataset shards one after another into the cache, and map them from there.
 
-The samples are never all in memory.
+The samples are therefore never all in memory.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def shard_pools(config: ShardOptions, progress: ProgressCallback | None = None) 
     origin = Path(config.path).name
     image_cache.check_corrupt(images.corrupt, images.total, config.max_corrupt_fraction, origin, plural)
     steps = config.input_path
-    if config.kind == "vector":  # the device accepts all forms that shards may have
+    if config.kind == "vector":  # the device accepts all dtypes that vectors in shards may have
         shape = list(images.splits["train"].x.shape[1:])
         steps = [{"step": "read_array", "dtypes": VECTOR_DTYPES, "shape": shape}]
     kind: Kind = config.kind
@@ -91,7 +91,7 @@ def shard_pools(config: ShardOptions, progress: ProgressCallback | None = None) 
 
 
 def _key(config: ShardOptions, files: dict[str, list[Path]]) -> str:
-    """Digest of everything that determines the decoded bytes, including the decoder's version."""
+    """Return the digest of everything that determines the decoded bytes, including the decoder's version."""
     root = expand_path(config.cache, "data.cache") if config.cache else default_folder()
     return digest(
         {
@@ -108,7 +108,7 @@ def _key(config: ShardOptions, files: dict[str, list[Path]]) -> str:
 
 
 def _sha256(root: Path, path: Path) -> str:
-    """The digest of a shard. It is cached as long as the file system reports the shard as unchanged."""
+    """Return the digest of a shard. It is cached as long as the file system reports the shard as unchanged."""
     note_path = root / "digests" / f"{hashlib.sha256(str(path.resolve()).encode()).hexdigest()}.json"
     try:
         current_stamp = file_stamp(path)
@@ -124,7 +124,7 @@ def _sha256(root: Path, path: Path) -> str:
     try:
         note_path.parent.mkdir(parents=True, exist_ok=True)
         write_json(note_path, {"stamp": current_stamp, "sha256": sha256})
-    except OSError:  # it is read again the next time
+    except OSError:  # the digest is then computed again the next time
         pass
     return sha256
 
@@ -138,13 +138,12 @@ def _fill(
     index_by_split, labels, classes = shards.read_index(files, selection, config.classes)
     limited = limited_indices(labels, config.limit, config.split_seed)
     order = {split: limited.get(split, np.arange(len(each))) for split, each in index_by_split.items()}
-    for split in order.keys() - {
-        "train"
-    }:  # train is shuffled when it is divided; any prefix of the others must be representative
+    for split in order.keys() - {"train"}:  # train is shuffled when it is divided
+        # any prefix of these splits must be representative as well
         order[split] = np.random.default_rng(0).permutation(order[split])
     total, done, corrupt = sum(map(len, order.values())), 0, list[str]()
-    shapes = PictureChanges(config)
-    decode = _decoder(config, shapes)
+    changes = PictureChanges(config)
+    decode = _decoder(config, changes)
     first = _first(index_by_split["train"], order["train"], decode)
     for split, places in order.items():
         x = entry.array(f"{split}_x", (len(places), *first.shape), str(first.dtype))
@@ -164,7 +163,7 @@ def _fill(
             if progress and (done % PROGRESS_STEP == 0 or done == total):
                 progress(done, total)
         entry.finish_split(split, is_good, labels[split][places])
-    entry.finish(classes, tuple(shapes.notes()), corrupt, total)
+    entry.finish(classes, tuple(changes.notes()), corrupt, total)
 
 
 def _samples(index: ShardIndex, places: np.ndarray, decode: Decode) -> Iterator[np.ndarray | str]:
@@ -176,7 +175,7 @@ def _samples(index: ShardIndex, places: np.ndarray, decode: Decode) -> Iterator[
 
 
 def _first(index: ShardIndex, places: np.ndarray, decode: Decode) -> np.ndarray:
-    """The first sample of train that can be read, which determines the shape of all samples."""
+    """Return the first sample of train that can be read, which determines the shape of all samples."""
     reasons = []
     for sample in _samples(index, places[:PROGRESS_STEP], decode):
         if not isinstance(sample, str):
@@ -188,16 +187,16 @@ def _first(index: ShardIndex, places: np.ndarray, decode: Decode) -> np.ndarray:
     )
 
 
-def _decoder(config: ShardOptions, shapes: PictureChanges) -> Decode:
+def _decoder(config: ShardOptions, changes: PictureChanges) -> Decode:
     if config.kind == "image":
-        return lambda content: image_cache.decoded_sample(content, shapes)
+        return lambda content: image_cache.decoded_sample(content, changes)
     return _vector if config.kind == "vector" else lambda content: _sound(content, config)
 
 
 def _vector(content: bytes) -> np.ndarray | str:
     try:
         vector = np.load(io.BytesIO(content), allow_pickle=False)
-    except Exception as error:  # NumPy passes on what Python's parser raises for a damaged header
+    except Exception as error:  # for a damaged header, NumPy passes on any error of Python's parser
         return image_cache.unreadable_reason(error)
     if not isinstance(vector, np.ndarray) or vector.ndim != 1 or vector.dtype.name not in VECTOR_DTYPES:
         return "not an array of floats with one axis"

@@ -1,8 +1,8 @@
-"""Reads WebDataset shards: tar files whose members belong together by key, such as `0001.jpg` and `0001.cls`.
+"""Read WebDataset shards: tar files whose members belong together by key, such as `0001.jpg` and `0001.cls`.
 
 The key of a member is its name up to the first dot after the last slash; the rest is its extension. The members of one
-sample are adjacent. Only headers and labels are read here; the bytes of a sample are found by their position in the
-shard.
+sample are adjacent. Only headers and labels are read when a shard is indexed. The bytes of a sample are read later, at
+their position in the shard.
 """
 
 from __future__ import annotations
@@ -97,12 +97,12 @@ def _matching_files(path: Path) -> tuple[Path, list[Path]]:
 
 
 def _name_count(text: str) -> int:
-    """How many names a pattern with braces expands to."""
+    """Return the number of names that a pattern with braces expands to."""
     return math.prod(max(0, int(last) - int(first) + 1) for first, last in _BRACES.findall(text))
 
 
 def _expanded(text: str) -> list[str]:
-    """All names that a pattern with braces stands for: `{000..002}` stands for 000, 001 and 002."""
+    """Return all names that a pattern with braces stands for: `{000..002}` stands for 000, 001 and 002."""
     match = _BRACES.search(text)
     if not match:
         return [text]
@@ -128,7 +128,7 @@ def _by_split(folder: Path, files: list[Path], key: str) -> dict[str, list[Path]
         raise DataError(
             f"{key}: no shard of the split train among {len(files)}; put train in the names of some of them"
         )
-    return {split: file_split for split, file_split in by_split.items() if file_split}
+    return {split: split_files for split, split_files in by_split.items() if split_files}
 
 
 def _split_of(folder: Path, file: Path) -> str | None:
@@ -158,7 +158,7 @@ def shard_samples(shard: Path) -> Iterator[ShardSample]:
     key, members = "", dict[str, ShardMember]()
     for name, member in _members(shard):
         member_key, extension = _split_name(name)
-        if not extension:  # the library webdataset, too, counts it to no sample
+        if not extension:  # such a member belongs to no sample, as in the library webdataset
             continue
         if member_key != key:
             if members:
@@ -240,7 +240,7 @@ def _members(shard: Path) -> Iterator[tuple[str, ShardMember]]:
 
 
 def _check_member(shard: Path, header: tarfile.TarInfo, end: int) -> None:
-    """Check a header. It may claim more bytes than the shard has, or describe a sparse file."""
+    """Raise DataError if a header claims more bytes than the shard has, or describes a sparse file."""
     if header.issparse():
         raise DataError(
             f"{shard.name}: {printable_name(header.name)} is stored as a sparse file; write it without tar's --sparse"
@@ -253,7 +253,7 @@ def _check_member(shard: Path, header: tarfile.TarInfo, end: int) -> None:
 
 
 def _check_end(shard: Path, offset: int) -> None:
-    """Check that the tar ends with blocks of zeros and that nothing follows them."""
+    """Raise DataError if the tar does not end with blocks of zeros, or if anything follows them."""
     with open(shard, "rb") as stream:
         stream.seek(offset)
         end = stream.read(2 * BLOCK)
@@ -273,9 +273,9 @@ MAX_LABEL_LENGTH = 200
 
 @dataclass(frozen=True)
 class SampleSelection:
-    """Which member holds the sample (its extension is one of `extensions`) and which holds the label.
+    """The members of a sample that are read: the one with one of the `extensions`, and the one with the label.
 
-    `label` is `cls` or `json.KEY`.
+    `label` is `cls` or `json.KEY`. `noun` is the word for a sample in messages.
     """
 
     extensions: tuple[str, ...]
@@ -285,7 +285,10 @@ class SampleSelection:
 
 @dataclass(frozen=True, eq=False)
 class ShardIndex:
-    """The positions of the samples of one split, in the order of its shards, and a code for each label (n,)."""
+    """The position of each sample of one split, in the order of its shards, and the code of each sample's label.
+
+    A sample lies at `offset` in the shard with the number `shard` and has `size` bytes.
+    """
 
     files: list[Path]
     shard: array[int] = field(default_factory=lambda: array("i"))
@@ -301,7 +304,7 @@ class ShardIndex:
         return reader.read(self.files[self.shard[index]], ShardMember(self.offset[index], self.size[index]))
 
     def describe(self, index: int) -> str:
-        """Return the shard and the key of a sample for messages. To find the key, the shard is read once more."""
+        """Return the shard and the key of a sample for messages. The headers of the shard are read to find the key."""
         path = self.files[self.shard[index]]
         for sample in shard_samples(path):
             if any(member.offset == self.offset[index] for member in sample.members.values()):
@@ -364,7 +367,7 @@ def _select_member(path: Path, sample: ShardSample, selection: SampleSelection) 
 
 
 def _label(path: Path, sample: ShardSample, label: str, reader: ShardReader) -> Label:
-    """The label of a sample: an integer or a name."""
+    """Return the label of a sample, an integer or a name."""
     extension, _, key = label.rpartition(".") if "." in label else (label, "", "")
     where = f"{path.name}: the label of sample {sample.key!r}"
     try:
@@ -387,7 +390,7 @@ def _label(path: Path, sample: ShardSample, label: str, reader: ShardReader) -> 
 
 
 def _classes(values: list[Label], names: Sequence[str] | None) -> tuple[tuple[str, ...], np.ndarray]:
-    """The names of the classes, and the class of each code."""
+    """Return the names of the classes, and the class of each code."""
     if names is not None:
         index_of_name = {name: number for number, name in enumerate(names)}
         unknown = [

@@ -15,7 +15,7 @@ from edgekit.runner import input_path
 
 
 class AudioSourceConfig(SourceConfig):
-    """The sample rate and channels that audio has after reading, whatever the files have."""
+    """Options of the sources that read audio files and bring them to one sample rate and length, in mono."""
 
     rate_hz: int = Field(16_000, ge=1000, le=192_000, description="samples per second that a sound has after reading")
     seconds: float = Field(1.0, gt=0, le=600, description="length of a sample, seconds")

@@ -1,10 +1,10 @@
 """Divide samples into train, calibration, validation and test: stratified, seeded, and disjoint by content.
 
-Samples with the same bytes are always in the same split, so no copy of a training sample is ever tested. If the source
-knows which recording each sample comes from, the same holds for all samples of one recording. Windows of one recording
-resemble each other and may overlap, so a network that was trained on some of them would know the others, and every
-measured accuracy would be too high. Samples with the same number in `Split.groups` form one recording, and recordings
-that share a sample's content count as one.
+Samples with the same bytes are always in the same split, so a network is never tested on a copy of a training sample.
+If the source knows which recording each sample comes from, all samples of one recording are in the same split as well.
+The reason is that windows of one recording resemble each other and may overlap. A network that was trained on some of
+them would know the others, and every measured accuracy would be too high. Samples with the same number in
+`Split.groups` form one recording, and two recordings that contain the same sample count as one.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from edgekit.core.tasks import Task
 from edgekit.data.types import DEFAULT_CALIBRATION_SAMPLES, Data, Pools, SourceConfig, Split, digest_splits
 
 DrawFunction = Callable[[np.ndarray, np.ndarray, np.random.Generator, int], np.ndarray]
-"""Draws whole groups from a set of indices, close to a given size for each stratum, and returns ascending indices.
+"""Function of (indices, sizes, random, later) that draws whole groups of samples and returns their ascending indices.
 
-A given number of groups must remain.
+It draws from `indices`, and comes close to the number of samples that `sizes` states for each stratum. Enough groups
+must remain for `later` further splits.
 """
 
-# One stream of random numbers per purpose, so that changing one fraction does not change other choices.
+# There is a stream of random numbers for each purpose, so that changing one fraction does not change other choices.
 _STREAMS = {"train": 1, "validation": 2, "test": 3, "calibration": 4, "order": 5, "anomalies": 6}
 
 
@@ -43,9 +44,9 @@ def limit_pools(pools: Pools, limit: int | None, seed: int, task: Task = "classi
 
 
 def limited_indices(labels: dict[str, np.ndarray], limit: int | None, seed: int) -> dict[str, np.ndarray]:
-    """Return the ascending indices of the samples to keep in each pool. Empty if all are kept.
+    """Return the ascending indices of the samples to keep in each pool. The result is empty if all are kept.
 
-    Applying it twice changes nothing.
+    Samples that were limited before are all kept if they are limited again.
     """
     total = len(labels["train"])
     if limit is None or limit >= total:
@@ -130,7 +131,10 @@ def _draw_function(
 
 
 def proportional_sizes(counts: np.ndarray, total: int) -> np.ndarray:
-    """Divide `total` among classes in proportion to their counts (largest remainder), at least one each if possible."""
+    """Divide `total` among classes in proportion to their counts, by largest remainders.
+
+    Every class receives at least one, if possible.
+    """
     counts = np.asarray(counts, np.int64)
     sum_of_counts = max(1, int(counts.sum()))
     total = min(int(total), int(counts.sum()))
@@ -148,7 +152,8 @@ def balanced_sizes(counts: np.ndarray, total: int) -> np.ndarray:
     counts = np.asarray(counts, np.int64)
     sizes = np.zeros_like(counts)
     while (missing := int(total - sizes.sum())) > 0 and (unfilled := np.flatnonzero(sizes < counts)).size:
-        # The levels are filled one by one, so that only a rest that cannot be divided evenly goes to the first classes.
+        # All classes grow by the same number, and only a remainder that cannot be divided evenly goes to the first
+        # ones.
         each = missing // unfilled.size
         sizes[unfilled if each else unfilled[:missing]] += max(1, each)
         sizes = np.minimum(sizes, counts)
@@ -199,7 +204,7 @@ def _calibration(
             f"too few samples: {len(available)} left for train and calibration together, but "
             f"data.calibration_samples is {requested}; set it to at most {max_samples}, leave it out, or add samples"
         )
-    # However small a class is, it keeps at least half of its samples for training.
+    # Every class, however small, keeps at least half of its samples for training.
     sizes = balanced_sizes(np.bincount(y[groups[available]], minlength=int(y.max()) + 1) // 2, requested)
     return draw(available, sizes, _rng(config.split_seed, "calibration"), 1)
 
@@ -244,14 +249,14 @@ def _sealed(pools: Pools, splits: dict[str, Split], notes: tuple[str, ...], task
 
 
 def _read_only(split: Split) -> Split:
-    # Views, because the arrays may belong to the user's own function.
+    # Only views are made read-only, because the arrays themselves may belong to the user's own function.
     x, y = split.x.view(), split.y.view()
     x.flags.writeable = y.flags.writeable = False
     return replace(split, x=x, y=y)
 
 
 def _mixed(indices: np.ndarray, seed: int, name: str) -> np.ndarray:
-    # So any prefix of a split is representative, however the source was sorted.
+    # A random order makes any prefix of a split representative, however the source was sorted.
     return np.random.default_rng([seed, _STREAMS["order"], _STREAMS[name]]).permutation(indices)
 
 
@@ -295,7 +300,10 @@ def needed_classes(task: str, classes: tuple[str, ...]) -> dict[str, int]:
 
 
 class RecordingSampler:
-    """Draws whole recordings from a pool with strata (n,), and groups (n,) from `connected_components`."""
+    """Draws whole recordings from a pool with strata (n,), and groups (n,) from `connected_components`.
+
+    `must` holds the strata that every split needs, by name (see `needed_classes`).
+    """
 
     def __init__(self, strata: np.ndarray, groups: np.ndarray, must: Mapping[str, int]) -> None:
         self.strata, self.groups, self.must = strata, groups, must
@@ -338,7 +346,7 @@ class RecordingSampler:
             if is_within.any():
                 chosen[available[np.argmax(is_within)]] = True
                 continue
-            # None fits, so take one that is too large but comes closer, or one that a stratum needs.
+            # No recording fits, so take one that a stratum still needs, or one that is too large but comes closer.
             candidates = supplying if len(supplying) else available
             distances = np.abs(current + counts[candidates] - sizes).sum(axis=1)
             if not len(supplying) and distances.min() >= np.abs(current - sizes).sum():
@@ -347,9 +355,7 @@ class RecordingSampler:
         return among[np.flatnonzero(chosen[inverse])]
 
     def _holds(self, recordings: np.ndarray, among: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return each sample's recording, and (recordings, strata) bool, which is true if the recording has the
-        stratum.
-        """
+        """Return each sample's recording, and (recordings, strata) bool: whether a recording has a needed stratum."""
         names, inverse = np.unique(recordings, return_inverse=True)
         if not self.must:
             return inverse, np.ones((len(names), 1), bool)
@@ -371,7 +377,7 @@ def recording_notes(splits: Mapping[str, Split]) -> tuple[str, ...]:
 
 
 def _available_recordings(has_stratum: np.ndarray, chosen: np.ndarray, later: int) -> np.ndarray:
-    """Which recordings can still be drawn, so that each of their strata keeps `later` other recordings."""
+    """Return which recordings can be drawn without leaving one of their strata fewer than `later` recordings."""
     remaining = has_stratum[~chosen].sum(axis=0)
     available: np.ndarray = ~chosen & ((remaining > later) | ~has_stratum).all(axis=1)
     return available
@@ -396,9 +402,9 @@ def first_copies(prints: list[bytes]) -> np.ndarray:
 
 
 def resolve_overlap(pools: Pools, prints: Fingerprints, rule: Literal["error", "drop"]) -> tuple[Pools, Fingerprints]:
-    """Find samples that are in two existing splits. Raise an error, or drop them from the earlier split.
+    """Find samples that are in two existing splits. By `rule`, raise an error or drop them from the earlier split.
 
-    Test stays complete, and validation stays as complete as possible.
+    So test stays complete, and validation loses only samples that are also in test, with their recordings.
     """
     splits, notes = pools.splits(), []
     for name, later in _EARLIER:
@@ -460,7 +466,7 @@ Notes = tuple[str, ...]
 def move_anomalies_out_of_train(
     remaining: np.ndarray, y: np.ndarray, groups: np.ndarray, drawn: dict[str, np.ndarray], random: np.random.Generator
 ) -> tuple[np.ndarray, Notes]:
-    """Move the anomalies out of the remaining train pool, into `drawn`. Return what remains, and notes.
+    """Move the anomalies out of the remaining train pool, into `drawn`. Return the samples that remain, and notes.
 
     `remaining` and `drawn` are indices into the pool. y (n,) is 0 or 1, and groups (n,) are equal for samples
     that must stay together.
@@ -490,7 +496,7 @@ def move_anomalies_out_of_train(
 def lend_anomalies_to_validation(
     splits: dict[str, Split], random: np.random.Generator
 ) -> tuple[dict[str, Split], Notes]:
-    """Move half of test's anomalies to validation if validation has none."""
+    """Move half of test's anomalies to validation if validation has none. Return all splits, and notes."""
     validation, test = splits["validation"], splits["test"]
     groups = first_copies(fingerprints(test.x))
     if test.groups is not None:

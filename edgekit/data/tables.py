@@ -22,7 +22,7 @@ def read_table(name: str, read: Callable[[], bytes], fix: str) -> Table:
     Raises
     ------
     DataError
-        The bytes cannot be read, are no table, or are too many. `fix` says what to do about too many.
+        The bytes cannot be read, are not a table, or are too many. `fix` is the advice for the last case.
     """
     from edgekit.runner.inputs import table
 

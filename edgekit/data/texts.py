@@ -122,7 +122,10 @@ def _make_vocabulary(
 def _trained_on(
     content: bytes, texts_by_split: Mapping[str, SplitTexts], classes: tuple[str, ...], config: TextSourceConfig
 ) -> list[int]:
-    """Indices of the pool's texts that end up in train or calibration. All copies of a sample stay together."""
+    """Return the indices of the pool's texts that end up in train or calibration.
+
+    They are found by their token ids, because all copies of a sample are in the same split.
+    """
     from edgekit.data import checks, splits
 
     pools = _pools(content, texts_by_split, classes, config)
@@ -167,7 +170,7 @@ def _ids(texts: SplitTexts, tokenizer: Tokenizer, step: dict[str, Any], config: 
 
 
 def _cut(texts_by_split: Mapping[str, SplitTexts], config: TextSourceConfig, content: bytes) -> list[str]:
-    """A note on the number of texts that are cut."""
+    """Return a note on the number of texts that are cut, or nothing if none is."""
     tokenizer = _read(content)
     all_texts = [one for texts in texts_by_split.values() for one in texts.texts]
     long_count = sum(len(tokenizer.encode(one)) > config.tokens for one in all_texts)

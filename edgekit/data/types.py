@@ -1,4 +1,4 @@
-"""Types of this package: what a source returns (`Pools`), its options (`SourceConfig`), what stages read (`Data`)."""
+"""Types of this package: the options of a source (`SourceConfig`), its samples (`Pools`), and their splits (`Data`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ProgressCallback = Callable[[int, int], None]
 """Called with (done, total) while a source does lengthy work."""
 
 DEFAULT_CALIBRATION_SAMPLES = 200
-"""Default number of calibration samples, which applies if at least as many remain for training."""
+"""Default number of calibration samples. It applies if at least as many samples remain for training."""
 
 _CHUNK_BYTES = 16 << 20
 
@@ -115,8 +115,9 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Pools:
-    """What a source returns. `validation` and `test` are None if it has no such split. `columns` are the names of the
-    channels.
+    """The samples that a source returns, before they are divided into the four splits.
+
+    `validation` and `test` are None if the source has no such split. `columns` are the names of the channels.
 
     `input_path` lists the steps from a file to a sample (`edgekit/runner/input_path.py`). It is None if there are no
     files. `members` are files that these steps read, by their names in a bundle. `background` is the class that is not
@@ -238,7 +239,7 @@ class Data:
 
 
 def usual_range(arrays: Sequence[np.ndarray]) -> list[float] | None:
-    """Return [0, 1] or [-1, 1] if all floats lie in it. A device then refuses values outside this range."""
+    """Return [0, 1] or [-1, 1] if all floats lie in it, otherwise None. A device refuses values outside this range."""
     lowest, highest = min(float(each.min()) for each in arrays), max(float(each.max()) for each in arrays)
     return next((pair for pair in ([0.0, 1.0], [-1.0, 1.0]) if pair[0] <= lowest and highest <= pair[1]), None)
 

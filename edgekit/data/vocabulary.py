@@ -1,8 +1,8 @@
 """Build a WordPiece vocabulary from texts, as a `tokenizer.json`. The same texts give the same bytes on every machine.
 
-It starts with single characters and repeatedly merges the most frequent pair of adjacent pieces, like
-`WordPieceTrainer` of the library `tokenizers` (Sennrich et al. 2016). Of equally frequent pairs, the first in the order
-of code points is merged.
+The vocabulary starts with single characters, and the most frequent pair of adjacent pieces is merged again and again,
+as in `WordPieceTrainer` of the library `tokenizers` (Sennrich et al. 2016). If several pairs are equally frequent, the
+first in the order of code points is merged.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _tokens(counts: Counter[str], size: int) -> list[str]:
 
 
 def _merged_pieces(words: list[list[str]], word_counts: list[int]) -> Iterable[str]:
-    """Merge the most frequent pair again and again, and yield each new piece, while any pair occurs at least twice.
+    """Merge the most frequent pair again and again, and yield each new piece, until no pair occurs at least twice.
 
     `words` are modified in place.
     """
@@ -114,7 +114,7 @@ def _replace(
 
 
 def _file(tokens: Iterable[str], lowercase: bool) -> bytes:
-    """The file of the vocabulary, in the format of the library `tokenizers`."""
+    """Return the file of a vocabulary, in the format of the library `tokenizers`."""
     vocabulary = {token: number for number, token in enumerate(tokens)}
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     ends = {"before": "[CLS]", "behind": "[SEP]"}

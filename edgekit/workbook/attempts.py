@@ -17,7 +17,7 @@ from edgekit.workbook.plan import Plan
 from edgekit.workbook.stage import RUN_LOCK, STAGE_LOCK
 
 ERROR_CELL = "papermill-error-cell-tag"
-"""Tag of the cells that papermill adds to a failed notebook. They are not counted."""
+"""Tag of the cells that papermill adds to a failed notebook. They do not count when cells are numbered."""
 MAX_MESSAGE_LENGTH = 200
 """Longer error messages are truncated in tables."""
 
@@ -25,7 +25,7 @@ HEADING = "## "
 FIRST_SECTION = "opening data and models"
 """Description of what a notebook does before its first heading."""
 END_REASON_KEY = "edgekit_ended"
-"""Metadata key of a failed copy with the reason why the run stopped the notebook, if no cell failed."""
+"""Metadata key of a failed copy. Its value is the reason why the run stopped the notebook, if no cell failed."""
 
 
 def running_stage(folder: Path) -> tuple[str, str] | None:
@@ -47,7 +47,7 @@ def current_section(folder: Path, stage: str) -> str:
 
 
 def run_holder(folder: Path) -> str | None:
-    """Return a description of the process that is running in `folder`, in a stage or before the first, or None."""
+    """Return a description of the process that is running in `folder`, even before its first stage, or None."""
     run = lock.current_holder(folder / RUN_LOCK)
     return _describe_process(run) if run else None
 
@@ -55,7 +55,7 @@ def run_holder(folder: Path) -> str | None:
 def last_failure(folder: Path, stage: str) -> str | None:
     """Return where and why the last attempt at `stage` ended, or None if it did not fail.
 
-    Call this only while nothing is running, because only then does a notebook's working copy mean that its process was
+    Call this only while nothing is running, because a notebook's working copy is taken as a sign that its process was
     killed.
     """
     if working_notebook(folder, stage).is_file():

@@ -111,7 +111,7 @@ class RunConfig(StrictModel):
     targets: list[Target] = Field(
         default_factory=lambda: list(get_args(Target)),
         min_length=1,
-        description="formats to convert to, each once; one that is named must be made, and by default what can be is",
+        description="formats to convert to, each once; named ones are required, by default impossible ones are skipped",
     )
     profile: dict[str, Any] = Field(default_factory=dict, description="options of the stage profile")
     distill: dict[str, Any] = Field(default_factory=dict, description="options of the stage distill")
@@ -222,7 +222,7 @@ def parse_stage(stage: str, section: dict[str, Any], shared: dict[str, Any]) -> 
     Raises
     ------
     ConfigError
-        With one line for each fault.
+        The section has faults. The message has one line for each of them.
     """
     config, faults = stage_config(stage), FaultCollector()
     for key in section:
@@ -243,7 +243,10 @@ def parse_stage(stage: str, section: dict[str, Any], shared: dict[str, Any]) -> 
 
 
 def check_sample_counts(data: Data, sections: Mapping[str, Mapping[str, Any]]) -> None:
-    """Check the numbers of samples that the user wrote, by stage. A default is reduced to the number that there are.
+    """Check the numbers of samples that the user set for the stages.
+
+    `sections` holds the user's options by stage. Defaults are not checked here, because they are reduced to the number
+    of samples in the split.
 
     Raises
     ------
@@ -320,7 +323,7 @@ def with_reference_models(path: Path, run: RunConfig) -> RunConfig:
 
 
 def check_budget_references(budget: Budget, stages: Mapping[str, Any]) -> None:
-    """Check that the run makes each reference of the budget, and times it on the machine that decides about latencies.
+    """Check that the run makes each reference of the budget, and times it on the machine whose latencies decide.
 
     Raises
     ------

@@ -130,12 +130,12 @@ def _execute_cells(step: NotebookStep, working: Path, failed: Path, log: Path, f
     from edgekit.workbook.kernel import ProcessGroupKernelManager
 
     logging.getLogger("papermill").setLevel(logging.ERROR)
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # a task that was left behind by Ctrl-C or SIGTERM
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # Ctrl-C or SIGTERM leaves a task behind, which it reports
     try:
         with (
             _kernel_environment(step.stage if forced else ""),
-            quiet_native(log),
-        ):  # native libraries would write over the progress line
+            quiet_native(log),  # otherwise native libraries would write over the progress line
+        ):
             papermill.execute_notebook(
                 step.source,
                 working,
@@ -144,7 +144,7 @@ def _execute_cells(step: NotebookStep, working: Path, failed: Path, log: Path, f
                 kernel_manager_class=ProcessGroupKernelManager,
                 cwd=Path.cwd(),
                 execution_timeout=step.cell_limit_s,
-                progress_bar=False,  # `watch` shows progress instead, even within a cell
+                progress_bar=False,  # the run's `ProgressDisplay` shows progress instead, even within a cell
             )
     except PapermillExecutionError as error:
         _keep_failed_copy(working, failed)
@@ -184,9 +184,9 @@ def _last_cell(step: NotebookStep, working: Path) -> str:
 
 
 def _unfinished_cell(working: Path) -> str:
-    """Return the cell that ended the notebook early without an error, or empty text.
+    """Return a text about the cell that ended the notebook early without an error, or an empty text.
 
-    Papermill treats `sys.exit()` as success.
+    This is necessary because papermill treats `sys.exit()` as success.
     """
     for number, cell in enumerate(_cells(working), 1):
         if cell["cell_type"] != "code":
@@ -225,10 +225,10 @@ def _keep_failed_copy(working: Path, failed: Path, end_reason: str = "") -> None
 
 @contextmanager
 def _kernel_environment(forced: str) -> Iterator[None]:
-    """Set the environment of the kernels.
+    """Set the environment variables of kernels that are started in the block.
 
-    They find the commands of this Python environment and the process that started them. TensorFlow logs less, and
-    OpenMP threads sleep while they wait.
+    The kernels find the commands of this Python environment, and know which process started them. TensorFlow logs less
+    in them, and OpenMP threads sleep while they wait.
     """
     previous = dict(os.environ)
     os.environ.update(subprocesses.openmp_wait())

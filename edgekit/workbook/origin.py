@@ -24,7 +24,7 @@ def cache_inputs(plan: Plan, data_digest: str) -> cache_key.CacheInputs:
 
 
 def make_origin(plan: Plan, data_digest: str, folder: Path) -> Artifact:
-    """Return the sealed origin in the run's `folder`. Make it first if it is missing or was made from another plan."""
+    """Return the sealed origin in the run's `folder`. It is made anew if it is missing or belongs to another plan."""
     working, final = folder / f".{STAGE}.partial", folder / STAGE
     key = cache_inputs(plan, data_digest).key
     artifacts.recover(working, final, key)
@@ -60,7 +60,7 @@ def _describe(plan: Plan) -> dict[str, Any]:
         else {"builder": run.model.builder, "kwargs": run.model.kwargs},
         "source_sha256": cache_key.source_digest(run.model.builder) if run.model.builder else None,
         "data": plan.data.model_dump(exclude={"path", "cache", "tokenizer"})
-        # The default is written out, so that cache keys of earlier versions stay valid.
+        # The default is filled in here, so that the cache keys of earlier versions stay valid.
         | {"calibration_samples": plan.data.calibration_samples or DEFAULT_CALIBRATION_SAMPLES},
         "preprocess": run.preprocess,
         "weights": sha256_file(plan.weights) if plan.weights else None,

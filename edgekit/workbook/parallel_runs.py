@@ -106,7 +106,7 @@ def run_several(
 def combined_exit_code(summaries: Sequence[RunSummary]) -> int:
     """Return one exit code for all runs.
 
-    An error takes precedence over a missed budget; of several errors, the highest.
+    An error takes precedence over a missed budget. If several runs failed, the highest exit code is returned.
     """
     return max((each.exit_code for each in summaries), key=lambda code: (code not in (0, BudgetMissed.exit_code), code))
 

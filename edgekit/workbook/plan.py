@@ -95,7 +95,7 @@ class Plan:
 
 
 def make_importable(plan: Plan) -> None:
-    """Make `package.module:function` importable from the current folder, and then from the folder of the config."""
+    """Make the user's modules importable, first from the current folder and then from the folder of the config."""
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))  # as in a kernel, so that both import the same file
     if str(plan.path.parent) not in sys.path:
@@ -117,7 +117,7 @@ def load_plan(path: Path, settings: str | Iterable[str] = (), *, checked_before:
     Raises
     ------
     ConfigError
-        With one line for each fault.
+        The config has faults. The message has one line for each of them.
     ModelError
         The weights of the model cannot be used.
 
@@ -153,7 +153,7 @@ def load_plan(path: Path, settings: str | Iterable[str] = (), *, checked_before:
 
 
 def _parse_sections(path: Path, values: dict[str, Any]) -> tuple[RunConfig, dict[str, StageConfig], SourceConfig]:
-    """Check every section of a config. ConfigError lists the faults of all of them."""
+    """Check every section of a config, and raise one ConfigError with the faults of all sections."""
     faults = FaultCollector()
     run: RunConfig = faults.collect(lambda: validate(RunConfig, values, "")) or _valid_part(values)
     run = faults.collect(lambda: config_file.with_reference_models(path, run)) or run
@@ -188,7 +188,7 @@ def check_consistency(plan: Plan) -> None:
     Raises
     ------
     ConfigError
-        With a line for each combination that is impossible; it names both fields.
+        Some options contradict each other. The message has one line for each contradiction, which names both fields.
     """
     from edgekit.runner.preprocess.steps import check as check_steps
     from edgekit.runner.preprocess.steps import check_keys
@@ -217,7 +217,7 @@ def check_consistency(plan: Plan) -> None:
 
 
 def _check_conversions(plan: Plan) -> None:
-    """Check that at least one model of the run is converted to at least one target that it can become."""
+    """Check that the run converts at least one of its models to at least one target that the model supports."""
     conversion: Any = plan.stages["convert"]
     models, has_distill = set(conversion.models), "distill" in plan.pipeline
     if not has_distill and "baseline" not in models:

@@ -14,7 +14,7 @@ from edgekit.core.errors import DataError, ModelError, ResourceError
 from edgekit.workbook.plan import Plan
 
 TIME_LIMIT_S = 90.0
-"""Longer than the checks of an ordinary run take on a busy machine.
+"""Time limit of the checks. On a busy machine, the checks of an ordinary run take less.
 
 Checks that take longer are left to the notebooks.
 """
@@ -26,7 +26,8 @@ NOT_CHECKED, ACCURACY = "Not checked", "Accuracy"
 def check(plan: Plan, limit_s: float = TIME_LIMIT_S) -> dict[str, str]:
     """Run the checks and return their results as text by heading.
 
-    `Not checked` says why the checks did not finish, and `Accuracy` why possibly no variant meets the budget.
+    `Not checked` says why the checks did not finish. `Accuracy` says why there are too few validation samples to show
+    that a variant meets the budget.
 
     Raises
     ------
@@ -77,9 +78,8 @@ def check_benchmark_hosts(plan: Plan, folder: Path | None = None, connect: bool 
     benchmark: Any = plan.stages["benchmark"]
     if not benchmark.where or (folder is not None and "benchmark" in replay.read_all(folder)):
         return ""
-    from edgekit.fleet.devices.benchmark_hosts import (
-        hosts_of_class,  # imported here because it imports the SSH code, which most runs do not need
-    )
+    # imported here because the module imports the SSH code, which most runs do not need
+    from edgekit.fleet.devices.benchmark_hosts import hosts_of_class
 
     hosts = hosts_of_class(benchmark.hosts, benchmark.where)
     if connect:

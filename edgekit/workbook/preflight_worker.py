@@ -60,9 +60,7 @@ def _checks(plan: Plan, current: Path) -> Iterator[tuple[str, str]]:
 
 
 def _budget_fault(plan: Plan, samples: int) -> str:
-    """Explain why there are too few validation samples to show that the budget is met, or return nothing if there are
-    enough.
-    """
+    """Return why there are too few validation samples to show that the budget is met, or an empty text."""
     budget = plan.run.budget
     if accuracy_drop.can_meet(samples, budget.accuracy_confidence, budget.accuracy_drop_pp):
         return ""
@@ -182,9 +180,8 @@ def _check_network(plan: Plan, data: Data, field: str, network: NetworkConfig) -
     from edgekit.models.from_artifact import spec_for
 
     model_kwargs = {} if plan.source else plan.run.model.kwargs
-    expected_outputs = spec_for(
-        data, network.builder, model_kwargs, plan.run.preprocess
-    ).outputs  # the builder does not matter
+    # any builder will do here, because the outputs depend only on the data and the arguments
+    expected_outputs = spec_for(data, network.builder, model_kwargs, plan.run.preprocess).outputs
     try:
         spec = spec_for(data, network.builder, network.kwargs, plan.run.preprocess)
         if spec.outputs != expected_outputs:

@@ -216,7 +216,7 @@ def _recorded_plan(record: dict[str, Any], settings: Sequence[str], working_fold
 def _without_default_sample_counts(config: dict[str, Any]) -> dict[str, Any]:
     """Return the recorded config without the sample counts that are defaults.
 
-    A record contains every option, and a count that stands in a config must not be larger than its split.
+    A record contains every option. A default count may be larger than its split, but a count in a config must not be.
     """
     defaults = {
         **{stage: {name: stage_config(stage).model_fields[name].default for name in SAMPLE_COUNT_SPLITS
@@ -263,7 +263,7 @@ def _refuse_foreign_code(value: Any, allowed_functions: Sequence[str]) -> None:
 
 
 def is_reference_network(name: Any) -> bool:
-    """Whether the name is a builder in `edgekit/models`. Nothing is imported.
+    """Whether the name is that of a builder in `edgekit/models`. The source is read for this, but not imported.
 
     A builder takes `num_classes` and `input_shape`, or `input_shapes` if it has several inputs.
     """
@@ -287,7 +287,7 @@ def _check_data(record: dict[str, Any], plan: Plan) -> None:
 
 
 def _first_changed_stage(record: dict[str, Any], new: Bundle) -> list[str]:
-    """Return the first stage whose result differs, because the later differences follow from it."""
+    """Return a line about the first stage whose result differs. Later differences follow from it."""
     now = new.manifest.provenance["stages"]
     changed = [stage for stage, sha in record["stages"].items() if now.get(stage) != sha]
     return [f"result of stage {changed[0]} (the first that differs)"] if changed else []

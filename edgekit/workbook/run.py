@@ -72,7 +72,7 @@ def run(
     force
         Stages to run again although nothing has changed.
     caches
-        URLs of shared caches (see `edgekit.workbook.shared_cache`), which are asked in this order.
+        URLs of shared caches (see `edgekit.workbook.shared_cache`). Each stage is looked up in them in this order.
     say
         Called with each line of progress.
 
@@ -120,7 +120,7 @@ def _complete_run(
         moved = earlier_bundles.recover(
             folder, met=_run_stages(plan, out, folder, force, shared, watch, say, data_digest)
         )
-    except BudgetUnreachable:  # exit code 3 as well, so no bundle may stay where it could be shipped
+    except BudgetUnreachable:  # this is a missed budget as well, so no bundle may stay where it could be shipped
         earlier_bundles.recover(folder, met=False)
         raise
     if moved:
@@ -349,7 +349,7 @@ def remove_partial_files(folder: Path) -> None:
 
 @contextmanager
 def as_resource_error(folder: Path) -> Iterator[None]:
-    """Raise a ResourceError if the disk runs out of space between two notebooks."""
+    """Turn an OSError in the block, such as a full disk between two notebooks, into a ResourceError with advice."""
     try:
         yield
     except OSError as error:

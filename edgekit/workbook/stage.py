@@ -1,6 +1,7 @@
-"""The functions that a stage's notebook calls to open a stage with the values of its parameters cell, and to run it.
+"""The functions with which a notebook opens a stage, with the values of the notebook's parameters cell, and runs it.
 
-A notebook that is run by hand, by papermill or by `edgekit run` goes through `open_stage` and leaves the same artifact.
+Every notebook goes through `open_stage`. It therefore leaves the same artifact whether it is run by hand, by papermill
+or by `edgekit run`.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def read_parameters(stage: str, namespace: Mapping[str, Any]) -> dict[str, Any]:
     Raises
     ------
     ConfigError
-        A parameter is not an option of the stage, or one of the common ones is not a string.
+        A parameter is not an option of the stage, or one of `COMMON_PARAMETERS` is not a string.
     """
     allowed = [*COMMON_PARAMETERS, *own_fields(stage_config(stage))]
     assigned_names = _parameter_names(namespace.get("In"))
@@ -173,6 +174,7 @@ os.environ.update(subprocesses.openmp_wait())  # for kernels that `edgekit run` 
 RUN_LOCK = ".lock"
 STAGE_LOCK = ".stage.lock"
 ORPHAN_S = 20.0
+"""Seconds to wait for the stage's lock, which the kernel of a killed run may still hold for a while."""
 RUN_PROCESS_VARIABLE = "EDGEKIT_RUN"
 """Environment variable with the id of the `edgekit run` process that started this kernel and holds the run's lock."""
 FORCE_VARIABLE = "EDGEKIT_FORCE"
@@ -374,7 +376,7 @@ def open_stage(stage: str, parameters: Mapping[str, Any]) -> OpenStage:
 
 
 def find_config(name: str) -> Path:
-    """Find a config in this folder or those above it, because notebooks run in several folders."""
+    """Find a config in the current folder or one above it, because notebooks may be started from any of them."""
     path = Path(name).expanduser()
     if path.is_absolute():
         return path
@@ -428,12 +430,12 @@ def _exclusive(folder: Path, stage: str) -> Iterator[None]:
     with ExitStack() as locks:
         if os.environ.get(RUN_PROCESS_VARIABLE) != str(os.getppid()):
             locks.enter_context(lock.hold(folder / RUN_LOCK, holder))
-        locks.enter_context(lock.hold(folder / STAGE_LOCK, holder, ORPHAN_S))  # the kernel of a killed run may linger
+        locks.enter_context(lock.hold(folder / STAGE_LOCK, holder, ORPHAN_S))
         yield
 
 
 def _source_artifact(stage: str, plan: Plan, data: Data, folder: Path) -> Artifact:
-    """Return the artifact that `stage` reads. If its history differs from the config, print a line."""
+    """Return the artifact that `stage` reads. Print a line for each change since it and its ancestors were sealed."""
     if stage == STAGES[0]:
         with _exclusive(folder, stage):
             return origin.make_origin(plan, data.digest, folder)

@@ -1,4 +1,4 @@
-"""The state of each stage of a run, and why it is not done. It is read from files without importing a framework."""
+"""Determine from a run's files which stages are done, and why the others are not. No framework is imported for this."""
 
 from __future__ import annotations
 
@@ -113,9 +113,9 @@ class StageState:
 
 
 def examine_stages(plan: Plan, folder: Path, data_digest: str | None) -> Iterator[StageState]:
-    """Yield the state of every stage of the pipeline in order. Each is examined when it is requested.
+    """Yield the state of every stage of the pipeline in order. A stage is examined only when its state is requested.
 
-    `data_digest` is None if there is nothing to compare with yet.
+    `data_digest` is None if the run has not read its data yet.
     """
     previous = examine_origin(plan, folder, data_digest)
     for stage in plan.pipeline:
@@ -184,7 +184,10 @@ def data_digest(plan: Plan, folder: Path) -> str | None:
 
 
 def remember_data(plan: Plan, folder: Path, digest: str, fingerprint: str | None) -> None:
-    """Save the digest, so that the next check need not read the data. `fingerprint` was taken before reading."""
+    """Save the digest, so that the next check need not read the data.
+
+    `fingerprint` was taken before the data was read. If it has changed since, nothing is saved.
+    """
     if fingerprint is not None and fingerprint == datas.fingerprint(plan.data):
         write_json(folder / DATA_DIGEST_FILE, {"fingerprint": fingerprint, "digest": digest})
 
@@ -192,7 +195,7 @@ def remember_data(plan: Plan, folder: Path, digest: str, fingerprint: str | None
 def check_artifact(path: Path, expected: CacheInputs) -> tuple[State, tuple[str, ...], Artifact | None]:
     """Verify every byte of the artifact in `path` and compare it with the expected inputs.
 
-    An intact artifact is "unchecked".
+    The state of an intact artifact is "unchecked", because its notebook's receipt is not examined here.
     """
     try:
         artifact = artifacts.load(path)
@@ -249,7 +252,7 @@ class StageStates:
         self._states: dict[str, StageState] = {}
 
     def state_of(self, stage: str) -> StageState:
-        """Return the state of a stage or of the origin, and examine it at the first request."""
+        """Return the state of a stage or of the origin, which is examined at the first request."""
         if stage not in self._states:
             self._states[stage] = self._examine(stage)
         return self._states[stage]

@@ -56,7 +56,7 @@ def test_what_was_found_is_said(tmp_path: Path) -> None:
     boxes = sum(len(scene.things) for scene in created)
     output = f"a folder of 30 pictures with {boxes} boxes (Pascal VOC), 64×48, in colour, seen as 64×48"
     assert output in done.output and f"3 classes: {', '.join(CLASSES)}" in done.output, done.output
-    assert "In a sample the middle box is 12×" in (tmp_path / "mine.yaml").read_text()
+    assert "In a sample the median box is 12×" in (tmp_path / "mine.yaml").read_text()
 
 
 def test_grey_pictures_have_one_channel(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_without_its_latency_a_budget_keeps_the_rest() -> None:
         ({"targets": {"coreml": {}}}, "budget.targets.coreml"),
         ({"targets": {"onnx": {"accuracy_drop_pp": 1.0}}}, "budget.targets.onnx.accuracy_drop_pp: unknown key"),
         ({"targets": {"onnx": {"size_byte": 1}}}, 'size_byte: unknown key, did you mean "size_bytes"?'),
-        ({"size": {"ratio": 0.5, "of": "baseline", "bytes": 5}}, "budget.size: bytes: got 5, and baseline is no file"),
+        ({"size": {"ratio": 0.5, "of": "baseline", "bytes": 5}}, "size: bytes: got 5, but baseline is not a file"),
         ({"latency_p50": {"ratio": 0.5, "of": "baseline", "sha256": "a"}}, "budget.latency_p50: sha256: got a"),
         ({"targets": {"onnx": {"size": BESIDE, "size_bytes": 1}}}, "budget.targets.onnx: size_bytes and size"),
     ],

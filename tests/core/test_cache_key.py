@@ -32,7 +32,7 @@ def test_the_same_ingredients_have_the_same_key() -> None:
         ({"config": {"budget": {"accuracy_drop_pp": 1.0}}}, "ratio 0.5 → absent"),
         ({"data": "e" * 64}, "data dddddddd → eeeeeeee"),
         ({"libraries": {"numpy": "1.0"}}, "→ 1.0"),
-        ({"source": "t" * 64}, "what it reads"),
+        ({"source": "t" * 64}, "the artifact that it reads"),
         ({"replayed": {"winners": {}, "too_slow": [], "buys_nothing": []}}, "the decisions to replay"),
         ({"builders": {"nets:mlp": "f" * 64}}, "source of nets:mlp"),
     ],

@@ -15,7 +15,10 @@ from benchmarks.peers.worker_protocol import WorkerJob
 
 
 def work(job: WorkerJob) -> list[dict[str, Any]]:
-    """Make both files for OpenVINO, and the first for ONNX. By default NNCF would stop at 300 samples."""
+    """Quantize and compress the OpenVINO model, and quantize the ONNX file.
+
+    All samples are used for calibration; by default NNCF would stop at 300.
+    """
     port = onnx.load(job.model).graph.input[0]
     x = job.samples_for([side.dim_value for side in port.type.tensor_type.shape.dim[1:]])
     rows = [x[position : position + 1] for position in range(len(x))]

@@ -26,7 +26,10 @@ class Samples(CalibrationDataReader):
 
 
 def work(job: WorkerJob) -> list[dict[str, Any]]:
-    """Quantize statically, statically after the preparation that the documentation advises, and dynamically."""
+    """Make three files: quantized statically, statically after preprocessing, and dynamically.
+
+    The preprocessing is the one that the documentation advises.
+    """
     port = onnx.load(job.model).graph.input[0]
     sides = [side.dim_value for side in port.type.tensor_type.shape.dim[1:]]
 

@@ -16,7 +16,7 @@ from benchmarks.peers import worker_protocol
 from benchmarks.peers.worker_protocol import WorkerJob
 
 PICTURES = "calibration_image_sample_data_20x128x128x3_float32.npy"
-"""onnx2tf downloads this file unless it lies in the working folder."""
+"""onnx2tf downloads this file unless it is in the current folder, so the worker writes one with random values there."""
 
 
 def work(job: WorkerJob) -> list[dict[str, Any]]:
@@ -58,7 +58,7 @@ def work(job: WorkerJob) -> list[dict[str, Any]]:
 
 
 def keras_model(job: WorkerJob) -> Any:
-    """Return the baseline in Keras by onnx2tf, for a batch of one and with channels last for images."""
+    """Return the baseline as a Keras model, converted by onnx2tf for a batch of one, with channels last for images."""
     model = onnx.load(job.model)
     [port] = model.graph.input
     sides = [side.dim_value for side in port.type.tensor_type.shape.dim[1:]]

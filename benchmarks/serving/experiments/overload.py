@@ -1,7 +1,8 @@
-"""Twice as many requests as the server can answer, each with a deadline.
+"""Send twice as many requests as the server can answer, each with a deadline.
 
-Measured are how many answers are in time and how soon requests are refused. The capacity is that of wrk's closed loop
-with 8 connections. The peak goodput is the best of open loops at 0.8 to 1 times the capacity.
+The experiment measures how many answers are in time and how soon the other requests are refused. The capacity is the
+rate that wrk reaches in a closed loop with 8 connections. The peak goodput is the highest that open loops reach at 0.8
+to 1 times the capacity.
 """
 
 from __future__ import annotations
@@ -41,8 +42,9 @@ def measure(plan: ServingPlan) -> ExperimentResult:
                 rate = share * capacities[-1]
                 figures[share].append(run_load(server.address, post, rate, SECONDS * plan.scale, deadline_ms, number))
     result.notes.append(
-        f"deadline {deadline_ms:g} ms; capacity {median(capacities).text('{:.0f}')} a second; a latency counts "
-        "from when the request was due; the load maker is benchmarks/serving/open_loop.py, for wrk waits for answers"
+        f"deadline {deadline_ms:g} ms; capacity {median(capacities).text('{:.0f}')} a second; latencies count from the "
+        "time at which a request was due; the load comes from benchmarks/serving/open_loop.py, because wrk waits for "
+        "answers"
     )
     result.rounds = {"capacity": capacities, **{f"{share:g}": rows for share, rows in figures.items()}}
     fill_result(result, figures, deadline_ms)

@@ -1,6 +1,6 @@
 """Answers per CPU-second for the digits winner, compared with other servers.
 
-All but one server are stopped at a time.
+While one server is measured, all others are paused.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def measure(plan: ServingPlan) -> ExperimentResult:
 
 
 def served_model(plan: ServingPlan, server: Server) -> ServedModel:
-    """Return the bundle that the name without a target means, which is the fastest here."""
+    """Return the bundle that the server uses for the name without a target, which is the fastest on this machine."""
     facts = edgekit_server.get_json(server.address, f"/v2/models/{MODEL}")
     target = facts["platform"].removeprefix("edgekit_")
     path = plan.digits(target)
@@ -67,7 +67,7 @@ def served_model(plan: ServingPlan, server: Server) -> ServedModel:
 def measure_rounds(
     plan: ServingPlan, running: dict[str, tuple[Server, Wrk]], result: ExperimentResult
 ) -> dict[str, list[list[float]]]:
-    """Return for each round (CPU seconds, answers, answers per second, p50 in ms, p99 in ms)."""
+    """Return, for each server, a row for each round: CPU seconds, answers, answers per second, p50 and p99 in ms."""
     figures: dict[str, list[list[float]]] = {name: [] for name in running}
     for order in rotated_orders(list(running), plan.rounds):
         for name in order:
@@ -81,7 +81,7 @@ def measure_rounds(
                 load = wrk.run(SECONDS * plan.scale)
                 cpu_seconds = cpu_s(server.pid) - cpu_before
                 figures[name].append([cpu_seconds, load.answered, load.per_s, load.p50_ms, load.p99_ms])
-            except NotRun as reason:  # its other rounds would have nothing to be compared with
+            except NotRun as reason:  # without all rounds, its figures could not be compared with others
                 result.missing.append(f"{name}: after {len(figures.pop(name))} rounds: {reason}")
             finally:
                 server.pause()

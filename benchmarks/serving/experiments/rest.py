@@ -17,7 +17,7 @@ REQUESTS = 1000
 
 
 def measure(plan: ServingPlan) -> ExperimentResult:
-    """Measure each start once. A few starts suffice, because these figures hardly differ."""
+    """Start the server a few times and measure it once for each start, because these figures hardly differ."""
     result = ExperimentResult("rest", TITLE)
     path = plan.digits("tflite")
     post = edgekit_server.raw_request("digits", sample_of(path))

@@ -1,7 +1,7 @@
 """Other servers with the same bundle, each in an environment of its own under build/serving.
 
-Each has two setups: as in its documentation, and tuned, which used the least CPU of the settings that we tried. They
-run `litserve_app.py` and `triton_model.py`, both of which use the bundle's own preprocessing.
+Each server has two setups: the one in its documentation, and a tuned one, which used the least CPU of the settings that
+we tried. The servers run `litserve_app.py` and `triton_model.py`, both of which use the bundle's own preprocessing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ parameters [
 
 @dataclass(frozen=True)
 class ServedModel:
-    """What every server serves: the bundle on this interpreter, and the sample that is sent."""
+    """The model that every server serves: the bundle on this interpreter, and the sample that is sent."""
 
     bundle: Path
     target: str
@@ -63,9 +63,9 @@ class PeerServer:
 
 
 def start_litserve(subject: ServedModel, setup: str) -> Server:
-    """One worker; if tuned, with the faster transport.
+    """Return LitServe with one worker and, if tuned, with the faster transport.
 
-    Batches of eight cost more, because the network takes one sample.
+    It does not batch, because batches of eight cost more: the network takes one sample.
     """
     python = _python("litserve", subject, "litserve==0.2.19", "numpy")
     [port] = free_ports(1)
@@ -75,13 +75,16 @@ def start_litserve(subject: ServedModel, setup: str) -> Server:
 
 
 def litserve_request(subject: ServedModel, setup: str) -> PostRequest:
-    """`{"sample": base64}`, which its users send because it accepts no binary bodies (its issue 732)."""
+    """Return a request with `{"sample": base64}`, as LitServe's users send it, because it accepts no binary bodies.
+
+    See its issue 732.
+    """
     body = json.dumps({"sample": base64.b64encode(subject.sample.tobytes()).decode()}).encode()
     return PostRequest("/predict", body, {"Content-Type": "application/json"})
 
 
 def start_triton(subject: ServedModel, setup: str) -> Server:
-    """One instance of the Python backend; if tuned, with the dynamic batcher and no delay."""
+    """Return Triton with one instance of the Python backend and, if tuned, with the dynamic batcher without a delay."""
     python = _python("triton", subject, "nvidia-pytriton==0.7.0")
     if sys.version_info[:2] != (3, 11):
         raise NotRun("Triton's Python backend in the wheel takes Python 3.11")
@@ -100,12 +103,12 @@ def start_triton(subject: ServedModel, setup: str) -> Server:
     command = [*installed.command(repository, backends, ports, f"edgekit-bench-{ports[0]}-"), "--log-info=false"]
     variables = {**installed.environment(), "OPENBLAS_NUM_THREADS": "1"}
     ready_url = f"http://127.0.0.1:{ports[0]}/v2/health/ready"
-    # its processes share a lock that times out, and a stopped one may hold it
+    # it must not be paused: its processes share a lock that times out, and a paused process may hold it
     return Server(f"triton-{ports[0]}", command, variables, ready_url, may_pause=False)
 
 
 def triton_request(subject: ServedModel, setup: str) -> PostRequest:
-    """A JSON header and the sample's bytes; the output is returned as bytes."""
+    """Return a request with a JSON header and the sample's bytes. Its answer holds the output as bytes."""
     return binary_request("digits", subject.sample, "raw")
 
 

@@ -1,6 +1,6 @@
 """The model that Triton's Python backend runs: the bundle's own preprocessing and network.
 
-It is copied as `model.py`.
+This file is copied into Triton's model repository as `model.py`.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def _model_labels(task: str, facts: ModelFacts) -> tuple[str, ...]:
 
 
 def _table_columns(options: BundleOptions, facts: ModelFacts, say: Say) -> tuple[str, ...]:
-    """Return the columns for a vector's features, from the first table among the inputs, or none without a table."""
+    """Return the columns with a vector's features, from the first table among the inputs; empty without a table."""
     if (
         len(facts.inputs) > 1
         or len(facts.input.shape) != 2
@@ -144,9 +144,8 @@ def build_bundle(options: BundleOptions, out: Path, say: Say) -> Path:
             **golden.golden_files(samples[selected], answers[selected]),
             **text_members(manifest, file, notes),
         }
-        bundles.write(
-            working_folder / file, replace(manifest, architectures=[]), content
-        )  # this machine may have another architecture
+        # without architectures, because this machine may have another one than the devices
+        bundles.write(working_folder / file, replace(manifest, architectures=[]), content)
         pyz.build(working_folder / RUNNER)
         report = run_selftest(working_folder / RUNNER, working_folder / file)
         bundles.write(working_folder / file, manifest, content)
@@ -163,7 +162,7 @@ def build_bundle(options: BundleOptions, out: Path, say: Say) -> Path:
 def _draft_manifest(options: BundleOptions, facts: ModelFacts) -> Manifest:
     """Return the manifest without the parts that depend on the recorded outputs."""
     inputs, raw = _input_specs(options, facts)
-    # The samples of a stream stay together, so they are not selected for clear answers.
+    # Samples of a stream stay together and cannot be selected for clear answers, so their classes are not compared.
     checks_top1 = options.task == "classification" and not facts.states
     return Manifest(
         name=options.bundle_name,

@@ -20,7 +20,7 @@ from edgekit.runner.bundle.manifest import Manifest, RawSpec
 from edgekit.runner.errors import InputError
 
 SUM_FLOAT, SUM_HALF, SUM_MAX = 1e-3, 1e-2, 0.25
-"""How far a sum of probabilities may deviate from 1: in float32, in float16, and at most for coarse integers."""
+"""Allowed deviation of the sum of a sample's probabilities from 1: in float32, in float16, and in coarse integers."""
 
 FIXED_ACTIVATIONS = {"detection": "sigmoid"}
 """The activation of tasks for which the outputs need not be examined."""
@@ -68,7 +68,11 @@ def record_outputs(
 
 
 def golden_positions(task: str, outputs: np.ndarray, count: int) -> np.ndarray:
-    """Select the golden samples: those classified most clearly, or evenly spread ones; for a stream, all samples."""
+    """Return the positions of the golden samples among the recorded ones.
+
+    In classification, they are the samples that are classified most clearly. In other tasks, they are evenly spread. A
+    stream has at most `count` samples, so all of them are selected.
+    """
     if task == "classification":
         return golden.clearest_indices(outputs, count)
     return np.unique(np.linspace(0, len(outputs) - 1, min(count, len(outputs))).astype(int))
@@ -92,7 +96,7 @@ def choose_activation(options: BundleOptions, facts: ModelFacts, outputs: np.nda
 
 
 def _are_sigmoids(outputs: np.ndarray) -> bool:
-    """Whether all values lie between 0 and 1, which logits of several samples do not."""
+    """Whether all values lie between 0 and 1, which is very unlikely for the logits of several samples."""
     return bool(outputs.min() >= 0 and outputs.max() <= 1)
 
 

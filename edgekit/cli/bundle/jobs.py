@@ -84,7 +84,7 @@ def inspect(folder: str, name: str, size: Size = None, two_classes: bool = False
 
 
 def _advice(path: Path, error: Exception) -> str:
-    """Return advice on an error. If the machine lacks something, the advice is not about the file."""
+    """Return advice on an error. It is about the file, unless the cause is that the machine lacks something."""
     if isinstance(error, ImportError):
         return f"install {error.name or 'that package'}"
     if isinstance(error, MemoryError):
@@ -102,13 +102,13 @@ def record(
 ) -> dict[str, Any]:
     """Save the samples in `paths` (n, *raw) and the outputs (n, *output) that the draft bundle gives for them.
 
-    From a table of samples, enough rows are tried so that `count` can be selected from all of it. For a model with
-    states, the first `count` samples of all files are run as one stream.
+    From a table, more than `count` rows are run, spread evenly over it, so that golden samples can be selected among
+    them. For a model with states, the first `count` samples of all files are run as one stream.
 
     Raises
     ------
     ConfigError
-        An input of integers cannot represent the preprocessed samples.
+        An integer input of the model cannot represent the preprocessed samples.
     ModelError
         A classic model's own label, one of its `classes`, is not the label with the largest score.
     """

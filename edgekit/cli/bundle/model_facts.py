@@ -15,7 +15,7 @@ from edgekit.runner.bundle.manifest import StateSpec
 from edgekit.runner.bundle.sha256 import hexdigest
 
 MULTI_OUTPUT_TASKS, ALL_OUTPUTS_OPTION = ("detection", "raw"), "--task raw"
-"""Tasks for models with several outputs."""
+"""Tasks for models with several outputs, and the option that accepts any outputs as they are."""
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class ModelFacts:
     """Facts about a model file.
 
     `files` are the files as they will ship, `origin` describes the original file, and `changes` lists the changes
-    between the two. `integers` says whether any of its arithmetic is quantized. `classes` are the names in a classic
-    model as ONNX, and `is_regressor` says that such a model returns values. `inputs` and `outputs` exclude the
-    `states`, which are fed back from one sample to the next.
+    between the two. `integers` says whether any of its arithmetic is quantized. `classes` are the names of the classes
+    in a classic model (for example a decision tree) in ONNX form, and `is_regressor` says whether such a model returns
+    values. `inputs` and `outputs` exclude the `states`, which are fed back from one sample to the next.
     """
 
     target: str

@@ -186,7 +186,7 @@ def _is_file(path: Path) -> bool:
 
 
 STATE_OUTPUT_PREFIX = "new_"
-"""The prefix of a state's name that gives the name of its output, as `edgekit.targets.step` writes it."""
+"""A state's output has the name of its input with this prefix, as `edgekit.targets.step` writes it."""
 Facts = dict[str, Any]
 Pairs = Sequence[tuple[str, str]]
 
@@ -233,8 +233,7 @@ def _state_spec(
     if (shape, dtype) != (output_facts["shape"], output_facts["dtype"]):
         raise ModelError(
             f"{path}: the state {input_name} is {dtype}{shape}, and {output_name} "
-            f"{output_facts['dtype']}{output_facts['shape']}; "
-            "an output that is fed back must match its input"
+            f"{output_facts['dtype']}{output_facts['shape']}; an output that is fed back must match its input"
         )
     if not shape or min(shape) < 1:
         raise ModelError(

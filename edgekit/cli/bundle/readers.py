@@ -46,9 +46,8 @@ def type_hint(path: Path, library_error: str = "") -> str:
         operators.read(target, {path.name: data})
     except BundleError:
         return file_type.explain_mismatch(target, data)
-    return (
-        file_type.DAMAGED if "flatbuffer" in library_error.lower() else UNDAMAGED_ADVICE
-    )  # LiteRT checks more of the file than the reader does
+    # LiteRT checks more of the file than `operators.read` does
+    return file_type.DAMAGED if "flatbuffer" in library_error.lower() else UNDAMAGED_ADVICE
 
 
 def _read_tflite(path: Path, name: str) -> dict[str, Any]:
@@ -89,12 +88,11 @@ def _tensor_titles(interpreter: Any, role: str) -> dict[str, str]:
 
 def _tensor_facts(detail: Any) -> dict[str, Any]:
     """Describe a tensor. An open batch counts as 1, as in the interpreter; any other open dimension stays open."""
-    shape = [int(dimension_size) for dimension_size in detail["shape"]]
-    signature = [int(dimension_size) for dimension_size in detail.get("shape_signature", shape)]
+    shape = [int(side) for side in detail["shape"]]
+    signature = [int(side) for side in detail.get("shape_signature", shape)]
     if len(signature) == len(shape):
         shape[1:] = [
-            -1 if dimension < 0 else dimension_size
-            for dimension_size, dimension in zip(shape[1:], signature[1:], strict=True)
+            -1 if declared_side < 0 else side for side, declared_side in zip(shape[1:], signature[1:], strict=True)
         ]
     scales = detail["quantization_parameters"]["scales"]
     return {

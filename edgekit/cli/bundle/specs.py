@@ -20,7 +20,10 @@ from edgekit.runner.input_vector import KIND, LARGEST_EXACT_INTEGER, describe, w
 PICTURE_TASKS = ("detection", "segmentation")
 """Tasks whose answers are positions in a picture."""
 STRAY_DISTANCE, MAX_STRAY_SHARE = 0.25, 0.5
-"""A box is stray if it extends beyond the picture by this fraction of its sides. The second is the tolerated share."""
+"""A box is stray if it extends beyond the picture by more than the first fraction of the picture's side.
+
+The second number is the largest share of stray boxes that is tolerated.
+"""
 
 Say = Callable[[str], None]
 
@@ -31,7 +34,7 @@ def output_specs(options: BundleOptions, facts: ModelFacts, raw: RawSpec) -> tup
     Raises
     ------
     ConfigError
-        The task, the labels or the sample do not fit them.
+        The task, the labels or the sample do not fit the outputs.
     """
     if options.task in PICTURE_TASKS:
         return _picture_task_outputs(options, facts, raw)
@@ -73,7 +76,7 @@ def _picture_task_outputs(options: BundleOptions, facts: ModelFacts, raw: RawSpe
         if any(step["step"] == "resize" for step in options.preprocess):
             raise ConfigError(
                 "--preprocess: boxes are measured in the pixels that the model sees; leave out resize and "
-                "--size, because pictures of any size are brought to {raw.shape[0]}×{raw.shape[1]} first, as "
+                f"--size, because pictures of any size are brought to {raw.shape[0]}×{raw.shape[1]} first, as "
                 "set by --fit"
             )
         positions = task_outputs.box_outputs(sides, classes, raw.shape[:2], _box_output(options, facts))
@@ -108,12 +111,12 @@ def _box_output(options: BundleOptions, facts: ModelFacts) -> int | None:
 
 
 def check_outputs(draft: Manifest, outputs: np.ndarray, say: Say) -> None:
-    """Check and print what the recorded outputs (n, …) of a task on pictures show.
+    """Check the recorded outputs (n, …) of a detection or segmentation, and print a summary of them.
 
     Raises
     ------
     ModelError
-        The boxes or scores are of another kind.
+        The boxes or scores do not have the form that a bundle needs.
     """
     if draft.task == "segmentation":
         kinds, counts = np.unique(outputs.argmax(axis=1), return_counts=True)
@@ -152,8 +155,7 @@ def _check_boxes(draft: Manifest, outputs: np.ndarray, say: Say) -> None:
     if len(are_stray) and are_stray.mean() > MAX_STRAY_SHARE:
         raise ModelError(
             f"{are_stray.mean():.0%} of the boxes with a probability of {options.least_probability:g} or more reach "
-            "far "
-            "beyond the picture; a bundle's boxes are distances from each point to the four sides, in strides: see "
+            "far beyond the picture; a bundle's boxes are distances from each point to the four sides, in strides: see "
             "https://arxiv.org/abs/1904.01355, or use --task raw"
         )
     sides = np.concatenate(boxes_by_sample)
@@ -241,8 +243,7 @@ def input_lines(options: BundleOptions, facts: ModelFacts, raw: RawSpec) -> Iter
     if unbounded:
         yield (
             f"range       of {', '.join(unbounded)} is not known: ids outside the model's vocabulary are not refused, "
-            "and "
-            "some interpreters answer them without an error; if you know it, give --input-range "
+            "and some interpreters answer them without an error; if you know it, give --input-range "
             f"{unbounded[0]}=LOW,HIGH"
         )
 

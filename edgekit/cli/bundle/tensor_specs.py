@@ -101,8 +101,7 @@ def output_spec(tensor: ModelTensor, options: BundleOptions) -> TensorSpec:
         raise ConfigError(
             "--task classification: the model gives one value, not a score for each class; if that is "
             "the probability of one of two classes, use --task regression with its name in --labels, or "
-            "let the model end in both: "
-            f"{TWO_SCORES}"
+            f"let the model end in both: {TWO_SCORES}"
         )
     if not options.labels:
         raise ConfigError(f"--labels: name the {shape[1]} values that the model gives, or use --task raw")
@@ -119,8 +118,9 @@ def raw_spec(
 ) -> RawSpec:
     """Return the spec of the raw sample.
 
-    `array_dtype` is the dtype of the first array among the inputs; it decides if the model takes the same integers.
-    `is_stream` means that the model has states, so a recording is read window by window without overlap.
+    `array_dtype` is the dtype of the first array among the inputs. If the model takes integers of this dtype, raw
+    samples have it as well. `is_stream` means that the model has states, so a recording is read window by window
+    without overlap.
 
     Raises
     ------
@@ -158,8 +158,7 @@ def raw_spec(
     if output_shape != model_shape:
         raise ConfigError(
             f"--preprocess: turns raw samples {list(shape)} into {list(output_shape)}, but the model "
-            f"takes {list(model_shape)}; "
-            "add a resize or channels step, or give the size of raw samples with --size"
+            f"takes {list(model_shape)}; add a resize or channels step, or give the size of raw samples with --size"
         )
     if options.columns and (kind not in ("vector", "window") or dtype != "float32"):
         raise ConfigError(
@@ -195,7 +194,7 @@ def _first_log_mel(options: BundleOptions) -> dict[str, Any] | None:
 
 
 def model_picture_size(options: BundleOptions) -> tuple[int, ...] | None:
-    """Return the height and width of the pictures that reach the model, if the options give them."""
+    """Return the height and width of the pictures after preprocessing, if the options determine them."""
     for step in reversed(options.preprocess):
         if step["step"] == "resize":
             sides = step["height"], step["width"]

@@ -1,1 +1,1 @@
-"""The commands `edgekit field …` for what devices send back: kept samples and field reports."""
+"""The commands `edgekit field …` for the kept samples and field reports that devices send back."""

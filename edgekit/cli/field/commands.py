@@ -54,7 +54,7 @@ def pack(
 ) -> None:
     """Pack kept samples for `edgekit init --data OUT.npz`, and write OUT.csv, the table to label them in.
 
-    Without --labels, the labels are the model's own answers, and a run that trains on them says so.
+    Without --labels, the labels are the model's own answers, and a run that trains on them reports this.
 
     Exit codes: 0: packed; 2: an output file already exists; 4: the samples or labels do not fit.
     """

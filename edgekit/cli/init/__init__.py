@@ -53,7 +53,7 @@ def create_project(
         and data_path is not None
         and (subpath := os.path.relpath(findings.section["path"], data_path)) != "."
     ):
-        data, data_path = os.path.join(data, subpath), data_path / subpath  # a table inside the given folder
+        data, data_path = os.path.join(data, subpath), data_path / subpath  # the folder holds a table, which is used
     task = task or findings.task
     config_check.check_task(task, findings)
     draft = config_check.draft_config(name, task, findings, _path_in_config(data, data_path, out))
@@ -121,8 +121,8 @@ def _data_path(data: str | None, out: Path) -> Path | None:
 def _path_in_config(data: str | None, path: Path | None, out: Path) -> str | None:
     """Return the path to write into the config, with unexpanded variables.
 
-    It is relative to the config if the data are below the config's folder or its parent, so that both can be moved
-    together. The parent does not count if it is a home folder, because that holds unrelated files.
+    The path is relative to the config if the data are below the config's folder or its parent, so that both can be
+    moved together. It is not relative to a parent that is a home folder, because that holds unrelated files.
     """
     if data is None or path is None:
         return None

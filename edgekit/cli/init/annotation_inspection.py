@@ -27,9 +27,9 @@ BOX_FORMAT_TITLES = {"voc": "Pascal VOC", "coco": "COCO", "yolo": "YOLO"}
 STRIDE = 16
 """Stride of the detector's coarse grid. The sides of a sample are multiples of it."""
 MAX_PIXELS = 192 * 144
-"""Pixels of a sample, so that a first run takes minutes on a CPU."""
+"""Largest number of pixels of a sample, so that a first run takes only minutes on a CPU."""
 MIN_BOX = 8
-"""Side of a cell of the detector's fine grid in pixels. Several smaller objects share a cell."""
+"""Side of a cell of the detector's fine grid in pixels. Objects that are smaller than a cell may have to share one."""
 MAX_EXAMINED = 60
 YOLO_LINE = re.compile(rb"\s*\d+(\s+[-+.\deE]+){4,}\s*")
 """The beginning of a YOLO label: a class and numbers."""
@@ -77,7 +77,7 @@ def annotation_formats(source: Archive) -> list[str]:
 
 
 def inspect_boxes(path: Path, container: str, source: Archive, formats: Sequence[str]) -> Findings:
-    """Find the size and colour of most pictures and the splits that the annotations name."""
+    """Return findings about pictures with boxes: their most common size, colours, and splits."""
     if len(formats) > 1:
         titles = " and ".join(BOX_FORMAT_TITLES[name] for name in formats)
         raise DataError(f"{path}: contains annotations of {titles}; keep one kind, or write the config by hand")
@@ -104,17 +104,16 @@ def inspect_boxes(path: Path, container: str, source: Archive, formats: Sequence
     colour = "in colour" if survey.coloured else "grey"
     description = (
         f"{container} of {len(annotations.pictures):,} pictures with {total:,} boxes "
-        f"({BOX_FORMAT_TITLES[formats[0]]}), "
-        f"{sizes}, "
-        f"{colour}, seen as {width}×{height}"
+        f"({BOX_FORMAT_TITLES[formats[0]]}), {sizes}, {colour}, seen as {width}×{height}"
     )
     splits = frozenset(picture.split for picture in annotations.pictures)
     return Findings(section, description, splits, comments, classes=annotations.classes, task="detection")
 
 
 def sample_size(size: tuple[int, int]) -> tuple[int, int]:
-    """Return the (width, height) of a sample: multiples of the stride that fit the picture's proportions, and not
-    larger.
+    """Return the (width, height) of a sample: multiples of the stride that fit the picture's proportions best.
+
+    Neither is larger than the picture's own side, rounded up to the stride.
     """
     width, height = size
     largest = [max(STRIDE, -(-side // STRIDE) * STRIDE) for side in size]
@@ -140,11 +139,14 @@ def _median_box(annotations: Annotations, size: tuple[int, int], section: dict[s
             heights.append((box.bottom - box.top) * scale[1] * transform.scale_y)
     width, height = (sorted(sides)[len(sides) // 2] for sides in (widths, heights))
     small = ": small, and more pixels would help" if min(width, height) < MIN_BOX else ""
-    return f"In a sample the middle box is {width:.0f}×{height:.0f}{small}"
+    return f"In a sample the median box is {width:.0f}×{height:.0f}{small}"
 
 
 def survey_pictures(source: Archive, names: Sequence[str]) -> PictureSurvey:
-    """Survey some of the pictures, evenly spread. The source later reports those that it cannot read."""
+    """Survey some of the pictures, evenly spread.
+
+    Unreadable ones are skipped, because the source reports them later.
+    """
     sizes: Counter[tuple[int, int]] = Counter()
     coloured = False
     steps = input_path.picture_steps((STRIDE, STRIDE, 3))
@@ -159,7 +161,7 @@ def survey_pictures(source: Archive, names: Sequence[str]) -> PictureSurvey:
 
 
 def _path_parts(name: str) -> tuple[str, ...]:
-    """Return the parts of a name that can hide a file; `_annotations.coco.json` is not hidden."""
+    """Return the parts of a path, without underscores before the file name, so that `_annotations.coco.json` counts."""
     path = PurePosixPath(name)
     return (*path.parent.parts, "." if path.name.startswith(".") else path.name.lstrip("_"))
 
@@ -182,7 +184,10 @@ def _read(source: Archive, name: str) -> bytes:
 
 MASK_NAMES = {"mask", "masks", "label", "labels", "annotation", "annotations", "segmentation", "segmentations"}
 MASK_COLOURS, MAX_COLOURS = 32, 256
-"""Largest number of colours in a mask: in a folder with a name like masks, and in any folder beside photographs."""
+"""Largest number of colours in a mask: if its folder is called like masks, and if the folder has any other name.
+
+In the second case, the pictures beside it must have more colours.
+"""
 COMMON_NAMES_SHARE = 0.9
 """Share of names that pictures and masks must have in common."""
 MAX_SIBLINGS = 4
@@ -201,7 +206,7 @@ def mask_layout(source: Archive) -> str | None:
 
 
 def inspect_masks(path: Path, container: str, source: Archive, name: str) -> Findings:
-    """Find the size and colour of most pictures and the splits that lists or folders name."""
+    """Return findings about pictures with masks: their most common size, colours, and splits."""
     layout = mask_layouts.read_mask_layout(name, source)
     survey = survey_pictures(source, [pair.name for pair in layout.pairs])
     sizes, coloured = survey.sizes, survey.coloured
@@ -222,8 +227,7 @@ def inspect_masks(path: Path, container: str, source: Archive, name: str) -> Fin
     colour = "in colour" if coloured else "grey"
     description = (
         f"{container} of {len(layout.pairs):,} pictures with masks, {MASK_LAYOUT_TITLES[name]}, {size_text}, {colour}, "
-        "seen as "
-        f"{width}×{height}"
+        f"seen as {width}×{height}"
     )
     splits = frozenset(pair.split for pair in layout.pairs)
     return Findings(section, description, splits, comments, classes=layout.classes, task="segmentation")
@@ -252,9 +256,8 @@ def refuse_unnamed_masks(path: Path, source: Archive) -> None:
                     parent_prefix = "" if parent == "." else f"{parent}/"
                     raise DataError(
                         f"{path}: {parent_prefix}{mask_folder} looks like masks of the pictures in "
-                        f"{parent_prefix}{picture_folder}; "
-                        "rename the two "
-                        f"to {mask_layouts.MASKS} and {mask_layouts.IMAGES}, or say --task classification"
+                        f"{parent_prefix}{picture_folder}; rename the two to {mask_layouts.MASKS} and "
+                        f"{mask_layouts.IMAGES}, or use --task classification"
                     )
 
 

@@ -35,8 +35,8 @@ def init(
     """Inspect data and write NAME.yaml and NAME.ipynb, a config and a notebook that run unmodified.
 
     \b
-    What PATH may be:
-      data.npz        x_train, y_train and, if there, x_validation, y_validation,
+    PATH can be:
+      data.npz        x_train, y_train and optionally x_validation, y_validation,
                       x_test, y_test, classes
       a folder, zip   of pictures, SPLIT/CLASS/*.jpg or .png: train/cat/0001.jpg
       a folder, zip   of sounds, SPLIT/CLASS/*.wav: train/yes/0001.wav
@@ -48,7 +48,7 @@ def init(
       a .tsv or .csv  with a column of texts and one of classes
       a folder, zip   of pictures with boxes, as Pascal VOC, COCO or YOLO has them
       a folder, zip   of pictures with masks, images/SPLIT/*.jpg and masks/SPLIT/*.png
-    Splits are train and, if there, validation and test.
+    SPLIT is train, validation or test; only train is needed.
 
     Exit codes: 0: written; 2: a name or a task that does not fit, or existing files; 4: data that cannot be used.
     """

@@ -26,10 +26,12 @@ from edgekit.stages.bundle import streams
 WIDTH = 120
 FAST_RATE, SLOW_RATE, ANOMALY_RATE = 0.1, 0.05, 0.2
 PICTURE_ANOMALY_RATE = 0.02
-"""The error of every pixel reaches all weights of a convolution, so steps must be smaller: 0.05 to 0.1 diverges."""
+"""Learning rate of a convolutional autoencoder. It must be small, because every pixel's error reaches all weights of a
+convolution; training with 0.05 to 0.1 diverges.
+"""
 MOST_TRAINED = 2
 DEFAULT_DROP_PP = 5.0
-"""The budget of tasks whose budget is not limited by the number of samples."""
+"""The accuracy budget of tasks for which no budget can be derived from the number of validation samples."""
 AUGMENTATIONS = {
     "embedding": "shift",
     "classification": "shift",
@@ -76,7 +78,7 @@ class ConfigDraft:
             "data:",
             *_entries(self.section, self._comments()),
             "",
-            "model: # trained here; of your own: builder: package.module:function, or source: a model file",
+            "model: # trained here; for your own: builder: package.module:function, or source: a model file",
             *_entries(model),
             "",
             *self._preprocess(),
@@ -88,7 +90,7 @@ class ConfigDraft:
             "",
             "profile:",
             *_entries({**training, "compiling": False}, {
-                "epochs": f"of {-(-sizes.train // sizes.batch)} steps each; more, if accuracy still rises at the end",
+                "epochs": f"of {-(-sizes.train // sizes.batch)} steps; raise it if accuracy still rises at the end",
                 "augment": "random shifts; shift_flip adds mirror images, none leaves the pictures as they are",
                 "compiling": "true times torch.compile too, which takes a minute",
             }),
@@ -99,7 +101,7 @@ class ConfigDraft:
             "",
             "prune:",
             *_entries({"ratio": 0.5, "steps": 2, **fine_tuning, "learning_rate": learning_rate / 5, **augment}, {
-                "ratio": "of the channels, in the last step; a step that exceeds the budget is measured and dropped",
+                "ratio": "of the channels is removed by the last step; a step that exceeds the budget is dropped",
             }),
             "",
             "quantize:",
@@ -127,11 +129,11 @@ class ConfigDraft:
         return [
             "  candidates: # all are timed untrained; the fastest are trained briefly, and the best of those is the "
             "student",
-            f"    - {to_yaml(student)} # as the model, half as wide",
+            f"    - {to_yaml(student)} # the model's network, half as wide",
             *(f"    - {to_yaml(candidate)}" for candidate in candidates),
             *_entries(
                 {"candidate_epochs": max(1, self.sizes.epochs // 2), "most_trained": MOST_TRAINED},
-                {"candidate_epochs": "before the choice", "most_trained": "candidates, the fastest first"},
+                {"candidate_epochs": "of training before the choice", "most_trained": "the fastest candidates"},
             ),
         ]
 
@@ -174,11 +176,11 @@ class ConfigDraft:
             accuracy_drop.drop_of_counts(errors, 0, samples, CONFIDENCE).bound_pp for errors in (0, lost)
         )
         comment = (
-            f"{samples:,} validation samples that lose none still leave a drop of {bound_without_loss:.2g} pp open, "
-            "at 95 % confidence"
+            f"with {samples:,} validation samples, a drop of {bound_without_loss:.2g} pp cannot be excluded at 95 % "
+            "confidence, even if no sample is lost"
         )
         if self.task == "classification":
-            comment += f"; {lost} lost leave{'s' if lost == 1 else ''} {min(bound_with_loss, 100):.3g} pp"
+            comment += f"; if {lost} {'is' if lost == 1 else 'are'} lost, {min(bound_with_loss, 100):.3g} pp"
         warning = small_validation_warning(self.sizes)
         comments = [*_comment(comment, "  "), *(_comment(warning, "  ") if warning else [])]
         return ["budget:", *comments, f"  accuracy_drop_pp: {self.sizes.drop_pp}", *device_limits]

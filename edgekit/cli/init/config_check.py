@@ -115,7 +115,7 @@ def check_task(task: str, findings: Findings) -> None:
     Raises
     ------
     ConfigError
-        They cannot.
+        The data cannot serve the task.
     """
     if findings.task in ANNOTATION_SOURCES and task != findings.task:
         raise ConfigError(
@@ -126,40 +126,32 @@ def check_task(task: str, findings: Findings) -> None:
     if task == "detection" and findings.section["source"] == "image_folder":
         raise ConfigError(
             f"--task detection: {findings.description} has no boxes; put annotations beside the pictures, of Pascal "
-            "VOC, "
-            "COCO "
-            "or YOLO"
+            "VOC, COCO or YOLO"
         )
     if task == "detection":
         hint = "; for boxes in arrays, write the config by hand" if findings.section["source"] == "npz" else ""
         raise ConfigError(
             f"--task detection: {findings.description}, and edgekit init reads boxes only beside pictures, as Pascal "
-            "VOC "
-            f"(Annotations/*.xml), COCO (a .json for each split) or YOLO (labels/split/*.txt); give it such a "
+            f"VOC (Annotations/*.xml), COCO (a .json for each split) or YOLO (labels/split/*.txt); give it such a "
             f"folder or zip{hint}"
         )
     if task == "segmentation" and findings.section["source"] == "image_folder":
         raise ConfigError(
             f"--task segmentation: {findings.description} has no masks; put them beside the pictures, "
-            "images/SPLIT/NAME.jpg "
-            "and "
-            "masks/SPLIT/NAME.png"
+            "images/SPLIT/NAME.jpg and masks/SPLIT/NAME.png"
         )
     if findings.section["source"] == "csv_rows":
         _check_rows(task, findings)
     elif findings.section["source"] != "npz" and task not in (CLASS_TASKS if findings.classes else CLASS_TASKS[:2]):
         raise ConfigError(
             f"--task {task}: {findings.description} has one class per sample, but {task} needs "
-            f"{EXPECTED_LABELS[task]}; use "
-            "--task "
-            "classification, or give an .npz with such a y_train"
+            f"{EXPECTED_LABELS[task]}; use --task classification, or give an .npz with such a y_train"
         )
     supported = supported_tasks(findings.section["source"])
     if task not in supported:
         raise ConfigError(
             f"--task {task}: {findings.description}, which can serve {_join_with_or(supported)}; use one of these, or "
-            "give "
-            "other data"
+            "give other data"
         )
     if task == "anomaly" and findings.classes:
         normal = [name for name in findings.classes if name.lower() in anomaly.NORMAL_CLASSES]

@@ -33,7 +33,7 @@ Source = folder_layout.Source
 MAX_OPENED = 200
 """Number of files in a folder that are opened. The source later reads all files and refuses those that differ."""
 MAX_SIDE = 64
-"""Side of the pictures that the network sees, so that a first run takes minutes on a CPU."""
+"""Largest side of the pictures that the network sees, so that a first run takes only minutes on a CPU."""
 MAX_SECONDS = 10.0
 MAX_WINDOW, DEFAULT_WINDOW = 512, 128
 DELIMITERS = ",;\t"
@@ -64,11 +64,11 @@ def inspect_arrays(path: Path) -> Findings:
     return Findings({"source": "npz", "path": str(path)}, "an .npz file", frozenset(splits), {}, labels, classes)
 
 
-def inspect_pictures(path: Path, container: str, plan: FolderLayout, source: Source) -> Findings:
-    """Find the size and colour of most pictures."""
+def inspect_pictures(path: Path, container: str, layout: FolderLayout, source: Source) -> Findings:
+    """Return findings about pictures: their most common size, and whether they have colours."""
     sides: Counter[tuple[int, int]] = Counter()
     coloured = False
-    for content in sample_contents(plan, source):
+    for content in sample_contents(layout, source):
         try:
             with Image.open(io.BytesIO(content), formats=FORMATS) as picture:
                 sides[picture.size] += 1
@@ -84,7 +84,7 @@ def inspect_pictures(path: Path, container: str, plan: FolderLayout, source: Sou
     colour = "in colour" if coloured else "grey"
     comments = {"size": f"the pictures are {sizes}; more pixels show more detail and take longer"}
     description = f"{container} of pictures, {sizes}, {colour}, seen as {size}×{size}"
-    return Findings(section, description, frozenset(plan.names), comments, classes=plan.classes)
+    return Findings(section, description, frozenset(layout.names), comments, classes=layout.classes)
 
 
 def is_grey(picture: Image.Image) -> bool:
@@ -95,11 +95,11 @@ def is_grey(picture: Image.Image) -> bool:
     return bool((pixels == pixels[..., :1]).all())
 
 
-def inspect_sounds(path: Path, container: str, plan: FolderLayout, source: Source) -> Findings:
-    """Find the rate and length of most sounds from their headers."""
+def inspect_sounds(path: Path, container: str, layout: FolderLayout, source: Source) -> Findings:
+    """Return findings about sounds: the most common rate and the typical length, from their headers."""
     rates: Counter[int] = Counter()
     lengths: list[float] = []
-    for content in sample_contents(plan, source):
+    for content in sample_contents(layout, source):
         try:
             sound = wav.read_header("", io.BytesIO(content), len(content))
         except InputError:
@@ -118,8 +118,8 @@ def inspect_sounds(path: Path, container: str, plan: FolderLayout, source: Sourc
         others = ", ".join(f"{count} at {rate} Hz" for rate, count in rates.most_common())
         comments["rate_hz"] = f"the rate of most ({others}); the others are resampled"
     section = {"source": "wav_folder", "path": str(path), "rate_hz": rate_hz, "seconds": seconds}
-    description = f"{container} of sounds at {rate_hz:,} Hz, heard for {seconds:.4g} s"
-    return Findings(section, description, frozenset(plan.names), comments, classes=plan.classes)
+    description = f"{container} of sounds at {rate_hz:,} Hz, of which {seconds:.4g} s are used"
+    return Findings(section, description, frozenset(layout.names), comments, classes=layout.classes)
 
 
 def _typical_length(lengths: list[int]) -> tuple[int, str]:
@@ -146,12 +146,12 @@ def is_table(start: bytes, columns: int = 2) -> bool:
     return len(rows) > 1 and len(rows[0]) >= columns and any(map(_is_number, itertools.chain(*rows[1:SNIFFED_ROWS])))
 
 
-def inspect_recordings(path: Path, container: str, plan: FolderLayout, source: Source) -> Findings:
-    """Find the columns of numbers and the length of the recordings."""
+def inspect_recordings(path: Path, container: str, layout: FolderLayout, source: Source) -> Findings:
+    """Return findings about recordings: the columns that hold numbers, and the length of a window."""
     columns: list[str] = []
     skipped: list[str] = []
     by_class: dict[str, list[int]] = {}
-    for name, content in _sample_files(plan, source):
+    for name, content in _sample_files(layout, source):
         rows = _table_rows(content)
         if len(rows) < 2:
             continue  # the source reports the file
@@ -167,7 +167,7 @@ def inspect_recordings(path: Path, container: str, plan: FolderLayout, source: S
     lengths = [length for class_lengths in by_class.values() for length in class_lengths]
     typical, explanation = _typical_length(lengths)
     is_one_window = len(set(lengths)) == 1 and 2 <= typical <= MAX_WINDOW
-    # a window may exceed the shortest quarter of a class, but each class keeps enough recordings for the splits
+    # a window may be longer than the shortest quarter of a class's recordings, because enough are left for the splits
     shortest = min(
         sorted(class_lengths)[max(0, len(class_lengths) - SPLITS) // 4] for class_lengths in by_class.values()
     )
@@ -184,11 +184,11 @@ def inspect_recordings(path: Path, container: str, plan: FolderLayout, source: S
     )
     if skipped:
         description += f"; left out, because they hold no numbers or are clocks: {', '.join(skipped)}"
-    return Findings(section, description, frozenset(plan.names), comments, classes=plan.classes)
+    return Findings(section, description, frozenset(layout.names), comments, classes=layout.classes)
 
 
 def _numeric_columns(rows: list[list[str]]) -> list[str]:
-    """Return the names of columns with a number anywhere, because the first row may have gaps."""
+    """Return the names of columns that hold a number in any row, because the first row may have gaps."""
     titles, cells = [title.strip() for title in rows[0]], itertools.zip_longest(*rows[1:], fillvalue="")
     return [
         title
@@ -216,17 +216,17 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def sample_contents(plan: FolderLayout, source: Source) -> Iterator[bytes]:
+def sample_contents(layout: FolderLayout, source: Source) -> Iterator[bytes]:
     """Yield the contents of some files, spread evenly over the splits.
 
     Unreadable files are skipped; the source reports them.
     """
-    return (content for _, content in _sample_files(plan, source))
+    return (content for _, content in _sample_files(layout, source))
 
 
-def _sample_files(plan: FolderLayout, source: Source) -> Iterator[tuple[str, bytes]]:
+def _sample_files(layout: FolderLayout, source: Source) -> Iterator[tuple[str, bytes]]:
     """Yield the same contents, each with the name of its file."""
-    names = list(itertools.chain(*plan.names.values()))
+    names = list(itertools.chain(*layout.names.values()))
     for name in names[:: max(1, len(names) // MAX_OPENED)]:
         try:
             yield name, source.read(name)
@@ -239,7 +239,8 @@ class Findings:
     """Findings about data: the source that reads them, its options, and a description in words.
 
     `splits` are the splits that the data already have, and `comments` are for the config, by option. `labels` are the
-    labels in arrays. `classes` are the names in the arrays or of the folders. `task` is used if the user names no task.
+    labels in arrays or in a table. `classes` are the names of the classes, if the data show them. `task` is used if the
+    user names no task.
     """
 
     section: dict[str, Any]

@@ -33,7 +33,7 @@ from edgekit.report import checks
 from edgekit.report.sections import machine, pipeline, profile, samples
 from edgekit.workbook.stage import find_config, open_stage
 
-# moved or copied since? the config beside this notebook counts
+# if the notebook was moved or copied, the config beside it is used
 if Path(Path(config).name).is_file() or not Path(config).is_file():
     config = str(find_config(Path(config).name))
 stage = open_stage("profile", globals())
@@ -46,8 +46,8 @@ empty samples, or a detail that gives the answer away."""
 COUNT_TEXT = """A rare class is learned badly and measured worse. If a class has only ten validation samples, each of \
 them is a tenth of its accuracy."""
 COUNT = """task = tasks.load_task(stage.data.task)
-always, saying = task.constant_answer(stage.data.validation.y)
-print(f"{task.METRIC_TEXT}; {saying} would give {always:.1%}")
+accuracy, constant_answer = task.constant_answer(stage.data.validation.y)
+print(f"{task.METRIC_TEXT}; {constant_answer} would give {accuracy:.1%}")
 display(samples.splits_table(stage.data))
 samples.notes_table(stage.data)"""
 RUN_TEXT = """## Profile

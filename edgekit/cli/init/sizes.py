@@ -19,7 +19,7 @@ CONFIDENCE = 0.95
 TRAINING_STEPS = 600
 """Number of optimizer steps after which a small network has learned most of what it can."""
 LOOSE_BUDGET_PP, USUAL_BUDGET_PP = 15.0, 5.0
-"""A budget above the first value hardly limits anything. A first run should be able to show the second one."""
+"""A budget above the first value hardly limits anything. Data for a first run should allow a budget of the second."""
 MAX_LOST_SHARE = 0.01
 """Share of the validation samples that a variant may lose in a first run."""
 
@@ -62,9 +62,7 @@ class SplitSizes:
 
 
 def small_validation_warning(sizes: SplitSizes) -> str:
-    """Return advice if there are so few validation samples that nearly every variant meets the budget, otherwise
-    nothing.
-    """
+    """Return advice if there are so few validation samples that nearly every variant meets the budget, or nothing."""
     if sizes.drop_pp <= LOOSE_BUDGET_PP:
         return ""
     sufficient = next(n for n in range(10, 10_000, 10) if SplitSizes(1, 1, n, 1).drop_pp <= USUAL_BUDGET_PP)
@@ -142,7 +140,7 @@ def _reference_network(task: str, kind: str, shape: tuple[int, ...]) -> tuple[st
         return "segmenter:segmenter", {"width": 16, "depth": 1}
     if task == "anomaly" and kind == "image":
         return "conv_autoencoder:conv_autoencoder", {"width": 16, "bottleneck": 4}
-    if task == "anomaly":  # any kind of sample is reconstructed
+    if task == "anomaly":  # the network reconstructs any other kind of sample
         return "autoencoder:autoencoder", {"width": 64, "bottleneck": 8}
     if kind == "vector":
         return "mlp:mlp", {"width": 64, "depth": 2}
@@ -173,7 +171,7 @@ WINDOW_S, MELS, FFT_SAMPLES, MOST_FRAMES = 0.03, 40, 512, 200
 
 def measured_steps(data: Data) -> list[tuple[Step, str]]:
     """Return the preprocessing steps in order, each with a comment for the config."""
-    if data.kind in ("text", "tensors"):  # token ids are names; a network of several inputs scales each by itself
+    if data.kind in ("text", "tensors"):  # token ids are names, and a network with several inputs scales them itself
         return []
     steps_so_far: list[tuple[Step, str]] = []
     grouping, together = "by feature", False

@@ -15,7 +15,7 @@ from edgekit.data import archives, folder_layout
 
 EXPECTED = """edgekit init takes one of
   an .npz file with x_train, y_train and, if you have them, x_validation, y_validation, x_test, y_test, classes;
-    of a network of several inputs x_train.NAME for each
+    for a network with several inputs x_train.NAME for each input
   a folder or a zip of pictures, split/class/*.jpg or .png, as in train/cat/0001.jpg
   a folder or a zip of sounds, split/class/*.wav, as in train/yes/0001.wav
   a folder or a zip of recordings, split/class/*.csv, as in train/walking/0001.csv
@@ -27,7 +27,7 @@ EXPECTED = """edgekit init takes one of
   a folder or a zip of pictures with boxes: Pascal VOC (Annotations/*.xml), COCO (a .json for each split) or YOLO
     (images/split/*.jpg and labels/split/*.txt)
   a folder or a zip of pictures with masks: images/split/*.jpg and masks/split/*.png, or as Pascal VOC has them
-where split is train and, if there, validation and test"""
+where split is train, validation or test, and only train is needed"""
 ZIP_SIGNATURE = b"PK\3\4"
 ARCHIVE = "zip archives: unpack them, or give --data one of them"
 MAX_FILES = 60
@@ -130,11 +130,11 @@ def _inspect_tree(path: Path, container: str, task: str | None = None) -> Findin
         if len(misnamed) == len(names):
             raise DataError(
                 f"{path}: {misnamed[0]!r} is a {kind} by its content, and its name does not end in "
-                f"{kind_layout.endings}; "
-                f"rename the files, or convert them to what their names say; {kind_layout.expected}"
+                f"{kind_layout.endings}; rename the files, or convert them to what their names say; "
+                f"{kind_layout.expected}"
             )
-        plan = folder_layout.read_layout(source, path.name, kind_layout)
-        return INSPECTORS[kind](path, container, plan, source)
+        layout = folder_layout.read_layout(source, path.name, kind_layout)
+        return INSPECTORS[kind](path, container, layout, source)
 
 
 def _has_classes(names: tuple[str, ...]) -> bool:

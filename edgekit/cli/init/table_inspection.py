@@ -99,16 +99,16 @@ DELIMITER_BY_SUFFIX = {".tsv": "tab", ".csv": "comma"}
 WORD = re.compile(r"\w+|[^\w\s]")
 LETTERS = re.compile(r"[^\W\d_]+")
 MIN_WORDS = 2
-"""Least number of words in the median cell of a column of texts. File names and other names have only one."""
+"""Smallest number of words in the median cell of a column of texts. File names and other names have only one word."""
 TOKENS_PER_WORD = 1.3
-"""Tokens per word that are allowed for, so that most texts fit completely."""
+"""Assumed number of tokens per word, so that most texts fit completely."""
 MIN_TOKENS, MAX_TOKENS = 16, 256
-"""Largest number of tokens in a sample, because the time of attention grows with the square of that number."""
+"""Limits of the number of tokens in a sample. It is limited because the time of attention grows with its square."""
 UNCUT_SHARE = 0.95
 """Share of the texts that should not be truncated."""
 MAX_CLASSES = 200
 MIN_ROWS_PER_CLASS = 2
-"""Least average number of rows per class. A column with fewer rows per name does not hold classes."""
+"""Smallest average number of rows per class. A column with fewer rows per name does not hold classes."""
 MAX_EMPTY_SHARE = 0.05
 """Largest share of empty cells in a column of classes."""
 MAX_ROWS = 20_000
@@ -127,19 +127,19 @@ def is_text(start: bytes) -> bool:
 
 
 def inspect_texts(
-    path: Path, container: str, plan: folder_layout.FolderLayout, source: folder_layout.Source
+    path: Path, container: str, layout: folder_layout.FolderLayout, source: folder_layout.Source
 ) -> Findings:
     """Inspect a folder of texts, and find how many tokens most texts have."""
     from edgekit.cli.init.inspection import sample_contents
 
     lengths = []
-    for content in sample_contents(plan, source):
+    for content in sample_contents(layout, source):
         lengths.append(_word_count(content.decode("utf-8-sig", "replace")))
     if not lengths:
         raise DataError(f"{path}: none of its texts can be opened; check that they are not damaged")
     section = {"source": "text_folder", "path": str(path), **_token_option(lengths)}
     description = f"{container} of texts, {_median(lengths)} words in the median one"
-    return Findings(section, description, frozenset(plan.names), _comments(lengths), classes=plan.classes)
+    return Findings(section, description, frozenset(layout.names), _comments(lengths), classes=layout.classes)
 
 
 def inspect_text_table(path: Path) -> Findings | None:
@@ -192,7 +192,7 @@ def _delimiter(path: Path, content: bytes) -> str:
 
 def _is_class_column(column: tuple[str, ...]) -> bool:
     names = {cell.strip() for cell in column[1:]} - {""}
-    # The source reports each row with an empty cell by its line.
+    # A few empty cells are allowed here, because the source reports each of them by its line.
     has_few_empty = _empty_cells(column) <= max(1, MAX_EMPTY_SHARE * len(column))
     return 1 < len(names) <= min(MAX_CLASSES, max(2, len(column) // MIN_ROWS_PER_CLASS)) and has_few_empty
 

@@ -53,12 +53,12 @@ def inspect_tracks(path: Path, task: str | None = None) -> Findings:
         total_s += length_s
         gaps_s += _gaps_s(stretches_found, length_s)
     rate_hz = max(set(rates), key=rates.count)
-    seconds = _window_seconds([recording_path.end_s - recording_path.start_s for recording_path in stretches], rate_hz)
+    seconds = _window_seconds([stretch.end_s - stretch.start_s for stretch in stretches], rate_hz)
     stride_s = _stride_samples(round(seconds * rate_hz), rate_hz) / rate_hz
-    classes = {recording_path.label for recording_path in stretches}
+    classes = {stretch.label for stretch in stretches}
     section = {"source": "wav_track", "path": str(path), "rate_hz": rate_hz, "seconds": seconds, "stride_s": stride_s}
     comments = {
-        "seconds": "a window; at most the middle length of the stretches with a label",
+        "seconds": "length of a window: the median length of the labelled stretches, but at most 1 s",
         "stride_s": "from the start of a window to that of the next: whole hops of log_mel, so a stream shares frames",
         "background": "the class of windows that no label touches; without this line they are left out",
     }

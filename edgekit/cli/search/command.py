@@ -12,7 +12,7 @@ from edgekit.core.errors import BudgetMissed, ConfigError
 
 MAX_TRIALS = 1_000_000
 MAX_MINUTES = 1_000_000
-"""About two years."""
+"""Largest value of --minutes, about two years."""
 RETAINED = "study.json has all complete batches, finished stages are kept"
 
 

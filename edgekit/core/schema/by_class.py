@@ -10,15 +10,21 @@ from edgekit.core.schema.record import Count, Record
 
 
 class GroupAnswers(Record):
-    """How one network answers the samples of one group."""
+    """The answers of one network to the samples of one group."""
 
     variant: Annotated[str, Field(description="name of the variant, or baseline-eager")]
     score: Annotated[
         float | None, Field(description="the score that the table names; null: no sample to compute it from")
     ]
-    found: Annotated[Count | None, Field(description="samples of the group that are answered with it; null for values")]
+    found: Annotated[
+        Count | None,
+        Field(description="samples of the group that the network assigns to it; null if groups are ranges of values"),
+    ]
     false: Annotated[
-        Count | None, Field(description="samples of other groups that are answered with it; null for values")
+        Count | None,
+        Field(
+            description="samples of other groups that the network assigns to it; null if groups are ranges of values"
+        ),
     ]
 
 
@@ -26,16 +32,16 @@ class GroupRow(Record):
     """One class, label, kind of sample or range of values."""
 
     name: Annotated[str, Field(description="the class, the label, the kind, or the value with its range")]
-    samples: Annotated[Count, Field(description="samples of the split that belong to it")]
+    samples: Annotated[Count, Field(description="samples of the split that belong to the group")]
     answers: Annotated[
-        list[GroupAnswers], Field(min_length=1, description="by the baseline first, then by each variant")
+        list[GroupAnswers], Field(min_length=1, description="answers of the baseline first, then of each variant")
     ]
 
 
 class ByClass(Record):
     """The accuracy by class, for the baseline and the variants that ship.
 
-    If there are many classes, the worst are listed.
+    If there are many classes, only the worst are listed.
     """
 
     split: Annotated[Literal["validation"], Field(description="the split whose samples these are")]
@@ -46,32 +52,38 @@ class ByClass(Record):
         list[str],
         Field(
             min_length=1,
-            description="the baseline and the variants that ship, the overall winner first, or the nearest miss",
+            description="the baseline, then the variants that ship, the overall winner first; if none ships, then the "
+            "nearest miss",
         ),
     ]
-    groups_in_all: Annotated[
-        int, Field(gt=0, description="how many groups there are; if more than are listed, the worst are listed")
-    ]
+    groups_in_all: Annotated[int, Field(gt=0, description="number of groups, including those that are not listed")]
     groups: Annotated[
-        list[GroupRow], Field(min_length=1, max_length=30, description="in their own order, or the worst first")
+        list[GroupRow],
+        Field(
+            min_length=1,
+            max_length=30,
+            description="all groups in the order of the classes or, if there are too many, the worst ones first",
+        ),
     ]
     lost: Annotated[
         dict[str, Count],
         Field(
-            description="by variant: samples that the baseline answers correctly and the variant does not; values "
-            "are correct within a tenth of their standard deviation, anomalies by a threshold with 1 % false alarms"
+            description="by variant: samples that the baseline answers correctly and the variant does not; a value "
+            "is correct within a tenth of the standard deviation, and an anomaly is one that scores above the "
+            "threshold that 1 % of the normal samples exceed"
         ),
     ]
     gained: Annotated[
         dict[str, Count],
-        Field(description="by variant: samples for which it is the other way round: only the variant is correct"),
+        Field(description="by variant: samples that the variant answers correctly and the baseline does not"),
     ]
 
 
 class Confusion(Record):
-    """Confusion matrices.
+    """Confusion matrices, one for each variant.
 
-    `counts` are by variant, and `among_the_rest` counts confusions among the classes not listed.
+    `rest` is the number of classes that are not listed in `classes`. They share one row and one column of `counts`.
+    `among_the_rest` is the number of samples of such a class that were mistaken for another such class, by variant.
     """
 
     classes: list[str]
@@ -81,7 +93,7 @@ class Confusion(Record):
 
 
 class LostSample(Record):
-    """A sample that the baseline answers correctly and a variant does not."""
+    """A sample that the baseline answers correctly and a variant does not. `place` is its index in the split."""
 
     place: int
     label: str
@@ -90,7 +102,10 @@ class LostSample(Record):
 
 
 class LostSamples(Record):
-    """The samples shown as lost, and when an answer counts as correct. `variant` is None if nothing is lost."""
+    """The samples that `variant` lost and that the report shows. `variant` is None if nothing is lost.
+
+    `in_all` is the number of lost samples, shown or not, and `right_means` says when an answer counts as correct.
+    """
 
     variant: str | None
     in_all: int

@@ -10,12 +10,13 @@ from edgekit.core.schema.record import Record
 
 
 class SystemActivity(Record):
-    """What else went on during a measurement, from before its first call to after its last. null: not available here.
+    """The activity of the system from before the first call of a measurement until after its last one.
 
-    Shares are of the time of all cores that the process could use.
+    A field is null if the system does not provide it. Shares are fractions of the time of all cores that the process
+    could use.
     """
 
-    seconds: Annotated[float, Field(ge=0, description="how long it took")]
+    seconds: Annotated[float, Field(ge=0, description="how long the measurement took")]
     others_share: Annotated[float | None, Field(ge=0, description="processor time used by other processes")]
     steal_share: Annotated[float | None, Field(ge=0, description="processor time withheld by the hypervisor")]
     preempted_per_s: Annotated[
@@ -32,16 +33,19 @@ class SystemActivity(Record):
         float | None, Field(ge=0, description="how far the high clock readings lie above the low ones")
     ]
     throttled: Annotated[bool | None, Field(description="whether heat or low voltage held the processor back")]
-    temperature_before_c: Annotated[float | None, Field(description="of the processor, at the start")]
-    temperature_after_c: Annotated[float | None, Field(description="of the processor, at the end")]
+    temperature_before_c: Annotated[float | None, Field(description="temperature of the processor, at the start")]
+    temperature_after_c: Annotated[float | None, Field(description="temperature of the processor, at the end")]
     pace_ms: Annotated[float, Field(gt=0, description="time of a fixed piece of work, the median of its readings")]
-    pace_change: Annotated[float, Field(ge=0, description="how far its high readings lie above the low ones")]
+    pace_change: Annotated[
+        float, Field(ge=0, description="how far the high readings of the pace lie above the low ones")
+    ]
     noise: Annotated[
         float | None,
         Field(
             ge=0,
-            description="relative spread of the openings' p50s, the median over the variants; in a load, of the p50s "
-            "of consecutive queries from their actual start, null in server and where these are too few",
+            description="relative spread of the p50s of one variant's openings, as the median over the variants; for a "
+            "load test, relative spread of the p50s of blocks of consecutive queries, timed from their actual start; "
+            "null in the server scenario and if there are too few queries",
         ),
     ]
 
@@ -59,7 +63,7 @@ class Machine(Record):
 
 
 class Disturbances(Record):
-    """What disturbed a measurement, from `device.measure.conditions.to_record`."""
+    """The disturbances of a measurement, from `device.measure.conditions.to_record`."""
 
     governor: Annotated[
         str | None, Field(description="what sets the processor's clock; null if the kernel does not report it")
@@ -72,11 +76,11 @@ class Disturbances(Record):
 
 
 class Conditions(Machine, Disturbances):
-    """Where and how the latencies of this result were measured."""
+    """The machine and the protocol with which the latencies of this result were measured, and their disturbances."""
 
     threads: Annotated[int, Field(gt=0, description="threads of every interpreter")]
     calls_per_round: Annotated[int, Field(gt=0, description="timed calls of a variant in a row")]
-    warmup_per_round: Annotated[int, Field(ge=0, description="untimed calls before them")]
+    warmup_per_round: Annotated[int, Field(ge=0, description="untimed calls before the timed ones")]
     interpreters: Annotated[
         dict[str, str], Field(description="versions of the interpreters that ran the variants, by name")
     ]
@@ -84,6 +88,6 @@ class Conditions(Machine, Disturbances):
     stayed_open: NotRequired[
         Annotated[
             list[str],
-            Field(description="comparisons that were not settled when the rounds ended, and which limit ended them"),
+            Field(description="comparisons that were undecided when the rounds ended, and the limit that ended them"),
         ]
     ]

@@ -27,8 +27,8 @@ BoundaryAgreement = TypedDict(
 )
 """A file compared with the step before it, on the check samples. `layers_unseen` says why layers were not compared.
 
-`conditioning` is present if the network amplifies rounding and the tolerance was adapted: how close the network is to
-itself.
+`conditioning` is present if the tolerance was widened because the network amplifies rounding errors. It says how much
+the network's own outputs change with the rounding, for example between float64 and float32.
 """
 
 
@@ -50,7 +50,7 @@ class NotOfferedVariant(VariantName):
 class RedundantOperator(Record):
     """An operator that computes nothing.
 
-    `compiled`: it is not in the file but in what the interpreter compiled from it.
+    `compiled` is true if the operator is not in the file but in the graph that the interpreter compiled from it.
     """
 
     kind: RedundantOp
@@ -63,8 +63,8 @@ class RedundantOperator(Record):
 class ConvertedVariant(VariantName):
     """A converted file with every boundary that was checked.
 
-    `folding` describes whether preprocessing steps were folded into the file, and `sparse_weights` whether its zeros
-    were stored as such, if either was requested.
+    `folding` says in words whether preprocessing steps were folded into the file, and `sparse_weights` whether its
+    weights were stored as sparse tensors. Either is present only if the config requested it.
     """
 
     method: str

@@ -1,4 +1,4 @@
-"""What a call costs, what the run has cost, and when it pays off: records of result.json."""
+"""The cost of a call, the cost of the run, and the number of calls after which it pays off: records of result.json."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ class Estimate(Record):
 
 
 class CallCost(Record):
-    """What one call of a variant costs on this machine, and what it saves compared with the baseline."""
+    """The cost of one call of a variant on this machine, and the saving compared with a call of the baseline."""
 
     name: Annotated[str, Field(description="the variant")]
     cpu_s: Annotated[Estimate, Field(description="processor time of all threads, seconds")]
     saved_cpu_s: Annotated[
-        Estimate | None, Field(description="seconds less than a call of the baseline; null for the baseline itself")
+        Estimate | None,
+        Field(description="seconds less than for a call of the baseline; null for the baseline itself"),
     ]
     joules: Annotated[Estimate | None, Field(description="energy without that of the idle machine; null: not known")]
     saved_joules: Annotated[
@@ -57,7 +58,7 @@ class CallCost(Record):
 
 
 class EnergyMeasurement(Record):
-    """How energy was measured."""
+    """The method by which energy was measured."""
 
     source: Annotated[str, Field(description="the meter, and what it covers")]
     idle_watts: Annotated[Estimate, Field(description="power of the idle machine, between blocks of calls")]
@@ -68,7 +69,7 @@ class EnergyMeasurement(Record):
 class CallCosts(Record):
     """The measured costs of calls. If `energy` is null, `energy_unknown` says why."""
 
-    confidence: Annotated[float, Field(gt=0.5, lt=1, description="of every interval")]
+    confidence: Annotated[float, Field(gt=0.5, lt=1, description="confidence of every interval")]
     protocol: Annotated[str, Field(description="how a call was measured, as text")]
     calls: Annotated[list[CallCost], Field(min_length=1, description="the baseline first, then every variant")]
     energy: Annotated[EnergyMeasurement | None, Field(description="how energy was measured; null: it was not")]
@@ -76,19 +77,19 @@ class CallCosts(Record):
 
 
 class RunCost(Record):
-    """What the stages of the run have cost: training, searching, converting, measuring."""
+    """The cost of the run's stages: training, searching, converting and measuring."""
 
     cpu_s: Annotated[
         float | None, Field(ge=0, description="processor time of all sealed stages, seconds; null: not known")
     ]
-    unknown: Annotated[list[str], Field(description="stages that did not record it")]
+    unknown: Annotated[list[str], Field(description="stages that did not record their processor time")]
     joules: Annotated[Estimate | None, Field(description="estimated from the processor time; null: not known")]
     money: Annotated[Estimate | None, Field(description="at the prices of the config; null: not known")]
     notes: Annotated[list[str], Field(description="notes on these figures")]
 
 
 class BreakEven(Record):
-    """How many calls of a variant save what the run has cost, in one unit."""
+    """The number of calls of a variant that save as much as the run has cost, in one unit."""
 
     name: Annotated[str, Field(description="a variant that ships")]
     unit: Annotated[Literal["CPU-seconds", "joules", "money"], Field(description="what is counted")]
@@ -111,7 +112,7 @@ class BreakEven(Record):
 
 
 class Cost(CallCosts):
-    """What a call of each variant costs, what the run has cost, and after how many calls it has paid off."""
+    """The cost of a call of each variant, the cost of the run, and the number of calls after which it has paid off."""
 
     prices: Annotated[Prices | None, Field(description="the prices of the config; null: not configured")]
     walk: Annotated[RunCost, Field(description="what the run has cost so far")]

@@ -23,16 +23,18 @@ class DecisionCandidate(Record):
 
 
 class DecisionPlace(Record):
-    """Where the decision's latencies were measured."""
+    """The place where the decision's latencies were measured."""
 
     where: NotRequired[
         Annotated[str, Field(description="class of the devices that decided; absent if this machine decided")]
     ]
-    host: NotRequired[Annotated[str, Field(description="the slowest of them; empty if nothing was sent to any device")]]
+    host: NotRequired[
+        Annotated[str, Field(description="slowest device of the class; empty if nothing was sent to any device")]
+    ]
 
 
 class WinnerDecision(DecisionPlace):
-    """Which variant won, by which rule, and against which candidates."""
+    """The choice of a winner, with its rule and the candidates."""
 
     decision: Annotated[str, Field(description="what was decided: the winner of a target, or the overall winner")]
     chosen: Annotated[str | None, Field(description="name of the winner; null if no variant is inside the budget")]
@@ -66,11 +68,13 @@ class LimitComparison(Record):
 
 
 class LatencyDecision(DecisionPlace):
-    """Which variants are significantly over the latency limit."""
+    """The variants that are significantly over the latency limit."""
 
     decision: Annotated[str, Field(description="what was decided, with the limit")]
     chosen: Annotated[list[str], Field(description="names of the variants that are too slow")]
-    rule: Annotated[Literal["whole interval above the limit", "recorded"], Field(description="why they are")]
+    rule: Annotated[
+        Literal["whole interval above the limit", "recorded"], Field(description="why these variants are too slow")
+    ]
     candidates: Annotated[list[LimitComparison], Field(description="every variant")]
     replayed: Annotated[bool, Field(description="true if the decision of an earlier run was replayed")]
     today: Annotated[list[str], Field(description="what this run's own measurement would choose")]
@@ -80,7 +84,7 @@ class DenseComparison(Record):
     """A sparse variant compared with the same network without zeros."""
 
     name: Annotated[str, Field(description="the variant with zeros")]
-    dense: Annotated[str, Field(description="the variant without")]
+    dense: Annotated[str, Field(description="the variant without zeros")]
     ratio: Annotated[float, Field(gt=0, description="speed relative to the variant without zeros")]
     ratio_low: Annotated[float, Field(gt=0, description="lower bound of that ratio's interval")]
     ratio_high: Annotated[float, Field(gt=0, description="upper bound of that ratio's interval")]
@@ -97,7 +101,7 @@ class DenseComparison(Record):
 
 
 class SparsityDecision(DecisionPlace):
-    """Which sparse variants are neither faster nor smaller for their zeros."""
+    """The sparse variants that are neither faster nor smaller than the same network without zeros."""
 
     decision: Annotated[Literal["sparsity without speed-up"], Field(description="what was decided")]
     chosen: Annotated[
@@ -121,5 +125,5 @@ Decision = WinnerDecision | LatencyDecision | SparsityDecision
 
 
 def is_winner_decision(decision: Decision) -> TypeGuard[WinnerDecision]:
-    """Return whether a decision chose one variant, the winner of a target or overall, and not a list of variants."""
+    """Return whether a decision chose a winner (of a target or overall), which is one variant and not a list."""
     return not isinstance(decision["chosen"], list)

@@ -13,7 +13,7 @@ class DecidingDeviceLatency(Record):
     """The latency of a variant on the device that decided."""
 
     where: Annotated[str, Field(description="the device's class, as hosts.yaml names it")]
-    host: Annotated[str, Field(description="the device's name there; it is the slowest of its class")]
+    host: Annotated[str, Field(description="the device's name in hosts.yaml; it is the slowest of its class")]
     p50_ms: Annotated[
         float | None, Field(gt=0, description="median there, milliseconds; null if it was not sent there")
     ]
@@ -24,9 +24,9 @@ class DecidingDeviceLatency(Record):
 class DeviceLatency(Record):
     """The latency of a variant on a device, timed in turns with all others."""
 
-    name: Annotated[str, Field(description="of the variant")]
-    interpreter: Annotated[str, Field(description="the interpreter there, with its version")]
-    p50_ms: Annotated[float, Field(gt=0, description="of all calls, milliseconds")]
+    name: Annotated[str, Field(description="name of the variant")]
+    interpreter: Annotated[str, Field(description="the interpreter on the device, with its version")]
+    p50_ms: Annotated[float, Field(gt=0, description="median of all calls, milliseconds")]
     low_ms: Annotated[float, Field(gt=0, description="lower bound of the median's interval")]
     high_ms: Annotated[float, Field(gt=0, description="upper bound of the median's interval")]
     ratio: Annotated[float, Field(gt=0, description="its time divided by that of the fastest variant there")]
@@ -68,7 +68,7 @@ class DeviceClass(Record):
 
 
 def deciding_device_latency(devices: DeviceClass, name: str) -> DecidingDeviceLatency:
-    """Return a variant's median on the slowest device of the class; None if it was not sent there."""
+    """Return a variant's median on the slowest device of the class. Its figures are None if it was not sent there."""
     timed = [device["variants"] for device in devices["devices"] if device["host"] == devices["slowest"]]
     row = next((row for rows in timed for row in rows if row["name"] == name), None)
     return {

@@ -19,7 +19,7 @@ class RelativeLatency(Record):
 
 
 class RelativeSize(Record):
-    """A limit on the number of bytes relative to that of a reference; `bytes` is the size of a reference model."""
+    """A limit on the size in bytes, relative to the size of a reference; `bytes` is the size of a reference model."""
 
     ratio: Annotated[float, Field(gt=0, le=1000, description="largest size divided by the reference's")]
     of: Annotated[str, Field(min_length=1, description="the reference: file name of a reference model, or baseline")]
@@ -40,7 +40,7 @@ class TargetLimits(Record):
 
 
 class BudgetLimits(Record):
-    """The budget: what a variant must meet, on validation and on the machine that decides."""
+    """The budget: the limits that a variant must meet on validation and on the machine that decides."""
 
     accuracy_drop_pp: Annotated[float, Field(ge=0, description="largest drop below the baseline, percentage points")]
     accuracy_confidence: Annotated[

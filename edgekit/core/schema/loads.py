@@ -12,7 +12,7 @@ from edgekit.core.schema.record import Milliseconds, Record
 
 
 class LoadRun(Record):
-    """One run of LoadGen. Latencies count from the intended start; in `server` that is the scheduled arrival."""
+    """One run of LoadGen. Latencies count from the intended start, which in `server` is the scheduled arrival."""
 
     name: Annotated[str, Field(description="the variant, or baseline-eager, baseline-unmodified")]
     scenario: Annotated[Literal["single_stream", "server", "offline"], Field(description="MLPerf's scenario")]
@@ -41,21 +41,21 @@ class LoadRun(Record):
     ]
     service_p99_ms: Annotated[Milliseconds, Field(description="99th percentile of the same")]
     errors: Annotated[int, Field(ge=0, description="queries that were answered with an error")]
-    error_rate: Annotated[float, Field(ge=0, le=1, description="their share")]
+    error_rate: Annotated[float, Field(ge=0, le=1, description="share of the queries that were answered with an error")]
     first_error: Annotated[str | None, Field(description="message of the first error")]
     cpu_cores: Annotated[
         float, Field(ge=0, description="CPU seconds of the process over wall seconds, LoadGen's own included")
     ]
     peak_bytes: Annotated[int | None, Field(gt=0, description="largest resident memory of the process meanwhile")]
     loadgen_bytes: Annotated[
-        int | None, Field(ge=0, description="the part of it that LoadGen used for its list of queries")
+        int | None, Field(ge=0, description="the part of that memory that LoadGen used for its list of queries")
     ]
     meets: Annotated[
         bool | None, Field(description="true if p99 is within the bound and there was no error; null except in server")
     ]
     sure: Annotated[
         bool | None,
-        Field(description="the same at 99 % confidence, by LoadGen's early stopping; null except in server"),
+        Field(description="true if this holds at 99 % confidence, by LoadGen's early stopping; null except in server"),
     ]
     short: Annotated[bool, Field(description="true if it is shorter than MLPerf requires")]
     why_short: Annotated[str, Field(description="what is missing, as text")]
@@ -73,10 +73,11 @@ class LoadTrial(Record):
     service_p99_ms: Annotated[
         Milliseconds, Field(description="the same from the actual start: the time of the answer itself")
     ]
-    queries: Annotated[int, Field(gt=0, description="answered")]
+    queries: Annotated[int, Field(gt=0, description="queries answered")]
     meets: Annotated[bool, Field(description="true if p99 is within the bound and there was no error")]
     reason: Annotated[
-        Literal["search", "again", "confirm"], Field(description="why the trial was run; again: after a failure")
+        Literal["search", "again", "confirm"],
+        Field(description="why the trial was run; again: a repetition after a failed trial"),
     ]
     short: Annotated[bool, Field(description="true if it is shorter than MLPerf requires")]
     why_short: Annotated[str, Field(description="what is missing, as text")]
@@ -93,7 +94,7 @@ class LoadRate(Record):
     rate_per_s: Annotated[float | None, Field(gt=0, description="the confirmed rate; null if none was confirmed")]
     why: Annotated[str, Field(description="how the search ended, as text")]
     short: Annotated[bool, Field(description="true if the trials that confirmed it are shorter than MLPerf requires")]
-    why_short: Annotated[str, Field(description="what they lack, as text")]
+    why_short: Annotated[str, Field(description="what these trials lack, as text")]
     disturbed: Annotated[
         list[str],
         Field(description="how many trials were noisy, and why the first of them was; empty if none was"),
@@ -112,7 +113,7 @@ class FailedLoad(Record):
 
 
 class Loads(Record):
-    """How the winners and the baseline behave under load. No decision depends on it."""
+    """The behaviour of the winners and the baseline under load. No decision depends on it."""
 
     seconds: Annotated[
         float, Field(ge=0, description="requested duration of each run and minimum of each trial; 0: no load was run")

@@ -1,4 +1,4 @@
-"""Records of the profile: runtimes, operators, layers, a session, and what follows from them."""
+"""Records of the profile: runtimes, operators, layers, a session, the diagnosis, and the forecast."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class LayerTime(Record):
 
 
 class StampOverhead(Record):
-    """The time of a call with time stamps divided by that of one without, with its interval."""
+    """The time of a call in which time stamps are taken, divided by that of one without them, with its interval."""
 
     ratio: float
     low: float
@@ -64,7 +64,10 @@ class StampOverhead(Record):
 
 
 class SessionTime(Record):
-    """One process from its start to its last answer. `covered` is the share of its time that the parts explain."""
+    """One process from its start to its last answer. `covered` is the share of its time that the parts add up to.
+
+    `calls_covered` is the same share for the time between the starts of two successive calls.
+    """
 
     calls: int
     calls_covered: float
@@ -75,7 +78,7 @@ class SessionTime(Record):
 
 
 class ThreadGain(Record):
-    """How many times faster a call is with `threads`, with the bounds of the interval."""
+    """The speed-up of a call with this number of threads over a call with one, with the bounds of its interval."""
 
     threads: int
     speedup: float
@@ -103,7 +106,7 @@ class ExecutionFields(Record):
 
 
 class RuntimeForecast(Record):
-    """How many times faster than the baseline a runtime is, and the parts of its time."""
+    """The speed-up of a runtime over the baseline (`ratio`), and the parts of its time."""
 
     ratio: float
     execution: ExecutionFields
@@ -131,7 +134,11 @@ class PredictedSpeedup(Record):
 
 
 class Diagnosis(Record):
-    """The bottlenecks of the network, as shares of a call with lower bounds, and the recommended steps."""
+    """The bottleneck of the network (`bound`), the recommended steps, and a summary as text.
+
+    `shares` is each cause's share of a call's time. `floors_ms` is the least time that this machine needs for the
+    arithmetic, for moving the bytes, and for the operator calls.
+    """
 
     bound: str
     shares: dict[str, float]

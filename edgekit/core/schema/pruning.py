@@ -11,7 +11,7 @@ from edgekit.core.schema.variants import DropFields
 
 
 class PruneStep(DropFields):
-    """A pruning step: the size of what remains, and its accuracy drop on validation with the upper bound."""
+    """A pruning step: the size of the remaining network, and its accuracy drop on validation with the upper bound."""
 
     step: int
     aimed: float
@@ -31,9 +31,9 @@ class PruneStep(DropFields):
 
 
 class RetrainedStep(Record):
-    """A step's shape trained from new weights, compared with the fine-tuned one.
+    """A network with the shape of a pruning step, trained from new weights and compared with the fine-tuned one.
 
-    `below_tuned` is the drop between them.
+    `below_tuned` is its accuracy drop below the fine-tuned network.
     """
 
     of_step: int
@@ -46,9 +46,11 @@ class RetrainedStep(Record):
 
 
 class TimedCut(Record):
-    """A cut that was timed. Its p50 is given relative to the student and to the network before it, with bounds.
+    """A cut, which narrows one group of layers to `width`, that was timed.
 
-    `validation_accuracy` is that of a selected cut, before the fine-tuning of the step.
+    `of_student` is its p50 divided by the student's, and `of_before` its p50 divided by that of the network before the
+    cut. `low` and `high` are the bounds of `of_before`. `validation_accuracy` is that of a selected cut, before the
+    fine-tuning of the step.
     """
 
     step: int
@@ -75,8 +77,8 @@ class MeasuredSpeedup(Record):
 class StepLatency(MeasuredSpeedup, FileTimes):
     """The latency of a step on one target.
 
-    `predicted` is the speed-up over step 0 that its multiply-adds predict, and `gain_share` the share of it that was
-    measured.
+    `predicted` is the speed-up over step 0 that its multiply-adds predict. `gain_share` is the measured speed-up
+    divided by the predicted one.
     """
 
     step: int
@@ -99,7 +101,7 @@ class SparseLatency(MeasuredSpeedup):
 
 
 class PruneConditions(Machine, Disturbances):
-    """Where and how the steps were timed. `confidence` is that of the intervals, as a fraction."""
+    """The machine and the protocol with which the steps were timed. `confidence` of the intervals is a fraction."""
 
     protocol: str
     confidence: float
@@ -116,7 +118,7 @@ class PruneLatencies(Record):
 
 
 class FailedLatencies(Record):
-    """Why nothing was timed."""
+    """The reason why nothing was timed."""
 
     failed: str
     sparse_step: NotRequired[int]

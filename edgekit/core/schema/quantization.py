@@ -35,7 +35,10 @@ class MixedStep(MaybeDropFields):
 
 
 class RecipeRow(MaybeDropFields):
-    """A PTQ recipe: its drop below the baseline and below the first recipe. Figures are None if it was not tried."""
+    """A PTQ recipe, with its drop below the baseline and its drop below the first recipe.
+
+    Figures are None if it was not tried.
+    """
 
     recipe: str
     ranges: str
@@ -47,7 +50,10 @@ class RecipeRow(MaybeDropFields):
 
 
 class CalibrationSize(Record):
-    """Two draws of equally many calibration samples, compared with the float network and with each other."""
+    """Two random draws of equally many calibration samples, and how the two int8 networks made with them compare.
+
+    `snr_db` compares each with the float network, `between_snr_db` and `disagreement` compare them with each other.
+    """
 
     samples: int
     shared_samples: int
@@ -58,7 +64,10 @@ class CalibrationSize(Record):
 
 
 class CalibrationStudy(Record):
-    """One record for each size, and the sizes for which the split is too small."""
+    """The effect of the number of calibration samples on int8, with a record for each number.
+
+    `too_large` lists the sizes for which the split is too small.
+    """
 
     calibration_split: int
     validation_samples: int

@@ -1,4 +1,4 @@
-"""The base of every record of result.json: a strict base class, and types of numbers and texts with their ranges.
+"""The base class of every record of result.json, and types of numbers and texts that are restricted to a range.
 
 A record is a `TypedDict`: a stage writes it as a plain dictionary, mypy checks its keys, and `json` stores it without
 conversion. Each field is declared once, with its type, range and meaning. Pydantic derives the check and the JSON

@@ -42,9 +42,9 @@ SCHEMA = f"edgekit/result/{FORMAT}"
 StageName = Literal["origin", "profile", "distill", "prune", "quantize", "convert", "benchmark", "bundle"]
 TargetKey = Annotated[str, GetPydanticSchema(lambda _, schema_of: schema_of(Target))]
 StageKey = Annotated[str, GetPydanticSchema(lambda _, schema_of: schema_of(StageName))]
-"""Keys of dictionaries.
+"""Types of dictionary keys.
 
-For mypy any text is a key, so that readers can loop over names; the check allows only these.
+For mypy they are any text, so that readers can loop over names. The check allows only names of targets and stages.
 """
 
 
@@ -89,14 +89,17 @@ class Result(Record):
     """The verdict of a run of edgekit with all evidence for it, taken from the run's sealed artifacts."""
 
     schema: Annotated[Literal["edgekit/result/2"], Field(description="$id of this schema")]
-    format: Annotated[Literal[2], Field(description="number of this format, raised when readers have to change")]
+    format: Annotated[Literal[2], Field(description="number of this format; it grows when readers have to change")]
     edgekit: Annotated[str, Field(description="version of edgekit")]
     name: Annotated[str, Field(description="name of the run and of its bundles")]
     version: Annotated[str, Field(description="version of the bundles")]
     config: Annotated[dict[str, Any], Field(description="the config as the user wrote it, with settings applied")]
     task: Annotated[
         Task,
-        Field(description="what the network is for; accuracy is top-1, R², F1, AUC, mAP or precision@1, a fraction"),
+        Field(
+            description="what the network is for; it decides what accuracy is: top-1, R², F1, AUC, mAP, mIoU or "
+            "precision@1, as a fraction"
+        ),
     ]
     data_digest: Annotated[Sha256, Field(description="digest of every sample, label, split and class name")]
     data_notes: NotRequired[
@@ -144,7 +147,8 @@ class Result(Record):
     seen_validation: Annotated[
         SeenValidation | None,
         Field(
-            description="whether the baseline was trained on validation samples; null if trained here, or not tested"
+            description="whether the baseline was trained on validation samples; null if this run trained it, or if "
+            "this was not tested"
         ),
     ]
     others_seen_validation: NotRequired[
@@ -174,7 +178,7 @@ class Result(Record):
             Field(description="why a target that the config does not name has no variants; absent if there is none"),
         ]
     ]
-    conditions: Annotated[Conditions, Field(description="where and how it was measured")]
+    conditions: Annotated[Conditions, Field(description="where and how latencies were measured")]
     stages: Annotated[dict[StageKey, StageRecord], Field(description="the artifacts by stage, as far as the run came")]
     bundles: Annotated[
         dict[TargetKey, BundleRecord], Field(description="the bundles by target; empty if the budget was missed")

@@ -17,10 +17,12 @@ class SmoothingResult(Record):
     ]
     accuracy: Annotated[Share, Field(description="share of windows whose smoothed answer is correct")]
     detected: Annotated[
-        Count | None, Field(description="events whose label is predicted within them or their tolerance")
+        Count | None,
+        Field(description="events whose label is predicted during the event or within the tolerance after it"),
     ]
     delay_windows: Annotated[
-        float | None, Field(ge=0, description="mean windows from an event's first to its detection")
+        float | None,
+        Field(ge=0, description="windows from the first window of an event to its detection, as the mean"),
     ]
     false_alarms: Annotated[
         Count | None, Field(description="runs of windows in which a label is predicted outside its events")
@@ -29,7 +31,9 @@ class SmoothingResult(Record):
         float | None,
         Field(ge=0, description="false alarms per hour outside events; null: the sample rate is not known"),
     ]
-    per_hour_at_most: Annotated[float | None, Field(ge=0, description="upper bound of its one-sided Poisson interval")]
+    per_hour_at_most: Annotated[
+        float | None, Field(ge=0, description="upper bound of that rate's one-sided Poisson interval")
+    ]
     alarmed_share: Annotated[
         Share | None, Field(description="share of the windows outside events in which any label is predicted")
     ]
@@ -42,13 +46,15 @@ class StreamResult(Record):
 
     split: Annotated[Literal["validation"], Field(description="the split whose windows these are")]
     windows: Annotated[int, Field(gt=0, description="windows of the split")]
-    pieces: Annotated[int, Field(gt=0, description="pieces of recordings, one after the other")]
+    pieces: Annotated[int, Field(gt=0, description="pieces of recordings that the windows come from")]
     hop: Annotated[int, Field(gt=0, description="from the start of a window to that of the next, samples or rows")]
     hop_s: Annotated[float | None, Field(gt=0, description="the same in seconds; null if the rate is not known")]
     background: Annotated[str | None, Field(description="the class that is not an event; null if there is none")]
-    events: Annotated[Count | None, Field(description="runs of windows with one label other than the background")]
+    events: Annotated[
+        Count | None, Field(description="events: runs of windows with one label other than the background")
+    ]
     hours: Annotated[float | None, Field(ge=0, description="time outside events and their tolerance, hours")]
-    windows_outside: Annotated[Count | None, Field(description="the same in windows")]
+    windows_outside: Annotated[Count | None, Field(description="the same time as a number of windows")]
     tolerance_windows: Annotated[Count, Field(description="windows after an event in which it can still be detected")]
     repeat_windows: Annotated[int, Field(gt=0, description="windows after which a continuing false alarm counts again")]
     confidence: Annotated[float, Field(gt=0.5, lt=1, description="confidence of the bound on false alarms per hour")]
@@ -57,5 +63,9 @@ class StreamResult(Record):
         Field(description="why this smoothing was selected"),
     ]
     candidates: Annotated[
-        list[SmoothingResult], Field(min_length=1, description="no smoothing first; of equals the first is selected")
+        list[SmoothingResult],
+        Field(
+            min_length=1,
+            description="every smoothing that was tried, beginning with none; of equally good ones the first is kept",
+        ),
     ]

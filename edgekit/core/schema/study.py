@@ -24,7 +24,7 @@ class ObjectiveRow(TypedDict):
 class DimensionRow(TypedDict):
     """A dimension of the search space: choices or a range.
 
-    `when` lists other options and the values under which it exists.
+    The dimension exists only in trials whose options have one of the values that `when` lists for them.
     """
 
     key: str
@@ -44,9 +44,11 @@ class SamplerRow(TypedDict):
 
 
 class TrialRow(TypedDict):
-    """One trial. `values` and `intervals` follow the study's objectives; None if the trial did not reach them.
+    """One trial. `values` and `intervals` have an entry for each of the study's objectives, in the same order.
 
-    `constraints` are at most 0 if the budget is met. `variants` names the file that represents each target.
+    An entry is None if the trial was not evaluated so far. Each of the `constraints` is at most 0 if its limit of the
+    budget is met. `variants` names the file that represents each target. `same_as` is the number of an earlier trial
+    with the same settings, whose outcome was reused.
     """
 
     number: int
@@ -86,7 +88,8 @@ class BatchRow(TypedDict):
 class StudyRow(TypedDict):
     """study.json. `front` lists trial numbers; `reference` is the reference point of the hypervolumes.
 
-    `baseline_accuracy` is the fraction from which the budget's drop is counted; without it, figures do not draw it.
+    `baseline_accuracy` is a fraction. If it is missing, figures do not draw the budget's limit on the accuracy drop,
+    because that limit is relative to it.
     """
 
     format: int

@@ -39,7 +39,7 @@ class TimedFile(FileTimes):
 
 
 class FailedFile(Record):
-    """A file of such a network that could not be converted."""
+    """A file of a network that was to be timed before training, but could not be converted."""
 
     model: str
     target: str
@@ -74,17 +74,18 @@ class ShownCandidate(CandidateRow):
 
 
 class CandidateNames(Record):
-    """Names of the candidates within the budget, and of those that are trained."""
+    """Names of the candidates whose latency and size are within the budget, and of those that are trained."""
 
     in_time: list[str]
     trained: list[str]
 
 
 class ShortlistRow(Record):
-    """The decision that was followed, the one that today's latencies suggest, and what candidates were compared with.
+    """The candidates that the run chose (`measured`), the choice by today's latencies, and the limits that applied.
 
-    `limits` are texts, present if two numbers do not express the budget; `beside` are the references of relative
-    limits.
+    The two choices differ only if the decision of an earlier run was replayed. `limits` describes the limits in words.
+    It is present if `latency_p50_ms` and `size_bytes` alone do not express them. `beside` lists the references of
+    relative limits.
     """
 
     measured: CandidateNames

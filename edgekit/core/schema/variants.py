@@ -17,12 +17,15 @@ Precision = Literal["fp32", "fp16", "int8", "w8", "dynamic", "int4", "int4_dense
 RedundantOp = Literal[
     "transpose", "outer transpose", "reshape", "cast", "identity", "pad", "broadcast", "foldable", "copy"
 ]
-"""transpose: axes change places inside the graph; outer transpose: the same at its input or output; reshape: to the
-same shape, one after another, or a transpose of axes of length 1; cast: to the type that it already has, one after
-another, and in TFLite every quantize and dequantize inside the graph; identity: changes nothing; pad: the following
-convolution could do it; broadcast: the following operator would do it; foldable: computed from constants alone; copy: a
-constant stored twice. A file does not show whether a transpose is the network's own or the converter's, so both are
-counted.
+"""Kinds of redundant operators.
+
+- transpose: swaps axes inside the graph. outer transpose: swaps axes at the input or output of the graph. A file does
+  not show whether a transpose comes from the network or from the converter, so both are counted.
+- reshape: keeps the shape, follows another reshape, or is a transpose of axes of length 1.
+- cast: keeps the type or follows another cast. In TFLite it is also every quantize and dequantize inside the graph.
+- identity: changes nothing. pad: the following convolution could pad by itself. broadcast: the following operator would
+  broadcast by itself.
+- foldable: is computed from constants alone. copy: a constant that is stored twice.
 """
 
 RejectingStage = Literal["distill", "prune", "quantize", "convert", "benchmark"]
@@ -45,7 +48,8 @@ class BudgetMet(Record):
         ]
     ]
     speedup_vs_eager: Annotated[
-        float, Field(gt=0, description="the baseline's median over the winner's, over the rounds")
+        float,
+        Field(gt=0, description="the baseline's median divided by the winner's, as the median over the rounds"),
     ]
     speedup_vs_eager_low: Annotated[float, Field(gt=0, description="lower bound of that ratio's interval")]
     speedup_vs_eager_high: Annotated[float, Field(gt=0, description="upper bound of that ratio's interval")]
@@ -53,7 +57,7 @@ class BudgetMet(Record):
         float | None,
         Field(
             gt=0,
-            description="median of the best int8 variant of the baseline over the winner's; null: none was converted",
+            description="median of the baseline's best int8 variant divided by the winner's; null: there is none",
         ),
     ]
     speedup_vs_post_training_baseline_low: Annotated[
@@ -66,9 +70,9 @@ class BudgetMet(Record):
         float, Field(description="accuracy below the baseline on validation, percentage points")
     ]
     bound_validation_pp: Annotated[float, Field(description="upper bound of the one-sided interval of that drop")]
-    confidence: Annotated[float, Field(gt=0.5, lt=1, description="of that interval")]
+    confidence: Annotated[float, Field(gt=0.5, lt=1, description="confidence of that interval")]
     drop_test_pp: Annotated[float, Field(description="accuracy below the baseline on test, percentage points")]
-    size_ratio: Annotated[float, Field(gt=0, description="bytes of the baseline over those of the winner")]
+    size_ratio: Annotated[float, Field(gt=0, description="bytes of the baseline divided by those of the winner")]
 
 
 class BudgetNotMet(Record):
@@ -84,7 +88,7 @@ class DropFields(Record):
     bound_pp: Annotated[
         float, Field(description="upper bound of the one-sided interval of that drop, which the budget limits")
     ]
-    confidence: Annotated[float, Field(gt=0.5, lt=1, description="of that interval")]
+    confidence: Annotated[float, Field(gt=0.5, lt=1, description="confidence of that interval")]
     lost: Annotated[
         int, Field(ge=0, description="validation samples that the baseline answers correctly and this model does not")
     ]
@@ -93,12 +97,13 @@ class DropFields(Record):
     ]
     samples: Annotated[int, Field(gt=0, description="validation samples that both answered")]
     least_pp: Annotated[
-        float, Field(ge=0, description="smallest bound that so many samples can show, even if none is lost")
+        float,
+        Field(ge=0, description="smallest upper bound that this number of samples can show, even if none is lost"),
     ]
 
 
 class MaybeDropFields(Record):
-    """The same fields for a model that may not exist, in which case they are None."""
+    """The fields of `DropFields` for a model that may not exist, in which case they are None."""
 
     drop_pp: float | None
     bound_pp: float | None
@@ -112,7 +117,7 @@ class MaybeDropFields(Record):
 class SecondAccuracy(Record):
     """A second accuracy metric, which is reported beside the first and decides nothing."""
 
-    metric: Annotated[str, Field(description="its name: mAP@0.5:0.95 of a detection")]
+    metric: Annotated[str, Field(description="name of the metric, such as mAP@0.5:0.95 for detection")]
     validation: Annotated[Share, Field(description="on validation, the split that decisions use")]
     test: Annotated[Share, Field(description="on test, the split that is read once, for this record")]
 
@@ -134,7 +139,7 @@ class ModelFacts(Record):
     method: Annotated[
         Literal["float", "ptq", "qat", "mixed"],
         Field(
-            description="float, post-training quantization, trained for int8, or int8 but for some layers kept in float"
+            description="float, post-training quantization, quantization-aware training, or int8 except for some layers"
         ),
     ]
     interpreter: Annotated[str, Field(description="the interpreter, with its version")]
@@ -147,13 +152,13 @@ class ModelFacts(Record):
 
 
 class BaselineFacts(ModelFacts):
-    """Such facts of the baseline."""
+    """The facts about the baseline that need no time measurement."""
 
     target: Annotated[Literal["pytorch"], Field(description="PyTorch: the baseline is not converted")]
 
 
 class VariantFacts(ModelFacts, DropFields):
-    """Such facts of a variant, with its drop on validation."""
+    """The facts about a variant that need no time measurement, with its drop on validation."""
 
     zipped_bytes: Annotated[int, Field(gt=0, description="size of its files, each compressed by zlib at level 9")]
     target: Annotated[Target, Field(description="the target that it was converted for")]
@@ -161,8 +166,8 @@ class VariantFacts(ModelFacts, DropFields):
     debris: Annotated[
         dict[RedundantOp, Annotated[int, Field(gt=0)]],
         Field(
-            description="redundant operators, which compute nothing: how many of each kind the converter left behind; "
-            "transpose: of axes inside the graph, the network's own included; copy: a constant stored again"
+            description="number of redundant operators, which compute nothing, by kind; transpose: swaps axes inside "
+            "the graph, the network's own transposes included; copy: a constant that is stored twice"
         ),
     ]
 
@@ -212,7 +217,8 @@ class VariantRow(CheckedVariant, Latency):
     """One deployable candidate: model, precision, target."""
 
     speedup: Annotated[
-        float, Field(gt=0, description="the baseline's median over this one's: the median over the rounds")
+        float,
+        Field(gt=0, description="the baseline's median divided by this variant's, as the median over the rounds"),
     ]
     speedup_low: Annotated[float, Field(gt=0, description="lower bound of that ratio's interval")]
     speedup_high: Annotated[float, Field(gt=0, description="upper bound of that ratio's interval")]
@@ -237,7 +243,9 @@ class WaterfallStep(Record):
     variant: Annotated[str, Field(description="name of the resulting variant")]
     p50_ms: Annotated[float, Field(gt=0, description="that variant's median, milliseconds")]
     gain: NotRequired[
-        Annotated[float, Field(gt=0, description="median before the step over the one after; absent at the start")]
+        Annotated[
+            float, Field(gt=0, description="median before the step divided by the median after it; absent at the start")
+        ]
     ]
     gain_low: NotRequired[
         Annotated[float, Field(gt=0, description="lower bound of that ratio's interval; absent at the start")]
@@ -249,7 +257,7 @@ class WaterfallStep(Record):
 
 
 class ReferenceModelFacts(Record):
-    """What is known of a reference model without measuring time."""
+    """The facts about a reference model that need no time measurement."""
 
     name: Annotated[str, Field(description="the file's name")]
     sha256: Annotated[Sha256, Field(description="of the file")]
@@ -268,14 +276,18 @@ class ReferenceModelRow(ReferenceModelFacts, Latency):
         float | None, Field(gt=0, description="bytes of the winner divided by those of this file")
     ]
     winner_speedup: Annotated[
-        float | None, Field(gt=0, description="median of this file over the winner's, over the rounds")
+        float | None,
+        Field(gt=0, description="median of this file divided by the winner's, as the median over the rounds"),
     ]
     winner_speedup_low: Annotated[float | None, Field(gt=0, description="lower bound of that ratio's interval")]
     winner_speedup_high: Annotated[float | None, Field(gt=0, description="upper bound of that ratio's interval")]
 
 
 class SeenValidation(Record):
-    """Whether a model that was trained elsewhere is more often right on validation than chance explains."""
+    """Whether a model that was trained elsewhere is right on validation more often than chance explains.
+
+    If so, it was probably trained on validation samples.
+    """
 
     name: Annotated[str, Field(description="the file, or the builder of the network if only weights were given")]
     role: NotRequired[

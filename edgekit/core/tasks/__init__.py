@@ -7,20 +7,21 @@ A module offers
     METRIC                      the name of its accuracy, a fraction that is at most 1
     METRIC_TEXT                 a sentence that explains it
     OUTPUTS_NAME                what the names of its outputs are: classes, values
-    AT_MOST_ONE whether one sample counts from 0 to 1, so that few samples can show little
+    AT_MOST_ONE                 whether each sample contributes 0 to 1 to the accuracy. If so, the number of samples
+                                limits how small a drop can be shown
     default_names(y)            names of the outputs if the data have none
     normalize_labels(name, y, names)    labels of a split in their normal form; DataError if they are not valid
     check_split(name, y, names) DataError if these labels cannot evaluate a split
-    strata(y)                   (n,) int64: what a division into splits keeps in proportion
+    strata(y)                   (n,) int64: the stratum of each sample; splits keep the proportions of the strata
     score_samples(outputs, inputs, y)   the scores of each sample, from which accuracy is computed
     accuracy(scores)            a fraction
     drop(reference, scores, confidence)     the accuracy drop with its upper bound (`accuracy_drop.Drop`)
     same_answers(reference, outputs, inputs)    (n,) bool: which samples two networks answer alike
     constant_answer(y)          the accuracy of a constant answer, a fraction, and a description of that answer
 
-and, for what a mean over all samples hides,
+and, to show differences that a mean over all samples hides,
 
-    GROUP, SCORE, SCORE_RISES   what answers are grouped by, what the score of a group is, and whether more is better
+    GROUP, SCORE, SCORE_RISES   what answers are grouped by, the name of a group's score, and whether higher is better
     CORRECT_WHEN                when a sample counts as answered correctly, as the end of a sentence
     answers(outputs, inputs)    the answer to each sample in few bytes: (n,) or (n, k)
     is_correct(answers, y)      (n,) bool
@@ -36,8 +37,8 @@ and, if answers have a position in the pictures,
 
     closeness(answers, y)       (n,) from 0 to 1: how much of each answer is right, to choose pictures to draw
 
-`inputs` are the inputs of the network with its own order of axes if RECONSTRUCTS, zeros of that shape if NEEDS_SHAPE,
-and otherwise None.
+`inputs` depends on two more constants of the module. If RECONSTRUCTS is true, it holds the network's inputs in the
+network's order of axes; if NEEDS_SHAPE is true, zeros of that shape; otherwise it is None.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ TASKS: tuple[Task, ...] = get_args(Task)
 
 @dataclass(frozen=True, eq=False)
 class SampleScores:
-    """The contribution of each sample to a network's accuracy:
+    """The contribution of each sample to a network's accuracy.
 
     `values` is (n, k) float64; the task defines what each column means.
     """
@@ -76,8 +77,8 @@ class SampleScores:
 class Group:
     """One class, label or range of values with the network's score, which is None if it cannot be computed.
 
-    `found` is how many of its `samples` are answered with this class or label, and `false` how many other samples are.
-    Both are None if answers are values.
+    `found` is the number of its `samples` for which the network predicts this class or label, and `false` is the number
+    of other samples for which it does. Both are None if answers are values.
     """
 
     name: str

@@ -1,9 +1,10 @@
 """Estimate the accuracy drop of a network from two networks' answers to the same samples, with an upper bound.
 
-The samples are a random draw, and another draw would give a different drop. For all samples in general, only the upper
-bound of a one-sided confidence interval can be claimed. If answers are right or wrong, it is Tango's score interval for
-the difference of two paired proportions (Tango 1998, Statistics in Medicine 17:891-908), which keeps its confidence
-even if few or no answers differ. For other metrics it is a paired bootstrap (Efron 1979, Annals of Statistics 7:1-26).
+The samples are a random draw, and another draw would give a different drop. What can be claimed about all samples is
+only the upper bound of a one-sided confidence interval. If answers are either right or wrong, the interval is Tango's
+score interval for the difference of two paired proportions (Tango 1998, Statistics in Medicine 17:891-908), which keeps
+its confidence even if few or no answers differ. For other metrics it comes from a paired bootstrap (Efron 1979, Annals
+of Statistics 7:1-26).
 """
 
 from __future__ import annotations
@@ -28,11 +29,13 @@ BOOTSTRAP_DRAWS, DRAWS_PER_BLOCK = 2000, 100
 
 @dataclass(frozen=True)
 class Drop:
-    """How far the accuracy is below the reference's on the same samples, in percentage points; negative if it is above.
+    """The accuracy of a reference minus that of a network on the same samples, in percentage points.
 
-    `lost` is the number of samples that the reference answered correctly and the network does not (or answers worse);
-    `gained` is the number for which it is the other way round. With the given `confidence`, the drop over all samples
-    like these is at most `bound_pp`. `least_pp` is the smallest bound that so many samples can show, if none is lost.
+    `drop_pp` is negative if the network is more accurate. `lost` is the number of samples that the reference answers
+    correctly and the network does not, or that the network answers worse. `gained` is the number of samples that the
+    network answers correctly or better instead. With the given `confidence`, the drop over all samples like these is at
+    most `bound_pp`. `least_pp` is the smallest bound that this number of samples can show, which is reached if no
+    sample is lost.
     """
 
     drop_pp: float
@@ -104,9 +107,10 @@ def bootstrap_drop(
     apart: np.ndarray | None = None,
     at_most_one: bool = False,
 ) -> Drop:
-    """Return the drop of a metric, which `score` computes from sample scores, by a paired bootstrap.
+    """Estimate the drop of a metric and its upper bound by a paired bootstrap.
 
-    The same samples are drawn again for both networks, and the bound is the quantile of the drops at `confidence`.
+    Each draw takes the same samples, with replacement, for both networks. The upper bound is the quantile of the drops
+    at `confidence`.
 
     Parameters
     ----------
@@ -121,9 +125,9 @@ def bootstrap_drop(
     apart
         (n,) bool: divides the samples into two kinds, which are drawn separately.
     at_most_one
-        Whether each sample counts from 0 to 1. If so, the bound exceeds the drop by at least Tango's bound for no lost
-        samples. The bootstrap knows nothing about samples that it has not seen, so it would be overconfident if hardly
-        any samples differ.
+        Whether each sample contributes 0 to 1 to the accuracy. If so, the upper bound exceeds the drop by at least
+        Tango's bound for no lost samples. Without this the bootstrap would be overconfident if hardly any samples
+        differ, because it knows nothing about samples that it has not seen.
     """
     import numpy as np
 
@@ -139,7 +143,7 @@ def bootstrap_drop(
 def _draws(samples: int, apart: np.ndarray | None) -> Iterator[np.ndarray]:
     """Yield how often each sample is drawn, in blocks (DRAWS_PER_BLOCK, samples) float64.
 
-    The draws are always the same.
+    The random generator has a fixed seed, so the draws are the same in every call.
     """
     import numpy as np
 
@@ -172,17 +176,19 @@ def can_meet(samples: int, confidence: float, allowed_pp: float) -> bool:
 
 
 def too_few_samples(samples: int, confidence: float) -> str:
-    """Return what to do if `can_meet` returns False."""
+    """Return a message for the case that `can_meet` returns False: what the samples cannot show, and what to do."""
     least_pp = drop_of_counts(0, 0, samples, confidence).bound_pp
     return (
         f"{samples} samples cannot show less than {least_pp:.2f} pp, even if every answer is the same as the "
-        f"baseline's: "
-        "raise budget.accuracy_drop_pp, lower budget.accuracy_confidence, or give more validation samples"
+        "baseline's: raise budget.accuracy_drop_pp, lower budget.accuracy_confidence, or give more validation samples"
     )
 
 
 def _upper_bound(lost: int, gained: int, samples: int, z: float) -> float:
-    """The largest difference (a fraction) that the score test does not reject at `z`, by bisection to the last bit."""
+    """Return the largest difference (a fraction) that the score test does not reject at `z`.
+
+    It is searched by bisection to the last bit.
+    """
     low, high = (lost - gained) / samples, 1.0
     while low < (middle := (low + high) / 2) < high:
         low, high = (middle, high) if _score(lost, gained, samples, middle) < z else (low, middle)
@@ -190,7 +196,7 @@ def _upper_bound(lost: int, gained: int, samples: int, z: float) -> float:
 
 
 def _score(lost: int, gained: int, samples: int, difference: float) -> float:
-    """How many standard errors the observed difference is below `difference` (Tango 1998, equations 24 to 26)."""
+    """Return by how many standard errors the observed difference is below `difference` (Tango 1998, eq. 24 to 26)."""
     b = (2 * samples - lost + gained) * difference - lost - gained
     c = -gained * difference * (1 - difference)
     q = (math.sqrt(b * b - 8 * samples * c) - b) / (4 * samples)  # the most likely share gained, given `difference`

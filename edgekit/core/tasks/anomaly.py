@@ -23,18 +23,19 @@ NEEDS_SHAPE = False
 GROUP, SCORE, SCORE_RISES = "kind of sample", "share classified correctly", True
 CORRECT_WHEN = "an anomaly scores above the threshold that 1 % of the normal samples exceed, a normal sample does not"
 FALSE_ALARMS = 0.01
-"""Share of normal samples above the threshold at which rates are reported."""
+"""Rates are reported at the threshold that this share of the normal samples exceeds."""
 NAMES = ("normal", "anomaly")
 NORMAL_CLASSES = ("normal", "good")
 """Possible names of the class of normal samples; all other classes are anomalies."""
 CHANCE = 0.5
 """Accuracy if all samples are of one kind, so that there is nothing to distinguish."""
 NEAR = 0.5
-"""Two scores count as equal if they differ by at most this share of the reference's standard deviation."""
+"""Two scores count as equal if they differ by at most this share of the standard deviation of the reference's scores.
+"""
 
 
 def default_names(y: np.ndarray) -> tuple[str, ...]:
-    """0 is normal, 1 an anomaly."""
+    """Return the names of the two kinds of samples: 0 is normal, 1 is an anomaly."""
     return NAMES
 
 
@@ -56,7 +57,7 @@ def normalize_labels(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.nda
 
 
 def check_split(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
-    """Check that train and calibration have normal samples, and the other splits samples of both kinds."""
+    """Check that train and calibration have normal samples, and that the other splits have samples of both kinds."""
     normal, anomalies = int((y == 0).sum()), int((y == 1).sum())
     if not normal:
         raise DataError(f"{name}: no normal sample among {len(y)}; training and evaluation need normal samples, too")
@@ -68,12 +69,12 @@ def check_split(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
 
 
 def strata(y: np.ndarray) -> np.ndarray:
-    """Whether each sample is normal."""
+    """Return the kind of each sample, which divisions into splits keep in proportion."""
     return y
 
 
 def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> SampleScores:
-    """The score and the label of each sample, (n, 2)."""
+    """Return the score and the label of each sample, (n, 2)."""
     assert inputs is not None
     return SampleScores("anomaly", np.stack([reconstruction_errors(outputs, inputs), y.astype(np.float64)], axis=1))
 
@@ -86,14 +87,15 @@ def reconstruction_errors(outputs: np.ndarray, inputs: np.ndarray) -> np.ndarray
 
 
 def accuracy(scores: SampleScores) -> float:
-    """The area under the curve."""
+    """Return the area under the curve."""
     return float(_auc(scores.values, np.ones((1, len(scores))))[0])
 
 
 def drop(reference: SampleScores, scores: SampleScores, confidence: float) -> Drop:
-    """The drop by the bootstrap, with normal samples and anomalies drawn separately.
+    """Return the drop, estimated by a bootstrap that draws normal samples and anomalies separately.
 
-    A sample is lost if more samples of the other kind are on its wrong side than before.
+    An anomaly is lost if more normal samples score higher than it does than before. A normal sample is lost if more
+    anomalies score lower.
     """
     before, after = rank_shares(reference), rank_shares(scores)
     worse = np.sign(np.round(before - after, 12))
@@ -104,7 +106,11 @@ def drop(reference: SampleScores, scores: SampleScores, confidence: float) -> Dr
 
 
 def rank_shares(scores: SampleScores) -> np.ndarray:
-    """Return, for each sample, the share of samples of the other kind on its correct side, (n,); a tie counts half."""
+    """Return, for each sample, the share of samples of the other kind that are ranked correctly beside it, (n,).
+
+    For an anomaly these are the normal samples with a lower score, for a normal sample the anomalies with a higher
+    score. A tie counts half.
+    """
     score, anomalous = scores.values[:, 0], scores.values[:, 1] > 0
     shares = np.zeros(len(score))
     for kind in (True, False):
@@ -117,30 +123,30 @@ def rank_shares(scores: SampleScores) -> np.ndarray:
 
 
 def same_answers(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
-    """Which scores differ by at most half of their standard deviation over these samples."""
+    """Return which scores differ by at most half of the standard deviation of the reference's scores."""
     assert inputs is not None
     before, after = reconstruction_errors(reference, inputs), reconstruction_errors(outputs, inputs)
     return np.asarray(np.abs(before - after) <= NEAR * before.std() + 1e-9)
 
 
 def constant_answer(y: np.ndarray) -> tuple[float, str]:
-    """The accuracy of a constant score."""
+    """Return the accuracy of a constant score."""
     return CHANCE, "always giving the same score"
 
 
 def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
-    """(n,) float64: the scores."""
+    """Return the scores, (n,) float64."""
     assert inputs is not None
     return reconstruction_errors(outputs, inputs)
 
 
 def is_correct(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Which samples are classified correctly."""
+    """Return which samples are classified correctly."""
     return np.asarray(_is_anomaly(answers, y) == (y > 0))
 
 
 def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Group]:
-    """Two groups: normal samples, some of which are false alarms, and anomalies, some of which are missed."""
+    """Return two groups, the normal samples and the anomalies, each with the share that is classified correctly."""
     predicted, result = _is_anomaly(answers, y), []
     for kind, name in enumerate(NAMES):
         in_group = y == kind
@@ -154,22 +160,22 @@ def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Gro
 
 
 def describe_answers(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
-    """The predicted kinds."""
+    """Return the predicted kinds."""
     return [NAMES[int(predicted)] for predicted in _is_anomaly(answers, y)]
 
 
 def describe_labels(y: np.ndarray, names: Sequence[str]) -> list[str]:
-    """The true kinds."""
+    """Return the true kinds."""
     return [NAMES[int(label)] for label in y]
 
 
 def _is_anomaly(scores: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Which samples a network classifies as anomalies, with a threshold from its own scores of the normal samples."""
+    """Return which samples a network classifies as anomalies. The threshold comes from its scores of normal samples."""
     return np.asarray(scores > np.quantile(scores[y == 0], 1 - FALSE_ALARMS))
 
 
 def _auc(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """AUC (draws,) of sample scores for weights (draws, n): Mann-Whitney's U divided by the number of pairs."""
+    """Return the AUC (draws,) of sample scores with weights (draws, n): Mann-Whitney's U over the number of pairs."""
     order = np.argsort(values[:, 0], kind="stable")
     score, anomalous = values[order, 0], values[order, 1] > 0
     starts = np.flatnonzero(np.r_[True, score[1:] != score[:-1]])

@@ -9,7 +9,7 @@ import numpy as np
 from edgekit.runner.boxes import Boxes, area, intersections
 
 OVERLAPS = tuple(round(0.5 + 0.05 * step, 2) for step in range(10))
-"""Limits of the overlap, which is the intersection divided by the union."""
+"""Overlaps from which a box counts as correct. An overlap is the intersection divided by the union."""
 OVERLAP_LIMITS, OVERLAP_INDICES = np.array(OVERLAPS), np.arange(len(OVERLAPS))
 MIN_LOGIT = 0.0
 """Logit of a probability of one half."""
@@ -43,7 +43,10 @@ def compare_boxes(answer: np.ndarray, label: np.ndarray) -> BoxComparison:
 
 
 def match_boxes(boxes: Boxes, labels: np.ndarray) -> np.ndarray:
-    """Return (boxes,) int64: bit `k` is set if a box, best first, matches a label of its class at `OVERLAPS[k]`."""
+    """Return (boxes,) int64, in which bit `k` is set if the box matches a label of its class at `OVERLAPS[k]`.
+
+    `boxes` are sorted by confidence, the most confident first.
+    """
     bits = np.zeros(len(boxes.logits), dtype=np.int64)
     for kind in np.unique(labels[:, 0]).astype(np.int64):
         box_indices = np.flatnonzero(boxes.classes == kind)
@@ -59,7 +62,7 @@ def match_boxes(boxes: Boxes, labels: np.ndarray) -> np.ndarray:
 
 
 def pairwise_overlaps(boxes: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Return (boxes, labels) float64: the intersection divided by the union."""
+    """Return (boxes, labels) float64: the intersection of each box and label divided by their union."""
     boxes, labels = boxes.astype(np.float64), labels.astype(np.float64)
     shared = intersections(boxes.T, labels.T)
     union = area(boxes)[:, None] + area(labels) - shared
@@ -68,7 +71,7 @@ def pairwise_overlaps(boxes: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def select_boxes(rows: np.ndarray, min_logit: float = MIN_LOGIT) -> Boxes:
-    """Return the boxes of rows (n, 5 or 6): labels, or answers whose logit is at least `least`."""
+    """Return the boxes in rows (n, 5) of labels, or in rows (n, 6) of answers with at least `min_logit` as logit."""
     logits = rows[:, BOX_FIELDS] if rows.shape[1] > BOX_FIELDS else np.full(len(rows), np.inf)
     selected = rows[(rows[:, 0] >= 0) & (logits >= min_logit)]
     return Boxes(

@@ -1,4 +1,7 @@
-"""One class out of several. Accuracy is the share of samples whose highest score is that of their class."""
+"""Assign each sample to one of several classes.
+
+Accuracy is the share of samples whose highest score is that of their class.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +25,12 @@ CORRECT_WHEN = "the highest score is that of their class"
 
 
 def default_names(y: np.ndarray) -> tuple[str, ...]:
-    """Names for labels (n,): "0", "1", … up to the highest.
+    """Return names for labels (n,): "0", "1", … up to the highest.
 
-    DataError if a label is higher than the number of samples.
+    Raises DataError if the highest label is not below the number of samples.
     """
     if y.dtype.kind not in "iu" or not y.size:
-        return ("0", "1")  # the labels themselves are refused by `normalize_labels`
+        return ("0", "1")  # `normalize_labels` refuses such labels later
     highest = int(y.max())
     if highest >= len(y):
         raise DataError(
@@ -67,47 +70,47 @@ def check_split(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
 
 
 def strata(y: np.ndarray) -> np.ndarray:
-    """The classes, which divisions into splits keep in proportion."""
+    """Return the classes, which divisions into splits keep in proportion."""
     return y
 
 
 def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> np.ndarray:
-    """Which of the scores (n, classes) are highest at the right class, (n,) bool."""
+    """Return which of the scores (n, classes) are highest at the right class, (n,) bool."""
     return np.equal(outputs.argmax(axis=1), y)
 
 
 def accuracy(correct: np.ndarray) -> float:
-    """The share of correct answers."""
+    """Return the share of correct answers."""
     return float(np.mean(correct))
 
 
 def drop(reference: np.ndarray, correct: np.ndarray, confidence: float) -> Drop:
-    """The drop, with Tango's interval."""
+    """Return the drop, with Tango's interval."""
     return drop_of_answers(reference, correct, confidence)
 
 
 def same_answers(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
-    """Which samples have their highest score at the same class in both outputs."""
+    """Return which samples have their highest score at the same class in both outputs."""
     return np.equal(reference.argmax(axis=1), outputs.argmax(axis=1))
 
 
 def constant_answer(y: np.ndarray) -> tuple[float, str]:
-    """The accuracy of always naming the most frequent class."""
+    """Return the accuracy of always naming the most frequent class."""
     return float(np.bincount(y).max() / len(y)), "always naming one class"
 
 
 def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
-    """(n,) int32: the class with the highest score."""
+    """Return the class with the highest score for each sample, (n,) int32."""
     return outputs.argmax(axis=1).astype(np.int32)
 
 
 def is_correct(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Which answers equal the label."""
+    """Return which answers equal the label."""
     return np.asarray(answers == y)
 
 
 def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Group]:
-    """The classes, each with its recall."""
+    """Return the classes, each with its recall."""
     count = len(names)
     samples, predictions = (np.bincount(values, minlength=count)[:count] for values in (y, answers))
     hits = np.bincount(y[answers == y], minlength=count)[:count]
@@ -118,10 +121,10 @@ def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Gro
 
 
 def describe_answers(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
-    """The names of the classes."""
+    """Return the names of the classes."""
     return [names[int(answer)] for answer in answers]
 
 
 def describe_labels(y: np.ndarray, names: Sequence[str]) -> list[str]:
-    """The names of the classes."""
+    """Return the names of the classes."""
     return [names[int(label)] for label in y]

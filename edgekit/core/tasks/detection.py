@@ -4,9 +4,9 @@ Labels are (n, 1 + most, 5) float32: class, left, top, right, bottom, in pixels 
 the sample itself, (-1, 0, 0, width, height); later rows with the class -1 are empty. Outputs are (n, points, 4 +
 classes), as described in `edgekit/runner/boxes.py`.
 
-Average precision is that of COCO (Lin et al., ECCV 2014): the boxes of all pictures are sorted by their scores, each
-is matched with the free label of its class that it overlaps most, precision is made monotonically decreasing, and
-averaged over 101 recalls. At most 100 boxes of a picture count.
+Average precision is that of COCO (Lin et al., ECCV 2014). The boxes of all pictures are sorted by their scores, and
+each is matched with the label of its class that it overlaps most and that no earlier box has taken. Precision is made
+monotonically decreasing and averaged over 101 recalls. At most 100 boxes of a picture count.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ CORRECT_WHEN = "every labelled object is found with a probability of one half or
 RECALLS = np.linspace(0, 1, 101)
 EVALUATION_OPTIONS = BoxOptions(least_probability=0.01, overlap=0.5, most=100)
 MIN_SHARED_BOXES = 0.8
-"""Share of the boxes in two answers that must match so that the answers count as the same."""
+"""Two answers count as the same if at least this share of their boxes match."""
 FIELDS_PER_BOX = 3
-"""Fields of each predicted box in the sample scores: class, logit, and the overlaps at which it is correct, as bits."""
+"""Number of fields of a predicted box in the sample scores: class, logit, and the bits of `match_boxes`."""
 
 
 def default_names(y: np.ndarray) -> tuple[str, ...]:
-    """Names for labels (n, 1 + most, 5): "0", "1", …"""
+    """Return names for labels (n, 1 + most, 5): "0", "1", …"""
     highest = int(y[..., 0].max()) if y.ndim == 3 and y.size else 0
     return tuple(str(index) for index in range(max(1, highest + 1)))
 
@@ -81,7 +81,7 @@ def check_split(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
 
 
 def strata(y: np.ndarray) -> np.ndarray:
-    """The rarest class in each picture, which is the stratum of the picture; 0 if it has no box."""
+    """Return the stratum of each picture, which is given by the rarest class in it; 0 if it has no box."""
     kinds = y[:, 1:, 0].astype(np.int64)
     classes = max(1, int(kinds.max()) + 1)
     has_class = np.stack([(kinds == kind).any(axis=1) for kind in range(classes)], axis=1)
@@ -93,13 +93,13 @@ def strata(y: np.ndarray) -> np.ndarray:
 def decode_boxes(
     outputs: np.ndarray, size: tuple[int, int], options: BoxOptions = EVALUATION_OPTIONS
 ) -> Iterator[Boxes]:
-    """Return the boxes of each picture of (height, width), from outputs (n, points, 4 + classes)."""
+    """Yield the boxes of each picture from outputs (n, points, 4 + classes). `size` is (height, width)."""
     decode = Decoder(size, outputs.shape[1], options)
     return (decode(each) for each in outputs)
 
 
 def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> SampleScores:
-    """(n, classes + 3 · 100): a picture's number of labels of each class, then `FIELDS_PER_BOX` values for each box."""
+    """Return (n, classes + 3 · 100): the number of labels of each class, then `FIELDS_PER_BOX` values for each box."""
     classes = outputs.shape[2] - BOX_SIDES
     size = int(y[0, 0, 4]), int(y[0, 0, 3])
     values = np.zeros((len(y), classes + FIELDS_PER_BOX * EVALUATION_OPTIONS.most))
@@ -113,12 +113,12 @@ def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray)
 
 
 def accuracy(scores: SampleScores) -> float:
-    """Mean average precision at an overlap of one half."""
+    """Return the mean average precision at an overlap of one half."""
     return float(mean_average_precision(scores.values, np.ones((1, len(scores))))[0])
 
 
 def mean_accuracy_over_overlaps(scores: SampleScores) -> float:
-    """Mean average precision, averaged over overlaps from 0.5 to 0.95: COCO's main metric."""
+    """Return the mean average precision, averaged over overlaps from 0.5 to 0.95. It is COCO's main metric."""
     weights = np.ones((1, len(scores)))
     return float(np.mean([mean_average_precision(scores.values, weights, bit)[0] for bit in range(len(OVERLAPS))]))
 
@@ -127,9 +127,9 @@ SECOND = SecondMetric("mAP@0.5:0.95", "averages it over overlaps from 0.5 to 0.9
 
 
 def drop(reference: SampleScores, scores: SampleScores, confidence: float) -> Drop:
-    """The drop by the bootstrap over pictures.
+    """Return the drop, estimated by a bootstrap over pictures.
 
-    A picture is lost if fewer of its labels are found at an overlap of 0.5.
+    A picture is lost if fewer of its labels than before are found at an overlap of 0.5.
     """
     hits = [_hits(each.values) for each in (reference, scores)]
     worse = np.sign(hits[0] - hits[1])
@@ -137,7 +137,10 @@ def drop(reference: SampleScores, scores: SampleScores, confidence: float) -> Dr
 
 
 def same_answers(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
-    """Which samples have nearly the same confident boxes in both answers: same class, and an overlap of one half."""
+    """Return which samples have nearly the same confident boxes in both answers.
+
+    Two boxes match if they are of the same class and overlap by one half.
+    """
     pairs = zip(_confident_boxes(reference, inputs), _confident_boxes(outputs, inputs), strict=True)
     return np.array([_shared(*pair) >= MIN_SHARED_BOXES for pair in pairs])
 
@@ -156,12 +159,12 @@ def best_probability(outputs: np.ndarray, y: np.ndarray) -> float:
 
 
 def constant_answer(y: np.ndarray) -> tuple[float, str]:
-    """The accuracy of answers without boxes."""
+    """Return the accuracy of answers without boxes."""
     return 0.0, "always answering without a box"
 
 
 def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
-    """(n, 100, 6) float32: class (-1: none), left, top, right, bottom, logit."""
+    """Return the boxes, (n, 100, 6) float32: class (-1: no box), left, top, right, bottom, logit."""
     result = np.full((len(outputs), EVALUATION_OPTIONS.most, BOX_FIELDS + 1), -1, dtype=np.float32)
     for row, boxes in zip(result, decode_boxes(outputs, _size(inputs)), strict=True):
         row[: len(boxes.logits)] = np.column_stack([boxes.classes, boxes.sides, boxes.logits])
@@ -169,20 +172,20 @@ def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
 
 
 def is_correct(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Which pictures' confident boxes match their labels exactly."""
+    """Return for which pictures the confident boxes match the labels one to one."""
     correct: np.ndarray = closeness(answers, y) == 1
     return correct
 
 
 def closeness(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """(n,): the F1 of the confident boxes and the labels of each picture."""
+    """Return, for each picture, the F1 of its confident boxes and its labels, (n,)."""
     return np.array(
         [_shared(select_boxes(answer), select_boxes(label[1:])) for answer, label in zip(answers, y, strict=True)]
     )
 
 
 def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Group]:
-    """The classes, each with its average precision, its correct confident boxes and its wrong ones."""
+    """Return the classes, each with its average precision and the numbers of correct and wrong confident boxes."""
     result = []
     for kind, title in enumerate(names):
         labels = (y[:, 1:, 0] == kind).sum(axis=1)
@@ -205,12 +208,12 @@ def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Gro
 
 
 def describe_answers(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
-    """The number of confident boxes of each class."""
+    """Return, as texts, the number of confident boxes of each class."""
     return [_describe_counts(select_boxes(answer).classes, names) for answer in answers]
 
 
 def describe_labels(y: np.ndarray, names: Sequence[str]) -> list[str]:
-    """The number of labels of each class."""
+    """Return, as texts, the number of labels of each class."""
     return [_describe_counts(select_boxes(label[1:]).classes, names) for label in y]
 
 
@@ -233,9 +236,9 @@ def mean_average_precision(values: np.ndarray, weights: np.ndarray, bit: int = 0
 
 
 def _average_precision(logits: np.ndarray, hits: np.ndarray, weights: np.ndarray, total: np.ndarray) -> np.ndarray:
-    """(draws,): average precision of boxes with weights (draws, boxes) and `total` (draws,) labels; NaN without labels.
+    """Return the average precision, (draws,), of boxes with weights (draws, boxes) and `total` (draws,) labels.
 
-    The monotonic precision is highest where a box is correct, so only those positions are considered.
+    It is NaN without labels. Precision only rises at correct boxes, so only their positions are considered.
     """
     order = (-logits).argsort(kind="stable")
     hits, weights = hits[order], weights[:, order]
@@ -245,7 +248,7 @@ def _average_precision(logits: np.ndarray, hits: np.ndarray, weights: np.ndarray
     precision = correct / np.maximum(counted, 1e-12)
     monotonic = np.maximum.accumulate(precision[:, ::-1], axis=1)[:, ::-1]
     recall = correct / np.maximum(total, 1e-12)[:, None]
-    # one search serves all draws, because the numbers of each draw have their own range
+    # one search serves all draws, because the offsets give the recalls of each draw a range of their own
     offsets = 2.0 * np.arange(len(weights))[:, None]
     places = np.searchsorted((recall + offsets).ravel(), (RECALLS + offsets).ravel()).reshape(len(weights), -1)
     places -= len(hit_positions) * np.arange(len(weights))[:, None]
@@ -254,7 +257,7 @@ def _average_precision(logits: np.ndarray, hits: np.ndarray, weights: np.ndarray
 
 
 def _hits(values: np.ndarray) -> np.ndarray:
-    """(n,): how many labels of each picture are found at an overlap of one half."""
+    """Return how many labels of each picture are found at an overlap of one half, (n,)."""
     bits = (
         values[:, -FIELDS_PER_BOX * EVALUATION_OPTIONS.most :]
         .reshape(len(values), EVALUATION_OPTIONS.most, FIELDS_PER_BOX)[..., 2]
@@ -274,7 +277,7 @@ def _confident_boxes(outputs: np.ndarray, inputs: np.ndarray | None) -> Iterator
 
 
 def _shared(one: Boxes, other: Boxes) -> float:
-    """The F1 of two sets of boxes, which is the share of boxes that match a box of the other set."""
+    """Return the F1 of two sets of boxes, which is the share of boxes that match a box of the other set."""
     total = len(one.classes) + len(other.classes)
     labels = np.column_stack([other.classes, other.sides]) if len(other.classes) else np.zeros((0, BOX_FIELDS))
     return 2 * int((match_boxes(one, labels) & 1).sum()) / total if total else 1.0

@@ -1,13 +1,14 @@
-"""A vector for each sample, close to those of similar samples. Accuracy is precision@1 among the samples of a split.
+"""Map each sample to a vector that is close to the vectors of similar samples.
 
-A sample is right if the nearest of the others, by the cosine of their vectors, has its label (recall@1 in metric
-learning: Jégou, Douze, Schmid, TPAMI 2011; Oh Song et al., CVPR 2016). Labels are classes or identities, and a split
-may have other labels than train. Of equally near neighbours the first counts. A sample that is the only one with its
-label has no neighbour that could be right, so it is only a neighbour of others and is not evaluated itself.
+Accuracy is precision@1 among the samples of a split: a sample counts as right if the nearest of the other samples, by
+the cosine of their vectors, has the same label (recall@1 in metric learning: Jégou, Douze, Schmid, TPAMI 2011; Oh Song
+et al., CVPR 2016). Labels are classes or identities, and a split may have other labels than train. If several
+neighbours are equally near, the first counts. A sample that is the only one with its label cannot be right, so it is
+not evaluated itself and only serves as a neighbour of others.
 
-Samples are not independent here, because one sample may be the nearest of many. Tango's interval would then contain the
-true drop too rarely (81 of 100 times at a confidence of 90 %), so the bound is the larger of Tango's and the
-jackknife's; the jackknife's standard error is never too small on average (Efron, Stein, Annals of Statistics 1981).
+Samples are not independent here, because one sample may be the nearest neighbour of many. Tango's interval alone would
+contain the true drop too rarely (81 of 100 times at a confidence of 90 %). The bound is therefore the larger of Tango's
+and the jackknife's, whose standard error is never too small on average (Efron, Stein, Annals of Statistics 1981).
 """
 
 from __future__ import annotations
@@ -34,20 +35,20 @@ CORRECT_WHEN = "the nearest other sample has their label"
 DIMENSIONS = 64
 """The length of a vector, unless `kwargs.dimensions` of the network says otherwise."""
 NEAR = 0.98
-"""Two vectors of a sample count as the same if their cosine is at least this, an angle of about 11 degrees."""
+"""Two vectors of a sample count as the same if their cosine is at least this, which is an angle of 11 degrees."""
 BLOCK_ROWS = 1024
-"""How many samples are compared with all others at a time."""
+"""Number of samples that are compared with all others at a time."""
 BELOW_ANY_COSINE = -2.0
-"""A value below any cosine."""
+"""A value below any cosine, so that the pair is never the nearest."""
 COSINE_DIGITS = 9
-"""Cosines are rounded to this many digits, so that equal vectors count as equally near on every machine.
+"""Cosines are rounded to this many digits, because the last bits of a sum differ between machines.
 
-The last bits of a sum differ between machines.
+Equal vectors then count as equally near on every machine.
 """
 
 
 def default_names(y: np.ndarray) -> tuple[str, ...]:
-    """Names for labels (n,): "0", "1", … up to the highest."""
+    """Return names for labels (n,): "0", "1", … up to the highest."""
     return classification.default_names(y)
 
 
@@ -57,7 +58,7 @@ def normalize_labels(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.nda
 
 
 def check_split(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
-    """Check that there are at least two labels, and a label with two samples. Calibration needs neither."""
+    """Check that the split has at least two labels, and a label with two samples. Calibration needs neither."""
     if name == "calibration":
         return
     counts = np.bincount(y, minlength=len(names))
@@ -74,7 +75,7 @@ def check_split(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
 
 
 def strata(y: np.ndarray) -> np.ndarray:
-    """The labels."""
+    """Return the labels, which divisions into splits keep in proportion."""
     return y
 
 
@@ -109,9 +110,10 @@ def unit_vectors(outputs: np.ndarray) -> np.ndarray:
 
 
 def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> SampleScores:
-    """(n, 3): whether the nearest sample has this sample's label, whether the second nearest has it, and the nearest.
+    """Return (n, 3): whether the nearest other sample has the same label, whether the second nearest has it, and the
+    index of the nearest.
 
-    The nearest sample is given by its index. The first two are NaN if no other sample has that label.
+    The first two columns are NaN for a sample that is the only one with its label.
     """
     neighbours = two_nearest(outputs)
     values = np.column_stack(
@@ -122,13 +124,13 @@ def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray)
 
 
 def accuracy(scores: SampleScores) -> float:
-    """Precision@1."""
+    """Return precision@1."""
     evaluated = ~np.isnan(scores.values[:, 0])
     return float(scores.values[evaluated, 0].mean()) if evaluated.any() else 0.0
 
 
 def drop(reference: SampleScores, scores: SampleScores, confidence: float) -> Drop:
-    """The drop. Its bound is the larger of the jackknife's and Tango's (the one that classification uses)."""
+    """Return the drop. Its bound is the larger of the jackknife's and of Tango's, which classification uses."""
     evaluated = ~np.isnan(reference.values[:, 0])
     before, after = (each.values[evaluated, 0] > 0 for each in (reference, scores))
     difference = drop_of_answers(before, after, confidence)
@@ -139,48 +141,51 @@ def drop(reference: SampleScores, scores: SampleScores, confidence: float) -> Dr
 
 
 def same_answers(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
-    """Which samples have two vectors with a cosine of at least `NEAR`. Two vectors of zeros count as the same."""
+    """Return for which samples the cosine of both vectors is at least `NEAR`.
+
+    Two vectors of zeros count as the same.
+    """
     before, after = unit_vectors(reference), unit_vectors(outputs)
     both_zero = ~before.any(axis=1) & ~after.any(axis=1)
     return np.asarray(((before * after).sum(axis=1) >= NEAR) | both_zero)
 
 
 def constant_answer(y: np.ndarray) -> tuple[float, str]:
-    """The accuracy if the nearest sample is always the same one, with the most frequent label."""
+    """Return the accuracy if the nearest sample is always the same one, with the most frequent label."""
     return float(np.bincount(y).max() / len(y)), "always giving the same vector"
 
 
 def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
-    """(n,) int32: the index of the nearest sample."""
+    """Return the index of the nearest other sample for each sample, (n,) int32."""
     return nearest_neighbour(outputs)
 
 
 def is_correct(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Which samples' nearest other sample has their label."""
+    """Return for which samples the nearest other sample has the same label."""
     return np.asarray(y[answers] == y)
 
 
 def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Group]:
-    """The labels of these samples, each with its precision@1; None for a label with a single sample."""
+    """Return the labels of these samples, each with its precision@1, which is None for a label with a single sample."""
     all_groups = classification.groups(y[answers], y, names)
     return [replace(group, score=None) if group.samples == 1 else group for group in all_groups if group.samples]
 
 
 def describe_answers(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
-    """The label of the nearest sample."""
+    """Return the label of each sample's nearest other sample."""
     return classification.describe_answers(y[answers], y, names)
 
 
 def describe_labels(y: np.ndarray, names: Sequence[str]) -> list[str]:
-    """The names of the labels."""
+    """Return the names of the labels."""
     return classification.describe_labels(y, names)
 
 
 def _influences(scores: SampleScores) -> np.ndarray:
-    """(n,): how many right answers each sample brings.
+    """Return how many right answers each sample contributes, (n,).
 
-    It brings its own answer and, for every sample that has it as nearest neighbour, the difference from what the second
-    nearest would have answered.
+    A sample contributes its own answer. For every sample whose nearest neighbour it is, it also contributes the
+    difference between that sample's answer and the one that the second nearest neighbour would give.
     """
     right, second = np.nan_to_num(scores.values[:, :2]).T
     counts: np.ndarray = right + np.bincount(scores.values[:, 2].astype(np.int64), right - second, len(right))
@@ -188,5 +193,5 @@ def _influences(scores: SampleScores) -> np.ndarray:
 
 
 def _is_alone(y: np.ndarray) -> np.ndarray:
-    """(n,) bool: no other sample has the label."""
+    """Return for which samples no other sample has the same label, (n,) bool."""
     return np.asarray(np.bincount(y)[y] == 1)

@@ -16,7 +16,7 @@ def quote_names(names: Sequence[str], limit: int = 5) -> str:
 
 
 def label_columns(name: str, y: np.ndarray, names: Sequence[str], expected: str) -> np.ndarray:
-    """Return `y` as (n, outputs), a column for each name.
+    """Return `y` as (n, outputs), with a column for each name. `expected` is the advice in the error's message.
 
     Raises
     ------

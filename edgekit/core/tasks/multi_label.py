@@ -1,7 +1,7 @@
-"""Any number of labels at once. Accuracy is the F1 of all labels of all samples together (micro-averaged).
+"""Assign any number of labels to each sample.
 
-A label is predicted if its probability is at least 0.5, that is if its logit is not negative. F1 = 2 TP / (2 TP + FP +
-FN).
+Accuracy is the F1 of all labels of all samples together (micro-averaged): F1 = 2 TP / (2 TP + FP + FN). A label is
+predicted if its probability is at least 0.5, that is if its logit is not negative.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CORRECT_WHEN = "each of their labels is predicted, and no other"
 
 
 def default_names(y: np.ndarray) -> tuple[str, ...]:
-    """Names for labels (n, labels): "0", "1", …"""
+    """Return names for labels (n, labels): "0", "1", …"""
     return tuple(str(index) for index in range(y.shape[1] if y.ndim == 2 else 1))
 
 
@@ -53,26 +53,26 @@ def check_split(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
 
 
 def strata(y: np.ndarray) -> np.ndarray:
-    """The rarest label of each sample, which is the stratum of the sample; 0 if it has none."""
+    """Return the stratum of each sample, which is given by its rarest label; 0 if it has none."""
     rarest_first = np.argsort(y.sum(axis=0), kind="stable")
     ranked = y[:, rarest_first] > 0
     return np.where(ranked.any(axis=1), rarest_first[ranked.argmax(axis=1)] + 1, 0).astype(np.int64)
 
 
 def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> SampleScores:
-    """The numbers of labels predicted correctly, predicted wrongly and missed, (n, 3), from logits (n, labels)."""
+    """Return the numbers of labels that are predicted correctly, predicted wrongly and missed, (n, 3)."""
     predicted, labelled = outputs >= 0, y > 0
     counts = (predicted & labelled, predicted & ~labelled, ~predicted & labelled)
     return SampleScores("multi_label", np.stack([each.sum(axis=1) for each in counts], axis=1).astype(np.float64))
 
 
 def accuracy(scores: SampleScores) -> float:
-    """F1."""
+    """Return the F1."""
     return float(_f1(scores.values, np.ones((1, len(scores))))[0])
 
 
 def drop(reference: SampleScores, scores: SampleScores, confidence: float) -> Drop:
-    """The drop by the bootstrap. A sample is lost if it has more wrong or missed labels than before."""
+    """Return the drop, estimated by a bootstrap. A sample is lost if it has more wrong or missed labels than before."""
     wrong = [each.values[:, 1:].sum(axis=1) for each in (reference, scores)]
     return bootstrap_drop(
         reference.values, scores.values, _f1, np.sign(wrong[1] - wrong[0]), confidence, at_most_one=AT_MOST_ONE
@@ -80,27 +80,27 @@ def drop(reference: SampleScores, scores: SampleScores, confidence: float) -> Dr
 
 
 def same_answers(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
-    """Which samples have the same predicted labels in both outputs."""
+    """Return which samples have the same predicted labels in both outputs."""
     return np.asarray(((reference >= 0) == (outputs >= 0)).all(axis=1))
 
 
 def constant_answer(y: np.ndarray) -> tuple[float, str]:
-    """The accuracy of predicting all labels."""
+    """Return the accuracy of predicting all labels."""
     return accuracy(score_samples(np.ones(y.shape), None, y)), "always predicting every label"
 
 
 def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
-    """(n, labels) bool: which labels are predicted."""
+    """Return which labels are predicted, (n, labels) bool."""
     return np.asarray(outputs >= 0)
 
 
 def is_correct(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Which samples have only correct labels."""
+    """Return for which samples every label is predicted correctly."""
     return np.asarray((answers == (y > 0)).all(axis=1))
 
 
 def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Group]:
-    """The labels, each with its F1."""
+    """Return the labels, each with its F1."""
     labelled = y > 0
     counts = zip(
         names, labelled.sum(axis=0), (answers & labelled).sum(axis=0), (answers & ~labelled).sum(axis=0), strict=True
@@ -112,17 +112,17 @@ def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Gro
 
 
 def describe_answers(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
-    """The names of the labels."""
+    """Return the names of each sample's labels."""
     return [", ".join(names[int(place)] for place in np.flatnonzero(answer)) or "none" for answer in answers]
 
 
 def describe_labels(y: np.ndarray, names: Sequence[str]) -> list[str]:
-    """The names of the labels."""
+    """Return the names of each sample's labels."""
     return describe_answers(y > 0, y, names)
 
 
 def _f1(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """F1 (draws,) of sample scores for weights (draws, n); 1 if there is no label and none is predicted."""
+    """Return the F1 (draws,) of sample scores with weights (draws, n); 1 if there is no label and none is predicted."""
     right, wrong, missed = (weights @ values).T
     denominator = 2 * right + wrong + missed
     return np.where(denominator > 0, 2 * right / np.maximum(denominator, 1e-12), 1.0)

@@ -1,7 +1,7 @@
 """Predict values, such as a temperature. Accuracy is R², averaged over the values.
 
-R² = 1 − Σ (y − ŷ)² / Σ (y − mean y)². It is 1 if everything is right, 0 if the mean would be as good, and negative
-below that.
+R² = 1 − Σ (y − ŷ)² / Σ (y − mean y)². It is 1 if every prediction is exact, 0 if always predicting the mean would be as
+good, and negative if that would be better.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ NEEDS_SHAPE = False
 GROUP, SCORE, SCORE_RISES = "range of values", "mean absolute error", False
 CORRECT_WHEN = "every value is within a tenth of its standard deviation"
 RANGES = 5
-"""Number of groups into which the samples are divided by a value. Each has equally many samples."""
+"""Number of equally large groups into which the samples are divided by each value."""
 STRATA = 10
 LEAST_SPREAD, MOST_SPREAD, MOST_OFFSET = 0.1, 10.0, 10.0
-"""Limits of each value in training.
+"""Limits of each value in the train split.
 
-Its standard deviation must lie between the first two, and its mean at most `MOST_OFFSET` standard deviations from 0.
+Its standard deviation must lie between the first two numbers, and its mean at most `MOST_OFFSET` standard deviations
+from 0.
 """
 ROUNDING = 1e-9
 NEAR = 0.1
-"""Two answers count as the same if they differ by at most this share of the reference's standard deviation."""
+"""Two answers count as the same if they differ by at most this share of the standard deviation of the reference's."""
 
 
 def default_names(y: np.ndarray) -> tuple[str, ...]:
-    """Names for values (n,) or (n, values): "value", or "value 0", "value 1", …"""
+    """Return names for values (n,) or (n, values): "value", or "value 0", "value 1", …"""
     count = y.shape[1] if y.ndim == 2 else 1
     return ("value",) if count == 1 else tuple(f"value {index}" for index in range(count))
 
@@ -63,8 +64,7 @@ def check_split(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
         more = "" if name == "train" else ", or raise data.limit or the fraction that this split is given"
         raise DataError(
             f"{name}: {quote_names(flat)} is the same for all {len(y)} samples, so there is nothing to learn or "
-            "to evaluate; "
-            f"give samples in which it varies{more}"
+            f"to evaluate; give samples in which it varies{more}"
         )
     if name != "train":
         return
@@ -74,63 +74,64 @@ def check_split(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
         if not is_scaled:
             raise DataError(
                 f"{name}: {title} has mean {mean[index]:.4g} and standard deviation {spread[index]:.4g}; training "
-                f"needs a spread of {LEAST_SPREAD:g} to {MOST_SPREAD:g} and a mean within {MOST_OFFSET:g} of them: "
-                f"give (y - {_rounded(mean[index], spread[index])}) / {spread[index]:.3g}, or y in another unit"
+                f"needs a deviation of {LEAST_SPREAD:g} to {MOST_SPREAD:g} and a mean within {MOST_OFFSET:g} "
+                f"deviations of 0: give (y - {_rounded(mean[index], spread[index])}) / {spread[index]:.3g}, or y in "
+                "another unit"
             )
 
 
 def _rounded(mean: float, spread: float) -> str:
-    """Round the mean to about a hundredth of the spread, so that what is left after subtracting it is small."""
+    """Round the mean to about a hundredth of the spread, so that little of it is left after it has been subtracted."""
     return f"{mean:.{max(0, 2 - math.floor(math.log10(spread)))}f}"
 
 
 def strata(y: np.ndarray) -> np.ndarray:
-    """Tenths of the first value, from the lowest to the highest."""
+    """Return the number of the tenth to which each sample belongs if the samples are sorted by their first value."""
     ranks = np.argsort(np.argsort(y[:, 0], kind="stable"), kind="stable")
     return (ranks * min(STRATA, len(y)) // max(1, len(y))).astype(np.int64)
 
 
 def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> SampleScores:
-    """Squared errors and the centred values: (n, 2 · values)."""
+    """Return the squared errors and the labels minus their mean, (n, 2 · values)."""
     labels = y.astype(np.float64)
     return SampleScores("regression", np.hstack([np.square(outputs - labels), labels - labels.mean(axis=0)]))
 
 
 def accuracy(scores: SampleScores) -> float:
-    """R²."""
+    """Return R²."""
     return float(_r2(scores.values, np.ones((1, len(scores))))[0])
 
 
 def drop(reference: SampleScores, scores: SampleScores, confidence: float) -> Drop:
-    """The drop by the bootstrap. A sample is lost if its error is larger than before."""
+    """Return the drop, estimated by a bootstrap. A sample is lost if its error is larger than before."""
     errors = [each.values[:, : each.values.shape[1] // 2].sum(axis=1) for each in (reference, scores)]
     worse = np.sign(errors[1] - errors[0])
     return bootstrap_drop(reference.values, scores.values, _r2, worse, confidence)
 
 
 def same_answers(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
-    """Which samples' values are all within a tenth of the reference's standard deviation over these samples."""
+    """Return for which samples all values differ by at most a tenth of the reference's standard deviation."""
     spread = reference.std(axis=0)
     return np.asarray((np.abs(reference - outputs) <= NEAR * spread + 1e-6).all(axis=1))
 
 
 def constant_answer(y: np.ndarray) -> tuple[float, str]:
-    """The accuracy of always predicting the mean."""
+    """Return the accuracy of always predicting the mean."""
     return 0.0, "always predicting the mean"
 
 
 def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
-    """(n, values) float32."""
+    """Return the predicted values, (n, values) float32."""
     return outputs.astype(np.float32)
 
 
 def is_correct(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Which samples' values are all within `NEAR` standard deviations of the label."""
+    """Return for which samples all values are within `NEAR` standard deviations of the labels."""
     return np.asarray((np.abs(answers - y) <= NEAR * y.std(axis=0) + 1e-6).all(axis=1))
 
 
 def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Group]:
-    """Each value's fifths, from the lowest labels to the highest, with their mean absolute error."""
+    """Return, for each value, groups of samples from the lowest labels to the highest, with mean absolute errors."""
     result = []
     for column, title in enumerate(names):
         labels, errors = y[:, column], np.abs(answers[:, column].astype(np.float64) - y[:, column])
@@ -144,17 +145,17 @@ def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Gro
 
 
 def describe_answers(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
-    """The values."""
+    """Return the values as texts."""
     return [", ".join(f"{value:.3g}" for value in answer) for answer in answers]
 
 
 def describe_labels(y: np.ndarray, names: Sequence[str]) -> list[str]:
-    """The values."""
+    """Return the values as texts."""
     return describe_answers(y, y, names)
 
 
 def _r2(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """R² (draws,) of sample scores for weights (draws, n)."""
+    """Return R² (draws,) of sample scores with weights (draws, n)."""
     count = values.shape[1] // 2
     errors, y = values[:, :count], values[:, count:]
     total = weights.sum(axis=1, keepdims=True)

@@ -1,11 +1,11 @@
 """Predict a class for each pixel of a picture. Accuracy is the mean intersection over union of the classes.
 
-Labels are (n, height, width) uint8: the class of each pixel of the sample, and 255 where none is known. Such pixels do
+Labels are (n, height, width) uint8: the class of each pixel of the sample, or 255 if it is not known. Such pixels do
 not count. Outputs are (n, classes, rows, columns), as described in `edgekit/runner/masks.py`.
 
 The metric is that of PASCAL VOC (Everingham et al., IJCV 2010, and its segmentation challenges). The pixels of all
-pictures are counted together. The value of a class is the number of pixels that are correctly predicted as it, divided
-by the number that are labelled or predicted as it. Classes without a labelled pixel do not count.
+pictures are counted together. The value of a class is the number of its pixels that are predicted correctly, divided by
+the number of pixels that are labelled or predicted as this class. Classes without a labelled pixel do not count.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ CORRECT_WHEN = "nine of ten labelled pixels are of their class"
 
 MAX_CLASSES = UNKNOWN
 MIN_EQUAL_CELLS = 0.9
-"""Share of cells that must have the same class in two answers so that the answers count as the same."""
+"""Two answers count as the same if at least this share of their cells have the same class."""
 MIN_CORRECT_PIXELS = 0.9
-"""Share of a picture's labelled pixels that must be correct for its answer to be correct."""
+"""An answer counts as correct if at least this share of the picture's labelled pixels is correct."""
 MAX_LISTED_CLASSES = 3
 """Number of classes that are listed for a picture."""
 
 
 def default_names(y: np.ndarray) -> tuple[str, ...]:
-    """Names for labels (n, height, width): "0", "1", …"""
+    """Return names for labels (n, height, width): "0", "1", …"""
     labelled = y[y != UNKNOWN]
     return tuple(str(index) for index in range(1 + int(labelled.max() if labelled.size else 0)))
 
@@ -77,7 +77,7 @@ def check_split(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
 
 
 def strata(y: np.ndarray) -> np.ndarray:
-    """The rarest class in each picture, which is the stratum of the picture; 0 if nothing is labelled."""
+    """Return the stratum of each picture, which is given by the rarest class in it; 0 if nothing is labelled."""
     classes = 1 + int(np.where(y == UNKNOWN, 0, y).max())
     has_class = np.stack([(y == kind).any(axis=(1, 2)) for kind in range(classes)], axis=1)
     rarest_first = np.argsort(has_class.sum(axis=0), kind="stable")
@@ -86,54 +86,57 @@ def strata(y: np.ndarray) -> np.ndarray:
 
 
 def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> SampleScores:
-    """(n, 3 · classes): for each class the pixels predicted correctly, labelled, and predicted."""
+    """Return (n, 3 · classes): for each class the numbers of pixels predicted correctly, labelled, and predicted."""
     predicted, classes = answers(outputs, inputs), outputs.shape[1]
     values = [_counts(_confusion(*pair, classes)) for pair in zip(predicted, y, strict=True)]
     return SampleScores("segmentation", np.stack(values).astype(np.float64))
 
 
 def accuracy(scores: SampleScores) -> float:
-    """Mean intersection over union."""
+    """Return the mean intersection over union."""
     return float(mean_intersection_over_union(scores.values, np.ones((1, len(scores))))[0])
 
 
 def drop(reference: SampleScores, scores: SampleScores, confidence: float) -> Drop:
-    """The drop by the bootstrap over pictures. A picture is lost if it has fewer correct pixels than before."""
+    """Return the drop, estimated by a bootstrap over pictures.
+
+    A picture is lost if it has fewer correct pixels than before.
+    """
     hits = [each.values[:, : each.values.shape[1] // 3].sum(axis=1) for each in (reference, scores)]
     worse = np.sign(hits[0] - hits[1])
     return bootstrap_drop(reference.values, scores.values, mean_intersection_over_union, worse, confidence)
 
 
 def same_answers(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
-    """Which pictures have the same class in nine of ten cells."""
+    """Return which pictures have the same class in nine of ten cells."""
     alike = reference.argmax(axis=1) == outputs.argmax(axis=1)
     return np.asarray(alike.mean(axis=(1, 2)) >= MIN_EQUAL_CELLS)
 
 
 def constant_answer(y: np.ndarray) -> tuple[float, str]:
-    """The accuracy of naming one class everywhere: its share of the pixels divided by the number of classes."""
+    """Return the accuracy of always naming one class: its share of the pixels divided by the number of classes."""
     counts = np.bincount(y[y != UNKNOWN], minlength=1)
     return float(counts.max() / max(1, counts.sum()) / max(1, (counts > 0).sum())), "always naming one class"
 
 
 def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
-    """(n, rows, columns) uint8: the class of each cell."""
+    """Return the class of each cell, (n, rows, columns) uint8."""
     return outputs.argmax(axis=1).astype(np.uint8)
 
 
 def is_correct(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Which pictures have the correct class in nine of ten labelled pixels."""
+    """Return which pictures have the correct class in nine of ten labelled pixels."""
     return np.asarray(closeness(answers, y) >= MIN_CORRECT_PIXELS)
 
 
 def closeness(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """(n,): the share of each picture's labelled pixels that have their class; 1 if nothing is labelled."""
+    """Return the share of each picture's labelled pixels that are predicted correctly, (n,); 1 if none is labelled."""
     pairs = ((_pixels(answer, label) == label, label != UNKNOWN) for answer, label in zip(answers, y, strict=True))
     return np.array([(hit & labelled).sum() / labelled.sum() if labelled.any() else 1.0 for hit, labelled in pairs])
 
 
 def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Group]:
-    """The classes, each with its intersection over union. Samples are labelled pixels."""
+    """Return the classes, each with its intersection over union. `samples` are labelled pixels here."""
     confusion = sum(_confusion(*pair, len(names)) for pair in zip(answers, y, strict=True))
     hit, labelled, predictions = _counts(np.asarray(confusion)).reshape(3, len(names))
     result = []
@@ -144,17 +147,17 @@ def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Gro
 
 
 def describe_answers(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
-    """The largest classes and their shares of the picture."""
+    """Return, as texts, the largest classes and their shares of the picture."""
     return [describe_mask(answer, names) for answer in answers]
 
 
 def describe_labels(y: np.ndarray, names: Sequence[str]) -> list[str]:
-    """The same for the labels."""
+    """Return the same for the labels."""
     return describe_answers(y, y, names)
 
 
 def describe_mask(mask: np.ndarray, names: Sequence[str]) -> str:
-    """Describe one mask."""
+    """Return the largest classes of a mask with their shares, such as `62% road, 30% sky`."""
     labelled = mask[mask != UNKNOWN]
     counts = np.bincount(labelled, minlength=len(names))
     largest = [place for place in np.argsort(-counts, kind="stable")[:MAX_LISTED_CLASSES].tolist() if counts[place]]
@@ -171,7 +174,7 @@ def mean_intersection_over_union(values: np.ndarray, weights: np.ndarray) -> np.
 
 
 def _confusion(answer: np.ndarray, label: np.ndarray, classes: int) -> np.ndarray:
-    """(classes, classes): how many pixels of each class (rows) are predicted with each class, for one picture."""
+    """Return (classes, classes): how many pixels of each class (rows) one picture's answer assigns to each class."""
     labelled = label != UNKNOWN
     code = label[labelled].astype(np.int64) * classes + _pixels(answer, label)[labelled]
     return np.bincount(code, minlength=classes**2).reshape(classes, classes)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NAMES = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 PICTURES = folder_layout.PICTURES.suffixes
 SPLITS = {**folder_layout.SPLITS, "trainval": "train"}
-"""Names of files and folders, and the split that each stands for."""
+"""Words in the names of files and folders, and the split that each stands for."""
 MAX_LISTED = 5
 MAX_BOXES = 100
 """Largest number of boxes in a picture, and largest value of `data.most_boxes`."""

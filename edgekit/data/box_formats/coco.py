@@ -97,7 +97,7 @@ def read(source: FolderArchive | ZipArchive, listing: Listing) -> Annotations:
 
 
 def _object(data: bytes, where: str) -> dict[str, list[dict[str, Any]]] | None:
-    """Return the file's lists of objects, or None if another tool wrote it. Raises DataError if it is incomplete."""
+    """Return the file's lists of objects, or None if it is not a COCO file. Raises DataError if it is incomplete."""
     try:
         with bounded_recursion():
             values = json.loads(data)
@@ -135,7 +135,7 @@ def _find_picture(file_name: Any, where: str, by_file_name: dict[str, list[str]]
     split = _split(where)
     matches = [path for path in same_name if list(PurePosixPath(path).parts[-len(parts) :]) == parts]
     if not matches and len(same_name) == 1 and folder_split(same_name[0]) in (None, split):
-        return same_name[0]  # moved since it was annotated, and the only picture with its name
+        return same_name[0]  # it was moved after it was annotated, and no other picture has its name
     if not matches:
         raise DataError(
             f"{where}: {str(file_name)!r} is in another folder, {_some(same_name)}; write that folder into file_name"

@@ -60,7 +60,7 @@ def read(source: FolderArchive | ZipArchive, listing: Listing) -> Annotations:
 
 
 def _picture(name: str, pictures: list[str]) -> str:
-    """The picture with an annotation's stem, in the same folder or else in a folder of its split."""
+    """Return the picture of an annotation: the one in the same folder or, failing that, in a folder of its split."""
     parent, split = PurePosixPath(name).parent, folder_split(name)
     same_folder = [each for each in pictures if PurePosixPath(each).parent == parent]
     matches = same_folder or [each for each in pictures if folder_split(each) == split] or pictures
@@ -72,10 +72,10 @@ def _picture(name: str, pictures: list[str]) -> str:
 
 
 def listed_splits(source: FolderArchive | ZipArchive, listing: Listing, folder: str = "Main") -> dict[str, str]:
-    """Return the split of each name from the lists in ImageSets/`folder` or, failing that, in ImageSets. Empty if there
-    are no lists.
+    """Return the split of each listed name. The result is empty if there are no lists.
 
-    trainval.txt counts if there is no train.txt beside it; names that val.txt lists as well belong to validation.
+    The lists are those in ImageSets/`folder` or, failing that, in ImageSets. trainval.txt is used only if there is no
+    train.txt beside it. Names that are in trainval.txt and in val.txt belong to validation.
     """
     splits: dict[str, str] = {}
     for path in _lists(listing, folder):
@@ -92,7 +92,7 @@ def listed_splits(source: FolderArchive | ZipArchive, listing: Listing, folder: 
 
 
 def _lists(listing: Listing, folder: str) -> list[PurePosixPath]:
-    """The lists to use. trainval.txt comes last."""
+    """Return the paths of the lists to use, with trainval.txt last."""
     named_lists = [path for path in map(PurePosixPath, listing.files) if path.suffix.lower() == ".txt"]
     named_lists = [path for path in named_lists if path.stem.lower() in SPLITS]
     lists = [path for path in named_lists if path.parts[-3:-1] == ("ImageSets", folder)]

@@ -1,9 +1,10 @@
 """YOLO text (Redmon et al. 2016 and its successors): each picture has a .txt beside it with one line per object.
 
-A line holds the class, centre x, centre y, width and height, the latter four as fractions of the picture. labels/…
-mirrors images/…, or both are in one folder. Classes are named in data.yaml (`names`) or classes.txt. A picture without
-a file has no objects. The splits are defined by train.txt, val.txt and test.txt if they list pictures, one per line, as
-Darknet, CVAT and Ultralytics write them, or else by the names of folders.
+A line holds the class, centre x, centre y, width and height, the latter four as fractions of the picture. A picture
+without a .txt has no objects. The .txt files are beside the pictures, or in a folder labels that mirrors the folder
+images. Classes are named in data.yaml (`names`) or classes.txt. The splits are defined by train.txt, val.txt and
+test.txt if these list pictures, one per line, as Darknet, CVAT and Ultralytics write them. Otherwise, they are defined
+by the names of folders.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def listed_splits(
 ) -> dict[str, str]:
     """Return the split of each picture listed in train.txt, val.txt or test.txt. Empty if there are no such lists.
 
-    A line may be a path on another machine. It then refers to the picture whose path shares most folders with it.
+    A line may be a path on another machine. It then refers to the picture whose path ends with the most equal parts.
 
     Raises
     ------
@@ -113,7 +114,7 @@ def listed_splits(
 
 
 def _find_listed(line: str, by_name: dict[str, list[PurePosixPath]], where: str) -> str | None:
-    """The picture that a line in a list refers to, or None if no picture has that name."""
+    """Return the picture that a line in a list refers to, or None if no picture has that name."""
     parts = PurePosixPath(line.replace("\\", "/")).parts
 
     def shared(path: PurePosixPath) -> int:
@@ -134,7 +135,7 @@ def label_paths(path: PurePosixPath) -> list[str]:
 
 
 def _without_picture(files: Iterable[str], used_files: set[str], picture_folders: set[str]) -> list[str]:
-    """Label files in labels/ or beside pictures that belong to no picture. classes.txt does not count."""
+    """Return the label files, in labels/ or beside pictures, that belong to no picture. classes.txt does not count."""
     paths = [path for path in map(PurePosixPath, files) if path.suffix.lower() == ".txt" and not is_hidden(path)]
     paths = [path for path in paths if path.name not in NAMES and str(path) not in used_files]
     paths = [path for path in paths if path.stem.lower() not in SPLITS]
@@ -142,14 +143,15 @@ def _without_picture(files: Iterable[str], used_files: set[str], picture_folders
 
 
 def folder_splits(paths: Sequence[PurePosixPath]) -> list[str]:
-    """Return the split named by the nearest folder above each file, in upper or lower case, with or without a year.
+    """Return the split of each file, which is named by the nearest folder above it that is called like a split.
 
-    Files that are below no such folder belong to train.
+    Upper case and a year at the end of the folder's name do not matter. Files without such a folder above them belong
+    to train.
 
     Raises
     ------
     DataError
-        A folder beside the split folders has another name, or a name that resembles that of a split.
+        A folder beside split folders has another name, or a folder's name is only similar to that of a split.
     """
     positions = [_split_position(path) for path in paths]
     parents = {path.parts[:position] for path, position in zip(paths, positions, strict=True) if position is not None}
@@ -172,7 +174,7 @@ def folder_splits(paths: Sequence[PurePosixPath]) -> list[str]:
 
 
 def _split_position(path: PurePosixPath) -> int | None:
-    """The index of the nearest folder above the file whose name is that of a split."""
+    """Return the index, in the path, of the nearest folder above the file that is called like a split, or None."""
     return next((at for at in reversed(range(len(path.parts) - 1)) if _plain(path.parts[at]) in SPLITS), None)
 
 
@@ -205,7 +207,7 @@ def read_classes(source: FolderArchive | ZipArchive, listing: Listing) -> tuple[
 
 
 def _class_list(value: Any, where: str) -> list[str]:
-    """The classes in `names`, which is a list or maps numbers to names."""
+    """Return the classes in the value of `names`, which is a list or maps numbers to names."""
     expected = "expected a list of words, [cat, dog], or {0: cat, 1: dog} without gaps"
     if isinstance(value, dict):
         numbers = list(value)

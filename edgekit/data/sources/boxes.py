@@ -1,7 +1,8 @@
 """Pictures with boxes in a folder or a zip, annotated as in Pascal VOC, COCO or YOLO and decoded into a cache.
 
 Every picture becomes uint8 (height, width, channels). It is scaled to fit, with black bars at two sides if its
-proportions differ. This is the input path of the bundle, done by the device's own code; boxes are transformed likewise.
+proportions differ. The bundle declares these steps as its input path, so the device does the same, with the same code.
+Boxes are transformed like their pictures.
 """
 
 from __future__ import annotations

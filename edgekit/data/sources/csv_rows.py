@@ -1,8 +1,8 @@
 """Rows of a table as vectors: in a .csv with a header, each row is a sample and one column holds the label.
 
-A folder or a zip holds train.csv and optionally validation.csv (or val.csv) and test.csv; a single file belongs to
-train as a whole. Cells are read as on the device (`edgekit.runner.inputs.table`). An empty cell is an error, because it
-is not a measurement.
+A folder or a zip holds train.csv and optionally validation.csv (or val.csv) and test.csv. If the path is a single file,
+all its rows belong to train. Cells are read as on the device (`edgekit.runner.inputs.table`). An empty cell is an
+error, because it is not a measurement.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def read(config: CsvRowsConfig, progress: ProgressCallback | None = None) -> Poo
 
 
 def _tables(path: Path) -> dict[str, Table]:
-    """The table of each split. Raises DataError if there is no table for train."""
+    """Return the table of each split. Raises DataError if there is no table for train."""
     from edgekit.data import archives
 
     if path.is_file() and not zipfile.is_zipfile(path):
@@ -119,7 +119,10 @@ def _table(name: str, read: Callable[[], bytes]) -> Table:
 
 
 def _features(table: Table, config: CsvRowsConfig) -> tuple[list[str], list[str]]:
-    """The columns to use as features. If the config names none, a note says which were chosen."""
+    """Return the columns to use as features, and notes.
+
+    If the config names no columns, a note says which were chosen.
+    """
     if config.columns:
         return config.columns, []
     columns, texts = number_columns(table, [*config.labels, config.group])
@@ -147,7 +150,10 @@ def is_row_number(table: Table, column: str) -> bool:
 
 
 def _classes(tables: dict[str, Table], config: CsvRowsConfig) -> tuple[str, ...]:
-    """The classes as they are written in the table, numbers in ascending order. For values, the label columns."""
+    """Return the classes as they are written in the table, sorted, numerically if all are integers.
+
+    For a regression or several labels at once, return the label columns.
+    """
     if config.task in COLUMN_NAMED_TASKS:
         return tuple(config.labels)
     cells = {cell for table in tables.values() for cell in _texts(table, config.labels[0], "label")}
@@ -156,7 +162,7 @@ def _classes(tables: dict[str, Table], config: CsvRowsConfig) -> tuple[str, ...]
 
 
 def _groups(tables: dict[str, Table], config: CsvRowsConfig) -> dict[str, np.ndarray]:
-    """For each split, the group number of each row. Raises DataError if two files have rows of the same group."""
+    """Return the group number of each row, by split. Raises DataError if two files have rows of the same group."""
     import numpy as np
 
     if not config.group:
@@ -175,7 +181,7 @@ def _groups(tables: dict[str, Table], config: CsvRowsConfig) -> dict[str, np.nda
 def _split(
     table: Table, config: CsvRowsConfig, columns: list[str], names: tuple[str, ...], groups: np.ndarray | None
 ) -> Split:
-    """The rows in random order, so that the first rows are representative, however many are used."""
+    """Return the rows in random order, so that the first rows are representative, however many are used."""
     import numpy as np
 
     from edgekit.data.types import Split
@@ -193,7 +199,7 @@ def _split(
 
 
 def _binary_labels(table: Table, y: np.ndarray, columns: list[str]) -> np.ndarray:
-    """Labels of 0 and 1, converted to integers."""
+    """Return labels of 0 and 1 as integers. Raises DataError for any other value."""
     import numpy as np
 
     bad = np.argwhere((y != 0) & (y != 1))
@@ -207,7 +213,7 @@ def _binary_labels(table: Table, y: np.ndarray, columns: list[str]) -> np.ndarra
 
 
 def _texts(table: Table, column: str, option: str) -> list[str]:
-    """The cells of a column of names. Raises DataError if the column or one of its cells is missing."""
+    """Return the cells of a column of names. Raises DataError if the column is missing or one of its cells is empty."""
     if table.header.count(column) != 1:
         problem = f"{table.header.count(column)} columns are" if column in table.header else "no column is"
         listed = ", ".join(map(repr, table.header[:12]))

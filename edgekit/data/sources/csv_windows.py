@@ -1,10 +1,10 @@
 """Sensor recordings as .csv in a folder or a zip, laid out as split/class/*.csv, cut into windows (time, channels).
 
-A file is one recording: a header row, then a row for each moment; `edgekit.runner.inputs.table` describes what is read.
+A file is one recording: a header row, then a row for each moment, in the form that `edgekit.runner.inputs.table` reads.
 A window has `window` rows, and the next one begins `stride` rows later. Rows at the end of a recording that do not fill
 a window are dropped, and a recording shorter than one window is skipped; notes report both. The windows of a recording
 stay in one split, because they are similar and may overlap. All windows are in memory, and each takes 3 kB for 128
-moments of six channels.
+rows of six channels.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 TASKS = ("classification", "embedding", "anomaly")
 _SHOWN = 10
 _APART = 1 << 40
-"""Distance in moments between the starts of two recordings, more than any recording lasts."""
+"""Distance in rows between the starts of two recordings, which is more than any recording has."""
 
 
 class CsvWindowsConfig(SourceConfig):
@@ -155,7 +155,7 @@ class _Cutter:
         return notes
 
     def _numeric(self, names: list[str]) -> list[str]:
-        """The columns of the first recording with rows that hold a number in any row.
+        """Return the columns that hold a number in any row of the first recording that has rows.
 
         All other recordings must have the same header.
         """
@@ -173,10 +173,10 @@ class _Cutter:
 
 
 def _mixed(recordings: list[np.ndarray], labels: np.ndarray, first: int, stride: int) -> Split:
-    """All windows in a fixed random order, so that any prefix is representative. Recordings are numbered from `first`.
+    """Return all windows in a fixed random order, so that any prefix is representative.
 
-    The temporal order of the recordings is not known, so they are assumed to follow one another in the order of the
-    layout.
+    Recordings are numbered from `first`. Their temporal order is not known, so they are assumed to follow one another
+    in the order of the layout.
     """
     import numpy as np
 

@@ -1,9 +1,8 @@
-"""Pictures with masks in a folder or a zip. The mask of a picture is a PNG with the class of each pixel, or 255 for
-none.
+"""Pictures with masks in a folder or a zip. A mask is a PNG with the class of each pixel, or 255 if it is not known.
 
 Every picture becomes uint8 (height, width, channels). It is scaled to fit, with black bars at two sides if its
-proportions differ. This is the input path of the bundle, done by the device's own code. Masks are scaled by nearest
-neighbours, and the bars have no class.
+proportions differ. The bundle declares these steps as its input path, so the device does the same, with the same code.
+Masks are scaled by nearest neighbours, and the bars have no class.
 """
 
 from __future__ import annotations

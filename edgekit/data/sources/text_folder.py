@@ -1,7 +1,7 @@
 """Texts in UTF-8 in a folder or a zip, laid out as split/class/*.txt, as token ids (tokens,) int32.
 
-The vocabulary is the user's `tokenizer.json`, or it is built from the train split. It is stored in the bundle, and the
-device makes the ids with the same code. All samples are in memory, and each takes 256 bytes for 64 tokens.
+The vocabulary is the user's `tokenizer.json`, or it is built from the train split. It is stored in the bundle, so that
+the device makes the same ids, with the same code. All samples are in memory, and each takes 256 bytes for 64 tokens.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def read(config: TextTableConfig, progress: ProgressCallback | None = None) -> P
 
 
 def read_rows(name: str, content: bytes, delimiter: str) -> Iterator[Row]:
-    """Yield the rows of a table that are not empty, as the device reads them. Raises DataError if it is not a table."""
+    """Yield the non-empty rows of a table, as the device reads them. Raises DataError if it is not a table."""
     from edgekit.runner.errors import InputError
     from edgekit.runner.inputs import text_table
 
@@ -110,7 +110,7 @@ def _content(config: TextTableConfig) -> bytes:
 
 
 def _column_index(column: str | int, cells: list[str], where: str, option: str, header: bool) -> int:
-    """The index of the column, counted from 0."""
+    """Return the index of the column, counted from 0."""
     from edgekit.runner.errors import InputError
     from edgekit.runner.inputs import text_table
 

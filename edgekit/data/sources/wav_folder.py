@@ -2,8 +2,8 @@
 
 Every sound becomes mono float32 from -1 to 1 with one sample rate and length: channels are mixed, other rates are
 resampled, shorter sounds are padded with silence, and of longer ones the first `seconds` are used. The options can make
-each of these an error instead. This is the input path of the bundle, done by the device's own code. All sounds are in
-memory, and each takes 64 kB per second at 16 kHz.
+each of these changes an error instead. The bundle declares these steps as its input path, so the device does the same,
+with the same code. All sounds are in memory, and each takes 64 kB per second at 16 kHz.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _sound(name: str, content: bytes, config: WavFolderConfig, changes: _ChangeC
 
 
 def _option(config: WavFolderConfig) -> str:
-    """The end of a message, which names the options that would accept the sound."""
+    """Return the end of a message, which names the options that would accept the sound."""
     strict = [
         f"data.{option}: {other}"
         for option, other in (("lengths", "fit"), ("rates", "resample"), ("channels", "mix"))

@@ -1,9 +1,10 @@
 """Long recordings with label tracks: NAME.wav beside NAME.txt with start, end and label, as Audacity exports it.
 
 A recording is cut into windows of `seconds`, one every `stride_s`, as on the device. Each window gets the label that
-covers most of it, if that label covers enough. The windows of one stretch stay in one split. No moment of a recording
-is in two splits, because windows that overlap those of another stretch are left out. All windows are in memory, and
-each takes 64 kB per second at 16 kHz.
+covers most of it, if that label covers at least the share `least_share`. A part of a recording with one label is called
+a stretch here. The windows of one stretch stay in one split. No moment of a recording is in two splits, because windows
+that overlap those of another stretch are left out. All windows are in memory, and each takes 64 kB per second at 16
+kHz.
 
 A line of a label track has start, end and label, separated by tabs, with times in seconds from the recording's start.
 """
@@ -85,7 +86,7 @@ def identity(config: WavTrackConfig) -> list[object]:
 
 
 def read(config: WavTrackConfig, progress: ProgressCallback | None = None) -> Pools:
-    """Return one pool of (n, samples) float32 with the number of each window's stretch, by which it is divided."""
+    """Return one pool of (n, samples) float32. Its groups are the numbers of the stretches, which are never divided."""
     import numpy as np
 
     from edgekit.data.types import Split
@@ -119,7 +120,7 @@ def read(config: WavTrackConfig, progress: ProgressCallback | None = None) -> Po
 
 
 def _recordings(path: Path) -> list[Path]:
-    """All .wav files. Raises DataError if one has no label track."""
+    """Return all .wav files. Raises DataError if one has no label track."""
     recordings = [path]
     if path.is_dir():
         files = sorted(file for file in path.rglob("*") if file.suffix.lower() == ".wav" and file.is_file())
@@ -144,7 +145,7 @@ def _track(path: Path) -> Path:
 
 
 def _windows(path: Path, config: WavTrackConfig) -> tuple[np.ndarray, Sequence[LabelledWindow], Counter[str]]:
-    """The windows (n, samples) of a recording that have a label, their labels, and the counts of other windows."""
+    """Return the windows (n, samples) of a recording that have a label, their labels, and the counts of the others."""
     import numpy as np
 
     from edgekit.runner.errors import InputError
@@ -176,7 +177,7 @@ def _windows(path: Path, config: WavTrackConfig) -> tuple[np.ndarray, Sequence[L
 
 
 def _notes(used: int, left_out: Counter[str]) -> tuple[str, ...]:
-    """A note on the windows that are not used."""
+    """Return a note on the windows that are not used, or nothing if all are used."""
     if not left_out:
         return ()
     return (f"{used:,} windows have a label; left out: " + ", ".join(f"{n:,} {why}" for why, n in left_out.items()),)
@@ -185,7 +186,7 @@ def _notes(used: int, left_out: Counter[str]) -> tuple[str, ...]:
 Part = tuple[int, int, str]
 """Start, end and label of a stretch, in samples."""
 SLACK_S = 0.05
-"""How far a stretch may extend past the end of its recording, because exports round times."""
+"""Seconds by which a stretch may extend past the end of its recording, because exports round times."""
 
 
 @dataclass(frozen=True)
@@ -222,7 +223,7 @@ def parse_track(name: str, content: bytes) -> tuple[list[LabelledStretch], int]:
         raise DataError(f"{name}: not text in UTF-8 (byte {error.start}); export the label track again") from None
     stretches, points = [], 0
     for line, text in enumerate(lines, 1):
-        if not text.strip() or text.startswith("\\"):  # the second line of a label with a range of frequencies
+        if not text.strip() or text.startswith("\\"):  # Audacity writes such a line for a label's range of frequencies
             continue
         start_s, end_s, label = _cells(f"{name}, line {line}", text)
         if start_s == end_s:
@@ -296,7 +297,7 @@ def label_windows(
     blocks = _blocks([_in_samples(each, rate_hz) for each in stretches])
     windows: list[LabelledWindow] = []
     left_out: Counter[str] = Counter()
-    last_end, last = 0, -1
+    last_end, last_stretch = 0, -1
     first = 0
     for number in range(count):
         start, end = number * stride, number * stride + length
@@ -316,11 +317,11 @@ def label_windows(
             if not label:
                 left_out["not covered enough by any label"] += 1
                 continue
-        if stretch != last and start < last_end:
+        if stretch != last_stretch and start < last_end:
             left_out["overlapping a window of another stretch"] += 1
             continue
         windows.append(LabelledWindow(number, label, stretch))
-        last_end, last = end, stretch
+        last_end, last_stretch = end, stretch
     return LabelledWindows(windows, left_out)
 
 
@@ -329,7 +330,7 @@ def _in_samples(stretch: LabelledStretch, rate_hz: int) -> Part:
 
 
 def _blocks(parts: Sequence[Part]) -> list[tuple[int, int, list[Part]]]:
-    """Start, end and members of each chain of overlapping parts. Parts that only touch do not overlap."""
+    """Return start, end and members of each chain of overlapping parts. Parts that only touch do not overlap."""
     blocks: list[tuple[int, int, list[Part]]] = []
     for part in parts:
         if blocks and part[0] < blocks[-1][1]:
@@ -341,9 +342,9 @@ def _blocks(parts: Sequence[Part]) -> list[tuple[int, int, list[Part]]]:
 
 
 def _label(parts: Sequence[Part], start: int, end: int, least_share: float) -> str:
-    """The label that covers most of a window, and enough of it.
+    """Return the label that covers the largest part of a window, which must be at least `least_share`.
 
-    Empty if no label does, or if two cover equally much.
+    The result is empty if no label covers that much, or if two labels cover equally much.
     """
     covered: Counter[str] = Counter()
     for first, last, label in parts:

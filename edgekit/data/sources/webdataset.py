@@ -78,7 +78,7 @@ class WebdatasetConfig(SourceConfig):
     def raw_shape(self) -> tuple[int, ...] | None:
         """Height, width and channels of pictures, or the number of samples of a sound.
 
-        None for vectors, whose shards determine it.
+        None for vectors, because their shape depends on the shards.
         """
         if self.kind == "image":
             return (self.size, self.size, self.channels)
@@ -88,7 +88,7 @@ class WebdatasetConfig(SourceConfig):
     def input_path(self) -> list[dict[str, Any]]:
         """The steps that a member goes through, as on the device.
 
-        Empty for vectors, whose shards determine the steps.
+        The list is empty for vectors, because their steps depend on the shards.
         """
         shape = self.raw_shape
         if shape is None:

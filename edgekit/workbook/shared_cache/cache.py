@@ -103,10 +103,10 @@ def open_cache(url: str, say: Say | None = None) -> SharedCache:
 
 
 class SharedCache:
-    """A store of finished stages. A fault of the store is reported in one line and never raised (see `pull`, `push`).
+    """A store of finished stages. A fault of the store is reported in one line and never raised.
 
-    After a fault that would occur again, the store is no longer read from or written to, as `readable` and `writable`
-    say.
+    After a fault that would occur again, `readable` or `writable` becomes False, and the store is no longer read from
+    or written to.
     """
 
     def __init__(self, store: Store, say: Say) -> None:
@@ -119,9 +119,9 @@ class SharedCache:
     def pull(self, key: str, folder: Path, stage: str) -> bool:
         """Put the sealed artifact of `key` into a run's folder.
 
-        The executed notebook is pulled as well, if the cache has it. Every byte is hashed. Returns False and changes
-        nothing if the cache has no artifact for machines of this class, or only a damaged one. The caller holds the
-        run's lock.
+        The executed notebook is pulled as well, if the cache has it. All bytes are checked against their digests.
+        Returns False and changes nothing if the cache has no artifact for machines of this class, or only a damaged
+        one. The caller holds the run's lock.
         """
         working = working_folder(folder, stage)
         try:
@@ -146,8 +146,8 @@ class SharedCache:
         Raises
         ------
         TrustError
-            The cache has another digest under the same key although no latency influenced the result, so the result
-            is not reproducible.
+            The cache has a different result under the same key, and the difference is not explained by latencies. So
+            the stage is not reproducible.
         """
         if not self.writable:
             return
@@ -292,7 +292,7 @@ def _source(stage: str) -> Path:
 
 
 def _is_inside(name: str) -> bool:
-    """Whether a member's name stays below its folder and is in canonical form."""
+    """Whether a member's name is a path in canonical form that does not lead out of its folder."""
     parts = PurePosixPath(name).parts
     return (
         bool(parts) and ".." not in parts and not name.startswith("/") and "/".join(parts) == name and "\\" not in name

@@ -29,11 +29,11 @@ from edgekit.workbook.shared_cache.stores import StoreError
 from edgekit.workbook.state import Receipt
 
 Scope = Literal["bits", "times"]
-"""What two machines must have in common: everything that affects bits ("bits"), or also latencies ("times")."""
+"""The machines that can share an artifact: all that compute the same bits, or only those that are also equally fast."""
 TIMED_STAGES = ("profile", "benchmark")
 """Stages whose artifacts are shared only between machines of the same speed, because they contain latencies."""
 SOMETIMES_TIMED_STAGES = ("distill", "prune")
-"""Stages to which the same applies if latencies decided which candidates are trained or what is pruned."""
+"""Stages to which the same applies, but only if latencies decided which candidates are trained or what is pruned."""
 
 
 def scopes(stage: str) -> tuple[Scope, ...]:
@@ -66,7 +66,7 @@ def measured_decision(artifact: Artifact) -> Any:
 
 @functools.cache
 def machine_facts(scope: Scope) -> dict[str, Any]:
-    """Return the properties of this machine that must agree with those of the other machine."""
+    """Return the properties that this machine shares with all machines of its class."""
     from edgekit.stages.bundle.provenance import machine_record
 
     same_bits = machine_record()
@@ -94,7 +94,7 @@ def describe_machine(machine: dict[str, Any]) -> str:
 
 FORMAT = 1
 MAX_ENTRY_BYTES = 4 << 20
-"""Larger than any entry."""
+"""Limit of an entry's size. No entry that edgekit writes is as large."""
 T = TypeVar("T", bound="Entry | NotebookEntry | PageEntry")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -150,7 +150,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class NotebookEntry:
-    """The executed copy of a notebook of `size_bytes` and the receipt that names it."""
+    """The entry of a notebook's executed copy: the receipt that names it, and its size."""
 
     key: str
     receipt: Receipt
@@ -189,12 +189,12 @@ def entry_path(key: str, scope: Scope) -> str:
 
 
 def notebook_path(key: str, scope: Scope, source: Path) -> str:
-    """Return the path of the entry for an executed notebook. Another version of `source` has another path."""
+    """Return the path of the entry for an executed notebook, which depends on the content of the file `source`."""
     return f"keys/{key}.{machine_class(scope)}.{sha256_file(source)[:12]}.json"
 
 
 def page_path(key: str) -> str:
-    """Return the path of the entry for the page that is drawn from these sources."""
+    """Return the path of the entry for a page. `key` is the digest of the sources from which it is drawn."""
     return f"keys/{key}.page.json"
 
 

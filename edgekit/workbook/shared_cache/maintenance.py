@@ -54,9 +54,8 @@ def prune(cache: SharedCache, older_than_days: float) -> CacheReport:
 
 
 def _with_store(cache: SharedCache, work: Callable[[Store], CacheReport]) -> CacheReport:
-    if (
-        isinstance(cache.store, FolderStore) and not cache.store.folder.exists()
-    ):  # a misspelt folder must not pass as an undamaged cache
+    # a misspelt folder must not pass as an undamaged cache
+    if isinstance(cache.store, FolderStore) and not cache.store.folder.exists():
         raise ConfigError(f"cache {cache.url}: no such folder; name a folder that runs have filled with --cache")
     try:
         return work(cache.store)

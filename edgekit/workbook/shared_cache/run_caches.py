@@ -1,6 +1,6 @@
 """The shared caches of one run.
 
-They are asked for each stage before it runs, and receive the stages that the run seals.
+A stage is looked up in them before it runs, and stored in them when the run has sealed it.
 """
 
 from __future__ import annotations
@@ -34,11 +34,10 @@ def cache_urls(options: Sequence[str]) -> list[str]:
 
 
 class RunCaches:
-    """Several caches that are asked in order. A stage is pushed to every cache that lacks it.
+    """The caches of a run. A stage is pulled from the first cache that has it, and pushed to every cache that lacks it.
 
-    Without caches, nothing happens.
-
-    `say` is called with each line. `sources` has the URL from which a stage was pulled.
+    If there are no caches, the methods do nothing. `say` is called with each line of the report. `sources` has the URL
+    from which each stage was pulled.
     """
 
     def __init__(self, cache_urls: Sequence[str], say: Say) -> None:
@@ -50,9 +49,10 @@ class RunCaches:
         return bool(self._caches)
 
     def read_data(self, plan: Plan, folder: Path, known_digest: DataDigest) -> DataDigest:
-        """Return the digest of the data, reading the data if necessary, and share the origin, on which all keys depend.
+        """Return the digest of the data, and pull or push the origin.
 
-        The caller holds the run's lock.
+        The data is read if its digest is not known. The origin comes before all stages, because their keys depend on
+        it. The caller holds the run's lock.
         """
         if not self._caches:
             return known_digest

@@ -188,7 +188,7 @@ def _store_error(error: OSError) -> StoreError:
 
 CONNECT_LIMIT_S = 5
 STALL_LIMIT_S = 20
-"""Longest time without a byte. `transfer.run_all` limits the total time."""
+"""Longest time in which no byte arrives. `transfer.run_all` limits the total time."""
 RETRIES = 2
 CAUSES = (
     (r"169\.254\.|metadata", "there are no credentials in the environment"),
@@ -201,11 +201,11 @@ CAUSES = (
     (r"connection (reset|closed)|incomplete|unexpected eof|error decoding response body", "the connection was lost"),
     (r"error trying to connect|error sending request", "no connection could be made"),
 )
-"""What to report for patterns in an error. The error's own text is not shown, because it may hold a signed URL."""
+"""Patterns in an error's text, and the cause to report. The text itself is not shown, as it may hold a signed URL."""
 
 
 class ObjectStore:
-    """A store in an object store, see `Store`. The first request is made for the first object."""
+    """A store in an object store, see `Store`. Creating it makes no request yet."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -240,7 +240,7 @@ class ObjectStore:
         return _stream_chunks(result)
 
     def create(self, path: str, content: Path | bytes) -> bool:
-        """See `Store.create`. The object is held in memory, because only a complete one can be created in one step."""
+        """See `Store.create`. The object is held in memory and sent in one request, so that it appears in one step."""
         import obstore
         from obstore.exceptions import AlreadyExistsError
 

@@ -43,7 +43,7 @@ def fetch_all(store: Store, downloads: dict[Path, tuple[str, int]]) -> None:
 
 
 def upload_all(store: Store, uploads: dict[str, Path]) -> None:
-    """Upload files as blobs, by their sha256. Existing blobs are not replaced."""
+    """Upload files as blobs. The keys of `uploads` are their sha256. Existing blobs are not replaced."""
     tasks = [partial(store.create, blob_path(sha), path) for sha, path in uploads.items()]
     run_all(tasks, limit_s(sum(path.stat().st_size for path in uploads.values())))
 
@@ -92,7 +92,7 @@ T = TypeVar("T")
 ANSWER_LIMIT_S = 30.0
 """Longest time for a short answer, in seconds."""
 MIN_BYTES_PER_S = 256 * 1024
-"""Lowest useful speed of a store."""
+"""A transfer that is slower than this is given up."""
 MAX_THREADS = 8
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 POLL_S = 1.0
 ANSWER_LIMIT_S = 10.0
 NO_WORKER_LIMIT_S = 60.0
-"""How long to wait for a usable worker: as long as a restarted worker needs to come back."""
+"""Seconds to wait for a usable worker, which is as long as a restarted worker needs to come back."""
 
 
 @contextmanager
@@ -58,7 +58,7 @@ class DaskPool:
 
 
 class _JobRun:
-    """The jobs of one call, both waiting and at a worker."""
+    """The jobs of one call of `DaskPool.run`: those that are waiting and those that are running on a worker."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class _JobRun:
             if future.status != "pending":  # its answer has arrived, even if the worker has disconnected
                 continue
             is_disconnected, is_lost = address not in connected, future.key not in active_keys
-            # A job must be lost twice in a row, because its answer may be in transit.
+            # A job counts as lost if it is missing in two checks in a row, because its answer may be in transit.
             if is_disconnected or (is_lost and future.key in self._lost):
                 del self._active[address]
                 future.cancel()
@@ -139,9 +139,7 @@ class _JobRun:
             self._active[address] = number, future
 
     def _avoids(self, number: int, address: str) -> bool:
-        """Whether the worker must not run the job, or should not because it failed there and another worker is
-        available.
-        """
+        """Whether the job should run on another worker: it may not run here, or it failed here and another is left."""
         eligible = self._eligible_workers(number)
         return address not in eligible or (
             address in self._avoided[number] and not set(eligible) <= self._avoided[number]
@@ -169,7 +167,7 @@ class _JobRun:
     def _accept(self, number: int, address: str, answer: Answer) -> None:
         job = self._jobs[number]
         if not answer.is_intact:
-            self._distrust(number, address, f"its answer to {job.name} does not have the digest that its process took")
+            self._distrust(number, address, f"its answer to {job.name} does not match the digest of its process")
             return
         try:
             result = answer.result()

@@ -52,7 +52,7 @@ def run_in_process(
 
 
 def answer_job(job: dict[str, Any]) -> Answer:
-    """Run a job, given by the fields of `Job`, in the child process. Return its result or error with the digest."""
+    """Run a job in the child process and return its answer. `job` holds the fields of `Job`."""
     try:
         return Answer.from_content({"result": _call(job)})
     except (EdgekitError, RunnerError) as error:

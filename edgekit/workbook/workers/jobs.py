@@ -12,7 +12,7 @@ from edgekit.core import errors
 from edgekit.core.errors import ResourceError
 
 MAX_TRIES = 3
-"""How often a job is started at most, if its worker dies or gives a wrong answer."""
+"""Largest number of times that a job is started, if its worker dies or gives a wrong answer."""
 
 OnLine = Callable[[str, str], None]
 """Called with the name of a job and a line that it printed."""
@@ -55,10 +55,13 @@ class Pool(Protocol):
     ) -> list[Any]:
         """Run all jobs and return their results, which are JSON values, in the order of the jobs.
 
-        `on_done` is called with the number and the result of each job as it ends. A job whose worker dies is started at
-        most three times, on another worker if there is one. The same applies if the answer does not match the digest
-        that the job's process computed, or if `check` finds a fault in it. In that case, the worker is no longer used.
-        After an error, no further job is started. With `keep_going`, errors are returned among the results instead.
+        `on_done` is called with the number and the result of each job as it ends. A job whose worker dies is started
+        again, on another worker if there is one, and at most three times in all. The same applies if the answer is
+        wrong, which means that it does not match the digest that the job's process computed, or that `check` finds a
+        fault in it. A worker that gave a wrong answer is no longer used.
+
+        After an error, no further job is started. With `keep_going`, all jobs are run, and errors are returned among
+        the results.
 
         Raises
         ------

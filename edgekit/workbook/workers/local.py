@@ -14,7 +14,7 @@ from edgekit.workbook.workers.jobs import MAX_TRIES, Check, Job, JobLost, OnLine
 
 
 class LocalPool:
-    """A pool of `count` processes, whose environment has the variables of `environment` in addition.
+    """A pool of `count` processes. `environment` holds additional environment variables for them.
 
     `say` is called with a job's name and each line that the job prints.
     """

@@ -40,7 +40,7 @@ LIBRARIES = (
     "torch",
     "torch-pruning",
 )
-"""The distributions that affect a result: those in the key of any stage, and the reader of data sets."""
+"""The distributions that affect a result: those in the key of any stage, and those that read data sets."""
 MAX_LISTED = 3
 NAMES = {
     "edgekit": "edgekit",
@@ -53,7 +53,11 @@ NAMES = {
 
 
 def local_facts(probe: str | None = None) -> dict[str, Any]:
-    """Return the facts about the machine that runs this process. `probe` is a newly written file to be read here."""
+    """Return the facts about the machine that runs this process.
+
+    `probe` is the path of a newly written file, whose content is one of the facts. It shows whether this machine sees
+    the folder that the file is in.
+    """
     return {
         "edgekit": __version__,
         "code": code_digest()[:12],
@@ -68,7 +72,10 @@ def local_facts(probe: str | None = None) -> dict[str, Any]:
 
 
 def differences(worker: dict[str, Any], local: dict[str, Any]) -> list[str]:
-    """Return the differences of a worker, each in a few words with both values. Empty if the worker may be used."""
+    """Return how a worker differs from this machine, each difference in a few words with both values.
+
+    The list is empty if the worker may be used.
+    """
     differing = [
         _describe_difference(label, worker.get(name), local[name])
         for name, label in NAMES.items()

@@ -1,7 +1,7 @@
 """The workers of a Dask scheduler, each of which is compared with this machine before it is used.
 
-This process sends each job to one worker by its address. So a job whose worker dies or gives a wrong answer goes to
-another worker, and a worker that reconnects is checked like a new one.
+This process, not the scheduler, chooses the worker for each job. So a job whose worker dies or gives a wrong answer can
+be sent to another worker, and a worker that reconnects is checked like a new one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SCHEDULER_LIMIT_S = 10.0
 WORKER_LIMIT_S = 20.0
 """Longest time for a worker to report its facts, in seconds."""
 FIRST_WORKER_LIMIT_S = 30.0
-"""How long to wait for the first worker, because one that is started with the scheduler needs a few seconds."""
+"""Seconds to wait for the first worker. A worker that is started together with the scheduler needs a few of them."""
 MAX_CHECKS_AT_ONCE = 16
 LOGGERS = ("distributed", "tornado", "asyncio")
 
@@ -62,7 +62,7 @@ class SchedulerWorkers:
 
     def _connected_workers(self) -> dict[str, Any]:
         info: dict[str, Any] = self.client.scheduler_info()
-        if "workers" not in info:  # a client that has lost its scheduler for good answers with nothing
+        if "workers" not in info:  # a client that has finally lost its scheduler returns an empty answer
             raise OSError("the connection is closed")
         workers: dict[str, Any] = info["workers"]
         return workers
@@ -106,7 +106,7 @@ class SchedulerWorkers:
         except (OSError, TimeoutError) as error:
             return f"it does not answer ({error or type(error).__name__})"
         answer = answers.get(address)
-        if "No module named" in str(answer):  # an ImportError, which may come as its text
+        if "No module named" in str(answer):  # an ImportError, or only its text
             return "its Python lacks this edgekit"
         if not isinstance(answer, dict):
             return f"it does not report its facts ({answer})"
@@ -183,7 +183,7 @@ def _ask_scheduler(on: str, request: Any) -> Any:
 
 @contextmanager
 def _probe_file(folder: Path | None) -> Iterator[Path | None]:
-    """Create a new file in the folder for workers to read. Return None if there is no folder."""
+    """Create a new file in the folder for workers to read, and yield its path, or None if there is no folder."""
     if folder is None:
         yield None
         return
@@ -198,7 +198,7 @@ def _probe_file(folder: Path | None) -> Iterator[Path | None]:
 
 @contextmanager
 def _silence_dask_logs() -> Iterator[None]:
-    """Silence Dask's own log, which would repeat in many lines what one error says here."""
+    """Silence Dask's own log, which would repeat in many lines what edgekit reports in one error."""
     previous = {name: logging.getLogger(name).level for name in LOGGERS}
     for name in LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)
