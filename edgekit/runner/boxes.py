@@ -89,11 +89,19 @@ def grid_centres(size: Sequence[int], points: int) -> tuple[np.ndarray, np.ndarr
     return np.concatenate(centres).astype(np.float32), np.concatenate(strides).astype(np.float32)
 
 
+def point_centres(size: Sequence[int], points: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the centres and strides of `grid_centres`; points that belong to no grids have the centre 0 and stride 1."""
+    try:
+        return grid_centres(size, points)
+    except BundleError:
+        return np.zeros((points, 2), dtype=np.float32), np.ones((points, 1), dtype=np.float32)
+
+
 class Decoder:
     """Converts outputs (points, 4 + classes) for pictures of one (height, width) into `Boxes`."""
 
     def __init__(self, size: Sequence[int], points: int, options: BoxOptions = DEFAULT) -> None:
-        places, widths = grid_centres(size, points)
+        places, widths = point_centres(size, points)
         self.places = np.concatenate([places, places], axis=1)
         self.reaches = np.concatenate([-widths, -widths, widths, widths], axis=1)
         height, width = size
