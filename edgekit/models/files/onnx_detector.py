@@ -13,7 +13,7 @@ sigmoid gives the scores of the file. What matches is therefore proved for this 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ SCORE_TOLERANCE = 1e-5
 MAX_CHECKED_ROWS = 50
 BOXES, LOGITS = "boxes", "logits"
 """Names of the outputs of a cut file."""
+FINISHED = ("left", "top", "right", "bottom", "score", "class")
 
 
 @dataclass(frozen=True)
@@ -51,12 +52,58 @@ class DetectorCut:
 
 
 @dataclass(frozen=True)
+class _Grid:
+    """Points of one or more grids: their centres (points, 2) and strides (points, 1) in pixels.
+
+    `place` are their rows in the outputs of the file.
+    """
+
+    centres: np.ndarray
+    strides: np.ndarray
+    place: slice = field(default_factory=lambda: slice(None))
+
+
+@dataclass(frozen=True)
 class _Tensor:
-    """An intermediate tensor; `values` is (points, columns), and `is_columns_first` says that it was transposed."""
+    """An intermediate tensor with a row for each point of a grid.
+
+    `axes` is the order of axes that puts its columns last. Distances are divided by `divisor` to be in strides, and
+    `shift` is subtracted from those to the right and the bottom and added to the others to start at the cells' centres.
+    """
 
     name: str
-    values: np.ndarray
-    is_columns_first: bool
+    axes: tuple[int, ...]
+    shape: tuple[int, int]
+    divisor: float = 1.0
+    shift: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Form:
+    """One way to read a file's outputs: corners (rows, 4) in pixels, and probabilities (rows, classes).
+
+    If `is_finished`, the rows are chosen boxes instead of one for each point, and `scores` (rows, 1) are those of the
+    class of the box.
+    """
+
+    description: str
+    corners: np.ndarray
+    scores: np.ndarray
+    is_finished: bool = False
+
+    def has_boxes(self, corners: np.ndarray, grid: _Grid) -> bool:
+        """Whether corners (points, 4), decoded from a candidate, are those of the file."""
+        if not self.is_finished:
+            return _is_close(corners, self.corners[grid.place], BOX_TOLERANCE)
+        rows = self.corners[:MAX_CHECKED_ROWS, None]
+        return bool((np.abs(rows - corners).max(axis=2).min(axis=1) <= BOX_TOLERANCE).all())
+
+    def has_scores(self, scores: np.ndarray, grid: _Grid) -> bool:
+        """Whether probabilities (points, classes), from a candidate, are those of the file."""
+        if not self.is_finished:
+            return _is_close(scores, self.scores[grid.place], SCORE_TOLERANCE)
+        rows = self.scores[:MAX_CHECKED_ROWS]
+        return bool((np.abs(rows - scores.ravel()).min(axis=1) <= SCORE_TOLERANCE).all())
 
 
 def cut(content: bytes, size: Sequence[int], classes: int) -> DetectorCut | None:
@@ -80,48 +127,26 @@ def cut(content: bytes, size: Sequence[int], classes: int) -> DetectorCut | None
 
     model = onnx.load_model_from_string(content)
     outputs, tensors = _run(model, size)
-    points = _points(size)
-    candidates = list(_tables(tensors, points))
-    logits = [each for each in candidates if each.values.shape[1] == classes]
-    distances = [each for each in candidates if each.values.shape[1] == boxes.BOX_SIDES]
     for form in _forms(outputs, classes):
-        score = next((each for each in logits if form.has_scores(sigmoid32(each.values))), None)
-        box = next((each for each in distances if form.has_boxes(_corners(each.values, size))), None)
-        if score is not None and box is not None:
-            return DetectorCut(_with_outputs(model, {BOXES: box, LOGITS: score}), form.description, form.is_finished)
+        for grids in _grids(size, form):
+            logits = [_find_logits(tensors, grid, form, classes) for grid in grids]
+            if not all(logits):
+                continue
+            distances = [_find_distances(tensors, grid, form) for grid in grids]
+            if all(distances):
+                cut_content = _with_outputs(model, {BOXES: distances, LOGITS: logits})
+                return DetectorCut(cut_content, form.description, form.is_finished)
     return None
-
-
-@dataclass(frozen=True)
-class _Form:
-    """One way to read a file's outputs: corners (rows, 4) in pixels, and scores (rows, classes) or (rows,) of a class.
-
-    `is_finished` says that the rows are chosen boxes instead of one for each point.
-    """
-
-    description: str
-    corners: np.ndarray
-    scores: np.ndarray
-    is_finished: bool = False
-
-    def has_boxes(self, corners: np.ndarray) -> bool:
-        """Whether the boxes decoded from a candidate (points, 4) are those of the file."""
-        if not self.is_finished:
-            return _is_close(corners, self.corners, BOX_TOLERANCE)
-        rows = self.corners[:MAX_CHECKED_ROWS, None]
-        return bool((np.abs(rows - corners[None]).max(axis=2).min(axis=1) <= BOX_TOLERANCE).all())
-
-    def has_scores(self, scores: np.ndarray) -> bool:
-        """Whether the probabilities from a candidate (points, classes) are those of the file."""
-        if not self.is_finished:
-            return _is_close(scores, self.scores, SCORE_TOLERANCE)
-        rows = self.scores[:MAX_CHECKED_ROWS, None]
-        return bool((np.abs(rows - scores.ravel()[None]).min(axis=1) <= SCORE_TOLERANCE).all())
 
 
 def _forms(outputs: Sequence[np.ndarray], classes: int) -> Iterator[_Form]:
     """Yield the ways in which the outputs may hold boxes and probabilities."""
-    tables = [table for output in outputs for table in _as_tables(output)]
+    tables = [
+        table
+        for output in outputs
+        if output.ndim == 3 and output.shape[0] == 1 and output.dtype == np.float32
+        for table in (output[0], output[0].T)
+    ]
     pairs = [(table[:, :4], table[:, 4:]) for table in tables if table.shape[1] == boxes.BOX_SIDES + classes]
     pairs += [
         (box, score)
@@ -133,8 +158,72 @@ def _forms(outputs: Sequence[np.ndarray], classes: int) -> Iterator[_Form]:
         yield _Form("corners in pixels, and probabilities", box, score)
         yield _Form("centres and sizes in pixels, and probabilities", _from_centres(box), score)
     for table in tables:
-        if table.shape[1] == 6:
-            yield _Form("finished boxes: corners in pixels, score, class", table[:, :4], table[:, 4], is_finished=True)
+        if table.shape[1] == len(FINISHED):
+            yield _Form(
+                "finished boxes: corners in pixels, score and class", table[:, :4], table[:, 4:5], is_finished=True
+            )
+
+
+def _grids(size: Sequence[int], form: _Form) -> Iterator[list[_Grid]]:
+    """Yield the ways in which the points of a file may be spread over tensors.
+
+    One tensor may have all points, or there is one for each grid. Grids come with the finest first, whatever their order
+    in the outputs of the file.
+    """
+    for first in range(len(boxes.STRIDES)):
+        for last in range(first + 1, len(boxes.STRIDES) + 1):
+            strides = boxes.STRIDES[first:last]
+            counts = [int(np.prod(boxes.grid_shape(size, stride))) for stride in strides]
+            if form.is_finished:
+                yield [_Grid(*boxes.centres_of_strides(size, strides))]
+            elif sum(counts) == len(form.corners):
+                yield [_Grid(*boxes.centres_of_strides(size, strides))]
+                ends = np.cumsum(counts)
+                reversed_ends = len(form.corners) - ends + counts
+                for ends_in_file in (ends, reversed_ends):
+                    yield [
+                        _Grid(*boxes.centres_of_strides(size, [stride]), slice(int(end) - count, int(end)))
+                        for stride, count, end in zip(strides, counts, ends_in_file, strict=True)
+                    ]
+
+
+def _find_logits(tensors: dict[str, np.ndarray], grid: _Grid, form: _Form, classes: int) -> _Tensor | None:
+    """Return the tensor whose sigmoid gives the scores of the file at the points of a grid, or None."""
+    for tensor, rows in _candidates(tensors, len(grid.centres), classes):
+        if form.has_scores(sigmoid32(rows), grid):
+            return tensor
+    return None
+
+
+def _find_distances(tensors: dict[str, np.ndarray], grid: _Grid, form: _Form) -> _Tensor | None:
+    """Return the tensor whose decoding gives the boxes of the file at the points of a grid, or None.
+
+    Distances may be in strides or, if there is one stride, in pixels, and they may start at the centre or at the top
+    left corner of a cell.
+    """
+    has_one_stride = bool((grid.strides == grid.strides[0]).all())
+    for tensor, rows in _candidates(tensors, len(grid.centres), boxes.BOX_SIDES):
+        for divisor in (1.0, float(grid.strides[0, 0])) if has_one_stride else (1.0,):
+            reaches = rows / np.float32(divisor) * grid.strides
+            for shift in (0.0, 0.5):
+                start = grid.centres - np.float32(shift) * grid.strides
+                if form.has_boxes(np.concatenate([start - reaches[:, :2], start + reaches[:, 2:]], axis=1), grid):
+                    return replace(tensor, divisor=divisor, shift=shift)
+    return None
+
+
+def _candidates(
+    tensors: dict[str, np.ndarray], points: int, columns: int
+) -> Iterator[tuple[_Tensor, np.ndarray]]:
+    """Yield the tensors with these numbers of points and columns, as (points, columns)."""
+    for name, values in tensors.items():
+        if values.shape[0] != 1 or values.size != points * columns:
+            continue
+        if values.shape[-1] == columns:
+            yield _Tensor(name, tuple(range(values.ndim)), (points, columns)), values.reshape(points, columns)
+        if values.shape[1] == columns and values.ndim > 2:
+            axes = (0, *range(2, values.ndim), 1)
+            yield _Tensor(name, axes, (points, columns)), values.transpose(axes).reshape(points, columns)
 
 
 def _is_close(one: np.ndarray, other: np.ndarray, tolerance: float) -> bool:
@@ -145,37 +234,8 @@ def _from_centres(rows: np.ndarray) -> np.ndarray:
     return np.concatenate([rows[:, :2] - rows[:, 2:] / 2, rows[:, :2] + rows[:, 2:] / 2], axis=1)
 
 
-def _corners(distances: np.ndarray, size: Sequence[int]) -> np.ndarray:
-    """Return the corners in pixels of distances (points, 4) in strides."""
-    centres, strides = boxes.grid_centres(size, len(distances))
-    return np.concatenate([centres - distances[:, :2] * strides, centres + distances[:, 2:] * strides], axis=1)
-
-
-def _points(size: Sequence[int]) -> set[int]:
-    """Return the numbers of points that grids over an image of this size can have."""
-    counts = [int(np.prod(boxes.grid_shape(size, stride))) for stride in boxes.STRIDES]
-    return {sum(counts[first:last]) for first in range(len(counts)) for last in range(first + 1, len(counts) + 1)}
-
-
-def _as_tables(output: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield an output (1, rows, columns) as it is and transposed."""
-    if output.ndim == 3 and output.shape[0] == 1 and output.dtype.kind == "f":
-        yield output[0]
-        yield output[0].T
-
-
-def _tables(tensors: dict[str, np.ndarray], points: set[int]) -> Iterator[_Tensor]:
-    """Yield the tensors with one row or one column for each point of some grids."""
-    for name, values in tensors.items():
-        if values.ndim == 3 and values.shape[0] == 1 and values.dtype == np.float32:
-            if values.shape[1] in points:
-                yield _Tensor(name, values[0], is_columns_first=False)
-            if values.shape[2] in points:
-                yield _Tensor(name, values[0].T, is_columns_first=True)
-
-
 def _run(model: Any, size: Sequence[int]) -> tuple[list[np.ndarray], dict[str, np.ndarray]]:
-    """Run a model on a random image; return its outputs, and its intermediate tensors of three axes by name."""
+    """Run a model on a random image; return its outputs, and its float32 intermediate tensors by name."""
     import onnx
 
     traced = onnx.ModelProto()
@@ -191,7 +251,7 @@ def _run(model: Any, size: Sequence[int]) -> tuple[list[np.ndarray], dict[str, n
         name
         for node in traced.graph.node
         for name in node.output
-        if name and name not in known and ranks.get(name, 3) == 3
+        if name and name not in known and ranks.get(name, 3) in (2, 3, 4)
     ]
     traced.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in names)
     try:
@@ -201,24 +261,55 @@ def _run(model: Any, size: Sequence[int]) -> tuple[list[np.ndarray], dict[str, n
     except runner.runtime_errors() as error:
         raise ModelError(f"it does not run on an image of {size[1]}×{size[0]} pixels: {error}") from None
     count = len(model.graph.output)
-    return results[:count], dict(zip(names, results[count:], strict=True))
+    tensors = dict(zip(names, results[count:], strict=True))
+    return results[:count], {
+        name: values
+        for name, values in tensors.items()
+        if isinstance(values, np.ndarray) and values.dtype == np.float32 and values.ndim > 1
+    }
 
 
-def _with_outputs(model: Any, outputs: dict[str, _Tensor]) -> bytes:
-    """Return the model with these outputs, each (1, points, columns), and without what only its old outputs needed."""
+def _with_outputs(model: Any, outputs: dict[str, list[_Tensor]]) -> bytes:
+    """Return the model with these outputs (1, points, columns), each joined from tensors, and without unused nodes."""
     import onnx
 
     result = onnx.ModelProto()
     result.CopyFrom(model)
     graph = result.graph
     del graph.output[:]
-    for name, tensor in outputs.items():
-        order = [0, 2, 1] if tensor.is_columns_first else [0, 1, 2]
-        graph.node.append(onnx.helper.make_node("Transpose", [tensor.name], [name], perm=order))
-        shape = [1, *tensor.values.shape]
+    for name, tensors in outputs.items():
+        parts = [f"{name}_{index}" for index in range(len(tensors))]
+        for part, tensor in zip(parts, tensors, strict=True):
+            _append_table(graph, tensor, part)
+        graph.node.append(onnx.helper.make_node("Concat", parts, [name], axis=1))
+        shape = [1, sum(tensor.shape[0] for tensor in tensors), tensors[0].shape[1]]
         graph.output.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape))
     _drop_unused(graph)
     return bytes(result.SerializeToString(deterministic=True))
+
+
+def _append_table(graph: Any, tensor: _Tensor, name: str) -> None:
+    """Append nodes that make (1, points, columns) of a tensor, in place."""
+    import onnx
+
+    def constant(suffix: str, values: np.ndarray) -> str:
+        graph.initializer.append(onnx.numpy_helper.from_array(values, f"{name}_{suffix}"))
+        return f"{name}_{suffix}"
+
+    source = tensor.name
+    if tensor.divisor != 1:
+        divisor = constant("divisor", np.float32(tensor.divisor))
+        graph.node.append(onnx.helper.make_node("Div", [source, divisor], [f"{name}_in_strides"]))
+        source = f"{name}_in_strides"
+    if tensor.shift:
+        offset = np.float32([tensor.shift, tensor.shift, -tensor.shift, -tensor.shift])
+        columns_axis = tensor.axes[-1]
+        offset = offset.reshape([-1 if axis == columns_axis else 1 for axis in range(len(tensor.axes))])
+        graph.node.append(onnx.helper.make_node("Add", [source, constant("shift", offset)], [f"{name}_from_centres"]))
+        source = f"{name}_from_centres"
+    graph.node.append(onnx.helper.make_node("Transpose", [source], [f"{name}_rows"], perm=tensor.axes))
+    shape = constant("shape", np.array([1, *tensor.shape], dtype=np.int64))
+    graph.node.append(onnx.helper.make_node("Reshape", [f"{name}_rows", shape], [name]))
 
 
 def _drop_unused(graph: Any) -> None:
