@@ -34,8 +34,9 @@ class Source(StrictModel):
     """A model that came as a file: the file's name in the saved folder, and what was detected when it was first opened.
 
     With `probabilities` its outputs are after a softmax, with `sigmoids` after a sigmoid for each class. `integers`
-    means that it is quantized already, inside or at its inputs and outputs. The costs of a call are counted in the
-    graph that OpenVINO reads, and are 0 if OpenVINO cannot read it.
+    means that it is quantized already, inside or at its inputs and outputs. `decoding` describes the decoding of boxes
+    that was cut off a detector; if that gave finished boxes, the detector is `suppressed`: it gives one box for each
+    object. The costs of a call are counted in the graph that OpenVINO reads, and are 0 if OpenVINO cannot read it.
     """
 
     kind: Literal["exported", "keras", "onnx", "openvino", "tflite"]
@@ -43,9 +44,16 @@ class Source(StrictModel):
     probabilities: bool = False
     sigmoids: bool = False
     integers: bool = False
+    decoding: str = ""
+    suppressed: bool = False
     parameters: int = 0
     macs: int = 0
     weight_bytes: int = 0
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, plain: Any) -> dict[str, Any]:
+        """Leave out what only detectors have, so that the digests of other models stay the same."""
+        return {name: value for name, value in plain(self).items() if value or name not in ("decoding", "suppressed")}
 
 
 class ModelSpec(StrictModel):

@@ -14,11 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from edgekit.core.errors import ModelError
+from edgekit.models.files import onnx as onnx_file
+from edgekit.models.files import onnx_batch
+from edgekit.models.files.task_outputs import TaskOutputs
 from edgekit.runner import boxes
 from edgekit.runner.backends import onnxruntime as runner
 from edgekit.runner.box_heads import sigmoid32
@@ -40,14 +44,14 @@ class DetectorCut:
     ----------
     content
         The ONNX file with the outputs `boxes` (1, points, 4), distances in strides, and `logits` (1, points, classes).
-    form
-        What the outputs of the original file were, such as "centres in pixels and probabilities".
+    decoding
+        What the outputs of the original file were, such as "centres and sizes in pixels, and probabilities".
     is_suppressed
         Whether the original file gives finished boxes, so that overlapping ones are not to be dropped again.
     """
 
     content: bytes
-    form: str
+    decoding: str
     is_suppressed: bool
 
 
@@ -104,6 +108,25 @@ class _Form:
             return _is_close(scores, self.scores[grid.place], SCORE_TOLERANCE)
         rows = self.scores[:MAX_CHECKED_ROWS]
         return bool((np.abs(rows - scores.ravel()).min(axis=1) <= SCORE_TOLERANCE).all())
+
+
+def cut_file(path: Path, kind: str, needed: TaskOutputs) -> DetectorCut | None:
+    """Return the detector at `path` cut before its decoding, or None if it has no decoding that can be cut off.
+
+    Raises
+    ------
+    ModelError
+        The file does not run on an image of the size of the samples.
+    """
+    if kind != "onnx" or needed.task != "detection":
+        return None
+    import onnx
+
+    content = onnx_file.onnx(path)
+    ports = onnx_batch.describe_ports(onnx.load_model_from_string(content))
+    if [port["shape"] for port in ports["inputs"]] != [[1, 3, *needed.size]]:
+        return None  # the message about its input comes when it is opened
+    return cut(content, needed.size, needed.classes)
 
 
 def cut(content: bytes, size: Sequence[int], classes: int) -> DetectorCut | None:
