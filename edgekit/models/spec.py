@@ -36,7 +36,8 @@ class Source(StrictModel):
     With `probabilities` its outputs are after a softmax, with `sigmoids` after a sigmoid for each class. `integers`
     means that it is quantized already, inside or at its inputs and outputs. `decoding` describes the decoding of boxes
     that was cut off a detector; if that gave finished boxes, the detector is `suppressed`: it gives one box for each
-    object. The costs of a call are counted in the graph that OpenVINO reads, and are 0 if OpenVINO cannot read it.
+    object. `head` says how its outputs are read if they are no distances and logits (`edgekit.runner.box_heads`). The
+    costs of a call are counted in the graph that OpenVINO reads, and are 0 if OpenVINO cannot read it.
     """
 
     kind: Literal["exported", "keras", "onnx", "openvino", "tflite"]
@@ -46,6 +47,7 @@ class Source(StrictModel):
     integers: bool = False
     decoding: str = ""
     suppressed: bool = False
+    head: dict[str, Any] | None = None
     parameters: int = 0
     macs: int = 0
     weight_bytes: int = 0
@@ -53,7 +55,8 @@ class Source(StrictModel):
     @model_serializer(mode="wrap")
     def _without_defaults(self, plain: Any) -> dict[str, Any]:
         """Leave out what only detectors have, so that the digests of other models stay the same."""
-        return {name: value for name, value in plain(self).items() if value or name not in ("decoding", "suppressed")}
+        optional = ("decoding", "suppressed", "head")
+        return {name: value for name, value in plain(self).items() if value or name not in optional}
 
 
 class ModelSpec(StrictModel):
@@ -116,6 +119,11 @@ class ModelSpec(StrictModel):
     def gives_probabilities(self) -> bool:
         """Whether the outputs are after a softmax or sigmoids already, so that none must follow."""
         return self.source is not None and (self.source.probabilities or self.source.sigmoids)
+
+    @property
+    def head(self) -> dict[str, Any] | None:
+        """The `head` of a bundle's manifest, if this is a published detector with outputs of its own."""
+        return self.source.head if self.source else None
 
     @property
     def is_torch(self) -> bool:

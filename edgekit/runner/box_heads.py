@@ -1,8 +1,9 @@
 """Convert the outputs of published detectors to the outputs that `boxes` decodes.
 
-`boxes.Decoder` takes one row for each point: the distances to the four sides of a box, and a logit for each class. Other
-detectors give corners in pixels, offsets from anchors, probabilities, an objectness, or finished boxes with the index
-of their class. A `BoxHead` says how the outputs of a detector are read, and `to_points` converts them.
+`boxes.Decoder` takes one row for each point: the distances to the four sides of a box, and a logit for each class.
+Other detectors give corners in pixels, offsets from anchors, probabilities, an objectness, or finished boxes with the
+index of their class. A `BoxHead` says how the outputs of a detector are read. A manifest has its fields as `head`, and
+`HeadDecoder` converts the outputs.
 
 The exponential and the logarithm are computed from additions, multiplications and divisions of float64, which IEEE 754
 rounds in exactly one way, so that every machine gives the same bits. NumPy's own differ between processors.
@@ -17,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from edgekit.runner import boxes
+from edgekit.runner import boxes, output_vector
 from edgekit.runner.errors import BundleError
 
 BoxCode = Literal["distances", "centre", "corners", "corners_yx", "anchors", "exponential", "priors"]
@@ -44,6 +45,10 @@ class BoxHead(NamedTuple):
 
     Attributes
     ----------
+    size
+        (height, width) of the sample.
+    classes
+        Number of classes, without a background.
     parts
         What the columns of each output hold, in order.
     boxes, scores
@@ -68,6 +73,8 @@ class BoxHead(NamedTuple):
         What the offsets of centres and of sizes from prior boxes are multiplied by.
     """
 
+    size: Sequence[int]
+    classes: int
     parts: Sequence[Sequence[Part]] = (("boxes", "classes"),)
     boxes: BoxCode = "distances"
     scores: ScoreCode = "logits"
@@ -82,47 +89,99 @@ class BoxHead(NamedTuple):
     variances: Sequence[float] = (0.1, 0.2)
 
 
-def to_points(outputs: Sequence[np.ndarray], head: BoxHead, size: Sequence[int], classes: int) -> np.ndarray:
-    """Convert a detector's outputs for one picture to (points, 4 + classes), as `boxes.Decoder` takes them.
+class HeadDecoder:
+    """Converts joined outputs (n, …) of a detector to (n, points, 4 + classes), as `boxes.Decoder` takes them.
 
     Parameters
     ----------
-    outputs
-        The outputs without the batch, in the order of `head.parts`.
-    size
-        (height, width) of the sample.
-    classes
-        Number of classes, without a background.
+    head
+        The fields of a `BoxHead`; absent ones have their defaults.
+    shapes
+        Shapes of the outputs for one sample, in the order of `head.parts`.
+    """
+
+    def __init__(self, head: Mapping[str, Any], shapes: Sequence[Sequence[int]]) -> None:
+        self.head, self.shapes = BoxHead(**head), [tuple(each) for each in shapes]
+        self.shape = converted_shape(head, shapes)
+
+    def __call__(self, joined: np.ndarray) -> np.ndarray:
+        outputs = output_vector.split(joined, self.shapes)
+        return np.stack([to_points(each, self.head) for each in zip(*outputs)])
+
+
+def converted_shape(head: Mapping[str, Any], shapes: Sequence[Sequence[int]]) -> tuple[int, int]:
+    """Return (points, 4 + classes) for outputs of these shapes for one sample.
 
     Raises
     ------
     BundleError
-        The outputs do not have the columns that `head` describes, or their points are not those of its grids.
+        The shapes are not those of the head's parts.
     """
-    parts = split_parts(outputs, head, classes)
+    fields = BoxHead(**head)
+    if len(shapes) != len(fields.parts):
+        raise BundleError(f"the head has {len(fields.parts)} outputs, but the model has {len(shapes)}")
+    points = {_points(shape, names, fields) for shape, names in zip(shapes, fields.parts) if list(names) != ["count"]}
+    if len(points) != 1:
+        raise BundleError(f"the outputs of the head have {' and '.join(map(str, sorted(points)))} points")
+    return points.pop(), boxes.BOX_SIDES + fields.classes
+
+
+def _points(shape: Sequence[int], names: Sequence[Part], head: BoxHead) -> int:
+    """Return the number of points in an output that holds these parts."""
+    columns = sum(_widths(head)[name] for name in names)
+    if columns == 1 and len(shape) == 1:
+        return shape[0]
+    across, down = (0, 1) if head.points_last and columns > 1 else (1, 0)
+    if len(shape) != 2 or shape[across] != columns:
+        expected = f"[{columns}, points]" if head.points_last else f"[points, {columns}]"
+        raise BundleError(f"an output has the shape {list(shape)}, but its {', '.join(names)} need {expected}")
+    return shape[down]
+
+
+def check_points(head: Mapping[str, Any], points: int) -> None:
+    """Raise BundleError unless grids over the sample have this number of points, with the anchors of the head."""
+    fields = BoxHead(**head)
+    height, width = fields.size
+    if fields.boxes == "anchors":
+        _anchor_points((height, width), _as_tuples(fields.anchors), points)
+    else:
+        boxes.grid_strides(fields.size, points)
+
+
+def _widths(head: BoxHead) -> dict[str, int]:
+    """Return the number of columns of each part."""
+    return {
+        "boxes": boxes.BOX_SIDES * head.bins,
+        "classes": head.classes + (head.background is not None),
+        **dict.fromkeys(("objectness", "score", "index", "count"), 1),
+    }
+
+
+def to_points(outputs: Sequence[np.ndarray], head: BoxHead) -> np.ndarray:
+    """Convert a detector's outputs for one picture to (points, 4 + classes).
+
+    Raises
+    ------
+    BundleError
+        The points are not those of the head's grids.
+    """
+    parts = split_parts(outputs, head)
     raw = parts["boxes"]
     if head.boxes == "distances":
         sides = raw if head.bins == 1 else _mean_distances(raw, head.bins)
     else:
-        sides = _as_distances(_corners(raw, head, size), size)
-    return np.concatenate([sides, _logits(parts, head, classes)], axis=1)
+        sides = _as_distances(corners_of(raw, head), head.size)
+    return np.concatenate([sides, _logits(parts, head)], axis=1)
 
 
-def split_parts(outputs: Sequence[np.ndarray], head: BoxHead, classes: int) -> dict[str, np.ndarray]:
-    """Return the parts by name, each (points, columns) float32; see `to_points`."""
-    widths = {
-        "boxes": boxes.BOX_SIDES * head.bins,
-        "classes": classes + (head.background is not None),
-        **dict.fromkeys(("objectness", "score", "index", "count"), 1),
-    }
+def split_parts(outputs: Sequence[np.ndarray], head: BoxHead) -> dict[str, np.ndarray]:
+    """Return the parts by name, each (points, columns) float32."""
+    widths = _widths(head)
     parts: dict[str, np.ndarray] = {}
-    for output, names in zip(outputs, head.parts, strict=True):
+    for output, names in zip(outputs, head.parts):
         columns = sum(widths[name] for name in names)
         table = output.reshape(-1, 1) if columns == 1 else output
         table = table.T if head.points_last and columns > 1 else table
-        if table.ndim != 2 or table.shape[1] != columns:
-            shape = f"[{columns}, points]" if head.points_last else f"[points, {columns}]"
-            raise BundleError(f"an output has the shape {list(output.shape)}, but its {', '.join(names)} need {shape}")
         start = 0
         for name in names:
             parts[name] = table[:, start : start + widths[name]]
@@ -131,7 +190,7 @@ def split_parts(outputs: Sequence[np.ndarray], head: BoxHead, classes: int) -> d
 
 
 def _mean_distances(raw: np.ndarray, bins: int) -> np.ndarray:
-    """Return the means (points, 4) of distributions over the distances 0 to bins - 1, from logits (points, 4 · bins)."""
+    """Return the means (points, 4) of distributions over 0 to bins - 1, from logits (points, 4 · bins)."""
     logits = raw.reshape(len(raw), boxes.BOX_SIDES, bins)
     weights = exp(logits - logits.max(axis=2, keepdims=True))
     total, mean = weights[..., 0].copy(), np.zeros(weights.shape[:2])
@@ -141,9 +200,9 @@ def _mean_distances(raw: np.ndarray, bins: int) -> np.ndarray:
     return (mean / total).astype(np.float32)
 
 
-def _corners(raw: np.ndarray, head: BoxHead, size: Sequence[int]) -> np.ndarray:
-    """Return left, top, right and bottom of all boxes in pixels, (points, 4) float32."""
-    height, width = size
+def corners_of(raw: np.ndarray, head: BoxHead) -> np.ndarray:
+    """Return left, top, right and bottom of boxes (points, 4) in pixels, float32; `head.boxes` is not "distances"."""
+    height, width = head.size
     scale = np.array([width, height, width, height] if head.normalized else [1, 1, 1, 1], dtype=np.float32)
     if head.boxes == "corners":
         return raw * scale
@@ -152,16 +211,16 @@ def _corners(raw: np.ndarray, head: BoxHead, size: Sequence[int]) -> np.ndarray:
     if head.boxes == "centre":
         return _from_centres(raw[:, :2] * scale[:2], raw[:, 2:] * scale[:2])
     if head.boxes == "exponential":
-        centres, strides = boxes.grid_centres(size, len(raw))
+        centres, strides = boxes.grid_centres(head.size, len(raw))
         return _from_centres((raw[:, :2] - np.float32(0.5)) * strides + centres, exp32(raw[:, 2:]) * strides)
     if head.boxes == "anchors":
-        cells, strides, sizes = _anchor_points(tuple(size), _as_tuples(head.anchors), len(raw))
+        cells, strides, sizes = _anchor_points((height, width), _as_tuples(head.anchors), len(raw))
         shares = sigmoid32(raw)
         return _from_centres(
             (shares[:, :2] * np.float32(2) - np.float32(0.5) + cells) * strides,
             (shares[:, 2:] * np.float32(2)) ** 2 * sizes,
         )
-    centres, sizes = _prior_points(tuple(size), tuple(_hashable(each) for each in head.priors), len(raw))
+    centres, sizes = _prior_points((height, width), tuple(_hashable(each) for each in head.priors), len(raw))
     offset, growth = (np.float32(each) for each in head.variances)
     return _from_centres(raw[:, :2] * offset * sizes + centres, exp32(raw[:, 2:] * growth) * sizes)
 
@@ -172,18 +231,18 @@ def _from_centres(centres: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 
 def _as_distances(corners: np.ndarray, size: Sequence[int]) -> np.ndarray:
-    """Return boxes (points, 4) in pixels as distances from the centres at which `boxes.Decoder` expects their points."""
+    """Return boxes (points, 4) in pixels as distances from the centres at which `boxes.Decoder` has its points."""
     centres, strides = boxes.point_centres(size, len(corners))
     return np.concatenate([centres - corners[:, :2], corners[:, 2:] - centres], axis=1) / strides
 
 
-def _logits(parts: Mapping[str, np.ndarray], head: BoxHead, classes: int) -> np.ndarray:
+def _logits(parts: Mapping[str, np.ndarray], head: BoxHead) -> np.ndarray:
     """Return a logit for each class, (points, classes) float32."""
     if head.scores == "index":
-        return _one_hot_logits(parts, head, classes)
+        return _one_hot_logits(parts, head)
     scores = parts["classes"]
     if head.scores == "softmax":
-        return _softmax_logits(scores, head.background, classes)
+        return _softmax_logits(scores, head.background)
     if "objectness" not in parts:
         return scores if head.scores == "logits" else logit32(scores)
     objectness = parts["objectness"]
@@ -196,18 +255,18 @@ def _logits(parts: Mapping[str, np.ndarray], head: BoxHead, classes: int) -> np.
     return result
 
 
-def _one_hot_logits(parts: Mapping[str, np.ndarray], head: BoxHead, classes: int) -> np.ndarray:
+def _one_hot_logits(parts: Mapping[str, np.ndarray], head: BoxHead) -> np.ndarray:
     """Return logits of finished boxes: that of the score for the box's class, the lowest one for all others."""
     indices = np.rint(parts["index"][:, 0]).astype(np.int64) - head.first_index
-    valid = (indices >= 0) & (indices < classes)
+    valid = (indices >= 0) & (indices < head.classes)
     if "count" in parts:
         valid &= np.arange(len(indices)) < parts["count"][0, 0]
-    result = np.full((len(indices), classes), _MIN_LOGIT)
+    result = np.full((len(indices), head.classes), _MIN_LOGIT)
     result[valid, indices[valid]] = logit32(parts["score"][:, 0])[valid]
     return result
 
 
-def _softmax_logits(scores: np.ndarray, background: int | None, classes: int) -> np.ndarray:
+def _softmax_logits(scores: np.ndarray, background: int | None) -> np.ndarray:
     """Return the logit of each class's share of a softmax (points, classes [+ 1])."""
     weights = exp(scores - scores.max(axis=1, keepdims=True))
     total = weights[:, 0].copy()
@@ -232,7 +291,7 @@ def _anchor_points(
             break
     else:
         counts = " and ".join(str(len(each)) for each in anchors)
-        raise BundleError(f"{points} points for a picture of {size[1]}×{size[0]}: no grids with {counts} anchors have them")
+        raise BundleError(f"{points} points for {size[1]}×{size[0]} pixels: no grids with {counts} anchors have them")
     cells, widths, sizes = [], [], []
     for (rows, columns), stride, pairs in zip(grids, strides, anchors):
         y, x = np.mgrid[:rows, :columns]
@@ -266,7 +325,10 @@ def _as_tuples(anchors: Sequence[Sequence[Sequence[float]]]) -> tuple[tuple[tupl
 
 
 def _hashable(grid: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    return tuple((key, tuple(tuple(each) if isinstance(each, list | tuple) else each for each in value)) for key, value in grid.items())
+    return tuple(
+        (key, tuple(tuple(each) if isinstance(each, (list, tuple)) else each for each in value))
+        for key, value in grid.items()
+    )
 
 
 def exp(x: np.ndarray) -> np.ndarray:

@@ -95,7 +95,7 @@ def centres_of_strides(size: Sequence[int], strides: Sequence[int]) -> tuple[np.
 
 
 def point_centres(size: Sequence[int], points: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the centres and strides of `grid_centres`; points that belong to no grids have the centre 0 and stride 1."""
+    """Return what `grid_centres` returns; points that belong to no grids have the centre 0 and the stride 1."""
     try:
         return grid_centres(size, points)
     except BundleError:

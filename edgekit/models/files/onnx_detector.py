@@ -1,4 +1,4 @@
-"""Cut a detector in ONNX before its decoding, so that it gives the distances and logits that `runner.boxes` decodes.
+"""Cut a detector in ONNX before its decoding.
 
 Exporters append the decoding of the boxes to the network: the distances from grid cells become corners or centres in
 pixels, logits become probabilities, and all of them are concatenated in one output. In int8 that output has a single
@@ -6,333 +6,407 @@ scale, which cannot hold pixels and probabilities together. The tensors before t
 
 The place to cut is found by evidence and not by the names of operators, which differ between exporters. The file is run
 on a random image with its intermediate tensors as additional outputs. A tensor with four numbers for each point is the
-distances if decoding it gives the boxes of the file, and a tensor with a number for each class is the logits if its
-sigmoid gives the scores of the file. What matches is therefore proved for this file.
+code of the boxes if decoding it gives the boxes of the file, and a tensor with a number for each class is the logits if
+its sigmoid gives the scores of the file. What matches is therefore proved for this file.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from edgekit.core.errors import ModelError
-from edgekit.models.files import onnx as onnx_file
-from edgekit.models.files import onnx_batch
-from edgekit.models.files.task_outputs import TaskOutputs
+from edgekit.models.files.detector_forms import Form
 from edgekit.runner import boxes
 from edgekit.runner.backends import onnxruntime as runner
-from edgekit.runner.box_heads import sigmoid32
+from edgekit.runner.box_heads import BoxCode, BoxHead, exp32, sigmoid32
 
-BOX_TOLERANCE = 0.01
+BOX_TOLERANCE = 0.02
 """Pixels by which a decoded box may differ from the box in the file's output."""
 SCORE_TOLERANCE = 1e-5
+ANCHOR_TOLERANCE = 0.01
+"""Pixels by which the size of an anchor may differ between two cells that it is computed from."""
 MAX_CHECKED_ROWS = 50
-BOXES, LOGITS = "boxes", "logits"
+MAX_ANCHORS = 9
+"""Largest number of anchors in a cell."""
+BOXES, SCORES = "boxes", "scores"
 """Names of the outputs of a cut file."""
-FINISHED = ("left", "top", "right", "bottom", "score", "class")
-
-
-@dataclass(frozen=True)
-class DetectorCut:
-    """A detector that was cut before its decoding.
-
-    Attributes
-    ----------
-    content
-        The ONNX file with the outputs `boxes` (1, points, 4), distances in strides, and `logits` (1, points, classes).
-    decoding
-        What the outputs of the original file were, such as "centres and sizes in pixels, and probabilities".
-    is_suppressed
-        Whether the original file gives finished boxes, so that overlapping ones are not to be dropped again.
-    """
-
-    content: bytes
-    decoding: str
-    is_suppressed: bool
+HEAD, DECODING = "edgekit.head", "edgekit.decoding"
+"""Keys of the metadata of a cut file whose outputs need a head."""
+Columns = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class _Grid:
     """Points of one or more grids: their centres (points, 2) and strides (points, 1) in pixels.
 
-    `place` are their rows in the outputs of the file.
+    Each cell has `anchors` points, and all cells with the first anchor come first. `place` are the rows of the points
+    in the outputs of the file.
     """
 
     centres: np.ndarray
     strides: np.ndarray
+    anchors: int = 1
     place: slice = field(default_factory=lambda: slice(None))
 
 
 @dataclass(frozen=True)
 class _Tensor:
-    """An intermediate tensor with a row for each point of a grid.
+    """An intermediate tensor that has, after a reshape and a transposition, a row for each point of a grid.
 
-    `axes` is the order of axes that puts its columns last. Distances are divided by `divisor` to be in strides, and
-    `shift` is subtracted from those to the right and the bottom and added to the others to start at the cells' centres.
+    Of the columns, those from the first to before the second of `columns` are used. Distances are divided by `divisor`
+    to be in strides, and `shift` is subtracted from those to the right and the bottom and added to the others, to start
+    at the centres of the cells.
     """
 
     name: str
+    shape: tuple[int, ...]
     axes: tuple[int, ...]
-    shape: tuple[int, int]
+    rows: int
+    columns: Columns
     divisor: float = 1.0
     shift: float = 0.0
 
 
 @dataclass(frozen=True)
-class _Form:
-    """One way to read a file's outputs: corners (rows, 4) in pixels, and probabilities (rows, classes).
+class _Boxes:
+    """The tensor with the codes of the boxes of a grid. `anchors` are (width, height) in pixels, for that code."""
 
-    If `is_finished`, the rows are chosen boxes instead of one for each point, and `scores` (rows, 1) are those of the
-    class of the box.
-    """
-
-    description: str
-    corners: np.ndarray
-    scores: np.ndarray
-    is_finished: bool = False
-
-    def has_boxes(self, corners: np.ndarray, grid: _Grid) -> bool:
-        """Whether corners (points, 4), decoded from a candidate, are those of the file."""
-        if not self.is_finished:
-            return _is_close(corners, self.corners[grid.place], BOX_TOLERANCE)
-        rows = self.corners[:MAX_CHECKED_ROWS, None]
-        return bool((np.abs(rows - corners).max(axis=2).min(axis=1) <= BOX_TOLERANCE).all())
-
-    def has_scores(self, scores: np.ndarray, grid: _Grid) -> bool:
-        """Whether probabilities (points, classes), from a candidate, are those of the file."""
-        if not self.is_finished:
-            return _is_close(scores, self.scores[grid.place], SCORE_TOLERANCE)
-        rows = self.scores[:MAX_CHECKED_ROWS]
-        return bool((np.abs(rows - scores.ravel()).min(axis=1) <= SCORE_TOLERANCE).all())
+    tensor: _Tensor
+    code: BoxCode
+    anchors: tuple[tuple[float, float], ...] = ()
 
 
-def cut_file(path: Path, kind: str, needed: TaskOutputs) -> DetectorCut | None:
-    """Return the detector at `path` cut before its decoding, or None if it has no decoding that can be cut off.
+@dataclass(frozen=True)
+class _Scores:
+    """The tensors with the logits of the classes, and of the objectness if there is one."""
 
-    Raises
-    ------
-    ModelError
-        The file does not run on an image of the size of the samples.
-    """
-    if kind != "onnx" or needed.task != "detection":
-        return None
-    import onnx
-
-    content = onnx_file.onnx(path)
-    ports = onnx_batch.describe_ports(onnx.load_model_from_string(content))
-    if [port["shape"] for port in ports["inputs"]] != [[1, 3, *needed.size]]:
-        return None  # the message about its input comes when it is opened
-    return cut(content, needed.size, needed.classes)
+    classes: _Tensor
+    objectness: _Tensor | None = None
 
 
-def cut(content: bytes, size: Sequence[int], classes: int) -> DetectorCut | None:
-    """Return the detector cut before its decoding, or None if no tensors of it are distances and logits.
+def cut(content: bytes, form: Form, tensors: dict[str, np.ndarray]) -> tuple[bytes, BoxHead | None] | None:
+    """Return the file cut before its decoding, and the head that the cut file has.
+
+    The head is None if the outputs are what `edgekit.runner.boxes` decodes: distances in strides and logits. The whole
+    result is None if no tensors are proved to be the codes of the boxes and the logits.
 
     Parameters
     ----------
     content
         The ONNX file, for a batch of one image of fixed size, channels first.
-    size
-        Height and width of the image.
-    classes
-        Number of classes.
-
-    Raises
-    ------
-    ModelError
-        The file does not run on an image of this size.
+    form
+        How the outputs of the file are read.
+    tensors
+        The intermediate tensors for the image for which `form` has the outputs; see `trace`.
     """
     import onnx
 
-    model = onnx.load_model_from_string(content)
-    outputs, tensors = _run(model, size)
-    for form in _forms(outputs, classes):
-        for grids in _grids(size, form):
-            logits = [_find_logits(tensors, grid, form, classes) for grid in grids]
-            if not all(logits):
-                continue
-            distances = [_find_distances(tensors, grid, form) for grid in grids]
-            if all(distances):
-                cut_content = _with_outputs(model, {BOXES: distances, LOGITS: logits})
-                return DetectorCut(cut_content, form.description, form.is_finished)
+    classes = form.head.classes
+    for grids in _grids(form):
+        scores = [_find_scores(tensors, grid, form, classes) for grid in grids]
+        found_scores = [each for each in scores if each is not None]
+        if len(found_scores) < len(grids):
+            continue
+        places = [_find_boxes(tensors, grid, form, classes) for grid in grids]
+        found_places = [each for each in places if each is not None]
+        if len(found_places) == len(grids) and len({each.code for each in found_places}) == 1:
+            model, head = onnx.load_model_from_string(content), _head(form, found_places, found_scores)
+            if head is not None:
+                facts = {HEAD: json.dumps(head._asdict()), DECODING: json.dumps(form.description)}
+                onnx.helper.set_model_props(model, facts)
+            return _with_outputs(model, found_places, found_scores), head
     return None
 
 
-def _forms(outputs: Sequence[np.ndarray], classes: int) -> Iterator[_Form]:
-    """Yield the ways in which the outputs may hold boxes and probabilities."""
-    tables = [
-        table
-        for output in outputs
-        if output.ndim == 3 and output.shape[0] == 1 and output.dtype == np.float32
-        for table in (output[0], output[0].T)
-    ]
-    pairs = [(table[:, :4], table[:, 4:]) for table in tables if table.shape[1] == boxes.BOX_SIDES + classes]
-    pairs += [
-        (box, score)
-        for box in tables
-        for score in tables
-        if box.shape[1] == boxes.BOX_SIDES and score.shape == (len(box), classes) and box is not score
-    ]
-    for box, score in pairs:
-        yield _Form("corners in pixels, and probabilities", box, score)
-        yield _Form("centres and sizes in pixels, and probabilities", _from_centres(box), score)
-    for table in tables:
-        if table.shape[1] == len(FINISHED):
-            yield _Form(
-                "finished boxes: corners in pixels, score and class", table[:, :4], table[:, 4:5], is_finished=True
-            )
+def _head(form: Form, places: Sequence[_Boxes], scores: Sequence[_Scores]) -> BoxHead | None:
+    code, has_objectness = places[0].code, scores[0].objectness is not None
+    if code == "distances" and not has_objectness:
+        return None
+    return BoxHead(
+        form.head.size,
+        form.head.classes,
+        (("boxes",), ("objectness", "classes") if has_objectness else ("classes",)),
+        code,
+        "logits",
+        anchors=tuple(each.anchors for each in places) if code == "anchors" else (),
+    )
 
 
-def _grids(size: Sequence[int], form: _Form) -> Iterator[list[_Grid]]:
+def _grids(form: Form) -> Iterator[list[_Grid]]:
     """Yield the ways in which the points of a file may be spread over tensors.
 
-    One tensor may have all points, or there is one for each grid. Grids come with the finest first, whatever their order
-    in the outputs of the file.
+    One tensor may have all points, or there is one for each grid. Grids come with the finest first, whatever their
+    order in the outputs of the file.
     """
+    size, rows = form.head.size, len(form.corners)
     for first in range(len(boxes.STRIDES)):
         for last in range(first + 1, len(boxes.STRIDES) + 1):
             strides = boxes.STRIDES[first:last]
-            counts = [int(np.prod(boxes.grid_shape(size, stride))) for stride in strides]
+            cells = [int(np.prod(boxes.grid_shape(size, stride))) for stride in strides]
             if form.is_finished:
                 yield [_Grid(*boxes.centres_of_strides(size, strides))]
-            elif sum(counts) == len(form.corners):
+                continue
+            anchors, rest = divmod(rows, sum(cells))
+            if rest or not 1 <= anchors <= MAX_ANCHORS:
+                continue
+            if anchors == 1:
                 yield [_Grid(*boxes.centres_of_strides(size, strides))]
-                ends = np.cumsum(counts)
-                reversed_ends = len(form.corners) - ends + counts
-                for ends_in_file in (ends, reversed_ends):
-                    yield [
-                        _Grid(*boxes.centres_of_strides(size, [stride]), slice(int(end) - count, int(end)))
-                        for stride, count, end in zip(strides, counts, ends_in_file, strict=True)
-                    ]
+            counts = anchors * np.array(cells)
+            ends = np.cumsum(counts)
+            for ends_in_file in (ends, rows - ends + counts):
+                yield [
+                    _grid(size, stride, anchors, slice(int(end - count), int(end)))
+                    for stride, count, end in zip(strides, counts, ends_in_file, strict=True)
+                ]
 
 
-def _find_logits(tensors: dict[str, np.ndarray], grid: _Grid, form: _Form, classes: int) -> _Tensor | None:
-    """Return the tensor whose sigmoid gives the scores of the file at the points of a grid, or None."""
-    for tensor, rows in _candidates(tensors, len(grid.centres), classes):
-        if form.has_scores(sigmoid32(rows), grid):
-            return tensor
+def _grid(size: Sequence[int], stride: int, anchors: int, place: slice) -> _Grid:
+    centres, strides = boxes.centres_of_strides(size, [stride])
+    return _Grid(np.tile(centres, (anchors, 1)), np.tile(strides, (anchors, 1)), anchors, place)
+
+
+def _has_boxes(form: Form, corners: np.ndarray, grid: _Grid) -> bool:
+    """Whether corners (points, 4), decoded from a candidate, are those of the file."""
+    if not form.is_finished:
+        return _is_close(corners, form.corners[grid.place], BOX_TOLERANCE)
+    rows = form.corners[:MAX_CHECKED_ROWS, None]
+    return bool((np.abs(rows - corners).max(axis=2).min(axis=1) <= BOX_TOLERANCE).all())
+
+
+def _has_scores(form: Form, scores: np.ndarray, grid: _Grid) -> bool:
+    """Whether probabilities (points, classes), from a candidate, are those of the file."""
+    if not form.is_finished:
+        return _is_close(scores, form.scores[grid.place], SCORE_TOLERANCE)
+    rows = form.scores[:MAX_CHECKED_ROWS]
+    return bool((np.abs(rows - scores.ravel()).min(axis=1) <= SCORE_TOLERANCE).all())
+
+
+def _find_scores(tensors: dict[str, np.ndarray], grid: _Grid, form: Form, classes: int) -> _Scores | None:
+    """Return the tensors whose sigmoids give the scores of the file at the points of a grid, or None."""
+    candidates = list(_candidates(tensors, grid, classes, _class_columns(classes)))
+    for tensor, rows in candidates:
+        if _has_scores(form, sigmoid32(rows), grid):
+            return _Scores(tensor)
+    objectness = list(_candidates(tensors, grid, 1, {1: (0, 1), 5 + classes: (4, 5)}))
+    for tensor, rows in candidates:
+        probabilities = sigmoid32(rows)
+        for other, other_rows in objectness:
+            if _has_scores(form, probabilities * sigmoid32(other_rows), grid):
+                return _Scores(tensor, other)
     return None
 
 
-def _find_distances(tensors: dict[str, np.ndarray], grid: _Grid, form: _Form) -> _Tensor | None:
-    """Return the tensor whose decoding gives the boxes of the file at the points of a grid, or None.
+def _class_columns(classes: int) -> dict[int, Columns]:
+    """Return, by the number of columns of a tensor, those that hold the classes."""
+    return {classes: (0, classes), 5 + classes: (5, 5 + classes), 4 + classes: (4, 4 + classes)}
+
+
+def _find_boxes(tensors: dict[str, np.ndarray], grid: _Grid, form: Form, classes: int) -> _Boxes | None:
+    """Return the tensor whose decoding gives the boxes of the file at the points of a grid, or None."""
+    columns: dict[int, Columns] = {total: (0, 4) for total in (4, 4 + classes, 5 + classes)}
+    for tensor, rows in _candidates(tensors, grid, boxes.BOX_SIDES, columns):
+        found = _as_distances(tensor, rows, grid, form) or _as_exponential(tensor, rows, grid, form)
+        if found := found or _as_anchors(tensor, rows, grid, form):
+            return found
+    return None
+
+
+def _as_distances(tensor: _Tensor, rows: np.ndarray, grid: _Grid, form: Form) -> _Boxes | None:
+    """Return the boxes if they are distances from the centres of the cells.
 
     Distances may be in strides or, if there is one stride, in pixels, and they may start at the centre or at the top
     left corner of a cell.
     """
     has_one_stride = bool((grid.strides == grid.strides[0]).all())
-    for tensor, rows in _candidates(tensors, len(grid.centres), boxes.BOX_SIDES):
-        for divisor in (1.0, float(grid.strides[0, 0])) if has_one_stride else (1.0,):
-            reaches = rows / np.float32(divisor) * grid.strides
-            for shift in (0.0, 0.5):
-                start = grid.centres - np.float32(shift) * grid.strides
-                if form.has_boxes(np.concatenate([start - reaches[:, :2], start + reaches[:, 2:]], axis=1), grid):
-                    return replace(tensor, divisor=divisor, shift=shift)
+    for divisor in (1.0, float(grid.strides[0, 0])) if has_one_stride else (1.0,):
+        reaches = rows / np.float32(divisor) * grid.strides
+        for shift in (0.0, 0.5):
+            start = grid.centres - np.float32(shift) * grid.strides
+            if _has_boxes(form, np.concatenate([start - reaches[:, :2], start + reaches[:, 2:]], axis=1), grid):
+                return _Boxes(replace(tensor, divisor=divisor, shift=shift), "distances")
     return None
 
 
+def _as_exponential(tensor: _Tensor, rows: np.ndarray, grid: _Grid, form: Form) -> _Boxes | None:
+    """Return the boxes if they are offsets from cells and logarithms of sizes, as in YOLOX."""
+    centres = (rows[:, :2] - np.float32(0.5)) * grid.strides + grid.centres
+    half = exp32(rows[:, 2:]) * grid.strides / 2
+    decoded = np.concatenate([centres - half, centres + half], axis=1)
+    return _Boxes(tensor, "exponential") if _has_boxes(form, decoded, grid) else None
+
+
+def _as_anchors(tensor: _Tensor, rows: np.ndarray, grid: _Grid, form: Form) -> _Boxes | None:
+    """Return the boxes if they are relative to anchors, as in YOLOv5 and YOLOv7.
+
+    The sizes of the anchors are computed from the boxes of the file.
+    """
+    if form.is_finished or (grid.strides != grid.strides[0]).any():
+        return None
+    shares = sigmoid32(rows)
+    centres = (shares[:, :2] * 2 - 1) * grid.strides + grid.centres
+    corners = form.corners[grid.place]
+    if not _is_close(centres, (corners[:, :2] + corners[:, 2:]) / 2, BOX_TOLERANCE):
+        return None
+    factors = (shares[:, 2:] * 2) ** 2
+    sizes = ((corners[:, 2:] - corners[:, :2]) / np.maximum(factors, np.float32(1e-9))).reshape(grid.anchors, -1, 2)
+    anchors = np.median(sizes, axis=1)
+    half = factors * np.repeat(anchors, sizes.shape[1], axis=0) / 2
+    if not _has_boxes(form, np.concatenate([centres - half, centres + half], axis=1), grid):
+        return None
+    return _Boxes(tensor, "anchors", tuple((_rounded(width), _rounded(height)) for width, height in anchors))
+
+
+def _rounded(pixels: float) -> float:
+    """Return the side of an anchor without the rounding errors of the boxes that it was computed from."""
+    return float(round(float(pixels), 2))
+
+
 def _candidates(
-    tensors: dict[str, np.ndarray], points: int, columns: int
+    tensors: dict[str, np.ndarray], grid: _Grid, columns: int, columns_by_total: dict[int, Columns]
 ) -> Iterator[tuple[_Tensor, np.ndarray]]:
-    """Yield the tensors with these numbers of points and columns, as (points, columns)."""
+    """Yield the tensors with a row for each point of a grid, as (points, columns)."""
+    rows, anchors = len(grid.centres), grid.anchors
     for name, values in tensors.items():
-        if values.shape[0] != 1 or values.size != points * columns:
-            continue
-        if values.shape[-1] == columns:
-            yield _Tensor(name, tuple(range(values.ndim)), (points, columns)), values.reshape(points, columns)
-        if values.shape[1] == columns and values.ndim > 2:
-            axes = (0, *range(2, values.ndim), 1)
-            yield _Tensor(name, axes, (points, columns)), values.transpose(axes).reshape(points, columns)
+        for total, (start, stop) in columns_by_total.items():
+            if values.shape[0] != 1 or values.size != rows * total:
+                continue
+            for shape, axes in _arrangements(values.shape, total, anchors):
+                table = values.reshape(shape).transpose(axes).reshape(rows, total)
+                yield _Tensor(name, shape, axes, rows, (start, stop)), table[:, start:stop]
+
+
+def _arrangements(
+    shape: tuple[int, ...], columns: int, anchors: int
+) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Yield shapes and orders of axes that put the columns of a tensor last, and its points in the order of a grid."""
+    rank = len(shape)
+    if shape[-1] == columns:
+        yield shape, tuple(range(rank))
+    if rank > 2 and shape[1] == columns:
+        yield shape, (0, *range(2, rank), 1)
+    if anchors > 1 and rank == 4 and shape[1] == anchors * columns:
+        yield (1, anchors, columns, *shape[2:]), (0, 1, 3, 4, 2)
+    if anchors > 1 and rank == 4 and shape[3] == anchors * columns:
+        yield (1, *shape[1:3], anchors, columns), (0, 3, 1, 2, 4)
 
 
 def _is_close(one: np.ndarray, other: np.ndarray, tolerance: float) -> bool:
     return one.shape == other.shape and bool(np.abs(one - other).max() <= tolerance)
 
 
-def _from_centres(rows: np.ndarray) -> np.ndarray:
-    return np.concatenate([rows[:, :2] - rows[:, 2:] / 2, rows[:, :2] + rows[:, 2:] / 2], axis=1)
+def trace(content: bytes, size: Sequence[int]) -> tuple[list[np.ndarray], dict[str, np.ndarray]]:
+    """Run a model on a random image; return its outputs, and its float32 intermediate tensors by name.
 
-
-def _run(model: Any, size: Sequence[int]) -> tuple[list[np.ndarray], dict[str, np.ndarray]]:
-    """Run a model on a random image; return its outputs, and its float32 intermediate tensors by name."""
+    Raises
+    ------
+    ModelError
+        The file does not run on an image of this (height, width).
+    """
     import onnx
 
-    traced = onnx.ModelProto()
-    traced.CopyFrom(model)
+    model = onnx.load_model_from_string(content)
     inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
     ranks = {
         each.name: len(each.type.tensor_type.shape.dim)
         for each in inferred.graph.value_info
         if each.type.tensor_type.HasField("shape")
     }
-    known = {each.name for each in traced.graph.output}
+    known = {each.name for each in model.graph.output}
     names = [
         name
-        for node in traced.graph.node
+        for node in model.graph.node
         for name in node.output
-        if name and name not in known and ranks.get(name, 3) in (2, 3, 4)
+        if name and name not in known and ranks.get(name, 3) in (2, 3, 4, 5)
     ]
-    traced.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in names)
+    count = len(known)
+    model.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in names)
     try:
-        session = runner.session(traced.SerializeToString(), None)
-        image = np.random.default_rng(0).random((1, 3, *size), dtype=np.float32)
-        results = session.run(None, {session.get_inputs()[0].name: image})
+        session = runner.session(model.SerializeToString(), None)
+        source = session.get_inputs()[0]
+        image = np.random.default_rng(0).random((1, source.shape[1], *size), dtype=np.float32)
+        results = session.run(None, {source.name: image})
     except runner.runtime_errors() as error:
-        raise ModelError(f"it does not run on an image of {size[1]}×{size[0]} pixels: {error}") from None
-    count = len(model.graph.output)
-    tensors = dict(zip(names, results[count:], strict=True))
+        reason = " ".join(str(error).split())[:300]
+        raise ModelError(f"does not run on an image of {size[1]}×{size[0]} pixels: {reason}") from None
     return results[:count], {
         name: values
-        for name, values in tensors.items()
+        for name, values in zip(names, results[count:], strict=True)
         if isinstance(values, np.ndarray) and values.dtype == np.float32 and values.ndim > 1
     }
 
 
-def _with_outputs(model: Any, outputs: dict[str, list[_Tensor]]) -> bytes:
-    """Return the model with these outputs (1, points, columns), each joined from tensors, and without unused nodes."""
+def _with_outputs(model: Any, places: Sequence[_Boxes], scores: Sequence[_Scores]) -> bytes:
+    """Return the model with the outputs `boxes` and `scores`, each (1, points, columns), and without unused nodes."""
     import onnx
 
-    result = onnx.ModelProto()
-    result.CopyFrom(model)
-    graph = result.graph
+    graph = model.graph
     del graph.output[:]
-    for name, tensors in outputs.items():
-        parts = [f"{name}_{index}" for index in range(len(tensors))]
-        for part, tensor in zip(parts, tensors, strict=True):
-            _append_table(graph, tensor, part)
-        graph.node.append(onnx.helper.make_node("Concat", parts, [name], axis=1))
-        shape = [1, sum(tensor.shape[0] for tensor in tensors), tensors[0].shape[1]]
+    for name, rows in (
+        (BOXES, [[each.tensor] for each in places]),
+        (SCORES, [[each.objectness, each.classes] if each.objectness else [each.classes] for each in scores]),
+    ):
+        tables = []
+        for level, tensors in enumerate(rows):
+            columns = [f"{name}_{level}_{index}" for index in range(len(tensors))]
+            for column, tensor in zip(columns, tensors, strict=True):
+                _append_table(graph, tensor, column)
+            tables.append(_concatenated(graph, columns, f"{name}_{level}", axis=2))
+        _concatenated(graph, tables, name, axis=1, is_output=True)
+        shape = [1, sum(each[0].rows for each in rows), sum(each.columns[1] - each.columns[0] for each in rows[0])]
         graph.output.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape))
     _drop_unused(graph)
-    return bytes(result.SerializeToString(deterministic=True))
+    return bytes(model.SerializeToString(deterministic=True))
+
+
+def _concatenated(graph: Any, names: Sequence[str], result: str, axis: int, *, is_output: bool = False) -> str:
+    """Append a concatenation, and return the name of its result; a single tensor that is no output stays as it is."""
+    import onnx
+
+    if len(names) == 1 and not is_output:
+        return names[0]
+    operator = "Concat" if len(names) > 1 else "Identity"
+    graph.node.append(
+        onnx.helper.make_node(operator, list(names), [result], **({"axis": axis} if len(names) > 1 else {}))
+    )
+    return result
 
 
 def _append_table(graph: Any, tensor: _Tensor, name: str) -> None:
     """Append nodes that make (1, points, columns) of a tensor, in place."""
     import onnx
 
-    def constant(suffix: str, values: np.ndarray) -> str:
-        graph.initializer.append(onnx.numpy_helper.from_array(values, f"{name}_{suffix}"))
-        return f"{name}_{suffix}"
+    current = tensor.name
 
-    source = tensor.name
+    def append(operator: str, suffix: str, *inputs: np.ndarray, **attributes: Any) -> None:
+        nonlocal current
+        names = [current]
+        for index, values in enumerate(inputs):
+            constant = f"{name}_{suffix}_{index}"
+            graph.initializer.append(onnx.numpy_helper.from_array(values, constant))
+            names.append(constant)
+        current = f"{name}_{suffix}"
+        graph.node.append(onnx.helper.make_node(operator, names, [current], **attributes))
+
+    start, stop = tensor.columns
     if tensor.divisor != 1:
-        divisor = constant("divisor", np.float32(tensor.divisor))
-        graph.node.append(onnx.helper.make_node("Div", [source, divisor], [f"{name}_in_strides"]))
-        source = f"{name}_in_strides"
+        append("Div", "in_strides", np.array(tensor.divisor, dtype=np.float32))
     if tensor.shift:
-        offset = np.float32([tensor.shift, tensor.shift, -tensor.shift, -tensor.shift])
-        columns_axis = tensor.axes[-1]
-        offset = offset.reshape([-1 if axis == columns_axis else 1 for axis in range(len(tensor.axes))])
-        graph.node.append(onnx.helper.make_node("Add", [source, constant("shift", offset)], [f"{name}_from_centres"]))
-        source = f"{name}_from_centres"
-    graph.node.append(onnx.helper.make_node("Transpose", [source], [f"{name}_rows"], perm=tensor.axes))
-    shape = constant("shape", np.array([1, *tensor.shape], dtype=np.int64))
-    graph.node.append(onnx.helper.make_node("Reshape", [f"{name}_rows", shape], [name]))
+        sides = np.array([1, 1, -1, -1], dtype=np.float32) * np.float32(tensor.shift)
+        shape = [-1 if axis == tensor.axes[-1] else 1 for axis in range(len(tensor.axes))]
+        append("Add", "from_centres", sides.reshape(shape))
+    append("Reshape", "split", np.array(tensor.shape, dtype=np.int64))
+    append("Transpose", "last", perm=tensor.axes)
+    total = tensor.shape[tensor.axes[-1]]
+    append("Reshape", "rows", np.array([1, tensor.rows, total], dtype=np.int64))
+    if (start, stop) != (0, total):
+        bounds = [np.array([bound], dtype=np.int64) for bound in (start, stop, 2)]
+        append("Slice", "part", *bounds)
+    graph.node.append(onnx.helper.make_node("Identity", [current], [name]))
 
 
 def _drop_unused(graph: Any) -> None:

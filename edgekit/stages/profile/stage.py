@@ -54,7 +54,7 @@ def load_model_file(
         )
         task_outputs.check_answers(path.name, outputs, split.y, data.classes, origin["preprocess"], data.task)
         spec = spec_for(data, None, {}, origin["preprocess"], store.Source(**facts))
-        store.save_source(out, cut_file if facts["decoding"] else path, spec)
+        store.save_source(out, cut_file if cut_file.exists() else path, spec)
     print(f"{path.name} is {describe(spec)}")
     return store.load(out)[0], spec
 
@@ -74,7 +74,7 @@ def describe(spec: store.ModelSpec) -> str:
     outputs = (
         f"{spec.num_classes} {kind}" if spec.task == "regression" else f"{prefix}{kind} of {spec.num_classes} classes"
     )
-    decoding = f"; its decoding was cut off, which gave {source.decoding}" if source.decoding else ""
+    decoding = f"; its own outputs are {source.decoding}" if source.decoding else ""
     return f"{TITLES[source.kind]}: gives {outputs}{cost}{decoding}"
 
 

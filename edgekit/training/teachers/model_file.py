@@ -144,9 +144,7 @@ def logits_and_facts(
     a device. `x` needs at least one sample. If the model is a detector that decodes its boxes itself, the file without
     the decoding is written to `cut_file`, and the facts are those of this file.
     """
-    outputs, facts = _run(
-        teacher, x, classes, timeout_s, threads, task, tensors, is_baseline=True, cut_file=cut_file
-    )
+    outputs, facts = _run(teacher, x, classes, timeout_s, threads, task, tensors, is_baseline=True, cut_file=cut_file)
     return outputs, {"kind": teacher.kind, "file": teacher.path.name, **facts}
 
 

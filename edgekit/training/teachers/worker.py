@@ -10,7 +10,7 @@ import numpy as np
 
 from edgekit.core import tasks
 from edgekit.core.errors import RESOURCE_ERRNOS, EdgekitError, ModelError, ResourceError
-from edgekit.models.files import interface, module, onnx_detector, op_count, task_outputs
+from edgekit.models.files import interface, module, op_count, published_detector, task_outputs
 from edgekit.models.files.interface import OpenedModel, Run
 from edgekit.runner import input_vector
 from edgekit.runner.preprocess.transform import pipeline
@@ -43,14 +43,16 @@ def write_logits(
     steps = pipeline(preprocess)
     sample = steps(x[:1]).shape[1:]
     needed = task_outputs.for_task(task, classes, sample)
-    try:
-        cut = onnx_detector.cut_file(Path(path), kind, needed)
-    except Exception as error:
-        raise _model_error("cannot be cut before its decoding", error) from None
     file = Path(path)
-    if cut is not None:
-        file = folder / CUT
-        file.write_bytes(cut.content)
+    try:
+        detector = published_detector.read(file, kind, needed) if task == "detection" else None
+    except Exception as error:
+        raise _model_error("cannot be read as a detector", error) from None
+    if detector is not None:
+        needed = replace(needed, head=detector.head)
+        if detector.content is not None:
+            file = folder / CUT
+            file.write_bytes(detector.content)
     with open(folder / JOURNAL, "w", buffering=1, encoding="utf-8") as journal:
         try:
             model = module(kind).open(file, threads, tensors, needed)
@@ -88,8 +90,9 @@ def write_logits(
         "probabilities": output_kind == "probabilities",
         "sigmoids": output_kind == "sigmoids",
         "integers": is_quantized,
-        "decoding": cut.decoding if cut else "",
-        "suppressed": cut is not None and cut.is_suppressed,
+        "decoding": detector.decoding if detector else "",
+        "suppressed": detector is not None and detector.is_suppressed,
+        "head": detector.head if detector else None,
         **costs,
     }
 
