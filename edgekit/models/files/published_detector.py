@@ -195,6 +195,6 @@ def _refusal(outputs: Sequence[np.ndarray], needed: TaskOutputs) -> str:
     return (
         f"gives for an image of {needed.size[1]}×{needed.size[0]} pixels {seen}. The data have {count} classes, for "
         f"which a known head gives boxes and scores in one output of {4 + count} or {5 + count} numbers for each box, "
-        f"boxes (4) and scores ({count} or {count + 1}) in two outputs, or finished boxes (6); if the network has other "
-        "classes, name all of them under data.classes, in its order"
+        f"boxes (4) and scores ({count} or {count + 1}) in two outputs, or finished boxes (6); if the network has "
+        "other classes, name all of them under data.classes, in its order"
     )
