@@ -38,12 +38,12 @@ def draft_config(name: str, task: str, findings: Findings, path_in_config: str |
     """
     section = {**findings.section}
     section |= {f"{split}_fraction": 0.2 for split in ("validation", "test") if split not in findings.splits}
-    data = _read_data(name, task, {**section, "calibration_samples": 1, "overlap": "drop"})
+    data = read_data(name, task, {**section, "calibration_samples": 1, "overlap": "drop"})
     section["calibration_samples"] = calibration_size(len(data.train) + len(data.calibration))
     if any(note.startswith("overlap:") for note in data.notes):
         section["overlap"] = "drop"
     del data
-    data = _read_data(name, task, section)
+    data = read_data(name, task, section)
     if section["source"] == "npz":
         findings = replace(findings, description=f"{findings.description} of {_describe_shapes(data)}")
     if len(data.train) < MIN_TRAIN:
@@ -65,7 +65,8 @@ def check_config(text: str, section: dict[str, Any], data: Data) -> None:
     check_steps(plan.run.preprocess, data.raw_shape, data.raw_dtype)
 
 
-def _read_data(name: str, task: str, section: dict[str, Any]) -> Data:
+def read_data(name: str, task: str, section: dict[str, Any]) -> Data:
+    """Read and split the data of a section, as a run with this name would."""
     lines = [
         f"name: {to_yaml(name)}",
         f"task: {task}",

@@ -7,8 +7,6 @@ An ONNX file is then cut before its decoding (`onnx_detector`). A file that cann
 
 from __future__ import annotations
 
-import json
-from ast import literal_eval
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +18,11 @@ from edgekit.core.errors import ModelError
 from edgekit.models.files import interface, module, onnx_batch, onnx_detector
 from edgekit.models.files import onnx as onnx_file
 from edgekit.models.files.detector_forms import Form, forms
-from edgekit.models.files.task_outputs import TaskOutputs, box_outputs
+from edgekit.models.files.file_facts import onnx_metadata
+from edgekit.models.files.task_outputs import RawOutputs, TaskOutputs, box_outputs
 from edgekit.runner import output_vector
 from edgekit.runner.box_heads import BoxHead
-from edgekit.runner.bundle.manifest import TensorSpec
 
-MAX_OUTPUTS = 8
 MAX_QUERIES = 1000
 """Largest number of boxes of a detector that predicts a set of boxes, such as DETR, instead of one for each point."""
 OTHER_TASKS = {
@@ -81,7 +78,7 @@ def read(path: Path, kind: str, needed: TaskOutputs, rank: Rank | None = None) -
     """
     content = _fixed_onnx(path, needed.size) if kind == "onnx" else None
     if content is not None:
-        facts = metadata(content)
+        facts = onnx_metadata(content)
         if onnx_detector.HEAD in facts:
             return PublishedDetector(facts[onnx_detector.DECODING], None, facts[onnx_detector.HEAD], False)
         _refuse_other_tasks(facts)
@@ -101,22 +98,6 @@ def read(path: Path, kind: str, needed: TaskOutputs, rank: Rank | None = None) -
         raise ModelError(_refusal(outputs, needed))
     best = max(candidates, key=lambda form: rank(form.head)) if rank and len(candidates) > 1 else candidates[0]
     return PublishedDetector(best.description, None, best.head._asdict(), _is_suppressed(best))
-
-
-def metadata(content: bytes) -> dict[str, Any]:
-    """Return the metadata of an ONNX file, with values that are JSON or Python literals parsed."""
-    import onnx
-
-    return {each.key: _parsed(each.value) for each in onnx.load_model_from_string(content).metadata_props}
-
-
-def _parsed(text: str) -> Any:
-    for parse in (json.loads, literal_eval):
-        try:
-            return parse(text)
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
-            continue
-    return text
 
 
 def _fixed_onnx(path: Path, size: Sequence[int]) -> bytes | None:
@@ -141,34 +122,15 @@ def _refuse_other_tasks(facts: dict[str, Any]) -> None:
         )
 
 
-class _RawOutputs(TaskOutputs):
-    """Takes all outputs of a file as they are, and remembers their shapes."""
-
-    @property
-    def max_outputs(self) -> int:
-        return MAX_OUTPUTS
-
-    def join(self, parts: Sequence[np.ndarray]) -> np.ndarray:
-        self._remember([part.shape[1:] for part in parts])
-        return output_vector.join([part.astype(np.float32) for part in parts])
-
-    def in_task_order(self, outputs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
-        self._remember([each.shape[1:] for each in outputs])
-        return tuple(outputs)
-
-    def _remember(self, shapes: Sequence[tuple[int, ...]]) -> None:
-        object.__setattr__(self, "shapes", [tuple(shape) for shape in shapes])
-
-
 def _outputs(path: Path, kind: str, needed: TaskOutputs) -> list[np.ndarray]:
     """Return what a file gives for a random image, each output (1, …)."""
-    raw = _RawOutputs(needed.classes, "detection", needed.size)
+    raw = RawOutputs(needed.classes, "detection", needed.size)
     opened = module(kind).open(path, 1, (), raw)
     channels = next((side for side in (opened.shape[1], opened.shape[-1]) if side in (1, 3)), 3)
     layout = interface.find_layout(opened.shape, (*needed.size, channels))
     image = np.random.default_rng(0).random((1, *needed.size, channels), dtype=np.float32)
     joined = opened.for_shape((1, *layout.sides))(layout.arrange(image))
-    return output_vector.split(joined, raw.shapes)  # type: ignore[attr-defined]
+    return output_vector.split(joined, raw.shapes)
 
 
 def _are_distances(outputs: Sequence[np.ndarray], needed: TaskOutputs) -> bool:

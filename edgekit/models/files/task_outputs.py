@@ -24,6 +24,7 @@ from edgekit.runner.errors import BundleError
 Shapes = Sequence[Sequence[int]]
 MAX_OUTPUTS = {"detection": 2}
 """How many outputs a file may have, by task; one for tasks that are not listed."""
+MAX_RAW_OUTPUTS = 32
 
 
 def box_outputs(shapes: Shapes, classes: int, size: Sequence[int], boxes_index: int | None = None) -> list[int]:
@@ -203,6 +204,30 @@ class TaskOutputs:
         if self.task == "detection":
             return box_outputs(shapes, self.classes, self.size)
         return list(range(len(shapes)))
+
+
+class RawOutputs(TaskOutputs):
+    """All outputs of a file, joined as they are; `shapes` are known once the file was opened or run."""
+
+    shapes: list[tuple[int, ...]]
+
+    @property
+    def max_outputs(self) -> int:
+        """See `TaskOutputs`."""
+        return MAX_RAW_OUTPUTS
+
+    def join(self, parts: Sequence[np.ndarray]) -> np.ndarray:
+        """Join the outputs in the order of the file."""
+        self._remember([part.shape[1:] for part in parts])
+        return output_vector.join([part.astype(np.float32) for part in parts])
+
+    def in_task_order(self, outputs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
+        """Return the outputs in the order of the file."""
+        self._remember([each.shape[1:] for each in outputs])
+        return tuple(outputs)
+
+    def _remember(self, shapes: Sequence[tuple[int, ...]]) -> None:
+        object.__setattr__(self, "shapes", [tuple(shape) for shape in shapes])
 
 
 ANY_OUTPUT = TaskOutputs(0)
