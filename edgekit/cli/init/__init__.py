@@ -39,6 +39,11 @@ class ModelOptions:
     drop_pp: float | None = None
     targets: tuple[str, ...] = ()
 
+    @property
+    def absolute(self) -> Path:
+        """The absolute path, with variables expanded."""
+        return Path(os.path.abspath(expand_path(self.path, "--model")))
+
 
 def create_project(
     name: str,
@@ -89,7 +94,7 @@ def create_project(
     else:
         draft = _draft_for_file(name, task, findings, model, path_in_config, out, say)
     text = draft.text()
-    config_check.check_config(text, findings.section, draft.data)
+    config_check.check_config(text, findings.section, draft.data, model.absolute if model else None)
     say(f"found  {draft.findings.description}")
     say(f"       {describe_sizes(draft.sizes)}; {_describe_labels(draft.data)}")
     for note in draft.data.notes:
@@ -120,7 +125,7 @@ def _draft_for_file(
     from edgekit.cli.init.model_config import draft_model_config
     from edgekit.models.files import file_facts
 
-    path = Path(os.path.abspath(expand_path(model.path, "--model")))
+    path = model.absolute
     facts = file_facts.read(path)
     model_in_config = _path_in_config(model.path, path, out)
     assert model_in_config is not None

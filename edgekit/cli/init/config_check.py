@@ -59,9 +59,14 @@ def draft_config(name: str, task: str, findings: Findings, path_in_config: str |
     )
 
 
-def check_config(text: str, section: dict[str, Any], data: Data) -> None:
-    """Check all options of the config, and the steps against the samples. Faults raise the same errors as in a run."""
-    plan = _load_plan(text, [f"data.path={to_yaml(section['path'])}"] if "path" in section else [])
+def check_config(text: str, section: dict[str, Any], data: Data, source: Path | None = None) -> None:
+    """Check all options of the config, and the steps against the samples. Faults raise the same errors as in a run.
+
+    `source` is the model file, if the config names one.
+    """
+    settings = [f"data.path={to_yaml(section['path'])}"] if "path" in section else []
+    settings += [f"model.source={to_yaml(str(source))}"] if source is not None else []
+    plan = _load_plan(text, settings)
     check_steps(plan.run.preprocess, data.raw_shape, data.raw_dtype)
 
 

@@ -17,7 +17,6 @@ from edgekit.core import tasks
 from edgekit.core.errors import ConfigError, DataError
 from edgekit.core.tasks import Task
 from edgekit.data import Data
-from edgekit.data.splits import calibration_size
 from edgekit.models.files import TITLES
 from edgekit.models.files.file_facts import FileFacts
 from edgekit.models.files.preprocess_search import (
@@ -35,7 +34,8 @@ TASKS: dict[str, Task] = {"boxes": "detection", "image_folder": "classification"
 """The sources of pictures for which a config is written, with their tasks."""
 VALIDATION_FRACTION, TEST_FRACTION = 0.5, 0.2
 """Nothing is trained, so most samples can be used to measure the accuracy."""
-MAX_CALIBRATION = 200
+MAX_CALIBRATION, MIN_TRAIN = 100, 2
+"""Most samples for calibration, and how many samples remain in train, which are not used."""
 DEFAULT_DROP_PP = 5.0
 MAX_DECODED = 3000
 """With more pictures than this, they are not decoded again to compare ways to bring them to size."""
@@ -175,7 +175,8 @@ def draft_model_config(
     section |= {f"{split}_fraction": share for split, share in fractions.items() if split not in findings.splits}
     section |= _classes(findings, facts)
     data = read_data(name, task, {**section, "calibration_samples": 1, "overlap": "drop"})
-    section["calibration_samples"] = min(MAX_CALIBRATION, calibration_size(len(data.train) + len(data.calibration)))
+    pool = len(data.train) + len(data.calibration)
+    section["calibration_samples"] = max(1, min(MAX_CALIBRATION, pool - MIN_TRAIN))
     if any(note.startswith("overlap:") for note in data.notes):
         section["overlap"] = "drop"
     data = read_data(name, task, section)
@@ -291,15 +292,19 @@ class _Comparison:
         """Return the chosen chain and all that were tried.
 
         Scale and colours are compared first, and then the ways to bring pictures to size. If several scales are not
-        significantly worse than the best one, the user decides.
+        significantly worse than the best one, that of the exporter counts if it is known, and otherwise the user
+        decides.
         """
         geometry = {key: self.section[key] for key in ("fit", "fill", "filter") if key in self.section}
         tried = self._try([with_geometry(chain, geometry) for chain in scale_chains(self.data.raw_shape[2])])
         best, rivals = best_of(tried)
         self._refuse_guessing(best)
+        stated = tried[0] if _is_yolo(self.facts) else None
         if preferred is not None:
             best = self._named(preferred, tried)
-        elif rivals:
+        elif stated in rivals:
+            best = stated
+        elif rivals and best is not stated:
             raise ConfigError(self._question(best, rivals))
         for other in self._geometries(geometry):
             tried += self._try([with_geometry(best.chain, other)], other)
@@ -322,8 +327,10 @@ class _Comparison:
             section = {key: value for key, value in self.section.items() if key not in ("fit", "fill", "filter")}
             data = read_data(self.name, self.task, {**section, **geometry})
         most = MAX_SAMPLES.get(self.task, DEFAULT_MAX_SAMPLES)
-        chosen = np.unique(np.linspace(0, len(data.train) - 1, min(most, len(data.train))).round().astype(np.int64))
-        x, y = np.asarray(data.train.x[chosen]), data.train.y[chosen]
+        x, y = (
+            np.concatenate([_spread(getattr(split, name), most) for split in (data.train, data.calibration)])[:most]
+            for name in ("x", "y")
+        )
         return try_chains(self.model, self.facts.kind, self.task, len(data.classes), x, y, chains)
 
     def _refuse_guessing(self, best: TriedChain) -> None:
@@ -354,6 +361,12 @@ class _Comparison:
             f"--model: {len(best.results)} samples of train do not decide how its input is scaled; name the right one, "
             f"or give more data. {metric} with each:{listed}"
         )
+
+
+def _spread(values: np.ndarray, most: int) -> np.ndarray:
+    """Return at most this number of values, evenly spread."""
+    chosen = np.linspace(0, len(values) - 1, min(most, len(values))).round().astype(np.int64)
+    return np.asarray(values[np.unique(chosen)])
 
 
 def _short(chain: Chain) -> str:
