@@ -32,10 +32,9 @@ from edgekit.models.files.preprocess_search import (
 
 TASKS: dict[str, Task] = {"boxes": "detection", "image_folder": "classification"}
 """The sources of pictures for which a config is written, with their tasks."""
-VALIDATION_FRACTION, TEST_FRACTION = 0.5, 0.2
+VALIDATION_FRACTION, TEST_FRACTION = 0.4, 0.2
 """Nothing is trained, so most samples can be used to measure the accuracy."""
-MAX_CALIBRATION, MIN_TRAIN = 100, 2
-"""Most samples for calibration, and how many samples remain in train, which are not used."""
+MAX_CALIBRATION = 100
 DEFAULT_DROP_PP = 5.0
 MAX_DECODED = 3000
 """With more pictures than this, they are not decoded again to compare ways to bring them to size."""
@@ -176,7 +175,7 @@ def draft_model_config(
     section |= _classes(findings, facts)
     data = read_data(name, task, {**section, "calibration_samples": 1, "overlap": "drop"})
     pool = len(data.train) + len(data.calibration)
-    section["calibration_samples"] = max(1, min(MAX_CALIBRATION, pool - MIN_TRAIN))
+    section["calibration_samples"] = max(1, min(MAX_CALIBRATION, pool // 2))
     if any(note.startswith("overlap:") for note in data.notes):
         section["overlap"] = "drop"
     data = read_data(name, task, section)
