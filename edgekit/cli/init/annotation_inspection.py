@@ -109,7 +109,10 @@ def inspect_boxes(path: Path, container: str, source: Archive, formats: Sequence
         f"{colour}, seen as {width}×{height}"
     )
     splits = frozenset(picture.split for picture in annotations.pictures)
-    return Findings(section, description, splits, comments, classes=annotations.classes, task="detection")
+    samples = sum(picture.split == "train" for picture in annotations.pictures)
+    return Findings(
+        section, description, splits, comments, classes=annotations.classes, task="detection", samples=samples
+    )
 
 
 def sample_size(size: tuple[int, int]) -> tuple[int, int]:

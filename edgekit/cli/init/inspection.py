@@ -84,7 +84,8 @@ def inspect_pictures(path: Path, container: str, plan: FolderLayout, source: Sou
     colour = "in colour" if coloured else "grey"
     comments = {"size": f"the pictures are {sizes}; more pixels show more detail and take longer"}
     description = f"{container} of pictures, {sizes}, {colour}, seen as {size}×{size}"
-    return Findings(section, description, frozenset(plan.names), comments, classes=plan.classes)
+    samples = len(plan.names.get("train", ()))
+    return Findings(section, description, frozenset(plan.names), comments, classes=plan.classes, samples=samples)
 
 
 def is_grey(picture: Image.Image) -> bool:
@@ -240,6 +241,7 @@ class Findings:
 
     `splits` are the splits that the data already have, and `comments` are for the config, by option. `labels` are the
     labels in arrays. `classes` are the names in the arrays or of the folders. `task` is used if the user names no task.
+    `samples` is the number of pictures in the train split, where it is known.
     """
 
     section: dict[str, Any]
@@ -249,3 +251,4 @@ class Findings:
     labels: np.ndarray | None = None
     classes: tuple[str, ...] | None = None
     task: Task = "classification"
+    samples: int = 0

@@ -36,6 +36,8 @@ VALIDATION_FRACTION, TEST_FRACTION = 0.4, 0.2
 """Nothing is trained, so most samples can be used to measure the accuracy."""
 MAX_CALIBRATION = 100
 DEFAULT_DROP_PP = 5.0
+MAX_SAMPLES_IN_POOL = 5000
+"""Most samples of the train pool that are read. Nothing is trained, and so many show a drop of less than a point."""
 MAX_DECODED = 3000
 """With more pictures than this, they are not decoded again to compare ways to bring them to size."""
 YOLO_GEOMETRY = {"fit": "letterbox", "fill": 114, "filter": "sampled"}
@@ -173,6 +175,8 @@ def draft_model_config(
     fractions = {"validation": VALIDATION_FRACTION, "test": TEST_FRACTION}
     section |= {f"{split}_fraction": share for split, share in fractions.items() if split not in findings.splits}
     section |= _classes(findings, facts)
+    if findings.samples > MAX_SAMPLES_IN_POOL:
+        section["limit"] = MAX_SAMPLES_IN_POOL
     data = read_data(name, task, {**section, "calibration_samples": 1, "overlap": "drop"})
     pool = len(data.train) + len(data.calibration)
     section["calibration_samples"] = max(1, min(MAX_CALIBRATION, pool // 2))
@@ -232,11 +236,12 @@ def _sized(findings: Findings, facts: FileFacts, task: Task) -> Findings:
     else:
         section |= {"height": height, "width": width}
     comment = "the size of the model's input"
+    limit_comment = "nothing is trained, so that these are enough; without this line all are read"
     return replace(
         findings,
         section=section,
         description=f"{findings.description.partition(', seen as')[0]}, seen as {width}×{height}",
-        comments={"size": comment, "height": comment},
+        comments={"size": comment, "height": comment, "limit": limit_comment},
     )
 
 
