@@ -119,6 +119,12 @@ class ModelDraft:
                 {"compiling": False, "runtimes": False},
                 {"runtimes": "true times the unmodified file on every runtime too, which takes some minutes"},
             ),
+            "",
+            "benchmark:",
+            *entry_lines(
+                {"most_rounds": MOST_ROUNDS},
+                {"most_rounds": "of timing; more rounds decide between variants of nearly the same latency"},
+            ),
         ]
         return "\n".join(lines) + "\n"
 
@@ -134,6 +140,7 @@ class ModelDraft:
         return ["preprocess:", *(line for step in self.chain.steps for line in step_lines(step, self.chain.scale))]
 
 
+MOST_ROUNDS = 10
 MAX_LISTED = 8
 """Number of chains that are listed in the config."""
 
@@ -300,7 +307,9 @@ class _Comparison:
         decides.
         """
         geometry = {key: self.section[key] for key in ("fit", "fill", "filter") if key in self.section}
-        tried = self._try([with_geometry(chain, geometry) for chain in scale_chains(self.data.raw_shape[2])])
+        chains = [with_geometry(chain, geometry) for chain in scale_chains(self.data.raw_shape[2])]
+        seen = self._samples(None)
+        tried = self._try(chains, seen)
         best, rivals = best_of(tried)
         self._refuse_guessing(best)
         stated = tried[0] if _is_yolo(self.facts) else None
@@ -311,7 +320,9 @@ class _Comparison:
         elif rivals and best is not stated:
             raise ConfigError(self._question(best, rivals))
         for other in self._geometries(geometry):
-            tried += self._try([with_geometry(best.chain, other)], other)
+            samples = self._samples(other)
+            if not np.array_equal(samples[0], seen[0]):  # pictures that have the size already stay as they are
+                tried += self._try([with_geometry(best.chain, other)], samples)
         better = [each for each in tried if each is not best and each.beats(best)]
         if better:
             best = max(better, key=lambda each: each.accuracy)
@@ -325,17 +336,19 @@ class _Comparison:
         others = [*GEOMETRIES[self.task], *({**GEOMETRIES[self.task][0], "filter": name} for name in FILTERS)]
         return [each for each in others if each != dict(usual)]
 
-    def _try(self, chains: Sequence[Chain], geometry: Mapping[str, Any] | None = None) -> list[TriedChain]:
+    def _samples(self, geometry: Mapping[str, Any] | None) -> tuple[np.ndarray, np.ndarray]:
+        """Return samples of train with their labels, brought to size in another way if a geometry is given."""
         data = self.data
         if geometry is not None:
             section = {key: value for key, value in self.section.items() if key not in ("fit", "fill", "filter")}
             data = read_data(self.name, self.task, {**section, **geometry})
         most = MAX_SAMPLES.get(self.task, DEFAULT_MAX_SAMPLES)
-        x, y = (
-            np.concatenate([_spread(getattr(split, name), most) for split in (data.train, data.calibration)])[:most]
-            for name in ("x", "y")
-        )
-        return try_chains(self.model, self.facts.kind, self.task, len(data.classes), x, y, chains)
+        splits = (data.train, data.calibration)
+        x, y = (np.concatenate([_spread(getattr(split, name), most) for split in splits])[:most] for name in "xy")
+        return x, y
+
+    def _try(self, chains: Sequence[Chain], samples: tuple[np.ndarray, np.ndarray]) -> list[TriedChain]:
+        return try_chains(self.model, self.facts.kind, self.task, len(self.data.classes), *samples, chains)
 
     def _refuse_guessing(self, best: TriedChain) -> None:
         """Raise DataError if no chain gives better answers than always the same one."""

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.core.errors import ModelError
+from edgekit.models.files import onnx_batch
 from edgekit.models.files.detector_forms import Form
 from edgekit.runner import boxes
 from edgekit.runner.backends import onnxruntime as runner
@@ -346,10 +347,15 @@ def _with_outputs(model: Any, places: Sequence[_Boxes], scores: Sequence[_Scores
 
     graph = model.graph
     del graph.output[:]
-    for name, rows in (
+    used = {name for node in graph.node for name in node.output}
+    used |= {each.name for each in (*graph.input, *graph.initializer)}
+    for title, rows in (
         (BOXES, [[each.tensor] for each in places]),
         (SCORES, [[each.objectness, each.classes] if each.objectness else [each.classes] for each in scores]),
     ):
+        name = onnx_batch.unused_name(title, used)
+        while any(other.startswith(f"{name}_") for other in used):  # the names of the new nodes begin with it
+            name = onnx_batch.unused_name(name, used)
         tables = []
         for level, tensors in enumerate(rows):
             columns = [f"{name}_{level}_{index}" for index in range(len(tensors))]
