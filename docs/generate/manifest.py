@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any
+from typing import Any, get_args
 
 from docs.generate.tables import code, table
 from edgekit.runner import input_path, input_vector
+from edgekit.runner.box_heads import BoxCode, ScoreCode
 from edgekit.runner.bundle import manifest_rules as rules
 from edgekit.runner.bundle import smoothing_rules
 from edgekit.runner.bundle.manifest import FORMAT, Manifest, RawSpec, StateSpec, TensorSpec
@@ -53,6 +54,10 @@ MANIFEST: Words = {
     "boxes": (
         "object",
         "Which boxes are answers. Only for the task `detection`.",
+    ),
+    "head": (
+        "object",
+        "How the outputs of a published detector are converted. Absent if they are distances and logits.",
     ),
     "smoothing": (
         "object",
@@ -138,10 +143,30 @@ GOLDEN: Words = {
 BOXES: Words = {
     "least_probability": ("number between 0 and 1", "Boxes with a lower probability are not answers."),
     "overlap": (
-        "number between 0 and 1",
+        "number above 0, at most 1",
         "Of two boxes of a class that overlap by more, the less probable one is dropped.",
     ),
     "most": ("whole number > 0", "Largest number of boxes in an answer."),
+}
+HEAD: Words = {
+    "size": ("[height, width]", "Size of the sample, pixels."),
+    "classes": ("whole number > 0", "Number of classes, without a background."),
+    "parts": (
+        "list of lists of text",
+        "What the columns of each output hold, in order: `boxes`, `objectness`, `classes`, or of finished boxes "
+        "`boxes`, `score`, `index`, `count`.",
+    ),
+    "boxes": (_one_of(get_args(BoxCode)), "What the four numbers of a box are."),
+    "scores": (_one_of(get_args(ScoreCode)), "What the scores are."),
+    "objectness": (_one_of(("logits", "probabilities")), "What the objectness is. Default `logits`."),
+    "points_last": ("`true` or `false`", "Whether the outputs are (columns, points). Default `false`."),
+    "normalized": ("`true` or `false`", "Whether coordinates are shares of the sample's sides. Default `false`."),
+    "bins": ("whole number, 1 to 64", "Number of logits for each distance. Default 1."),
+    "background": ("`null` or whole number ≥ 0", "Index of the background among the scores. Default `null`."),
+    "first_index": ("whole number", "Index of the first class, for finished boxes. Default 0."),
+    "anchors": ("list", "For each grid, the finest first, the [width, height] of its anchors. Default empty."),
+    "priors": ("list", "Grids of prior boxes: `cells` and `step` as [rows, columns], and `sizes`. Default empty."),
+    "variances": ("[number > 0, number > 0]", "Factors of the offsets and of the growth. Default [0.1, 0.2]."),
 }
 STEPS: Mapping[str, Words] = {
     "resize": {
@@ -149,6 +174,7 @@ STEPS: Mapping[str, Words] = {
         "width": ("whole number, 1 to 16,384", "Width of the result, pixels."),
     },
     "channels": {"count": ("`1` or `3`", "1: grey. 3: red, green, blue.")},
+    "bgr": {},
     "scale": {"factor": ("number other than 0", "What every value is multiplied by.")},
     "normalize": {
         "mean": ("list of 1 number, or of one for each channel", "What is subtracted from every value."),
@@ -190,8 +216,11 @@ INPUT_PATH: Mapping[str, Words] = {
         "width": ("whole number > 0", "Width of the sample, pixels."),
         "fit": (
             _one_of(("stretch", "crop", "letterbox")),
-            "Stretch to the size; crop at the centre to its proportions first; or keep everything, between black bars.",
+            "Stretch to the size; crop at the centre to its proportions first; or keep everything, between bars.",
         ),
+        "fill": ("whole number, 0 to 255", "Optional: grey value of the bars of `letterbox`. Default 0."),
+        "filter": (_one_of(("bicubic", "sampled")), "Optional: another filter than `BILINEAR`."),
+        "share": ("number between 0 and 1", "Optional: part of the box's sides that `crop` keeps. Default 1."),
     },
     "decode_wav": {},
     "mix_channels": {},
@@ -221,6 +250,7 @@ INPUT_PATH: Mapping[str, Words] = {
     },
 }
 WITHOUT_OPTIONS = {
+    "bgr": "Reverse the order of the channels: blue, green, red.",
     "decode_wav": "Read a WAV file as float32 from -1 to 1.",
     "mix_channels": "Average the channels of a sound.",
     "decode_csv": "Read the columns named in `raw.columns` of a CSV file with a header, as float32.",
@@ -237,8 +267,8 @@ TABLES: Mapping[str, tuple[Words, type]] = {
 
 
 def keys(name: str) -> str:
-    """The table of `manifest`, `raw`, `raw_tensor`, `tensor`, `state`, `golden` or `boxes`."""
-    words = {"golden": GOLDEN, "boxes": BOXES, "raw_tensor": RAW_TENSOR}.get(name) or TABLES[name][0]
+    """The table of `manifest`, `raw`, `raw_tensor`, `tensor`, `state`, `golden`, `boxes` or `head`."""
+    words = {"golden": GOLDEN, "boxes": BOXES, "head": HEAD, "raw_tensor": RAW_TENSOR}.get(name) or TABLES[name][0]
     return table(HEADER, [(code(key), *text) for key, text in words.items()])
 
 

@@ -17,6 +17,7 @@ from edgekit.cli.field.commands import app as field
 from edgekit.cli.fleet import app as fleet
 from edgekit.cli.help import hide_switch_types
 from edgekit.cli.init.command import init
+from edgekit.cli.optimize import optimize
 from edgekit.cli.reproduce import reproduce
 from edgekit.cli.run import run
 from edgekit.cli.search.command import search
@@ -52,6 +53,7 @@ def main(
 
 app.command()(init)
 app.command()(run)
+app.command()(optimize)
 
 
 @app.command()

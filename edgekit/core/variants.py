@@ -28,7 +28,7 @@ class Variant:
     """One deployable candidate: model × precision × target. `files` are members of the convert artifact.
 
     `folding` says in words whether preprocessing steps were folded into the file, and `sparse_weights` whether its
-    weights were stored as sparse tensors. Either is empty if the config did not request it.
+    weights were stored as sparse tensors. Either is empty if the config did not request it. `head` is that of a bundle's manifest.
     """
 
     name: str
@@ -47,6 +47,7 @@ class Variant:
     debris: tuple[RedundantOperator, ...]
     folding: str = ""
     sparse_weights: str = ""
+    head: dict[str, Any] | None = None
 
     @property
     def uses_integers(self) -> bool:
@@ -69,12 +70,14 @@ def read_model_files(convert: Artifact, variant: Variant) -> dict[str, bytes]:
     return {name.rsplit("/", 1)[-1]: convert.file(name).read_bytes() for name in variant.files}
 
 
-def open_variant(convert: Artifact, variant: Variant, threads: int = 1) -> Backend:
-    """Open the variant with the runner's own backend, as on a device."""
+def open_variant(convert: Artifact, variant: Variant, threads: int = 1, *, converts_head: bool = True) -> Backend:
+    """Open the variant with the runner's own backend, as on a device.
+
+    Without `converts_head`, the outputs of a published detector stay as they are in its file.
+    """
+    files, head = read_model_files(convert, variant), variant.head if converts_head else None
     with quiet_native():
-        return open_backend(
-            variant.target, read_model_files(convert, variant), variant.inputs, variant.outputs, threads
-        )
+        return open_backend(variant.target, files, variant.inputs, variant.outputs, threads, head=head)
 
 
 def variant_call(convert: Artifact, variant: Variant, x: np.ndarray, threads: int = 1) -> Callable[[], np.ndarray]:

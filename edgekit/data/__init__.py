@@ -122,7 +122,7 @@ def load(config: SourceConfig, progress: ProgressCallback | None = None) -> Data
 
     with steps.step("reading the data", "files") as step:
         pools: Pools = _module(config.source).read(config, progress or step.update)
-        pools = checks.normalize_pools(pools, config.task)
+        pools = checks.normalize_pools(pools, config.task, config.class_order)
         pools = splits.limit_pools(pools, config.limit, config.split_seed, config.task)
         return splits.divide(pools, config)
 

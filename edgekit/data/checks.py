@@ -15,12 +15,16 @@ from edgekit.data import memory_map
 from edgekit.data.types import Data, Kind, Pools, Split
 from edgekit.runner.preprocess.steps import check as check_steps
 
+NUMBERED_TASKS = ("classification", "detection")
+"""Tasks whose labels are numbers of classes."""
 _VECTORS = ("(n, features)", ("feature",), "convert with x.reshape(len(x), -1).astype('float32')")
 _WINDOWS = ("(n, time, channels)", ("time", "channel"), "cut recordings into pieces of one length, channels last")
 
 
-def normalize_pools(pools: Pools, task: Task = "classification") -> Pools:
+def normalize_pools(pools: Pools, task: Task = "classification", classes: tuple[str, ...] | None = None) -> Pools:
     """Return pools with labels in the task's normal form, and vectors and windows as float32.
+
+    If `classes` are given, the labels are numbers of these classes, and not every class needs a sample.
 
     Raises
     ------
@@ -28,6 +32,8 @@ def normalize_pools(pools: Pools, task: Task = "classification") -> Pools:
         Samples or labels are not valid.
     """
     task_module = tasks.load_task(task)
+    if classes is not None:
+        pools = _with_classes(pools, task, classes)
     splits = {name: _split(name, split, pools.kind) for name, split in pools.splits().items()}
     _check_names(pools.classes)
     _check_printable("columns", pools.columns or ())
@@ -44,8 +50,42 @@ def normalize_pools(pools: Pools, task: Task = "classification") -> Pools:
     if task == "anomaly":  # anomalies are assigned to splits when the samples are divided
         return replace(pools.with_splits(splits), classes=task_module.NAMES)
     for name, split in splits.items():
-        task_module.check_split(name, split.y, pools.classes)
+        if classes is None:
+            task_module.check_split(name, split.y, pools.classes)
     return pools.with_splits(splits)
+
+
+def _with_classes(pools: Pools, task: Task, classes: tuple[str, ...]) -> Pools:
+    """Return pools whose labels are numbers of the given classes.
+
+    Raises
+    ------
+    ConfigError
+        The task has no numbered classes.
+    DataError
+        A class of the data is not among the given ones.
+    """
+    if task not in NUMBERED_TASKS:
+        raise ConfigError(
+            f"data.classes: only {' and '.join(NUMBERED_TASKS)} have numbered classes, but task is {task}"
+        )
+    if missing := [name for name in pools.classes if name not in classes]:
+        raise DataError(
+            f"data.classes: got {quote_names(classes)}, but the data also have {quote_names(missing)}; name all "
+            "classes, in the order of the model's outputs"
+        )
+    numbers = np.array([classes.index(name) for name in pools.classes])
+
+    def renumbered(split: Split) -> Split:
+        y = split.y.copy()
+        kinds = y[:, 1:, 0] if task == "detection" else y
+        chosen = kinds >= 0
+        kinds[chosen] = numbers[kinds[chosen].astype(np.int64)]
+        return replace(split, y=y)
+
+    return replace(
+        pools.with_splits({name: renumbered(each) for name, each in pools.splits().items()}), classes=classes
+    )
 
 
 def _check_masks(splits: dict[str, Split]) -> None:

@@ -58,7 +58,11 @@ class PictureSourceConfig(SourceConfig):
     width: int = Field(160, ge=16, le=2048, description="width of the samples, pixels")
     channels: Literal[1, 3] = Field(3, description="colour channels of a sample: 1 is grey, 3 is RGB")
     fit: Literal["letterbox", "stretch"] = Field(
-        "letterbox", description="picture of other proportions: add black bars at two sides, or stretch it"
+        "letterbox", description="picture of other proportions: add bars at two sides, or stretch it"
+    )
+    fill: int = Field(0, ge=0, le=255, description="grey value of the bars: 0 is black, and YOLO networks learn 114")
+    filter: Literal["bilinear", "bicubic", "sampled"] = Field(
+        "bilinear", description="how pictures are scaled; sampled is bilinear without smoothing, as in OpenCV"
     )
     orientation: Literal["apply", "ignore"] = Field("apply", description="whether the EXIF orientation turns a picture")
     max_bad_fraction: float = Field(
@@ -77,4 +81,4 @@ class PictureSourceConfig(SourceConfig):
     @property
     def input_path(self) -> list[dict[str, Any]]:
         """The steps that a file goes through, as on the device."""
-        return input_path.picture_steps(self.raw_shape, self.fit, self.orientation)
+        return input_path.picture_steps(self.raw_shape, self.fit, self.orientation, fill=self.fill, filter=self.filter)

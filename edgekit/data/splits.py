@@ -98,7 +98,7 @@ def divide(pools: Pools, config: SourceConfig) -> Data:
     if config.task == "anomaly":
         splits, moved = lend_anomalies_to_validation(splits, _rng(config.split_seed, "anomalies"))
         notes = (*notes, *moved)
-    return _sealed(pools, splits, (*notes, *recording_notes(splits)), config.task)
+    return _sealed(pools, splits, (*notes, *recording_notes(splits)), config)
 
 
 def _validation_out_of_test(pools: Pools, prints: Fingerprints, config: SourceConfig) -> Pools:
@@ -209,9 +209,11 @@ def _calibration(
     return draw(available, sizes, _rng(config.split_seed, "calibration"), 1)
 
 
-def _sealed(pools: Pools, splits: dict[str, Split], notes: tuple[str, ...], task: Task) -> Data:
+def _sealed(pools: Pools, splits: dict[str, Split], notes: tuple[str, ...], config: SourceConfig) -> Data:
+    task = config.task
     for name in ("train", "validation", "test"):
-        tasks.load_task(task).check_split(name, splits[name].y, pools.classes)
+        if config.class_order is None:  # otherwise not every class needs a sample
+            tasks.load_task(task).check_split(name, splits[name].y, pools.classes)
     if not len(splits["calibration"]):
         raise DataError(
             "calibration: no sample can be taken out of train, because each class has only one sample or copies of "

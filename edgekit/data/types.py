@@ -62,6 +62,11 @@ class SourceConfig(StrictModel):
         """Shape of a raw sample if the options alone determine it. None if it depends on the samples."""
         return None
 
+    @property
+    def class_order(self) -> tuple[str, ...] | None:
+        """All classes in the order of a model file's outputs, if the options name them; see `normalize_pools`."""
+        return None
+
     @model_validator(mode="after")
     def _leave_training_samples(self) -> SourceConfig:
         if self.validation_fraction + self.test_fraction > 0.8:

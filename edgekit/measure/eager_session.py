@@ -166,7 +166,7 @@ def _file_loader(spec: ModelSpec) -> Callable[[Path], AnswerSteps]:
 
     def load(folder: Path) -> AnswerSteps:
         sample = interface.channels_last(spec.input_shape)
-        needed = task_outputs.for_task(spec.task, spec.num_classes, sample)
+        needed = task_outputs.for_task(spec.task, spec.num_classes, sample, spec.head)
         opened = standalone.open(folder / source.file, source.kind, sample, tensors=spec.tensors, needed=needed)
         arrange = opened.layout.arrange
         return AnswerSteps(lambda raw: arrange(prepare(raw)), opened.run, read_answer)

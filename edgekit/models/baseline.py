@@ -36,5 +36,5 @@ def opener(
     path, kind = folder / spec.source.file, spec.source.kind
     sample = x.transpose(0, 2, 3, 1) if x.ndim == 4 else x
     shape = interface.channels_last(spec.input_shape)
-    needed = task_outputs.for_task(spec.task, spec.num_classes, shape)
+    needed = task_outputs.for_task(spec.task, spec.num_classes, shape, spec.head)
     return lambda: standalone.open(path, kind, shape, threads, spec.tensors, needed).call(sample)

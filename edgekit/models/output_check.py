@@ -79,6 +79,8 @@ def _check_boxes(out: Any, spec: ModelSpec, samples: int, when: str) -> None:
     joined = output_vector.shape([shape[1:] for shape in shapes])
     if len(joined) != 2 or joined[1] != width:
         raise ModelError(f"{must}, returned {when}{shapes}")
+    if spec.head:
+        return
     try:
         boxes.grid_strides(spec.input_shape[1:], joined[0])
     except RunnerError as error:

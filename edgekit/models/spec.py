@@ -34,8 +34,11 @@ class Source(StrictModel):
     """A model that came as a file: the file's name in the saved folder, and what was detected when it was first opened.
 
     `probabilities` means that the model ends in a softmax, and `sigmoids` that it ends in a sigmoid for each class.
-    `integers` means that it is quantized already, either inside or at its inputs and outputs. `parameters`, `macs` and
-    `weight_bytes` are counted in the graph that OpenVINO reads, and are 0 if OpenVINO cannot read it.
+    `integers` means that it is quantized already, either inside or at its inputs and outputs. `decoding` describes the
+    outputs of a detector whose file decodes the boxes itself. The file is cut before the decoding where that is
+    possible; otherwise, and if the cut outputs are not distances and logits, `head` says how its outputs are read
+    (`edgekit.runner.box_heads`). `suppressed` means that the detector gives one box for each object. `parameters`,
+    `macs` and `weight_bytes` are counted in the graph that OpenVINO reads, and are 0 if OpenVINO cannot read it.
     """
 
     kind: Literal["exported", "keras", "onnx", "openvino", "tflite"]
@@ -43,9 +46,18 @@ class Source(StrictModel):
     probabilities: bool = False
     sigmoids: bool = False
     integers: bool = False
+    decoding: str = ""
+    suppressed: bool = False
+    head: dict[str, Any] | None = None
     parameters: int = 0
     macs: int = 0
     weight_bytes: int = 0
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, plain: Any) -> dict[str, Any]:
+        """Leave out what only detectors have, so that the digests of other models stay the same."""
+        optional = ("decoding", "suppressed", "head")
+        return {name: value for name, value in plain(self).items() if value or name not in optional}
 
 
 class ModelSpec(StrictModel):
@@ -108,6 +120,11 @@ class ModelSpec(StrictModel):
     def gives_probabilities(self) -> bool:
         """Whether the model itself ends in a softmax or in sigmoids, so that neither must be applied afterwards."""
         return self.source is not None and (self.source.probabilities or self.source.sigmoids)
+
+    @property
+    def head(self) -> dict[str, Any] | None:
+        """The `head` of a bundle's manifest, if this is a published detector with outputs of its own."""
+        return self.source.head if self.source else None
 
     @property
     def is_torch(self) -> bool:

@@ -180,7 +180,7 @@ def _inputs(spec: ModelSpec) -> str:
 
 def _open_source(path: Path, spec: ModelSpec) -> nn.Module:
     assert spec.source is not None
-    needed = task_outputs.for_task(spec.task, spec.num_classes, interface.channels_last(spec.input_shape))
+    needed = task_outputs.for_task(spec.task, spec.num_classes, interface.channels_last(spec.input_shape), spec.head)
     if spec.source.kind == "exported":
         return exported.network(path, spec.tensors, needed)
     source = spec.source

@@ -109,9 +109,9 @@ def _batched_call(model: Model, size: int) -> Call:
     """Open the same file once more on the same interpreter, for `size` samples."""
     manifest, name = model.manifest, model.backend.name
     files = model.bundle.model_files()
-    specs = manifest.inputs, manifest.outputs
+    specs, head = (manifest.inputs, manifest.outputs), manifest.head
     try:
-        backend = open_backend(manifest.target, files, *specs, model.threads, name, model.device, size)
+        backend = open_backend(manifest.target, files, *specs, model.threads, name, model.device, size, head=head)
     except RunnerError as error:
         advice = FIXED_BATCH_HINT if manifest.variant.startswith(READY_MADE_PREFIX) else REBUILD_HINT
         hint = f"; {advice}" if manifest.target == "onnx" else ""

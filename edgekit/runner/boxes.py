@@ -80,20 +80,33 @@ def grid_strides(size: Sequence[int], points: int) -> tuple[int, ...]:
 
 def grid_centres(size: Sequence[int], points: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the points' centres (points, 2) as x, y and their strides (points, 1), both in pixels and float32."""
-    centres, strides = [], []
-    for stride in grid_strides(size, points):
+    return centres_of_strides(size, grid_strides(size, points))
+
+
+def centres_of_strides(size: Sequence[int], strides: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Return what `grid_centres` returns, for grids with these strides."""
+    centres, widths = [], []
+    for stride in strides:
         rows, columns = grid_shape(size, stride)
         y, x = np.mgrid[:rows, :columns]
         centres.append((np.stack([x, y], axis=-1).reshape(-1, 2) + 0.5) * stride)
-        strides.append(np.full((rows * columns, 1), stride))
-    return np.concatenate(centres).astype(np.float32), np.concatenate(strides).astype(np.float32)
+        widths.append(np.full((rows * columns, 1), stride))
+    return np.concatenate(centres).astype(np.float32), np.concatenate(widths).astype(np.float32)
+
+
+def point_centres(size: Sequence[int], points: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return what `grid_centres` returns; points that belong to no grids have the centre 0 and the stride 1."""
+    try:
+        return grid_centres(size, points)
+    except BundleError:
+        return np.zeros((points, 2), dtype=np.float32), np.ones((points, 1), dtype=np.float32)
 
 
 class Decoder:
     """Converts outputs (points, 4 + classes) for pictures of one (height, width) into `Boxes`."""
 
     def __init__(self, size: Sequence[int], points: int, options: BoxOptions = DEFAULT) -> None:
-        centres, strides = grid_centres(size, points)
+        centres, strides = point_centres(size, points)
         self.places = np.concatenate([centres, centres], axis=1)
         self.reaches = np.concatenate([-strides, -strides, strides, strides], axis=1)
         height, width = size

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from edgekit.runner.rules import Rule, is_count, is_integer, is_list, one_of
+from edgekit.runner.rules import Rule, is_count, is_integer, is_list, is_number, one_of
 
 Step = Mapping[str, Any]
 DELIMITERS = {"tab": "\t", "comma": ",", "semicolon": ";"}
@@ -43,7 +43,17 @@ STEPS: dict[str, dict[str, Rule]] = {
     "read_tensors": {},
     "tokenize": {"vocabulary": MEMBER, "length": COUNT, "pad_id": ID, "too_long": _one_of("cut", "refuse")},
 }
-"""The options of each step."""
+"""The options that each step has."""
+OPTIONAL: dict[str, dict[str, Rule]] = {
+    "resize_picture": {
+        "fill": Rule(lambda value: is_integer(value) and 0 <= value <= 255, "use a whole number from 0 to 255"),
+        "filter": _one_of("bicubic", "sampled"),
+        "share": Rule(lambda value: is_number(value) and 0 < value < 1, "use a number between 0 and 1"),
+    },
+}
+"""Options that a step may have besides: `fill` is the grey value of the bars of a letterbox, by default 0; `filter` is
+Pillow's bilinear one by default; `share` is the part of the sides that a crop keeps, by default all of the shorter one.
+"""
 ORDER = {
     "image": ("read_array", "decode_picture", "resize_picture"),
     "vector": ("read_array", "decode_csv", "rows"),
@@ -58,13 +68,22 @@ DECODERS = {"image": "decode_picture", "vector": "decode_csv", "audio": "decode_
 ARRAY_DTYPES = ("uint8", "int8", "float16", "float32", "float64")
 
 
-def picture_steps(shape: Sequence[int], fit: str = "stretch", orientation: str = "apply") -> list[dict[str, Any]]:
-    """Return the steps that turn a picture of any size into (height, width, channels)."""
+def picture_steps(
+    shape: Sequence[int],
+    fit: str = "stretch",
+    orientation: str = "apply",
+    *,
+    fill: int = 0,
+    filter: str = "bilinear",
+    share: float = 1.0,
+) -> list[dict[str, Any]]:
+    """Return the steps that turn a picture of any size into (height, width, channels); see `OPTIONAL`."""
     height, width, channels = shape
-    return [
-        {"step": "decode_picture", "orientation": orientation, "channels": channels},
-        {"step": "resize_picture", "height": height, "width": width, "fit": fit},
-    ]
+    resize = {"step": "resize_picture", "height": height, "width": width, "fit": fit}
+    resize |= {"fill": fill} if fill and fit == "letterbox" else {}
+    resize |= {"filter": filter} if filter != "bilinear" else {}
+    resize |= {"share": share} if share < 1 and fit == "crop" else {}
+    return [{"step": "decode_picture", "orientation": orientation, "channels": channels}, resize]
 
 
 class PictureTransform(NamedTuple):

@@ -34,7 +34,7 @@ def open_model(bundle: Bundle, threads: int = 1, interpreter: str | None = None,
     """Open a verified bundle in this process, without measuring which interpreter is fastest."""
     manifest, files = bundle.manifest, bundle.model_files()
     specs, states = (manifest.inputs, manifest.outputs), manifest.states or ()
-    backend = open_backend(manifest.target, files, *specs, threads, interpreter, device, states=states)
+    backend = open_backend(manifest.target, files, *specs, threads, interpreter, device, 1, states, manifest.head)
     return Model(bundle, backend, threads, device)
 
 

@@ -70,7 +70,7 @@ def torch_outputs(
 def file_outputs(
     what: str, target: str, folder: Path, files: ConvertedFiles, inputs: np.ndarray, batch: int = 1
 ) -> np.ndarray:
-    """Return the outputs (n, classes), float32, of a converted model.
+    """Return the outputs (n, classes), float32, of a converted model, after the conversion of a detector's head.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def file_outputs(
     try:
         content = {name: (folder / name).read_bytes() for name in files.names}
         with quiet_native():
-            model = open_backend(target, content, files.inputs, files.outputs, batch=batch)
+            model = open_backend(target, content, files.inputs, files.outputs, batch=batch, head=files.head)
         order = np.arange(-(-len(inputs) // batch) * batch) % len(inputs)  # the last batch is filled from the start
         rows = [model.run(inputs[order[start : start + batch]]) for start in range(0, len(order), batch)]
         return np.concatenate(rows)[: len(inputs)]

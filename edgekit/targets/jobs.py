@@ -61,6 +61,8 @@ class ConvertedFiles:
         Whether the preprocess steps were folded into the file, in words; empty if that was not requested.
     sparse_weights
         Whether weights were stored as sparse tensors, in words; empty if that was not requested.
+    head
+        The `head` of a bundle's manifest, if the model is a published detector with outputs of its own.
     """
 
     names: tuple[str, ...]
@@ -72,6 +74,7 @@ class ConvertedFiles:
     free_batch: bool = False
     folding: str = ""
     sparse_weights: str = ""
+    head: dict[str, Any] | None = None
 
     @property
     def input(self) -> TensorSpec:
@@ -93,6 +96,7 @@ class ConvertedFiles:
             free_batch=fields.get("free_batch", False),  # the record of a variant does not have it
             folding=fields.get("folding", ""),
             sparse_weights=fields.get("sparse_weights", ""),
+            head=fields.get("head"),
         )
 
 

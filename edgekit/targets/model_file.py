@@ -84,7 +84,7 @@ def read(model_folder: Path) -> ModelFile | None:
     spec = read_spec(model_folder)
     if spec.source is None or spec.source.kind == "exported":
         return None
-    needed = task_outputs.for_task(spec.task, spec.num_classes, interface.channels_last(spec.input_shape))
+    needed = task_outputs.for_task(spec.task, spec.num_classes, interface.channels_last(spec.input_shape), spec.head)
     return ModelFile(model_folder / spec.source.file, spec.source, spec.input_shape, needed)
 
 

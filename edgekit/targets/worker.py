@@ -13,13 +13,14 @@ import json
 import shutil
 import time
 import traceback
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from edgekit.core.errors import EdgekitError, ResourceError
+from edgekit.models.spec import read_spec
 from edgekit.targets import error_causes, evaluate
 from edgekit.targets.error_causes import ConversionFailure
 from edgekit.targets.jobs import FLOAT, ConversionJob
@@ -43,6 +44,7 @@ def convert(job_file: str) -> int:
                 flags = {name: True for name in ("fold", "sparse") if getattr(step, name)}
                 options = (step.nncf_folder, step.quantization)
                 files = target.convert(step.model_folder, step.precision, calibration, step.out, *options, **flags)
+                files = replace(files, head=read_spec(step.model_folder).head)
                 # if the file crashes its interpreter, it should crash this process
                 evaluate.file_outputs(step.precision, job.target, step.out, files, calibration[:1])
             except Exception as error:

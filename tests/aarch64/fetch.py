@@ -24,7 +24,7 @@ PACKAGES = [
 ]  # fmt: skip
 WHEELS = {
     "litert": ["numpy==2.4.6", "ai-edge-litert==2.3.0", "pillow==13.0.0", "tokenizers==0.23.3"],
-    "tflite_runtime": ["numpy==1.26.4", "tflite-runtime==2.14.0", "pillow==13.0.0"],
+    "tflite_runtime": ["numpy==1.26.4", "tflite-runtime==2.14.0", "pillow==13.0.0", "tokenizers==0.23.3"],
     "openvino": ["numpy==1.26.4", "openvino==2026.4.1", "pillow==13.0.0", "tokenizers==0.23.3"],
     "onnxruntime": ["numpy==2.4.6", "onnxruntime==1.31.1", "pillow==13.0.0", "tokenizers==0.23.3"],
 }

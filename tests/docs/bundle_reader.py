@@ -75,7 +75,7 @@ class Bundle:
         if spec["layout"] == "NCHW":
             x = np.moveaxis(x, -1, 1)
         unchanged = raw["dtype"] == spec["dtype"] != "float32"
-        if unchanged and all(step["step"] in ("resize", "channels") for step in steps):
+        if unchanged and all(step["step"] in ("resize", "channels", "bgr") for step in steps):
             return np.rint(x).astype(spec["dtype"])
         if scale is not None:
             limits = np.iinfo(spec["dtype"])
@@ -152,7 +152,19 @@ def _mel(hz: Any) -> Any:
     return 2595 * np.log10(1 + np.asarray(hz) / 700)
 
 
-STEPS = {"scale": scaled, "normalize": normalized, "channels": with_channels, "resize": resized, "log_mel": log_mel}
+def reversed_channels(x: np.ndarray, step: dict[str, Any]) -> np.ndarray:
+    """Blue, green, red."""
+    return x[..., [2, 1, 0]]
+
+
+STEPS = {
+    "scale": scaled,
+    "normalize": normalized,
+    "channels": with_channels,
+    "bgr": reversed_channels,
+    "resize": resized,
+    "log_mel": log_mel,
+}
 
 
 def _need(holds: object, what: str) -> None:

@@ -60,6 +60,7 @@ def _resized(x: np.ndarray, step: Step, height_first: bool) -> np.ndarray:
     if step["fit"] == "crop":
         broad = min(wide, max(1, (high * width + height // 2) // height))
         tall = min(high, max(1, (wide * height + width // 2) // width))
+        broad, tall = (max(1, round(side * step.get("share", 1))) for side in (broad, tall))
         left, top = (wide - broad) // 2, (high - tall) // 2
     passes = [(1, left, broad, wide, width), (0, top, tall, high, height)]
     for axis, start, box, before, after in passes[::-1] if height_first else passes:

@@ -12,6 +12,7 @@ import pytest
 
 from docs.generate import manifest as words
 from edgekit.runner import bundle, input_path, load
+from edgekit.runner.box_heads import BoxHead
 from edgekit.runner.boxes import BoxOptions
 from edgekit.runner.bundle import manifest_rules as rules
 from edgekit.runner.bundle import smoothing_rules
@@ -137,6 +138,8 @@ NORMALIZED = {"step": "normalize", "mean": [0.1, 0.2, 0.3], "std": [0.5, 0.6, 0.
         (PICTURE, [{"step": "resize", "height": 31, "width": 20}, NORMALIZED],
          TensorSpec("x", (1, 3, 31, 20), "float32", "NCHW")),
         (PICTURE, [{"step": "resize", "height": 8, "width": 8}], TensorSpec("x", (1, 8, 8, 3), "uint8", "NHWC")),
+        (PICTURE, [NORMALIZED, {"step": "bgr"}], TensorSpec("x", (1, 3, 13, 9), "float32", "NCHW")),
+        (PICTURE, [{"step": "bgr"}], TensorSpec("x", (1, 13, 9, 3), "uint8", "NHWC")),
         (RawSpec("image", (4, 4, 1), "uint8"), [{"step": "channels", "count": 3}],
          TensorSpec("x", (1, 4, 4, 3), "float16", "NHWC")),
         (SOUND, [MEL], TensorSpec("x", (1, 48, 20, 1), "float32", "NHWC")),
@@ -193,10 +196,10 @@ def test_the_tables_have_every_key(name: str) -> None:
 
 def test_the_page_has_every_member_of_a_real_manifest(bundles: dict[str, Path]) -> None:
     found = Bundle(bundles["onnx"]).manifest
-    assert set(found) == set(words.MANIFEST) - {"threshold", "boxes", "smoothing", "states", "reference"}
+    assert set(found) == set(words.MANIFEST) - {"threshold", "boxes", "head", "smoothing", "states", "reference"}
     assert set(found["golden"]) == set(words.GOLDEN)
     assert set(found["inputs"][0]) == set(found["outputs"][0]) == set(words.TENSOR)
-    assert set(words.BOXES) == set(BoxOptions._fields)
+    assert set(words.BOXES) == set(BoxOptions._fields) and set(words.HEAD) == set(BoxHead._fields)
     assert set(found["raw"]) == set(words.RAW) - {"columns", "tensors"}
 
 
@@ -204,7 +207,10 @@ def test_the_page_has_every_member_of_a_real_manifest(bundles: dict[str, Path]) 
     ("described", "known"),
     [
         (words.STEPS, steps.STEPS),
-        (words.INPUT_PATH, input_path.STEPS),
+        (
+            words.INPUT_PATH,
+            {name: {**each, **input_path.OPTIONAL.get(name, {})} for name, each in input_path.STEPS.items()},
+        ),
         (words.SMOOTHING, smoothing_rules.METHODS),
     ],
 )

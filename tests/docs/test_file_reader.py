@@ -141,12 +141,12 @@ def drawn(mode: str) -> Image.Image:
 
 
 def same_picture(
-    path: Path, channels: int, orientation: str, size: tuple[int, int] | None, fit: str = "stretch"
+    path: Path, channels: int, orientation: str, size: tuple[int, int] | None, fit: str = "stretch", **options: float
 ) -> None:
     """The stranger's sample is edgekit's, whichever pass this Pillow begins with."""
     steps: list[dict[str, Any]] = [{"step": "decode_picture", "orientation": orientation, "channels": channels}]
     if size:
-        steps.append({"step": "resize_picture", "height": size[0], "width": size[1], "fit": fit})
+        steps.append({"step": "resize_picture", "height": size[0], "width": size[1], "fit": fit, **options})
     raw = RawSpec("image", (*(size or (37, 53)), channels), "uint8", input_path=tuple(steps))
     own = inputs.read_first_sample(str(path), raw)
     content = path.read_bytes()
@@ -180,6 +180,8 @@ def test_a_picture_is_brought_to_size_as_the_page_says(size: tuple[int, int], fi
     drawn("RGB").save(tmp_path / "x.png")
     same_picture(tmp_path / "x.png", 3, "apply", size, fit)
     same_picture(tmp_path / "x.png", 1, "apply", size, fit)
+    if fit == "crop":
+        same_picture(tmp_path / "x.png", 3, "apply", size, fit, share=0.875)
 
 
 TENSORS = several.manifest("onnx", {"m.onnx": b""}, several.THREE).raw

@@ -5,29 +5,60 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgekit.core.config import suggest
 from edgekit.core.errors import ConfigError
-from edgekit.core.tasks import TASKS, load_task
+from edgekit.core.tasks import TASKS, Task, load_task
 from edgekit.data.paths import expand_path
 from edgekit.runner.files import make_folder, write_atomically
 from edgekit.workbook.config_file import RunConfig
 
 if TYPE_CHECKING:
+    from edgekit.cli.init.config import ConfigDraft
+    from edgekit.cli.init.inspection import Findings
+    from edgekit.cli.init.model_config import ModelDraft
     from edgekit.data import Data
 
 MAX_LISTED_CLASSES = 8
 """Number of classes that are listed in the output."""
 
 
+@dataclass(frozen=True)
+class ModelOptions:
+    """A model file for which a config is written.
+
+    `preprocess` names the way in which its input is scaled, if the data do not decide. `drop_pp` is the budget, and
+    `targets` are required; by default both are chosen.
+    """
+
+    path: str
+    preprocess: str | None = None
+    drop_pp: float | None = None
+    targets: tuple[str, ...] = ()
+
+    @property
+    def absolute(self) -> Path:
+        """The absolute path, with variables expanded."""
+        return Path(os.path.abspath(expand_path(self.path, "--model")))
+
+
 def create_project(
-    name: str, task: str | None, data: str | None, out: Path, *, force: bool, say: Callable[[str], None]
-) -> None:
-    """Write NAME.yaml and NAME.ipynb into `out`, either both or neither, and print what was found.
+    name: str,
+    task: Task | None,
+    data: str | None,
+    out: Path,
+    *,
+    force: bool,
+    say: Callable[[str], None],
+    model: ModelOptions | None = None,
+) -> Path:
+    """Write NAME.yaml and NAME.ipynb into `out`, either both or neither, print what was found, and return the config.
 
     Without a task, it is chosen from the data: detection for boxes, segmentation for masks, otherwise classification.
+    With a `model`, the config uses this file, and nothing is trained.
 
     Raises
     ------
@@ -54,17 +85,24 @@ def create_project(
         and (subpath := os.path.relpath(findings.section["path"], data_path)) != "."
     ):
         data, data_path = os.path.join(data, subpath), data_path / subpath  # the folder holds a table, which is used
-    task = task or findings.task
-    config_check.check_task(task, findings)
-    draft = config_check.draft_config(name, task, findings, _path_in_config(data, data_path, out))
+    path_in_config = _path_in_config(data, data_path, out)
+    draft: ConfigDraft | ModelDraft
+    if model is None:
+        task = task or findings.task
+        config_check.check_task(task, findings)
+        draft = config_check.draft_config(name, task, findings, path_in_config)
+    else:
+        draft = _draft_for_file(name, task, findings, model, path_in_config, out, say)
     text = draft.text()
-    config_check.check_config(text, findings.section, draft.data)
+    config_check.check_config(text, findings.section, draft.data, model.absolute if model else None)
     say(f"found  {draft.findings.description}")
     say(f"       {describe_sizes(draft.sizes)}; {_describe_labels(draft.data)}")
     for note in draft.data.notes:
         say(f"       {note}")
-    if load_task(task).AT_MOST_ONE and (warning := sizes.small_validation_warning(draft.sizes)):
+    if load_task(draft.task).AT_MOST_ONE and (warning := sizes.small_validation_warning(draft.sizes)):
         say(f"       {warning}")
+    for line in _describe_preprocess(draft):
+        say(line)
     make_folder(out.absolute())
     if not force:
         _refuse_to_overwrite(config, notebook_path)
@@ -72,6 +110,49 @@ def create_project(
     _write_both({config: text.encode(), notebook_path: notebook_text.encode()})
     say(f"wrote  {config} and {notebook_path}")
     say(f"next   edgekit run {config} --dry-run, then edgekit run {config}; or open {notebook_path.name} in JupyterLab")
+    return config
+
+
+def _draft_for_file(
+    name: str,
+    task: Task | None,
+    findings: Findings,
+    model: ModelOptions,
+    data_in_config: str | None,
+    out: Path,
+    say: Callable[[str], None],
+) -> ModelDraft:
+    from edgekit.cli.init.model_config import draft_model_config
+    from edgekit.models.files import file_facts
+
+    path = model.absolute
+    facts = file_facts.read(path)
+    model_in_config = _path_in_config(model.path, path, out)
+    assert model_in_config is not None
+    return draft_model_config(
+        name,
+        task,
+        findings,
+        facts,
+        path,
+        (data_in_config, model_in_config),
+        preprocess=model.preprocess,
+        drop_pp=model.drop_pp,
+        targets=model.targets,
+        say=say,
+    )
+
+
+def _describe_preprocess(draft: ConfigDraft | ModelDraft) -> list[str]:
+    """Return the lines about the preprocessing of a model file: the chosen one, and the next best scale."""
+    from edgekit.cli.init.model_config import ModelDraft
+
+    if not isinstance(draft, ModelDraft):
+        return []
+    chosen, metric = draft.chosen, load_task(draft.task).METRIC
+    others = [each for each in draft.ranking[1:] if each.chain.scale != chosen.chain.scale]
+    beside = f"; next {others[0].accuracy:.1%} with {others[0].chain.scale}" if others else ""
+    return [f"input  {chosen.chain.name}: {metric} {chosen.accuracy:.1%} on {len(chosen.results)} of train{beside}"]
 
 
 def _check_name(name: str) -> None:

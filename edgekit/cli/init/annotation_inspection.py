@@ -107,7 +107,10 @@ def inspect_boxes(path: Path, container: str, source: Archive, formats: Sequence
         f"({BOX_FORMAT_TITLES[formats[0]]}), {sizes}, {colour}, seen as {width}×{height}"
     )
     splits = frozenset(picture.split for picture in annotations.pictures)
-    return Findings(section, description, splits, comments, classes=annotations.classes, task="detection")
+    samples = sum(picture.split == "train" for picture in annotations.pictures)
+    return Findings(
+        section, description, splits, comments, classes=annotations.classes, task="detection", samples=samples
+    )
 
 
 def sample_size(size: tuple[int, int]) -> tuple[int, int]:

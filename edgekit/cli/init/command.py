@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from edgekit.cli.exit_codes import errors_as_exit_codes
+from edgekit.core.errors import ConfigError
 from edgekit.core.tasks import Task
 
 
@@ -27,6 +28,20 @@ def init(
         typer.Option(
             metavar="PATH",
             help="An .npz, .csv, .tsv or .wav, or a folder or zip of pictures, WAV, CSV or texts; by default digits.",
+        ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="A trained model to use as it is; the config fits its input.", show_default=False
+        ),
+    ] = None,
+    preprocess: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="How its input is scaled, if the data do not decide: '0 to 1, RGB'.",
+            show_default=False,
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder to write into.")] = Path("."),
@@ -53,6 +68,9 @@ def init(
     Exit codes: 0: written; 2: a name or a task that does not fit, or existing files; 4: data that cannot be used.
     """
     with errors_as_exit_codes():
-        from edgekit.cli.init import create_project
+        from edgekit.cli.init import ModelOptions, create_project
 
-        create_project(name, task, data, out, force=force, say=print)
+        if preprocess is not None and model is None:
+            raise ConfigError("--preprocess: belongs to --model; name the model file too")
+        options = ModelOptions(model, preprocess) if model is not None else None
+        create_project(name, task, data, out, force=force, say=print, model=options)

@@ -67,19 +67,19 @@ class ConfigDraft:
         training |= augment
         fine_tuning = {"epochs": max(1, sizes.epochs // 6), "batch_size": sizes.batch}
         lines = [
-            *_comment(f"Written by `edgekit init`: {self.findings.description}."),
-            *_comment(f"{describe_sizes(sizes)}. Check it with: edgekit run {self.name}.yaml --dry-run"),
+            *comment_lines(f"Written by `edgekit init`: {self.findings.description}."),
+            *comment_lines(f"{describe_sizes(sizes)}. Check it with: edgekit run {self.name}.yaml --dry-run"),
             f"name: {to_yaml(self.name)}",
-            *_entries({"task": self.task}, {"task": tasks.load_task(self.task).METRIC_TEXT}, indent=0),
+            *entry_lines({"task": self.task}, {"task": tasks.load_task(self.task).METRIC_TEXT}, indent=0),
             "version: 1.0.0",
             "seed: 0",
             "threads: 2 # training: use the same number everywhere, because it affects the last bits",
             "",
             "data:",
-            *_entries(self.section, self._comments()),
+            *entry_lines(self.section, self._comments()),
             "",
             "model: # trained here; for your own: builder: package.module:function, or source: a model file",
-            *_entries(model),
+            *entry_lines(model),
             "",
             *self._preprocess(),
             "",
@@ -89,7 +89,7 @@ class ConfigDraft:
             "openvino, onnx",
             "",
             "profile:",
-            *_entries({**training, "compiling": False}, {
+            *entry_lines({**training, "compiling": False}, {
                 "epochs": f"of {-(-sizes.train // sizes.batch)} steps; raise it if accuracy still rises at the end",
                 "augment": "random shifts; shift_flip adds mirror images, none leaves the pictures as they are",
                 "compiling": "true times torch.compile too, which takes a minute",
@@ -97,15 +97,15 @@ class ConfigDraft:
             "",
             "distill:",
             *self._students(),
-            *_entries({**training, "epochs": max(1, round(1.5 * sizes.epochs))}),
+            *entry_lines({**training, "epochs": max(1, round(1.5 * sizes.epochs))}),
             "",
             "prune:",
-            *_entries({"ratio": 0.5, "steps": 2, **fine_tuning, "learning_rate": learning_rate / 5, **augment}, {
+            *entry_lines({"ratio": 0.5, "steps": 2, **fine_tuning, "learning_rate": learning_rate / 5, **augment}, {
                 "ratio": "of the channels is removed by the last step; a step that exceeds the budget is dropped",
             }),
             "",
             "quantize:",
-            *_entries({**fine_tuning, "learning_rate": learning_rate / 10, **augment}),
+            *entry_lines({**fine_tuning, "learning_rate": learning_rate / 10, **augment}),
             *self._bundle(),
         ]  # fmt: skip
         return "\n".join(lines) + "\n"
@@ -118,20 +118,20 @@ class ConfigDraft:
                 tensors_note if self.data.tensors else "token ids are names, not numbers: there is nothing to scale"
             )
             return [f"preprocess: [] # {reason}"]
-        return ["preprocess:", *(line for step, note in steps for line in _step(step, note))]
+        return ["preprocess:", *(line for step, note in steps for line in step_lines(step, note))]
 
     def _students(self) -> list[str]:
         """Return the student, or candidates for it. All candidates are timed, and only a few are trained."""
         _, student = network_pair(self.task, self.data.kind, self.data.raw_shape)
         candidates = network_candidates(self.task, self.data.kind, self.data.raw_shape)
         if not candidates:
-            return ["  student: # the same network, half as wide", *_entries(student, indent=4)]
+            return ["  student: # the same network, half as wide", *entry_lines(student, indent=4)]
         return [
             "  candidates: # all are timed untrained; the fastest are trained briefly, and the best of those is the "
             "student",
             f"    - {to_yaml(student)} # the model's network, half as wide",
             *(f"    - {to_yaml(candidate)}" for candidate in candidates),
-            *_entries(
+            *entry_lines(
                 {"candidate_epochs": max(1, self.sizes.epochs // 2), "most_trained": MOST_TRAINED},
                 {"candidate_epochs": "of training before the choice", "most_trained": "the fastest candidates"},
             ),
@@ -142,7 +142,7 @@ class ConfigDraft:
         if self.section["source"] != "wav_track" or self.task not in streams.TASKS:
             return []
         comment = "of the answers to a stream, chosen on validation; without this line each window is answered alone"
-        return ["", "bundle:", *_entries({"smoothing": "auto"}, {"smoothing": comment})]
+        return ["", "bundle:", *entry_lines({"smoothing": "auto"}, {"smoothing": comment})]
 
     def _learning_rate(self) -> float:
         """Return the learning rate for the task, which was found on small data sets.
@@ -182,7 +182,7 @@ class ConfigDraft:
         if self.task == "classification":
             comment += f"; if {lost} {'is' if lost == 1 else 'are'} lost, {min(bound_with_loss, 100):.3g} pp"
         warning = small_validation_warning(self.sizes)
-        comments = [*_comment(comment, "  "), *(_comment(warning, "  ") if warning else [])]
+        comments = [*comment_lines(comment, "  "), *(comment_lines(warning, "  ") if warning else [])]
         return ["budget:", *comments, f"  accuracy_drop_pp: {self.sizes.drop_pp}", *device_limits]
 
 
@@ -194,11 +194,12 @@ def describe_sizes(sizes: SplitSizes) -> str:
     )
 
 
-def _comment(text: str, indent: str = "") -> list[str]:
+def comment_lines(text: str, indent: str = "") -> list[str]:
+    """Return the text as comments of the width of the config."""
     return textwrap.wrap(text, WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# ")
 
 
-def _entries(values: Mapping[str, Any], notes: Mapping[str, str] | None = None, indent: int = 2) -> list[str]:
+def entry_lines(values: Mapping[str, Any], notes: Mapping[str, str] | None = None, indent: int = 2) -> list[str]:
     """Return a line for each key. A comment that does not fit on the line is placed above the line."""
     prefix, lines = " " * indent, []
     for key, value in values.items():
@@ -206,12 +207,13 @@ def _entries(values: Mapping[str, Any], notes: Mapping[str, str] | None = None, 
         if note and len(f"{line} # {note}") <= WIDTH:
             line = f"{line} # {note}"
         elif note:
-            lines += _comment(note, prefix)
+            lines += comment_lines(note, prefix)
         lines.append(line)
     return lines
 
 
-def _step(step: Mapping[str, Any], note: str) -> list[str]:
+def step_lines(step: Mapping[str, Any], note: str) -> list[str]:
+    """Return the lines of a preprocess step, with a comment."""
     line = f"  - {to_yaml(step)} # {note}"
     if len(line) <= WIDTH:
         return [line]

@@ -38,12 +38,12 @@ def draft_config(name: str, task: str, findings: Findings, path_in_config: str |
     """
     section = {**findings.section}
     section |= {f"{split}_fraction": 0.2 for split in ("validation", "test") if split not in findings.splits}
-    data = _read_data(name, task, {**section, "calibration_samples": 1, "overlap": "drop"})
+    data = read_data(name, task, {**section, "calibration_samples": 1, "overlap": "drop"})
     section["calibration_samples"] = calibration_size(len(data.train) + len(data.calibration))
     if any(note.startswith("overlap:") for note in data.notes):
         section["overlap"] = "drop"
     del data
-    data = _read_data(name, task, section)
+    data = read_data(name, task, section)
     if section["source"] == "npz":
         findings = replace(findings, description=f"{findings.description} of {_describe_shapes(data)}")
     if len(data.train) < MIN_TRAIN:
@@ -59,13 +59,19 @@ def draft_config(name: str, task: str, findings: Findings, path_in_config: str |
     )
 
 
-def check_config(text: str, section: dict[str, Any], data: Data) -> None:
-    """Check all options of the config, and the steps against the samples. Faults raise the same errors as in a run."""
-    plan = _load_plan(text, [f"data.path={to_yaml(section['path'])}"] if "path" in section else [])
+def check_config(text: str, section: dict[str, Any], data: Data, source: Path | None = None) -> None:
+    """Check all options of the config, and the steps against the samples. Faults raise the same errors as in a run.
+
+    `source` is the model file, if the config names one.
+    """
+    settings = [f"data.path={to_yaml(section['path'])}"] if "path" in section else []
+    settings += [f"model.source={to_yaml(str(source))}"] if source is not None else []
+    plan = _load_plan(text, settings)
     check_steps(plan.run.preprocess, data.raw_shape, data.raw_dtype)
 
 
-def _read_data(name: str, task: str, section: dict[str, Any]) -> Data:
+def read_data(name: str, task: str, section: dict[str, Any]) -> Data:
+    """Read and split the data of a section, as a run with this name would."""
     lines = [
         f"name: {to_yaml(name)}",
         f"task: {task}",

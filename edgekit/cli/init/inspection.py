@@ -84,7 +84,8 @@ def inspect_pictures(path: Path, container: str, layout: FolderLayout, source: S
     colour = "in colour" if coloured else "grey"
     comments = {"size": f"the pictures are {sizes}; more pixels show more detail and take longer"}
     description = f"{container} of pictures, {sizes}, {colour}, seen as {size}×{size}"
-    return Findings(section, description, frozenset(layout.names), comments, classes=layout.classes)
+    samples = len(plan.names.get("train", ()))
+    return Findings(section, description, frozenset(layout.names), comments, classes=layout.classes, samples=samples)
 
 
 def is_grey(picture: Image.Image) -> bool:
@@ -241,6 +242,7 @@ class Findings:
     `splits` are the splits that the data already have, and `comments` are for the config, by option. `labels` are the
     labels in arrays or in a table. `classes` are the names of the classes, if the data show them. `task` is used if the
     user names no task.
+    `samples` is the number of pictures in the train split, where it is known.
     """
 
     section: dict[str, Any]
@@ -250,3 +252,4 @@ class Findings:
     labels: np.ndarray | None = None
     classes: tuple[str, ...] | None = None
     task: Task = "classification"
+    samples: int = 0

@@ -79,6 +79,7 @@ class ConvertedVariant(VariantName):
     boundaries: list[BoundaryAgreement]
     folding: NotRequired[str]
     sparse_weights: NotRequired[str]
+    head: NotRequired[dict[str, Any]]
 
 
 class FinalBoundary(BoundaryAgreement):

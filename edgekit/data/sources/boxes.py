@@ -29,6 +29,17 @@ class BoxesConfig(PictureSourceConfig):
         description="format of the annotations: XML of Pascal VOC, JSON of COCO, or text of YOLO"
     )
     most_boxes: int = Field(MAX_BOXES, ge=1, le=MAX_BOXES, description="most boxes that a picture may have")
+    classes: list[str] | None = Field(
+        None,
+        min_length=1,
+        description="all classes in the order of a model file's outputs, also those that no sample has; none: the "
+        "classes of the data",
+    )
+
+    @property
+    def class_order(self) -> tuple[str, ...] | None:
+        """See `SourceConfig`."""
+        return tuple(self.classes) if self.classes else None
 
 
 def identity(config: BoxesConfig) -> list[object]:

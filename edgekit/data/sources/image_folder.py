@@ -30,10 +30,21 @@ class ImageFolderConfig(SourceConfig):
     )
     size: int = Field(32, ge=4, le=1024, description="height and width of the samples, pixels")
     channels: Literal[1, 3] = Field(3, description="colour channels of a sample: 1 is grey, 3 is RGB")
-    fit: Literal["stretch", "crop"] = Field(
-        "stretch", description="picture that is not square: stretch it, or crop the largest square at its centre"
+    fit: Literal["stretch", "crop", "letterbox"] = Field(
+        "stretch", description="picture that is not square: stretch it, crop a square at its centre, or add bars"
+    )
+    share: float = Field(1.0, gt=0, le=1, description="side of the square that is cropped, of the shorter side")
+    fill: int = Field(0, ge=0, le=255, description="grey value of the bars: 0 is black")
+    filter: Literal["bilinear", "bicubic", "sampled"] = Field(
+        "bilinear", description="how pictures are scaled; sampled is bilinear without smoothing, as in OpenCV"
     )
     orientation: Literal["apply", "ignore"] = Field("apply", description="whether the EXIF orientation turns a picture")
+    classes: list[str] | None = Field(
+        None,
+        min_length=1,
+        description="all classes in the order of a model file's outputs, also those that no sample has; none: the "
+        "classes of the data",
+    )
     max_corrupt_fraction: float = Field(
         0.01, ge=0, lt=1, description="largest share of unreadable pictures before the source is refused"
     )
@@ -47,7 +58,14 @@ class ImageFolderConfig(SourceConfig):
     @property
     def input_path(self) -> list[dict[str, Any]]:
         """The steps for a file, as on the device."""
-        return input_path.picture_steps(self.raw_shape, self.fit, self.orientation)
+        return input_path.picture_steps(
+            self.raw_shape, self.fit, self.orientation, fill=self.fill, filter=self.filter, share=self.share
+        )
+
+    @property
+    def class_order(self) -> tuple[str, ...] | None:
+        """See `SourceConfig`."""
+        return tuple(self.classes) if self.classes else None
 
 
 def identity(config: ImageFolderConfig) -> list[object]:

@@ -75,7 +75,7 @@ def open_baseline(profile: str, samples: str, threads: int = 1) -> Subject:
     if not spec.is_torch and spec.source is not None:
         sample, prepare = interface.channels_last(spec.input_shape), pipeline(spec.preprocess)
         path, kind = source.path / "model" / spec.source.file, spec.source.kind
-        needed = task_outputs.for_task(spec.task, spec.num_classes, sample)
+        needed = task_outputs.for_task(spec.task, spec.num_classes, sample, spec.head)
         file = standalone.open(path, kind, sample, threads, spec.tensors, needed)
         run, arrange = file.run, file.layout.arrange
         return Subject(

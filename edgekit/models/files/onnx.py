@@ -44,6 +44,8 @@ CONVERSION_TOLERANCE = 1e-2
 
 Differences by rounding are smaller.
 """
+FIRST_OPSET_WITH_NUM_OUTPUTS = 18
+"""From this version on, a Split without sizes states its number of outputs."""
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 ONE_FILE = "python -c \"import onnx; onnx.save(onnx.load('MODEL.onnx'), 'one-file.onnx')\""
 
@@ -184,7 +186,7 @@ def tflite(
     finally:
         os.environ.pop(LEGACY, None)
         os.environ |= {LEGACY: before} if before is not None else {}
-    content = onnx(path)
+    content = _with_equal_splits(onnx(path))
     converted: list[bytes] = []
     errors: list[Exception] = []
     for prepare in (lambda: content, lambda: _fold_constants(content)):
@@ -221,6 +223,34 @@ def _run_onnx2tf(onnx2tf: Any, content: bytes, sample_shape: tuple[int, ...]) ->
             return Path("made/model_float32.tflite").read_bytes()
         except (SystemExit, OSError) as error:  # it exits the process when it gives up, or writes no file
             raise RuntimeError(f"onnx2tf gave up: {_last_lines(output.getvalue()) or error}") from None
+
+
+def _with_equal_splits(content: bytes) -> bytes:
+    """Return the model with splits into equal parts that do not list the sizes of the parts.
+
+    onnx2tf passes a list of sizes on as 64-bit integers, for which TFLite has no operator of its own.
+    """
+    import onnx as library
+
+    model = _parse(content)
+    constants = {each.name: each for each in model.graph.initializer}
+    constants |= {
+        node.output[0]: attribute.t
+        for node in model.graph.node
+        if node.op_type == "Constant"
+        for attribute in node.attribute
+        if attribute.name == "value"
+    }
+    version = next((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), 0)
+    for node in model.graph.node:
+        if node.op_type != "Split" or len(node.input) < 2 or node.input[1] not in constants:
+            continue
+        sizes = library.numpy_helper.to_array(constants[node.input[1]])
+        if len(set(sizes.tolist())) == 1:
+            del node.input[1:]
+            if version >= FIRST_OPSET_WITH_NUM_OUTPUTS:
+                node.attribute.append(library.helper.make_attribute("num_outputs", len(node.output)))
+    return bytes(model.SerializeToString(deterministic=True))
 
 
 def _fold_constants(content: bytes) -> bytes:

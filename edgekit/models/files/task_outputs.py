@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations
 from typing import Any, Literal
 
 import numpy as np
@@ -16,12 +17,14 @@ from edgekit.core.errors import ModelError
 from edgekit.core.tasks import Task
 from edgekit.models.files.interface import Layout, OpenedModel, Run
 from edgekit.runner import boxes, masks, output_vector
+from edgekit.runner.box_heads import HeadDecoder, converted_shape
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.runner.errors import BundleError
 
 Shapes = Sequence[Sequence[int]]
 MAX_OUTPUTS = {"detection": 2}
 """How many outputs a file may have, by task; one for tasks that are not listed."""
+MAX_RAW_OUTPUTS = 32
 
 
 def box_outputs(shapes: Shapes, classes: int, size: Sequence[int], boxes_index: int | None = None) -> list[int]:
@@ -66,6 +69,26 @@ def box_outputs(shapes: Shapes, classes: int, size: Sequence[int], boxes_index: 
     except BundleError as error:
         raise ModelError(str(error)) from None
     return order
+
+
+def head_outputs(shapes: Shapes, head: dict[str, Any]) -> list[int]:
+    """Return the indices of a published detector's outputs in the order of the parts of its head.
+
+    Converters may reorder the outputs, which are then known by their shapes; those of one shape keep their order.
+
+    Raises
+    ------
+    ModelError
+        The outputs do not have the shapes of the parts.
+    """
+    for order in permutations(range(len(shapes))):
+        try:
+            converted_shape(head, [shapes[index] for index in order])
+        except BundleError:
+            continue
+        return list(order)
+    parts = "; ".join(", ".join(names) for names in head["parts"])
+    raise ModelError(f"gives {' and '.join(str(list(each)) for each in shapes)}; its head needs outputs with {parts}")
 
 
 def mask_layout(shape: Sequence[int], classes: int, size: Sequence[int]) -> str:
@@ -120,17 +143,18 @@ IMAGE_TASKS = ("detection", "segmentation")
 class TaskOutputs:
     """The outputs that a file needs for a task: numbers for `classes` classes or values, boxes and logits, or a grid.
 
-    `size` is the height and width of a sample.
+    `size` is the height and width of a sample. `head` is that of a bundle's manifest, for a published detector.
     """
 
     classes: int
     task: Task = "classification"
     size: tuple[int, ...] = ()
+    head: dict[str, Any] | None = None
 
     @property
     def max_outputs(self) -> int:
         """How many outputs a file may have."""
-        return MAX_OUTPUTS.get(self.task, 1)
+        return len(self.head["parts"]) if self.head else MAX_OUTPUTS.get(self.task, 1)
 
     @property
     def is_plain(self) -> bool:
@@ -144,7 +168,9 @@ class TaskOutputs:
         """
         shapes = [part.shape[1:] for part in parts]
         if self.task == "detection":
-            return output_vector.join([parts[index] for index in self.task_order(shapes)])
+            order = self.task_order(shapes)
+            joined = output_vector.join([parts[index] for index in order])
+            return HeadDecoder(self.head, [shapes[index] for index in order])(joined) if self.head else joined
         if self.task == "segmentation":
             is_channels_last = mask_layout(shapes[0], self.classes, self.size) == "NHWC"
             return parts[0].transpose(0, 3, 1, 2) if is_channels_last else parts[0]
@@ -162,7 +188,7 @@ class TaskOutputs:
 
     def check_scores(self, answers: np.ndarray) -> None:
         """Raise ModelError if the scores in a detector's answers (n, …) seem to have passed through a sigmoid."""
-        if self.task != "detection":
+        if self.task != "detection" or self.head:
             return
         scores = answers[..., boxes.BOX_SIDES :]
         if scores.min() >= 0 and scores.max() <= 1:
@@ -173,18 +199,44 @@ class TaskOutputs:
 
     def task_order(self, shapes: Sequence[Sequence[int]]) -> list[int]:
         """Return the indices of a file's outputs in the order of the task, by their shapes without the batch."""
+        if self.head:
+            return head_outputs(shapes, self.head)
         if self.task == "detection":
             return box_outputs(shapes, self.classes, self.size)
         return list(range(len(shapes)))
+
+
+class RawOutputs(TaskOutputs):
+    """All outputs of a file, joined as they are; `shapes` are known once the file was opened or run."""
+
+    shapes: list[tuple[int, ...]]
+
+    @property
+    def max_outputs(self) -> int:
+        """See `TaskOutputs`."""
+        return MAX_RAW_OUTPUTS
+
+    def join(self, parts: Sequence[np.ndarray]) -> np.ndarray:
+        """Join the outputs in the order of the file."""
+        self._remember([part.shape[1:] for part in parts])
+        return output_vector.join([part.astype(np.float32) for part in parts])
+
+    def in_task_order(self, outputs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
+        """Return the outputs in the order of the file."""
+        self._remember([each.shape[1:] for each in outputs])
+        return tuple(outputs)
+
+    def _remember(self, shapes: Sequence[tuple[int, ...]]) -> None:
+        object.__setattr__(self, "shapes", [tuple(shape) for shape in shapes])
 
 
 ANY_OUTPUT = TaskOutputs(0)
 """For a file with one output, which is used unchanged."""
 
 
-def for_task(task: Task, classes: int, sample: Sequence[int]) -> TaskOutputs:
+def for_task(task: Task, classes: int, sample: Sequence[int], head: dict[str, Any] | None = None) -> TaskOutputs:
     """Return the outputs that a task needs; `sample` is the shape of a preprocessed sample, channels last."""
-    return TaskOutputs(classes, task, tuple(sample[:2]) if len(sample) == 3 else ())
+    return TaskOutputs(classes, task, tuple(sample[:2]) if len(sample) == 3 else (), head)
 
 
 BATCH, PROBES = 32, 4

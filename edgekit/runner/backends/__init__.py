@@ -122,16 +122,23 @@ def open_backend(
     device: str = "CPU",
     batch: int = 1,
     states: Sequence[StateSpec] = (),
+    head: Mapping[str, Any] | None = None,
 ) -> Backend:
     """Open a model on the requested interpreter, or on the preferred one that is installed.
 
     `batch` is how many samples a call takes, although the specs declare one. A model with `states` always takes one.
+    `head` is that of a manifest; `Backend.decode` then converts the outputs of a published detector, too.
     Raises BackendError if no interpreter can open the model.
     """
     check_threads(threads)
     name = installed_interpreters(target, interpreter)[0]
     module = importlib.import_module(f"{__name__}.{INTERPRETERS[name].file}")
     backend: Backend = module.open(files, inputs, outputs, threads, device, batch, states, name)
+    if head is not None:
+        from edgekit.runner.box_heads import HeadDecoder
+
+        decode, convert = backend.decode, HeadDecoder(head, [each.answer for each in outputs])
+        backend.decode = convert if decode is None else lambda y: convert(decode(y))
     return backend
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from edgekit.runner.errors import InputError
-from edgekit.runner.input_path import ARRAY_DTYPES, DECODERS, ORDER, STEPS, Step, step_names
+from edgekit.runner.input_path import ARRAY_DTYPES, DECODERS, OPTIONAL, ORDER, STEPS, Step, step_names
 from edgekit.runner.rules import check_rules as check_values
 
 if TYPE_CHECKING:
@@ -39,11 +39,13 @@ def _check_step(step: Any, where: str) -> str:
     name = step.get("step") if isinstance(step, Mapping) else None
     if not isinstance(name, str) or name not in STEPS:
         raise InputError(f"{where}: got {str(step)[:200]!r}; known steps: {', '.join(STEPS)}")
-    if set(step) != {"step", *STEPS[name]}:
+    optional = OPTIONAL.get(name, {})
+    if set(step) - set(optional) != {"step", *STEPS[name]}:
         raise InputError(
             f"{where} {name}: has the options {sorted(set(step) - {'step'})}, but needs {sorted(STEPS[name])}"
         )
     check_values(where, step, STEPS[name])
+    check_values(where, step, {key: rule for key, rule in optional.items() if key in step})
     return name
 
 
@@ -67,6 +69,9 @@ def _picture(step: Step, raw: RawSpec) -> str | None:
 
 def _resize(step: Step, raw: RawSpec) -> str | None:
     sides = (step["height"], step["width"])
+    for option, fit in (("fill", "letterbox"), ("share", "crop")):
+        if option in step and step["fit"] != fit:
+            return f"{option} belongs to the fit {fit}, not to {step['fit']}"
     return None if sides == raw.shape[:2] else f"gives {sides}, but the sample has {raw.shape[:2]}"
 
 

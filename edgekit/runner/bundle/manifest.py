@@ -113,7 +113,8 @@ class Manifest:
     outputs need no activation.
 
     The following keys are absent unless they apply. `threshold`: the mean squared error above which an anomaly
-    detection calls a sample an anomaly. `boxes`: which boxes a detection returns (`runner/boxes.py`). `smoothing`: how
+    detection calls a sample an anomaly. `boxes`: which boxes a detection returns (`runner/boxes.py`). `head`: how the
+    outputs of a published detector are converted to those of a detection (`runner/box_heads.py`). `smoothing`: how
     the answers to a stream are smoothed (`smoothing_rules.py`). `states`: recurrent states, which are fed back from
     sample to sample; the golden samples are then one stream. `reference`: the member with the statistics of the
     validation (`device/monitor/reference.py`).
@@ -142,6 +143,7 @@ class Manifest:
     activation: str = "softmax"
     threshold: float | None = None
     boxes: dict[str, Any] | None = None
+    head: dict[str, Any] | None = None
     smoothing: dict[str, Any] | None = None
     states: tuple[StateSpec, ...] | None = None
     reference: str | None = None
@@ -154,5 +156,13 @@ class Manifest:
 
     @property
     def output_shape(self) -> tuple[int, ...]:
-        """The shape of the model's outputs for one sample, joined if there are several (`output_vector.py`)."""
-        return output_vector.shape([each.answer for each in self.outputs])
+        """The shape of the model's outputs for one sample, joined if there are several (`output_vector.py`).
+
+        It is the shape after the conversion of a `head`.
+        """
+        shapes = [each.answer for each in self.outputs]
+        if self.head is None:
+            return output_vector.shape(shapes)
+        from edgekit.runner.box_heads import converted_shape
+
+        return converted_shape(self.head, shapes)

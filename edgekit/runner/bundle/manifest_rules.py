@@ -104,7 +104,7 @@ MEMBER = {
 GOLDEN = {"atol": Rule(lambda value: is_number(value) and value >= 0, "must be a number from 0"), "top1": FLAG}
 BOXES = {
     "least_probability": FRACTION,
-    "overlap": FRACTION,
+    "overlap": Rule(lambda value: is_number(value) and 0 < value <= 1, "must be a number above 0, and at most 1"),
     "most": Rule(is_count, "must be a whole number above 0"),
 }
 
@@ -267,7 +267,7 @@ def _check_task(manifest: Manifest) -> None:
     require(manifest.activation in activations, "activation", manifest.activation, fix)
     if task != "classification":
         require(not manifest.golden["top1"], "golden.top1", True, f"a {task} has no first label")
-    for key, owner in (("threshold", "anomaly"), ("boxes", "detection")):
+    for key, owner in (("threshold", "anomaly"), ("boxes", "detection"), ("head", "detection")):
         require(task == owner or getattr(manifest, key) is None, key, getattr(manifest, key), f"a {task} has none")
 
 
@@ -291,7 +291,12 @@ def _check_detection(manifest: Manifest) -> None:
     """Check that the outputs are points of grids over the picture, each with four distances and a logit per class."""
     from edgekit.runner import boxes
 
-    raw, shape = manifest.raw, manifest.output_shape
+    raw = manifest.raw
+    if manifest.head is not None:
+        from edgekit.runner.bundle import head_rules
+
+        head_rules.check_head(manifest.head, manifest)
+    shape = manifest.output_shape
     require(raw.kind == "image", "raw.kind", raw.kind, "a detection takes pictures")
     input_size = manifest.input.answer[1:]
     require(
@@ -304,7 +309,8 @@ def _check_detection(manifest: Manifest) -> None:
     require(len(shape) == 2 and shape[1] == columns, "outputs", list(shape), f"must be [points, {columns}] when joined")
     require(manifest.labels, "labels", manifest.labels, "name the classes")
     try:
-        boxes.grid_strides(raw.shape[:2], shape[0])
+        if manifest.head is None:
+            boxes.grid_strides(raw.shape[:2], shape[0])
     except BundleError as error:
         raise InputError(f"outputs: {error}") from None
     check_keys("boxes", manifest.boxes, BOXES)

@@ -1,7 +1,8 @@
 """Samples from pictures, if Pillow is installed.
 
-A picture is turned upright by its EXIF tag and converted to Pillow's "L" or "RGB". Then Pillow's bilinear filter
-resizes it to the bundle's height and width. The input path declares these steps, and training runs the same code
+A picture is turned upright by its EXIF tag and converted to Pillow's "L" or "RGB". Then Pillow resizes it to the
+bundle's height and width, with its bilinear filter unless the input path names another. The input path declares these
+steps, and training runs the same code
 (`edgekit/data/image_cache.py`). An alpha channel is dropped.
 """
 
@@ -26,7 +27,7 @@ FORMATS = ("JPEG", "PNG", "WEBP")
 MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr")
 """Modes with at most 8 bits per channel, so that nothing is truncated."""
 MOST_PIXELS = 64 << 20
-BILINEAR = 2  # Pillow's number, because its name has moved between versions
+BILINEAR, BICUBIC, AFFINE = 2, 3, 0  # Pillow's numbers, because their names have moved between versions
 ORIENTATION = 0x0112
 TRANSPOSITIONS = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}
 """For each EXIF orientation (JEITA CP-3451, 4.6.4), Pillow's number of the transposition that undoes it."""
@@ -83,20 +84,48 @@ def fit_picture(picture: Any, channels: int, resize: Step | None) -> np.ndarray:
     if resize is not None:
         size = (resize["width"], resize["height"])
         if image.size != size:
-            image = _letterbox(image, resize) if resize["fit"] == "letterbox" else _resize(image, size, resize["fit"])
+            image = _letterbox(image, resize) if resize["fit"] == "letterbox" else _resize(image, size, resize)
     return np.asarray(image, dtype=np.uint8).reshape(image.height, image.width, channels)
 
 
-def _resize(image: Any, size: tuple[int, int], fit: str) -> Any:
-    return image.resize(size, BILINEAR, box=_centre_crop(image.size, size) if fit == "crop" else None)
+def _resize(image: Any, size: tuple[int, int], step: Step) -> Any:
+    box = _centre_crop(image.size, size, step.get("share", 1.0)) if step["fit"] == "crop" else (0, 0, *image.size)
+    return _scale(image, size, step.get("filter"), box)
+
+
+def _scale(image: Any, size: tuple[int, int], filter: str | None, box: tuple[int, int, int, int]) -> Any:
+    """Scale a box of an image to a size.
+
+    The filter "sampled" mixes the four pixels around each point, without smoothing when the image becomes smaller, as
+    OpenCV does.
+    """
+    if filter == "sampled":
+        left, top, right, bottom = box
+        across, down = (right - left) / size[0], (bottom - top) / size[1]
+        edge = image.crop(box)
+        return _with_edge(edge).transform(size, AFFINE, (across, 0, 1, 0, down, 1), BILINEAR)
+    return image.resize(size, BICUBIC if filter == "bicubic" else BILINEAR, box=box)
+
+
+def _with_edge(image: Any) -> Any:
+    """Return the image with its outermost pixels repeated on each side, because Pillow mixes nothing beyond an edge."""
+    wide, tall = image.size
+    edged = image.resize((wide + 2, tall + 2), 0, box=(0, 0, wide, tall))
+    edged.paste(image.crop((0, 0, wide, 1)), (1, 0))
+    edged.paste(image.crop((0, tall - 1, wide, tall)), (1, tall + 1))
+    edged.paste(image.crop((0, 0, 1, tall)), (0, 1))
+    edged.paste(image.crop((wide - 1, 0, wide, tall)), (wide + 1, 1))
+    edged.paste(image, (1, 1))
+    return edged
 
 
 def _letterbox(image: Any, resize: Step) -> Any:
-    """Centre the whole picture in its own proportions, with black bars."""
+    """Centre the whole picture in its own proportions, between bars of one grey value."""
     transform = input_path.picture_transform(image.size, resize)
-    inner = image.resize((transform.width, transform.height), BILINEAR)
+    inner = _scale(image, (transform.width, transform.height), resize.get("filter"), (0, 0, *image.size))
     canvas = inner.resize((resize["width"], resize["height"]))
-    canvas.paste(0 if image.mode == "L" else (0, 0, 0), (0, 0, *canvas.size))
+    fill = resize.get("fill", 0)
+    canvas.paste(fill if image.mode == "L" else (fill, fill, fill), (0, 0, *canvas.size))
     canvas.paste(inner, (transform.left, transform.top))
     return canvas
 
@@ -152,11 +181,15 @@ def import_pillow(purpose: str, alternative: str) -> Any:
     return Image
 
 
-def _centre_crop(size: tuple[int, int], target: tuple[int, int]) -> tuple[int, int, int, int]:
-    """Return the largest centred box (left, top, right, bottom) with the proportions of `target`, in whole pixels."""
+def _centre_crop(size: tuple[int, int], target: tuple[int, int], share: float) -> tuple[int, int, int, int]:
+    """Return a centred box (left, top, right, bottom) with the proportions of `target`, in whole pixels.
+
+    It has this share of the sides of the largest such box.
+    """
     (width, height), (target_width, target_height) = size, target
     crop_width = min(width, max(1, (height * target_width + target_height // 2) // target_height))
     crop_height = min(height, max(1, (width * target_height + target_width // 2) // target_width))
+    crop_width, crop_height = (max(1, round(side * share)) for side in (crop_width, crop_height))
     left, top = (width - crop_width) // 2, (height - crop_height) // 2
     return left, top, left + crop_width, top + crop_height
 

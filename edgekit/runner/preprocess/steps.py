@@ -20,12 +20,13 @@ Shape = tuple[int, ...]
 STEPS: dict[str, tuple[str, ...]] = {
     "resize": ("height", "width"),
     "channels": ("count",),
+    "bgr": (),
     "scale": ("factor",),
     "normalize": ("mean", "std"),
     "log_mel": ("rate_hz", "window_samples", "hop_samples", "fft_samples", "mels", "low_hz", "high_hz", "floor"),
 }
 RAW_DTYPES = ("uint8", "int8", "float32", "int32")
-GEOMETRY = frozenset({"resize", "channels"})
+GEOMETRY = frozenset({"resize", "channels", "bgr"})
 """Steps that do not change the meaning of a number, so that integers can stay integers."""
 LARGEST_SIDE = 16384
 LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127
@@ -96,6 +97,13 @@ def _check_channels(step: Step, shape: Shape, where: str) -> Shape:
     return (shape[0], shape[1], step["count"])
 
 
+def _check_bgr(step: Step, shape: Shape, where: str) -> Shape:
+    _need_image(shape, where)
+    if shape[2] != 3:
+        raise InputError(f"{where}: got {shape[2]} channel; only pictures in colour have an order of channels")
+    return shape
+
+
 def _check_scale(step: Step, shape: Shape, where: str) -> Shape:
     factor = step["factor"]
     if not _is_number(factor) or _float32(factor) == 0:
@@ -160,6 +168,7 @@ def _is_number(value: Any) -> bool:
 _CHECKS = {
     "resize": _check_resize,
     "channels": _check_channels,
+    "bgr": _check_bgr,
     "scale": _check_scale,
     "normalize": _check_normalize,
     "log_mel": _check_log_mel,

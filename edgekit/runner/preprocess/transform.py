@@ -107,6 +107,11 @@ def _make_channels(step: Step) -> Transform:
     return channels
 
 
+def _make_bgr(step: Step) -> Transform:
+    """Return the step that reverses the channels, from red, green, blue to blue, green, red."""
+    return lambda x: x[..., ::-1]
+
+
 def _make_scale(step: Step) -> Transform:
     factor = np.array(step["factor"], dtype=np.float32)  # a 0-d array is NumPy's fastest operand
 
@@ -141,6 +146,7 @@ def _make_log_mel(step: Step) -> Transform:
 _MAKERS: dict[str, Callable[[Step], Transform]] = {
     "resize": _make_resize,
     "channels": _make_channels,
+    "bgr": _make_bgr,
     "scale": _make_scale,
     "normalize": _make_normalize,
     "log_mel": _make_log_mel,

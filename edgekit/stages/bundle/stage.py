@@ -131,6 +131,7 @@ def _pack(
         activation="none" if variant.model == "baseline" and spec.gives_probabilities else ACTIVATIONS[spec.task],
         threshold=_threshold(convert, variant, data, config, spec) if spec.task == "anomaly" else None,
         boxes=_box_options(convert, variant, data, spec) if spec.task == "detection" else None,
+        head=variant.head,
     )
     manifest = replace(manifest, reference=reference.MEMBER)
     stream = _evaluate_stream(convert, variant, data, config, spec, manifest)
@@ -235,7 +236,9 @@ def _declared_smoothing(stream: StreamResult | None, config: BundleConfig) -> di
 def _box_options(convert: Artifact, variant: Variant, data: Data, spec: store.ModelSpec) -> dict[str, Any]:
     """Return the options that decide which boxes are answers: the probability limit that is best on validation."""
     outputs = _outputs(convert, variant, np.asarray(data.validation.x), spec)
-    return BoxOptions(least_probability=detection.best_probability(outputs, data.validation.y))._asdict()
+    options = BoxOptions(least_probability=detection.best_probability(outputs, data.validation.y))
+    gives_one_box = variant.model == "baseline" and spec.source is not None and spec.source.suppressed
+    return (options._replace(overlap=1.0) if gives_one_box else options)._asdict()
 
 
 def _readme_facts(row: dict[str, Any], metric: str) -> list[str]:

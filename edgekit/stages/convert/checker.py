@@ -259,6 +259,8 @@ def _record(
         record["folding"] = files.folding
     if files.sparse_weights:
         record["sparse_weights"] = files.sparse_weights
+    if files.head is not None:
+        record["head"] = files.head
     return record
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -39,18 +40,21 @@ def load_model_file(
         source.file(name)
     model = model_file.open_file(path, origin["preprocess"])
     split = data.validation
-    outputs, facts = model_file.logits_and_facts(
-        model,
-        split.x,
-        classes=len(data.classes),
-        timeout_s=config.timeout_s,
-        threads=config.threads,
-        task=data.task,
-        tensors=data.tensors or (),
-    )
-    task_outputs.check_answers(path.name, outputs, split.y, data.classes, origin["preprocess"], data.task)
-    spec = spec_for(data, None, {}, origin["preprocess"], store.Source(**facts))
-    store.save_source(out, path, spec)
+    with tempfile.TemporaryDirectory() as home:
+        cut_file = Path(home) / path.name
+        outputs, facts = model_file.logits_and_facts(
+            model,
+            split.x,
+            classes=len(data.classes),
+            timeout_s=config.timeout_s,
+            threads=config.threads,
+            task=data.task,
+            tensors=data.tensors or (),
+            cut_file=cut_file,
+        )
+        task_outputs.check_answers(path.name, outputs, split.y, data.classes, origin["preprocess"], data.task)
+        spec = spec_for(data, None, {}, origin["preprocess"], store.Source(**facts))
+        store.save_source(out, cut_file if cut_file.exists() else path, spec)
     print(f"{path.name} is {describe(spec)}")
     return store.load(out)[0], spec
 
@@ -70,7 +74,8 @@ def describe(spec: store.ModelSpec) -> str:
     outputs = (
         f"{spec.num_classes} {kind}" if spec.task == "regression" else f"{prefix}{kind} of {spec.num_classes} classes"
     )
-    return f"{TITLES[source.kind]}: gives {outputs}{cost}"
+    decoding = f"; its own outputs are {source.decoding}" if source.decoding else ""
+    return f"{TITLES[source.kind]}: gives {outputs}{cost}{decoding}"
 
 
 def profile(source: Artifact, data: Data, config: ProfileConfig, out: Path) -> Artifact:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgekit.core.schema.profile import OperatorTime
 from edgekit.targets.jobs import ConvertedFiles, input_parts
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ process, but not this one.
 from __future__ import annotations
 
 import contextlib
+import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,8 +32,9 @@ SUPPORTED_TASKS: tuple[Task, ...] = ("classification", "regression", "detection"
 """Tasks for which a model file can be used."""
 LIBRARIES = ("ai-edge-litert", "keras", "onnxruntime", "openvino", "tensorflow")
 """Libraries that may run a model file."""
-SAMPLES, LOGITS, JOURNAL = "samples.npy", "logits.npy", "journal"
-"""Files in the folder of the process that runs the model. The journal's last line is the number of finished samples."""
+SAMPLES, LOGITS, JOURNAL, CUT = "samples.npy", "logits.npy", "journal", "cut.onnx"
+"""Files in the folder of the process that runs the model. The journal's last line is the number of finished samples, and
+`CUT` is a detector without its decoding."""
 
 
 @dataclass(frozen=True)
@@ -135,13 +137,15 @@ def logits_and_facts(
     threads: int = 0,
     task: Task = "classification",
     tensors: Tensors = (),
+    cut_file: Path | None = None,
 ) -> tuple[np.ndarray, dict[str, Any]]:
     """Run a model file that is to be the baseline of a run, and return its logits and facts about the model.
 
     The facts are the fields of `models.store.Source`. In addition to what `logits` checks, the model must be usable on
-    a device. `x` needs at least one sample.
+    a device. `x` needs at least one sample. If the model is a detector that decodes its boxes itself, the file without
+    the decoding is written to `cut_file`, and the facts are those of this file.
     """
-    outputs, facts = _run(teacher, x, classes, timeout_s, threads, task, tensors, is_baseline=True)
+    outputs, facts = _run(teacher, x, classes, timeout_s, threads, task, tensors, is_baseline=True, cut_file=cut_file)
     return outputs, {"kind": teacher.kind, "file": teacher.path.name, **facts}
 
 
@@ -156,6 +160,7 @@ def _run(
     *,
     is_baseline: bool,
     progress: Callable[[int, int], None] | None = None,
+    cut_file: Path | None = None,
 ) -> tuple[np.ndarray, dict[str, Any]]:
     import numpy as np
 
@@ -199,6 +204,8 @@ def _run(
             "tensors": list(tensors),
         }
         facts = _run_in_process(teacher.path, job, home, timeout_s, report_progress)
+        if cut_file is not None and (home / CUT).exists():
+            shutil.copyfile(home / CUT, cut_file)
         return np.load(home / LOGITS, allow_pickle=False), facts
 
 

@@ -10,11 +10,11 @@ import numpy as np
 
 from edgekit.core import tasks
 from edgekit.core.errors import RESOURCE_ERRNOS, EdgekitError, ModelError, ResourceError
-from edgekit.models.files import interface, module, op_count, task_outputs
+from edgekit.models.files import interface, module, op_count, published_detector, task_outputs
 from edgekit.models.files.interface import OpenedModel, Run
 from edgekit.runner import input_vector
 from edgekit.runner.preprocess.transform import pipeline
-from edgekit.training.teachers.model_file import JOURNAL, LOGITS, SAMPLES
+from edgekit.training.teachers.model_file import CUT, JOURNAL, LOGITS, SAMPLES
 
 RANGE_CHECK_SAMPLES = 64
 """Number of samples that are compared with the range of a quantized input."""
@@ -35,16 +35,27 @@ def write_logits(
 ) -> dict[str, Any]:
     """Write the logits of the samples to the folder `home`, and return facts about the model.
 
-    With `is_baseline`, the model must also be usable on a device, and its operations are counted.
+    With `is_baseline`, the model must also be usable on a device, and its operations are counted. A detector that
+    decodes its boxes itself is cut before that, and the file that remains is written to `home`, too.
     """
     folder = Path(home)
     x = np.load(folder / SAMPLES, mmap_mode="r", allow_pickle=False)
     steps = pipeline(preprocess)
     sample = steps(x[:1]).shape[1:]
     needed = task_outputs.for_task(task, classes, sample)
+    file = Path(path)
+    try:
+        detector = published_detector.read(file, kind, needed) if task == "detection" else None
+    except Exception as error:
+        raise _model_error("cannot be read as a detector", error) from None
+    if detector is not None:
+        needed = replace(needed, head=detector.head)
+        if detector.content is not None:
+            file = folder / CUT
+            file.write_bytes(detector.content)
     with open(folder / JOURNAL, "w", buffering=1, encoding="utf-8") as journal:
         try:
-            model = module(kind).open(Path(path), threads, tensors, needed)
+            model = module(kind).open(file, threads, tensors, needed)
         except Exception as error:
             raise _model_error("cannot be opened", error) from None
         run_for_shape = model.for_shape
@@ -68,17 +79,20 @@ def write_logits(
         except Exception as error:
             raise _model_error("cannot be run", error) from None
     is_classification = task == "classification"
-    is_quantized = bool(model.step) or module(kind).is_quantized(Path(path))
+    is_quantized = bool(model.step) or module(kind).is_quantized(file)
     step = model.step
     if is_quantized and not step and not task_outputs.are_probabilities(outputs, 0.0):
         step = INT8_SOFTMAX_STEP  # the softmax may be rounded, although the file outputs floats
     np.save(folder / LOGITS, task_outputs.to_logits(outputs, step) if is_classification else outputs)
-    costs = asdict(op_count.count_file(Path(path), kind)) if is_baseline else {}
+    costs = asdict(op_count.count_file(file, kind)) if is_baseline else {}
     output_kind = task_outputs.output_kind(outputs, step) if is_classification else None
     return {
         "probabilities": output_kind == "probabilities",
         "sigmoids": output_kind == "sigmoids",
         "integers": is_quantized,
+        "decoding": detector.decoding if detector else "",
+        "suppressed": detector is not None and detector.is_suppressed,
+        "head": detector.head if detector else None,
         **costs,
     }
 

@@ -1,0 +1,88 @@
+"""The command `edgekit optimize`: from a model file and labelled data to a bundle for each target."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from edgekit.cli.exit_codes import errors_as_exit_codes
+from edgekit.core.config import suggest
+from edgekit.core.errors import BudgetMissed, ConfigError
+from edgekit.core.strict import TARGETS
+
+
+def optimize(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="A model: .onnx, .tflite, .keras, .pt2 or OpenVINO .xml.")
+    ],
+    data: Annotated[str, typer.Option(metavar="PATH", help="Labelled data, as for `edgekit init`.")],
+    targets: Annotated[
+        str | None, typer.Option(metavar="LIST", help="tflite,openvino,onnx; by default all that are possible.")
+    ] = None,
+    drop: Annotated[
+        str | None, typer.Option(metavar="PP", help="Accuracy that may be lost, such as 1pp, in percentage points.")
+    ] = None,
+    preprocess: Annotated[
+        str | None, typer.Option(metavar="NAME", help="How its input is scaled, if the data do not decide.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the run; by default the file's name.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the config, the notebook and the runs.")] = Path("."),
+) -> None:
+    """Write a config for a model file and run it: a bundle for each target, and what it costs in accuracy.
+
+    This is `edgekit init NAME --model FILE --data PATH` and `edgekit run NAME.yaml` in one step. If NAME.yaml is there,
+    it is used as it is, so that a second call continues after an interruption.
+
+    Exit codes: 0: done; 2: options or config; 3: budget missed; 4: data or model; 5: conversion; 6: a stage died; 7:
+    resources.
+    """
+    with errors_as_exit_codes():
+        from edgekit.cli.init import ModelOptions, create_project
+        from edgekit.cli.run import show_result
+        from edgekit.workbook.plan import load_plan
+        from edgekit.workbook.run import run as run_plan
+
+        run_name = name or re.sub(r"[^a-z0-9_-]+", "-", Path(file).stem.lower()).strip("-_")[:64]
+        config = out / f"{run_name}.yaml"
+        options = ModelOptions(file, preprocess, _drop_pp(drop), _targets(targets))
+        if config.exists():
+            _refuse_options(config, options)
+            print(f"using  {config}, which is already there")
+        else:
+            create_project(run_name, None, data, out, force=False, say=print, model=options)
+        plan = load_plan(config, [], checked_before=True)
+        outcome = run_plan(plan, out / "artifacts")
+        show_result(outcome, out / "artifacts" / plan.run.name)
+        if not outcome.result["verdict"]["met"]:
+            raise typer.Exit(BudgetMissed.exit_code)
+
+
+def _refuse_options(config: Path, options: object) -> None:
+    """Raise ConfigError for options that an existing config would override."""
+    given = {"preprocess": "--preprocess", "drop_pp": "--drop", "targets": "--targets"}
+    for field, option in given.items():
+        if getattr(options, field):
+            raise ConfigError(
+                f"{option}: {config} is already there and decides; change it there, or give another --name"
+            )
+
+
+def _drop_pp(text: str | None) -> float | None:
+    """Return percentage points from a text such as 1pp, 1.5 or 2%."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(?:pp|%)?", text.strip().lower())
+    if match is None or not 0 < float(match[1]) <= 100:
+        raise ConfigError(f"--drop {text}: not a number of percentage points above 0, such as 1pp")
+    return float(match[1])
+
+
+def _targets(text: str | None) -> tuple[str, ...]:
+    names = tuple(filter(None, (each.strip() for each in (text or "").split(","))))
+    for each in names:
+        if each not in TARGETS:
+            raise ConfigError(f"--targets {text}: no such target {each!r}, {suggest(each, TARGETS)}")
+    return names

@@ -1,0 +1,432 @@
+"""Cut a detector in ONNX before its decoding.
+
+Exporters append the decoding of the boxes to the network: the distances from grid cells become corners or centres in
+pixels, logits become probabilities, and all of them are concatenated in one output. In int8 that output has a single
+scale, which cannot hold pixels and probabilities together. The tensors before the decoding can be quantized well.
+
+The place to cut is found by evidence and not by the names of operators, which differ between exporters. The file is run
+on a random image with its intermediate tensors as additional outputs. A tensor with four numbers for each point is the
+code of the boxes if decoding it gives the boxes of the file, and a tensor with a number for each class is the logits if
+its sigmoid gives the scores of the file. What matches is therefore proved for this file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from edgekit.core.errors import ModelError
+from edgekit.models.files import onnx_batch
+from edgekit.models.files.detector_forms import Form
+from edgekit.runner import boxes
+from edgekit.runner.backends import onnxruntime as runner
+from edgekit.runner.box_heads import BoxCode, BoxHead, exp32, sigmoid32
+
+BOX_TOLERANCE = 0.02
+"""Pixels by which a decoded box may differ from the box in the file's output."""
+SCORE_TOLERANCE = 1e-5
+ANCHOR_TOLERANCE = 0.01
+"""Pixels by which the size of an anchor may differ between two cells that it is computed from."""
+MAX_CHECKED_ROWS = 50
+MAX_ANCHORS = 9
+"""Largest number of anchors in a cell."""
+BOXES, SCORES = "boxes", "scores"
+"""Names of the outputs of a cut file."""
+HEAD, DECODING = "edgekit.head", "edgekit.decoding"
+"""Keys of the metadata of a cut file whose outputs need a head."""
+Columns = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Points of one or more grids: their centres (points, 2) and strides (points, 1) in pixels.
+
+    Each cell has `anchors` points, and all cells with the first anchor come first. `place` are the rows of the points
+    in the outputs of the file.
+    """
+
+    centres: np.ndarray
+    strides: np.ndarray
+    anchors: int = 1
+    place: slice = field(default_factory=lambda: slice(None))
+
+
+@dataclass(frozen=True)
+class _Tensor:
+    """An intermediate tensor that has, after a reshape and a transposition, a row for each point of a grid.
+
+    Of the columns, those from the first to before the second of `columns` are used. Distances are divided by `divisor`
+    to be in strides, and `shift` is subtracted from those to the right and the bottom and added to the others, to start
+    at the centres of the cells.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
+    rows: int
+    columns: Columns
+    divisor: float = 1.0
+    shift: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Boxes:
+    """The tensor with the codes of the boxes of a grid. `anchors` are (width, height) in pixels, for that code."""
+
+    tensor: _Tensor
+    code: BoxCode
+    anchors: tuple[tuple[float, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """The tensors with the logits of the classes, and of the objectness if there is one."""
+
+    classes: _Tensor
+    objectness: _Tensor | None = None
+
+
+def cut(content: bytes, form: Form, tensors: dict[str, np.ndarray]) -> tuple[bytes, BoxHead | None] | None:
+    """Return the file cut before its decoding, and the head that the cut file has.
+
+    The head is None if the outputs are what `edgekit.runner.boxes` decodes: distances in strides and logits. The whole
+    result is None if no tensors are proved to be the codes of the boxes and the logits.
+
+    Parameters
+    ----------
+    content
+        The ONNX file, for a batch of one image of fixed size, channels first.
+    form
+        How the outputs of the file are read.
+    tensors
+        The intermediate tensors for the image for which `form` has the outputs; see `trace`.
+    """
+    import onnx
+
+    classes = form.head.classes
+    for grids in _grids(form):
+        scores = [_find_scores(tensors, grid, form, classes) for grid in grids]
+        found_scores = [each for each in scores if each is not None]
+        if len(found_scores) < len(grids):
+            continue
+        places = [_find_boxes(tensors, grid, form, classes) for grid in grids]
+        found_places = [each for each in places if each is not None]
+        if len(found_places) == len(grids) and len({each.code for each in found_places}) == 1:
+            model, head = onnx.load_model_from_string(content), _head(form, found_places, found_scores)
+            if head is not None:
+                facts = {HEAD: json.dumps(head._asdict()), DECODING: json.dumps(form.description)}
+                onnx.helper.set_model_props(model, facts)
+            return _with_outputs(model, found_places, found_scores), head
+    return None
+
+
+def _head(form: Form, places: Sequence[_Boxes], scores: Sequence[_Scores]) -> BoxHead | None:
+    code, has_objectness = places[0].code, scores[0].objectness is not None
+    if code == "distances" and not has_objectness:
+        return None
+    return BoxHead(
+        form.head.size,
+        form.head.classes,
+        (("boxes",), ("objectness", "classes") if has_objectness else ("classes",)),
+        code,
+        "logits",
+        anchors=tuple(each.anchors for each in places) if code == "anchors" else (),
+    )
+
+
+def _grids(form: Form) -> Iterator[list[_Grid]]:
+    """Yield the ways in which the points of a file may be spread over tensors.
+
+    One tensor may have all points, or there is one for each grid. Grids come with the finest first, whatever their
+    order in the outputs of the file.
+    """
+    size, rows = form.head.size, len(form.corners)
+    for first in range(len(boxes.STRIDES)):
+        for last in range(first + 1, len(boxes.STRIDES) + 1):
+            strides = boxes.STRIDES[first:last]
+            cells = [int(np.prod(boxes.grid_shape(size, stride))) for stride in strides]
+            if form.is_finished:
+                yield [_Grid(*boxes.centres_of_strides(size, strides))]
+                continue
+            anchors, rest = divmod(rows, sum(cells))
+            if rest or not 1 <= anchors <= MAX_ANCHORS:
+                continue
+            if anchors == 1:
+                yield [_Grid(*boxes.centres_of_strides(size, strides))]
+            counts = anchors * np.array(cells)
+            ends = np.cumsum(counts)
+            for ends_in_file in (ends, rows - ends + counts):
+                yield [
+                    _grid(size, stride, anchors, slice(int(end - count), int(end)))
+                    for stride, count, end in zip(strides, counts, ends_in_file, strict=True)
+                ]
+
+
+def _grid(size: Sequence[int], stride: int, anchors: int, place: slice) -> _Grid:
+    centres, strides = boxes.centres_of_strides(size, [stride])
+    return _Grid(np.tile(centres, (anchors, 1)), np.tile(strides, (anchors, 1)), anchors, place)
+
+
+def _has_boxes(form: Form, corners: np.ndarray, grid: _Grid) -> bool:
+    """Whether corners (points, 4), decoded from a candidate, are those of the file."""
+    if not form.is_finished:
+        return _is_close(corners, form.corners[grid.place], BOX_TOLERANCE)
+    rows = form.corners[:MAX_CHECKED_ROWS, None]
+    return bool((np.abs(rows - corners).max(axis=2).min(axis=1) <= BOX_TOLERANCE).all())
+
+
+def _has_scores(form: Form, scores: np.ndarray, grid: _Grid) -> bool:
+    """Whether probabilities (points, classes), from a candidate, are those of the file."""
+    if not form.is_finished:
+        return _is_close(scores, form.scores[grid.place], SCORE_TOLERANCE)
+    rows = form.scores[:MAX_CHECKED_ROWS]
+    return bool((np.abs(rows - scores.ravel()).min(axis=1) <= SCORE_TOLERANCE).all())
+
+
+def _find_scores(tensors: dict[str, np.ndarray], grid: _Grid, form: Form, classes: int) -> _Scores | None:
+    """Return the tensors whose sigmoids give the scores of the file at the points of a grid, or None."""
+    candidates = list(_candidates(tensors, grid, classes, _class_columns(classes)))
+    for tensor, rows in candidates:
+        if _has_scores(form, sigmoid32(rows), grid):
+            return _Scores(tensor)
+    objectness = list(_candidates(tensors, grid, 1, {1: (0, 1), 5 + classes: (4, 5)}))
+    for tensor, rows in candidates:
+        probabilities = sigmoid32(rows)
+        for other, other_rows in objectness:
+            if _has_scores(form, probabilities * sigmoid32(other_rows), grid):
+                return _Scores(tensor, other)
+    return None
+
+
+def _class_columns(classes: int) -> dict[int, Columns]:
+    """Return, by the number of columns of a tensor, those that hold the classes."""
+    return {classes: (0, classes), 5 + classes: (5, 5 + classes), 4 + classes: (4, 4 + classes)}
+
+
+def _find_boxes(tensors: dict[str, np.ndarray], grid: _Grid, form: Form, classes: int) -> _Boxes | None:
+    """Return the tensor whose decoding gives the boxes of the file at the points of a grid, or None."""
+    columns: dict[int, Columns] = {total: (0, 4) for total in (4, 4 + classes, 5 + classes)}
+    for tensor, rows in _candidates(tensors, grid, boxes.BOX_SIDES, columns):
+        found = _as_distances(tensor, rows, grid, form) or _as_exponential(tensor, rows, grid, form)
+        if found := found or _as_anchors(tensor, rows, grid, form):
+            return found
+    return None
+
+
+def _as_distances(tensor: _Tensor, rows: np.ndarray, grid: _Grid, form: Form) -> _Boxes | None:
+    """Return the boxes if they are distances from the centres of the cells.
+
+    Distances may be in strides or, if there is one stride, in pixels, and they may start at the centre or at the top
+    left corner of a cell.
+    """
+    has_one_stride = bool((grid.strides == grid.strides[0]).all())
+    for divisor in (1.0, float(grid.strides[0, 0])) if has_one_stride else (1.0,):
+        reaches = rows / np.float32(divisor) * grid.strides
+        for shift in (0.0, 0.5):
+            start = grid.centres - np.float32(shift) * grid.strides
+            if _has_boxes(form, np.concatenate([start - reaches[:, :2], start + reaches[:, 2:]], axis=1), grid):
+                return _Boxes(replace(tensor, divisor=divisor, shift=shift), "distances")
+    return None
+
+
+def _as_exponential(tensor: _Tensor, rows: np.ndarray, grid: _Grid, form: Form) -> _Boxes | None:
+    """Return the boxes if they are offsets from cells and logarithms of sizes, as in YOLOX."""
+    centres = (rows[:, :2] - np.float32(0.5)) * grid.strides + grid.centres
+    half = exp32(rows[:, 2:]) * grid.strides / 2
+    decoded = np.concatenate([centres - half, centres + half], axis=1)
+    return _Boxes(tensor, "exponential") if _has_boxes(form, decoded, grid) else None
+
+
+def _as_anchors(tensor: _Tensor, rows: np.ndarray, grid: _Grid, form: Form) -> _Boxes | None:
+    """Return the boxes if they are relative to anchors, as in YOLOv5 and YOLOv7.
+
+    The sizes of the anchors are computed from the boxes of the file.
+    """
+    if form.is_finished or (grid.strides != grid.strides[0]).any():
+        return None
+    shares = sigmoid32(rows)
+    centres = (shares[:, :2] * 2 - 1) * grid.strides + grid.centres
+    corners = form.corners[grid.place]
+    if not _is_close(centres, (corners[:, :2] + corners[:, 2:]) / 2, BOX_TOLERANCE):
+        return None
+    factors = (shares[:, 2:] * 2) ** 2
+    sizes = ((corners[:, 2:] - corners[:, :2]) / np.maximum(factors, np.float32(1e-9))).reshape(grid.anchors, -1, 2)
+    anchors = np.median(sizes, axis=1)
+    half = factors * np.repeat(anchors, sizes.shape[1], axis=0) / 2
+    if not _has_boxes(form, np.concatenate([centres - half, centres + half], axis=1), grid):
+        return None
+    return _Boxes(tensor, "anchors", tuple((_rounded(width), _rounded(height)) for width, height in anchors))
+
+
+def _rounded(pixels: float) -> float:
+    """Return the side of an anchor without the rounding errors of the boxes that it was computed from."""
+    return float(round(float(pixels), 2))
+
+
+def _candidates(
+    tensors: dict[str, np.ndarray], grid: _Grid, columns: int, columns_by_total: dict[int, Columns]
+) -> Iterator[tuple[_Tensor, np.ndarray]]:
+    """Yield the tensors with a row for each point of a grid, as (points, columns)."""
+    rows, anchors = len(grid.centres), grid.anchors
+    for name, values in tensors.items():
+        for total, (start, stop) in columns_by_total.items():
+            if values.shape[0] != 1 or values.size != rows * total:
+                continue
+            for shape, axes in _arrangements(values.shape, total, anchors):
+                table = values.reshape(shape).transpose(axes).reshape(rows, total)
+                yield _Tensor(name, shape, axes, rows, (start, stop)), table[:, start:stop]
+
+
+def _arrangements(
+    shape: tuple[int, ...], columns: int, anchors: int
+) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Yield shapes and orders of axes that put the columns of a tensor last, and its points in the order of a grid."""
+    rank = len(shape)
+    if shape[-1] == columns:
+        yield shape, tuple(range(rank))
+    if rank > 2 and shape[1] == columns:
+        yield shape, (0, *range(2, rank), 1)
+    if anchors > 1 and rank == 4 and shape[1] == anchors * columns:
+        yield (1, anchors, columns, *shape[2:]), (0, 1, 3, 4, 2)
+    if anchors > 1 and rank == 4 and shape[3] == anchors * columns:
+        yield (1, *shape[1:3], anchors, columns), (0, 3, 1, 2, 4)
+
+
+def _is_close(one: np.ndarray, other: np.ndarray, tolerance: float) -> bool:
+    return one.shape == other.shape and bool(np.abs(one - other).max() <= tolerance)
+
+
+def trace(content: bytes, size: Sequence[int]) -> tuple[list[np.ndarray], dict[str, np.ndarray]]:
+    """Run a model on a random image; return its outputs, and its float32 intermediate tensors by name.
+
+    Raises
+    ------
+    ModelError
+        The file does not run on an image of this (height, width).
+    """
+    import onnx
+
+    model = onnx.load_model_from_string(content)
+    inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
+    ranks = {
+        each.name: len(each.type.tensor_type.shape.dim)
+        for each in inferred.graph.value_info
+        if each.type.tensor_type.HasField("shape")
+    }
+    known = {each.name for each in model.graph.output}
+    names = [
+        name
+        for node in model.graph.node
+        for name in node.output
+        if name and name not in known and ranks.get(name, 3) in (2, 3, 4, 5)
+    ]
+    count = len(known)
+    model.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in names)
+    try:
+        session = runner.session(model.SerializeToString(), None)
+        source = session.get_inputs()[0]
+        image = np.random.default_rng(0).random((1, source.shape[1], *size), dtype=np.float32)
+        results = session.run(None, {source.name: image})
+    except runner.runtime_errors() as error:
+        reason = " ".join(str(error).split())[:300]
+        raise ModelError(f"does not run on an image of {size[1]}×{size[0]} pixels: {reason}") from None
+    return results[:count], {
+        name: values
+        for name, values in zip(names, results[count:], strict=True)
+        if isinstance(values, np.ndarray) and values.dtype == np.float32 and values.ndim > 1
+    }
+
+
+def _with_outputs(model: Any, places: Sequence[_Boxes], scores: Sequence[_Scores]) -> bytes:
+    """Return the model with the outputs `boxes` and `scores`, each (1, points, columns), and without unused nodes."""
+    import onnx
+
+    graph = model.graph
+    del graph.output[:]
+    used = {name for node in graph.node for name in node.output}
+    used |= {each.name for each in (*graph.input, *graph.initializer)}
+    for title, rows in (
+        (BOXES, [[each.tensor] for each in places]),
+        (SCORES, [[each.objectness, each.classes] if each.objectness else [each.classes] for each in scores]),
+    ):
+        name = onnx_batch.unused_name(title, used)
+        while any(other.startswith(f"{name}_") for other in used):  # the names of the new nodes begin with it
+            name = onnx_batch.unused_name(name, used)
+        tables = []
+        for level, tensors in enumerate(rows):
+            columns = [f"{name}_{level}_{index}" for index in range(len(tensors))]
+            for column, tensor in zip(columns, tensors, strict=True):
+                _append_table(graph, tensor, column)
+            tables.append(_concatenated(graph, columns, f"{name}_{level}", axis=2))
+        _concatenated(graph, tables, name, axis=1, is_output=True)
+        shape = [1, sum(each[0].rows for each in rows), sum(each.columns[1] - each.columns[0] for each in rows[0])]
+        graph.output.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape))
+    _drop_unused(graph)
+    return bytes(model.SerializeToString(deterministic=True))
+
+
+def _concatenated(graph: Any, names: Sequence[str], result: str, axis: int, *, is_output: bool = False) -> str:
+    """Append a concatenation, and return the name of its result; a single tensor that is no output stays as it is."""
+    import onnx
+
+    if len(names) == 1 and not is_output:
+        return names[0]
+    operator = "Concat" if len(names) > 1 else "Identity"
+    graph.node.append(
+        onnx.helper.make_node(operator, list(names), [result], **({"axis": axis} if len(names) > 1 else {}))
+    )
+    return result
+
+
+def _append_table(graph: Any, tensor: _Tensor, name: str) -> None:
+    """Append nodes that make (1, points, columns) of a tensor, in place."""
+    import onnx
+
+    current = tensor.name
+
+    def append(operator: str, suffix: str, *inputs: np.ndarray, **attributes: Any) -> None:
+        nonlocal current
+        names = [current]
+        for index, values in enumerate(inputs):
+            constant = f"{name}_{suffix}_{index}"
+            graph.initializer.append(onnx.numpy_helper.from_array(values, constant))
+            names.append(constant)
+        current = f"{name}_{suffix}"
+        graph.node.append(onnx.helper.make_node(operator, names, [current], **attributes))
+
+    start, stop = tensor.columns
+    if tensor.divisor != 1:
+        append("Div", "in_strides", np.array(tensor.divisor, dtype=np.float32))
+    if tensor.shift:
+        sides = np.array([1, 1, -1, -1], dtype=np.float32) * np.float32(tensor.shift)
+        shape = [-1 if axis == tensor.axes[-1] else 1 for axis in range(len(tensor.axes))]
+        append("Add", "from_centres", sides.reshape(shape))
+    append("Reshape", "split", np.array(tensor.shape, dtype=np.int64))
+    append("Transpose", "last", perm=tensor.axes)
+    total = tensor.shape[tensor.axes[-1]]
+    append("Reshape", "rows", np.array([1, tensor.rows, total], dtype=np.int64))
+    if (start, stop) != (0, total):
+        bounds = [np.array([bound], dtype=np.int64) for bound in (start, stop, 2)]
+        append("Slice", "part", *bounds)
+    graph.node.append(onnx.helper.make_node("Identity", [current], [name]))
+
+
+def _drop_unused(graph: Any) -> None:
+    """Remove the nodes and weights that no output depends on, in place."""
+    needed = {each.name for each in graph.output}
+    kept = []
+    for node in reversed(graph.node):
+        if needed & set(node.output):
+            kept.append(node)
+            needed |= set(node.input)
+            needed |= {name for attribute in node.attribute for inner in attribute.g.node for name in inner.input}
+    del graph.node[:]
+    graph.node.extend(reversed(kept))
+    weights = [each for each in graph.initializer if each.name in needed]
+    del graph.initializer[:]
+    graph.initializer.extend(weights)
+    del graph.value_info[:]

@@ -1,0 +1,162 @@
+"""Read the file of a detector that others published: recognise its outputs, and cut off its decoding where possible.
+
+A file is recognised by the shapes of its outputs and by what it gives for one image, not by the name of its network.
+An ONNX file is then cut before its decoding (`onnx_detector`). A file that cannot be cut keeps its outputs, and the
+`head` of a manifest says how they are read (`edgekit.runner.box_heads`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgekit.core.errors import ModelError
+from edgekit.models.files import interface, module, onnx_batch, onnx_detector
+from edgekit.models.files import onnx as onnx_file
+from edgekit.models.files.detector_forms import Form, forms
+from edgekit.models.files.file_facts import onnx_metadata
+from edgekit.models.files.task_outputs import RawOutputs, TaskOutputs, box_outputs
+from edgekit.runner import output_vector
+from edgekit.runner.box_heads import BoxHead
+
+MAX_QUERIES = 1000
+"""Largest number of boxes of a detector that predicts a set of boxes, such as DETR, instead of one for each point."""
+OTHER_TASKS = {
+    "pose": "predicts key points",
+    "segment": "predicts masks of instances",
+    "obb": "predicts rotated boxes, which have an angle",
+    "classify": "is a classifier",
+}
+"""Tasks in the metadata of files exported by Ultralytics that are no detection, and what such a network does."""
+
+Rank = Callable[[BoxHead], float]
+"""Returns the accuracy with which a head reads the outputs."""
+
+
+@dataclass(frozen=True)
+class PublishedDetector:
+    """A detector whose outputs are not the distances and logits that `edgekit.runner.boxes` decodes.
+
+    Attributes
+    ----------
+    decoding
+        What the outputs of the file are, in words.
+    content
+        The ONNX file without its decoding; None if the file could not be cut.
+    head
+        How the outputs of the cut file, or of the whole one, are read; None if they are distances and logits.
+    is_suppressed
+        Whether there is one box for each object, so that overlapping boxes are not to be dropped.
+    """
+
+    decoding: str
+    content: bytes | None
+    head: dict[str, Any] | None
+    is_suppressed: bool
+
+
+def read(path: Path, kind: str, needed: TaskOutputs, rank: Rank | None = None) -> PublishedDetector | None:
+    """Recognise the detector at `path`; None if it gives distances and logits, which need no conversion.
+
+    Parameters
+    ----------
+    kind
+        The kind of the file, a module of `edgekit.models.files`.
+    needed
+        The outputs of the task, for its classes and the size of the images.
+    rank
+        Decides between the ways in which the outputs of a file that cannot be cut can be read, the highest first.
+
+    Raises
+    ------
+    ModelError
+        The file does not run on an image of this size, or its outputs are not those of a known head.
+    """
+    content = _fixed_onnx(path, needed.size) if kind == "onnx" else None
+    if content is not None:
+        facts = onnx_metadata(content)
+        if onnx_detector.HEAD in facts:
+            return PublishedDetector(facts[onnx_detector.DECODING], None, facts[onnx_detector.HEAD], False)
+        _refuse_other_tasks(facts)
+        outputs, tensors = onnx_detector.trace(content, needed.size)
+    else:
+        outputs, tensors = _outputs(path, kind, needed), {}
+    if _are_distances(outputs, needed):
+        return None
+    candidates = list(forms(outputs, needed.size, needed.classes))
+    if content is not None:
+        for form in candidates:
+            if (cut := onnx_detector.cut(content, form, tensors)) is not None:
+                head = cut[1]._asdict() if cut[1] else None
+                return PublishedDetector(form.description, cut[0], head, _is_suppressed(form))
+    candidates = [form for form in candidates if form.is_valid]
+    if not candidates:
+        raise ModelError(_refusal(outputs, needed))
+    best = max(candidates, key=lambda form: rank(form.head)) if rank and len(candidates) > 1 else candidates[0]
+    return PublishedDetector(best.description, None, best.head._asdict(), _is_suppressed(best))
+
+
+def _fixed_onnx(path: Path, size: Sequence[int]) -> bytes | None:
+    """Return the ONNX file for one image of (height, width); None if it does not take channels-first images."""
+    import onnx
+
+    model = onnx.load_model_from_string(onnx_file.onnx(path))
+    onnx_batch.set_image_size(model, (size[0], size[1]))
+    shapes = [port["shape"] for port in onnx_batch.describe_ports(model)["inputs"]]
+    if shapes != [[1, 3, *size]] and shapes != [[1, 1, *size]]:
+        return None
+    return bytes(model.SerializeToString(deterministic=True))
+
+
+def _refuse_other_tasks(facts: dict[str, Any]) -> None:
+    """Raise ModelError if the metadata say that the file is for another task than detection."""
+    task = facts.get("task")
+    if isinstance(task, str) and task in OTHER_TASKS:
+        raise ModelError(
+            f"{OTHER_TASKS[task]} (its metadata say task: {task}); a detection needs a network that was exported for "
+            "detection"
+        )
+
+
+def _outputs(path: Path, kind: str, needed: TaskOutputs) -> list[np.ndarray]:
+    """Return what a file gives for a random image, each output (1, …)."""
+    raw = RawOutputs(needed.classes, "detection", needed.size)
+    opened = module(kind).open(path, 1, (), raw)
+    channels = next((side for side in (opened.shape[1], opened.shape[-1]) if side in (1, 3)), 3)
+    layout = interface.find_layout(opened.shape, (*needed.size, channels))
+    image = np.random.default_rng(0).random((1, *needed.size, channels), dtype=np.float32)
+    joined = opened.for_shape((1, *layout.sides))(layout.arrange(image))
+    return output_vector.split(joined, raw.shapes)
+
+
+def _are_distances(outputs: Sequence[np.ndarray], needed: TaskOutputs) -> bool:
+    """Whether the outputs are distances for the points of grids, and logits."""
+    try:
+        order = box_outputs([each.shape[1:] for each in outputs], needed.classes, needed.size)
+    except ModelError:
+        return False
+    scores = output_vector.join([outputs[index] for index in order])[..., 4:]
+    return not ((scores >= 0).all() and (scores <= 1).all())
+
+
+def _is_suppressed(form: Form) -> bool:
+    return form.is_finished or len(form.corners) <= MAX_QUERIES
+
+
+def _refusal(outputs: Sequence[np.ndarray], needed: TaskOutputs) -> str:
+    """Say what was seen, output by output, and what would help."""
+    seen = "; ".join(
+        f"{list(each.shape)} from {each.min():.3g} to {each.max():.3g}" if each.size else f"{list(each.shape)}, empty"
+        for each in outputs
+    )
+    count = needed.classes
+    return (
+        f"gives for an image of {needed.size[1]}×{needed.size[0]} pixels {seen}. The data have {count} classes, for "
+        f"which a known head gives boxes and scores in one output of {4 + count} or {5 + count} numbers for each box, "
+        f"boxes (4) and scores ({count} or {count + 1}) in two outputs, or finished boxes (6); if the network has "
+        "other classes, name all of them under data.classes, in its order"
+    )

@@ -1,0 +1,162 @@
+"""`edgekit init --model`: size and classes come from the file, and the preprocessing from evidence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edgekit.data import load
+from edgekit.models.files.preprocess_search import Chain
+from edgekit.workbook.plan import load_plan
+from tests.cli import painted
+from tests.cli.test_init import edgekit, write_config
+
+CHAINS = [Chain("0 to 1"), Chain("0 to 255", is_bgr=True), Chain("-1 to 1"), Chain("ImageNet's mean", is_bgr=True)]
+YOLO_FACTS: dict[str, Any] = {"stride": 32, "imgsz": [64, 64], "task": "detect", "names": list(painted.COLOURS)}
+
+
+@pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: chain.name)
+def test_the_scale_and_the_order_of_colours_are_chosen_by_accuracy(chain: Chain, tmp_path: Path) -> None:
+    painted.classes_folder(tmp_path / "data", colours=painted.SHADES)
+    painted.classifier(tmp_path / "net.onnx", chain.steps, painted.SHADES)
+    values = write_config("--model", tmp_path / "net.onnx", "--data", tmp_path / "data", out=tmp_path)
+    assert values["preprocess"] == chain.steps
+    assert values["data"]["size"] == 64 and values["model"] == {"source": "net.onnx"}
+    assert not {"distill", "prune", "quantize"} & set(values)
+
+
+def test_the_config_lists_what_was_tried(tmp_path: Path) -> None:
+    painted.classes_folder(tmp_path / "data")
+    painted.classifier(tmp_path / "net.onnx")
+    done = edgekit("init", "mine", "--model", tmp_path / "net.onnx", "--data", tmp_path / "data", "--out", tmp_path)
+    assert "input  0 to 1, RGB, stretch: top-1 accuracy 100.0%" in done.output, done.output
+    text = (tmp_path / "mine.yaml").read_text()
+    assert "#   100.0%  0 to 1, RGB, stretch" in text and "0 to 255, RGB" in text
+
+
+def test_only_samples_of_train_are_tried(tmp_path: Path) -> None:
+    painted.classes_folder(tmp_path / "data")
+    for picture in (tmp_path / "data/test").rglob("*.png"):
+        picture.rename(picture.with_name(f"other-{picture.name}"))
+    painted.classifier(tmp_path / "net.onnx")
+    values = write_config("--model", tmp_path / "net.onnx", "--data", tmp_path / "data", out=tmp_path)
+    data = load(load_plan(tmp_path / "mine.yaml").data)
+    count = len(data.train) + len(data.calibration)
+    assert f"on {count} samples of train" in (tmp_path / "mine.yaml").read_text()
+    assert values["data"]["validation_fraction"] == 0.4
+
+
+def test_chains_that_the_data_cannot_tell_apart_are_asked_for(tmp_path: Path) -> None:
+    greys = {"dark": (60, 60, 60), "light": (180, 180, 180)}
+    painted.classes_folder(tmp_path / "data", colours=greys)
+    painted.classifier(tmp_path / "net.onnx", colours=greys)
+    asked = edgekit("init", "mine", "--model", tmp_path / "net.onnx", "--data", tmp_path / "data", "--out", tmp_path)
+    assert asked.exit_code == 2 and "--preprocess '0 to 1, BGR'" in asked.output, asked.output
+    assert not (tmp_path / "mine.yaml").exists()
+    values = write_config(
+        "--model", tmp_path / "net.onnx", "--data", tmp_path / "data", "--preprocess", "0 to 1, bgr", out=tmp_path
+    )
+    assert values["preprocess"] == [*painted.ZERO_TO_ONE, {"step": "bgr"}]
+
+
+def test_a_model_that_fits_no_chain_is_refused(tmp_path: Path) -> None:
+    painted.classes_folder(tmp_path / "data")
+    painted.classifier(tmp_path / "net.onnx", colours=dict.fromkeys(painted.COLOURS, (90, 90, 90)))
+    done = edgekit("init", "mine", "--model", tmp_path / "net.onnx", "--data", tmp_path / "data", "--out", tmp_path)
+    assert done.exit_code == 4 and "no usual preprocessing fits" in done.output, done.output
+    assert not (tmp_path / "mine.yaml").exists()
+
+
+def test_a_detector_gets_the_geometry_of_its_exporter(tmp_path: Path) -> None:
+    painted.boxes_folder(tmp_path / "data")
+    painted.detector(tmp_path / "net.onnx", **YOLO_FACTS)
+    values = write_config("--model", tmp_path / "net.onnx", "--data", tmp_path / "data", out=tmp_path)
+    section = values["data"]
+    assert values["task"] == "detection" and values["preprocess"] == painted.ZERO_TO_ONE
+    assert (section["height"], section["width"], section["fill"], section["filter"]) == (64, 64, 114, "sampled")
+    assert "classes" not in section
+
+
+def test_classes_that_no_picture_has_keep_their_place(tmp_path: Path) -> None:
+    painted.boxes_folder(tmp_path / "data")
+    names = [*painted.COLOURS]
+    for path in (tmp_path / "data/labels").glob("*.txt"):
+        lines = [line for line in path.read_text().splitlines() if not line.startswith("0 ")]
+        path.write_text("\n".join(lines))
+    painted.detector(tmp_path / "net.onnx", **YOLO_FACTS)
+    values = write_config("--model", tmp_path / "net.onnx", "--data", tmp_path / "data", out=tmp_path)
+    assert values["data"]["classes"] == names
+    data = load(load_plan(tmp_path / "mine.yaml").data)
+    assert data.classes == tuple(names)
+    assert set(np.unique(data.validation.y[:, 1:, 0]).tolist()) == {-1, 1, 2, 3}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"names": ["a", "b", "c", "d"]}, "its classes are a, b, c, d, but the data also have brown"),
+        ({"task": "obb"}, "predicts rotated boxes"),
+        ({"task": "pose"}, "predicts key points"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_a_line(change: dict[str, Any], message: str, tmp_path: Path) -> None:
+    painted.boxes_folder(tmp_path / "data")
+    painted.detector(tmp_path / "net.onnx", **{**YOLO_FACTS, **change})
+    done = edgekit("init", "mine", "--model", tmp_path / "net.onnx", "--data", tmp_path / "data", "--out", tmp_path)
+    assert done.exit_code in (2, 4) and message in done.output, done.output
+    assert "Traceback" not in done.output and not (tmp_path / "mine.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [(None, "no such file"), (b"text", "looks like"), (b"", "a model file is")]
+)
+def test_a_file_that_is_no_model_is_refused(content: bytes | None, message: str, tmp_path: Path) -> None:
+    painted.classes_folder(tmp_path / "data")
+    if content is not None:
+        (tmp_path / "net.onnx").write_bytes(content)
+    done = edgekit("init", "mine", "--model", tmp_path / "net.onnx", "--data", tmp_path / "data", "--out", tmp_path)
+    assert done.exit_code == 4 and message in done.output, done.output
+
+
+def test_another_number_of_classes_is_refused(tmp_path: Path) -> None:
+    painted.classes_folder(tmp_path / "data")
+    painted.classifier(tmp_path / "net.onnx", colours={**painted.COLOURS, "white": (250, 250, 250)})
+    done = edgekit("init", "mine", "--model", tmp_path / "net.onnx", "--data", tmp_path / "data", "--out", tmp_path)
+    assert done.exit_code == 2 and "scores for 5 classes, but the data have 4" in done.output, done.output
+
+
+def test_a_preprocess_without_a_model_is_refused(tmp_path: Path) -> None:
+    done = edgekit("init", "mine", "--preprocess", "0 to 1, RGB", "--out", tmp_path)
+    assert done.exit_code == 2 and "--preprocess" in done.output
+
+
+def test_optimize_refuses_what_it_cannot_read(tmp_path: Path) -> None:
+    painted.classes_folder(tmp_path / "data")
+    painted.classifier(tmp_path / "net.onnx")
+    common = ("optimize", tmp_path / "net.onnx", "--data", tmp_path / "data", "--out", tmp_path)
+    for options, message in ((("--drop", "much"), "--drop much"), (("--targets", "coreml"), "coreml")):
+        done = edgekit(*common, *options)
+        assert done.exit_code == 2 and message in done.output, done.output
+    assert not list(tmp_path.glob("*.yaml"))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["classifier", "detector"])
+def test_optimize_gives_a_bundle_for_each_target(kind: str, tmp_path: Path) -> None:
+    if kind == "classifier":
+        painted.classes_folder(tmp_path / "data", each=60)
+        painted.classifier(tmp_path / "net.onnx")
+    else:
+        painted.boxes_folder(tmp_path / "data", count=40)
+        painted.detector(tmp_path / "net.onnx", **YOLO_FACTS)
+    arguments = ("optimize", tmp_path / "net.onnx", "--data", tmp_path / "data", "--out", tmp_path)
+    done = edgekit(*arguments)
+    assert done.exit_code == 0, done.output
+    decision = json.loads((tmp_path / "artifacts/net/bundle/decision.json").read_text())
+    assert sorted(decision["bundles"]) == ["onnx", "openvino", "tflite"]
+    again = edgekit(*arguments)
+    assert again.exit_code == 0 and "already there" in again.output
