@@ -109,7 +109,7 @@ def _make_channels(step: Step) -> Transform:
 
 def _make_bgr(step: Step) -> Transform:
     """Return the step that reverses the channels, from red, green, blue to blue, green, red."""
-    return lambda x: x[..., ::-1]
+    return lambda x: np.ascontiguousarray(x[..., ::-1])
 
 
 def _make_scale(step: Step) -> Transform:
