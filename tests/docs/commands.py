@@ -7,6 +7,11 @@ out. ELSEWHERE are those that cannot run here, with the reason; of these the wor
 from __future__ import annotations
 
 SUBSTITUTIONS = {
+    "edgekit optimize yolov8n.onnx --data pictures/": "needs a trained file; tests/cli/test_init_model.py runs it with others",
+    "edgekit optimize colleague.onnx --data pictures/ --drop 1pp": "needs a trained file; tests/cli/test_init_model.py runs it with others",
+    "edgekit init colleague --model colleague.onnx --data pictures/": "needs a trained file; tests/cli/test_init_model.py runs it with others",
+    "edgekit run colleague.yaml": "needs a trained file; tests/cli/test_init_model.py runs it with others",
+    "edgekit optimize yolov8n.onnx --data pictures/ --drop 1pp": "needs a trained file; tests/cli/test_init_model.py runs it with others",
     "configs/digits.yaml": "configs/tiny.yaml",
     "configs/mine.yaml": "configs/tiny.yaml",
     "artifacts/digits": "artifacts/tiny",
