@@ -7,11 +7,6 @@ out. ELSEWHERE are those that cannot run here, with the reason; of these the wor
 from __future__ import annotations
 
 SUBSTITUTIONS = {
-    "edgekit optimize yolov8n.onnx --data pictures/": "needs a trained file; tests/cli/test_init_model.py runs it with others",
-    "edgekit optimize colleague.onnx --data pictures/ --drop 1pp": "needs a trained file; tests/cli/test_init_model.py runs it with others",
-    "edgekit init colleague --model colleague.onnx --data pictures/": "needs a trained file; tests/cli/test_init_model.py runs it with others",
-    "edgekit run colleague.yaml": "needs a trained file; tests/cli/test_init_model.py runs it with others",
-    "edgekit optimize yolov8n.onnx --data pictures/ --drop 1pp": "needs a trained file; tests/cli/test_init_model.py runs it with others",
     "configs/digits.yaml": "configs/tiny.yaml",
     "configs/mine.yaml": "configs/tiny.yaml",
     "artifacts/digits": "artifacts/tiny",
@@ -163,7 +158,13 @@ HALF_AN_HOUR = "takes half an hour; the same options are run for seconds by "
 WORKERS = "tests/workbook/workers starts a scheduler and workers, and sends works to them"
 CONFIGS = "walks two configs; tests/workbook/test_parallel_runs.py runs several"
 
+TRAINED_FILE = "needs a trained file; tests/cli/test_init_model.py runs it with others"
 ELSEWHERE = {
+    "edgekit optimize yolov8n.onnx --data pictures/": TRAINED_FILE,
+    "edgekit optimize colleague.onnx --data pictures/ --drop 1pp": TRAINED_FILE,
+    "edgekit init colleague --model colleague.onnx --data pictures/": TRAINED_FILE,
+    "edgekit run colleague.yaml": TRAINED_FILE,
+    "edgekit optimize yolov8n.onnx --data pictures/ --drop 1pp": TRAINED_FILE,
     "edgekit run configs/digits.yaml --set training.shares=4 --processes 4": "tests/training/data_parallel trains so",
     "torchrun --standalone --nproc-per-node 4 --no-python edgekit run configs/digits.yaml --set training.shares=4": (
         "tests/training/data_parallel/test_torchrun.py trains so"

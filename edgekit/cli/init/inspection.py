@@ -84,7 +84,7 @@ def inspect_pictures(path: Path, container: str, layout: FolderLayout, source: S
     colour = "in colour" if coloured else "grey"
     comments = {"size": f"the pictures are {sizes}; more pixels show more detail and take longer"}
     description = f"{container} of pictures, {sizes}, {colour}, seen as {size}×{size}"
-    samples = len(plan.names.get("train", ()))
+    samples = len(layout.names.get("train", ()))
     return Findings(section, description, frozenset(layout.names), comments, classes=layout.classes, samples=samples)
 
 

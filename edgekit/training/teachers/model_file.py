@@ -33,8 +33,10 @@ SUPPORTED_TASKS: tuple[Task, ...] = ("classification", "regression", "detection"
 LIBRARIES = ("ai-edge-litert", "keras", "onnxruntime", "openvino", "tensorflow")
 """Libraries that may run a model file."""
 SAMPLES, LOGITS, JOURNAL, CUT = "samples.npy", "logits.npy", "journal", "cut.onnx"
-"""Files in the folder of the process that runs the model. The journal's last line is the number of finished samples, and
-`CUT` is a detector without its decoding."""
+"""Files in the folder of the process that runs the model.
+
+The journal's last line is the number of finished samples, and `CUT` is a detector without its decoding.
+"""
 
 
 @dataclass(frozen=True)
