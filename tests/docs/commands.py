@@ -160,7 +160,6 @@ CONFIGS = "walks two configs; tests/workbook/test_parallel_runs.py runs several"
 
 TRAINED_FILE = "needs a trained file; tests/cli/test_init_model.py runs it with others"
 ELSEWHERE = {
-    "edgekit optimize yolov8n.onnx --data pictures/": TRAINED_FILE,
     "edgekit optimize colleague.onnx --data pictures/ --drop 1pp": TRAINED_FILE,
     "edgekit init colleague --model colleague.onnx --data pictures/": TRAINED_FILE,
     "edgekit run colleague.yaml": TRAINED_FILE,
