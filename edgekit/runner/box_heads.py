@@ -35,7 +35,9 @@ right.
 ScoreCode = Literal["logits", "probabilities", "softmax", "index"]
 """What the scores are: a logit or a probability for each class, the logits of a softmax that includes the background,
 or, for finished boxes, a probability and the index of the class."""
-Part = Literal["boxes", "objectness", "classes", "score", "index", "count"]
+Part = Literal["boxes", "objectness", "classes", "score", "index", "count", "level"]
+"""What columns hold. `score` and `index` belong to finished boxes, of which the first `count` are valid. `level`, the
+number of a point's grid, is not used."""
 MIN_PROBABILITY = 0.001
 """Lower probabilities are raised to this one, because the logit of 0 is infinite."""
 
@@ -62,7 +64,7 @@ class BoxHead(NamedTuple):
     bins
         Number of logits for each distance.
     background
-        Index of the background among the classes of a softmax.
+        Index of the background among the classes, which then have one column more.
     first_index
         Index of the first class, for finished boxes.
     anchors
@@ -153,7 +155,7 @@ def _widths(head: BoxHead) -> dict[str, int]:
     return {
         "boxes": boxes.BOX_SIDES * head.bins,
         "classes": head.classes + (head.background is not None),
-        **dict.fromkeys(("objectness", "score", "index", "count"), 1),
+        **dict.fromkeys(("objectness", "score", "index", "count", "level"), 1),
     }
 
 
@@ -243,6 +245,7 @@ def _logits(parts: Mapping[str, np.ndarray], head: BoxHead) -> np.ndarray:
     scores = parts["classes"]
     if head.scores == "softmax":
         return _softmax_logits(scores, head.background)
+    scores = scores[:, _foreground(scores.shape[1], head.background)]
     if "objectness" not in parts:
         return scores if head.scores == "logits" else logit32(scores)
     objectness = parts["objectness"]
@@ -272,8 +275,13 @@ def _softmax_logits(scores: np.ndarray, background: int | None) -> np.ndarray:
     total = weights[:, 0].copy()
     for column in range(1, weights.shape[1]):
         total += weights[:, column]
-    columns = [column for column in range(weights.shape[1]) if column != background]
+    columns = _foreground(weights.shape[1], background)
     return logit32((weights[:, columns] / total[:, None]).astype(np.float32))
+
+
+def _foreground(columns: int, background: int | None) -> list[int]:
+    """Return the columns of the classes without that of the background."""
+    return [column for column in range(columns) if column != background]
 
 
 @lru_cache(maxsize=4)
