@@ -24,7 +24,7 @@ from edgekit.runner.errors import BundleError
 BoxCode = Literal["distances", "centre", "corners", "corners_yx", "anchors", "exponential", "priors"]
 """What the four numbers of a box are.
 
-`distances`: from the centre of a grid cell to the left, top, right and bottom side, in strides. With `bins` > 1 each is
+`distances`: from a point of a grid cell to the left, top, right and bottom side, in strides. With `bins` > 1 each is
 the mean of a distribution over whole distances, given as logits (GFL, Li et al., NeurIPS 2020).
 `centre`: x and y of the centre, width, height. `corners`: left, top, right, bottom. `corners_yx`: top, left, bottom,
 right.
@@ -63,6 +63,8 @@ class BoxHead(NamedTuple):
         Whether coordinates are shares of the width and the height of the sample instead of pixels.
     bins
         Number of logits for each distance.
+    offset
+        Where in its cell a point lies from which distances are measured, as a share of the cell: 0.5 is its centre.
     background
         Index of the background among the classes, which then have one column more.
     first_index
@@ -84,6 +86,7 @@ class BoxHead(NamedTuple):
     points_last: bool = False
     normalized: bool = False
     bins: int = 1
+    offset: float = 0.5
     background: int | None = None
     first_index: int = 0
     anchors: Sequence[Sequence[Sequence[float]]] = ()
@@ -170,7 +173,9 @@ def to_points(outputs: Sequence[np.ndarray], head: BoxHead) -> np.ndarray:
     parts = split_parts(outputs, head)
     raw = parts["boxes"]
     if head.boxes == "distances":
-        sides = raw if head.bins == 1 else _mean_distances(raw, head.bins)
+        sides = raw if head.bins == 1 else mean_distances(raw, head.bins)
+        shift = np.float32(0.5 - head.offset)
+        sides = np.concatenate([sides[:, :2] + shift, sides[:, 2:] - shift], axis=1) if shift else sides
     else:
         sides = _as_distances(corners_of(raw, head), head.size)
     return np.concatenate([sides, _logits(parts, head)], axis=1)
@@ -191,7 +196,7 @@ def split_parts(outputs: Sequence[np.ndarray], head: BoxHead) -> dict[str, np.nd
     return parts
 
 
-def _mean_distances(raw: np.ndarray, bins: int) -> np.ndarray:
+def mean_distances(raw: np.ndarray, bins: int) -> np.ndarray:
     """Return the means (points, 4) of distributions over 0 to bins - 1, from logits (points, 4 · bins)."""
     logits = raw.reshape(len(raw), boxes.BOX_SIDES, bins)
     weights = exp(logits - logits.max(axis=2, keepdims=True))

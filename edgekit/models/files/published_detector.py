@@ -19,7 +19,7 @@ import numpy as np
 from edgekit.core.errors import ModelError
 from edgekit.models.files import interface, module, onnx_batch, onnx_detector
 from edgekit.models.files import onnx as onnx_file
-from edgekit.models.files.detector_forms import Form, forms
+from edgekit.models.files.detector_forms import NEAR_STRIDES, Form, forms
 from edgekit.models.files.task_outputs import TaskOutputs, box_outputs
 from edgekit.runner import output_vector
 from edgekit.runner.box_heads import BoxHead
@@ -90,17 +90,41 @@ def read(path: Path, kind: str, needed: TaskOutputs, rank: Rank | None = None) -
         outputs, tensors = _outputs(path, kind, needed), {}
     if _are_distances(outputs, needed):
         return None
-    candidates = list(forms(outputs, needed.size, needed.classes))
+    candidates = forms(outputs, needed.size, needed.classes)
     if content is not None:
         for form in candidates:
             if (cut := onnx_detector.cut(content, form, tensors)) is not None:
                 head = cut[1]._asdict() if cut[1] else None
-                return PublishedDetector(form.description, cut[0], head, _is_suppressed(form))
+                return PublishedDetector(form.description, cut[0], head, form.is_finished)
     candidates = [form for form in candidates if form.is_valid]
     if not candidates:
         raise ModelError(_refusal(outputs, needed))
-    best = max(candidates, key=lambda form: rank(form.head)) if rank and len(candidates) > 1 else candidates[0]
+    if rank is None:
+        best = _only_reading(candidates, outputs, needed)
+    else:
+        best = max(candidates, key=lambda form: rank(form.head)) if len(candidates) > 1 else candidates[0]
     return PublishedDetector(best.description, None, best.head._asdict(), _is_suppressed(best))
+
+
+def _only_reading(candidates: Sequence[Form], outputs: Sequence[np.ndarray], needed: TaskOutputs) -> Form:
+    """Return the first of the forms that are valid for the outputs of a file.
+
+    Raises
+    ------
+    ModelError
+        They differ in what the columns hold, and not only in what the numbers of a box are.
+    """
+    readings = {(form.head.parts, form.head.points_last, form.scores_in_words): form for form in reversed(candidates)}
+    if len(readings) == 1:
+        return candidates[0]
+    ways = "; or ".join(
+        f"{', '.join(' and '.join(names) for names in form.head.parts)} ({form.description})"
+        for form in reversed(readings.values())
+    )
+    raise ModelError(
+        f"gives {_seen(outputs, needed)}. These can be read in several ways: {ways}. Export the network with its boxes "
+        "and its scores in two outputs, or as logits without its decoding"
+    )
 
 
 def metadata(content: bytes) -> dict[str, Any]:
@@ -182,18 +206,25 @@ def _are_distances(outputs: Sequence[np.ndarray], needed: TaskOutputs) -> bool:
 
 
 def _is_suppressed(form: Form) -> bool:
-    return form.is_finished or len(form.corners) <= MAX_QUERIES
+    """Whether the boxes are finished, or a set of boxes that do not belong to cells."""
+    is_set = len(form.corners) <= MAX_QUERIES and form.head.background != 0 and form.cell_distance >= NEAR_STRIDES
+    return form.is_finished or is_set
 
 
-def _refusal(outputs: Sequence[np.ndarray], needed: TaskOutputs) -> str:
-    """Say what was seen, output by output, and what would help."""
+def _seen(outputs: Sequence[np.ndarray], needed: TaskOutputs) -> str:
+    """Say what a file gave for one image, output by output."""
     seen = "; ".join(
         f"{list(each.shape)} from {each.min():.3g} to {each.max():.3g}" if each.size else f"{list(each.shape)}, empty"
         for each in outputs
     )
+    return f"for an image of {needed.size[1]}×{needed.size[0]} pixels {seen}"
+
+
+def _refusal(outputs: Sequence[np.ndarray], needed: TaskOutputs) -> str:
+    """Say what was seen, output by output, and what would help."""
     count = needed.classes
     return (
-        f"gives for an image of {needed.size[1]}×{needed.size[0]} pixels {seen}. The data have {count} classes, for "
+        f"gives {_seen(outputs, needed)}. The data have {count} classes, for "
         f"which a known head gives boxes and scores in one output of {4 + count} or {5 + count} numbers for each box, "
         f"boxes (4) and scores ({count} or {count + 1}) in two outputs, or finished boxes (6); if the network has "
         "other classes, name all of them under data.classes, in its order"

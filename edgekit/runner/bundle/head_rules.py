@@ -56,6 +56,7 @@ HEAD = {
     "points_last": FLAG,
     "normalized": FLAG,
     "bins": Rule(lambda value: is_count(value) and value <= MAX_ANCHORS, f"must be 1 to {MAX_ANCHORS}"),
+    "offset": Rule(lambda value: is_number(value) and 0 <= value <= 1, "must be 0 to 1"),
     "background": Rule(lambda value: value is None or (is_integer(value) and value >= 0), "must be an index"),
     "first_index": Rule(lambda value: is_integer(value) and 0 <= value <= MAX_INDEX, f"must be 0 to {MAX_INDEX}"),
     "anchors": Rule(
