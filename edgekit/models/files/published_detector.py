@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from ast import literal_eval
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,9 @@ class PublishedDetector:
     is_suppressed: bool
 
 
-def read(path: Path, kind: str, needed: TaskOutputs, rank: Rank | None = None) -> PublishedDetector | None:
+def read(
+    path: Path, kind: str, needed: TaskOutputs, rank: Rank | None = None, samples: Iterable[np.ndarray] = ()
+) -> PublishedDetector | None:
     """Recognise the detector at `path`; None if it gives distances and logits, which need no conversion.
 
     Parameters
@@ -73,6 +75,9 @@ def read(path: Path, kind: str, needed: TaskOutputs, rank: Rank | None = None) -
         The outputs of the task, for its classes and the size of the images.
     rank
         Decides between the ways in which the outputs of a file that cannot be cut can be read, the highest first.
+    samples
+        Images (height, width, channels) as the network takes them, in which a file that keeps only likely boxes finds
+        some, whereas it may find none in a random image.
 
     Raises
     ------
@@ -86,11 +91,15 @@ def read(path: Path, kind: str, needed: TaskOutputs, rank: Rank | None = None) -
             return PublishedDetector(facts[onnx_detector.DECODING], None, facts[onnx_detector.HEAD], False)
         _refuse_other_tasks(facts)
         outputs, tensors = onnx_detector.trace(content, needed.size)
+        candidates = forms(outputs, needed.size, needed.classes)
     else:
-        outputs, tensors = _outputs(path, kind, needed), {}
+        outputs, tensors, candidates = [], {}, []
+        for outputs in _outputs(path, kind, needed, samples):
+            candidates = forms(outputs, needed.size, needed.classes)
+            if any(form.is_valid for form in candidates):
+                break
     if _are_distances(outputs, needed):
         return None
-    candidates = forms(outputs, needed.size, needed.classes)
     if content is not None:
         for form in candidates:
             if (cut := onnx_detector.cut(content, form, tensors)) is not None:
@@ -184,15 +193,16 @@ class _RawOutputs(TaskOutputs):
         object.__setattr__(self, "shapes", [tuple(shape) for shape in shapes])
 
 
-def _outputs(path: Path, kind: str, needed: TaskOutputs) -> list[np.ndarray]:
-    """Return what a file gives for a random image, each output (1, …)."""
+def _outputs(path: Path, kind: str, needed: TaskOutputs, samples: Iterable[np.ndarray]) -> Iterator[list[np.ndarray]]:
+    """Yield what a file gives for a random image and for each of the samples, each output (1, …)."""
     raw = _RawOutputs(needed.classes, "detection", needed.size)
     opened = module(kind).open(path, 1, (), raw)
     channels = next((side for side in (opened.shape[1], opened.shape[-1]) if side in (1, 3)), 3)
     layout = interface.find_layout(opened.shape, (*needed.size, channels))
-    image = np.random.default_rng(0).random((1, *needed.size, channels), dtype=np.float32)
-    joined = opened.for_shape((1, *layout.sides))(layout.arrange(image))
-    return output_vector.split(joined, raw.shapes)  # type: ignore[attr-defined]
+    run = opened.for_shape((1, *layout.sides))
+    noise = np.random.default_rng(0).random((*needed.size, channels), dtype=np.float32)
+    for image in (noise, *samples):
+        yield output_vector.split(run(layout.arrange(image[None])), raw.shapes)  # type: ignore[attr-defined]
 
 
 def _are_distances(outputs: Sequence[np.ndarray], needed: TaskOutputs) -> bool:

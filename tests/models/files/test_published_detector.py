@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ from edgekit.models.files.published_detector import PublishedDetector
 from edgekit.models.files.task_outputs import for_task
 from edgekit.runner.backends import onnxruntime as runner
 from edgekit.runner.box_heads import BoxHead, HeadDecoder
-from edgekit.runner.boxes import Decoder
-from tests.models.files import detector_heads
+from edgekit.runner.boxes import BoxOptions, Decoder
+from tests.models.files import detection_postprocess, detector_heads
 from tests.models.files.detector_heads import CLASSES, FAMILIES, SIZE, Family, exported, images
 
 NEEDED = for_task("detection", CLASSES, (*SIZE, 3))
@@ -91,8 +92,6 @@ def test_a_cut_file_ends_before_its_decoding(family: Family, tmp_path: Path) -> 
 def _as_lists(head: dict[str, Any] | None) -> BoxHead:
     """What JSON makes of the tuples of a head."""
     assert head is not None
-    import json
-
     return BoxHead(**json.loads(json.dumps(head)))
 
 
@@ -168,3 +167,48 @@ def test_a_file_for_another_size_of_image_does_not_run(tmp_path: Path) -> None:
     (tmp_path / "net.onnx").write_bytes(exported(BY_NAME["YOLOv8"].build))
     with pytest.raises(ModelError):
         published_detector.read(tmp_path / "net.onnx", "onnx", for_task("detection", CLASSES, (96, 96, 3)))
+
+
+def run_tflite(content: bytes, image: np.ndarray) -> dict[str, np.ndarray]:
+    from ai_edge_litert.interpreter import Interpreter
+
+    interpreter = Interpreter(model_content=content)
+    interpreter.allocate_tensors()
+    interpreter.set_tensor(interpreter.get_input_details()[0]["index"], image[None])
+    interpreter.invoke()
+    return {each["name"]: interpreter.get_tensor(each["index"])[0] for each in interpreter.get_output_details()}
+
+
+@pytest.mark.parametrize("order", [("boxes", "index", "score", "count"), ("score", "count", "index", "boxes")])
+def test_tflites_own_postprocessing_is_read_in_any_order(order: tuple[str, ...], tmp_path: Path) -> None:
+    """TensorFlow's converters order the outputs differently. The file cannot be cut, and keeps its outputs."""
+    content = detection_postprocess.tflite(order)
+    (tmp_path / "net.tflite").write_bytes(content)
+    detector = published_detector.read(tmp_path / "net.tflite", "tflite", NEEDED)
+    assert detector is not None and detector.content is None and detector.is_suppressed and detector.head is not None
+    assert detector.head["parts"] == tuple((name,) for name in order)
+    assert "finished boxes: corners with the top first as shares" in detector.decoding
+    found = 0
+    for image in images().transpose(0, 2, 3, 1):
+        outputs = run_tflite(content, image)
+        joined = np.concatenate([outputs[name].reshape(1, -1) for name in order], axis=1)
+        shapes = [outputs[name].shape if name != "count" else (1,) for name in order]
+        rows = HeadDecoder(detector.head, shapes)(joined)[0]
+        answer = Decoder(SIZE, len(rows), BoxOptions(0.1, 1.0, 100))(rows)
+        count = int(outputs["count"])
+        top, left, bottom, right = outputs["boxes"][:count].T * [[64], [96], [64], [96]]
+        expected = np.stack([left, top, right, bottom], 1).clip(0, [96, 64, 96, 64])
+        np.testing.assert_allclose(answer.sides, expected, atol=1e-3)
+        np.testing.assert_allclose(1 / (1 + np.exp(-answer.logits)), outputs["score"][:count], atol=1e-6)
+        assert answer.classes.tolist() == outputs["index"][:count].tolist()
+        found += count
+    assert found >= 10
+
+
+def test_a_file_that_finds_nothing_in_noise_is_read_by_its_samples(tmp_path: Path) -> None:
+    (tmp_path / "net.tflite").write_bytes(detection_postprocess.tflite(bias=-5.0))
+    with pytest.raises(ModelError, match=r"\[1, 10, 4\]"):
+        published_detector.read(tmp_path / "net.tflite", "tflite", NEEDED)
+    samples = images().transpose(0, 2, 3, 1) * 4
+    detector = published_detector.read(tmp_path / "net.tflite", "tflite", NEEDED, samples=samples)
+    assert detector is not None and detector.is_suppressed
