@@ -38,6 +38,7 @@ NANODET_BINS = 8
 """Numbers for each side of a box in the output of NanoDet, which gives distributions."""
 NANODET_PLUS_GRIDS = 4
 """NanoDet-Plus has a grid more than NanoDet, and the points of its cells are their top left corners."""
+Parts = dict[str, np.ndarray]
 NANODET: tuple[tuple[Part, ...], ...] = (("classes", "boxes"),)
 FINISHED: tuple[Part, ...] = ("index", "score")
 LAYOUTS: tuple[tuple[tuple[Part, ...], ...], ...] = (
@@ -157,34 +158,17 @@ def forms(outputs: Sequence[np.ndarray], size: Sequence[int], classes: int) -> l
     return candidates
 
 
-def _forms_of_layout(parts: dict[str, np.ndarray], head: BoxHead) -> list[Form]:
+def _forms_of_layout(parts: Parts, head: BoxHead) -> list[Form]:
     """Return the forms of outputs with these parts; none if the parts are not what the layout says."""
     if set(FINISHED) <= set(parts):
-        count = int(parts["count"][0, 0]) if "count" in parts else len(parts["boxes"])
-        rows = slice(max(count, 0))  # the other rows of a file may be any bytes
-        if (
-            head.background is not None
-            or not _is_index(parts["index"][rows])
-            or not _is_probability(parts["score"][rows])
-        ):
-            return []
-        head, scores = head._replace(scores="index"), parts["score"][rows]
-        parts = {name: values[rows] for name, values in parts.items()}
+        read = _finished_scores(parts, head)
     elif head.background is not None:
-        if "objectness" in parts or "level" in parts:
-            return []
-        with_background = _with_background(parts["classes"], head)
-        if with_background is None:
-            return []
-        head, scores = with_background
+        read = _with_background(parts, head)
     else:
-        if "level" in parts and not _is_level(parts["level"]):
-            return []
-        if not _is_probability(parts["classes"]) and _has_probabilities(parts["classes"]):
-            return []
-        head, scores = _with_score_codes(parts, head)
-        if "objectness" in parts and head.scores != head.objectness:
-            return []  # the last column is no probability, such as the angle of a rotated box
+        read = _with_score_codes(parts, head)
+    if read is None:
+        return []
+    parts, head, scores = read
     if head.bins > 1:
         return _distributions(parts["boxes"], head, scores)
     normalized = bool(np.abs(parts["boxes"]).max(initial=0) <= MAX_SHARE)
@@ -227,34 +211,52 @@ def _distributions(raw: np.ndarray, head: BoxHead, scores: np.ndarray) -> list[F
     return [Form(form_head, corners, scores, _valid_share(corners, head.size))]
 
 
-def _with_background(values: np.ndarray, head: BoxHead) -> tuple[BoxHead, np.ndarray] | None:
+def _finished_scores(parts: Parts, head: BoxHead) -> tuple[Parts, BoxHead, np.ndarray] | None:
+    """Return the valid rows of finished boxes, their head and their scores; None if they are no scores and indices."""
+    count = int(parts["count"][0, 0]) if "count" in parts else len(parts["boxes"])
+    parts = {name: values[: max(count, 0)] for name, values in parts.items()}  # the other rows may be any bytes
+    if head.background is not None or not _is_index(parts["index"]) or not _is_probability(parts["score"]):
+        return None
+    if len(head.parts) > 1 and _is_index(parts["score"]):
+        return None  # nothing was found, so that the scores cannot be told from the classes
+    return parts, head._replace(scores="index"), parts["score"]
+
+
+def _with_background(parts: Parts, head: BoxHead) -> tuple[Parts, BoxHead, np.ndarray] | None:
     """Return the head of scores of which one column is the background, and the probabilities of the classes.
 
     The background is the first or the last column, whichever is more probable. The result is None if the scores are
-    probabilities that are not those of a softmax.
+    not those of a softmax.
     """
+    values = parts["classes"]
     are_shares = _is_probability(values)
     if are_shares and np.abs(values.sum(axis=1) - 1).max(initial=0) > SUM_TOLERANCE:
         return None
-    if not are_shares and _has_probabilities(values):
+    if "objectness" in parts or "level" in parts or (not are_shares and _has_probabilities(values)):
         return None
     shares = values if are_shares else _softmax(values)
     means = shares.mean(axis=0)
     background = 0 if means[0] > means[-1] else head.classes
     head = head._replace(scores="probabilities" if are_shares else "softmax", background=background)
-    return head, np.delete(shares, background, axis=1)
+    return parts, head, np.delete(shares, background, axis=1)
 
 
-def _with_score_codes(parts: dict[str, np.ndarray], head: BoxHead) -> tuple[BoxHead, np.ndarray]:
-    """Return the head with what its scores are, and the probabilities of the classes."""
-    are_logits = not _is_probability(parts["classes"])
+def _with_score_codes(parts: Parts, head: BoxHead) -> tuple[Parts, BoxHead, np.ndarray] | None:
+    """Return the head with what its scores are, and the probabilities of the classes; None if they are no scores."""
+    values = parts["classes"]
+    are_logits = not _is_probability(values)
+    if (are_logits and _has_probabilities(values)) or ("level" in parts and not _is_level(parts["level"])):
+        return None
     head = head._replace(scores="logits" if are_logits else "probabilities")
-    scores = sigmoid32(parts["classes"]) if are_logits else parts["classes"]
-    if "objectness" in parts:
-        are_logits = not _is_probability(parts["objectness"])
-        head = head._replace(objectness="logits" if are_logits else "probabilities")
-        scores = scores * (sigmoid32(parts["objectness"]) if are_logits else parts["objectness"])
-    return head, scores
+    scores = sigmoid32(values) if are_logits else values
+    if "objectness" not in parts:
+        return parts, head, scores
+    objectness = parts["objectness"]
+    has_logits = not _is_probability(objectness)
+    if has_logits != are_logits or _is_index(values):
+        return None  # the last column is an angle, or the index of a class
+    scores = scores * (sigmoid32(objectness) if has_logits else objectness)
+    return parts, head._replace(objectness=head.scores), scores
 
 
 def _is_probability(values: np.ndarray) -> bool:

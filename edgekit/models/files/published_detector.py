@@ -85,29 +85,31 @@ def read(
         The file does not run on an image of this size, or its outputs are not those of a known head.
     """
     content = _fixed_onnx(path, needed.size) if kind == "onnx" else None
+    candidates: list[Form] = []
+    outputs: list[np.ndarray] = []
     if content is not None:
         facts = metadata(content)
         if onnx_detector.HEAD in facts:
             return PublishedDetector(facts[onnx_detector.DECODING], None, facts[onnx_detector.HEAD], False)
         _refuse_other_tasks(facts)
         outputs, tensors = onnx_detector.trace(content, needed.size)
+        if _are_distances(outputs, needed):
+            return None
         candidates = forms(outputs, needed.size, needed.classes)
-    else:
-        outputs, tensors, candidates = [], {}, []
-        for outputs in _outputs(path, kind, needed, samples):
-            candidates = forms(outputs, needed.size, needed.classes)
-            if any(form.is_valid for form in candidates):
-                break
-    if _are_distances(outputs, needed):
-        return None
-    if content is not None:
         for form in candidates:
             if (cut := onnx_detector.cut(content, form, tensors)) is not None:
                 head = cut[1]._asdict() if cut[1] else None
                 return PublishedDetector(form.description, cut[0], head, form.is_finished)
     candidates = [form for form in candidates if form.is_valid]
     if not candidates:
-        raise ModelError(_refusal(outputs, needed))
+        for outputs in _outputs(path, kind, needed, samples):
+            if _are_distances(outputs, needed):
+                return None
+            candidates = [form for form in forms(outputs, needed.size, needed.classes) if form.is_valid]
+            if candidates:
+                break
+        else:
+            raise ModelError(_refusal(outputs, needed))
     if rank is None:
         best = _only_reading(candidates, outputs, needed)
     else:
