@@ -41,6 +41,8 @@ NANODET_PLUS_GRIDS = 4
 Parts = dict[str, np.ndarray]
 NANODET: tuple[tuple[Part, ...], ...] = (("classes", "boxes"),)
 FINISHED: tuple[Part, ...] = ("index", "score")
+SEPARATE: tuple[tuple[Part, ...], ...] = (("boxes",), ("index",), ("score",), ("count",))
+"""Finished boxes in outputs of their own, in whatever order."""
 LAYOUTS: tuple[tuple[tuple[Part, ...], ...], ...] = (
     (("boxes", "classes"),),
     (("boxes", "objectness", "classes"),),
@@ -49,8 +51,8 @@ LAYOUTS: tuple[tuple[tuple[Part, ...], ...], ...] = (
     (("boxes",), ("classes",)),
     (("classes",), ("boxes",)),
     (("boxes", "score", "index"),),
-    *permutations((("boxes",), ("index",), ("score",), ("count",))),
-    *permutations((("boxes",), ("score",), ("index",))),
+    *permutations(SEPARATE),
+    *permutations(SEPARATE[:3]),
 )
 """The parts that the outputs of detectors hold, the usual orders first."""
 TITLES: dict[BoxCode, str] = {
@@ -256,7 +258,7 @@ def _with_score_codes(parts: Parts, head: BoxHead) -> tuple[Parts, BoxHead, np.n
     if has_logits != are_logits or _is_index(values):
         return None  # the last column is an angle, or the index of a class
     scores = scores * (sigmoid32(objectness) if has_logits else objectness)
-    return parts, head._replace(objectness=head.scores), scores
+    return parts, head._replace(objectness="logits" if has_logits else "probabilities"), scores
 
 
 def _is_probability(values: np.ndarray) -> bool:
