@@ -24,7 +24,7 @@ from edgekit.runner.errors import BundleError
 BoxCode = Literal["distances", "centre", "corners", "corners_yx", "anchors", "exponential", "priors"]
 """What the four numbers of a box are.
 
-`distances`: from the centre of a grid cell to the left, top, right and bottom side, in strides. With `bins` > 1 each is
+`distances`: from a point of a grid cell to the left, top, right and bottom side, in strides. With `bins` > 1 each is
 the mean of a distribution over whole distances, given as logits (GFL, Li et al., NeurIPS 2020).
 `centre`: x and y of the centre, width, height. `corners`: left, top, right, bottom. `corners_yx`: top, left, bottom,
 right.
@@ -35,7 +35,9 @@ right.
 ScoreCode = Literal["logits", "probabilities", "softmax", "index"]
 """What the scores are: a logit or a probability for each class, the logits of a softmax that includes the background,
 or, for finished boxes, a probability and the index of the class."""
-Part = Literal["boxes", "objectness", "classes", "score", "index", "count"]
+Part = Literal["boxes", "objectness", "classes", "score", "index", "count", "level"]
+"""What columns hold. `score` and `index` belong to finished boxes, of which the first `count` are valid. `level`, the
+number of a point's grid, is not used."""
 MIN_PROBABILITY = 0.001
 """Lower probabilities are raised to this one, because the logit of 0 is infinite."""
 
@@ -61,8 +63,10 @@ class BoxHead(NamedTuple):
         Whether coordinates are shares of the width and the height of the sample instead of pixels.
     bins
         Number of logits for each distance.
+    offset
+        Where in its cell a point lies from which distances are measured, as a share of the cell: 0.5 is its centre.
     background
-        Index of the background among the classes of a softmax.
+        Index of the background among the classes, which then have one column more.
     first_index
         Index of the first class, for finished boxes.
     anchors
@@ -82,6 +86,7 @@ class BoxHead(NamedTuple):
     points_last: bool = False
     normalized: bool = False
     bins: int = 1
+    offset: float = 0.5
     background: int | None = None
     first_index: int = 0
     anchors: Sequence[Sequence[Sequence[float]]] = ()
@@ -153,7 +158,7 @@ def _widths(head: BoxHead) -> dict[str, int]:
     return {
         "boxes": boxes.BOX_SIDES * head.bins,
         "classes": head.classes + (head.background is not None),
-        **dict.fromkeys(("objectness", "score", "index", "count"), 1),
+        **dict.fromkeys(("objectness", "score", "index", "count", "level"), 1),
     }
 
 
@@ -168,7 +173,9 @@ def to_points(outputs: Sequence[np.ndarray], head: BoxHead) -> np.ndarray:
     parts = split_parts(outputs, head)
     raw = parts["boxes"]
     if head.boxes == "distances":
-        sides = raw if head.bins == 1 else _mean_distances(raw, head.bins)
+        sides = raw if head.bins == 1 else mean_distances(raw, head.bins)
+        shift = np.float32(0.5 - head.offset)
+        sides = np.concatenate([sides[:, :2] + shift, sides[:, 2:] - shift], axis=1) if shift else sides
     else:
         sides = _as_distances(corners_of(raw, head), head.size)
     return np.concatenate([sides, _logits(parts, head)], axis=1)
@@ -189,7 +196,7 @@ def split_parts(outputs: Sequence[np.ndarray], head: BoxHead) -> dict[str, np.nd
     return parts
 
 
-def _mean_distances(raw: np.ndarray, bins: int) -> np.ndarray:
+def mean_distances(raw: np.ndarray, bins: int) -> np.ndarray:
     """Return the means (points, 4) of distributions over 0 to bins - 1, from logits (points, 4 · bins)."""
     logits = raw.reshape(len(raw), boxes.BOX_SIDES, bins)
     weights = exp(logits - logits.max(axis=2, keepdims=True))
@@ -243,6 +250,7 @@ def _logits(parts: Mapping[str, np.ndarray], head: BoxHead) -> np.ndarray:
     scores = parts["classes"]
     if head.scores == "softmax":
         return _softmax_logits(scores, head.background)
+    scores = scores[:, _foreground(scores.shape[1], head.background)]
     if "objectness" not in parts:
         return scores if head.scores == "logits" else logit32(scores)
     objectness = parts["objectness"]
@@ -272,8 +280,13 @@ def _softmax_logits(scores: np.ndarray, background: int | None) -> np.ndarray:
     total = weights[:, 0].copy()
     for column in range(1, weights.shape[1]):
         total += weights[:, column]
-    columns = [column for column in range(weights.shape[1]) if column != background]
+    columns = _foreground(weights.shape[1], background)
     return logit32((weights[:, columns] / total[:, None]).astype(np.float32))
+
+
+def _foreground(columns: int, background: int | None) -> list[int]:
+    """Return the columns of the classes without that of the background."""
+    return [column for column in range(columns) if column != background]
 
 
 @lru_cache(maxsize=4)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +30,9 @@ class ModelFile:
     """
 
     path: Path
-    source: Source
+    source: Source = field(hash=False)  # the head of a detector is a dictionary
     input_shape: tuple[int, ...]
-    needed: TaskOutputs = task_outputs.ANY_OUTPUT
+    needed: TaskOutputs = field(default=task_outputs.ANY_OUTPUT, hash=False)
 
     @property
     def _module(self) -> Any:

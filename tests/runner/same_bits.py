@@ -20,7 +20,8 @@ if __name__ == "__main__" and len(sys.argv) > 1:
 
 import numpy as np
 
-from edgekit.runner import input_path, postprocess, smoothing
+from edgekit.runner import box_heads, input_path, postprocess, smoothing
+from edgekit.runner.box_heads import BoxHead, to_points
 from edgekit.runner.boxes import BoxOptions, Decoder
 from edgekit.runner.inputs.picture import fit_picture
 from edgekit.runner.inputs.resampling import Resampler
@@ -70,6 +71,26 @@ def boxes() -> list[Any]:
     ways = (BoxOptions(0.05, 0.5, 100), BoxOptions(0.3, 0.3, 100), BoxOptions(0.5, 0.7, 20))
     found = [Decoder(SIZE, POINTS, options)(outputs(seed)) for options in ways for seed in range(4)]
     return [part for each in found for part in each]
+
+
+def heads() -> list[Any]:
+    """The outputs of published detectors, and the exponentials and logarithms in their decoding."""
+    spread = (numbers(41, 4000) - 0.5) * 1400
+    functions = (box_heads.exp, box_heads.exp32, box_heads.sigmoid32)
+    found: list[Any] = [function(spread) for function in functions]
+    found += [box_heads.log(numbers(42, 4000) * 1e6), box_heads.logit32(numbers(43, 4000))]
+    table = ((numbers(44, POINTS, 40) - 0.5) * 8).astype(np.float32)
+    grid = {"cells": [14, 25], "step": [8, 6.4], "sizes": [[17, 11]]}
+    anchors = [[[10.5, 13.25]], [[33, 23]]]
+    ways: list[tuple[int, dict[str, Any]]] = [
+        (35, {"boxes": "distances", "bins": 8}),
+        (8, {"boxes": "exponential", "parts": (("boxes", "objectness", "classes"),)}),
+        (7, {"boxes": "anchors", "anchors": anchors}),
+        (8, {"boxes": "priors", "priors": (grid,), "scores": "softmax", "background": 0}),
+        (7, {"boxes": "centre", "normalized": True}),
+        (6, {"boxes": "corners_yx", "scores": "index", "parts": (("boxes", "score", "index"),)}),
+    ]
+    return [*found, *(to_points([table[:, :columns]], BoxHead(SIZE, 3, **fields)) for columns, fields in ways)]
 
 
 def detections() -> list[Any]:
@@ -146,7 +167,7 @@ def smoothed() -> list[Any]:
     return found
 
 
-PARTS = {part.__name__: part for part in (boxes, detections, masks, preprocess, sliding, resampled, smoothed)}
+PARTS = {part.__name__: part for part in (boxes, heads, detections, masks, preprocess, sliding, resampled, smoothed)}
 CLOSE = {"softmax": softmax, "sigmoid": sigmoid}
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from edgekit.models.files import onnx_batch
 from edgekit.models.files.detector_forms import Form
 from edgekit.runner import boxes
 from edgekit.runner.backends import onnxruntime as runner
-from edgekit.runner.box_heads import BoxCode, BoxHead, exp32, sigmoid32
+from edgekit.runner.box_heads import BoxCode, BoxHead, exp32, mean_distances, sigmoid32
 
 BOX_TOLERANCE = 0.02
 """Pixels by which a decoded box may differ from the box in the file's output."""
@@ -126,7 +127,7 @@ def cut(content: bytes, form: Form, tensors: dict[str, np.ndarray]) -> tuple[byt
 
 def _head(form: Form, places: Sequence[_Boxes], scores: Sequence[_Scores]) -> BoxHead | None:
     code, has_objectness = places[0].code, scores[0].objectness is not None
-    if code == "distances" and not has_objectness:
+    if code == "distances" and not has_objectness and form.head.bins == 1:
         return None
     return BoxHead(
         form.head.size,
@@ -134,6 +135,8 @@ def _head(form: Form, places: Sequence[_Boxes], scores: Sequence[_Scores]) -> Bo
         (("boxes",), ("objectness", "classes") if has_objectness else ("classes",)),
         code,
         "logits",
+        bins=form.head.bins,
+        offset=form.head.offset,
         anchors=tuple(each.anchors for each in places) if code == "anchors" else (),
     )
 
@@ -145,13 +148,15 @@ def _grids(form: Form) -> Iterator[list[_Grid]]:
     order in the outputs of the file.
     """
     size, rows = form.head.size, len(form.corners)
+    if form.is_finished:  # the most grids first, because all boxes of one image may come from one of the grids
+        ranges = sorted(combinations(range(len(boxes.STRIDES) + 1), 2), key=lambda ends: ends[0] - ends[1])
+        for first, last in ranges:
+            yield [_Grid(*boxes.centres_of_strides(size, boxes.STRIDES[first:last]))]
+        return
     for first in range(len(boxes.STRIDES)):
         for last in range(first + 1, len(boxes.STRIDES) + 1):
             strides = boxes.STRIDES[first:last]
             cells = [int(np.prod(boxes.grid_shape(size, stride))) for stride in strides]
-            if form.is_finished:
-                yield [_Grid(*boxes.centres_of_strides(size, strides))]
-                continue
             anchors, rest = divmod(rows, sum(cells))
             if rest or not 1 <= anchors <= MAX_ANCHORS:
                 continue
@@ -189,7 +194,7 @@ def _has_scores(form: Form, scores: np.ndarray, grid: _Grid) -> bool:
 
 def _find_scores(tensors: dict[str, np.ndarray], grid: _Grid, form: Form, classes: int) -> _Scores | None:
     """Return the tensors whose sigmoids give the scores of the file at the points of a grid, or None."""
-    candidates = list(_candidates(tensors, grid, classes, _class_columns(classes)))
+    candidates = list(_candidates(tensors, grid, classes, _class_columns(classes, form.head.bins)))
     for tensor, rows in candidates:
         if _has_scores(form, sigmoid32(rows), grid):
             return _Scores(tensor)
@@ -202,18 +207,34 @@ def _find_scores(tensors: dict[str, np.ndarray], grid: _Grid, form: Form, classe
     return None
 
 
-def _class_columns(classes: int) -> dict[int, Columns]:
+def _class_columns(classes: int, bins: int) -> dict[int, Columns]:
     """Return, by the number of columns of a tensor, those that hold the classes."""
+    if bins > 1:
+        return {classes: (0, classes), classes + boxes.BOX_SIDES * bins: (0, classes)}
     return {classes: (0, classes), 5 + classes: (5, 5 + classes), 4 + classes: (4, 4 + classes)}
 
 
 def _find_boxes(tensors: dict[str, np.ndarray], grid: _Grid, form: Form, classes: int) -> _Boxes | None:
     """Return the tensor whose decoding gives the boxes of the file at the points of a grid, or None."""
+    if form.head.bins > 1:
+        return _as_distributions(tensors, grid, form, classes)
     columns: dict[int, Columns] = {total: (0, 4) for total in (4, 4 + classes, 5 + classes)}
     for tensor, rows in _candidates(tensors, grid, boxes.BOX_SIDES, columns):
         found = _as_distances(tensor, rows, grid, form) or _as_exponential(tensor, rows, grid, form)
         if found := found or _as_anchors(tensor, rows, grid, form):
             return found
+    return None
+
+
+def _as_distributions(tensors: dict[str, np.ndarray], grid: _Grid, form: Form, classes: int) -> _Boxes | None:
+    """Return the tensor whose distributions of distances give the boxes of the file, as in NanoDet, or None."""
+    width = boxes.BOX_SIDES * form.head.bins
+    columns: dict[int, Columns] = {width: (0, width), classes + width: (classes, classes + width)}
+    for tensor, rows in _candidates(tensors, grid, width, columns):
+        reaches = mean_distances(rows, form.head.bins) * grid.strides
+        start = grid.centres - np.float32(0.5 - form.head.offset) * grid.strides
+        if _has_boxes(form, np.concatenate([start - reaches[:, :2], start + reaches[:, 2:]], axis=1), grid):
+            return _Boxes(tensor, "distances")
     return None
 
 

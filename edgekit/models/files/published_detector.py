@@ -7,7 +7,7 @@ An ONNX file is then cut before its decoding (`onnx_detector`). A file that cann
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import numpy as np
 from edgekit.core.errors import ModelError
 from edgekit.models.files import interface, module, onnx_batch, onnx_detector
 from edgekit.models.files import onnx as onnx_file
-from edgekit.models.files.detector_forms import Form, forms
+from edgekit.models.files.detector_forms import NEAR_STRIDES, Form, forms
 from edgekit.models.files.file_facts import onnx_metadata
 from edgekit.models.files.task_outputs import RawOutputs, TaskOutputs, box_outputs
 from edgekit.runner import output_vector
@@ -59,7 +59,9 @@ class PublishedDetector:
     is_suppressed: bool
 
 
-def read(path: Path, kind: str, needed: TaskOutputs, rank: Rank | None = None) -> PublishedDetector | None:
+def read(
+    path: Path, kind: str, needed: TaskOutputs, rank: Rank | None = None, samples: Iterable[np.ndarray] = ()
+) -> PublishedDetector | None:
     """Recognise the detector at `path`; None if it gives distances and logits, which need no conversion.
 
     Parameters
@@ -70,6 +72,9 @@ def read(path: Path, kind: str, needed: TaskOutputs, rank: Rank | None = None) -
         The outputs of the task, for its classes and the size of the images.
     rank
         Decides between the ways in which the outputs of a file that cannot be cut can be read, the highest first.
+    samples
+        Images (height, width, channels) as the network takes them, in which a file that keeps only likely boxes finds
+        some, whereas it may find none in a random image.
 
     Raises
     ------
@@ -77,27 +82,57 @@ def read(path: Path, kind: str, needed: TaskOutputs, rank: Rank | None = None) -
         The file does not run on an image of this size, or its outputs are not those of a known head.
     """
     content = _fixed_onnx(path, needed.size) if kind == "onnx" else None
+    candidates: list[Form] = []
+    outputs: list[np.ndarray] = []
     if content is not None:
         facts = onnx_metadata(content)
         if onnx_detector.HEAD in facts:
             return PublishedDetector(facts[onnx_detector.DECODING], None, facts[onnx_detector.HEAD], False)
         _refuse_other_tasks(facts)
         outputs, tensors = onnx_detector.trace(content, needed.size)
-    else:
-        outputs, tensors = _outputs(path, kind, needed), {}
-    if _are_distances(outputs, needed):
-        return None
-    candidates = list(forms(outputs, needed.size, needed.classes))
-    if content is not None:
+        if _are_distances(outputs, needed):
+            return None
+        candidates = forms(outputs, needed.size, needed.classes)
         for form in candidates:
             if (cut := onnx_detector.cut(content, form, tensors)) is not None:
                 head = cut[1]._asdict() if cut[1] else None
-                return PublishedDetector(form.description, cut[0], head, _is_suppressed(form))
+                return PublishedDetector(form.description, cut[0], head, form.is_finished)
     candidates = [form for form in candidates if form.is_valid]
     if not candidates:
-        raise ModelError(_refusal(outputs, needed))
-    best = max(candidates, key=lambda form: rank(form.head)) if rank and len(candidates) > 1 else candidates[0]
+        for outputs in _outputs(path, kind, needed, samples):
+            if _are_distances(outputs, needed):
+                return None
+            candidates = [form for form in forms(outputs, needed.size, needed.classes) if form.is_valid]
+            if candidates:
+                break
+        else:
+            raise ModelError(_refusal(outputs, needed))
+    if rank is None:
+        best = _only_reading(candidates, outputs, needed)
+    else:
+        best = max(candidates, key=lambda form: rank(form.head)) if len(candidates) > 1 else candidates[0]
     return PublishedDetector(best.description, None, best.head._asdict(), _is_suppressed(best))
+
+
+def _only_reading(candidates: Sequence[Form], outputs: Sequence[np.ndarray], needed: TaskOutputs) -> Form:
+    """Return the first of the forms that are valid for the outputs of a file.
+
+    Raises
+    ------
+    ModelError
+        They differ in what the columns hold, and not only in what the numbers of a box are.
+    """
+    readings = {(form.head.parts, form.head.points_last, form.scores_in_words): form for form in reversed(candidates)}
+    if len(readings) == 1:
+        return candidates[0]
+    ways = "; or ".join(
+        f"{', '.join(' and '.join(names) for names in form.head.parts)} ({form.description})"
+        for form in reversed(readings.values())
+    )
+    raise ModelError(
+        f"gives {_seen(outputs, needed)}. These can be read in several ways: {ways}. Export the network with its boxes "
+        "and its scores in two outputs, or as logits without its decoding"
+    )
 
 
 def _fixed_onnx(path: Path, size: Sequence[int]) -> bytes | None:
@@ -122,15 +157,16 @@ def _refuse_other_tasks(facts: dict[str, Any]) -> None:
         )
 
 
-def _outputs(path: Path, kind: str, needed: TaskOutputs) -> list[np.ndarray]:
-    """Return what a file gives for a random image, each output (1, …)."""
+def _outputs(path: Path, kind: str, needed: TaskOutputs, samples: Iterable[np.ndarray]) -> Iterator[list[np.ndarray]]:
+    """Yield what a file gives for a random image and for each of the samples, each output (1, …)."""
     raw = RawOutputs(needed.classes, "detection", needed.size)
     opened = module(kind).open(path, 1, (), raw)
     channels = next((side for side in (opened.shape[1], opened.shape[-1]) if side in (1, 3)), 3)
     layout = interface.find_layout(opened.shape, (*needed.size, channels))
-    image = np.random.default_rng(0).random((1, *needed.size, channels), dtype=np.float32)
-    joined = opened.for_shape((1, *layout.sides))(layout.arrange(image))
-    return output_vector.split(joined, raw.shapes)
+    run = opened.for_shape((1, *layout.sides))
+    noise = np.random.default_rng(0).random((*needed.size, channels), dtype=np.float32)
+    for image in (noise, *samples):
+        yield output_vector.split(run(layout.arrange(image[None])), raw.shapes)
 
 
 def _are_distances(outputs: Sequence[np.ndarray], needed: TaskOutputs) -> bool:
@@ -144,18 +180,25 @@ def _are_distances(outputs: Sequence[np.ndarray], needed: TaskOutputs) -> bool:
 
 
 def _is_suppressed(form: Form) -> bool:
-    return form.is_finished or len(form.corners) <= MAX_QUERIES
+    """Whether the boxes are finished, or a set of boxes that do not belong to cells."""
+    is_set = len(form.corners) <= MAX_QUERIES and form.head.background != 0 and form.cell_distance >= NEAR_STRIDES
+    return form.is_finished or is_set
 
 
-def _refusal(outputs: Sequence[np.ndarray], needed: TaskOutputs) -> str:
-    """Say what was seen, output by output, and what would help."""
+def _seen(outputs: Sequence[np.ndarray], needed: TaskOutputs) -> str:
+    """Say what a file gave for one image, output by output."""
     seen = "; ".join(
         f"{list(each.shape)} from {each.min():.3g} to {each.max():.3g}" if each.size else f"{list(each.shape)}, empty"
         for each in outputs
     )
+    return f"for an image of {needed.size[1]}×{needed.size[0]} pixels {seen}"
+
+
+def _refusal(outputs: Sequence[np.ndarray], needed: TaskOutputs) -> str:
+    """Say what was seen, output by output, and what would help."""
     count = needed.classes
     return (
-        f"gives for an image of {needed.size[1]}×{needed.size[0]} pixels {seen}. The data have {count} classes, for "
+        f"gives {_seen(outputs, needed)}. The data have {count} classes, for "
         f"which a known head gives boxes and scores in one output of {4 + count} or {5 + count} numbers for each box, "
         f"boxes (4) and scores ({count} or {count + 1}) in two outputs, or finished boxes (6); if the network has "
         "other classes, name all of them under data.classes, in its order"

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 MAX_ANCHORS = 64
 """Largest number of anchors or prior boxes in a cell, and of grids."""
+MAX_INDEX = 1000
 
 
 def _is_box_size(value: Any) -> bool:
@@ -55,8 +56,9 @@ HEAD = {
     "points_last": FLAG,
     "normalized": FLAG,
     "bins": Rule(lambda value: is_count(value) and value <= MAX_ANCHORS, f"must be 1 to {MAX_ANCHORS}"),
+    "offset": Rule(lambda value: is_number(value) and 0 <= value <= 1, "must be 0 to 1"),
     "background": Rule(lambda value: value is None or (is_integer(value) and value >= 0), "must be an index"),
-    "first_index": Rule(is_integer, "must be a whole number"),
+    "first_index": Rule(lambda value: is_integer(value) and 0 <= value <= MAX_INDEX, f"must be 0 to {MAX_INDEX}"),
     "anchors": Rule(
         lambda value: isinstance(value, (list, tuple)) and len(value) <= MAX_ANCHORS and all(map(_are_sizes, value)),
         "must list the [width, height] of anchors for each grid",
@@ -84,6 +86,9 @@ def check_head(head: Any, manifest: Manifest) -> None:
     names = {name for output in head["parts"] for name in output}
     needed = NEEDED_PARTS.get(head["scores"], {"boxes", "classes"})
     require(needed <= names, "head.parts", sorted(names), f"its scores need {', '.join(sorted(needed))}")
+    background = head.get("background")
+    has_background = background is None or background <= head["classes"]
+    require(has_background, "head.background", background, f"at most {head['classes']} for {head['classes']} classes")
     size, labels = list(manifest.raw.shape[:2]), len(manifest.labels)
     require(list(head["size"]) == size, "head.size", head["size"], f"the sample has {size}")
     require(head["classes"] == labels, "head.classes", head["classes"], f"there are {labels} labels")
@@ -92,7 +97,7 @@ def check_head(head: Any, manifest: Manifest) -> None:
         if head["boxes"] == "priors":
             count = sum(prod(grid["cells"]) * len(grid["sizes"]) for grid in head.get("priors", ()))
             require(count == points, "head.priors", count, f"the outputs have {points} points")
-        elif head["boxes"] in ("anchors", "exponential"):
+        elif head["boxes"] in ("anchors", "exponential", "distances"):
             box_heads.check_points(head, points)
     except BundleError as error:
         raise InputError(f"head: {error}") from None

@@ -16,6 +16,8 @@ from edgekit.runner import input_vector
 from edgekit.runner.preprocess.transform import pipeline
 from edgekit.training.teachers.model_file import CUT, JOURNAL, LOGITS, SAMPLES
 
+DETECTOR_SAMPLES = 8
+"""Number of samples for which the outputs of a detector are recognised, if it finds nothing in a random image."""
 RANGE_CHECK_SAMPLES = 64
 """Number of samples that are compared with the range of a quantized input."""
 INT8_SOFTMAX_STEP = 1 / 255
@@ -45,7 +47,8 @@ def write_logits(
     needed = task_outputs.for_task(task, classes, sample)
     file = Path(path)
     try:
-        detector = published_detector.read(file, kind, needed) if task == "detection" else None
+        samples = steps(x[:DETECTOR_SAMPLES])
+        detector = published_detector.read(file, kind, needed, samples=samples) if task == "detection" else None
     except Exception as error:
         raise _model_error("cannot be read as a detector", error) from None
     if detector is not None:

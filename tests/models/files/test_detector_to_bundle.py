@@ -1,0 +1,117 @@
+"""From the file of a published detector to a bundle, which gives the boxes of the file."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgekit.models import store
+from edgekit.runner import bundle, load
+from edgekit.runner.boxes import BoxOptions
+from edgekit.runner.bundle.manifest import Manifest, RawSpec
+from edgekit.targets import launch
+from edgekit.targets.jobs import ConversionJob, ConversionStep
+from edgekit.training.teachers.model_file import logits_and_facts, open_file
+from tests.models.files import detection_postprocess, detector_heads
+from tests.models.files.detector_heads import CLASSES, FAMILIES, SIZE, Answer, exported
+from tests.models.files.test_published_detector import run, run_tflite
+from tests.runner.conftest import npy
+
+LABELS = ["RBC", "WBC", "Platelets"]
+SCALE = [{"step": "scale", "factor": 1 / 255}]
+RAW = {"kind": "image", "shape": [*SIZE, 3], "dtype": "uint8"}
+BY_NAME = {family.name: family for family in FAMILIES}
+LEAST, MOST = 0.3, 100
+
+
+def pictures(count: int = 3) -> np.ndarray:
+    return (detector_heads.images(count).transpose(0, 2, 3, 1) * 255).astype(np.uint8)
+
+
+def bundled(path: Path, target: str, home: Path) -> Path:
+    """The bundle of a detector's file: opened and cut as by the profile stage, saved, converted in a child, packed."""
+    cut = home / "cut" / path.name
+    cut.parent.mkdir()
+    outputs, facts = logits_and_facts(
+        open_file(path, SCALE), pictures(), classes=CLASSES, timeout_s=250, threads=1, task="detection", cut_file=cut
+    )
+    spec = store.ModelSpec(
+        builder=None, source=store.Source(**facts), kwargs={}, input_shape=(3, *SIZE), num_classes=CLASSES,
+        classes=tuple(LABELS), raw=RAW, task="detection", preprocess=SCALE,
+    )  # fmt: skip
+    store.save_source(home / "model", cut if cut.exists() else path, spec)
+    inputs = pictures().transpose(0, 3, 1, 2).astype(np.float32) / 255
+    np.save(home / "calibration.npy", inputs)
+    step = ConversionStep("fp32", "float", home / "model", home / "fp32")
+    job = ConversionJob("baseline", target, home / "calibration.npy", (step,))
+    [converted] = launch.convert(job, home, 250, threading.Event())
+    assert isinstance(converted, launch.ConvertedStep), converted
+    files = converted.files
+    content = {name: (home / "fp32" / name).read_bytes() for name in files.names}
+    options = BoxOptions(LEAST, 1.0 if facts["suppressed"] else 0.5, MOST)
+    manifest = Manifest(
+        name="cells", version="1.0.0", target=target, variant=f"baseline-fp32-{target}", task="detection",
+        raw=RawSpec("image", (*SIZE, 3), "uint8"), inputs=files.inputs, outputs=files.outputs, preprocess=SCALE,
+        labels=LABELS, model_files=sorted(content), activation="sigmoid", boxes=options._asdict(), head=files.head,
+        golden={"inputs": "i.npy", "outputs": "o.npy", "atol": 1e-3, "top1": False},
+    )  # fmt: skip
+    golden = {"i.npy": npy(pictures()), "o.npy": npy(outputs.astype(np.float32))}
+    bundle.write(home / "cells.edge.zip", manifest, {**content, **golden})
+    return home / "cells.edge.zip"
+
+
+def suppressed(answer: Answer, overlap: float) -> list[tuple[str, float, list[float]]]:
+    """The boxes that remain, best first, by the definition of greedy suppression in float64."""
+    sides = np.minimum(np.maximum(answer[0], 0), [SIZE[1], SIZE[0]] * 2)
+    places = [(score, place, kind) for (place, kind), score in np.ndenumerate(answer[1]) if score >= LEAST]
+    kept: list[tuple[str, float, list[float]]] = []
+    for score, place, kind in sorted(places, key=lambda each: (-each[0], each[1])):
+        if all(LABELS[kind] != label or _overlap(sides[place], other) <= overlap for label, _, other in kept):
+            kept.append((LABELS[kind], float(score), sides[place].tolist()))
+    return kept[:MOST]
+
+
+def _overlap(one: np.ndarray, other: list[float]) -> float:
+    width = max(0.0, min(one[2], other[2]) - max(one[0], other[0]))
+    height = max(0.0, min(one[3], other[3]) - max(one[1], other[1]))
+    areas = [max(0.0, each[2] - each[0]) * max(0.0, each[3] - each[1]) for each in (one, other)]
+    union = sum(areas) - width * height
+    return float(width * height / union) if union > 0 else 0.0
+
+
+def check_boxes(path: Path, picture: np.ndarray, expected: list[tuple[str, float, list[float]]]) -> None:
+    answer = load(path, trial=False).predict(picture)
+    assert len(expected) > 0
+    assert [each.label for each in answer.boxes] == [label for label, _, _ in expected]
+    np.testing.assert_allclose([each.box for each in answer.boxes], [box for _, _, box in expected], atol=0.5)
+    probabilities = [each.probability for each in answer.boxes]
+    np.testing.assert_allclose(probabilities, [score for _, score, _ in expected], atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["YOLOX", "YOLOv8", "SSD"])
+def test_the_bundle_of_an_onnx_file_gives_the_boxes_of_the_file(name: str, tmp_path: Path) -> None:
+    """A cut file with a head, a cut one without, and one that keeps its outputs."""
+    family = BY_NAME[name]
+    content = exported(family.build)
+    (tmp_path / "net.onnx").write_bytes(content)
+    path = bundled(tmp_path / "net.onnx", "onnx", tmp_path)
+    assert load(path, trial=False).selftest().ok
+    assert (bundle.read(path).manifest.head is None) == (family.cut_code == "")
+    for picture in pictures():
+        image = picture.transpose(2, 0, 1).astype(np.float32) / 255
+        check_boxes(path, picture, suppressed(family.decode(run(content, image)), 0.5))
+
+
+def test_the_bundle_of_a_tflite_file_gives_its_finished_boxes(tmp_path: Path) -> None:
+    content = detection_postprocess.tflite()
+    (tmp_path / "net.tflite").write_bytes(content)
+    path = bundled(tmp_path / "net.tflite", "tflite", tmp_path)
+    for picture in pictures():
+        outputs = run_tflite(content, picture.astype(np.float32) / 255)
+        count = int(outputs["count"])
+        corners = outputs["boxes"][:count][:, [1, 0, 3, 2]] * [96, 64, 96, 64]
+        scores = np.eye(CLASSES)[outputs["index"][:count].astype(int)] * outputs["score"][:count, None]
+        check_boxes(path, picture, suppressed((corners, scores), 1.0))
