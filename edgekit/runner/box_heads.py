@@ -133,7 +133,7 @@ def converted_shape(head: Mapping[str, Any], shapes: Sequence[Sequence[int]]) ->
 
 def _points(shape: Sequence[int], names: Sequence[Part], head: BoxHead) -> int:
     """Return the number of points in an output that holds these parts."""
-    columns = sum(_widths(head)[name] for name in names)
+    columns = sum(part_widths(head)[name] for name in names)
     if columns == 1 and len(shape) == 1:
         return shape[0]
     across, down = (0, 1) if head.points_last and columns > 1 else (1, 0)
@@ -146,14 +146,13 @@ def _points(shape: Sequence[int], names: Sequence[Part], head: BoxHead) -> int:
 def check_points(head: Mapping[str, Any], points: int) -> None:
     """Raise BundleError unless grids over the sample have this number of points, with the anchors of the head."""
     fields = BoxHead(**head)
-    height, width = fields.size
     if fields.boxes == "anchors":
-        _anchor_points((height, width), _as_tuples(fields.anchors), points)
+        anchor_points(fields, points)
     else:
         boxes.grid_strides(fields.size, points)
 
 
-def _widths(head: BoxHead) -> dict[str, int]:
+def part_widths(head: BoxHead) -> dict[str, int]:
     """Return the number of columns of each part."""
     return {
         "boxes": boxes.BOX_SIDES * head.bins,
@@ -183,7 +182,7 @@ def to_points(outputs: Sequence[np.ndarray], head: BoxHead) -> np.ndarray:
 
 def split_parts(outputs: Sequence[np.ndarray], head: BoxHead) -> dict[str, np.ndarray]:
     """Return the parts by name, each (points, columns) float32."""
-    widths = _widths(head)
+    widths = part_widths(head)
     parts: dict[str, np.ndarray] = {}
     for output, names in zip(outputs, head.parts):
         columns = sum(widths[name] for name in names)
@@ -221,13 +220,13 @@ def corners_of(raw: np.ndarray, head: BoxHead) -> np.ndarray:
         centres, strides = boxes.grid_centres(head.size, len(raw))
         return _from_centres((raw[:, :2] - np.float32(0.5)) * strides + centres, exp32(raw[:, 2:]) * strides)
     if head.boxes == "anchors":
-        cells, strides, sizes = _anchor_points((height, width), _as_tuples(head.anchors), len(raw))
+        cells, strides, sizes = anchor_points(head, len(raw))
         shares = sigmoid32(raw)
         return _from_centres(
             (shares[:, :2] * np.float32(2) - np.float32(0.5) + cells) * strides,
             (shares[:, 2:] * np.float32(2)) ** 2 * sizes,
         )
-    centres, sizes = _prior_points((height, width), tuple(_hashable(each) for each in head.priors), len(raw))
+    centres, sizes = prior_points(head, len(raw))
     offset, growth = (np.float32(each) for each in head.variances)
     return _from_centres(raw[:, :2] * offset * sizes + centres, exp32(raw[:, 2:] * growth) * sizes)
 
@@ -284,19 +283,37 @@ def _softmax_logits(scores: np.ndarray, background: int | None) -> np.ndarray:
     return logit32((weights[:, columns] / total[:, None]).astype(np.float32))
 
 
+<<<<<<< /tmp/tmp9uybhl37/a
 def _foreground(columns: int, background: int | None) -> list[int]:
     """Return the columns of the classes without that of the background."""
     return [column for column in range(columns) if column != background]
 
 
+||||||| /tmp/tmp9uybhl37/o
+=======
+def anchor_points(head: BoxHead, points: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the cell (column, row), stride and anchor size of every point, each (points, 2) or (points, 1) float32.
+
+    The points are ordered by grid, then anchor, row and column. Raises BundleError if no grids have that number.
+    """
+    height, width = head.size
+    return _anchor_points((height, width), _as_tuples(head.anchors), points)
+
+
+def prior_points(head: BoxHead, points: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the centres and sizes (points, 2) of all prior boxes, in pixels and float32.
+
+    Raises BundleError if the priors of the head are not that many.
+    """
+    height, width = head.size
+    return _prior_points((height, width), tuple(_hashable(each) for each in head.priors), points)
+
+
+>>>>>>> /tmp/tmp9uybhl37/b
 @lru_cache(maxsize=4)
 def _anchor_points(
     size: tuple[int, int], anchors: tuple[tuple[tuple[float, float], ...], ...], points: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the cell (column, row), stride and anchor size of every point, each (points, 2) or (points, 1) float32.
-
-    The points are ordered by grid, then anchor, row and column.
-    """
     for first in range(len(boxes.STRIDES) - len(anchors) + 1):
         strides = boxes.STRIDES[first : first + len(anchors)]
         grids = [boxes.grid_shape(size, stride) for stride in strides]
@@ -317,7 +334,6 @@ def _anchor_points(
 
 @lru_cache(maxsize=4)
 def _prior_points(size: tuple[int, int], priors: tuple[Any, ...], points: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the centres and sizes (points, 2) of all prior boxes, in pixels and float32."""
     height, width = size
     centres, sizes = [], []
     for grid in (dict(each) for each in priors):

@@ -297,6 +297,12 @@ ELSEWHERE = {
     "python edgerun.pyz predict camera-tflite-1.0.0.edge.zip one.npz": (
         "needs a bundle of several inputs; tests/runner/test_predict_tensors.py asks one of each target"
     ),
+    "edgekit export frigate cells-onnx-1.0.0.edge.zip --out for-frigate": (
+        "needs a bundle of boxes; tests/serve/export/test_frigate.py exports one"
+    ),
+    "python edgerun.pyz predict cells-tflite-1.0.0.edge.zip cells/ --coco results.json": (
+        "needs a bundle of boxes; tests/runner/test_predict_coco.py reads its results"
+    ),
     "python edgerun.pyz predict cells-tflite-1.0.0.edge.zip cells/ --draw drawn/": (
         "needs a bundle of boxes; tests/runner/test_predict_draw.py draws its answers"
     ),

@@ -239,7 +239,7 @@ def test_a_redis_that_hangs_at_the_start(
 ) -> None:
     redis.process.send_signal(signal.SIGSTOP)
     with serving(tmp_path, paths, redis.url(), *SHORT) as server:
-        server.wait_said("slow: .* does not answer, and is tried again")
+        server.wait_said("slow: .* does not answer, and will be tried again")
         assert server.all("slow", IMAGES) == expected
 
 
@@ -248,7 +248,7 @@ def test_a_redis_that_comes_after_the_server_is_measured_then(
 ) -> None:
     redis.stop()
     with serving(tmp_path, paths, redis.url(), *SHORT) as server:
-        server.wait_said("slow: .* does not answer, and is tried again")
+        server.wait_said("slow: .* does not answer, and will be tried again")
         assert server.all("slow", IMAGES) == expected
         again = Redis.start(tmp_path, port=redis.port)
         try:

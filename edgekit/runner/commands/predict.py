@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from edgekit.runner.commands._batches import Outcome
+    from edgekit.runner.commands._coco import CocoResults
     from edgekit.runner.commands._draw import Drawings
     from edgekit.runner.model import FileAnswer, Model
 
@@ -47,6 +48,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="OUT",
         help="draw the answers into the pictures, as PNG: a file, or a folder for several (boxes, masks)",
     )
+    parser.add_argument(
+        "--coco",
+        metavar="FILE",
+        help="also write the boxes of all pictures as COCO results: image_id is the file's name without its ending "
+        "if that is a whole number, else the file's name; category_id is the label's position, from 1",
+    )
     _stream.add_arguments(parser)
     extension.find().add_predict_options(parser)
     _shared.add_interpreter_arguments(parser)
@@ -62,6 +69,10 @@ def run(options: argparse.Namespace) -> None:
         from edgekit.runner.commands import _draw
 
         _draw.check(options)
+    if options.coco is not None:
+        from edgekit.runner.commands import _coco
+
+        _coco.check(options)
     if not options.stream and not options.inputs:
         options.misuse("name at least one INPUT; or use --stream for data from standard input")
     with device.loading(options) as load_options:
@@ -81,7 +92,7 @@ def _files(model: Model, options: argparse.Namespace) -> None:
 
     raw = model.manifest.raw
     paths = [path for name in options.inputs for path in inputs.input_files(name, raw)]
-    drawings = _drawings(model, options, paths)
+    drawings, results = _drawings(model, options, paths), _results(model, options, paths)
     refused, cut = 0, []
     for path, answer, read_ms, error in _outcomes(model, paths, options):
         drawn = None
@@ -91,6 +102,8 @@ def _files(model: Model, options: argparse.Namespace) -> None:
             except InputError as drawing_error:
                 error = drawing_error
             _shared.print_answer(path, answer.prediction, read_ms, options.json, answer.span, drawn=drawn)
+            if results is not None:
+                results.add(path, answer.prediction)
             if answer.span is not None and "cut" in answer.span.facts():
                 cut.append(f"{path}, {answer.span}")
             if error is None:
@@ -102,6 +115,8 @@ def _files(model: Model, options: argparse.Namespace) -> None:
             raise InputError(text) from None
         _complain(path, text, options.json)
         refused += 1
+    if results is not None:
+        results.write()
     if cut:
         others = f"; the same happened to {len(cut) - 1} more" if len(cut) > 1 else ""
         _shared.warn(f"{cut[0]}: the bundle takes no more, so the rest was cut off{others}")
@@ -115,6 +130,14 @@ def _drawings(model: Model, options: argparse.Namespace, paths: list[str]) -> Dr
     from edgekit.runner.commands import _draw
 
     return _draw.Drawings(model.manifest, options.draw, paths)
+
+
+def _results(model: Model, options: argparse.Namespace, paths: list[str]) -> CocoResults | None:
+    if options.coco is None:
+        return None
+    from edgekit.runner.commands import _coco
+
+    return _coco.CocoResults(model.manifest, options.coco, paths)
 
 
 def _outcomes(model: Model, paths: list[str], options: argparse.Namespace) -> Iterator[Outcome]:

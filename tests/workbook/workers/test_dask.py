@@ -211,7 +211,9 @@ def test_a_worker_with_another_processor_computes_and_never_measures(
         dask_cluster.worker("other", preload=tmp_path / "other.py")
         with open_pool(on=dask_cluster.address) as pool:
             assert pool.run(jobs("a", 1, "compute")) == [dask_cluster.process("other").pid]
-            with pytest.raises(ResourceError, match=r"no worker has the processor of this machine .*start one"):
+            with pytest.raises(
+                ResourceError, match=r"no worker has the processor of this machine .*start a worker that has it"
+            ):
                 pool.run(jobs("b", 1, "measure"))
             dask_cluster.worker("ours")
             assert pool.run(jobs("c", 3, "measure")) == [dask_cluster.process("ours").pid] * 3
