@@ -283,14 +283,11 @@ def _softmax_logits(scores: np.ndarray, background: int | None) -> np.ndarray:
     return logit32((weights[:, columns] / total[:, None]).astype(np.float32))
 
 
-<<<<<<< /tmp/tmp9uybhl37/a
 def _foreground(columns: int, background: int | None) -> list[int]:
     """Return the columns of the classes without that of the background."""
     return [column for column in range(columns) if column != background]
 
 
-||||||| /tmp/tmp9uybhl37/o
-=======
 def anchor_points(head: BoxHead, points: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the cell (column, row), stride and anchor size of every point, each (points, 2) or (points, 1) float32.
 
@@ -309,7 +306,6 @@ def prior_points(head: BoxHead, points: int) -> tuple[np.ndarray, np.ndarray]:
     return _prior_points((height, width), tuple(_hashable(each) for each in head.priors), points)
 
 
->>>>>>> /tmp/tmp9uybhl37/b
 @lru_cache(maxsize=4)
 def _anchor_points(
     size: tuple[int, int], anchors: tuple[tuple[tuple[float, float], ...], ...], points: int
