@@ -34,8 +34,8 @@ REFERENCE_PRECISION, UNCONVERTED = "fp32", "as it is"
 class TimedFile:
     """The timing of one network on one target in one precision.
 
-    `low_ms` and `high_ms` bound `p50_ms`, the median of the rounds' p50s. `round_p50s_ms` (rounds,) can be paired
-    with those of every other network timed in the same call.
+    `low_ms` and `high_ms` bound `p50_ms`, the median of the rounds' p50s. `round_p50s_ms` (rounds,) can be
+    paired with those of every other network timed by the same call of `time_models`.
     """
 
     model: str

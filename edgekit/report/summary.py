@@ -164,9 +164,9 @@ def _notes(result: Result, has_report: bool) -> Iterator[str]:
     if result["winners"]:
         baseline = result["variants"][0]
         yield (
-            f"{capitalised(METRICS[result['task']])} and its drop are measured on the test samples; speed-ups are "
+            f"The {METRICS[result['task']]} and its drop are measured on the test samples; speed-ups are "
             f"medians of repeated comparisons with {baseline_runtime(baseline['interpreter'])} "
-            f"({latency(baseline['p50_ms'])}), so they may differ slightly from the quotient of the p50s."
+            f"({latency(baseline['p50_ms'])}), so they may differ slightly from the quotient of the latencies."
         )
     if rejected_note := _not_kept(result, has_report):
         yield rejected_note
@@ -192,8 +192,8 @@ def _noise(result: Result) -> Iterator[str]:
     unsettled = [row.partition(":")[0] for row in result["conditions"].get("stayed_open", [])]
     if winners := [name.removeprefix(WINNER_OF) for name in unsettled if name.startswith(WINNER_OF)]:
         yield (
-            f"The measurement ended before it was clear which variant is fastest on {', '.join(winners)}; raise "
-            "benchmark.most_rounds to settle it."
+            f"The measurement ended before it was clear which variant is fastest on {', '.join(winners)}; to find "
+            "out, raise benchmark.most_rounds."
         )
 
 

@@ -1,6 +1,7 @@
 """Describe the outcome of a run: the winner or the nearest miss, and the paths of all outputs.
 
-A finished run prints this whenever it is started again, so this module imports no framework, not even NumPy.
+A finished run prints this whenever it is started again. To do that quickly, this module imports no framework, not
+even NumPy.
 """
 
 from __future__ import annotations

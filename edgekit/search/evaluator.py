@@ -44,7 +44,7 @@ JOBS = "edgekit.search.jobs"
 
 
 def trial_folder(folder: Path, settings: Sequence[str]) -> Path:
-    """The folder of the run of a trial with these settings, below the folder of its study."""
+    """The folder, inside the study's folder, in which a trial with these settings runs."""
     return folder / TRIALS / digest(list(settings))[:16]
 
 
@@ -249,7 +249,7 @@ class Evaluator:
         return {int(number): {**result, "took_s": took_s} for number, result in results.items()}
 
     def _run_trial_jobs(self, jobs: Mapping[int, Job], name: str) -> dict[int, Any]:
-        """Run one job for each trial. A trial whose process keeps dying counts as failed."""
+        """Run one job for each trial. A trial whose process dies repeatedly counts as failed."""
         count = itertools.count(1)
         with progress.step(name, "trial", len(jobs)) as shown:
             results = self.pool.run(list(jobs.values()), lambda *_: shown.update(next(count)), keep_going=True)

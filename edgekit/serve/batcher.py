@@ -1,9 +1,9 @@
-"""The queue of one model, and the measured batch latencies that decide how it batches.
+"""The queue of one model, and the measured batch latencies that decide how the queue forms batches.
 
-A request never waits while the model is idle. When the model is free, it takes the largest batch that is faster per
-sample than smaller ones and still meets the earliest deadline. Requests that cannot meet their deadline are refused
-when they arrive, and requests that are cancelled or expire in the queue never run. A call that has started is always
-finished, even if its client has disconnected.
+Unless a delay is configured, a request never waits while the model is idle. When the model is free, it takes the
+largest batch that is faster per sample than smaller ones and still meets the earliest deadline. Requests that cannot
+meet their deadline are refused when they arrive, and requests that are cancelled or expire in the queue never run. A
+call that has started is always finished, even if its client has disconnected.
 """
 
 from __future__ import annotations
@@ -338,7 +338,7 @@ class Batcher:
         start = 0
         for job in batch:
             stop = start + len(job.x)
-            if job.future.done():  # its client has disconnected meanwhile
+            if job.future.done():  # its client has disconnected in the meantime
                 pass
             elif isinstance(outcome, BaseException):
                 job.future.set_exception(outcome)

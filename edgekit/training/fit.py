@@ -100,8 +100,8 @@ def fit(
     The module ends on the CPU, in eval mode, with the weights of the best epoch. This is the epoch with the highest
     validation accuracy or, if several have the same accuracy, the one of these with the lowest validation loss. Without
     early stopping, only epochs with a learning rate below a fifth of the peak are considered, if there are any, because
-    a high score at a high rate is luck and costs accuracy on new samples. With `ema_decay`, the average of the weights
-    is validated and kept. A teacher sees the same augmented batches as the student.
+    a high score at a high rate is luck, and keeping such an epoch costs accuracy on new samples. With `ema_decay`, the
+    average of the weights is validated and kept. A teacher sees the same augmented batches as the student.
 
     The weights differ in the last bits between values of `training.shares`, but they do not depend on the number of
     processes (see `edgekit.training.data_parallel`). They also differ between values of `training.precision`.
@@ -193,7 +193,8 @@ def fit(
 
 
 class _Loop:
-    """The state of a training: the optimizer, its schedule, and the random generator of orders and augmentations."""
+    """The state of a training run: the optimizer, its schedule, and the random generator for the order of the samples
+    and for augmentations."""
 
     def __init__(
         self,

@@ -160,7 +160,10 @@ def finished_result(plan: Plan, folder: Path) -> tuple[Result | None, DataDigest
 
 
 def _draw_outdated_page(folder: Path, say: Say) -> bool:
-    """Draw the page of a finished run if it is missing or from an earlier edgekit. Return whether it is current."""
+    """Draw the page of a finished run if it is missing or was drawn by an earlier version of edgekit.
+
+    Return whether the page is current.
+    """
     if html.is_page_current(folder):
         return True
     try:

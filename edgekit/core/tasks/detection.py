@@ -6,7 +6,7 @@ classes), as described in `edgekit/runner/boxes.py`.
 
 Average precision is that of COCO (Lin et al., ECCV 2014). The boxes of all pictures are sorted by their scores, and
 each is matched with the label of its class that it overlaps most and that no earlier box has taken. Precision is made
-monotonically decreasing and averaged over 101 recalls. At most 100 boxes of a picture count.
+monotonically decreasing and averaged over 101 recalls. At most 100 boxes of each picture are taken into account.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def default_names(y: np.ndarray) -> tuple[str, ...]:
 
 
 def normalize_labels(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
-    """Return (n, 1 + most, 5) float32 with boxes inside their samples."""
+    """Return the labels as float32 (n, 1 + most, 5), after checking that every box has a known class and lies inside
+    its sample."""
     if y.ndim != 3 or y.shape[1] < 2 or y.shape[2] != BOX_FIELDS:
         raise DataError(
             f"{name}: labels of a detection are (n, 1 + most, {BOX_FIELDS}), got {y.dtype} of shape {y.shape}"
@@ -129,7 +130,7 @@ SECOND = SecondMetric("mAP@0.5:0.95", "averages it over overlaps from 0.5 to 0.9
 def drop(reference: SampleScores, scores: SampleScores, confidence: float) -> Drop:
     """Return the drop, estimated by a bootstrap over pictures.
 
-    A picture is lost if fewer of its labels than before are found at an overlap of 0.5.
+    A picture is lost if fewer of its labels are found, at an overlap of 0.5, than by the reference.
     """
     hits = [_hits(each.values) for each in (reference, scores)]
     worse = np.sign(hits[0] - hits[1])

@@ -51,7 +51,10 @@ def numpy_2(case: DoctorCase) -> Iterator[DoctorFinding]:
 
 
 def no_interpreter(case: DoctorCase) -> Iterator[DoctorFinding]:
-    """Check that a suitable interpreter is installed. The fix installs the first that has a wheel for the device."""
+    """Check that a suitable interpreter is installed.
+
+    The fix installs the first suitable interpreter that has a wheel for the device.
+    """
     if case.installed or not case.interpreters or case.facts.python < OLDEST_PYTHON:
         return
     line = advice.first_install_command(case.facts, case.interpreters)
@@ -106,7 +109,7 @@ def installed_glibc(case: DoctorCase) -> Iterator[DoctorFinding]:
 def foreign_wheel(case: DoctorCase) -> Iterator[DoctorFinding]:
     """Check for wheels that were built for another processor or Python.
 
-    They are found in an environment that was copied from a PC, or that is older than an upgrade of Python.
+    They occur in an environment that was copied from a PC, or that was created before Python was upgraded.
     """
     for name in ["numpy", *case.installed]:
         distribution = "numpy" if name == "numpy" else wheels.distribution_of(name)
@@ -207,7 +210,7 @@ def _with_numpy(case: DoctorCase, bound: str = "", only: str | None = None) -> s
 
 
 def _other_python(case: DoctorCase, name: str, first: int, last: int) -> str:
-    """Return the command for an interpreter without a wheel for this Python.
+    """Return the command to use if an interpreter has no wheel for this Python.
 
     It installs another interpreter for the same target if that has a wheel, or else another Python.
     """

@@ -17,7 +17,7 @@ from edgekit.fleet.rollout.outcomes import CONFIRMED, INSTALLING, ON_PROBATION, 
 from edgekit.fleet.rollout.payload import Payload
 
 FIRST_LOOK_S, LONGEST_LOOK_S = 1.0, 5.0
-"""The first and the longest pause between two queries whether the device has confirmed the release."""
+"""The first and the longest pause between two checks of whether the device has confirmed the release."""
 TAKEN_BACK, NOT_YET = 5, 7
 
 
@@ -25,8 +25,8 @@ TAKEN_BACK, NOT_YET = 5, 7
 class PushOptions:
     """Options of a push.
 
-    `wait_s` is how long to wait until the device confirms the release itself; 0 does not wait. With `confirm`, this
-    machine confirms the release. `install_options` are passed to `edgerun install`.
+    `wait_s` is how long to wait for the device itself to confirm the release; with 0, the push does not wait. With
+    `confirm`, this machine confirms the release. `install_options` are passed to `edgerun install`.
     """
 
     wait_s: float = 180.0
@@ -37,7 +37,7 @@ class PushOptions:
 class Pusher:
     """Pushes a payload to devices by `send` and then `install`, which take a device's outcome and return the next one.
 
-    `on_outcome` is called with the outcomes in between.
+    `on_outcome` is called with the intermediate outcomes.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Pusher:
         return None
 
     def _is_installed(self, status: ReleaseStatus) -> bool:
-        """Return whether the whole payload is current there and can be loaded."""
+        """Return whether the whole payload is the device's current release and can be loaded."""
         bundle, *more = (file.sha256 for file in self._payload.files)
         return status.is_current(bundle, *more) and not status.refused
 
@@ -122,7 +122,7 @@ class Pusher:
             return result.to(result.state, cuts=before.cuts + session.cuts)
 
     async def _wait(self, edgerun: Edgerun, status: ReleaseStatus, outcome: Outcome) -> Outcome:
-        """Wait until the device confirms the release itself, even if it is unreachable for a while."""
+        """Wait for the device itself to confirm the release, even if it is unreachable for a while."""
         deadline, pause_s = time.monotonic() + self._options.wait_s, FIRST_LOOK_S
         lost: Unreachable | None = None
         while True:

@@ -150,7 +150,10 @@ def protocol(rounds: Sequence[int], openings: Sequence[int], calls_per_round: in
 
 
 def _span(counts: Sequence[int]) -> str:
-    """Return the smallest and the largest count as text. Variants of unsettled comparisons have more rounds."""
+    """Return the smallest and the largest count as text.
+
+    Variants whose comparison was not settled at first have more rounds.
+    """
     smallest, largest = min(counts), max(counts)
     return f"{smallest}" if smallest == largest else f"{smallest} to {largest}"
 
@@ -242,7 +245,8 @@ def _accuracies(validation: SampleResults, test: SampleResults) -> dict[str, Any
 def _evaluate(
     backend: Backend, variant: Variant, split: Split, spec: store.ModelSpec
 ) -> tuple[np.ndarray, SampleResults]:
-    """Return the answers of a variant and their results, with one sample per call as on the device."""
+    """Return a variant's answers, with one sample per call as on the device, and the results that its accuracy is
+    computed from."""
     layout = variant.input.layout
     outputs = [backend.run(to_layout(apply(spec.preprocess, sample[None]), layout)) for sample in split.x]
     subject = f"benchmark: {variant.name}"
