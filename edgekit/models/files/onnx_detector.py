@@ -346,6 +346,9 @@ def _with_outputs(model: Any, places: Sequence[_Boxes], scores: Sequence[_Scores
 
     graph = model.graph
     del graph.output[:]
+    for node in graph.node:  # the file may have used the names of the new outputs
+        for names in (node.input, node.output):
+            names[:] = [_other_name(name) for name in names]
     for name, rows in (
         (BOXES, [[each.tensor] for each in places]),
         (SCORES, [[each.objectness, each.classes] if each.objectness else [each.classes] for each in scores]),
@@ -361,6 +364,11 @@ def _with_outputs(model: Any, places: Sequence[_Boxes], scores: Sequence[_Scores
         graph.output.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape))
     _drop_unused(graph)
     return bytes(model.SerializeToString(deterministic=True))
+
+
+def _other_name(name: str) -> str:
+    """Return the name that a tensor of the file has beside the new outputs."""
+    return f"{name}.file" if name in (BOXES, SCORES) else name
 
 
 def _concatenated(graph: Any, names: Sequence[str], result: str, axis: int, *, is_output: bool = False) -> str:
@@ -380,7 +388,7 @@ def _append_table(graph: Any, tensor: _Tensor, name: str) -> None:
     """Append nodes that make (1, points, columns) of a tensor, in place."""
     import onnx
 
-    current = tensor.name
+    current = _other_name(tensor.name)
 
     def append(operator: str, suffix: str, *inputs: np.ndarray, **attributes: Any) -> None:
         nonlocal current
