@@ -368,7 +368,10 @@ def _with_outputs(model: Any, places: Sequence[_Boxes], scores: Sequence[_Scores
 
     graph = model.graph
     del graph.output[:]
-    used = {name for node in graph.node for name in node.output}
+    used = {name for node in graph.node for node in graph.node:  # the file may have used the names of the new outputs
+        for names in (node.input, node.output):
+            names[:] = [_other_name(name) for name in names]
+    for name in node.output}
     used |= {each.name for each in (*graph.input, *graph.initializer)}
     for title, rows in (
         (BOXES, [[each.tensor] for each in places]),
@@ -390,6 +393,11 @@ def _with_outputs(model: Any, places: Sequence[_Boxes], scores: Sequence[_Scores
     return bytes(model.SerializeToString(deterministic=True))
 
 
+def _other_name(name: str) -> str:
+    """Return the name that a tensor of the file has beside the new outputs."""
+    return f"{name}.file" if name in (BOXES, SCORES) else name
+
+
 def _concatenated(graph: Any, names: Sequence[str], result: str, axis: int, *, is_output: bool = False) -> str:
     """Append a concatenation, and return the name of its result; a single tensor that is no output stays as it is."""
     import onnx
@@ -407,7 +415,7 @@ def _append_table(graph: Any, tensor: _Tensor, name: str) -> None:
     """Append nodes that make (1, points, columns) of a tensor, in place."""
     import onnx
 
-    current = tensor.name
+    current = _other_name(tensor.name)
 
     def append(operator: str, suffix: str, *inputs: np.ndarray, **attributes: Any) -> None:
         nonlocal current

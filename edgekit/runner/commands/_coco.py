@@ -15,7 +15,6 @@ from edgekit.runner.files import write_atomically
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import Manifest
-    from edgekit.runner.postprocess.detection import Detection
 
 
 def check(options: argparse.Namespace) -> None:
@@ -61,8 +60,8 @@ class CocoResults:
             owners[image] = path
         self._results: dict[str, list[dict[str, Any]]] = {}
 
-    def add(self, path: str, answer: Detection) -> None:
-        """Add the boxes of a picture, which are in its pixels. A picture that is named twice counts once."""
+    def add(self, path: str, answer: Any) -> None:
+        """Add the boxes of a `Detection`, in pixels of the picture. A picture that is named twice counts once."""
         self._results[path] = [
             {
                 "image_id": self._images[path],

@@ -9,7 +9,7 @@ All operators have the same form from opset 11 on, so that the graphs can be joi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -152,7 +152,7 @@ def _head(manifest: Manifest) -> BoxHead:
 def _parts(graph: _Graph, outputs: Sequence[TensorSpec], head: BoxHead) -> dict[str, str]:
     """Return the parts of the outputs by name, each (1, points, columns) float32."""
     widths = box_heads.part_widths(head)
-    parts = {}
+    parts: dict[str, str] = {}
     for index, (output, names) in enumerate(zip(outputs, head.parts, strict=True)):
         columns = sum(widths[name] for name in names)
         table = model_output(index)
@@ -296,7 +296,9 @@ class _Graph:
 
         self._nodes.append(helper.make_node("Identity", [current], [name], name=f"{name}.end"))
 
-    def model(self, inputs: dict[str, tuple[str, Sequence[int]]], outputs: dict[str, tuple[str, Sequence[int]]]) -> Any:
+    def model(
+        self, inputs: Mapping[str, tuple[str, Sequence[int]]], outputs: Mapping[str, tuple[str, Sequence[int]]]
+    ) -> Any:
         """Return the ONNX model with these inputs and outputs, each a dtype and a shape."""
         from onnx import helper
 

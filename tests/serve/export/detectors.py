@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.runner import bundle
+from edgekit.runner.backends import byte_inputs
 from edgekit.runner.box_heads import BoxHead, HeadDecoder
 from edgekit.runner.boxes import BoxOptions
 from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
@@ -19,6 +20,7 @@ SIDE = 64
 POINTS = 8 * 8 + 4 * 4
 LABELS = ["red cell", "white", "7 of 9"]
 INPUT = TensorSpec("images", (1, 3, SIDE, SIDE), "float32", "NCHW")
+BYTES = TensorSpec("bytes", (1, SIDE, SIDE, 3), "uint8", "NHWC")
 STEPS = [{"step": "scale", "factor": 1 / 255}]
 SHARES = BoxHead((SIDE, SIDE), 3, (("boxes",), ("classes",)), "centre", "probabilities", normalized=True)
 """Of a detector that gives centres and sizes as shares of the picture, and probabilities."""
@@ -64,6 +66,22 @@ def onnx_model(head: BoxHead | None = None, opset: int = 13) -> bytes:
     return bytes(model.SerializeToString())
 
 
+def byte_model(factor: float) -> bytes:
+    """The model with the scale of the preprocess steps inside; `factor` is the scale that its metadata name."""
+    import onnx
+    from onnx import helper, numpy_helper
+
+    model = onnx.load_model_from_string(onnx_model())
+    model.graph.node.insert(0, helper.make_node("Mul", ["real", "factor"], ["images"]))
+    model.graph.node.insert(0, helper.make_node("Cast", ["last"], ["real"], to=onnx.TensorProto.FLOAT))
+    model.graph.node.insert(0, helper.make_node("Transpose", ["bytes"], ["last"], perm=[0, 3, 1, 2]))
+    model.graph.initializer.append(numpy_helper.from_array(np.array(1 / 255, dtype=np.float32), "factor"))
+    del model.graph.input[:]
+    model.graph.input.append(helper.make_tensor_value_info("bytes", onnx.TensorProto.UINT8, BYTES.shape))
+    helper.set_model_props(model, {byte_inputs.METADATA_KEY: byte_inputs.format_remark([factor], [0])})
+    return bytes(model.SerializeToString())
+
+
 def openvino_files(content: bytes) -> dict[str, bytes]:
     import openvino
 
@@ -92,8 +110,11 @@ def answers(samples: np.ndarray, head: BoxHead | None) -> np.ndarray:
 
 
 def write(folder: Path, target: str = "onnx", head: BoxHead | None = None, **changes: Any) -> Path:
-    """Write a bundle and return its path. `changes` replace fields of its manifest, or `content` the ONNX file."""
-    content = changes.pop("content", None) or onnx_model(head)
+    """Write a bundle and return its path.
+
+    `changes` replace fields of its manifest, or `content` the ONNX file, or `seen` the pictures of the golden answers.
+    """
+    content, seen = changes.pop("content", None) or onnx_model(head), changes.pop("seen", pictures())
     files = {"model.onnx": content} if target == "onnx" else openvino_files(content)
     fields: dict[str, Any] = {
         "name": "cells", "version": "1.0.0", "target": target, "variant": f"baseline-{target}", "task": "detection",
@@ -102,7 +123,7 @@ def write(folder: Path, target: str = "onnx", head: BoxHead | None = None, **cha
         "golden": {"inputs": "i.npy", "outputs": "o.npy", "atol": 1e-3, "top1": False},
         "boxes": BoxOptions(0.4, 1.0, 1000)._asdict(), "head": head._asdict() if head else None,
     }  # fmt: skip
-    golden = {"i.npy": npy(pictures()), "o.npy": npy(answers(pictures(), head))}
+    golden = {"i.npy": npy(pictures()), "o.npy": npy(answers(seen, head))}
     path = folder / f"cells-{target}-1.0.0.edge.zip"
     bundle.write(path, Manifest(**{**fields, **changes}), {**files, **golden})
     return path

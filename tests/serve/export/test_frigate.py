@@ -200,6 +200,18 @@ def test_an_open_batch_is_fixed(tmp_path: Path, export: Export) -> None:
     assert [side.dim_value for side in output.type.tensor_type.shape.dim] == [1, 7, 80]
 
 
+def test_a_file_that_contains_the_steps_gets_bytes(tmp_path: Path, export: Export) -> None:
+    path = detectors.write(tmp_path, content=detectors.byte_model(1 / 255), inputs=(detectors.BYTES,))
+    done = export("frigate", path, tmp_path / "out")
+    assert done.exit_code == 0, done.stderr
+    config = yaml.safe_load((tmp_path / "out/cells/config.yml").read_text())
+    run, sample = run_with_onnxruntime(tmp_path / "out/cells/model.onnx"), detectors.pictures(1)[0]
+    [output] = run(as_frigate_gives_it(sample, config["model"]))
+    own = load(path, trial=False).predict(sample).boxes
+    seen = read_as_frigate(output, detectors.LABELS)
+    assert seen and all(any(are_equal(each, box) for box in own) for each in seen)
+
+
 WIDE = RawSpec("image", (detectors.SIDE, detectors.SIDE * 2, 3), "uint8")
 
 
@@ -208,6 +220,13 @@ def refusal(path: Path, export: Export) -> str:
     assert done.exit_code == 5 and not (path.parent / "out").exists()
     assert len(done.stderr.splitlines()) == 1
     return str(done.stderr)
+
+
+def test_a_file_that_gives_other_boxes_than_the_bundle_is_refused(tmp_path: Path, export: Export) -> None:
+    """The metadata of the file name another scale than its operators have, which only the runner follows."""
+    seen = np.rint(detectors.pictures() * (100 / 255)).astype(np.uint8)
+    path = detectors.write(tmp_path, content=detectors.byte_model(1 / 100), inputs=(detectors.BYTES,), seen=seen)
+    assert "gives other boxes than the bundle: they differ by up to" in refusal(path, export)
 
 
 def test_an_old_opset_is_refused(tmp_path: Path, export: Export) -> None:
