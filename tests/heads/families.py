@@ -5,18 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 SIDE, CLASSES = 320, 3
-THRESHOLD, OVERLAP, MOST = 0.25, 0.5, 100
+OVERLAP, MOST = 0.5, 100
+FEW = 10
+"""The boxes of a random network are compared from the highest probability at which it gives so many."""
 
 
 @dataclass(frozen=True)
 class Family:
-    """`package` builds and exports `model`. One that gives the best class of each box only has a `threshold` of 0.5."""
+    """`package` builds and exports `model`. One that gives only the best class of a box has a `least` of 0.5."""
 
     name: str
     package: str
     model: str
     size: str = ""
-    threshold: float = THRESHOLD
+    least: float = 0.0
 
     @property
     def key(self) -> str:
@@ -33,7 +35,6 @@ FAMILIES = (
     Family("YOLO26", "ultralytics", "yolo26n"),
     Family("YOLOv7", "libreyolo", "LibreYOLO7", "b"),
     Family("YOLOv9", "libreyolo", "LibreYOLO9", "t"),
-    Family("YOLOv9, end-to-end", "libreyolo", "LibreYOLO9E2E", "t"),
     Family("YOLOX", "libreyolo", "LibreYOLOX", "n"),
     Family("YOLO-NAS", "libreyolo", "LibreYOLONAS", "s"),
     Family("PP-YOLOE", "libreyolo", "LibrePPYOLOE", "s"),
@@ -41,8 +42,8 @@ FAMILIES = (
     Family("RTMDet", "libreyolo", "LibreRTMDet", "t"),
     Family("RetinaNet", "libreyolo", "LibreRetinaNet", "r50"),
     Family("D-FINE", "libreyolo", "LibreDFINE", "n"),
-    Family("DETR", "transformers", "detr", threshold=0.5),
-    Family("YOLOS", "transformers", "yolos", threshold=0.5),
+    Family("DETR", "transformers", "detr", least=0.5),
+    Family("YOLOS", "transformers", "yolos", least=0.5),
     Family("RT-DETR", "transformers", "rt_detr"),
 )
 BY_KEY = {family.key: family for family in FAMILIES}

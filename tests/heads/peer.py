@@ -1,11 +1,12 @@
 """Detectors in their own packages: `python -m tests.heads.peer FOLDER KEY …`, with build/heads on the PYTHONPATH.
 
 Each is built with random weights, exported to FOLDER/KEY/net.onnx, and run on FOLDER/images.npy. Its own postprocess
-gives FOLDER/KEY/boxes.json: for each image, rows of left, top, right, bottom in pixels, score and class.
+gives FOLDER/KEY/boxes.json: for each image a threshold, and rows of left, top, right, bottom, score and class.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import os
@@ -20,20 +21,21 @@ import numpy as np
 import torch
 
 from tests.heads import torchvision_shim  # noqa: F401  before packages that import torchvision
-from tests.heads.families import BY_KEY, CLASSES, MOST, OVERLAP, SIDE, Family
+from tests.heads.families import BY_KEY, CLASSES, FEW, MOST, OVERLAP, SIDE, Family
 
 Rows = list[list[float]]
-Peer = Callable[[torch.Tensor], Rows]
+Peer = tuple[Callable[[torch.Tensor], Any], Callable[[Any, float], Rows]]
+"""The network, and the postprocess of what it gives, from a threshold."""
 
 
 def spread_scores(network: torch.nn.Module) -> None:
     """Give the last layers of a random network other weights, because its scores are otherwise all the same."""
-    columns = (CLASSES, CLASSES + 1, 4, 8 * (4 + CLASSES), 3 * (5 + CLASSES), 9 * CLASSES, 9 * 4)
+    columns = (1, CLASSES, CLASSES + 1, 4, CLASSES + 32, 8 * (4 + CLASSES), 3 * (5 + CLASSES), 9 * CLASSES, 9 * 4)
     with torch.no_grad():
         for name, weights in network.named_parameters():
             if weights.ndim == 1 and name.endswith("bias") and len(weights) in columns:
-                weights.copy_(torch.randn_like(weights) - 1)
-            elif weights.ndim in (2, 4) and len(weights) in columns:
+                weights.copy_(torch.randn_like(weights) - 0.5)
+            elif weights.ndim in (2, 4) and len(weights) in columns[1:]:
                 weights.mul_(3)
 
 
@@ -47,26 +49,26 @@ def libreyolo(family: Family, folder: Path) -> Peer:
     path = model.export("onnx", imgsz=SIDE, output_path=str(folder / "exported.onnx"), simplify=False)
     shutil.move(path, folder / "net.onnx")
 
-    def answer(image: torch.Tensor) -> Rows:
+    def postprocess(raw: Any, threshold: float) -> Rows:
         found = model._postprocess(
-            network(image), conf_thres=family.threshold, iou_thres=OVERLAP, original_size=(SIDE, SIDE), max_det=MOST,
+            raw, conf_thres=threshold, iou_thres=OVERLAP, original_size=(SIDE, SIDE), max_det=MOST,
             ratio=1.0, input_size=SIDE,
         )  # fmt: skip
         boxes, scores = np.array(found["boxes"]).reshape(-1, 4), np.array(found["scores"]).reshape(-1, 1)
         rows: Rows = np.concatenate([boxes, scores, np.array(found["classes"]).reshape(-1, 1)], axis=1).tolist()
         return rows
 
-    return answer
+    return network, postprocess
 
 
 def ultralytics(family: Family, folder: Path) -> Peer:
     from ultralytics import YOLO
-    from ultralytics.nn.tasks import DetectionModel, yaml_model_load
+    from ultralytics.nn.tasks import yaml_model_load
     from ultralytics.utils.nms import non_max_suppression
 
-    model = YOLO(f"{family.model}.yaml", task="detect")
-    model.model = DetectionModel(yaml_model_load(f"{family.model}.yaml"), nc=CLASSES, verbose=False)
-    model.model.names = {index: name for index, name in enumerate("abc")}
+    config = folder / f"{family.model}.yaml"
+    config.write_text(json.dumps({**yaml_model_load(f"{family.model}.yaml"), "nc": CLASSES}))
+    model = YOLO(str(config), task="detect")
     head = model.model.model[-1]
     is_end_to_end = bool(getattr(head, "one2one_cv3", None))
     with torch.no_grad():
@@ -79,16 +81,15 @@ def ultralytics(family: Family, folder: Path) -> Peer:
     network = model.model.eval()
     network.end2end = is_end_to_end
 
-    def answer(image: torch.Tensor) -> Rows:
-        raw = network(image)
+    def postprocess(raw: Any, threshold: float) -> Rows:
         [found] = non_max_suppression(
-            raw, family.threshold, OVERLAP, multi_label=True, max_det=MOST, nc=CLASSES, end2end=is_end_to_end,
+            raw, threshold, OVERLAP, multi_label=True, max_det=MOST, nc=CLASSES, end2end=is_end_to_end,
             max_time_img=60,
         )  # fmt: skip
         rows: Rows = found.tolist()
         return rows
 
-    return answer
+    return network, postprocess
 
 
 class Logits(torch.nn.Module):
@@ -145,15 +146,22 @@ def transformers(family: Family, folder: Path) -> Peer:
         Logits(model.eval()), (torch.zeros(1, 3, SIDE, SIDE),), folder / "net.onnx", dynamo=False, opset_version=17
     )
 
-    def answer(image: torch.Tensor) -> Rows:
-        [found] = processor.post_process_object_detection(
-            model(pixel_values=image), threshold=family.threshold, target_sizes=[(SIDE, SIDE)]
-        )
+    def postprocess(raw: Any, threshold: float) -> Rows:
+        [found] = processor.post_process_object_detection(raw, threshold=threshold, target_sizes=[(SIDE, SIDE)])
         columns = [found["boxes"], found["scores"][:, None], found["labels"][:, None].float()]
         rows: Rows = torch.cat(columns, 1).tolist()
         return rows
 
-    return answer
+    return lambda image: model(pixel_values=image), postprocess
+
+
+def few_boxes(boxes_from: Callable[[float], Rows], least: float) -> tuple[float, Rows]:
+    """Return the highest threshold that leaves some boxes, by bisection, and these boxes."""
+    low, high = max(least, 0.01), 1.0
+    for _ in range(20):
+        middle = (low + high) / 2
+        low, high = (middle, high) if len(boxes_from(middle)) >= FEW else (low, middle)
+    return low, boxes_from(low)
 
 
 PACKAGES = {"libreyolo": libreyolo, "ultralytics": ultralytics, "transformers": transformers}
@@ -170,9 +178,11 @@ def main(folder: Path, keys: list[str]) -> None:
         os.chdir(home)  # some packages export into the working directory
         torch.manual_seed(0)
         try:
-            answer = PACKAGES[BY_KEY[key].package](BY_KEY[key], home)
+            family = BY_KEY[key]
+            network, postprocess = PACKAGES[family.package](family, home)
             with torch.no_grad():
-                rows = [answer(image[None]) for image in images]
+                outputs = [network(image[None]) for image in images]
+                rows = [few_boxes(functools.partial(postprocess, raw), family.least) for raw in outputs]
             (home / "boxes.json").write_text(json.dumps(rows))
         except Exception as error:
             (home / "error.txt").write_text(f"{type(error).__name__}: {error}")

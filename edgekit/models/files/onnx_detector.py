@@ -367,10 +367,15 @@ def _with_outputs(model: Any, places: Sequence[_Boxes], scores: Sequence[_Scores
 
     graph = model.graph
     del graph.output[:]
+    others = {BOXES: "boxes_of_the_file", SCORES: "scores_of_the_file"}
+    for node in graph.node:  # the file may have these names itself
+        node.input[:] = [others.get(name, name) for name in node.input]
+        node.output[:] = [others.get(name, name) for name in node.output]
     for name, rows in (
         (BOXES, [[each.tensor] for each in places]),
         (SCORES, [[each.objectness, each.classes] if each.objectness else [each.classes] for each in scores]),
     ):
+        rows = [[replace(each, name=others.get(each.name, each.name)) for each in level] for level in rows]
         tables = []
         for level, tensors in enumerate(rows):
             columns = [f"{name}_{level}_{index}" for index in range(len(tensors))]
