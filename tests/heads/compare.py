@@ -83,7 +83,7 @@ def row(family: Family, folder: Path) -> dict[str, Any]:
         answer = np.concatenate([found.sides, probabilities[:, None], found.classes[:, None]], axis=1)
         differences = match(answer, np.array(boxes).reshape(-1, 6), threshold)
         pixels, score = max(pixels, differences[0]), max(score, differences[1])
-        count += len(boxes)
+        count += differences[2]
     whole = runner.session(path.read_bytes(), None)
     own_outputs = whole.run(None, {whole.get_inputs()[0].name: pictures()[:1]})
     return {
@@ -100,17 +100,18 @@ def row(family: Family, folder: Path) -> dict[str, Any]:
     }
 
 
-def match(answer: np.ndarray, expected: np.ndarray, threshold: float) -> tuple[float, float]:
-    """Return the largest differences of boxes and scores between two lists of boxes, matched one to one.
+def match(answer: np.ndarray, expected: np.ndarray, threshold: float) -> tuple[float, float, int]:
+    """Return the largest differences of boxes and of scores between two lists of boxes, and how many were compared.
 
     Raises AssertionError if a box of either list has no box of its class in the other one within the tolerances; boxes
     at the threshold may be in one list only.
     """
-    pixels, score = 0.0, 0.0
+    pixels, score, count = 0.0, 0.0, 0
     clipped = expected.copy()
     clipped[:, :4] = clipped[:, :4].clip(0, SIDE)
     for one, other in ((answer, clipped), (clipped, answer)):
         for each in one[one[:, 4] > threshold + 1e-6]:
+            count += 1
             near = other[other[:, 5] == each[5]]
             distances = np.abs(near[:, :4] - each[:4]).max(axis=1, initial=0)
             unlike = np.abs(near[:, 4] - each[4])
@@ -118,7 +119,7 @@ def match(answer: np.ndarray, expected: np.ndarray, threshold: float) -> tuple[f
             assert matches.any(), f"no box like {each.round(4).tolist()} among {len(other)}"
             best = np.flatnonzero(matches)[distances[matches].argmin()]
             pixels, score = max(pixels, float(distances[best])), max(score, float(unlike[best]))
-    return pixels, score
+    return pixels, score, count
 
 
 def _version(package: str) -> str:
