@@ -16,12 +16,12 @@ WORKERS := -n 2 --dist loadfile --no-loadscope-reorder -p no:nbval --timeout=120
 # because rewriting the assertions of 600 files takes pytest longer than running most of them.
 TEST_ENV := GOMP_SPINCOUNT=0 PYTHONDONTWRITEBYTECODE=
 # Selects the tests of `make test`: all that have no target of their own.
-COMMON := not long and not zoo and not numerics and not matrix and not aarch64 and not docs and not serving and not processes and not fuzz and not tasks and not fleet and not defaults and not wheel and not heads
+COMMON := not long and not zoo and not numerics and not matrix and not aarch64 and not docs and not serving and not processes and not fuzz and not tasks and not fleet and not defaults and not wheel
 # The suites of `make nightly`. tests/README.md says what each of them shows.
-NIGHTLY := test bare processes fleet fuzz numerics zoo heads docs defaults tasks matrix aarch64 serving long faults wheel pythons newest
+NIGHTLY := test bare processes fleet fuzz numerics zoo docs defaults tasks matrix aarch64 serving long faults wheel pythons newest
 
 .DEFAULT_GOAL := help
-.PHONY: help run quick test bare pythons wheel newest processes fleet fuzz docs numerics zoo heads long defaults tasks faults matrix aarch64 serving nightly mutants durations reference lab \
+.PHONY: help run quick test bare pythons wheel newest processes fleet fuzz docs numerics zoo long defaults tasks faults matrix aarch64 serving nightly mutants durations reference lab \
 	lint nbval bench aa clean
 
 help: ## list all targets
@@ -121,18 +121,6 @@ numerics: $(VENV)/.dev ## test converted files, statistics, pipelines with seede
 
 zoo: $(VENV)/.dev ## convert many architectures and model files for every target, and compare with docs/reference/zoo.md
 	$(TEST_ENV) $(BIN)/pytest -q -n 2 --dist load -m zoo tests
-
-# The packages of other detectors, with torch of the workbook. They are run in processes of their own, and their licences
-# (ultralytics: AGPL-3.0) are not edgekit's. torchvision must fit the version of torch.
-build/heads/.made: $(VENV)/.dev
-	$(call with_heartbeat,installing other packages' detectors) $(BIN)/pip install --quiet --disable-pip-version-check \
-		--no-deps --upgrade --target build/heads ultralytics==8.4.190 libreyolo==1.6.0 torchvision==0.28.0 \
-		onnxslim==0.1.98 opencv-python-headless==5.0.0.93 polars==2.1.0 polars-runtime-32==2.1.0 psutil==7.2.2 \
-		py-cpuinfo==9.0.0 ultralytics-thop==2.2.3
-	touch $@
-
-heads: $(VENV)/.dev build/heads/.made ## compare the boxes of published detectors with those of their own packages
-	$(TEST_ENV) $(BIN)/pytest -q -p no:nbval -m heads tests/heads
 
 # One hour for each test, because some pipeline runs take more than twenty minutes on a slow processor.
 long: $(VENV)/.dev ## test whole pipeline runs of every kind, and rebuild bundles

@@ -368,18 +368,15 @@ def _with_outputs(model: Any, places: Sequence[_Boxes], scores: Sequence[_Scores
 
     graph = model.graph
     del graph.output[:]
-    used = {name for node in graph.node for node in graph.node:  # the file may have used the names of the new outputs
-        for names in (node.input, node.output):
-            names[:] = [_other_name(name) for name in names]
-    for name in node.output}
-    used |= {each.name for each in (*graph.input, *graph.initializer)}
-    for title, rows in (
+    for node in graph.node:  # the file may have used the names of the new tensors
+        node.input[:] = [_other_name(name) for name in node.input]
+        node.output[:] = [_other_name(name) for name in node.output]
+    for weight in graph.initializer:
+        weight.name = _other_name(weight.name)
+    for name, rows in (
         (BOXES, [[each.tensor] for each in places]),
         (SCORES, [[each.objectness, each.classes] if each.objectness else [each.classes] for each in scores]),
     ):
-        name = onnx_batch.unused_name(title, used)
-        while any(other.startswith(f"{name}_") for other in used):  # the names of the new nodes begin with it
-            name = onnx_batch.unused_name(name, used)
         tables = []
         for level, tensors in enumerate(rows):
             columns = [f"{name}_{level}_{index}" for index in range(len(tensors))]
@@ -394,8 +391,8 @@ def _with_outputs(model: Any, places: Sequence[_Boxes], scores: Sequence[_Scores
 
 
 def _other_name(name: str) -> str:
-    """Return the name that a tensor of the file has beside the new outputs."""
-    return f"{name}.file" if name in (BOXES, SCORES) else name
+    """Return the name that a tensor of the file has beside the new tensors, whose names begin with those of outputs."""
+    return f"{name}.file" if name.startswith((BOXES, SCORES)) else name
 
 
 def _concatenated(graph: Any, names: Sequence[str], result: str, axis: int, *, is_output: bool = False) -> str:

@@ -118,6 +118,22 @@ def test_the_points_of_nanodet_depend_on_its_grids(name: str, offset: float, tmp
     assert (detector.head["bins"], detector.head["offset"]) == (8, offset)
 
 
+def test_the_outputs_of_a_file_may_have_the_names_of_a_cut_one(tmp_path: Path) -> None:
+    """As those of PP-YOLOE have."""
+    model = onnx.load_model_from_string(exported(BY_NAME["PP-YOLOE"].build))
+    names = dict(zip([output.name for output in model.graph.output], ("boxes", "scores"), strict=True))
+    for node in model.graph.node:
+        node.input[:] = [names.get(name, name) for name in node.input]
+        node.output[:] = [names.get(name, name) for name in node.output]
+    for output in model.graph.output:
+        output.name = names[output.name]
+    detector = read(model.SerializeToString(), tmp_path)
+    assert detector is not None and detector.content is not None
+    image = images()[0]
+    expected = BY_NAME["PP-YOLOE"].decode(run(model.SerializeToString(), image))
+    check_same_boxes(decoded(detector.content, detector.head, image), expected)
+
+
 def test_distances_and_logits_are_left_alone(tmp_path: Path) -> None:
     assert read(exported(detector_heads.Undecoded), tmp_path) is None
 
