@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 from edgekit.core.errors import ModelError
-from edgekit.models.files import onnx_batch
 from edgekit.models.files.detector_forms import Form
 from edgekit.runner import boxes
 from edgekit.runner.backends import onnxruntime as runner
