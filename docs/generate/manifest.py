@@ -154,7 +154,7 @@ HEAD: Words = {
     "parts": (
         "list of lists of text",
         "What the columns of each output hold, in order: `boxes`, `objectness`, `classes`, or of finished boxes "
-        "`boxes`, `score`, `index`, `count`.",
+        "`boxes`, `score`, `index`, `count`. The columns of `level` are not used.",
     ),
     "boxes": (_one_of(get_args(BoxCode)), "What the four numbers of a box are."),
     "scores": (_one_of(get_args(ScoreCode)), "What the scores are."),
@@ -162,6 +162,10 @@ HEAD: Words = {
     "points_last": ("`true` or `false`", "Whether the outputs are (columns, points). Default `false`."),
     "normalized": ("`true` or `false`", "Whether coordinates are shares of the sample's sides. Default `false`."),
     "bins": ("whole number, 1 to 64", "Number of logits for each distance. Default 1."),
+    "offset": (
+        "number, 0 to 1",
+        "Where in its cell a point lies from which distances are measured, as a share of the cell. Default 0.5.",
+    ),
     "background": ("`null` or whole number ≥ 0", "Index of the background among the scores. Default `null`."),
     "first_index": ("whole number", "Index of the first class, for finished boxes. Default 0."),
     "anchors": ("list", "For each grid, the finest first, the [width, height] of its anchors. Default empty."),

@@ -106,10 +106,13 @@ def _steps(graph: _Graph, current: str, steps: Sequence[Any], channels: int) -> 
             elif step["count"] < channels:
                 current = _weighted_sum(graph, current, LUMA)
             channels = step["count"]
+        elif step["step"] == "bgr":
+            planes = [graph.slice(current, channel, channel + 1, axis=1) for channel in (2, 1, 0)]
+            current = graph.add("Concat", *planes, axis=1)
         else:
             raise ConversionError(
-                f"its preprocess step {step['step']!r} cannot be put into the model file; only scale, normalize and "
-                "channels can"
+                f"its preprocess step {step['step']!r} cannot be put into the model file; only scale, normalize, "
+                "channels and bgr can"
             )
     return current
 
