@@ -26,6 +26,7 @@ CONFIDENCE = 0.95
 MAX_SAMPLES = {"detection": 120}
 DEFAULT_MAX_SAMPLES = 300
 """Most samples on which each chain is tried."""
+DETECTOR_SAMPLES = 4
 LIMIT_S = 900.0
 IMAGENET_MEAN, IMAGENET_STD = [123.675, 116.28, 103.53], [58.395, 57.12, 57.375]
 Steps = list[dict[str, Any]]
@@ -141,7 +142,7 @@ def evaluate(folder: str, path: str, kind: str, task: Task, classes: int, steps:
     x, y = np.load(home / "x.npy"), np.load(home / "y.npy")
     needed = task_outputs.for_task(task, classes, x.shape[1:])
     if task == "detection":
-        file, needed = _read_detector(file, kind, needed, home)
+        file, needed = _read_detector(file, kind, needed, home, x[:DETECTOR_SAMPLES])
     model = module(kind).open(file, 0, (), needed)
     layout = interface.find_layout(model.shape, x.shape[1:])
     failures: list[ModelError] = []
@@ -168,9 +169,9 @@ class Prepare:
         return self._layout.arrange(self._apply(raw))
 
 
-def _read_detector(path: Path, kind: str, needed: TaskOutputs, home: Path) -> tuple[Path, TaskOutputs]:
+def _read_detector(path: Path, kind: str, needed: TaskOutputs, home: Path, x: np.ndarray) -> tuple[Path, TaskOutputs]:
     """Return the file to run and its outputs: a published detector without its decoding, or the file itself."""
-    detector = published_detector.read(path, kind, needed)
+    detector = published_detector.read(path, kind, needed, pipeline(SCALES["0 to 1"])(x))
     if detector is None:
         return path, needed
     if detector.content is not None:

@@ -7,7 +7,7 @@ An ONNX file is then cut before its decoding (`onnx_detector`). A file that cann
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from edgekit.models.files.detector_forms import NEAR_STRIDES, Form, forms
 from edgekit.models.files.file_facts import onnx_metadata
 from edgekit.models.files.task_outputs import RawOutputs, TaskOutputs, box_outputs
 from edgekit.runner import output_vector
-from edgekit.runner.box_heads import BoxHead
 
 MAX_QUERIES = 1000
 """Largest number of boxes of a detector that predicts a set of boxes, such as DETR, instead of one for each point."""
@@ -32,9 +31,6 @@ OTHER_TASKS = {
     "classify": "is a classifier",
 }
 """Tasks in the metadata of files exported by Ultralytics that are no detection, and what such a network does."""
-
-Rank = Callable[[BoxHead], float]
-"""Returns the accuracy with which a head reads the outputs."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +55,7 @@ class PublishedDetector:
     is_suppressed: bool
 
 
-def read(
-    path: Path, kind: str, needed: TaskOutputs, rank: Rank | None = None, samples: Iterable[np.ndarray] = ()
-) -> PublishedDetector | None:
+def read(path: Path, kind: str, needed: TaskOutputs, samples: Iterable[np.ndarray] = ()) -> PublishedDetector | None:
     """Recognise the detector at `path`; None if it gives distances and logits, which need no conversion.
 
     Parameters
@@ -70,8 +64,6 @@ def read(
         The kind of the file, a module of `edgekit.models.files`.
     needed
         The outputs of the task, for its classes and the size of the images.
-    rank
-        Decides between the ways in which the outputs of a file that cannot be cut can be read, the highest first.
     samples
         Images (height, width, channels) as the network takes them, in which a file that keeps only likely boxes finds
         some, whereas it may find none in a random image.
@@ -107,10 +99,7 @@ def read(
                 break
         else:
             raise ModelError(_refusal(outputs, needed))
-    if rank is None:
-        best = _only_reading(candidates, outputs, needed)
-    else:
-        best = max(candidates, key=lambda form: rank(form.head)) if len(candidates) > 1 else candidates[0]
+    best = _only_reading(candidates, outputs, needed)
     return PublishedDetector(best.description, None, best.head._asdict(), _is_suppressed(best))
 
 
