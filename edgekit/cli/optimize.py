@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from edgekit.cli.exit_codes import errors_as_exit_codes
+from edgekit.core import yaml_file
 from edgekit.core.config import suggest
 from edgekit.core.errors import BudgetMissed, ConfigError
 from edgekit.core.strict import TARGETS
+
+if TYPE_CHECKING:
+    from edgekit.cli.init import ModelOptions
+
+DEFAULT_NAME = "model"
+"""Name of a run whose file has no Latin letters in its name."""
 
 
 def optimize(
@@ -45,11 +52,11 @@ def optimize(
         from edgekit.workbook.plan import load_plan
         from edgekit.workbook.run import run as run_plan
 
-        run_name = name or re.sub(r"[^a-z0-9_-]+", "-", Path(file).stem.lower()).strip("-_")[:64]
+        run_name = name or re.sub(r"[^a-z0-9_-]+", "-", Path(file).stem.lower()).strip("-_")[:64] or DEFAULT_NAME
         config = out / f"{run_name}.yaml"
         options = ModelOptions(file, preprocess, _drop_pp(drop), _targets(targets))
         if config.exists():
-            _refuse_options(config, options)
+            _check_existing(config, options, data)
             print(f"using  {config}, which is already there")
         else:
             create_project(run_name, None, data, out, force=False, say=print, model=options)
@@ -60,14 +67,28 @@ def optimize(
             raise typer.Exit(BudgetMissed.exit_code)
 
 
-def _refuse_options(config: Path, options: object) -> None:
-    """Raise ConfigError for options that an existing config would override."""
-    given = {"preprocess": "--preprocess", "drop_pp": "--drop", "targets": "--targets"}
-    for field, option in given.items():
-        if getattr(options, field):
-            raise ConfigError(
-                f"{option}: {config} is already there and decides; change it there, or give another --name"
-            )
+def _check_existing(config: Path, options: ModelOptions, data: str) -> None:
+    """Raise ConfigError if an existing config is for another model or other data, or has other options."""
+    from edgekit.data.paths import expand_path
+
+    values = yaml_file.read(config)
+    paths = {"FILE": ("model", "source", options.path), "--data": ("data", "path", data)}
+    for option, (section, key, given) in paths.items():
+        written = (values.get(section) or {}).get(key)
+        is_same = (
+            isinstance(written, str) and (config.parent / expand_path(written, key)).resolve() == Path(given).resolve()
+        )
+        if not is_same:
+            raise ConfigError(f"{option}: {config} is already there and has {key}: {written}; give another --name")
+    drop_pp, targets = (values.get("budget") or {}).get("accuracy_drop_pp"), values.get("targets")
+    if options.drop_pp is not None and options.drop_pp != drop_pp:
+        raise ConfigError(
+            f"--drop: {config} is already there and has {drop_pp}; change it there, or give another --name"
+        )
+    if options.targets and list(options.targets) != targets:
+        raise ConfigError(
+            f"--targets: {config} is already there and has {targets}; change it there, or give another --name"
+        )
 
 
 def _drop_pp(text: str | None) -> float | None:

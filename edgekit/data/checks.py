@@ -76,15 +76,15 @@ def _with_classes(pools: Pools, task: Task, classes: tuple[str, ...]) -> Pools:
         )
     numbers = np.array([classes.index(name) for name in pools.classes])
 
-    def renumbered(split: Split) -> Split:
-        y = split.y.copy()
+    def renumbered(name: str, split: Split) -> Split:
+        y = tasks.load_task(task).normalize_labels(name, split.y, pools.classes).copy()
         kinds = y[:, 1:, 0] if task == "detection" else y
         chosen = kinds >= 0
         kinds[chosen] = numbers[kinds[chosen].astype(np.int64)]
         return replace(split, y=y)
 
     return replace(
-        pools.with_splits({name: renumbered(each) for name, each in pools.splits().items()}), classes=classes
+        pools.with_splits({name: renumbered(name, each) for name, each in pools.splits().items()}), classes=classes
     )
 
 

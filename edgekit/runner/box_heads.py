@@ -38,6 +38,7 @@ or, for finished boxes, a probability and the index of the class."""
 Part = Literal["boxes", "objectness", "classes", "score", "index", "count", "level"]
 """What columns hold. `score` and `index` belong to finished boxes, of which the first `count` are valid. `level`, the
 number of a point's grid, is not used."""
+MAX_INDEX = 2**31
 MIN_PROBABILITY = 0.001
 """Lower probabilities are raised to this one, because the logit of 0 is infinite."""
 
@@ -264,7 +265,9 @@ def _logits(parts: Mapping[str, np.ndarray], head: BoxHead) -> np.ndarray:
 
 def _one_hot_logits(parts: Mapping[str, np.ndarray], head: BoxHead) -> np.ndarray:
     """Return logits of finished boxes: that of the score for the box's class, the lowest one for all others."""
-    indices = np.rint(parts["index"][:, 0]).astype(np.int64) - head.first_index
+    values = parts["index"][:, 0]
+    values = np.where(np.isfinite(values) & (np.abs(values) < MAX_INDEX), values, -1)  # the cast of others differs
+    indices = np.rint(values).astype(np.int64) - head.first_index
     valid = (indices >= 0) & (indices < head.classes)
     if "count" in parts:
         valid &= np.arange(len(indices)) < parts["count"][0, 0]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from edgekit.data import load
@@ -61,6 +62,25 @@ def test_chains_that_the_data_cannot_tell_apart_are_asked_for(tmp_path: Path) ->
         "--model", tmp_path / "net.onnx", "--data", tmp_path / "data", "--preprocess", "0 to 1, bgr", out=tmp_path
     )
     assert values["preprocess"] == [*painted.ZERO_TO_ONE, {"step": "bgr"}]
+
+
+def test_a_chain_that_is_named_is_kept(tmp_path: Path) -> None:
+    painted.classes_folder(tmp_path / "data")
+    painted.classifier(tmp_path / "net.onnx")
+    values = write_config(
+        "--model", tmp_path / "net.onnx", "--data", tmp_path / "data", "--preprocess", "0 to 1, BGR", out=tmp_path
+    )
+    assert values["preprocess"] == [*painted.ZERO_TO_ONE, {"step": "bgr"}]
+
+
+def test_a_file_for_several_pictures_at_a_time_is_refused(tmp_path: Path) -> None:
+    painted.classes_folder(tmp_path / "data")
+    model = onnx.load(painted.classifier(tmp_path / "net.onnx"))
+    for each in (*model.graph.input, *model.graph.output):
+        each.type.tensor_type.shape.dim[0].dim_value = 4
+    onnx.save(model, tmp_path / "net.onnx")
+    done = edgekit("init", "mine", "--model", tmp_path / "net.onnx", "--data", tmp_path / "data", "--out", tmp_path)
+    assert done.exit_code == 2 and "takes 4 pictures at a time" in done.output, done.output
 
 
 def test_a_model_that_fits_no_chain_is_refused(tmp_path: Path) -> None:
@@ -144,6 +164,24 @@ def test_optimize_refuses_what_it_cannot_read(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.yaml"))
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("other.onnx", "--data", "data"), "FILE: "),
+        (("net.onnx", "--data", "others"), "--data: "),
+        (("net.onnx", "--data", "data", "--drop", "7pp"), "--drop: "),
+        (("net.onnx", "--data", "data", "--targets", "onnx"), "--targets: "),
+    ],
+)
+def test_optimize_does_not_take_the_config_of_another_call(
+    arguments: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("net.yaml").write_text("model: {source: net.onnx}\ndata: {path: data}\nbudget: {accuracy_drop_pp: 5}\n")
+    done = edgekit("optimize", *arguments, "--name", "net")
+    assert done.exit_code == 2 and message in done.output and "already there" in done.output, done.output
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["classifier", "detector"])
 def test_optimize_gives_a_bundle_for_each_target(kind: str, tmp_path: Path) -> None:
@@ -153,7 +191,7 @@ def test_optimize_gives_a_bundle_for_each_target(kind: str, tmp_path: Path) -> N
     else:
         painted.boxes_folder(tmp_path / "data", count=40)
         painted.detector(tmp_path / "net.onnx", **YOLO_FACTS)
-    arguments = ("optimize", tmp_path / "net.onnx", "--data", tmp_path / "data", "--out", tmp_path)
+    arguments = ("optimize", tmp_path / "net.onnx", "--data", tmp_path / "data", "--out", tmp_path, "--drop", "60pp")
     done = edgekit(*arguments)
     assert done.exit_code == 0, done.output
     decision = json.loads((tmp_path / "artifacts/net/bundle/decision.json").read_text())

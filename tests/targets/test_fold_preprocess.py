@@ -32,6 +32,7 @@ SOUND = {"rate_hz": 8, "window_samples": 4, "hop_samples": 2, "fft_samples": 4, 
 OF_EACH_KIND: dict[str, tuple[dict[str, Any], str]] = {
     "resize": ({"height": 3, "width": 3}, "resize is not an affine step"),
     "channels": ({"count": 1}, "channels is not an affine step"),
+    "bgr": ({}, "bgr is not an affine step"),
     "scale": ({"factor": 1 / 255}, ""),
     "normalize": ({"mean": [128], "std": [64]}, ""),
     "log_mel": (SOUND, "log_mel is not an affine step"),

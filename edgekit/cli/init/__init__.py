@@ -92,7 +92,7 @@ def create_project(
         config_check.check_task(task, findings)
         draft = config_check.draft_config(name, task, findings, path_in_config)
     else:
-        draft = _draft_for_file(name, task, findings, model, path_in_config, out, say)
+        draft = _draft_for_file(name, task, findings, model, path_in_config, out)
     text = draft.text()
     config_check.check_config(text, findings.section, draft.data, model.absolute if model else None)
     say(f"found  {draft.findings.description}")
@@ -120,7 +120,6 @@ def _draft_for_file(
     model: ModelOptions,
     data_in_config: str | None,
     out: Path,
-    say: Callable[[str], None],
 ) -> ModelDraft:
     from edgekit.cli.init.model_config import draft_model_config
     from edgekit.models.files import file_facts
@@ -139,7 +138,6 @@ def _draft_for_file(
         preprocess=model.preprocess,
         drop_pp=model.drop_pp,
         targets=model.targets,
-        say=say,
     )
 
 

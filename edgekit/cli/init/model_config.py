@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,9 @@ GEOMETRIES: dict[str, tuple[dict[str, Any], ...]] = {
 }
 """Usual ways to bring a picture to the size of the input, the most usual first."""
 FILTERS = ("sampled", "bicubic")
+GEOMETRY_OPTIONS = ("fit", "fill", "filter", "share")
+GUESSING_DEVIATIONS = 3.0
+"""How many standard deviations the accuracy must be above that of a constant answer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +160,6 @@ def draft_model_config(
     preprocess: str | None,
     drop_pp: float | None,
     targets: Sequence[str],
-    say: Callable[[str], None],
 ) -> ModelDraft:
     """Read the data at the size of the model's input, and draft the config with the preprocessing that fits best.
 
@@ -191,10 +194,8 @@ def draft_model_config(
         section["overlap"] = "drop"
     data = read_data(name, task, section)
     comparison = _Comparison(name, task, facts, model, section, data)
-    chosen, tried = comparison.decide(preprocess, say)
-    section |= chosen.chain.geometry
-    if section.get("fit") != "letterbox":
-        section.pop("fill", None)
+    chosen, tried = comparison.decide(preprocess)
+    section = {key: value for key, value in section.items() if key not in GEOMETRY_OPTIONS} | {**chosen.chain.geometry}
     data = read_data(name, task, section)
     splits = (data.train, data.calibration, data.validation, data.test)
     sizes = SplitSizes(*map(len, splits))
@@ -226,10 +227,15 @@ def _sized(findings: Findings, facts: FileFacts, task: Task) -> Findings:
     """Return the findings with the size of the model's input."""
     assert facts.picture is not None
     height, width, channels = facts.picture
+    if facts.input_shape[0] > 1:
+        raise ConfigError(
+            f"--model: {TITLES[facts.kind]} takes {facts.input_shape[0]} pictures at a time, but a device has one; "
+            "export it for a batch of 1 or of any size"
+        )
     if min(height, width) < 0:
         raise ConfigError(
-            f"--model: {TITLES[facts.kind]} takes pictures of any size, {_dashed(facts.input_shape)}; export it for "
-            "one size, because the files for a device have one"
+            f"--model: {TITLES[facts.kind]} leaves the size of its pictures open, {_dashed(facts.input_shape)}; export "
+            "it for one size, because the files for a device have one"
         )
     section = {key: value for key, value in findings.section.items() if key not in ("size", "height", "width")}
     section["channels"] = channels
@@ -253,8 +259,8 @@ def _sized(findings: Findings, facts: FileFacts, task: Task) -> Findings:
 
 
 def _is_yolo(facts: FileFacts) -> bool:
-    """Whether the metadata are those that Ultralytics' exporter leaves."""
-    return {"stride", "imgsz", "task", "names"} <= set(facts.metadata)
+    """Whether the metadata are those that Ultralytics' exporter leaves in a detector."""
+    return {"stride", "imgsz", "names"} <= set(facts.metadata) and facts.task == "detect"
 
 
 def _classes(findings: Findings, facts: FileFacts) -> dict[str, Any]:
@@ -299,34 +305,33 @@ class _Comparison:
     section: Mapping[str, Any]
     data: Data
 
-    def decide(self, preferred: str | None, say: Callable[[str], None]) -> tuple[TriedChain, list[TriedChain]]:
+    def decide(self, preferred: str | None) -> tuple[TriedChain, list[TriedChain]]:
         """Return the chosen chain and all that were tried.
 
         Scale and colours are compared first, and then the ways to bring pictures to size. If several scales are not
         significantly worse than the best one, that of the exporter counts if it is known, and otherwise the user
         decides.
         """
-        geometry = {key: self.section[key] for key in ("fit", "fill", "filter") if key in self.section}
+        geometry = {key: self.section[key] for key in GEOMETRY_OPTIONS if key in self.section}
         chains = [with_geometry(chain, geometry) for chain in scale_chains(self.data.raw_shape[2])]
         seen = self._samples(None)
         tried = self._try(chains, seen)
         best, rivals = best_of(tried)
-        self._refuse_guessing(best)
-        stated = tried[0] if _is_yolo(self.facts) else None
+        stated = next((each for each in tried if _is_yolo(self.facts) and each.chain == chains[0]), None)
         if preferred is not None:
             best = self._named(preferred, tried)
-        elif stated in rivals:
+        elif stated is not None and stated in rivals:
             best = stated
         elif rivals and best is not stated:
             raise ConfigError(self._question(best, rivals))
+        self._refuse_guessing(best)
+        others: list[TriedChain] = []
         for other in self._geometries(geometry):
             samples = self._samples(other)
             if not np.array_equal(samples[0], seen[0]):  # pictures that have the size already stay as they are
-                tried += self._try([with_geometry(best.chain, other)], samples)
-        better = [each for each in tried if each is not best and each.beats(best)]
-        if better:
-            best = max(better, key=lambda each: each.accuracy)
-        return best, tried
+                others += self._try([with_geometry(best.chain, other)], samples)
+        better = [each for each in others if each.beats(best)]
+        return max(better, key=lambda each: each.accuracy, default=best), [*tried, *others]
 
     def _geometries(self, usual: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return the other ways to bring pictures to size, if there are not too many pictures."""
@@ -340,7 +345,7 @@ class _Comparison:
         """Return samples of train with their labels, brought to size in another way if a geometry is given."""
         data = self.data
         if geometry is not None:
-            section = {key: value for key, value in self.section.items() if key not in ("fit", "fill", "filter")}
+            section = {key: value for key, value in self.section.items() if key not in GEOMETRY_OPTIONS}
             data = read_data(self.name, self.task, {**section, **geometry})
         most = MAX_SAMPLES.get(self.task, DEFAULT_MAX_SAMPLES)
         splits = (data.train, data.calibration)
@@ -351,12 +356,13 @@ class _Comparison:
         return try_chains(self.model, self.facts.kind, self.task, len(self.data.classes), *samples, chains)
 
     def _refuse_guessing(self, best: TriedChain) -> None:
-        """Raise DataError if no chain gives better answers than always the same one."""
+        """Raise DataError if a chain gives no significantly better answers than always the same one."""
         task = tasks.load_task(self.task)
         guessing, description = task.constant_answer(self.data.train.y)
-        if best.accuracy <= guessing:
+        deviation = math.sqrt(guessing * (1 - guessing) / len(best.results)) if task.AT_MOST_ONE else 0.0
+        if best.accuracy <= guessing + GUESSING_DEVIATIONS * deviation:
             raise DataError(
-                f"--model: no usual preprocessing fits: the best {task.METRIC} is {best.accuracy:.1%} on "
+                f"--model: no usual preprocessing fits: its {task.METRIC} is {best.accuracy:.1%} on "
                 f"{len(best.results)} samples of train ({best.chain.name}), and {description} would give "
                 f"{guessing:.1%}; check that its classes are in this order: {', '.join(self.data.classes[:8])}"
             )
@@ -391,4 +397,4 @@ def _short(chain: Chain) -> str:
 
 
 def _matches(name: str, chain: Chain) -> bool:
-    return name.casefold() == _short(chain).casefold()
+    return name.casefold() in (_short(chain).casefold(), chain.scale.casefold())

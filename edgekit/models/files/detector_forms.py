@@ -77,6 +77,8 @@ class Form:
     scores
         Probabilities of the classes (rows, classes), multiplied by the objectness if there is one. Of finished boxes,
         those of their own class (rows, 1).
+    kinds
+        The classes of finished boxes, (rows,).
     valid_share
         Share of the boxes whose sides are in order and near the image.
     """
@@ -85,6 +87,7 @@ class Form:
     corners: np.ndarray
     scores: np.ndarray
     valid_share: float
+    kinds: np.ndarray | None = None
 
     @property
     def is_valid(self) -> bool:
@@ -179,7 +182,8 @@ def _forms_of_layout(parts: Parts, head: BoxHead) -> list[Form]:
     for code in codes:
         form_head = head._replace(boxes=code, normalized=normalized)
         corners = corners_of(parts["boxes"], form_head)
-        candidates.append(Form(form_head, corners, scores, _valid_share(corners, head.size)))
+        kinds = parts["index"][:, 0].astype(np.int64).clip(0, head.classes - 1) if "index" in parts else None
+        candidates.append(Form(form_head, corners, scores, _valid_share(corners, head.size), kinds))
     candidates.sort(key=lambda form: -form.valid_share)
     if "objectness" in parts and (undecoded := _undecoded(parts["boxes"], head, scores)) is not None:
         are_decoded = any(form.is_valid and form.cell_distance < NEAR_STRIDES for form in candidates)
@@ -221,6 +225,12 @@ def _finished_scores(parts: Parts, head: BoxHead) -> tuple[Parts, BoxHead, np.nd
         return None
     if len(head.parts) > 1 and _is_index(parts["score"]):
         return None  # nothing was found, so that the scores cannot be told from the classes
+    has_box = parts["score"][:, 0] > 0
+    if not has_box.any():
+        return None  # rows that are filled up with zeros show nothing
+    parts = {name: values[has_box] for name, values in parts.items() if name != "count"} | (
+        {"count": parts["count"]} if "count" in parts else {}
+    )
     return parts, head._replace(scores="index"), parts["score"]
 
 

@@ -29,8 +29,6 @@ from edgekit.runner.box_heads import BoxCode, BoxHead, exp32, mean_distances, si
 BOX_TOLERANCE = 0.02
 """Pixels by which a decoded box may differ from the box in the file's output."""
 SCORE_TOLERANCE = 1e-5
-ANCHOR_TOLERANCE = 0.01
-"""Pixels by which the size of an anchor may differ between two cells that it is computed from."""
 MAX_CHECKED_ROWS = 50
 MAX_ANCHORS = 9
 """Largest number of anchors in a cell."""
@@ -187,8 +185,9 @@ def _has_scores(form: Form, scores: np.ndarray, grid: _Grid) -> bool:
     """Whether probabilities (points, classes), from a candidate, are those of the file."""
     if not form.is_finished:
         return _is_close(scores, form.scores[grid.place], SCORE_TOLERANCE)
-    rows = form.scores[:MAX_CHECKED_ROWS]
-    return bool((np.abs(rows - scores.ravel()).min(axis=1) <= SCORE_TOLERANCE).all())
+    assert form.kinds is not None
+    rows, kinds = form.scores[:MAX_CHECKED_ROWS], form.kinds[:MAX_CHECKED_ROWS]
+    return bool((np.abs(rows - scores[:, kinds].T).min(axis=1) <= SCORE_TOLERANCE).all())
 
 
 def _find_scores(tensors: dict[str, np.ndarray], grid: _Grid, form: Form, classes: int) -> _Scores | None:
@@ -424,12 +423,6 @@ def _append_table(graph: Any, tensor: _Tensor, name: str) -> None:
         graph.node.append(onnx.helper.make_node(operator, names, [current], **attributes))
 
     start, stop = tensor.columns
-    if tensor.divisor != 1:
-        append("Div", "in_strides", np.array(tensor.divisor, dtype=np.float32))
-    if tensor.shift:
-        sides = np.array([1, 1, -1, -1], dtype=np.float32) * np.float32(tensor.shift)
-        shape = [-1 if axis == tensor.axes[-1] else 1 for axis in range(len(tensor.axes))]
-        append("Add", "from_centres", sides.reshape(shape))
     append("Reshape", "split", np.array(tensor.shape, dtype=np.int64))
     append("Transpose", "last", perm=tensor.axes)
     total = tensor.shape[tensor.axes[-1]]
@@ -437,6 +430,10 @@ def _append_table(graph: Any, tensor: _Tensor, name: str) -> None:
     if (start, stop) != (0, total):
         bounds = [np.array([bound], dtype=np.int64) for bound in (start, stop, 2)]
         append("Slice", "part", *bounds)
+    if tensor.divisor != 1:
+        append("Div", "in_strides", np.array(tensor.divisor, dtype=np.float32))
+    if tensor.shift:
+        append("Add", "from_centres", np.array([1, 1, -1, -1], dtype=np.float32) * np.float32(tensor.shift))
     graph.node.append(onnx.helper.make_node("Identity", [current], [name]))
 
 

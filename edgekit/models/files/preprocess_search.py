@@ -45,11 +45,11 @@ BGR = {"step": "bgr"}
 class Chain:
     """The way from a picture to the input of a model: options of the data source, and preprocess steps.
 
-    `scale` names the steps, `is_bgr` is the order of the colours.
+    `scale` names the steps, `is_bgr` is the order of the colours, None for grey.
     """
 
     scale: str
-    is_bgr: bool = False
+    is_bgr: bool | None = False
     geometry: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -61,7 +61,7 @@ class Chain:
     @property
     def name(self) -> str:
         """The chain in words."""
-        colours = "BGR" if self.is_bgr else "RGB"
+        colours = "" if self.is_bgr is None else "BGR" if self.is_bgr else "RGB"
         words = [str(value) if isinstance(value, str) else f"{key} {value}" for key, value in self.geometry.items()]
         geometry = ", ".join(words)
         return ", ".join(filter(None, (self.scale, colours, geometry)))
@@ -83,7 +83,7 @@ class TriedChain:
 def scale_chains(channels: int) -> list[Chain]:
     """Return the chains that differ in scale and order of colours, the most usual first."""
     if channels == 1:
-        return [Chain(scale) for scale in SCALES if not scale.startswith("ImageNet")]
+        return [Chain(scale, None) for scale in SCALES if not scale.startswith("ImageNet")]
     return [Chain(scale, is_bgr) for is_bgr in (False, True) for scale in SCALES]
 
 

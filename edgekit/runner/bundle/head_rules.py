@@ -89,6 +89,8 @@ def check_head(head: Any, manifest: Manifest) -> None:
     background = head.get("background")
     has_background = background is None or background <= head["classes"]
     require(has_background, "head.background", background, f"at most {head['classes']} for {head['classes']} classes")
+    has_bins = head.get("bins", 1) == 1 or head["boxes"] == "distances"
+    require(has_bins, "head.bins", head.get("bins"), f"boxes of the code {head['boxes']} have 1")
     size, labels = list(manifest.raw.shape[:2]), len(manifest.labels)
     require(list(head["size"]) == size, "head.size", head["size"], f"the sample has {size}")
     require(head["classes"] == labels, "head.classes", head["classes"], f"there are {labels} labels")
