@@ -16,7 +16,12 @@ from edgekit.workbook.plan import load_plan
 from tests.cli import painted
 from tests.cli.test_init import edgekit, write_config
 
-CHAINS = [Chain("0 to 1"), Chain("0 to 255", is_bgr=True), Chain("-1 to 1"), Chain("ImageNet's mean", is_bgr=True)]
+CHAINS = [
+    Chain("-1 to 1"),
+    Chain("ImageNet's mean", is_bgr=True),
+    pytest.param(Chain("0 to 1"), marks=pytest.mark.long),
+    pytest.param(Chain("0 to 255", is_bgr=True), marks=pytest.mark.long),
+]
 YOLO_FACTS: dict[str, Any] = {"stride": 32, "imgsz": [64, 64], "task": "detect", "names": list(painted.COLOURS)}
 
 

@@ -317,6 +317,7 @@ class _Comparison:
         seen = self._samples(None)
         tried = self._try(chains, seen)
         best, rivals = best_of(tried)
+        self._refuse_guessing(best)
         stated = next((each for each in tried if _is_yolo(self.facts) and each.chain == chains[0]), None)
         if preferred is not None:
             best = self._named(preferred, tried)
@@ -324,7 +325,7 @@ class _Comparison:
             best = stated
         elif rivals and best is not stated:
             raise ConfigError(self._question(best, rivals))
-        self._refuse_guessing(best)
+        self._refuse_guessing(best)  # also if the user named it
         others: list[TriedChain] = []
         for other in self._geometries(geometry):
             samples = self._samples(other)

@@ -85,7 +85,7 @@ def read(path: Path, kind: str, needed: TaskOutputs, samples: Iterable[np.ndarra
         if _are_distances(outputs, needed):
             return None
         candidates = forms(outputs, needed.size, needed.classes)
-        for form in (form for form in candidates if form.is_valid):
+        for form in candidates:
             if (cut := onnx_detector.cut(content, form, tensors)) is not None:
                 head = cut[1]._asdict() if cut[1] else None
                 return PublishedDetector(form.description, cut[0], head, form.is_finished)

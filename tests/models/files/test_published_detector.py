@@ -25,9 +25,9 @@ MAX_PIXELS, MAX_SCORE = 0.05, 1e-4
 BY_NAME = {family.name: family for family in FAMILIES}
 
 
-def read(content: bytes, folder: Path, rank: Any = None) -> PublishedDetector | None:
+def read(content: bytes, folder: Path) -> PublishedDetector | None:
     (folder / "net.onnx").write_bytes(content)
-    return published_detector.read(folder / "net.onnx", "onnx", NEEDED, rank)
+    return published_detector.read(folder / "net.onnx", "onnx", NEEDED)
 
 
 def run(content: bytes, image: np.ndarray) -> list[np.ndarray]:
@@ -138,7 +138,7 @@ def test_distances_and_logits_are_left_alone(tmp_path: Path) -> None:
     assert read(exported(detector_heads.Undecoded), tmp_path) is None
 
 
-def test_outputs_that_can_be_read_in_several_ways_are_refused_or_ranked(tmp_path: Path) -> None:
+def test_outputs_that_can_be_read_in_several_ways_are_refused(tmp_path: Path) -> None:
     content = exported(detector_heads.Ambiguous)
     with pytest.raises(ModelError) as error:
         read(content, tmp_path)
@@ -146,10 +146,6 @@ def test_outputs_that_can_be_read_in_several_ways_are_refused_or_ranked(tmp_path
     assert "64×96" not in words and "an image of 96×64 pixels [1, 126, 8] from " in words
     assert "an objectness, and logits" in words and "a softmax with a background" in words
     assert "as logits without its decoding" in words
-    chosen = read(content, tmp_path, rank=lambda head: float(head.scores == "softmax"))
-    assert chosen is not None and chosen.head is not None and chosen.head["scores"] == "softmax"
-    other = read(content, tmp_path, rank=lambda head: float(head.scores != "softmax"))
-    assert other is not None and other.head is not None and other.head["parts"][0] == ("boxes", "objectness", "classes")
 
 
 @pytest.mark.parametrize("build", [detector_heads.Rotated, detector_heads.OtherClasses])

@@ -123,7 +123,8 @@ def without(key: str) -> dict[str, Any]:
         ({**PLAIN, "boxes": "priors", "priors": PRIORS[:1]}, "head.priors: got '48'; the outputs have 60 points"),
         ({**PLAIN, "boxes": "anchors", "anchors": ANCHORS}, "head: 60 points .* no grids with 2 and 2 anchors"),
         ({**PLAIN, "parts": [["boxes"], ["classes"]]}, "head: the head has 2 outputs, but the model has 1"),
-        ({**PLAIN, "bins": 16}, r"head: an output has the shape \[60, 7\]"),
+        ({**PLAIN, "bins": 16}, "head.bins"),
+        ({**PLAIN, "boxes": "distances", "bins": 16}, r"head: an output has the shape \[60, 7\]"),
     ],
 )  # fmt: skip
 def test_a_bad_head_is_refused_by_its_key(head: Any, words: str) -> None:
