@@ -288,7 +288,7 @@ def test_a_trial_far_behind_one_that_is_no_larger_is_stopped_after_few_epochs_in
     for name, trials in (("a", [slow, fast]), ("b", [fast, slow])):
         result, _, _ = batch(World(tmp_path / name), tmp_path / f"s{name}", trials)
         assert (result[0]["state"], result[0]["rung"]) == ("stopped", "few_epochs")
-        assert "trial 1 has 90.0%" in result[0]["reason"] and result[1]["state"] == "complete"
+        assert "trial 1 reaches 90.0%" in result[0]["reason"] and result[1]["state"] == "complete"
 
 
 def test_a_batch_that_was_killed_while_it_was_told_is_told_as_it_was_evaluated(tmp_path: Path) -> None:
