@@ -109,7 +109,6 @@ def create_project(
     notebook_text = notebook.notebook_text(name, config.absolute(), draft.findings.description, draft.data.kind)
     _write_both({config: text.encode(), notebook_path: notebook_text.encode()})
     say(f"wrote  {config} and {notebook_path}")
-    say(f"next   edgekit run {config} --dry-run, then edgekit run {config}; or open {notebook_path.name} in JupyterLab")
     return config
 
 

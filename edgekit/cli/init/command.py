@@ -73,4 +73,6 @@ def init(
         if preprocess is not None and model is None:
             raise ConfigError("--preprocess: belongs to --model; name the model file too")
         options = ModelOptions(model, preprocess) if model is not None else None
-        create_project(name, task, data, out, force=force, say=print, model=options)
+        config = create_project(name, task, data, out, force=force, say=print, model=options)
+        notebook = config.with_suffix(".ipynb").name
+        print(f"next   edgekit run {config} --dry-run, then edgekit run {config}; or open {notebook} in JupyterLab")
