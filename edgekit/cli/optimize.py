@@ -75,10 +75,8 @@ def _check_existing(config: Path, options: ModelOptions, data: str) -> None:
     paths = {"FILE": ("model", "source", options.path), "--data": ("data", "path", data)}
     for option, (section, key, given) in paths.items():
         written = (values.get(section) or {}).get(key)
-        is_same = (
-            isinstance(written, str) and (config.parent / expand_path(written, key)).resolve() == Path(given).resolve()
-        )
-        if not is_same:
+        resolved = Path(expand_path(given, option)).resolve()
+        if not isinstance(written, str) or (config.parent / expand_path(written, key)).resolve() != resolved:
             raise ConfigError(f"{option}: {config} is already there and has {key}: {written}; give another --name")
     drop_pp, targets = (values.get("budget") or {}).get("accuracy_drop_pp"), values.get("targets")
     if options.drop_pp is not None and options.drop_pp != drop_pp:
