@@ -126,8 +126,11 @@ class ModelDraft:
             "",
             "benchmark:",
             *entry_lines(
-                {"most_rounds": MOST_ROUNDS},
-                {"most_rounds": "of timing; more rounds decide between variants of nearly the same latency"},
+                {"most_rounds": MOST_ROUNDS, "load_s": 0},
+                {
+                    "most_rounds": "of timing; more rounds decide between variants of nearly the same latency",
+                    "load_s": "1 measures the winners under load too, which takes a minute or more",
+                },
             ),
         ]
         return "\n".join(lines) + "\n"
