@@ -30,6 +30,7 @@ from edgekit.models.files.preprocess_search import (
     try_chains,
     with_geometry,
 )
+from edgekit.targets.evaluate import spread_indices
 
 TASKS: dict[str, Task] = {"boxes": "detection", "image_folder": "classification"}
 """The sources of pictures for which a config is written, with their tasks."""
@@ -352,8 +353,8 @@ class _Comparison:
             section = {key: value for key, value in self.section.items() if key not in GEOMETRY_OPTIONS}
             data = read_data(self.name, self.task, {**section, **geometry})
         most = MAX_SAMPLES.get(self.task, DEFAULT_MAX_SAMPLES)
-        splits = (data.train, data.calibration)
-        x, y = (np.concatenate([_spread(getattr(split, name), most) for split in splits])[:most] for name in "xy")
+        chosen = [(split, spread_indices(split, most)) for split in (data.train, data.calibration)]
+        x, y = (np.concatenate([getattr(split, name)[rows] for split, rows in chosen])[:most] for name in "xy")
         return x, y
 
     def _try(self, chains: Sequence[Chain], samples: tuple[np.ndarray, np.ndarray]) -> list[TriedChain]:
@@ -388,12 +389,6 @@ class _Comparison:
             f"--model: {len(best.results)} samples of train do not decide how its input is scaled; name the right one, "
             f"or give more data. {metric} with each:{listed}"
         )
-
-
-def _spread(values: np.ndarray, most: int) -> np.ndarray:
-    """Return at most this number of values, evenly spread."""
-    chosen = np.linspace(0, len(values) - 1, min(most, len(values))).round().astype(np.int64)
-    return np.asarray(values[np.unique(chosen)])
 
 
 def _short(chain: Chain) -> str:

@@ -90,21 +90,37 @@ def read(path: Path) -> FileFacts:
     """
     kind = detect.model_kind(path)
     with tempfile.TemporaryDirectory(prefix="edgekit-file-") as home:
-        try:
-            facts = subprocesses.call(
-                "edgekit.models.files.file_facts:describe",
-                {"path": str(path.absolute()), "kind": kind},
-                Path(home),
-                LIMIT_S,
-                {**subprocesses.QUIET_ENVIRONMENT, "TMPDIR": home},
-            )
-        except EdgekitError as error:
-            raise (ModelError if type(error) is EdgekitError else type(error))(f"{path}: {error}") from None
-        except subprocesses.ChildDied as died:
-            raise ModelError(f"{path}: cannot be opened: {died.ended.describe()}") from None
+        facts = call_with_file(path, f"{__name__}:describe", {"kind": kind}, Path(home), LIMIT_S)
     return FileFacts(
         kind, tuple(facts["input_shape"]), tuple(tuple(shape) for shape in facts["output_shapes"]), facts["metadata"]
     )
+
+
+def call_with_file(path: Path, function: str, arguments: dict[str, Any], folder: Path, limit_s: float) -> Any:
+    """Call a function that opens the model file at `path` in a process of its own; its errors begin with the path.
+
+    Parameters
+    ----------
+    function, arguments
+        See `subprocesses.call`; the function gets `path`, too.
+    folder
+        An existing folder for the files of the call.
+    limit_s
+        Longest time in seconds.
+
+    Raises
+    ------
+    ModelError
+        The function raised an error of the file, or its process died.
+    """
+    environment = {**subprocesses.QUIET_ENVIRONMENT, "TMPDIR": str(folder)}
+    try:
+        job = {"path": str(path.absolute()), **arguments}
+        return subprocesses.call(function, job, folder, limit_s, environment)
+    except EdgekitError as error:
+        raise (ModelError if type(error) is EdgekitError else type(error))(f"{path}: {error}") from None
+    except subprocesses.ChildDied as died:
+        raise ModelError(f"{path}: cannot be run: {died.ended.describe()}") from None
 
 
 def describe(path: str, kind: str) -> dict[str, Any]:

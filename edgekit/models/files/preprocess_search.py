@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from edgekit.core import subprocesses, tasks
-from edgekit.core.errors import EdgekitError, ModelError
+from edgekit.core import tasks
+from edgekit.core.errors import ModelError
 from edgekit.core.tasks import SampleResults, SampleScores, Task
 from edgekit.models.files import interface, module, published_detector, task_outputs
+from edgekit.models.files.file_facts import call_with_file
 from edgekit.models.files.task_outputs import TaskOutputs
 from edgekit.runner.preprocess.transform import pipeline
 
@@ -108,24 +109,12 @@ def try_chains(
         np.save(folder / "y.npy", y)
         job = {
             "folder": home,
-            "path": str(path.absolute()),
             "kind": kind,
             "task": task,
             "classes": classes,
             "steps": [chain.steps for chain in chains],
         }
-        try:
-            subprocesses.call(
-                "edgekit.models.files.preprocess_search:evaluate",
-                job,
-                folder,
-                LIMIT_S,
-                {**subprocesses.QUIET_ENVIRONMENT, "TMPDIR": home},
-            )
-        except EdgekitError as error:
-            raise (ModelError if type(error) is EdgekitError else type(error))(f"{path}: {error}") from None
-        except subprocesses.ChildDied as died:
-            raise ModelError(f"{path}: cannot be run: {died.ended.describe()}") from None
+        call_with_file(path, f"{__name__}:evaluate", job, folder, LIMIT_S)
         tried = []
         for index, chain in enumerate(chains):
             if not (file := folder / f"results-{index}.npy").exists():

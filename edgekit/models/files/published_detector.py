@@ -79,7 +79,7 @@ def read(path: Path, kind: str, needed: TaskOutputs, samples: Iterable[np.ndarra
     if content is not None:
         facts = onnx_metadata(content)
         if onnx_detector.HEAD in facts:
-            return PublishedDetector(facts[onnx_detector.DECODING], None, facts[onnx_detector.HEAD], False)
+            return PublishedDetector(facts.get(onnx_detector.DECODING, ""), None, facts[onnx_detector.HEAD], False)
         _refuse_other_tasks(facts)
         outputs, tensors = onnx_detector.trace(content, needed.size)
         if _are_distances(outputs, needed):
