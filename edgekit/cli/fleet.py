@@ -55,8 +55,8 @@ def push(
 
     After an interruption, run the same command again to continue.
 
-    Exit codes, of the worst device: 2: hosts.yaml; 4: bundle; 5: fails there; 6: died; 7: unreachable or full; 8:
-    trust.
+    Exit code of the worst device: 2: hosts.yaml is wrong; 4: the bundle cannot be used; 5: the device cannot run it; 6:
+    a command died on the device; 7: the device is unreachable or full; 8: something is not trusted.
     """
     with errors_as_exit_codes(RETAINED):
         from edgekit.fleet.rollout import push as command
@@ -82,7 +82,7 @@ def status(
         ),
     ] = False,
 ) -> None:
-    """Show which release is current on each device, and why others failed."""
+    """Show the current release of each device and, if its newest release failed, why."""
     with errors_as_exit_codes(RETAINED):
         from edgekit.fleet.rollout import status as command
 

@@ -168,9 +168,9 @@ def _excesses(nearest: NearestMiss, budget: BudgetLimits) -> list[str]:
 
 
 ADVICE_IF_SEEN = {
-    "baseline": "Because it was trained on validation samples, every drop on validation looks larger than it is: "
-    "set data.validation_from to test, or give validation samples that it has not seen",
-    "teacher": "It was chosen for an accuracy that it does not have: set data.validation_from to test, or name another "
+    "baseline": "If so, the drops on validation, which decide about the budget, look larger than they are: set "
+    "data.validation_from: test, or give validation samples that it has not seen",
+    "teacher": "It was chosen for an accuracy that it does not have: set data.validation_from: test, or name another "
     "teacher",
     "rival": "It was most likely trained on the samples that validation is taken from, so use its accuracy on test "
     "alone",
@@ -200,8 +200,8 @@ def short_leakage_message(row: SeenValidation) -> str:
     role = row.get("role", "baseline")
     name = row["name"] if role == "baseline" else f"The {role} {row['name']}"
     return (
-        f"{name} was probably trained on validation samples: {row['accuracy_validation']:.2%} of them right, and "
-        f"{row['accuracy_test']:.2%} of the test samples. {ADVICE_IF_SEEN[role]}."
+        f"{name} was probably trained on validation samples: its accuracy is {row['accuracy_validation']:.2%} there, "
+        f"and {row['accuracy_test']:.2%} on the test samples. {ADVICE_IF_SEEN[role]}."
     )
 
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 IDLE_CHECK_S = 0.05
 MAX_UNREAD_BYTES = 1 << 20
-"""Sketches are not sent while the supervisor has more unread bytes than this."""
+"""Summaries of watched samples are not sent while the supervisor has at least this many unread bytes."""
 SO_ATTACH_FILTER = 26
 """From Linux' <asm-generic/socket.h>; Python has no name for it."""
 
@@ -101,7 +101,7 @@ class Worker:
         self._clock = asyncio.create_task(self._keep_time())
 
     async def _keep_time(self) -> None:
-        """Update the `Date` header, which RFC 9110 requires of servers with a clock, and the cache's metrics."""
+        """Update the cache's metrics and the `Date` header, which RFC 9110 requires of servers with a clock."""
         row = self.app.row
         row[FIELDS["cache_bytes"]] = row[FIELDS["cache_entries"]] = 0  # left by a worker that was killed
         while True:
@@ -241,7 +241,7 @@ async def run(worker: Worker, control: socket.socket) -> None:
 
 
 async def _watch(worker: Worker, writer: asyncio.StreamWriter) -> None:
-    """Watch samples between answers, and send summaries to the supervisor."""
+    """Examine samples of the served models in small steps, and send summaries of them to the supervisor."""
     from edgekit.serve.watch import watch
 
     def send(sketches: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from edgekit.models.files.task_outputs import TaskOutputs
 from edgekit.models.spec import Source, read_spec
 
 QUANTIZED = "int8"
-"""The precision under which a quantized file is used unchanged."""
+"""The only precision that is offered for a file that is quantized already. The file is used unchanged."""
 FLOAT = "fp32"
 
 
@@ -89,7 +89,7 @@ def read(model_folder: Path) -> ModelFile | None:
 
 
 def tensor_names(model_folder: Path) -> tuple[str, ...]:
-    """Return the names of the inputs of a saved network, in the samples' order; empty if it has a single input."""
+    """Return the names of a saved network's inputs, in the order of a sample's tensors; empty if it has only one."""
     return tuple(each["name"] for each in read_spec(model_folder).tensors)
 
 

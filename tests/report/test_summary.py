@@ -116,8 +116,8 @@ def test_warnings_say_what_to_do(result: dict[str, Any]) -> None:
     for part in (
         "2 of 3 targets ship",
         "No bundle for onnx: no variant meets the budget; the nearest miss is pruned-int8-onnx",
-        "net.keras was probably trained on validation samples: 100.00% of them right, and 88.00% of the test samples.",
-        "set data.validation_from to test",
+        "net.keras was probably trained on validation samples: its accuracy is 100.00% there, and 88.00% on the test",
+        "set data.validation_from: test",
         "Not significantly faster than other.tflite.",
         "The latencies are noisy: other processes took 77% of the processor's time. For figures",
         "measure again with --force benchmark.",

@@ -59,7 +59,7 @@ def inspect_tracks(path: Path, task: str | None = None) -> Findings:
     section = {"source": "wav_track", "path": str(path), "rate_hz": rate_hz, "seconds": seconds, "stride_s": stride_s}
     comments = {
         "seconds": "length of a window: the median length of the labelled stretches, but at most 1 s",
-        "stride_s": "from the start of a window to that of the next: whole hops of log_mel, so a stream shares frames",
+        "stride_s": "from the start of a window to that of the next: whole hops of log_mel, so windows share frames",
         "background": "the class of windows that no label touches; without this line they are left out",
     }
     has_gaps = sum(gap_s >= 2 * seconds - 1e-6 for gap_s in gaps_s) >= MIN_GAPS

@@ -97,7 +97,7 @@ class Network:
             ) from None
         except (asyncssh.ConfigParseError, asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
             raise ConfigError(f"{host_keys.CONFIG} or a key of yours: {shell_text.printable(error)}") from None
-        except Exception as error:  # unexpected bytes can cause any error in asyncssh; only this device must fail
+        except Exception as error:  # unexpected bytes can cause any error in asyncssh
             if offer.connected:
                 await self._check_host_key_type(host, known_hosts)
             raise Unreachable(f"{host.address}: cannot be reached ({_reason(error)})") from None

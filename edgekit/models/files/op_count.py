@@ -1,4 +1,4 @@
-"""Costs of a model of another framework, counted in the graph that OpenVINO reads from it."""
+"""Costs of a model that comes as a file, counted in the graph that OpenVINO reads from it."""
 
 from __future__ import annotations
 
