@@ -8,7 +8,8 @@ import stat
 import zipfile
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from functools import cached_property
+from pathlib import Path
 
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import canonical_json, sha256_file
@@ -34,7 +35,9 @@ class FolderArchive(AbstractContextManager["FolderArchive"]):
     def __exit__(self, *_: object) -> None:
         pass
 
+    @cached_property
     def listing(self) -> Listing:
+        """The names, read once, because a folder may hold a million."""
         files: list[str] = []
         folders: list[str] = []
         links: list[str] = []
@@ -48,7 +51,7 @@ class FolderArchive(AbstractContextManager["FolderArchive"]):
 
     def digest(self) -> str:
         """Return a SHA-256 that covers every name and the SHA-256 of every file."""
-        listing = self.listing()
+        listing = self.listing
         sha = hashlib.sha256(canonical_json([listing.folders, listing.links]))
         for name in listing.files:
             sha.update(canonical_json([name, self._sha256(name)]))
@@ -83,7 +86,9 @@ class ZipArchive(AbstractContextManager["ZipArchive"]):
         if self._open is not None:
             self._open.close()
 
+    @cached_property
     def listing(self) -> Listing:
+        """The names of the members, read and checked once."""
         infos = self._archive().infolist()
         seen: set[str] = set()
         for info in infos:
@@ -122,8 +127,8 @@ class ZipArchive(AbstractContextManager["ZipArchive"]):
 
 
 def _unsafe(info: zipfile.ZipInfo) -> str | None:
-    name = PurePosixPath(info.filename)
-    if name.is_absolute() or ".." in name.parts or "\\" in info.orig_filename or ":" in info.filename.partition("/")[0]:
+    name = info.filename
+    if name.startswith("/") or ".." in name.split("/") or "\\" in info.orig_filename or ":" in name.partition("/")[0]:
         return "points outside the archive"
     if stat.S_ISLNK(info.external_attr >> 16):
         return "is a symbolic link"

@@ -14,6 +14,7 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
@@ -232,7 +233,9 @@ class TableFiles(AbstractContextManager["TableFiles"]):
         """The rows of the table. Every file exists and is listed once."""
         return self._entries
 
+    @cached_property
     def listing(self) -> archives.Listing:
+        """The names of the files."""
         return archives.Listing(tuple(sorted(each.name for each in self._entries)), ())
 
     def digest(self) -> str:
@@ -264,7 +267,7 @@ def is_table(path: Path) -> bool:
 def read_layout(source: Source, origin: str, kind: SampleFiles) -> FolderLayout:
     """Find splits, classes and samples from folders or from the table."""
     if not isinstance(source, TableFiles):
-        return parse_layout(source.listing(), origin, kind, _listed_splits(source, kind))
+        return parse_layout(source.listing, origin, kind, _listed_splits(source, kind))
     for entry in source.entries:
         if not kind.has(tuple(entry.name.split("/"))):
             raise DataError(
@@ -289,7 +292,7 @@ def read_layout(source: Source, origin: str, kind: SampleFiles) -> FolderLayout:
 def _listed_splits(source: archives.FolderArchive | archives.ZipArchive, kind: SampleFiles) -> dict[str, str]:
     """Return the split of each sample that is in an official list beside the classes."""
     splits: dict[str, str] = {}
-    for name in source.listing().files:
+    for name in source.listing.files:
         if split := SPLIT_LISTS.get(name):
             lines = source.read(name).decode("utf-8-sig", "replace").split()
             splits.update((line.removeprefix("./"), split) for line in lines if line.lower().endswith(kind.suffixes))

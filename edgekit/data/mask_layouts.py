@@ -48,7 +48,7 @@ class MaskDataset:
 
 def read_mask_layout(layout: str, source: FolderArchive | ZipArchive) -> MaskDataset:
     """Find pictures and masks in a folder or a zip. Raises DataError if no picture has a mask."""
-    listing = source.listing()
+    listing = source.listing
     pictures_with_masks = tuple(_voc(source, listing) if layout == "voc" else _folders(listing))
     if not any(pair.mask for pair in pictures_with_masks):
         link_notes = "".join(f"; {each}" for each in linked_folder_notes(listing))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import posixpath
 import re
 import zipfile
 import zlib
@@ -52,7 +53,7 @@ def annotation_formats(source: Archive) -> list[str]:
     DataError
         The labels are arranged as for YOLO but are not boxes.
     """
-    listing = source.listing()
+    listing = source.listing
     names = [name for name in listing.files if not any(part[:1] in (".", "_") for part in _path_parts(name))]
     picture_names = [name for name in names if PurePosixPath(name).suffix.lower() in box_formats.PICTURES]
     if not picture_names:
@@ -63,7 +64,8 @@ def annotation_formats(source: Archive) -> list[str]:
     if any(sum(key in _read(source, name) for key in COCO_KEYS) > 1 for name in _some_with_suffix(names, ".json")):
         formats.append("coco")
     texts = box_formats.with_lower_suffix(name for name in names if name.lower().endswith(".txt"))
-    labels = [texts[text] for name in picture_names for text in yolo.label_paths(PurePosixPath(name)) if text in texts]
+    possible = (text for name in picture_names for text in yolo.label_paths(PurePosixPath(name))) if texts else ()
+    labels = [texts[text] for text in possible if text in texts]
     if any(YOLO_LINE.match(_read(source, name)) for name in _spread(labels)):
         formats.append("yolo")
     elif not formats and any("labels" in PurePosixPath(name).parts for name in texts):
@@ -200,9 +202,7 @@ MASK_LAYOUT_TITLES = {"folders": "in images and masks", "voc": "as Pascal VOC ha
 
 def mask_layout(source: Archive) -> str | None:
     """Return the layout of pictures with masks from the names of their folders, or None."""
-    folder_names = {
-        part for name in source.listing().files if _is_picture(name) for part in PurePosixPath(name).parts[:-1]
-    }
+    folder_names = {part for name in source.listing.files if _is_picture(name) for part in name.split("/")[:-1]}
     if {"JPEGImages", mask_layouts.VOC_MASKS} <= folder_names:
         return "voc"
     return "folders" if {mask_layouts.IMAGES, mask_layouts.MASKS} <= folder_names else None
@@ -244,7 +244,7 @@ def refuse_unnamed_masks(path: Path, source: Archive) -> None:
     DataError
         Two sibling folders look like pictures and their masks.
     """
-    picture_names = [name for name in source.listing().files if _is_picture(name)]
+    picture_names = [name for name in source.listing.files if _is_picture(name)]
     for parent, folders in _sibling_folders(picture_names).items():
         for mask_folder, mask_files in folders.items():
             for picture_folder in (folder for folder in folders if folder != mask_folder):
@@ -268,12 +268,11 @@ def _sibling_folders(names: list[str]) -> dict[str, dict[str, dict[str, str]]]:
     """Group the pictures by parent and sibling folder. Return only parents with a few sibling folders."""
     folders_by_parent: dict[str, dict[str, dict[str, str]]] = {}
     for name in names:
-        path = PurePosixPath(name)
-        for depth in range(len(path.parts) - 1):
-            files = folders_by_parent.setdefault(str(PurePosixPath(*path.parts[:depth])), {}).setdefault(
-                path.parts[depth], {}
-            )
-            files[str(PurePosixPath(*path.parts[depth + 1 :]).with_suffix(""))] = name
+        *parts, file = name.split("/")
+        stem = posixpath.splitext(file)[0]
+        for depth, folder in enumerate(parts):
+            files = folders_by_parent.setdefault("/".join(parts[:depth]) or ".", {}).setdefault(folder, {})
+            files["/".join([*parts[depth + 1 :], stem])] = name
     return {parent: folders for parent, folders in folders_by_parent.items() if 1 < len(folders) <= MAX_SIBLINGS}
 
 
@@ -293,4 +292,5 @@ def _max_colours(source: Archive, names: list[str]) -> float:
 
 
 def _is_picture(name: str) -> bool:
-    return PurePosixPath(name).suffix.lower() in box_formats.PICTURES and not PurePosixPath(name).name.startswith(".")
+    file = posixpath.basename(name)
+    return posixpath.splitext(file)[1].lower() in box_formats.PICTURES and not file.startswith(".")

@@ -78,7 +78,7 @@ def detect_source(path: Path | None, task: str | None = None) -> Findings:
             return findings
         raise DataError(f"{path}: looks like {_describe_content(_first_bytes(path))}; {EXPECTED}")
     with archives.ZipArchive(path) as archive:
-        names = archive.listing().files
+        names = archive.listing.files
     if names and all(name.endswith(".npy") and "/" not in name for name in names):
         return inspection.inspect_arrays(path)
     return _inspect_tree(path, "a zip", task)
@@ -108,7 +108,7 @@ def _inspect_file(path: Path, task: str | None) -> Findings | None:
 
 def _inspect_tree(path: Path, container: str, task: str | None = None) -> Findings:
     with folder_layout.open_source(path) as source:
-        listing = source.listing()
+        listing = source.listing
         if not isinstance(source, folder_layout.TableFiles):
             mask_layout = annotation_inspection.mask_layout(source)
             formats = [] if mask_layout and task == "segmentation" else annotation_inspection.annotation_formats(source)

@@ -99,7 +99,7 @@ def _tables(path: Path) -> dict[str, Table]:
     if path.is_file() and not zipfile.is_zipfile(path):
         return {"train": _table(path.name, path.read_bytes)}
     with archives.FolderArchive(path) if path.is_dir() else archives.ZipArchive(path) as source:
-        names = [name for name in source.listing().files if "/" not in name and name.lower() in FILES]
+        names = [name for name in source.listing.files if "/" not in name and name.lower() in FILES]
         tables: dict[str, Table] = {}
         for name in sorted(names, key=lambda name: list(FILES).index(name.lower())):
             split = FILES[name.lower()]

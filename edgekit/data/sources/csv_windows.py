@@ -76,7 +76,7 @@ def read(config: CsvWindowsConfig, progress: ProgressCallback | None = None) -> 
 
     path = existing_path(config.path, "data.path")
     with archives.FolderArchive(path) if path.is_dir() else archives.ZipArchive(path) as source:
-        layout = folder_layout.parse_layout(source.listing(), path.name, folder_layout.RECORDINGS)
+        layout = folder_layout.parse_layout(source.listing, path.name, folder_layout.RECORDINGS)
         names = sorted(name for split_names in layout.names.values() for name in split_names)
         cutter = _Cutter(config, source, names)
         splits, done = {}, 0

@@ -43,7 +43,7 @@ def read(config: TextFolderConfig, progress: ProgressCallback | None = None) -> 
 
     path = existing_path(config.path, "data.path")
     with archives.FolderArchive(path) if path.is_dir() else archives.ZipArchive(path) as source:
-        layout = folder_layout.parse_layout(source.listing(), path.name, folder_layout.TEXTS)
+        layout = folder_layout.parse_layout(source.listing, path.name, folder_layout.TEXTS)
         total, done = sum(map(len, layout.names.values())), 0
         texts_by_split = {}
         for split, names in layout.names.items():

@@ -97,7 +97,7 @@ def test_a_runner_of_another_version_and_a_full_disk_keep_nobody_from_taking_bac
     assert [each.name for each in (edge / "desk").glob("*.pyz")] == [theirs.name]
     assert (edge / "edgerun").read_text() == launcher
     found = fleet.asked(7, "push", fleet.bundles["2.0.0"], "--confirm", *only)
-    assert "0 bytes are free in" in found["d0"]["why"] and "are needed with what is to come" in found["d0"]["why"]
+    assert "0 bytes are free in" in found["d0"]["why"] and "are needed in all" in found["d0"]["why"]
     fleet.rig.setting(0, "")
     assert fleet.states(0, "push", fleet.bundles["2.0.0"], "--confirm", *only) == [CONFIRMED]
     assert path.stem in (edge / "edgerun").read_text(), "a push brings what services start"

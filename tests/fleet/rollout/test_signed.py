@@ -38,7 +38,7 @@ def test_a_policy_and_a_signed_bundle_put_a_device_into_signed_mode(fleet: Fleet
 def test_a_device_in_signed_mode_refuses_what_nobody_signed_and_gets_no_byte_of_it(fleet: Fleet, signer: Desk) -> None:
     fleet.run(0, "push", signer.bundle, "--trust", signer.trust, "--confirm", "--only", "d0")
     found = fleet.asked(8, "push", fleet.bundles["2.0.0"], "--confirm", "--only", "d0", "--only", "d1")
-    assert "this bundle is not signed; use `edgekit sign`" in found["d0"]["why"]
+    assert "nobody has signed this bundle; use `edgekit sign`" in found["d0"]["why"]
     assert found["d1"]["state"] == "sent" and "d0 rejected it" in found["d1"]["why"]
     assert len(fleet.status(0)["store"]) == 3
 
@@ -50,7 +50,7 @@ def test_nor_is_it_timed_or_examined_there_but_a_signed_one_is(
     fleet.run(0, "push", signer.bundle, "--trust", signer.trust, "--confirm", "--only", "d0")
     calls = (fleet.rig.device(0) / ".calls").stat().st_size
     found = fleet.asked(8, command, fleet.bundles["2.0.0"], "--only", "d0")
-    assert found["d0"]["why"] == "is in signed mode, but this bundle is not signed; use `edgekit sign`"
+    assert found["d0"]["why"] == "is in signed mode, but nobody has signed this bundle; use `edgekit sign`"
     assert (fleet.rig.device(0) / ".calls").stat().st_size == calls + 1, "it was asked who it is, and no more"
     newer = tmp_path / "newer.edge.zip"
     shutil.copy(fleet.bundles["2.0.0"], newer)
