@@ -348,7 +348,7 @@ class Space:
         ]
 
     def active_parameters(self, proposed: Mapping[str, Any]) -> dict[str, Any]:
-        """Convert values by the name of their dimension to parameters, without the options that do not exist."""
+        """Convert `proposed` (values by dimension name) to parameters, without the options that do not exist."""
         parameters: dict[str, Any] = {}
         for each in self.dimensions:
             if each.name in proposed and each.is_active(parameters):

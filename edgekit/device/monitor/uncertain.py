@@ -41,7 +41,7 @@ PENDING_BYTES = 16_000_000
 """Limit for samples in memory that are not written yet."""
 REST_FACTOR, AFTER_FAILURE_S, CLOSE_S = 25, 30.0, 10.0
 ANSWER_FIELDS = ("label", "index", "labels", "values", "is_anomaly", "score", "boxes", "shares")
-"""Fields of an answer that are written if it has them. The rest follows from the outputs."""
+"""Fields of an answer that are written if the answer has them. Other fields follow from the outputs."""
 
 
 class UncertainSamples:
@@ -140,7 +140,8 @@ class UncertainSamples:
     def _start_day(self, now_s: float) -> None:
         """Start another day, unless the clock has only jumped.
 
-        Two days may start in any case, and one more for each 24 hours that really pass.
+        Two days may start in any case, and one more for each 24 hours that pass on the monotonic clock. Any other new
+        day is taken for a jump.
         """
         self._today = now_s // DAY_S
         day = time.strftime("%Y-%m-%d", time.gmtime(min(max(now_s, 0.0), 253402300799.0)))

@@ -8,8 +8,8 @@ growth is extrapolated to the whole window.
 
 Earlier windows reveal slower changes. The measure is the median squared step between the means of consecutive windows,
 divided by the average variance of the two, so that neither the onset of a drift nor a drop in variance counts as
-correlation. Each series uses its largest ratio, and part of the largest ratio from the history applies to all series,
-because statistics tend to move together.
+correlation. Each series, which is a statistic or all classes together, uses its largest ratio. Part of the largest
+ratio from the history applies to all series, because statistics tend to move together.
 """
 
 from __future__ import annotations

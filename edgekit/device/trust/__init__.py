@@ -25,7 +25,10 @@ from edgekit.runner.files import READ_FILE, READ_ONLY_ERRORS
 
 
 class Trusted(NamedTuple):
-    """A bundle that may run here. Times are in seconds since 1970; `signers` are the names that count."""
+    """A bundle that may run here. Times are in seconds since 1970; `signers` are those whose signatures count.
+
+    `epoch` and `counter` are the version: one with a higher epoch is newer, whatever the counters are.
+    """
 
     name: str
     epoch: int
@@ -114,7 +117,7 @@ def check_bundle(
 
 
 def check_name(signed: str, name: str, where: object) -> None:
-    """Raise TrustError unless a statement and its bundle have the same name, which versions and revocations go by."""
+    """Raise TrustError unless a statement and its bundle have the same name: versions are compared by name."""
     if signed != name:
         raise TrustError(f"{where}: is called {name!r} in its manifest, but {signed!r} in its statement; sign it again")
 
@@ -148,7 +151,7 @@ def count_signers(rules: Policy, data: bytes, armours: Mapping[Path, bytes], now
     """Return the names of the different signers whose signatures count.
 
     Signatures with keys that are revoked, expired or not in the policy are ignored, because the others may be enough.
-    Raises TrustError if a signature is damaged or too few count.
+    Raises TrustError if a signature is damaged, or if too few signatures count.
     """
     signatures: dict[str, ssh_keygen.Signature] = {}
     ignored: list[str] = []

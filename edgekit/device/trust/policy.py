@@ -29,7 +29,7 @@ SEEN = "seen.json"
 FILES = (POLICY, ROOT, SEEN)
 """Prefixes of the names of the files that are trusted."""
 MODE = 0o644
-"""Mode of the files written there, whatever the umask is: everybody may read them, only the owner may change them."""
+"""Mode of the policy's files, whatever the umask is: everybody may read them, only the owner may change them."""
 KEYS = {"format", "version", "epoch", "time", "expires", "threshold", "signers", "revoked", "minimum"}
 LARGEST = 64 * 1024
 MOST_SIGNATURES = 16
@@ -47,7 +47,10 @@ class Signer(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """A policy with a valid signature. Times are in seconds since 1970; `minimum` has each bundle's lowest counter."""
+    """A policy with a valid signature. Times are in seconds since 1970.
+
+    `minimum` has the lowest counter that a bundle may have, by the bundle's name.
+    """
 
     version: int
     epoch: int

@@ -1,4 +1,7 @@
-"""A device's answers to hello and to `edgerun status --json`, whose structure is checked because they are untrusted."""
+"""A device's answers to the program `remote/hello.py` and to `edgerun status --json`.
+
+The structure of the answers is checked, because they are untrusted.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ MISUSE = 2
 
 @dataclass(frozen=True)
 class DeviceRelease:
-    """One of a device's releases. `state` is built, proven, confirmed or failed; if it failed, `why` has the reason."""
+    """One of a device's releases. If it failed, `why` has the reason.
+
+    `state` is built (not validated yet), proven (validated, but never confirmed), confirmed or failed.
+    """
 
     number: int
     sha256: str
@@ -37,8 +43,8 @@ class DeviceRelease:
 class ReleaseStatus:
     """The state of a device's releases.
 
-    `state` is none, trial or confirmed. `back` is the release to which a rollback would return. `refused` is the reason
-    why the current release cannot be loaded, or "".
+    `state` is none, trial (on probation) or confirmed. `back` is the release to which a rollback would return.
+    `refused` is the reason why the current release cannot be loaded, or "".
     """
 
     state: str = "none"
