@@ -34,7 +34,7 @@ SELFTEST_S = 3.0
 GIVE_UP_FACTOR = 2.0
 """A candidate that is this many times slower than the fastest in its first round is not timed further."""
 TIE_FACTOR = 1.01
-"""Among candidates within this factor of the fastest, the preferred interpreter and fewest threads win."""
+"""Of the candidates within this factor of the fastest, the preferred interpreter wins, then the fewest threads."""
 LAST_RESORT = ("tensorflow",)
 """Interpreters that are tried only if no other works: they take seconds and hundreds of megabytes to import, and have
 the same kernels as litert."""

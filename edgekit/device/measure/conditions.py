@@ -27,7 +27,7 @@ from edgekit.runner import cpu
 MAX_OTHERS_SHARE = 0.05
 """Share of the cores' time that other processes may take. An idle system's own services stay below one hundredth."""
 MAX_STEAL_SHARE = 0.02
-"""Share of the cores' time that the hypervisor may withhold. At this limit, it affects one call in fifty, but not the
+"""Share of the cores' time that the hypervisor may withhold. At this limit, one call in fifty is affected, but not the
 median."""
 MAX_PREEMPTED_PER_S = 50.0
 """How often the measured process may be interrupted in a second. Another process on the same core causes hundreds of

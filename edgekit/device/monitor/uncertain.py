@@ -249,6 +249,6 @@ def _margin(answer: Any) -> float:
 def _weakest_box(answer: Any) -> float:
     """Return the uncertainty of the weakest box.
 
-    If there are no boxes, it is random, because missed objects have no probability.
+    If there are no boxes, it is random, because nothing shows whether an object was missed.
     """
     return 1.0 - float(answer.boxes[-1].probability) if answer.boxes else random.random() / 2

@@ -6,9 +6,9 @@ the mean of b of them would have 1/b of their variance (Conway, Management Scien
 b · Var(batch mean) / Var(sample) exceeds 1 by as much as they are correlated. If that ratio still grows with b, its
 growth is extrapolated to the whole window.
 
-Earlier windows reveal slower changes. The measure is the median squared step between the means of consecutive windows,
-divided by the average variance of the two, so that neither the onset of a drift nor a drop in variance counts as
-correlation. Each series, which is a statistic or all classes together, uses its largest ratio. Part of the largest
+Earlier windows reveal slower changes, which are measured by the median squared step between the means of consecutive
+windows, divided by the average variance of the two, so that neither the onset of a drift nor a drop in variance counts
+as correlation. Each series, which is a statistic or all classes together, uses its largest ratio. Part of the largest
 ratio from the history applies to all series, because statistics tend to move together.
 """
 
@@ -30,7 +30,7 @@ LAGS = (1, 2, 4, 8)
 SPARE, SPARE_HISTORY = 0.5, 2.0
 """Allowances for chance.
 
-A ratio of variances is divided by 1 + `SPARE` of its standard deviations; a ratio from the history is divided by
+A ratio of variances is divided by 1 plus `SPARE` times its standard deviation; a ratio from the history is divided by
 `SPARE_HISTORY`.
 """
 SHARED = 8.0

@@ -63,7 +63,7 @@ class Watcher:
         Raises
         ------
         TrustError
-            Other users can write to the home.
+            The home belongs to another user, or other users can write to it.
         ResourceError
             Another watch is running.
         """

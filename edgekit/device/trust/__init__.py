@@ -61,11 +61,11 @@ def check_bundle(
     The statement and its signatures are beside the bundle, and the policy is in the folder `trust`.
 
     `floors` has, for each bundle name, the highest `epoch` and `counter` that were confirmed here, and older versions
-    are refused. It is None if the bundle was accepted before and is now only loaded; an older version is then accepted,
-    unless the policy has revoked it. `sha256` is the digest of the bytes that the caller has read and will use; if it
-    is None, the file is read here. The present time is taken from `clock`, by default the system's, but it is never
-    earlier than `clock_floor` or a time seen before. Both are in seconds since 1970. With `remember`, the version of
-    the policy and the time of the statement are recorded in `trust`.
+    are refused. `floors` is None if the bundle was accepted before and is now only loaded; an older version is then
+    accepted, unless the policy has revoked it. `sha256` is the digest of the bytes that the caller has read and will
+    use; if it is None, the file is read here. The present time is `clock`, by default the system's, or the latest of
+    `clock_floor` and the times seen before, if that is later. All times are in seconds since 1970. With `remember`, the
+    version of the policy and the time of the statement are recorded in `trust`.
 
     Raises
     ------

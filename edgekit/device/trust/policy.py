@@ -27,7 +27,7 @@ NAMESPACE = "edgekit-policy"
 POLICY, SIGNATURE, ROOT = "policy.json", "policy.json.sig", "root.pub"
 SEEN = "seen.json"
 FILES = (POLICY, ROOT, SEEN)
-"""Prefixes of the names of the files that are trusted."""
+"""Prefixes of the names of the files that no other user may be able to change."""
 MODE = 0o644
 """Mode of the policy's files, whatever the umask is: everybody may read them, only the owner may change them."""
 KEYS = {"format", "version", "epoch", "time", "expires", "threshold", "signers", "revoked", "minimum"}

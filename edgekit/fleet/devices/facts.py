@@ -75,7 +75,7 @@ class ReleaseStatus:
 class HelloFacts:
     """A device and its Python.
 
-    `runner` says whether this machine's runner is there. `edgerun` is the digest of the runner that reported the
+    `runner` says whether the device has this machine's runner. `edgerun` is the digest of the runner that reported the
     status, and `launched` that of the runner which the script `edgerun` in the home starts; both may be "". `status` is
     None if no runner can report it. `has_release` says whether a release is current there, whoever sent it. `ahead_s`
     is by how many seconds the device's clock is ahead of this machine's, reduced by the time that the answer took.
@@ -114,7 +114,7 @@ class HelloFacts:
 
 
 def parse_hello(out: bytes, token: str) -> HelloFacts:
-    """Parse an answer to hello.
+    """Parse an answer of `remote/hello.py`.
 
     Lines that a login prints before the answer are skipped. Raises DeviceError if there is no answer.
     """

@@ -48,7 +48,7 @@ class Rollout:
         self._on_change(outcome)
 
     async def run(self, send: Step, install: Step | None) -> None:
-        """Query all devices and send to them. If `install` is given, then install in waves where that is needed."""
+        """Query all devices and send to them. With `install`, then install in waves on the devices that need it."""
         await self._run_on_each(self._hosts, send, self._stop_class_on_rejection)
         if install is None:
             return
