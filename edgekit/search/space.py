@@ -101,9 +101,9 @@ class Dimension:
     def value(self, proposed: Any) -> Any:
         """Convert a sampler's proposal to a value of the option.
 
-        For choices, the proposal is a label or an index. Floats are rounded to the power of ten between a thousandth and
-        a ten-thousandth of the range, or of the value if the scale is logarithmic and that is finer. This keeps configs
-        readable and removes the last bits, in which two machines may differ.
+        For choices, the proposal is a label or an index. Floats are rounded to the power of ten between a thousandth
+        and a ten-thousandth of the range, or of the value if the scale is logarithmic and that is finer. This keeps
+        configs readable and removes the last bits, in which two machines may differ.
         """
         if self.choices is not None:
             return self.choices[proposed if self.is_ordered else self.labels.index(proposed)]
