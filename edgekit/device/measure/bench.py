@@ -88,8 +88,8 @@ def timed_openings(
     `most_rounds`, this yields the milliseconds so far and the number of openings, so that the caller can stop when it
     knows enough. Every opening has the same number of calls, because `intervals` resamples whole openings.
 
-    If the caller sends names, only these models are timed from then on. The other models keep their
-    measurements, which stay paired, opening by opening, with those of the models that continue.
+    If the caller sends names, only these models are timed from then on. The other models keep their measurements, which
+    stay paired, opening by opening, with those of the models that continue.
 
     After `limit_s` seconds, no model is opened again. If the first `rounds` rounds would take longer, each opening has
     fewer rounds, and more openings follow while time is left. In any case, there are `MIN_OPENINGS` openings of at

@@ -1,7 +1,7 @@
 """The policy: who may sign bundles for this device. It is itself signed, by a root key that is kept offline.
 
 The folder holds `root.pub`, `policy.json` and `policy.json.sig`. To replace a policy, the signature of the new one is
-written first, to a file that is named after the digest of the policy. Replacing `policy.json` is then the single step
+written first, to a file that is named after the new policy's digest. Replacing `policy.json` is then the single step
 that makes the new policy valid.
 """
 
