@@ -15,8 +15,8 @@ from edgekit.runner.errors import TrustError
 def read(path: str | os.PathLike[str]) -> Bundle:
     """Read a bundle like `edgekit.runner.bundle.read`, and raise TrustError if the device's policy does not trust it.
 
-    The statement and its signatures must be next to the bundle. A bundle that was installed on this device may be older
-    than the confirmed release; any other may not.
+    The bundle's signed statement and the signatures must be next to the bundle. A bundle that was installed on this
+    device may be older than the confirmed release; any other bundle may not.
     """
     signed = device_home.homes_with_policy(device_home.find_home())
     if not signed:

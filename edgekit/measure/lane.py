@@ -1,10 +1,10 @@
-"""The lane of a machine, a lock that lets measurements run alone: no training, conversion or other measurement.
+"""The lane of a machine, a lock that lets a measurement run without any training, conversion or other measurement.
 
-`EDGEKIT_LANE` names the folder of the locks; without it nothing here has any effect. Processes that compute hold the
-lane together, and a process that measures holds it alone. The locks belong to the operating system (flock), so a
-process that dies releases them. Windows has no such locks, so nothing waits there. A process counts as one holder, and
-its threads share its hold. A process must not hold the lane while it waits for another process that measures, or both
-would wait for ever.
+`EDGEKIT_LANE` names the folder of the locks. Without this variable, nothing here has any effect. Processes that compute
+hold the lane together, and a process that measures holds it alone. The locks belong to the operating system (flock), so
+a process that dies releases them. Windows has no such locks, so nothing waits there. A process counts as one holder,
+and its threads share its hold. A process must not hold the lane while it waits for another process that measures, or
+both would wait for ever.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def computing() -> Iterator[None]:
 def measuring() -> Iterator[None]:
     """Hold the lane alone while measuring.
 
-    Within `computing`, that hold is released for the time of the measurement and taken again at the end. While this
-    process waits for its turn, any process that comes later in order to compute has to wait behind it.
+    Within `computing`, the hold of `computing` is released for the time of the measurement and taken again at the end.
+    While this process waits for its turn, any process that comes later in order to compute has to wait behind it.
     """
     with _hold("measuring"):
         yield

@@ -97,7 +97,8 @@ def time_models(
     calibration
         Samples (n, C, H, W) or (n, F), float32. The first one is timed, at batch size 1.
     targets, precisions
-        The targets and precisions to which each network is converted. The results are in this order.
+        The targets and precisions to which each network is converted. The results are in the order of the networks,
+        and for each network in the order of the targets.
     rounds
         Number of rounds, at least 10.
     recorder

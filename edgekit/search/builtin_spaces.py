@@ -1,8 +1,8 @@
 """Combine the search spaces that edgekit ships, and add the options that every space needs.
 
 Each file in `spaces/` is a complete space for one network. If no space is named with `--space`, the spaces of the
-config's networks are combined. These are the networks that it uses as its student, as a candidate or as its baseline.
-The options in `stages.yaml`, which fit any network, are added.
+config's networks are combined. These are the networks that the config uses as its student, as a candidate or as its
+baseline. The options in `stages.yaml`, which fit any network, are added.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def space_for_config(plan: Plan) -> dict[str, Any]:
 
 
 def complete_space(values: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
-    """Add the options that every trial needs to the values of a space, unless the space has them already.
+    """Complete the values of a space with the options that every trial needs and that the space does not have yet.
 
     A trial trains a single student with a single loss. So `distill.candidates` becomes empty if the space chooses the
     student, and if the config lists several losses, the space chooses one of them. If the space offers other networks

@@ -56,8 +56,9 @@ def prepare_baseline(
 ) -> dict[str, Any]:
     """Profile the baseline, make its float file for each target, and save the sample that is timed.
 
-    `settings` are those that all trials share. Returns {"anchors": files by target, "accuracy": on validation, "input":
-    path of the sample, "took_s": …}. If limits refer to reference models, "beside" describes these models.
+    `settings` are those that all trials share. Returns {"anchors": the baseline's files by target, "accuracy": on
+    validation, "input": path of the sample, "took_s": …}. If limits refer to reference models, "beside" describes these
+    models.
     """
     stage, profile, took_s = run_stages(config, settings, Path(folder), "profile", caches)
     spec = store.read_spec(profile.path / "model")

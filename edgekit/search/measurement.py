@@ -1,8 +1,9 @@
 """Time the files of a batch together with the baseline's files, and store the results for good.
 
-A file and the baseline's float file for the same target are timed in the same round, and their ratio is computed. The
-reported latency is this ratio times the p50 that the baseline's file had in the first round of the study. So the result
-is the same even if the whole machine is slower for a while.
+In this module, a round is one complete measurement, in which each file is opened and timed many times. A file and the
+baseline's float file for the same target are timed in the same round, and their ratio is computed. The reported latency
+is this ratio times the p50 that the baseline's file had in the first round of the study. So the result is the same even
+if the whole machine is slower for a while.
 
 `measured.json` stores the results by target and by the digest of the file's content. A file that has been measured is
 never measured again, and a study that replays another one reuses its measurements.
@@ -55,7 +56,7 @@ class TimingProtocol:
 
 @dataclass(frozen=True)
 class MeasuredLatency:
-    """The ratio of a file's latency to the baseline's, with its interval, and the first p50 of the baseline.
+    """The ratio of a file's latency to the baseline's, with its interval. `anchor_ms` is the baseline's first p50.
 
     `beside` has the ratios to the reference models with their intervals, by the sha256 of the model.
     """
@@ -191,7 +192,7 @@ def measure_files(
     say: Callable[[str], object] = progress.announce,
     reference_inputs: Mapping[str, Any] | None = None,
 ) -> list[str]:
-    """Time the files that have not been measured yet in one round, together with the baseline's files.
+    """Time in one round the baseline's files and all candidates that have not been measured yet.
 
     A noisy round is repeated, up to `MAX_ROUNDS` rounds in all. If a replayed study lacks some files, a message says
     that they are measured now.

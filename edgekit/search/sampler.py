@@ -93,7 +93,8 @@ def propose(
 def _propose_one(study: optuna.Study, space: Space, name: str, sampler: optuna.samplers.BaseSampler) -> dict[str, Any]:
     """Propose the parameters of one trial.
 
-    The Optuna trial that the sampler filled is ended at once. `propose` adds a running trial with the rounded values.
+    The Optuna trial that the sampler filled is ended at once. In its place, `propose` adds a running trial with the
+    rounded values.
     """
     study.sampler = sampler
     trial = study.ask()

@@ -101,8 +101,9 @@ class Dimension:
     def value(self, proposed: Any) -> Any:
         """Convert a sampler's proposal to a value of the option.
 
-        For choices, the proposal is a label or an index. Floats are rounded to a thousandth to a ten-thousandth of the
-        range, because this keeps configs readable and removes the last bits, in which two machines may differ.
+        For choices, the proposal is a label or an index. Floats are rounded to the power of ten between a thousandth
+        and a ten-thousandth of the range, or of the value if the scale is logarithmic and that is finer. This keeps
+        configs readable and removes the last bits, in which two machines may differ.
         """
         if self.choices is not None:
             return self.choices[proposed if self.is_ordered else self.labels.index(proposed)]
@@ -348,7 +349,7 @@ class Space:
         ]
 
     def active_parameters(self, proposed: Mapping[str, Any]) -> dict[str, Any]:
-        """Convert values by the name of their dimension to parameters, without the options that do not exist."""
+        """Convert `proposed` (values by dimension name) to parameters, without the options that do not exist."""
         parameters: dict[str, Any] = {}
         for each in self.dimensions:
             if each.name in proposed and each.is_active(parameters):

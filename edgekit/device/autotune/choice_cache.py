@@ -24,7 +24,7 @@ FORMAT = 1
 class Choice(NamedTuple):
     """An interpreter, a number of threads and a device with which a bundle passed its self-test.
 
-    `installed` maps each package that could have been tried to its build (see `build_id`), or to None if it was
+    For each package that could have been tried, `installed` has its build (see `build_id`), or None if the package was
     missing. `blob` is the SHA-256 of OpenVINO's compiled model, if that opens faster than the model file.
     """
 
@@ -36,7 +36,7 @@ class Choice(NamedTuple):
 
 
 def choice_key(identity: str, pinned: Iterable[object]) -> str:
-    """Return the cache key: a digest of the bundle, the pinned options, the processor, this runner and its Python."""
+    """Return the cache key: a digest of the bundle, the given options (`pinned`), processor, runner and Python."""
     facts = [FORMAT, __version__, identity, sys.version, sys.prefix, cpu.name(), cpu.usable_core_count(), *pinned]
     return sha256.hexdigest(json.dumps(facts).encode())[:32]
 

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 ROUNDS = 12
 ROUND_MS = 40.0
 TURNS_S = 6.0
-"""The rounds end after this time, even if not all of them are done."""
+"""After this time and at least three rounds, no further round begins."""
 SELFTEST_S = 3.0
 """Time limit for the self-test of a candidate, which skips the remaining golden samples after this time."""
 GIVE_UP_FACTOR = 2.0
 """A candidate that is this many times slower than the fastest in its first round is not timed further."""
 TIE_FACTOR = 1.01
-"""Among candidates within this factor of the fastest, the preferred interpreter and fewest threads win."""
+"""Of the candidates within this factor of the fastest, the preferred interpreter wins, then the fewest threads."""
 LAST_RESORT = ("tensorflow",)
 """Interpreters that are tried only if no other works: they take seconds and hundreds of megabytes to import, and have
 the same kernels as litert."""
@@ -209,7 +209,7 @@ def _time_candidate(child: TuningProcess, candidate: Candidate, rounds: int) -> 
 
 
 def _time_in_turns(running: dict[int, TuningProcess], results: dict[int, Candidate], rounds: int) -> None:
-    """Time one round of each running candidate in turn, `rounds` times or until `TURNS_S` have passed."""
+    """Time one round of each running candidate in turn, `rounds` times or fewer; see `TURNS_S`."""
     numbers = list(running)
     started = perf_counter()
     for turn in range(rounds):

@@ -133,7 +133,8 @@ class TuningProcess:
 def _forward(handle: int, pieces: SimpleQueue[bytes]) -> None:
     """Copy what arrives on a pipe into a queue, and put an empty piece there when the pipe closes.
 
-    This runs in a thread, because Windows cannot wait for a pipe with a timeout, but every system can for a queue.
+    This runs in a thread, because Windows cannot wait for a pipe with a timeout. Every system can wait for a queue with
+    a timeout.
     """
     while piece := os.read(handle, 1 << 16):
         pieces.put(piece)

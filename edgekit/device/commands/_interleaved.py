@@ -71,7 +71,8 @@ def _load_validated(options: argparse.Namespace, path: str) -> Model:
 def _opener(model: Model) -> Callable[[], Callable[[], object]]:
     """Return a function that opens the bundle again with the same interpreter, threads and device.
 
-    That function returns another one, which runs the opened model on the first golden sample.
+    Each time that it is called, it opens a new model, and returns a second function, which runs the new model on the
+    first golden sample.
     """
     settings = (model.threads, model.backend.name, model.device)
     x = model.prepare(model.golden()[0][0])

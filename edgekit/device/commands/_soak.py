@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from edgekit.device.measure.soak import Soak, SoakWindow
 
 HIGHEST_RATE_PER_S = 1000.0
-"""Limit for a rate that is chosen here: at a higher one, this process would do little but wait for the next call."""
+"""Limit for the rate that is used without `--rate`: at a higher rate, this process would spend much of its time on the
+busy waiting that precedes each call."""
 COLUMNS = ("time s", "calls", "per s", "p50 ms", "p90 ms", "p95 ms", "p99 ms", "max ms", "alone", "°C", "MHz", "MB")
 WIDTHS = (7, 8, 9, 9, 9, 9, 9, 9, 9, 5, 6, 7)
 INVALIDATING = ("saturated", "throttled")

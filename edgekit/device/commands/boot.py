@@ -1,6 +1,7 @@
-"""`edgerun boot`: select the release to start. Each start of a release on probation uses up one of its tries.
+"""`edgerun boot`: select the release to start.
 
-If none is left, the release is rolled back.
+A release is installed with a number of tries, and each start during its probation uses up one of them. If none is left,
+the release is rolled back.
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ class Settings:
     """Settings of a server. Fields without an option keep their default, except in tests.
 
     An admin or gRPC port of -1 means that the port is not opened, and a `deadline_ms` of 0 means no deadline.
-    `most_json_bytes` limits the JSON of a request, because parsed JSON takes up to thirty times as much memory.
+    `most_json_bytes` limits the JSON of a request, because parsed JSON takes up to thirty times the memory of its text.
     `cache_bytes` is the size of each worker's cache.
     """
 
@@ -345,7 +345,7 @@ def _check_packages(packages: tuple[str, ...]) -> None:
 
 
 def _check_uvicorn() -> None:
-    """Raise BackendError if uvicorn is of another release, because its connection class may work differently."""
+    """Raise BackendError if uvicorn is not of the release `UVICORN`, because the connection class may have changed."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:

@@ -30,7 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Watch until this process is stopped, or until the program exits with code 0."""
+    """Watch until this process is stopped, or until the program of a confirmed release exits with code 0."""
     from edgekit.device.releases.home import find_home
     from edgekit.device.releases.watcher import Watcher, WatchOptions
 

@@ -1,7 +1,7 @@
 """Find what would go wrong on this device, before anything is imported that could crash.
 
-Checks are small functions from a `DoctorCase` to findings, listed in a tuple at the end of each module here. To add a
-check, add a function. A finding is one line about the cause and one line with the fix.
+A check is a small function that takes a `DoctorCase` and yields findings. A finding is one line about the cause and one
+line with the fix. To add a check, write a function and list it in the tuple `CHECKS` at the end of its module.
 """
 
 from __future__ import annotations

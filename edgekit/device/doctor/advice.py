@@ -80,7 +80,7 @@ def first_install_command(facts: DeviceFacts, names: list[str]) -> str | None:
 
 
 def python_command(facts: DeviceFacts) -> str:
-    """Return the command that starts this Python: `python3` if that is the one on the PATH, else its full path."""
+    """Return the command that starts this Python: `python3` if the PATH leads to this Python, else its full path."""
     for folder in os.environ.get("PATH", "").split(os.pathsep):
         candidate = os.path.join(folder, "python3")
         if folder and os.path.exists(candidate):

@@ -108,7 +108,7 @@ def onnx_domains(case: DoctorCase) -> Iterator[DoctorFinding]:
 
 
 def openvino_opset(case: DoctorCase) -> Iterator[DoctorFinding]:
-    """Check for operators of a newer set than the installed openvino defines, according to its own folders."""
+    """Check for operators of a newer set than the installed openvino defines. Its package has a folder for each set."""
     for name, needs in _pairs(case, "openvino"):
         distribution, newest = case.facts.has("openvino"), max(case.facts.opsets, default=0)
         newer = [each for each in needs.operators if each.domain == "opset" and each.version > newest]

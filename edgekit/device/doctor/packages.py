@@ -68,7 +68,7 @@ def no_interpreter(case: DoctorCase) -> Iterator[DoctorFinding]:
 
 
 def _no_wheel(case: DoctorCase) -> Iterator[DoctorFinding]:
-    """Explain why no interpreter can be installed: the Python, the C library or the processor."""
+    """Explain for each interpreter whether the Python or the C library keeps it from being installed."""
     facts = case.facts
     for name in case.interpreters:
         distribution = wheels.distribution_of(name)
@@ -169,7 +169,7 @@ def tokenizers_missing(case: DoctorCase) -> Iterator[DoctorFinding]:
 
 
 def unreadable_input(case: DoctorCase) -> Iterator[DoctorFinding]:
-    """Check whether a file with this suffix can be read, as a sample of the bundle if there is one."""
+    """Check whether the bundle can read files with the input's suffix; without a bundle, whether any reader can."""
     if case.input is None:
         return
     suffixes = case.subject.inputs if case.subject and case.subject.inputs else tuple(READERS)

@@ -46,8 +46,9 @@ def to_dict(case: DoctorCase, findings: list[DoctorFinding]) -> dict[str, Any]:
 def interpreter_state(case: DoctorCase, name: str, findings: list[DoctorFinding]) -> dict[str, Any]:
     """Return what is known of one interpreter on this device.
 
-    Its `state` is "ready" or "blocked" if it is installed, and "installable", "no wheel" or, where the table of wheels
-    does not apply, "not installed" if it is not. It is "not asked" if the options or the bundle rule it out.
+    The `state` of an installed interpreter is "ready" or "blocked". The state of a missing one is "installable" or "no
+    wheel", or "not installed" on a system that the table of wheels does not cover. If the options or the bundle rule
+    the interpreter out, the state is "not asked".
     """
     facts, distribution = case.facts, wheels.distribution_of(name)
     wheel = wheels.newest_wheel(distribution, facts.python, facts.architecture, facts.glibc)

@@ -1,4 +1,4 @@
-"""The machine's present state: conditions that make it slow right now, and measurements on it worthless."""
+"""The machine's present state: conditions that make it slow right now and make measurements on it worthless."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ def hot(case: DoctorCase) -> Iterator[DoctorFinding]:
 
 
 def governor(case: DoctorCase) -> Iterator[DoctorFinding]:
-    """Check the frequency governor. Intel's own driver calls its usual setting "powersave", and still clocks up."""
+    """Check the frequency governor.
+
+    The drivers of Intel and AMD are left out, because their usual governor, "powersave", raises the clock under load.
+    """
     reading = case.facts.reading
     slow = [each for each in SLOW_GOVERNORS if reading and reading.governor and each in reading.governor.split(", ")]
     if slow and not case.facts.frequency_driver.startswith(("intel_pstate", "amd-pstate-epp", "amd_pstate_epp")):

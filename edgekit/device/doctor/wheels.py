@@ -1,8 +1,8 @@
 """The interpreters, and which wheels exist for them.
 
 There is one row per release that matters: the newest, and the last one for each Python or C library that the newest no
-longer supports. Compiled from the package index on 2026-11-20, by resolving every Python and platform with
-`--only-binary :all:`.
+longer supports. The rows were compiled from the package index on 2026-11-20, by resolving every Python and platform
+with `--only-binary :all:`.
 """
 
 from __future__ import annotations

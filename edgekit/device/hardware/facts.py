@@ -25,7 +25,7 @@ OTHER_NAMES = {
     "onnxruntime": ("onnxruntime-gpu", "onnxruntime-openvino", "onnxruntime-directml", "onnxruntime-training"),
     "tensorflow": ("tensorflow-cpu", "tensorflow-gpu", "tensorflow-aarch64", "tensorflow-cpu-aws", "tensorflow-rocm"),
 }
-"""Distributions that provide the same package."""
+"""Distribution -> other distributions that provide the same package."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def gather_facts(paths: Sequence[str] | None = None, root: str | os.PathLike[str
 
 
 def distributions(paths: Sequence[str]) -> dict[str, InstalledDistribution]:
-    """Return the installed distributions by normalised name. The first on the path counts, as for an import."""
+    """Return the installed distributions by normalised name; of several with one name, the first on the path."""
     installed: dict[str, InstalledDistribution] = {}
     for path in paths:
         try:

@@ -20,8 +20,8 @@ from typing import Any
 
 UNDER_VOLTAGE, CAPPED, THROTTLED, SOFT_LIMIT = 1, 2, 4, 8
 SINCE_BOOT = 16
-"""The Raspberry Pi's `get_throttled` repeats the four bits 16 places higher: set if they were set at some time since
-boot."""
+"""The Raspberry Pi's `get_throttled` repeats the four bits 16 places higher. There, a bit is set if the condition
+occurred at any time since boot."""
 FIRMWARE = "sys/devices/platform/soc/soc:firmware/get_throttled"
 VCGENCMD = ("usr/bin/vcgencmd", "opt/vc/bin/vcgencmd")
 HOT_C = 80.0
@@ -43,7 +43,7 @@ class HealthReading:
     throttled_since_boot: bool | None
     throttle_events: int | None  # counted since boot by an Intel processor, summed over cores and package
     resident_bytes: int | None  # of this process
-    available_bytes: int | None  # of the machine, or of its cgroup if that allows less
+    available_bytes: int | None  # of the machine, or of this process's cgroup if that allows less
     total_bytes: int | None  # likewise
 
     def to_dict(self) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def fastest_core_mhz(root: str | os.PathLike[str] = "/") -> float | None:
 
 
 def quota_stops(root: str | os.PathLike[str] = "/") -> int | None:
-    """Return how often the processes of this process's cgroup were stopped by its quota since it was created."""
+    """Return how often quotas of processor time have stopped this process's cgroup and those above it, in total."""
     counts = []
     for folder in _cgroups(Path(root), "cpu"):
         words = dict(line.split()[:2] for line in (_text(folder / "cpu.stat") or "").splitlines() if " " in line)

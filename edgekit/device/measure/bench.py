@@ -42,10 +42,10 @@ def time_interleaved(
 ) -> dict[str, np.ndarray]:
     """Return the milliseconds of every single call, an array (rounds * calls_per_round,) for each name in `calls`.
 
-    `on_round` is called with the number of rounds done, from 1. `enough` is called with it too, after each round: if it
-    returns true, the measurement ends early. `cpu_ms` is filled with the mean processor time of a call in each round,
-    an array (rounds,) for each name. It includes all threads of this process, so it exceeds the wall time if a call
-    uses several.
+    After each round, `on_round` and `enough` are called with the number of rounds done so far. If `enough` returns
+    true, the measurement ends early. `cpu_ms` is filled with the mean processor time of a call in each round, an array
+    (rounds,) for each name. This time includes all threads of the process, so it exceeds the wall time if a call uses
+    several threads.
     """
     for label, value, least in (("rounds", rounds, 1), ("calls", calls_per_round, 1), ("warmup", warmup_per_round, 0)):
         if value < least:
@@ -88,8 +88,8 @@ def timed_openings(
     `most_rounds`, this yields the milliseconds so far and the number of openings, so that the caller can stop when it
     knows enough. Every opening has the same number of calls, because `intervals` resamples whole openings.
 
-    If the caller sends names, only these are timed from then on. The others keep their measurements, which are paired
-    with the first openings of those that continue.
+    If the caller sends names, only these models are timed from then on. The other models keep their measurements, which
+    stay paired, opening by opening, with those of the models that continue.
 
     After `limit_s` seconds, no model is opened again. If the first `rounds` rounds would take longer, each opening has
     fewer rounds, and more openings follow while time is left. In any case, there are `MIN_OPENINGS` openings of at
@@ -170,14 +170,14 @@ def _opening(
 def opening_count(rounds: int) -> int:
     """Return how often each model is opened in this many rounds.
 
-    It is the smallest number from `MIN_OPENINGS` on that divides `rounds`, so that all openings have as many rounds.
-    With fewer than `MIN_OPENINGS` rounds, each round has an opening of its own.
+    It is the smallest number from `MIN_OPENINGS` on that divides `rounds`, so that all openings have the same number of
+    rounds. With fewer than `MIN_OPENINGS` rounds, each round has an opening of its own.
     """
     return next(count for count in range(min(MIN_OPENINGS, rounds), rounds + 1) if rounds % count == 0)
 
 
 def _time_calls(call: Callable[[], object], count: int, warmup: int) -> tuple[list[int], int]:
-    """Return the nanoseconds of each call, and the processor time of all calls together with the clock's readings."""
+    """Return the nanoseconds of each call, and the processor time of all calls, with that for reading the clock."""
     for _ in range(warmup):
         call()
     nanoseconds = [0] * count

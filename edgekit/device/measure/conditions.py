@@ -27,7 +27,7 @@ from edgekit.runner import cpu
 MAX_OTHERS_SHARE = 0.05
 """Share of the cores' time that other processes may take. An idle system's own services stay below one hundredth."""
 MAX_STEAL_SHARE = 0.02
-"""Share of the cores' time that the hypervisor may withhold. At this limit, it affects one call in fifty, but not the
+"""Share of the cores' time that the hypervisor may withhold. At this limit, one call in fifty is affected, but not the
 median."""
 MAX_PREEMPTED_PER_S = 50.0
 """How often the measured process may be interrupted in a second. Another process on the same core causes hundreds of
@@ -92,8 +92,8 @@ class Conditions:
 class ConditionsRecorder:
     """A context manager that records the conditions of a measurement. `root` is for tests.
 
-    Set `children` if child processes do the measured work. They must then end before the `with` block does. Otherwise,
-    child processes count as other processes.
+    Set `children` if child processes do the measured work. They must then end before the `with` block does. Without
+    `children`, child processes count as other processes.
     """
 
     def __init__(self, children: bool = False, root: str | os.PathLike[str] = "/") -> None:
@@ -234,7 +234,7 @@ def _value_text(value: Any) -> str:
 
 
 def _change(values: Sequence[float]) -> float | None:
-    """Return by what share the highest value exceeds the lowest; of many values, the tenth at either end is ignored."""
+    """Return by what share the highest value exceeds the lowest. Of many values, 10 % are ignored at either end."""
     if not values:
         return None
     low, high = np.quantile(values, (0.1, 0.9)) if len(values) >= intervals.MIN_ROUNDS else (min(values), max(values))

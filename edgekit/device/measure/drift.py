@@ -118,9 +118,10 @@ def check_throttling(windows: Sequence[SoakWindow]) -> SoakFinding:
 def check_memory_growth(windows: Sequence[SoakWindow]) -> SoakFinding:
     """Check whether resident memory still grew in the second half of the soak, by more than 1 MB and 1 %.
 
-    The slope is the median of those between all pairs of windows (Theil 1950; Sen 1968, "Estimates of the Regression
-    Coefficient Based on Kendall's Tau"), which is robust to outliers. Memory must also have grown in both parts of the
-    second half. A single step, such as allocators take, lies in only one of them, so it does not count as growth.
+    The growth is that of a line whose slope is the median of the slopes between all pairs of windows (Theil 1950; Sen
+    1968, "Estimates of the Regression Coefficient Based on Kendall's Tau"), which is robust to outliers. Memory must
+    also have grown in both parts of the second half. A single step, such as allocators take, lies in only one of them,
+    so it does not count as growth.
     """
     known = [(each.start_s + each.seconds, each.resident_bytes) for each in windows if each.resident_bytes is not None]
     if not known:

@@ -1,8 +1,9 @@
 """How certain a measured latency is: bootstrap intervals over the rounds of `bench.time_interleaved`.
 
-Rounds are resampled, because the calls of one round share its conditions (frequency, neighbours, caches). Two variants
-are compared round by round, so that whatever slows down a whole round cancels out. For the samples of
-`bench.timed_openings`, a round means all calls of one opening here, because these also share their place in memory.
+Whole rounds are resampled, not single calls, because the calls of one round share its conditions (frequency,
+neighbours, caches). Two variants are compared round by round, so that whatever slows down a whole round cancels out.
+For the samples of `bench.timed_openings`, a round means all calls of one opening here, because these also share their
+place in memory.
 
 Each interval is the percentile interval of a median (Efron & Tibshirani 1993, chapter 13). If there are few rounds, its
 bounds are moved outwards, because the plain interval would be too narrow (the expanded percentile interval of
@@ -49,7 +50,7 @@ class MedianInterval:
 
 
 def ratio_interval(samples_ms: np.ndarray, to_ms: np.ndarray, rounds: int, confidence: float) -> RatioInterval:
-    """Return p50 of `samples_ms` over p50 of `to_ms`: the median over rounds of the ratio within a round.
+    """Return the p50 of `samples_ms` divided by that of `to_ms`: the ratio is taken in each round, then the median.
 
     Both are from one run of `bench.time_interleaved`, (rounds * calls,).
     """
@@ -61,9 +62,9 @@ def ratio_interval(samples_ms: np.ndarray, to_ms: np.ndarray, rounds: int, confi
 def is_too_wide(low: float, high: float, margin: float) -> bool:
     """Return whether the interval of a ratio is wider than `RESOLUTION` allows and reaches within `margin` of 1.
 
-    A measurement may continue for as long as this is true. That does not turn noise into differences, because only the
-    width of the interval ends it (Chow & Robbins 1965, "On the asymptotic theory of fixed-width sequential confidence
-    intervals for the mean"). Continuing until a difference shows would find one by chance.
+    A measurement may continue for as long as this is true. It then ends when the interval is narrow enough (Chow &
+    Robbins 1965, "On the asymptotic theory of fixed-width sequential confidence intervals for the mean"), or is farther
+    from 1 than `margin`. If it continued until any difference shows, it would find one by chance.
     """
     near = low < 1 + margin and high > 1 / (1 + margin)
     return near and high > low * (1 + RESOLUTION) ** 2

@@ -3,8 +3,8 @@
 The load is open: call n is due at the start plus n / rate, whether or not earlier calls have ended. Its latency is
 counted from that moment. A closed loop waits for each answer before it calls again, and so leaves out exactly the calls
 that would have met a slow moment: "coordinated omission" (Gil Tene, "How NOT to Measure Latency", 2013, and his load
-generator wrk2, https://github.com/giltene/wrk2, which measures in this way). There is one worker: a call that is due
-while another runs begins late, and its latency includes that.
+generator wrk2, https://github.com/giltene/wrk2, which uses an open load too). There is one worker: a call that is due
+while another runs begins late, and its latency includes that delay.
 
 Arrivals pause while the machine is sampled between two windows, so that the sampling is not part of any latency.
 """
@@ -94,7 +94,8 @@ def measure_capacity(call: Call, seconds: float = 0.5, clock: Callable[[], float
 def plan_soak(rate_per_s: float, seconds: float, window_s: float | None = None) -> Soak:
     """Plan a soak for `run_soak`, in windows of equal length.
 
-    The length is about `window_s`, or by default a twentieth of the time, but no more than a minute.
+    The length is about `window_s`. By default, it is a twentieth of the time, but at least a second and at most a
+    minute, or longer if `MIN_CALLS_PER_WINDOW` calls need that.
     """
     for label, value in (("rate", rate_per_s), ("time", seconds), ("window", window_s)):
         if value is not None and not 0 < value < float("inf"):

@@ -16,7 +16,7 @@ ALARM = 1.0
 """A finding with at least this evidence is an alarm.
 
 Evidence is −log10 of a p-value that is corrected for all tests in `per` samples. At this evidence, 0.1 false alarms are
-expected in `per` healthy samples, although one would be accepted.
+expected in `per` healthy samples, a tenth of the one false alarm that `Comparison` accepts.
 """
 FAR_WORTH = 32
 """A window that is longer than this counts as at least this many independent samples, if most of its values are far
@@ -31,7 +31,7 @@ OVERLAPS = 2
 
 
 class LatestWindow(NamedTuple):
-    """The last full window of one length, with `n` samples: means of values, ranks, rank spreads and classes.
+    """The last full window of one length, with `n` samples: means of values, ranks, spreads (|2 rank − 1|) and classes.
 
     `evidence` (2, statistics) is for the location and the spread of each statistic, `class_evidence` for each class.
     `worth` is the number of independent samples that the window is worth in each of these series.
@@ -164,7 +164,7 @@ class Comparison:
     def _expectation(self) -> np.ndarray:
         """Return the means of the ranks and of their spreads to expect if nothing has changed, (2, statistics).
 
-        They differ from those of a uniform distribution if values of the reference are equal.
+        They differ from the means of a uniform distribution if some values of the reference are equal to each other.
         """
         n, quantiles = self.reference.samples, self.reference.quantiles
         ranks = self.reference.ranks(quantiles.T)

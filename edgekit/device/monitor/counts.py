@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from edgekit.runner.errors import RunnerError
 
 PARTS = {"wait": "queue", "preprocess": "preprocess", "execute": "execute", "postprocess": "postprocess"}
-"""Parts of `timing_ms`, and their names in the metrics, which are those of the server."""
+"""Parts of `timing_ms` -> their names in the metrics, which are the same as in the metrics of the server."""
 TOTAL = "whole"
 SIZES = tuple(1 << bit for bit in range(11))
 """Upper bounds of batch sizes, 1 to 1024."""
@@ -42,7 +42,7 @@ class Counts:
         self._closed = closed
 
     def answered(self, raw: np.ndarray, outputs: np.ndarray, prediction: Any) -> None:
-        """Count an answer's times. The code is unrolled, because a loop over the parts takes half as long again."""
+        """Count an answer's times. The code is unrolled, because a loop over the parts takes 50 % longer."""
         times_ms = prediction.timing_ms
         if len(times_ms) != 3:
             self._parts(times_ms)
@@ -64,7 +64,7 @@ class Counts:
         totals_ms[4] += total
 
     def _parts(self, times_ms: dict[str, float]) -> None:
-        """Count the times of an answer with other parts, such as a stream's wait. Unknown parts only add to the sum."""
+        """Count an answer whose parts are not the usual three. Parts that are not in `PARTS` only add to the total."""
         total = sum(times_ms.values())
         for index, (name, counts) in enumerate(self.lists.items()):
             ms = total if name == TOTAL else times_ms.get(name)

@@ -54,7 +54,7 @@ def histogram_samples(
 
 
 def render(families: Iterable[Family]) -> bytes:
-    """Render all families. Families with the same name are merged; of samples with the same labels, the last counts."""
+    """Render all families. Those with the same name are merged; of samples with equal labels, only the last is used."""
     heads: dict[str, str] = {}
     lines: dict[str, dict[str, str]] = {}
     for family in families:

@@ -40,12 +40,13 @@ DISK_FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 
 class FieldReport:
-    """An observer that writes a field report. The file is always complete. If the disk is full, only the report fails.
+    """An observer that writes a field report. The file is always complete. A full disk does not stop the model.
 
     Parameters
     ----------
     model : Model
-        The opened model. It may have other observers: a monitor's sketch and verdict become part of the report.
+        The opened model. If a monitor observes it too, the monitor's verdict and sketch (see `sketch.py`) become part
+        of the report.
     path : str or path-like
         The file. A missing folder is created.
     every_s : float
@@ -186,7 +187,7 @@ class FieldReport:
     def _try_to_write(self) -> None:
         try:
             self._write()
-        except Exception as error:  # such as a full disk, or a monitor that an answer is changing
+        except Exception as error:  # such as a full disk, or a monitor that another thread is changing
             self._warn_once(error)
 
     def _warn_once(self, error: Exception) -> None:

@@ -1,4 +1,4 @@
-"""Metrics of this process and its machine. They are read only on request, and at most once a second."""
+"""Metrics of this process and its machine. They are read when they are requested, at most once a second."""
 
 from __future__ import annotations
 

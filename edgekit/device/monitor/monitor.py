@@ -192,7 +192,7 @@ class Monitor:
             self._canary.run_next()
 
     def sketch(self, with_pending: bool = True) -> dict[str, Any]:
-        """Return a sketch of everything seen so far, as JSON values of a few kB.
+        """Return a sketch: a summary of everything seen so far, as JSON values of a few kB.
 
         Sketches can be merged, and `Verdict.of` derives a verdict from one. `with_pending=False` leaves out the few
         samples that have not been examined yet, which takes less time.
@@ -220,7 +220,7 @@ class Monitor:
         )
 
     def _run_canary(self) -> None:
-        """Run one golden sample if it is due. The last answer is complete and owns its outputs, so this is safe."""
+        """Run one golden sample if it is due. This cannot change the last answer, which owns its outputs."""
         if self._canary is None or not self.canary_s:
             return
         now_s = time.monotonic()

@@ -104,12 +104,12 @@ def all_statistic_names(manifest: Manifest) -> list[str]:
 
 
 def encode(reference: Mapping[str, Any]) -> bytes:
-    """Return the bytes of the bundle's member."""
+    """Return the bytes of a bundle's `reference.json`."""
     return json.dumps(reference, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
 
 
 def read_reference(data: bytes, manifest: Manifest) -> Reference:
-    """Read a bundle's member. Raises BundleError unless it is a reference for this manifest."""
+    """Read a bundle's `reference.json`. Raises BundleError unless it is a reference for this manifest."""
     try:
         values = bounded_json.loads(data)
     except ValueError as error:
@@ -118,7 +118,7 @@ def read_reference(data: bytes, manifest: Manifest) -> Reference:
 
 
 def parse_reference(values: Any, manifest: Manifest) -> Reference:
-    """Parse the contents of a bundle's member."""
+    """Parse the contents of a bundle's `reference.json`."""
     try:
         samples, expected_names = values["samples"], all_statistic_names(manifest)
         rows = [values["statistics"][name]["quantiles"] for name in expected_names]

@@ -1,7 +1,7 @@
 """A folder of samples kept for the workstation, with limits per day and for the total size.
 
-    FOLDER/2026-11-26/0.973100-1795646112123-5f3a77c1.npz    raw, outputs, and about: JSON as uint8
-    FOLDER/bundle-3fa94c0d12ab.json                          the bundle that answered: its labels and its raw sample
+    FOLDER/2026-11-26/0.973100-1795646112123-5f3a77c1.npz    arrays `raw`, `outputs` and `about` (JSON)
+    FOLDER/bundle-3fa94c0d12ab.json                          facts about the bundle that answered, such as its labels
 
 A file's name begins with its uncertainty, from 0 to 1, so that a listing of the folder shows which sample is removed
 first, and nothing has to be repaired after a process was killed. Files of other programs are never removed.
@@ -49,7 +49,7 @@ class SampleFolder:
         return sum(self._days.values())
 
     def least(self, day: str) -> float:
-        """Return the uncertainty that a sample of the day must exceed, or -1 while there is room."""
+        """Return the uncertainty that a sample of the day must exceed, or -1 until the day is full."""
         names = sample_names(self.folder / day)
         return uncertainty_of(names[0]) if len(names) >= self.per_day else -1.0
 
@@ -85,10 +85,10 @@ class SampleFolder:
             self._remove(folder / name)
 
     def _evict(self, new_bytes: int, value: float, target_day: str) -> bool:
-        """Make room by removing the least uncertain samples of whichever day takes the most space.
+        """Free space by removing the least uncertain samples of whichever day takes the most space.
 
-        The clock does not matter, because clocks can jump. Returns False if the new sample itself would be the least
-        uncertain of that day.
+        Which day is the oldest does not matter, because clocks can jump. Returns False if the new sample itself would
+        be the least uncertain of that day.
         """
         while self.size_bytes + new_bytes > self.most_bytes and self._days:
             day = max(sorted(self._days), key=lambda each: self._days[each] + (new_bytes if each == target_day else 0))

@@ -35,7 +35,8 @@ class Textfile:
             raise InputError(f"metrics: {why}; use a file in a folder that the textfile collector reads")
         self.where = str(path)
         self._path, self._page, self._every_s, self._on_problem = path.absolute(), page, every_s, on_problem
-        # `write_atomically` syncs each write, which would wear out flash cards. A process may write several files.
+        # `write_atomically` is not used, because it syncs each write, which would wear out flash cards. The name of the
+        # temporary file contains a number, because a process may write several files.
         name = f".{zlib.crc32(os.fsencode(path.name)):08x}.{os.getpid()}.{next(_NUMBERS)}.tmp"
         self._temporary = self._path.with_name(name)
         self._failing = False
@@ -57,7 +58,7 @@ class Textfile:
         self._write()
 
     def _write(self) -> None:
-        """Write the file. Failures are reported once, until it works again."""
+        """Write the file. After a reported failure, further ones are not reported until a write succeeds."""
         try:
             try:
                 self._temporary.write_bytes(self._page())

@@ -26,7 +26,7 @@ def log10_p_of_mean_rank(deviations: np.ndarray, effective: np.ndarray, n: int, 
 
 
 def log10_p_of_share(observed: np.ndarray, effective: np.ndarray, expected: np.ndarray, n: int) -> np.ndarray:
-    """Return log10 of the p-values of class fractions here and in the reference, by Chernoff's bound for two samples.
+    """Return log10 of the p-values of class fractions in window and reference, by Chernoff's bound for two samples.
 
     The bound is taken at that fraction between the two under which the observations are most probable.
     """

@@ -41,7 +41,7 @@ PENDING_BYTES = 16_000_000
 """Limit for samples in memory that are not written yet."""
 REST_FACTOR, AFTER_FAILURE_S, CLOSE_S = 25, 30.0, 10.0
 ANSWER_FIELDS = ("label", "index", "labels", "values", "is_anomaly", "score", "boxes", "shares")
-"""Fields of an answer that are written if it has them. The rest follows from the outputs."""
+"""Fields of an answer that are written if the answer has them. Other fields follow from the outputs."""
 
 
 class UncertainSamples:
@@ -140,7 +140,8 @@ class UncertainSamples:
     def _start_day(self, now_s: float) -> None:
         """Start another day, unless the clock has only jumped.
 
-        Two days may start in any case, and one more for each 24 hours that really pass.
+        Two days may start in any case, and one more for each 24 hours that pass on the monotonic clock. Any other new
+        day is taken for a jump.
         """
         self._today = now_s // DAY_S
         day = time.strftime("%Y-%m-%d", time.gmtime(min(max(now_s, 0.0), 253402300799.0)))
@@ -248,6 +249,6 @@ def _margin(answer: Any) -> float:
 def _weakest_box(answer: Any) -> float:
     """Return the uncertainty of the weakest box.
 
-    If there are no boxes, it is random, because missed objects have no probability.
+    If there are no boxes, it is random, because nothing shows whether an object was missed.
     """
     return 1.0 - float(answer.boxes[-1].probability) if answer.boxes else random.random() / 2

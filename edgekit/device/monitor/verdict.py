@@ -39,7 +39,8 @@ class DriftFinding:
 class Verdict:
     """A monitor's verdict.
 
-    `level` is "early" (fewer than 64 samples), "sound", "doubtful", or "wrong" if golden samples are not reproduced.
+    `level` is "wrong" if golden samples are not reproduced, else "doubtful" if a finding is an alarm, else "early" with
+    fewer than 64 samples, else "sound".
     """
 
     level: str

@@ -3,13 +3,13 @@
 Neighbouring samples of a stream are correlated, as the pictures of a video are, so the mean of m of them varies as
 much as the mean of fewer independent ones. How many fewer is estimated by batch means: if samples were independent,
 the mean of b of them would have 1/b of their variance (Conway, Management Science 1963), so the ratio
-b · Var(batch mean) / Var(sample) exceeds 1 by as much as they are correlated. If that ratio still grows with b, its
-growth is extrapolated to the whole window.
+b · Var(batch mean) / Var(sample) would be 1. The more the samples are correlated, the larger it is. If it still grows
+with b, its growth is extrapolated to the whole window.
 
-Earlier windows reveal slower changes. The measure is the median squared step between the means of consecutive windows,
-divided by the average variance of the two, so that neither the onset of a drift nor a drop in variance counts as
-correlation. Each series uses its largest ratio, and part of the largest ratio from the history applies to all series,
-because statistics tend to move together.
+Earlier windows reveal slower changes, which are measured by the median squared step between the means of consecutive
+windows, divided by the average variance of the two, so that neither the onset of a drift nor a drop in variance counts
+as correlation. Each series, which is a statistic or all classes together, uses its largest ratio. Part of the largest
+ratio from the history applies to all series, because statistics tend to move together.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LAGS = (1, 2, 4, 8)
 SPARE, SPARE_HISTORY = 0.5, 2.0
 """Allowances for chance.
 
-A ratio of variances is divided by 1 + `SPARE` of its standard deviations; a ratio from the history is divided by
+A ratio of variances is divided by 1 plus `SPARE` times its standard deviation; a ratio from the history is divided by
 `SPARE_HISTORY`.
 """
 SHARED = 8.0

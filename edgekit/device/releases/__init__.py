@@ -6,8 +6,8 @@ Only the standard library is needed. The files in a home are:
     store/<sha256>       complete files with checked digests
     releases/<n>/        bundle.edge.zip, install.json, proof.json; then confirmed.json or failed.json
     current              the only pointer, a link to a release
-    trial.json           exists exactly while `current` is on probation: release, from, tries
-    floor.json           the highest confirmed epoch and counter of each bundle name; rebuilt from the releases
+    trial.json           exists exactly while `current` is on probation; see `records.Probation`
+    floor.json           the highest confirmed version of each bundle name; if damaged, rebuilt from the releases
     trust/               a policy; if it exists, everything that it does not trust is refused
 
 Each change is one rename, after which the folder is synced. Every command takes the home's lock and begins with

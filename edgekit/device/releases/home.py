@@ -36,7 +36,8 @@ class Home:
     def exists(self) -> bool:
         """Whether anything was ever received here. Raises TrustError if other users could have written it.
 
-        Everybody may use the releases of a home that belongs to root, or to the owner of a home that root has chosen.
+        Any user may use a home that belongs to root, and also the home that root has chosen (/var/lib/edge, or the one
+        that /etc/edge/trust names), whoever owns it.
         """
         root = str(self.root)
         if not device_home.exists(root):
@@ -67,7 +68,7 @@ class Home:
         ResourceError
             Another command has held the lock for half a minute.
         TrustError
-            Other users can write to the home.
+            The home belongs to another user, or other users can write to it.
         """
         if not self.exists():
             raise ReleaseError(
@@ -98,7 +99,7 @@ def find_home(folder: str | None = None) -> Home:
 def create_home(home: Home) -> None:
     """Create the root and its folders. Raises TrustError if other users can write there.
 
-    The root's mode decides who may read: /var/lib/edge is for every user, any other home only for this one.
+    The root's mode decides who may read: /var/lib/edge is for every user, any other home only for its owner.
     """
     if not device_home.exists(str(home.root)):
         make_folder(home.root.parent)

@@ -63,7 +63,7 @@ def receive_file(
         The stream begins at another offset, another command appends to the file, or there are more bytes than `size`
         or than a bundle may have.
     ResourceError
-        There is no room for `size` bytes.
+        The disk is too full for `size` bytes.
     TrustError
         `size` bytes have arrived, but their digest is another one. They are removed.
     """

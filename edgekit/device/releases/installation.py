@@ -24,7 +24,7 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class BundleFiles(NamedTuple):
-    """The digests of a bundle in the store, its statement and the statement's signatures."""
+    """The digests of a bundle in the store, its signed statement (see `trust/statement.py`) and the signatures."""
 
     sha256: str
     statement: str | None = None

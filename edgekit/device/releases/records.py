@@ -20,7 +20,7 @@ FLOORS = "floors"
 A version floor is the highest confirmed epoch and counter of a bundle name.
 """
 OLDER = "older"
-"""In install.json: the modification time of each file that was there before the release, by path."""
+"""In install.json: the modification time of each file that had been received before the release, by path."""
 VERSION = ("epoch", "counter")
 TRIES = 3
 COUNT_LIMIT = 2**53
@@ -69,7 +69,7 @@ def read_record(path: Path) -> dict[str, Any]:
 
 
 def as_count(value: Any) -> int | None:
-    """Return a value of a record if it can be a number or a count, else None."""
+    """Return a value of a record if it can be a release number or a count, else None."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < COUNT_LIMIT else None
 
 

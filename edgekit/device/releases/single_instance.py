@@ -52,7 +52,8 @@ def start_program(
 ) -> subprocess.Popen[bytes]:
     """Start a program in a session of its own.
 
-    Raises BackendError if it cannot start, ResourceError if the system is full.
+    Raises ResourceError if the system lacks memory, processes or file descriptors, and BackendError if the program
+    cannot start for another reason.
     """
     try:
         return subprocess.Popen(arguments, env=environment, start_new_session=True, pass_fds=inherited)

@@ -58,8 +58,8 @@ def begin_attempt(home: Home, boot: str) -> int:
     """Return the release to start. If it is on probation, this uses up one of its attempts.
 
     If no attempt is left, the release is rolled back, and the one before it is returned. An attempt during which the
-    machine went down is refunded; the boot ID `boot` shows that. If the disk is full, an attempt cannot be counted, so
-    a confirmed release is started instead.
+    machine went down is refunded; its boot ID differs from `boot`, the present one. If the disk is full, an attempt
+    cannot be counted, so a confirmed release is started instead.
     """
     try:
         recover(home)

@@ -1,4 +1,6 @@
-"""Run a program with the current release, check the release, confirm it or roll it back, and follow its changes.
+"""Run a program with the current release, and check, confirm or roll back that release.
+
+If another release becomes current, the program is started again with that one.
 
 During probation, the program must start and keep running, and the release must reproduce its golden answers in time.
 Nothing else about the program is checked; it may call `edgerun rollback` itself.
@@ -43,7 +45,7 @@ class WatchOptions(NamedTuple):
 
 
 class Watcher:
-    """Runs releases. `run` returns on SIGTERM, SIGINT or SIGHUP, or when the program itself ends."""
+    """Runs releases until SIGTERM, SIGINT or SIGHUP, or until the program of a confirmed release exits with code 0."""
 
     def __init__(self, home: Home, options: WatchOptions, report: Callable[[str], object]) -> None:
         self._home, self._options, self._report = home, options, report
@@ -61,7 +63,7 @@ class Watcher:
         Raises
         ------
         TrustError
-            Other users can write to the home.
+            The home belongs to another user, or other users can write to it.
         ResourceError
             Another watch is running.
         """

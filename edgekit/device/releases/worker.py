@@ -99,7 +99,7 @@ def _difference_text(report: Any) -> str:
 def _p50_ms(model: Model, limit_ms: float) -> float:
     """Return the lowest p50 of some rounds of the model alone, because other work can only make a round slower.
 
-    The first round that meets the limit is the last one.
+    No further round is timed after one that meets the limit.
     """
     from statistics import median
     from time import perf_counter_ns

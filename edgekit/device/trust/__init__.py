@@ -25,7 +25,10 @@ from edgekit.runner.files import READ_FILE, READ_ONLY_ERRORS
 
 
 class Trusted(NamedTuple):
-    """A bundle that may run here. Times are in seconds since 1970; `signers` are the names that count."""
+    """A bundle that may run here. Times are in seconds since 1970; `signers` are those whose signatures count.
+
+    `epoch` and `counter` are the version: one with a higher epoch is newer, whatever the counters are.
+    """
 
     name: str
     epoch: int
@@ -58,11 +61,11 @@ def check_bundle(
     The statement and its signatures are beside the bundle, and the policy is in the folder `trust`.
 
     `floors` has, for each bundle name, the highest `epoch` and `counter` that were confirmed here, and older versions
-    are refused. It is None if the bundle was accepted before and is now only loaded; an older version is then accepted,
-    unless the policy has revoked it. `sha256` is the digest of the bytes that the caller has read and will use; if it
-    is None, the file is read here. The present time is taken from `clock`, by default the system's, but it is never
-    earlier than `clock_floor` or a time seen before. Both are in seconds since 1970. With `remember`, the version of
-    the policy and the time of the statement are recorded in `trust`.
+    are refused. `floors` is None if the bundle was accepted before and is now only loaded; an older version is then
+    accepted, unless the policy has revoked it. `sha256` is the digest of the bytes that the caller has read and will
+    use; if it is None, the file is read here. The present time is `clock`, by default the system's, or the latest of
+    `clock_floor` and the times seen before, if that is later. All times are in seconds since 1970. With `remember`, the
+    version of the policy and the time of the statement are recorded in `trust`.
 
     Raises
     ------
@@ -114,7 +117,7 @@ def check_bundle(
 
 
 def check_name(signed: str, name: str, where: object) -> None:
-    """Raise TrustError unless a statement and its bundle have the same name, which versions and revocations go by."""
+    """Raise TrustError unless a statement and its bundle have the same name: versions are compared by name."""
     if signed != name:
         raise TrustError(f"{where}: is called {name!r} in its manifest, but {signed!r} in its statement; sign it again")
 
@@ -148,7 +151,7 @@ def count_signers(rules: Policy, data: bytes, armours: Mapping[Path, bytes], now
     """Return the names of the different signers whose signatures count.
 
     Signatures with keys that are revoked, expired or not in the policy are ignored, because the others may be enough.
-    Raises TrustError if a signature is damaged or too few count.
+    Raises TrustError if a signature is damaged, or if too few signatures count.
     """
     signatures: dict[str, ssh_keygen.Signature] = {}
     ignored: list[str] = []

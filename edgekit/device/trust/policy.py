@@ -1,7 +1,7 @@
 """The policy: who may sign bundles for this device. It is itself signed, by a root key that is kept offline.
 
 The folder holds `root.pub`, `policy.json` and `policy.json.sig`. To replace a policy, the signature of the new one is
-written first, to a file that is named after the digest of the policy. Replacing `policy.json` is then the single step
+written first, to a file that is named after the new policy's digest. Replacing `policy.json` is then the single step
 that makes the new policy valid.
 """
 
@@ -27,9 +27,9 @@ NAMESPACE = "edgekit-policy"
 POLICY, SIGNATURE, ROOT = "policy.json", "policy.json.sig", "root.pub"
 SEEN = "seen.json"
 FILES = (POLICY, ROOT, SEEN)
-"""Prefixes of the names of the files that are trusted."""
+"""Prefixes of the names of the files that no other user may be able to change."""
 MODE = 0o644
-"""Mode of the files written there, whatever the umask is: everybody may read them, only the owner may change them."""
+"""Mode of the policy's files, whatever the umask is: everybody may read them, only the owner may change them."""
 KEYS = {"format", "version", "epoch", "time", "expires", "threshold", "signers", "revoked", "minimum"}
 LARGEST = 64 * 1024
 MOST_SIGNATURES = 16
@@ -47,7 +47,10 @@ class Signer(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """A policy with a valid signature. Times are in seconds since 1970; `minimum` has each bundle's lowest counter."""
+    """A policy with a valid signature. Times are in seconds since 1970.
+
+    `minimum` has the lowest counter that a bundle may have, by the bundle's name.
+    """
 
     version: int
     epoch: int

@@ -1,4 +1,7 @@
-"""A device's answers to hello and to `edgerun status --json`, whose structure is checked because they are untrusted."""
+"""A device's answers to the program `remote/hello.py` and to `edgerun status --json`.
+
+The structure of the answers is checked, because they are untrusted.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ MISUSE = 2
 
 @dataclass(frozen=True)
 class DeviceRelease:
-    """One of a device's releases. `state` is built, proven, confirmed or failed; if it failed, `why` has the reason."""
+    """One of a device's releases. If it failed, `why` has the reason.
+
+    `state` is built (not validated yet), proven (validated, but never confirmed), confirmed or failed.
+    """
 
     number: int
     sha256: str
@@ -37,8 +43,8 @@ class DeviceRelease:
 class ReleaseStatus:
     """The state of a device's releases.
 
-    `state` is none, trial or confirmed. `back` is the release to which a rollback would return. `refused` is the reason
-    why the current release cannot be loaded, or "".
+    `state` is none, trial (on probation) or confirmed. `back` is the release to which a rollback would return.
+    `refused` is the reason why the current release cannot be loaded, or "".
     """
 
     state: str = "none"
@@ -69,7 +75,7 @@ class ReleaseStatus:
 class HelloFacts:
     """A device and its Python.
 
-    `runner` says whether this machine's runner is there. `edgerun` is the digest of the runner that reported the
+    `runner` says whether the device has this machine's runner. `edgerun` is the digest of the runner that reported the
     status, and `launched` that of the runner which the script `edgerun` in the home starts; both may be "". `status` is
     None if no runner can report it. `has_release` says whether a release is current there, whoever sent it. `ahead_s`
     is by how many seconds the device's clock is ahead of this machine's, reduced by the time that the answer took.
@@ -108,7 +114,7 @@ class HelloFacts:
 
 
 def parse_hello(out: bytes, token: str) -> HelloFacts:
-    """Parse an answer to hello.
+    """Parse an answer of `remote/hello.py`.
 
     Lines that a login prints before the answer are skipped. Raises DeviceError if there is no answer.
     """

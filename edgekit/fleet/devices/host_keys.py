@@ -26,7 +26,8 @@ class KnownHosts:
     def of(self, host: Host) -> Any:
         """Return the known hosts for a device.
 
-        The result is never None, because asyncssh then accepts any key. `UserKnownHostsFile none` would lead to that.
+        The result is never None, even with `UserKnownHostsFile none`, because asyncssh accepts any key if the known
+        hosts are None.
         """
         import asyncssh
 

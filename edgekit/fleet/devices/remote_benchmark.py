@@ -1,7 +1,7 @@
 """Time bundles in turns on every device of a class, with each device's own clock. No bundle is installed there.
 
 The measurement is the same as on this machine: `edgerun bench A B …`, which calls `bench.timed_openings`. A device that
-was hot, throttled or busy during it is measured again.
+was hot, throttled or busy during the measurement is measured again.
 """
 
 from __future__ import annotations

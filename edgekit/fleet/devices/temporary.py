@@ -53,7 +53,7 @@ class TemporaryBundle:
         return release if release.files >= digests else None
 
     def check(self, hello: HelloFacts) -> None:
-        """Raise DeviceError if the device accepts only signed bundles and this one is not, before anything is sent."""
+        """Raise DeviceError if the device accepts only signed bundles, but this bundle is not signed."""
         if hello.status is not None and hello.status.signed and not self.signatures:
             raise DeviceError("is in signed mode, but this bundle is not signed; use `edgekit sign`", UNSIGNED)
 
@@ -86,7 +86,7 @@ async def temporary_bundles(
                 await put_file(session, hello, file, f"temporary/{token}/{name}")
             paths.append(str(home / DESK / "temporary" / token / f"{each.bundle.sha256}{BUNDLE}"))
         yield paths
-    except Unreachable:  # the next measurement on the device removes the files
+    except Unreachable:  # a measurement on the device at least a day later removes the files
         raise
     except BaseException:
         await _forget(session, hello, token)

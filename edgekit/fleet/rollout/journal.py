@@ -55,7 +55,7 @@ class Journal:
         return confirmed if state == CONFIRMED else "the bundle was sent there before"
 
     def note(self, outcome: Outcome, key: str) -> None:
-        """Record the state of a device. If it is unreachable or still being sent to, an earlier state is kept."""
+        """Record the state of a device. While it is unreachable or files are being sent, an earlier state is kept."""
         if outcome.state in (SENDING, UNREACHABLE) and self.state(outcome.host, key) != WAITING:
             return
         facts = {"state": outcome.state, "release": outcome.release, "why": outcome.why}

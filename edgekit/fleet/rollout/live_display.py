@@ -35,9 +35,9 @@ def live_board(label: str, tell: Callable[[], str], quiet: bool) -> Iterator[Liv
 
 
 def print_outcomes(outcomes: Sequence[Outcome], sha256: str, as_json: bool, summary: str) -> None:
-    """Print each outcome as a line of JSON; or print a summary, and a line for each note on a device that did not fail.
+    """With `as_json`, print each outcome as a line of JSON. Otherwise, print the notes on devices, and then `summary`.
 
-    Failures are not printed here, because they were printed when they happened.
+    Failures are not printed as notes here, because they were printed when they happened.
     """
     for outcome in outcomes:
         if as_json:

@@ -48,7 +48,7 @@ class Rollout:
         self._on_change(outcome)
 
     async def run(self, send: Step, install: Step | None) -> None:
-        """Query all devices and send to them. If `install` is given, then install in waves where that is needed."""
+        """Query all devices and send to them. With `install`, then install in waves on the devices that need it."""
         await self._run_on_each(self._hosts, send, self._stop_class_on_rejection)
         if install is None:
             return
@@ -60,7 +60,10 @@ class Rollout:
         self._explain_not_installed()
 
     def _stop_after(self, wave: Sequence[Host]) -> None:
-        """Stop all classes if a device of the wave failed. Stop a class if none of its devices got the bundle."""
+        """Stop all classes if a device of the wave failed.
+
+        If none of the wave's devices of a class got the bundle, stop only this class.
+        """
         for host in wave:
             if self._has_failed(host.name):
                 state = self.outcomes[host.name].state
@@ -128,7 +131,10 @@ async def for_each(
     parallel: int,
     stopped: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Do the work on every host in order, on up to `parallel` at once. Once `stopped` returns true, none is begun."""
+    """Do the work on every host in order, on up to `parallel` at once, until `stopped` returns true.
+
+    Work that has begun by then is completed.
+    """
     waiting = iter(hosts)
 
     async def work_on_next() -> None:

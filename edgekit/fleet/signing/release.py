@@ -88,7 +88,10 @@ def _release_line(name: str, epoch: int, counter: int, expires_s: float) -> str:
 
 
 def _check_signer(rules: Policy, key: str, now_s: float) -> None:
-    """Raise TrustError for a key whose signature no device would count, before the user is asked for a passphrase."""
+    """Raise TrustError for a key whose signature no device would count.
+
+    This is checked before the user is asked for the passphrase of the key.
+    """
     name, fingerprint = rules.signer(key), sshsig.fingerprint(key)
     if name is None or key in rules.revoked:
         problem = "is revoked" if key in rules.revoked else "is not a signer of this policy"

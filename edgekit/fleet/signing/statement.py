@@ -16,7 +16,7 @@ from edgekit.runner.errors import TrustError
 
 _, SBOM = EVIDENCE_FILES
 BUILD_TYPE = "urn:edgekit:bundle:4"
-"""Names the meaning of the parameters, which are the keys of `provenance` in a manifest of format 4."""
+"""Says how to read the parameters: they are keys of a manifest of format 4, and of its `provenance`."""
 BUILDER = "urn:edgekit:workbook"
 
 
@@ -71,7 +71,7 @@ def dependencies(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def check_sbom(path: Path, data: bytes) -> str:
-    """Return whether the SBOM beside a bundle is the one in a verified statement, in words.
+    """Return in words whether the SBOM beside a bundle is the one in a verified statement.
 
     Raises TrustError if the SBOM differs from the signed one.
     """

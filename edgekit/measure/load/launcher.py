@@ -25,7 +25,8 @@ START_TIMEOUT_S = 120.0
 class LoadJob:
     """The loads that one process runs in turn.
 
-    `search` is a load of the scenario `server`. The process searches for the highest rate that meets its bound.
+    `search` is a load of the scenario `server`. The process searches for the highest rate at which this load meets its
+    bound on p99.
     """
 
     subject: SubjectSpec

@@ -30,7 +30,7 @@ from edgekit.measure.load.percentiles import noise, percentiles
 from edgekit.measure.load.scenarios import Load, LoadResult
 
 DEFAULT_RATE_SHARE = 0.5
-"""The default rate of `server`, as a share of the closed-loop throughput."""
+"""The default rate of `server`, as a share of the closed-loop throughput (see `Subject.capacity`)."""
 EXPECTED_RATE_SLACK = 1.5
 """LoadGen prepares enough queries for a run that is this many times faster than the closed loop."""
 QUERY_BYTES = 800
@@ -38,7 +38,7 @@ QUERY_BYTES = 800
 OVERLOAD_TIMEOUT = 2.0
 """A server run is stopped after this many times its planned seconds, because an overloaded one would never catch up."""
 LOAD_TIMEOUT = 4.0
-"""A load may take this many times the expected time: twice that of an overloaded server."""
+"""A load may take this many times the expected time: twice as long as `OVERLOAD_TIMEOUT` allows."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Subject:
     samples: Sequence[Any]
 
     def capacity(self, seconds: float) -> float:
-        """Answers per second in a closed loop, after a warm-up; an error counts as an answer."""
+        """Answers per second in a closed loop, where each call follows the one before; an error counts as an answer."""
         sample = self.samples[0]
 
         def call() -> None:

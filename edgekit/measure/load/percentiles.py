@@ -16,7 +16,7 @@ from edgekit.measure.load.scenarios import Percentile
 BLOCKS = 30
 LEAST_IN_BLOCK = 10
 LEAST_IN_ROUND = 20
-"""The fewest queries in a round. The benchmark's rounds, for which `MAX_NOISE` was chosen, have as many calls."""
+"""The fewest queries in a round. `MAX_NOISE` was chosen for the benchmark's rounds, which have this many calls too."""
 RESAMPLES = 1000
 STEPS = 5000
 """The number of bins into which the sorted latencies are divided, with equally many queries in each.

@@ -2,8 +2,8 @@
 
 Bisection finds a candidate, and further runs with other random arrival times confirm it. If one of these runs fails,
 the candidate is lowered, as LoadGen's own search did (MLPerf Inference Rules 0.5, "LoadGen Operation"), each time by
-twice as much. The p99 rises with the rate, but a single p99 that is measured on a busy machine need not. So bisection
-counts a rate as too high only after it has failed twice.
+twice as much. The true p99 rises with the rate, but on a busy machine, a single measured p99 may be too high. So
+bisection counts a rate as too high only after it has failed twice.
 
 By default a trial is much shorter than MLPerf requires, and a rate that rests on short trials is marked as short.
 """
@@ -21,7 +21,7 @@ RATE_PRECISION = 0.05
 CONFIRMATIONS = 3
 MAX_TRIALS = 24
 MIN_TRIAL_QUERIES = 100
-"""With fewer queries, a p99 would be just the slowest one."""
+"""With fewer queries, a p99 would be just the latency of the slowest one."""
 SEARCH_SECONDS_SHARE = 0.25
 """The length of a trial that only finds a candidate, as a share of one that confirms it."""
 LOWEST_RATE_SHARE = 0.1

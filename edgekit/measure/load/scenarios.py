@@ -109,10 +109,10 @@ class LoadResult:
     first_error: str | None
     cpu_cores: float  # CPU seconds of the process per second of the run, including those of LoadGen
     peak_bytes: int | None  # largest resident memory during the run
-    loadgen_bytes: int | None  # the part of it that LoadGen uses for its list of queries
+    loadgen_bytes: int | None  # the part of `peak_bytes` that LoadGen uses for its list of queries
     p99_bound_ms: float | None  # server only
     meets: bool | None  # whether the p99 is within the bound, without any error
-    sure: bool | None  # the same at 99 % confidence: LoadGen's early stopping
+    sure: bool | None  # whether that holds at 99 % confidence: LoadGen's early stopping
     short: bool
     why_short: str
     seen: Conditions  # the state of the machine during the run

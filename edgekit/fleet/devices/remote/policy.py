@@ -17,7 +17,7 @@ MOST_BYTES = 1 << 18
 def main(home: str, runner: str) -> int:
     files = json.loads(sys.stdin.read(MOST_BYTES))
     desk = os.path.join(home, "desk")
-    folder = tempfile.mkdtemp(prefix=".policy.", dir=desk)  # not in the home: the runner clears it
+    folder = tempfile.mkdtemp(prefix=".policy.", dir=desk)  # beside everything else that a workstation sends
     try:
         for name in NAMES:
             with open(os.path.join(folder, name), "w") as stream:

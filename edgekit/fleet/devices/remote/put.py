@@ -3,7 +3,9 @@
 With `launch`, the file is a runner, and the script `edgerun` in the home starts it from then on.
 
 The answers are those of `edgerun receive`: lines of JSON with the number of bytes that are stored safely. The exit code
-is 4 if the offset is wrong, 7 if there is no room, and 8 if the digest is wrong or other users can write to the home.
+is 4 if the offset is wrong, 7 if a file cannot be written, and 8 if the digest is wrong or other users can write to the
+home.
+
 Arguments: the home, the sha256, the name, `launch` or "", the offset, the size, and the bytes between two answers.
 """
 
