@@ -296,7 +296,7 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
 
 
 def stages_to_run(sections: Any) -> tuple[str, ...]:
-    """Return all stages, or those that train nothing if the config has no `distill` section.
+    """Return all stages. If the config has no `distill` section, the stages that train a student are left out.
 
     Raises
     ------

@@ -117,7 +117,10 @@ def _map_of(x: np.ndarray) -> np.memmap[Any, Any] | None:
 
 
 def _identity(x: np.ndarray) -> list[Any] | None:
-    """Return facts that identify the bytes of a mapped array, its file and position in it; None for other arrays."""
+    """Return facts that identify the bytes of a mapped array: its file and its position in the file.
+
+    The result is None if the array lies in memory.
+    """
     memory_map = _map_of(x)
     if memory_map is None:
         return None

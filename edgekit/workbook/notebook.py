@@ -79,7 +79,7 @@ def execute(
     *,
     forced: bool = False,
 ) -> None:
-    """Execute one notebook into `folder`/notebooks and write its receipt.
+    """Execute one notebook into `folder`/notebooks, and write its receipt, the record that it completed.
 
     `sealed` returns the stage's artifact or raises an error. The executed copy gets its final name only after every
     cell has run. The copy of a failed attempt is kept as NN_stage.failed.ipynb.

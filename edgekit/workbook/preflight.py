@@ -14,7 +14,7 @@ from edgekit.core.errors import DataError, ModelError, ResourceError
 from edgekit.workbook.plan import Plan
 
 TIME_LIMIT_S = 90.0
-"""Time limit of the checks. On a busy machine, the checks of an ordinary run take less.
+"""Time limit of the checks. Even on a busy machine, the checks of an ordinary run take less time.
 
 Checks that take longer are left to the notebooks.
 """

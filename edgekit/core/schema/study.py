@@ -46,9 +46,9 @@ class SamplerRow(TypedDict):
 class TrialRow(TypedDict):
     """One trial. `values` and `intervals` have an entry for each of the study's objectives, in the same order.
 
-    An entry is None if the trial was not evaluated so far. Each of the `constraints` is at most 0 if its limit of the
-    budget is met. `variants` names the file that represents each target. `same_as` is the number of an earlier trial
-    with the same settings, whose outcome was reused.
+    An entry is None if the trial ended before this objective was measured. Each of the `constraints` is at most 0 if
+    its limit of the budget is met. `variants` names the file that represents each target. `same_as` is the number of
+    an earlier trial with the same settings, whose outcome was reused.
     """
 
     number: int

@@ -31,7 +31,7 @@ MAX_LISTED = 5
 MAX_BOXES = 100
 """Largest number of boxes in a picture, and largest value of `data.most_boxes`."""
 MASKS = {"SegmentationClass", "SegmentationObject"}
-"""Folders of Pascal VOC with masks, whose names equal those of their pictures."""
+"""Folders in which Pascal VOC keeps masks. A mask there has the same name as its picture."""
 
 
 @dataclass(frozen=True)
