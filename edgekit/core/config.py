@@ -238,7 +238,7 @@ def shortened_repr(value: object, limit: int = 120) -> str:
 
 
 def validate(model: type[BaseModel], values: dict[str, Any], where: str) -> Any:
-    """Check `values` against a model and return it.
+    """Check `values` against a pydantic model and return the model's instance.
 
     Parameters
     ----------

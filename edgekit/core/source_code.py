@@ -6,7 +6,8 @@ module does also depends on what it imports, so `closure` follows its imports, i
 follows module names in strings ("edgekit.targets.worker"), and for an f-string such as
 `f"edgekit.targets.{name}.convert"` every module whose name fits. Imports below `if TYPE_CHECKING` are not followed.
 
-Parsing takes a second for all modules of a stage, so results are stored in the user's cache by the content of the file.
+Parsing all modules of a stage takes a second. The results are therefore stored in the user's cache, each under a digest
+of the file's content.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ PACKAGE = "edgekit"
 VERSION = 1
 """Increase this number when a change to this file alters the digests or imports of unchanged modules."""
 MOST_STORED = 5000
-"""When the cache has more entries, only those of the current process are kept, because edits leave stale entries."""
+"""If the cache has more entries, only those that this process has added are kept, because edits leave stale entries."""
 MODULE_NAME = re.compile(rf"^{PACKAGE}(?:\.\w+)+(?=:\w+$|$)")
 REPORTING = (
     "edgekit.core.progress",

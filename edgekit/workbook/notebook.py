@@ -130,7 +130,7 @@ def _execute_cells(step: NotebookStep, working: Path, failed: Path, log: Path, f
     from edgekit.workbook.kernel import ProcessGroupKernelManager
 
     logging.getLogger("papermill").setLevel(logging.ERROR)
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # Ctrl-C or SIGTERM leaves a task behind, which it reports
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # it would report the task that Ctrl-C or SIGTERM leaves
     try:
         with (
             _kernel_environment(step.stage if forced else ""),

@@ -390,8 +390,8 @@ def find_config(name: str) -> Path:
 def run_folder(plan: Plan, out: Path, config_path: Path) -> Path:
     """Return `out`/NAME.
 
-    A relative `out` is replaced by the environment variable EDGEKIT_ARTIFACTS if that is set; otherwise it is relative
-    to the project of the config.
+    A relative `out` is replaced by the environment variable EDGEKIT_ARTIFACTS if that is set. Otherwise, it starts at
+    the folder of the config or, if that folder is called `configs`, at the folder above.
     """
     if not out.is_absolute():
         config_folder = config_path.resolve().parent

@@ -147,7 +147,7 @@ def build_bundle(options: BundleOptions, out: Path, say: Say) -> Path:
             **golden.golden_files(samples[selected], answers[selected]),
             **text_members(manifest, file, notes),
         }
-        # without architectures, because this machine may have another one than the devices
+        # The self-test runs on this machine, so this copy of the bundle must not be limited to other architectures.
         bundles.write(working_folder / file, replace(manifest, architectures=[]), content)
         pyz.build(working_folder / RUNNER)
         report = run_selftest(working_folder / RUNNER, working_folder / file)

@@ -145,9 +145,9 @@ class ConfigDraft:
         return ["", "bundle:", *entry_lines({"smoothing": "auto"}, {"smoothing": comment})]
 
     def _learning_rate(self) -> float:
-        """Return the learning rate for the task, which was found on small data sets.
+        """Return the learning rate for the task and the kind of samples. The rates were found on small data sets.
 
-        Networks without batch normalization need a lower one.
+        Networks without batch normalization need a lower rate.
         """
         if self.task == "anomaly":
             return PICTURE_ANOMALY_RATE if self.data.kind == "image" else ANOMALY_RATE

@@ -7,8 +7,8 @@ from typing import Any, Literal, NotRequired, TypedDict
 TrialState = Literal["complete", "infeasible", "stopped", "failed"]
 """`complete`: evaluated at every fidelity.
 
-`infeasible`: over the budget at a cheap fidelity. `stopped`: dominated after a few epochs. `failed`: an error, whose
-message is the reason.
+`infeasible`: over the budget at a cheap fidelity. `stopped`: another trial was significantly better after a few epochs.
+`failed`: an error, whose message is the reason.
 """
 Fidelity = Literal["shape", "untrained", "few_epochs", "all"]
 

@@ -94,8 +94,8 @@ def accuracy(scores: SampleScores) -> float:
 def drop(reference: SampleScores, scores: SampleScores, confidence: float) -> Drop:
     """Return the drop, estimated by a bootstrap that draws normal samples and anomalies separately.
 
-    An anomaly is lost if more normal samples score higher than the anomaly with this network than with the reference. A
-    normal sample is lost if more anomalies score lower than this sample with this network than with the reference.
+    A sample is lost if its rank is worse than with the reference: more normal samples score higher than an anomaly, or
+    more anomalies score lower than a normal sample.
     """
     before, after = rank_shares(reference), rank_shares(scores)
     worse = np.sign(np.round(before - after, 12))

@@ -66,7 +66,7 @@ class Annotations:
 
 
 def read_annotations(name: str, source: FolderArchive | ZipArchive) -> Annotations:
-    """Read the annotations of a folder or a zip in this format."""
+    """Read the annotations of a folder or a zip in the format `name`."""
     listing = source.listing()
     annotations: Annotations = importlib.import_module(f"{__name__}.{name}").read(source, listing)
     links = linked_folder_notes(listing)
