@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from edgekit.cli.init import ModelOptions
 
 DEFAULT_NAME = "model"
-"""Name of a run whose file has no Latin letters in its name."""
+"""Name of the run if the name of the model file has no Latin letters or digits."""
 
 
 def optimize(

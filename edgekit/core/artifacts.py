@@ -127,7 +127,7 @@ class Artifact:
         Raises
         ------
         StageError
-            The run has no such stage, or the stage has been run again since.
+            The run has no such stage, or the stage has been run again since this artifact was made from it.
         """
         if self.stage == stage:
             return self

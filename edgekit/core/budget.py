@@ -49,7 +49,7 @@ class RelativeLatencyLimit(RelativeLimit):
 
     @property
     def file(self) -> dict[str, Any]:
-        """The reference model as benchmark.rivals names it, with an absolute path."""
+        """The entry of `benchmark.rivals` for the reference model, with an absolute path."""
         assert self._file is not None, f"the digest or size of {self.of} was not read"
         return self._file
 
@@ -145,7 +145,7 @@ class Budget(StrictModel):
         return VariantLimits(latency.latency_p50_ms, latency.latency_p50, size.size_bytes, size.size)
 
     def for_target(self, target: str) -> Budget:
-        """Return the budget of one target, as a budget without limits for single targets."""
+        """Return the budget that holds for one target: the target's own limits replace those of the whole budget."""
         if self.is_plain:
             return self
         accuracy = {"accuracy_drop_pp": self.accuracy_drop_pp, "accuracy_confidence": self.accuracy_confidence}
@@ -227,7 +227,10 @@ class Budget(StrictModel):
 
 @dataclass(frozen=True)
 class ReferenceModel:
-    """A file that a relative limit can refer to: `file` as benchmark.rivals names it, with an absolute path."""
+    """A model file that a relative limit can refer to.
+
+    `file` is its entry in `benchmark.rivals`, with an absolute path.
+    """
 
     file: dict[str, Any]
     sha256: str

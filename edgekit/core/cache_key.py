@@ -30,7 +30,11 @@ modules counted, rewording the description of a field would change the keys of s
 TIMING_ONLY_PACKAGES = {stage: ("edgekit.measure", "edgekit.targets") for stage in ("profile", "benchmark")}
 """Packages that a stage uses only to measure and to forecast latencies, which are evidence and not part of a key."""
 SINGLE_TARGET_LIBRARIES = ("ai-edge-litert", "litert-converter", "litert-torch", "onnxruntime", "openvino")
-"""Libraries that only one target needs. If a config names no targets, libraries that are missing are left out."""
+"""Libraries that only one target needs.
+
+A key leaves out those that are not installed, because a run whose config names no targets skips the targets for which a
+library is missing.
+"""
 ONNX2TF = "1.29.24"
 """edgekit installs onnx2tf by itself when a run first needs it, in this version (models/files/compatibility.py). This
 version is part of the key, even if it has not been installed yet.
@@ -138,9 +142,10 @@ def _version(distribution: str) -> str:
 
 
 def code_digests(stage: str) -> dict[str, str]:
-    """Return digests of what a stage's code does, by package. They cover all modules that the stage imports.
+    """Return digests of what a stage's code does, by package.
 
-    The origin of a run has no such digests, because it only copies files.
+    They cover the modules that the stage imports, without `MODULES_WITHOUT_EFFECT` and, in some stages,
+    `TIMING_ONLY_PACKAGES`. The origin of a run has no such digests, because it only copies files.
     """
     root = f"edgekit.stages.{stage}"
     if not source_code.exists(root):

@@ -238,7 +238,7 @@ def shortened_repr(value: object, limit: int = 120) -> str:
 
 
 def validate(model: type[BaseModel], values: dict[str, Any], where: str) -> Any:
-    """Check `values` against a model and return it.
+    """Check `values` against a pydantic model and return the model's instance.
 
     Parameters
     ----------
@@ -296,7 +296,7 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
 
 
 def stages_to_run(sections: Any) -> tuple[str, ...]:
-    """Return all stages, or those that train nothing if the config has no `distill` section.
+    """Return all stages. If the config has no `distill` section, the stages that train a student are left out.
 
     Raises
     ------

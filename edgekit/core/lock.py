@@ -21,8 +21,10 @@ from edgekit.core.hashing import write_json
 from edgekit.runner.files import can_lock, make_folder, remove_quietly
 
 MIN_WAIT_S = 0.5
-"""Shortest time to wait for a lock, because `current_holder` takes the lock for a moment, for example when `edgekit
-status` is called in a loop.
+"""Shortest time that `hold` waits for a lock.
+
+Even a free lock may be taken for a moment, because `current_holder` takes it to see whether it is free, for example
+when `edgekit status` is called in a loop.
 """
 
 

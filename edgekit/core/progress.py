@@ -31,7 +31,7 @@ RECORD_BYTES = 4096
 PUBLISH_INTERVAL_S = 0.2
 """Shortest time between two updates within a step, so that updates do not disturb measurements."""
 MIN_PACE_S = 1.0
-"""The time left is estimated only after at least this time."""
+"""The time left of a step is estimated only after the step has taken at least this time."""
 MAX_MESSAGES = 3
 
 
@@ -44,10 +44,11 @@ class Step:
         self._ends_at: float | None = None
 
     def expect(self, left_s: float | None) -> None:
-        """Set the seconds left, for callers that know them better than an estimate from the pace so far would.
+        """Set the seconds left, for callers that know them better than the pace so far would show.
 
-        The progress of inner steps then no longer affects the time left, and when these seconds are over, no time left
-        is shown. None goes back to estimating it from the pace.
+        The progress of inner steps then no longer affects the time left. If the step takes longer than these seconds,
+        the display no longer says how much time is left. After a call with None, the time left is estimated from the
+        pace again.
         """
         self._ends_at = None if left_s is None else time.monotonic() + left_s
         _publish(now=True)
@@ -143,7 +144,7 @@ def step(name: str, unit: str = "", of: int = 0, done: float = 0.0) -> Iterator[
 
 
 def _leave(ended: Step) -> None:
-    """End a step. If it is the outermost step, all steps within it that an error left open end as well."""
+    """End a step. If it is the outermost one, also end the steps within it, which an error may have left open."""
     if ended not in _steps:
         return
     outermost = _steps[0] is ended

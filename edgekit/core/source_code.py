@@ -2,11 +2,12 @@
 
 The digest of a module is computed from its syntax tree, without comments, docstrings, formatting and the annotations of
 functions and variables. Annotations in the body of a class count, because dataclasses and pydantic read them. What a
-module does also depends on what it imports, so `closure` follows its imports, including those inside functions, module
-names in strings ("edgekit.targets.worker") and the plug-ins of an f-string such as `f"edgekit.targets.{name}.convert"`.
-Imports below `if TYPE_CHECKING` are not followed.
+module does also depends on what it imports, so `closure` follows its imports, including those inside functions. It also
+follows module names in strings ("edgekit.targets.worker"), and for an f-string such as
+`f"edgekit.targets.{name}.convert"` every module whose name fits. Imports below `if TYPE_CHECKING` are not followed.
 
-Parsing takes a second for all modules of a stage, so results are stored in the user's cache by the content of the file.
+Parsing all modules of a stage takes a second. The results are therefore stored in the user's cache, each under a digest
+of the file's content.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ PACKAGE = "edgekit"
 VERSION = 1
 """Increase this number when a change to this file alters the digests or imports of unchanged modules."""
 MOST_STORED = 5000
-"""When the cache has more entries, only those of the current process are kept, because edits leave stale entries."""
+"""If the cache has more entries, only those that this process has added are kept, because edits leave stale entries."""
 MODULE_NAME = re.compile(rf"^{PACKAGE}(?:\.\w+)+(?=:\w+$|$)")
 REPORTING = (
     "edgekit.core.progress",
@@ -39,7 +40,7 @@ REPORTING = (
     "edgekit.runner.cli",
     "edgekit.runner.loader",
 )
-"""Modules for reporting and for running bundles, which code that computes results imports, but does not depend on."""
+"""Modules for reporting and for running bundles. Code that computes results imports them without depending on them."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 IGNORED_FIELDS = ("ctx", "kind", "type_comment", "returns")
 
@@ -228,7 +229,7 @@ def _pattern(text: ast.JoinedStr, module: str) -> str:
 
 
 _new: set[str] = set()
-"""Keys of stored modules that are not on disk yet."""
+"""Keys of entries that this process has added to `_stored()` and not yet written to the cache file."""
 
 
 def _path() -> Path:

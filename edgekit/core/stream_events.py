@@ -7,9 +7,9 @@ and Parada 2015, Interspeech). Here
 - an event is detected if its label is predicted within it, or within `tolerance` windows after it, because smoothing
   answers late. The tolerance ends where the next event with that label begins, since predictions there count for that
   event alone;
-- a false alarm is a run of windows in which a label is predicted outside its own events and their tolerance. One that
-  goes on counts again every `repeat` windows, as in WeKws's `compute_det.py`, because a device would act again.
-  Otherwise a model that never falls silent would cause a single alarm;
+- a false alarm is a run of windows in which a label is predicted outside its own events and their tolerance. A false
+  alarm that lasts counts again every `repeat` windows, as in WeKws's `compute_det.py`, because a device would act
+  again. Otherwise a model that never falls silent would cause a single alarm;
 - a wrong label within an event is a false alarm too, because a device would act on it;
 - the hours are those outside all events and their tolerance, so wrong labels within events can only raise the rate.
 

@@ -56,7 +56,7 @@ class ChildExit:
 
     @property
     def was_killed(self) -> bool:
-        """Whether SIGKILL ended the child, which the system sends when memory runs out."""
+        """Whether the child was ended by SIGKILL, the signal that the system sends when memory runs out."""
         return self.code == processes.KILLED
 
     @property

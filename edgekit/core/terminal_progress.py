@@ -78,7 +78,7 @@ class ProgressDisplay:
             self._stream.close()
 
     def say(self, line: str, say: Callable[[str], None]) -> None:
-        """Print a line that is part of the result with `say`, which also postpones the next progress line."""
+        """Call `say` with a line that is part of the result, and postpone the next progress line."""
         with self._lock:
             live = self._live is not None
             self._end_live("")
@@ -93,7 +93,7 @@ class ProgressDisplay:
         """Show `label` and the published progress during the block, or the text of `place` if nothing is published.
 
         At the end of the block, unless it raised an error, a line says how long it took. With `quietly` this line is
-        printed only if progress lines were printed before it, which would otherwise seem unfinished.
+        printed only after progress lines, because without it they would look as if the work were unfinished.
         """
         with self._lock:
             self._label, self._place, self._began = label, place or _no_text, time.monotonic()
@@ -157,7 +157,7 @@ class ProgressDisplay:
         return elapsed(time.monotonic() - self._began)
 
     def _write(self, line: str) -> None:
-        with suppress(Exception):  # for example a closed pipe, which the verdict's own line will notice
+        with suppress(Exception):  # for example a closed pipe, which is noticed when the verdict is printed
             if self._live is not None:
                 self._live.console.print(line, markup=False, highlight=False, soft_wrap=True)
             else:

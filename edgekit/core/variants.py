@@ -28,8 +28,8 @@ class Variant:
     """One deployable candidate: model × precision × target. `files` are members of the convert artifact.
 
     `folding` says in words whether preprocessing steps were folded into the file, and `sparse_weights` whether its
-    weights were stored as sparse tensors. Either is empty if the config did not request it. `head` is that of a
-    bundle's manifest.
+    weights were stored as sparse tensors. Either is empty if the config did not request it. `head` says how the outputs
+    of a published detector become boxes, as in a bundle's manifest.
     """
 
     name: str

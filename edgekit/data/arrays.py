@@ -232,9 +232,9 @@ def _model_label_notes(arrays_by_name: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _input_path(splits: dict[str, Split], kind: Kind) -> tuple[dict[str, Any], ...] | None:
-    """Return the steps by which a device turns an array in this form into a sample.
+    """Return the steps by which a device turns an array of the user's form into a sample.
 
-    None if the form is that of the samples, or if the runner does not support its dtype.
+    The result is None if such an array already is a sample, or if the runner does not support its dtype.
     """
     if kind == "tensors":
         return ({"step": "read_tensors"},)

@@ -248,10 +248,11 @@ ARRAY_KINDS = ("image", "vector", "window", "audio", "tensors")
 
 @dataclass(frozen=True)
 class PackedSamples:
-    """The arrays of a file, and how many of its samples were labelled by a person or came from --with (`older`).
+    """The arrays of the `.npz` file to write, and how many samples are in it.
 
-    `unlabelled` samples were left out. `tested` gives, for each split except train, how many samples of new classes it
-    received.
+    `labelled` counts the samples whose labels a person gave, and `older` those that came from the file after --with.
+    `unlabelled` counts the samples that were left out, because they have no label. `tested` gives, for each split
+    except train, how many samples of new classes it received.
     """
 
     arrays: dict[str, np.ndarray]

@@ -253,7 +253,7 @@ Source = archives.FolderArchive | archives.ZipArchive | TableFiles
 
 
 def open_source(path: Path) -> Source:
-    """Open a folder of classes, a zip of one, or the files that a .csv lists."""
+    """Open a folder of classes, a zip of such a folder, or the files that a .csv lists."""
     if path.is_dir():
         return archives.FolderArchive(path)
     return TableFiles(path) if is_table(path) else archives.ZipArchive(path)
@@ -300,7 +300,10 @@ def _listed_splits(source: archives.FolderArchive | archives.ZipArchive, kind: S
 
 
 def content_stamps(path: Path) -> list[object]:
-    """Return the file system's stamps of all files that are read below `path`; for a table, also their names."""
+    """Return the name and the stamp (`file_stamp`) of every file in the folder `path`.
+
+    For a zip, return the stamp of the zip. For a table, return the stamps of the table and of the files that it lists.
+    """
     if not is_table(path):
         return list(file_stamps(path))
     return [*file_stamps(path), *([entry.name, *file_stamp(path.parent / entry.name)] for entry in table_entries(path))]

@@ -29,7 +29,7 @@ MIN_BOX_SIDE = 1.0
 MASK_MODES = ("P", "L", "1")
 """Pillow's modes of masks: indices into a palette, grey values, or two values."""
 SCALED_GREY_MODES = ("L;2", "L;4")
-"""Pillow's names for grey with few bits. Pillow scales its values to 255."""
+"""Pillow's names for grey of less than 8 bits. Pillow scales such values, so they no longer are numbers of classes."""
 SPLITS = ("train", "validation", "test")
 FORMAT = 1
 _SHOWN = 5
@@ -267,7 +267,7 @@ def _decode_boxes(
 def _write_boxes(
     rows: np.ndarray, picture: Picture, size: tuple[int, int], config: BoxOptions, numbers: dict[str, float]
 ) -> list[str]:
-    """Write a picture's boxes into its rows (1 + most, 5), in pixels of the sample, and return the invalid ones."""
+    """Write a picture's boxes into its rows (1 + `most_boxes`, 5) in pixels of the sample. Return the invalid boxes."""
     resize = input_path.find_step(config.input_path, "resize_picture")
     assert resize is not None
     transform = input_path.picture_transform(size, resize)
@@ -358,7 +358,7 @@ def _mask_problem(drawn: Image.Image, size: tuple[int, int]) -> str | None:
 def resize_mask(mask: np.ndarray, steps: list[dict[str, Any]]) -> np.ndarray:
     """Scale a mask (height, width) like its picture, with nearest neighbours.
 
-    Pixels in the black bars have no class.
+    Pixels in the bars beside the picture have no class.
     """
     resize = input_path.find_step(steps, "resize_picture")
     assert resize is not None

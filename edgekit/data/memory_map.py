@@ -117,7 +117,10 @@ def _map_of(x: np.ndarray) -> np.memmap[Any, Any] | None:
 
 
 def _identity(x: np.ndarray) -> list[Any] | None:
-    """Return what identifies the bytes of a mapped array: file, position there, and layout. None for others."""
+    """Return facts that identify the bytes of a mapped array: its file, position there and layout.
+
+    The result is None if the array lies in memory.
+    """
     memory_map = _map_of(x)
     if memory_map is None:
         return None

@@ -285,9 +285,10 @@ class SampleSelection:
 
 @dataclass(frozen=True, eq=False)
 class ShardIndex:
-    """The position of each sample of one split, in the order of its shards, and the code of each sample's label.
+    """The position of each sample of one split, in the order of its shards, and a code for each sample's label.
 
-    A sample lies at `offset` in the shard with the number `shard` and has `size` bytes.
+    A sample lies at `offset` in the shard with the number `shard` and has `size` bytes. Labels are coded by numbers in
+    the order in which they are first read.
     """
 
     files: list[Path]

@@ -1,6 +1,7 @@
 """Options that several data sources share, and the steps of the input path that these options determine.
 
-This module is outside `sources/`, because the digest of a source's code does not cover the other sources.
+This module is outside `sources/`, because the digest of a source's code covers what the source imports, but no other
+module in `sources/`.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def limit_pools(pools: Pools, limit: int | None, seed: int, task: Task = "classi
 def limited_indices(labels: dict[str, np.ndarray], limit: int | None, seed: int) -> dict[str, np.ndarray]:
     """Return the ascending indices of the samples to keep in each pool. The result is empty if all are kept.
 
-    Samples that were limited before are all kept if they are limited again.
+    If samples that were limited before are limited again to the same number, all of them are kept.
     """
     total = len(labels["train"])
     if limit is None or limit >= total:
@@ -120,7 +120,10 @@ def _validation_out_of_test(pools: Pools, prints: Fingerprints, config: SourceCo
 def _draw_function(
     pools: Pools, strata: np.ndarray, first_copy: np.ndarray, config: SourceConfig, missing_splits: list[str]
 ) -> tuple[np.ndarray, DrawFunction]:
-    """Return the groups that stay together, (n,) numbered by their first samples, and the function that draws them."""
+    """Return the group of each sample, (n,), and the function that draws whole groups.
+
+    The samples of a group stay in one split. The number of a group is the index of its first sample.
+    """
     recordings = pools.train.groups
     if recordings is None:
         return first_copy, lambda left, sizes, random, _: _pick_of(left, strata, first_copy, sizes, random)
@@ -292,9 +295,10 @@ def whole_recordings(shared: list[int], groups: np.ndarray | None) -> list[int]:
 
 
 def needed_classes(task: str, classes: tuple[str, ...]) -> dict[str, int]:
-    """Return, by name, the strata that need a recording in every split: all classes, or the normal samples.
+    """Return, by name, the strata that need a recording in every split.
 
-    With values, or several labels at once, a recording has many strata, and no split needs all of them.
+    In classification, these are all classes, and in anomaly detection the normal samples. In other tasks there are
+    none, because a recording may belong to many strata, and no split needs all of them.
     """
     if task == "classification":
         return {name: label for label, name in enumerate(classes)}
@@ -311,7 +315,7 @@ class RecordingSampler:
         self.strata, self.groups, self.must = strata, groups, must
 
     def check(self, recordings: np.ndarray, splits: Sequence[str]) -> None:
-        """Raise DataError if there are fewer recordings than splits, because each split needs one."""
+        """Raise DataError if there are too few recordings. Each split needs one, and one of every stratum in `must`."""
         counts, recording_counts = (
             self._holds(each, np.arange(len(recordings)))[1].sum(axis=0) for each in (self.groups, recordings)
         )
@@ -404,9 +408,11 @@ def first_copies(prints: list[bytes]) -> np.ndarray:
 
 
 def resolve_overlap(pools: Pools, prints: Fingerprints, rule: Literal["error", "drop"]) -> tuple[Pools, Fingerprints]:
-    """Find samples that are in two existing splits. By `rule`, raise an error or drop them from the earlier split.
+    """Find samples that are in two existing splits. By `rule`, raise an error or drop them from one of the two.
 
-    So test stays complete, and validation loses only samples that are also in test, with their recordings.
+    A sample is dropped from the split that comes earlier in the order train, validation, test. So test stays complete,
+    and validation loses only samples that are also in test. If recordings are known, all other samples of a dropped
+    sample's recording are dropped with it.
     """
     splits, notes = pools.splits(), []
     for name, later in _EARLIER:
@@ -473,9 +479,9 @@ def move_anomalies_out_of_train(
     `remaining` and `drawn` are indices into the pool. y (n,) is 0 or 1, and groups (n,) are equal for samples
     that must stay together.
 
-    Anomalies of a train pool go to the splits that were taken out of it, half to each if both were. If the pool has no
-    anomalies, as in folders of train/normal and test/anomaly, validation receives half of the anomalies of the existing
-    test split.
+    Anomalies of a train pool go to the splits that were taken out of it: validation, test, or half to each. If there is
+    no such split, they are left out. If the pool has no anomalies, as in folders of train/normal and test/anomaly,
+    `lend_anomalies_to_validation` takes anomalies for validation out of the existing test split.
     """
     count = int((y[remaining] == 1).sum())
     if not count:

@@ -87,8 +87,8 @@ class Split:
     segmentation.
 
     `groups` (n,) are integers, equal for samples that were recorded together, which stay in one split. `starts` (n,)
-    int64 is the time at which each window begins, in moments. It is None if the times are not known or windows were
-    removed.
+    int64 is the time at which each window begins, counted in samples of audio or rows of a recording. It is None if the
+    times are not known or windows were removed.
     """
 
     x: np.ndarray

@@ -79,7 +79,7 @@ def execute(
     *,
     forced: bool = False,
 ) -> None:
-    """Execute one notebook into `folder`/notebooks and write its receipt.
+    """Execute one notebook into `folder`/notebooks, and write its receipt, the record that it completed.
 
     `sealed` returns the stage's artifact or raises an error. The executed copy gets its final name only after every
     cell has run. The copy of a failed attempt is kept as NN_stage.failed.ipynb.
@@ -130,7 +130,7 @@ def _execute_cells(step: NotebookStep, working: Path, failed: Path, log: Path, f
     from edgekit.workbook.kernel import ProcessGroupKernelManager
 
     logging.getLogger("papermill").setLevel(logging.ERROR)
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # Ctrl-C or SIGTERM leaves a task behind, which it reports
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # it would report the task that Ctrl-C or SIGTERM leaves
     try:
         with (
             _kernel_environment(step.stage if forced else ""),

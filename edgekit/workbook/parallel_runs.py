@@ -1,6 +1,7 @@
 """Run several configs in parallel, each as `edgekit run CONFIG` in a process of its own, and summarize them.
 
-Stages that measure take turns on this machine, so every bundle has the same sha256 as if its config had run alone.
+Stages that measure take turns on this machine, so that no run disturbs the latencies of another. Every bundle then has
+the same sha256 as if its config had run alone.
 """
 
 from __future__ import annotations

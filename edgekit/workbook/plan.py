@@ -112,7 +112,7 @@ def load_plan(path: Path, settings: str | Iterable[str] = (), *, checked_before:
     settings
         Overrides in the form `key.key=value`, as after `--set`; a string may hold several, separated by spaces.
     checked_before
-        True skips the checks that need NumPy, for a config that has passed them before.
+        True skips the checks that need NumPy, for a config that has passed them before or that `run` will check.
 
     Raises
     ------
@@ -235,7 +235,7 @@ def _check_conversions(plan: Plan) -> None:
 def _check_ensemble(plan: Plan) -> None:
     """Check that an ensemble of teachers has only PyTorch networks.
 
-    Otherwise, an ensemble with a baseline from a file would fail only after training.
+    Without this check, an ensemble with a baseline from a file would fail only after training.
     """
     distill: Any = plan.stages.get("distill")
     if plan.source and distill and distill.ensemble != "none" and any(each.baseline for each in distill.teachers):

@@ -14,7 +14,7 @@ from edgekit.core.errors import DataError, ModelError, ResourceError
 from edgekit.workbook.plan import Plan
 
 TIME_LIMIT_S = 90.0
-"""Time limit of the checks. On a busy machine, the checks of an ordinary run take less.
+"""Time limit of the checks. Even on a busy machine, the checks of an ordinary run take less time.
 
 Checks that take longer are left to the notebooks.
 """
@@ -67,8 +67,8 @@ def _explain_death(end: subprocesses.ChildExit, current: str, limit_s: float) ->
 def check_benchmark_hosts(plan: Plan, folder: Path | None = None, connect: bool = False) -> str:
     """Return a text that names the devices that decide on latency, or nothing if this machine does.
 
-    A run in `folder` that replays recorded decisions needs no devices. `connect` requires every device to answer now,
-    instead of after hours of training.
+    A run in `folder` that replays recorded decisions needs no devices. With `connect`, every device has to answer now,
+    so that an unreachable device is not noticed only after hours of training.
 
     Raises
     ------

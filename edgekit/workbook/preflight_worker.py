@@ -128,8 +128,8 @@ def _trains_like_student(teacher: Any) -> bool:
 def _check_batches(plan: Plan, data: Data) -> None:
     """Check that the batches of an embedding trained on labels alone have enough samples of each label.
 
-    A batch that is split into shards is checked shard by shard. This covers a student that is trained alone, as each
-    candidate is, and a teacher that is trained like the student.
+    A batch that is split into shards is checked shard by shard. The trainings on labels alone are those of the
+    baseline, of the teachers, of each candidate and of a lone student.
 
     Raises
     ------

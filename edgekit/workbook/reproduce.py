@@ -89,7 +89,7 @@ def reproduce(
     Raises
     ------
     TrustError
-        The record calls any other function, or lacks entries.
+        The record calls a function outside edgekit that is not allowed, or lacks entries.
     DataError
         The data differs from the recorded data.
     """

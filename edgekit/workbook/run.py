@@ -39,7 +39,7 @@ from edgekit.workbook.stage import RUN_LOCK
 from edgekit.workbook.state import DataDigest, StageState, StageStates
 
 PLAN_FILE = ".plan.json"
-"""The file with the config and settings of the last run in a folder, which `edgekit status` reads."""
+"""The file that names the config of a folder's last run, with the values of `--set`. `edgekit status` reads it."""
 
 PREFLIGHT_STAGES = ("profile", "distill")
 """Stages that open the data and the networks of the config. Later stages read their artifacts."""

@@ -1,7 +1,7 @@
-"""The functions with which a notebook opens a stage, with the values of the notebook's parameters cell, and runs it.
+"""The functions with which a notebook opens a stage and runs it. The stage gets the values of the parameters cell.
 
-Every notebook goes through `open_stage`. It therefore leaves the same artifact whether it is run by hand, by papermill
-or by `edgekit run`.
+Every notebook opens its stage with `open_stage`. A notebook therefore leaves the same artifact whether it is run by
+hand, by papermill or by `edgekit run`.
 """
 
 from __future__ import annotations
@@ -142,10 +142,11 @@ def _assigned_names(source: str) -> set[str]:
 
 
 def winning_parameters(stage: str, scalars: dict[str, Any], plan: Plan, injected: set[str]) -> dict[str, Any]:
-    """Return the parameters that override the config. A printed line says which value is used if the two differ.
+    """Return the parameters that override the config.
 
-    A parameter that still has the default of the parameters cell takes its value from the config, unless it was passed
-    to papermill (`injected`). An option that the cell does not have was added by the user, so it always overrides.
+    If a parameter and the config differ, a printed line says which value is used. A parameter that still has the
+    default of the workbook's parameters cell takes its value from the config, unless it was passed to papermill
+    (`injected`). A parameter that is not in that cell was added by the user, so it always overrides the config.
     """
     defaults = load_plan(DEFAULT_CONFIG).scalars(stage) if DEFAULT_CONFIG.is_file() else {}
     unmodified = declared_parameters(workbook_folder("notebooks") / notebook_name(stage)) - injected
@@ -318,8 +319,8 @@ def open_stage(stage: str, parameters: Mapping[str, Any]) -> OpenStage:
     """Open a stage with the parameters of a notebook.
 
     A parameter overrides the config if it was passed to papermill, or if its value differs from the default of the
-    workbook's parameters cell. A parameter that was not changed takes its value from the config. A printed line says
-    which value is used if the two differ.
+    workbook's parameters cell. A parameter that was not changed takes its value from the config. If a parameter and the
+    config differ, a printed line says which value is used.
 
     Parameters
     ----------
@@ -389,8 +390,8 @@ def find_config(name: str) -> Path:
 def run_folder(plan: Plan, out: Path, config_path: Path) -> Path:
     """Return `out`/NAME.
 
-    A relative `out` is replaced by the environment variable EDGEKIT_ARTIFACTS if that is set; otherwise it is relative
-    to the project of the config.
+    A relative `out` is replaced by the environment variable EDGEKIT_ARTIFACTS if that is set. Otherwise, it starts at
+    the folder of the config or, if that folder is called `configs`, at the folder above.
     """
     if not out.is_absolute():
         config_folder = config_path.resolve().parent

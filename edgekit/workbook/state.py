@@ -149,7 +149,7 @@ def cache_inputs(plan: Plan, folder: Path, stage: str, source: Artifact, data_di
 
 @dataclass(frozen=True)
 class DataDigest:
-    """The digest of the plan's data, None before the first run, and the fingerprint of its source."""
+    """The digest of the plan's data, and the fingerprint of the data source. Either is None if it is not known."""
 
     digest: str | None
     fingerprint: str | None

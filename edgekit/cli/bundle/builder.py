@@ -47,7 +47,7 @@ def complete_options(options: BundleOptions, facts: ModelFacts, say: Say) -> Bun
 
 
 def _model_labels(task: str, facts: ModelFacts) -> tuple[str, ...]:
-    """Return the labels that a classic model names: its classes, or the name of its only value."""
+    """Return the labels that a classic model (such as a decision tree) names: its classes, or its only value's name."""
     if task == "classification":
         return facts.classes
     is_single_value = facts.is_regressor and facts.output.shape[1:] == (1,)
@@ -55,7 +55,10 @@ def _model_labels(task: str, facts: ModelFacts) -> tuple[str, ...]:
 
 
 def _table_columns(options: BundleOptions, facts: ModelFacts, say: Say) -> tuple[str, ...]:
-    """Return the columns with a vector's features, from the first table among the inputs; empty without a table."""
+    """Return the names of the columns that hold a vector's features, from the first .csv file among the golden inputs.
+
+    The result is empty if the samples are not vectors or if no input is a .csv file.
+    """
     if (
         len(facts.inputs) > 1
         or len(facts.input.shape) != 2
@@ -144,7 +147,7 @@ def build_bundle(options: BundleOptions, out: Path, say: Say) -> Path:
             **golden.golden_files(samples[selected], answers[selected]),
             **text_members(manifest, file, notes),
         }
-        # without architectures, because this machine may have another one than the devices
+        # The self-test runs on this machine, so this copy of the bundle must not be limited to other architectures.
         bundles.write(working_folder / file, replace(manifest, architectures=[]), content)
         pyz.build(working_folder / RUNNER)
         report = run_selftest(working_folder / RUNNER, working_folder / file)
@@ -162,7 +165,8 @@ def build_bundle(options: BundleOptions, out: Path, say: Say) -> Path:
 def _draft_manifest(options: BundleOptions, facts: ModelFacts) -> Manifest:
     """Return the manifest without the parts that depend on the recorded outputs."""
     inputs, raw = _input_specs(options, facts)
-    # Samples of a stream stay together and cannot be selected for clear answers, so their classes are not compared.
+    # The samples of a stream cannot be selected for clear answers, because they must follow one another. So the
+    # self-test does not compare the classes of its answers with the golden ones.
     checks_top1 = options.task == "classification" and not facts.states
     return Manifest(
         name=options.bundle_name,
@@ -222,7 +226,7 @@ def _print_facts(options: BundleOptions, draft: Manifest, facts: ModelFacts, say
 
 
 def _provenance(facts: ModelFacts, interpreter: str) -> dict[str, Any]:
-    """Return the record of the bundle's origin. It has no path, and the bundle cannot be rebuilt from it."""
+    """Return the record of the bundle's origin. It contains no path, and it is not enough to rebuild the bundle."""
     libraries = ["numpy", backends.INTERPRETERS[interpreter].distribution]
     if facts.target == "onnx" and facts.changes:
         libraries.append("onnx")

@@ -67,11 +67,11 @@ def _error_of_death(model: Path, end: subprocesses.ChildExit) -> Exception:
 
 
 def inspect(folder: str, name: str, size: Size = None, two_classes: bool = False) -> dict[str, Any]:
-    """Return the model's "inputs" and "outputs" (name, shape, dtype, …), its "changes" in words, and "integers".
+    """Return the model's "inputs" and "outputs" (name, shape, dtype, …), and what was changed in its file ("changes").
 
     "integers" says whether the model is quantized. `size` is the height and width of the pictures that the model
-    receives, if the file leaves them open. For a classic model as ONNX, "classes" and "regressor" are included; with
-    `two_classes`, its single probability becomes two scores.
+    receives, if the file leaves them open. For an ONNX file, "classes" and "regressor" describe a classic model, such
+    as a decision tree; with `two_classes`, the single probability of such a model becomes two scores.
     """
     (path,) = (path for path in Path(folder).iterdir() if path.stem == MODEL and path.suffix in TARGETS)
     try:

@@ -1,6 +1,6 @@
-"""Read the specs of a model file: its inputs and outputs, with open dimensions set if they are known.
+"""Read the specs of a model file: its inputs and outputs. Open dimensions whose size is known are set in the file.
 
-Changes are written to the file itself. `jobs.inspect` documents the result.
+The file is a copy in the working folder, so it is changed in place. `jobs.inspect` documents the result.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from edgekit.runner import operators
 from edgekit.runner.errors import BundleError
 
 ORIGINAL_MODEL = "given.onnx"
-"""The name of a classic model in its original form, which is kept beside the one without a label output."""
+"""File name of a classic model, such as a decision tree, in its original form.
+
+It is kept beside the changed model, whose label output has been removed.
+"""
 TARGETS = {".tflite": "tflite", ".onnx": "onnx", ".xml": "openvino"}
 Size = Optional[Sequence[int]]
 
@@ -36,7 +39,7 @@ UNDAMAGED_ADVICE = (
 
 
 def type_hint(path: Path, library_error: str = "") -> str:
-    """Return the probable fault of a file that could not be opened, given the error of its library."""
+    """Return the probable fault of a file, given the message of the library that could not open it."""
     target, data = TARGETS[path.suffix], path.read_bytes()
     if not file_type.is_model(target, data):
         return file_type.explain_mismatch(target, data)

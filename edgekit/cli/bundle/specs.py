@@ -20,16 +20,16 @@ from edgekit.runner.input_vector import KIND, LARGEST_EXACT_INTEGER, describe, w
 PICTURE_TASKS = ("detection", "segmentation")
 """Tasks whose answers are positions in a picture."""
 STRAY_DISTANCE, MAX_STRAY_SHARE = 0.25, 0.5
-"""A box is stray if it extends beyond the picture by more than the first fraction of the picture's side.
+"""A box is stray if it extends beyond the picture by more than `STRAY_DISTANCE` times the picture's side.
 
-The second number is the largest share of stray boxes that is tolerated.
+`MAX_STRAY_SHARE` is the largest share of stray boxes that is tolerated.
 """
 
 Say = Callable[[str], None]
 
 
 def output_specs(options: BundleOptions, facts: ModelFacts, raw: RawSpec) -> tuple[TensorSpec, ...]:
-    """Return the specs of the model's outputs in the order of the task.
+    """Return the specs of the model's outputs in the order that the task expects.
 
     Raises
     ------
@@ -87,12 +87,12 @@ def _picture_task_outputs(options: BundleOptions, facts: ModelFacts, raw: RawSpe
 
 
 def _box_output(options: BundleOptions, facts: ModelFacts) -> int | None:
-    """Return the index of the output with the boxes if it is named, otherwise None.
+    """Return the index of the output with the boxes if `--boxes` names it, otherwise None.
 
     Raises
     ------
     ConfigError
-        The name is unknown, or a name is necessary.
+        The model has no output of that name, or no name was given although two outputs could be the boxes.
     """
     names = [*outputs_by_name(facts.outputs)]
     if options.boxes is not None:
@@ -215,7 +215,7 @@ def input_specs(options: BundleOptions, facts: ModelFacts) -> tuple[tuple[Tensor
 
 
 def refuse_multi_input_options(options: BundleOptions) -> None:
-    """Refuse options for several inputs if the model has one.
+    """Refuse options that only a model with several inputs can have. The model has a single input.
 
     Raises
     ------
@@ -284,7 +284,7 @@ def _input_spec(tensor: ModelTensor) -> TensorSpec:
 
 
 def _dtype_and_range(tensor: ModelTensor, ranges: dict[str, tuple[float, float]]) -> dict[str, Any]:
-    """Return the dtype and range of a sample's tensor, which holds floats or integers that the model takes."""
+    """Return the dtype and range of a sample's tensor: float32, or the type of the model's plain integers."""
     name = _title(tensor)
     is_float = tensor.dtype.startswith("float") or tensor.scale > 0
     dtype, requested = "float32" if is_float else tensor.dtype, ranges.get(name)

@@ -30,8 +30,9 @@ MAX_LISTED_CLASSES = 8
 class ModelOptions:
     """A model file for which a config is written.
 
-    `preprocess` names the way in which its input is scaled, if the data do not decide. `drop_pp` is the budget, and
-    `targets` are required; by default both are chosen.
+    `preprocess` names the way in which the model's input is scaled; by default the data decide. `drop_pp` is the limit
+    on the accuracy drop; by default it is derived from the data. `targets` are the targets that the config requires; if
+    there are none, the run converts to every possible target.
     """
 
     path: str
@@ -55,7 +56,9 @@ def create_project(
     say: Callable[[str], None],
     model: ModelOptions | None = None,
 ) -> Path:
-    """Write NAME.yaml and NAME.ipynb into `out`, either both or neither, print what was found, and return the config.
+    """Write NAME.yaml and NAME.ipynb into `out`, either both or neither, and return the path of NAME.yaml.
+
+    What was found in the data is printed.
 
     Without a task, it is chosen from the data: detection for boxes, segmentation for masks, otherwise classification.
     With a `model`, the config uses this file, and nothing is trained.
@@ -141,7 +144,10 @@ def _draft_for_file(
 
 
 def _describe_preprocess(draft: ConfigDraft | ModelDraft) -> list[str]:
-    """Return the lines about the preprocessing of a model file: the chosen one, and the next best scale."""
+    """Return the line about the preprocessing of a model file: the chosen steps, and the next best scale.
+
+    The list is empty if the config trains a network instead.
+    """
     from edgekit.cli.init.model_config import ModelDraft
 
     if not isinstance(draft, ModelDraft):
@@ -200,7 +206,8 @@ def _path_in_config(data: str | None, path: Path | None, out: Path) -> str | Non
     """Return the path to write into the config, with unexpanded variables.
 
     The path is relative to the config if the data are below the config's folder or its parent, so that both can be
-    moved together. It is not relative to a parent that is a home folder, because that holds unrelated files.
+    moved together. A parent that is a home folder or the root of the file system does not count, because such a folder
+    holds unrelated files.
     """
     if data is None or path is None:
         return None

@@ -166,7 +166,10 @@ def survey_pictures(source: Archive, names: Sequence[str]) -> PictureSurvey:
 
 
 def _path_parts(name: str) -> tuple[str, ...]:
-    """Return the parts of a path, without underscores before the file name, so that `_annotations.coco.json` counts."""
+    """Return the parts of a path, without underscores at the beginning of the file name.
+
+    A part that begins with an underscore counts as hidden, but `_annotations.coco.json` must not.
+    """
     path = PurePosixPath(name)
     return (*path.parent.parts, "." if path.name.startswith(".") else path.name.lstrip("_"))
 
@@ -189,9 +192,10 @@ def _read(source: Archive, name: str) -> bytes:
 
 MASK_NAMES = {"mask", "masks", "label", "labels", "annotation", "annotations", "segmentation", "segmentations"}
 MASK_COLOURS, MAX_COLOURS = 32, 256
-"""Largest number of colours in a mask: if its folder is called like masks, and if the folder has any other name.
+"""Largest number of colours in a mask.
 
-In the second case, the pictures beside it must have more colours.
+`MASK_COLOURS` is for a folder whose name is one of `MASK_NAMES`. `MAX_COLOURS` is for a folder of any other name, and
+then the pictures in the folder beside it must have more colours.
 """
 COMMON_NAMES_SHARE = 0.9
 """Share of names that pictures and masks must have in common."""
@@ -237,7 +241,9 @@ def inspect_masks(path: Path, container: str, source: Archive, name: str) -> Fin
 
 
 def refuse_unnamed_masks(path: Path, source: Archive) -> None:
-    """Refuse pictures and masks in folders with other names, because they would be taken for two classes.
+    """Refuse a folder of pictures and a folder of their masks that are not called `images` and `masks`.
+
+    Without this check, the two folders would be taken for two classes.
 
     Raises
     ------

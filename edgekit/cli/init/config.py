@@ -47,7 +47,7 @@ RESERVED_WORDS = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 
 @dataclass(frozen=True, eq=False)
 class ConfigDraft:
-    """Everything that the config is made from. `section` is the section of the data, as written."""
+    """Everything that the config is made from. `section` is its section `data`, as it is written into the file."""
 
     name: str
     task: str
@@ -145,9 +145,9 @@ class ConfigDraft:
         return ["", "bundle:", *entry_lines({"smoothing": "auto"}, {"smoothing": comment})]
 
     def _learning_rate(self) -> float:
-        """Return the learning rate for the task, which was found on small data sets.
+        """Return the learning rate for the task and the kind of samples. The rates were found on small data sets.
 
-        Networks without batch normalization need a lower one.
+        Networks without batch normalization need a lower rate.
         """
         if self.task == "anomaly":
             return PICTURE_ANOMALY_RATE if self.data.kind == "image" else ANOMALY_RATE
@@ -195,7 +195,7 @@ def describe_sizes(sizes: SplitSizes) -> str:
 
 
 def comment_lines(text: str, indent: str = "") -> list[str]:
-    """Return the text as comments of the width of the config."""
+    """Return the text as YAML comments, wrapped at `WIDTH`."""
     return textwrap.wrap(text, WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# ")
 
 

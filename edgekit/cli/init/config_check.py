@@ -60,7 +60,9 @@ def draft_config(name: str, task: str, findings: Findings, path_in_config: str |
 
 
 def check_config(text: str, section: dict[str, Any], data: Data, source: Path | None = None) -> None:
-    """Check all options of the config, and the steps against the samples. Faults raise the same errors as in a run.
+    """Check all options of the config, and its preprocess steps against the samples.
+
+    Faults raise the same errors as in a run.
 
     `source` is the model file, if the config names one.
     """

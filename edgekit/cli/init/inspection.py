@@ -168,7 +168,8 @@ def inspect_recordings(path: Path, container: str, layout: FolderLayout, source:
     lengths = [length for class_lengths in by_class.values() for length in class_lengths]
     typical, explanation = _typical_length(lengths)
     is_one_window = len(set(lengths)) == 1 and 2 <= typical <= MAX_WINDOW
-    # a window may be longer than the shortest quarter of a class's recordings, because enough are left for the splits
+    # A recording that is shorter than a window is skipped. The window may be longer than a quarter of a class's
+    # recordings, because the other recordings are enough for the splits.
     shortest = min(
         sorted(class_lengths)[max(0, len(class_lengths) - SPLITS) // 4] for class_lengths in by_class.values()
     )
@@ -226,7 +227,7 @@ def sample_contents(layout: FolderLayout, source: Source) -> Iterator[bytes]:
 
 
 def _sample_files(layout: FolderLayout, source: Source) -> Iterator[tuple[str, bytes]]:
-    """Yield the same contents, each with the name of its file."""
+    """Yield the contents that `sample_contents` yields, each with the name of its file."""
     names = list(itertools.chain(*layout.names.values()))
     for name in names[:: max(1, len(names) // MAX_OPENED)]:
         try:

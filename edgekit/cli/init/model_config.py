@@ -1,4 +1,7 @@
-"""The config for a model file: its input decides the size of the samples, and evidence decides the preprocessing."""
+"""The config for a model file.
+
+The model's input decides the size of the samples, and the model's accuracy on some samples decides the preprocessing.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +42,14 @@ VALIDATION_FRACTION, TEST_FRACTION = 0.4, 0.2
 MAX_CALIBRATION = 100
 DEFAULT_DROP_PP = 5.0
 MAX_SAMPLES_IN_POOL = 5000
-"""Most samples of the train pool that are read. Nothing is trained, and so many show a drop of less than a point."""
+"""Largest number of samples in the train pool, from which the splits are taken.
+
+Nothing is trained, and this many samples are enough to show an accuracy drop of less than one percentage point.
+"""
 MAX_DECODED = 3000
-"""With more pictures than this, they are not decoded again to compare ways to bring them to size."""
+"""If there are more pictures than this, the ways to bring pictures to size are not compared, because all pictures would
+have to be decoded again for each of them.
+"""
 YOLO_GEOMETRY = {"fit": "letterbox", "fill": 114, "filter": "sampled"}
 GEOMETRIES: dict[str, tuple[dict[str, Any], ...]] = {
     "classification": (
@@ -67,8 +75,9 @@ GUESSING_DEVIATIONS = 3.0
 class ModelDraft:
     """Everything that the config for a model file is made from.
 
-    `tried` are the chains of preprocessing that were compared, `chosen` is one of them. `section` is the section of the
-    data, and `source` the path of the model file, both as written. `drop_pp` is the budget.
+    A chain leads from a picture to the model's input: it consists of options of the data source and preprocess steps.
+    `tried` are the chains that were compared, and `chosen` is one of them. `section` is the section `data` and `source`
+    is the path of the model file, both as they are written into the file. `drop_pp` limits the accuracy drop.
     """
 
     name: str
@@ -172,14 +181,14 @@ def draft_model_config(
     paths
         The paths of the data and of the model file to write into the config.
     preprocess
-        Name of the chain to use if the evidence does not decide.
+        Name of the chain to use. If it is None, the samples have to decide.
     drop_pp
-        The budget; None for one that the number of validation samples can show.
+        The limit on the accuracy drop, percentage points; None for one that the number of validation samples can show.
 
     Raises
     ------
     ConfigError
-        The model and the data do not fit together, or the evidence does not decide between chains.
+        The model and the data do not fit together, or the samples do not decide between chains.
     ModelError
         The file cannot be run.
     """
@@ -300,7 +309,7 @@ def _dashed(shape: Sequence[int]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class _Comparison:
-    """Tries chains of preprocessing on samples of the train split; `section` reads the data with the usual geometry."""
+    """Tries chains on samples of the train split. `section` brings pictures to size in the most usual way."""
 
     name: str
     task: Task
@@ -312,9 +321,10 @@ class _Comparison:
     def decide(self, preferred: str | None) -> tuple[TriedChain, list[TriedChain]]:
         """Return the chosen chain and all that were tried.
 
-        Scale and colours are compared first, and then the ways to bring pictures to size. If several scales are not
-        significantly worse than the best one, that of the exporter counts if it is known, and otherwise the user
-        decides.
+        Scale and colours are compared first, and then the ways to bring pictures to size. The scale and colours that
+        `preferred` names are used in any case. Otherwise, if other scales are not significantly worse than the best
+        one, that of the program that exported the file is used if it is known and among them. If it is not, the user
+        has to name one.
         """
         geometry = {key: self.section[key] for key in GEOMETRY_OPTIONS if key in self.section}
         chains = [with_geometry(chain, geometry) for chain in scale_chains(self.data.raw_shape[2])]
@@ -361,7 +371,7 @@ class _Comparison:
         return try_chains(self.model, self.facts.kind, self.task, len(self.data.classes), *samples, chains)
 
     def _refuse_guessing(self, best: TriedChain) -> None:
-        """Raise DataError if a chain gives no significantly better answers than always the same one."""
+        """Raise DataError if a chain is not significantly more accurate than always giving the same answer."""
         task = tasks.load_task(self.task)
         guessing, description = task.constant_answer(self.data.train.y)
         deviation = math.sqrt(guessing * (1 - guessing) / len(best.results)) if task.AT_MOST_ONE else 0.0

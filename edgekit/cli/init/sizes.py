@@ -55,7 +55,7 @@ class SplitSizes:
 
     @property
     def drop_pp(self) -> float:
-        """The bound of the drop with that many lost samples, rounded up: a budget that can be met."""
+        """The upper bound of the accuracy drop if `lost` samples are lost, rounded up: a budget that can be met."""
         bound_pp = accuracy_drop.drop_of_counts(self.lost, 0, self.validation, CONFIDENCE).bound_pp
         step = 10 if bound_pp < 2 else 2
         return min(100.0, math.ceil(step * bound_pp) / step)
@@ -140,7 +140,7 @@ def _reference_network(task: str, kind: str, shape: tuple[int, ...]) -> tuple[st
         return "segmenter:segmenter", {"width": 16, "depth": 1}
     if task == "anomaly" and kind == "image":
         return "conv_autoencoder:conv_autoencoder", {"width": 16, "bottleneck": 4}
-    if task == "anomaly":  # the network reconstructs any other kind of sample
+    if task == "anomaly":  # for every kind but images, an autoencoder of dense layers
         return "autoencoder:autoencoder", {"width": 64, "bottleneck": 8}
     if kind == "vector":
         return "mlp:mlp", {"width": 64, "depth": 2}
@@ -163,7 +163,7 @@ def _reference_network(task: str, kind: str, shape: tuple[int, ...]) -> tuple[st
 Step = dict[str, Any]
 CHUNK = 1024
 MAX_SOUNDS = 256
-"""Number of sounds whose spectrograms are computed for the mean, because each is expensive."""
+"""Largest number of sounds whose spectrograms are used for the mean and deviation. Each takes long to compute."""
 MAX_FEATURES = 128
 """With more features than this, one mean and deviation is used for all, to keep the config readable."""
 WINDOW_S, MELS, FFT_SAMPLES, MOST_FRAMES = 0.03, 40, 512, 200
@@ -192,7 +192,10 @@ def measured_steps(data: Data) -> list[tuple[Step, str]]:
 
 
 def log_mel(samples: int, rate_hz: int) -> Step:
-    """Return a log_mel step with overlapping windows of 30 ms. Short sounds get shorter windows, long sounds fewer."""
+    """Return a log_mel step with overlapping windows of 30 ms.
+
+    Short sounds get shorter windows. In long sounds, the windows lie further apart, so that there are not too many.
+    """
     longest = round(WINDOW_S * rate_hz)
     window = max(1, min(longest, samples // 4))
     return {

@@ -148,7 +148,7 @@ def _find_table(folder: Path) -> Path | None:
     Raises
     ------
     DataError
-        There are several and none is called labels.csv.
+        There are several such tables, and none is called labels.csv.
     """
     tables = [table for table in sorted(folder.iterdir()) if table.suffix.lower() == ".csv"] if folder.is_dir() else []
     file_tables = [

@@ -1,4 +1,4 @@
-"""Run a study: load the space, open the pool, search batch by batch and print the front."""
+"""Run a study: load the search space, open the pool of workers, search batch by batch and print the Pareto front."""
 
 from __future__ import annotations
 

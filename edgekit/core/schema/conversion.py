@@ -25,7 +25,9 @@ BoundaryAgreement = TypedDict(
         "conditioning": NotRequired[str],
     },
 )
-"""A file compared with the step before it, on the check samples. `layers_unseen` says why layers were not compared.
+"""A boundary: a converted file compared with the step before it, which is the network or the target's float file.
+
+Both answer the same samples (`convert.check_samples`). `layers_unseen` says why layers were not compared.
 
 `conditioning` is present if the tolerance was widened because the network amplifies rounding errors. It says how much
 the network's own outputs change with the rounding, for example between float64 and float32.
@@ -92,7 +94,10 @@ class FinalBoundary(BoundaryAgreement):
 
 
 class ConvertMetrics(Record):
-    """The figures that the stage records for display; dictionaries are by variant."""
+    """The figures that the stage records for display.
+
+    The keys of the dictionaries are names of variants; those of `targets_left_out` are targets.
+    """
 
     variants: int
     check_samples: int

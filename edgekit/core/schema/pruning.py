@@ -46,11 +46,11 @@ class RetrainedStep(Record):
 
 
 class TimedCut(Record):
-    """A cut, which narrows one group of layers to `width`, that was timed.
+    """A cut that was timed. A cut narrows one group of layers to `width` channels.
 
     `of_student` is its p50 divided by the student's, and `of_before` its p50 divided by that of the network before the
-    cut. `low` and `high` are the bounds of `of_before`. `validation_accuracy` is that of a selected cut, before the
-    fine-tuning of the step.
+    cut. `low` and `high` are the bounds of `of_before`. `validation_accuracy` is the accuracy before the step's
+    fine-tuning; it is None if the cut was not selected.
     """
 
     step: int

@@ -7,8 +7,8 @@ from typing import Any, Literal, NotRequired, TypedDict
 TrialState = Literal["complete", "infeasible", "stopped", "failed"]
 """`complete`: evaluated at every fidelity.
 
-`infeasible`: over the budget at a cheap fidelity. `stopped`: dominated after a few epochs. `failed`: an error, whose
-message is the reason.
+`infeasible`: over the budget at a cheap fidelity. `stopped`: another trial was significantly better after a few epochs.
+`failed`: an error, whose message is the reason.
 """
 Fidelity = Literal["shape", "untrained", "few_epochs", "all"]
 
@@ -46,9 +46,9 @@ class SamplerRow(TypedDict):
 class TrialRow(TypedDict):
     """One trial. `values` and `intervals` have an entry for each of the study's objectives, in the same order.
 
-    An entry is None if the trial was not evaluated so far. Each of the `constraints` is at most 0 if its limit of the
-    budget is met. `variants` names the file that represents each target. `same_as` is the number of an earlier trial
-    with the same settings, whose outcome was reused.
+    An entry is None if the trial ended before this objective was measured. Each of the `constraints` is at most 0 if
+    its limit of the budget is met. `variants` names the file that represents each target. `same_as` is the number of
+    an earlier trial with the same settings, whose outcome was reused.
     """
 
     number: int

@@ -20,7 +20,7 @@ RedundantOp = Literal[
 """Kinds of redundant operators.
 
 - transpose: swaps axes inside the graph. outer transpose: swaps axes at the input or output of the graph. A file does
-  not show whether a transpose comes from the network or from the converter, so both are counted.
+  not show whether a transpose comes from the network or from the converter, so the network's own are counted, too.
 - reshape: keeps the shape, follows another reshape, or is a transpose of axes of length 1.
 - cast: keeps the type or follows another cast. In TFLite it is also every quantize and dequantize inside the graph.
 - identity: changes nothing. pad: the following convolution could pad by itself. broadcast: the following operator would

@@ -37,8 +37,9 @@ and, if answers have a position in the pictures,
 
     closeness(answers, y)       (n,) from 0 to 1: how much of each answer is right, to choose pictures to draw
 
-`inputs` depends on two more constants of the module. If RECONSTRUCTS is true, it holds the network's inputs in the
-network's order of axes; if NEEDS_SHAPE is true, zeros of that shape; otherwise it is None.
+The argument `inputs` depends on two more constants of the module. If RECONSTRUCTS is true, it holds the network's
+inputs in the network's order of axes. If NEEDS_SHAPE is true, it is an array of the same shape that holds only zeros.
+Otherwise, it is None.
 """
 
 from __future__ import annotations

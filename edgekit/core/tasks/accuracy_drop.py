@@ -33,9 +33,9 @@ class Drop:
 
     `drop_pp` is negative if the network is more accurate. `lost` is the number of samples that the reference answers
     correctly and the network does not, or that the network answers worse. `gained` is the number of samples that the
-    network answers correctly or better instead. With the given `confidence`, the drop over all samples like these is at
-    most `bound_pp`. `least_pp` is the smallest bound that this number of samples can show, which is reached if no
-    sample is lost.
+    network answers correctly and the reference does not, or that the network answers better. With the given
+    `confidence`, the drop over all samples like these is at most `bound_pp`. `least_pp` is the smallest bound that this
+    number of samples can show, which is reached if no sample is lost.
     """
 
     drop_pp: float

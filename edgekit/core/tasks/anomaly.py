@@ -94,8 +94,8 @@ def accuracy(scores: SampleScores) -> float:
 def drop(reference: SampleScores, scores: SampleScores, confidence: float) -> Drop:
     """Return the drop, estimated by a bootstrap that draws normal samples and anomalies separately.
 
-    An anomaly is lost if more normal samples score higher than it does than before. A normal sample is lost if more
-    anomalies score lower.
+    A sample is lost if its rank is worse than with the reference: more normal samples score higher than an anomaly, or
+    more anomalies score lower than a normal sample.
     """
     before, after = rank_shares(reference), rank_shares(scores)
     worse = np.sign(np.round(before - after, 12))
@@ -106,7 +106,7 @@ def drop(reference: SampleScores, scores: SampleScores, confidence: float) -> Dr
 
 
 def rank_shares(scores: SampleScores) -> np.ndarray:
-    """Return, for each sample, the share of samples of the other kind that are ranked correctly beside it, (n,).
+    """Return, for each sample, the share of samples of the other kind that are ranked correctly relative to it, (n,).
 
     For an anomaly these are the normal samples with a lower score, for a normal sample the anomalies with a higher
     score. A tie counts half.

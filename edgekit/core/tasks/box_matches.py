@@ -30,7 +30,10 @@ class BoxComparison(NamedTuple):
 
 
 def compare_boxes(answer: np.ndarray, label: np.ndarray) -> BoxComparison:
-    """Compare an answer (100, 6) with the rows (1 + most, 5) of its picture's label, at an overlap of one half."""
+    """Compare an answer (100, 6) with the label (1 + most, 5) of its picture at an overlap of one half.
+
+    `edgekit.core.tasks.detection` describes both arrays.
+    """
     boxes, labels = select_boxes(answer), select_boxes(label[1:])
     is_correct, is_found = np.zeros(len(boxes.classes), bool), np.zeros(len(labels.classes), bool)
     shares = pairwise_overlaps(boxes.sides, labels.sides)

@@ -1,8 +1,9 @@
 """Detect objects in pictures, each with a class and a box. Accuracy is the mean average precision at an overlap of 0.5.
 
-Labels are (n, 1 + most, 5) float32: class, left, top, right, bottom, in pixels of the sample. The first row describes
-the sample itself, (-1, 0, 0, width, height); later rows with the class -1 are empty. Outputs are (n, points, 4 +
-classes), as described in `edgekit/runner/boxes.py`.
+Labels are (n, 1 + most, 5) float32, where `most` is the largest number of boxes that a picture may have. A row holds
+class, left, top, right and bottom of a box, in pixels of the sample. The first row describes the sample itself, (-1, 0,
+0, width, height); later rows with the class -1 are empty. Outputs are (n, points, 4 + classes), as described in
+`edgekit/runner/boxes.py`.
 
 Average precision is that of COCO (Lin et al., ECCV 2014). The boxes of all pictures are sorted by their scores, and
 each is matched with the label of its class that it overlaps most and that no earlier box has taken. Precision is made

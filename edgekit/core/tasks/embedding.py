@@ -39,7 +39,7 @@ NEAR = 0.98
 BLOCK_ROWS = 1024
 """Number of samples that are compared with all others at a time."""
 BELOW_ANY_COSINE = -2.0
-"""A value below any cosine, so that the pair is never the nearest."""
+"""A value below any cosine. A pair of samples with this value is never the nearest."""
 COSINE_DIGITS = 9
 """Cosines are rounded to this many digits, because the last bits of a sum differ between machines.
 

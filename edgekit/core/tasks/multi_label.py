@@ -72,7 +72,10 @@ def accuracy(scores: SampleScores) -> float:
 
 
 def drop(reference: SampleScores, scores: SampleScores, confidence: float) -> Drop:
-    """Return the drop, estimated by a bootstrap. A sample is lost if it has more wrong or missed labels than before."""
+    """Return the drop, estimated by a bootstrap.
+
+    A sample is lost if it has more wrong or missed labels than in the reference's answers.
+    """
     wrong = [each.values[:, 1:].sum(axis=1) for each in (reference, scores)]
     return bootstrap_drop(
         reference.values, scores.values, _f1, np.sign(wrong[1] - wrong[0]), confidence, at_most_one=AT_MOST_ONE

@@ -25,7 +25,7 @@ NEEDS_SHAPE = False
 GROUP, SCORE, SCORE_RISES = "range of values", "mean absolute error", False
 CORRECT_WHEN = "every value is within a tenth of its standard deviation"
 RANGES = 5
-"""Number of equally large groups into which the samples are divided by each value."""
+"""For each value, the samples are divided into this number of equally large groups."""
 STRATA = 10
 LEAST_SPREAD, MOST_SPREAD, MOST_OFFSET = 0.1, 10.0, 10.0
 """Limits of each value in the train split.
@@ -103,7 +103,7 @@ def accuracy(scores: SampleScores) -> float:
 
 
 def drop(reference: SampleScores, scores: SampleScores, confidence: float) -> Drop:
-    """Return the drop, estimated by a bootstrap. A sample is lost if its error is larger than before."""
+    """Return the drop, estimated by a bootstrap. A sample is lost if its error is larger than the reference's."""
     errors = [each.values[:, : each.values.shape[1] // 2].sum(axis=1) for each in (reference, scores)]
     worse = np.sign(errors[1] - errors[0])
     return bootstrap_drop(reference.values, scores.values, _r2, worse, confidence)

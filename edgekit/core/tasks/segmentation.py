@@ -100,7 +100,7 @@ def accuracy(scores: SampleScores) -> float:
 def drop(reference: SampleScores, scores: SampleScores, confidence: float) -> Drop:
     """Return the drop, estimated by a bootstrap over pictures.
 
-    A picture is lost if it has fewer correct pixels than before.
+    A picture is lost if it has fewer correct pixels than in the reference's answer.
     """
     hits = [each.values[:, : each.values.shape[1] // 3].sum(axis=1) for each in (reference, scores)]
     worse = np.sign(hits[0] - hits[1])

@@ -31,7 +31,7 @@ MAX_LISTED = 5
 MAX_BOXES = 100
 """Largest number of boxes in a picture, and largest value of `data.most_boxes`."""
 MASKS = {"SegmentationClass", "SegmentationObject"}
-"""Folders of Pascal VOC with masks, whose names equal those of their pictures."""
+"""Folders in which Pascal VOC keeps masks. A mask there has the same name as its picture."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Annotations:
 
 
 def read_annotations(name: str, source: FolderArchive | ZipArchive) -> Annotations:
-    """Read the annotations of a folder or a zip in this format."""
+    """Read the annotations of a folder or a zip in the format `name`."""
     listing = source.listing
     annotations: Annotations = importlib.import_module(f"{__name__}.{name}").read(source, listing)
     links = linked_folder_notes(listing)

@@ -86,7 +86,8 @@ def listed_splits(
 ) -> dict[str, str]:
     """Return the split of each picture listed in train.txt, val.txt or test.txt. Empty if there are no such lists.
 
-    A line may be a path on another machine. It then refers to the picture whose path ends with the most equal parts.
+    A line may be a path on another machine. It then refers to the picture whose path shares the most parts with the
+    line, counted from the end.
 
     Raises
     ------

@@ -1,1 +1,1 @@
-"""Data sources, one module each; the module's name is the key in a config."""
+"""Data sources, one module each. The module's name is the value of `data.source` in a config."""

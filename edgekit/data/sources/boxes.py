@@ -1,8 +1,8 @@
 """Pictures with boxes in a folder or a zip, annotated as in Pascal VOC, COCO or YOLO and decoded into a cache.
 
-Every picture becomes uint8 (height, width, channels). It is scaled to fit, with black bars at two sides if its
-proportions differ. The bundle declares these steps as its input path, so the device does the same, with the same code.
-Boxes are transformed like their pictures.
+Every picture becomes uint8 (height, width, channels). By default, it is scaled to fit, with black bars at two sides if
+its proportions differ. The bundle declares these steps as its input path, so the device prepares pictures with the same
+code. Boxes are transformed like their pictures.
 """
 
 from __future__ import annotations

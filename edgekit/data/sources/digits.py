@@ -1,7 +1,7 @@
 """scikit-learn's handwritten digits: 1,797 real samples of 8×8 pixels, which are resized. The data come with
 scikit-learn.
 
-Origin: E. Alpaydin, C. Kaynak, "Optical Recognition of Handwritten Digits", UCI, 1998 (its test part).
+Origin: the test part of E. Alpaydin, C. Kaynak, "Optical Recognition of Handwritten Digits", UCI, 1998.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Pictures in a folder or a zip, laid out as split/class/*.jpg (.jpeg, .png, .webp) or listed in a table of file,label.
 
 Every picture becomes uint8 (size, size, channels), decoded once into a cache. It is turned upright by its EXIF tag,
-converted to grey or RGB, and stretched or cropped with Pillow's bilinear filter if its size differs. The bundle
-declares these steps as its input path, so the device does the same, with the same code
+converted to grey or RGB and, if its size differs, brought to size as the options `fit` and `filter` say. The bundle
+declares these steps as its input path, so the device prepares pictures with the same code
 (`edgekit/runner/inputs/picture.py`).
 """
 

@@ -1,8 +1,8 @@
 """Pictures with masks in a folder or a zip. A mask is a PNG with the class of each pixel, or 255 if it is not known.
 
-Every picture becomes uint8 (height, width, channels). It is scaled to fit, with black bars at two sides if its
-proportions differ. The bundle declares these steps as its input path, so the device does the same, with the same code.
-Masks are scaled by nearest neighbours, and the bars have no class.
+Every picture becomes uint8 (height, width, channels). By default, it is scaled to fit, with black bars at two sides if
+its proportions differ. The bundle declares these steps as its input path, so the device prepares pictures with the same
+code. Masks are scaled by nearest neighbours, and the bars have no class.
 """
 
 from __future__ import annotations

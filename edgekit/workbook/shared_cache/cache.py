@@ -1,4 +1,4 @@
-"""Pull finished stages from a cache into a run's folder, and push them to it. The cache never overwrites anything."""
+"""Pull finished stages from a cache into a run's folder, and push them into the cache. It never overwrites anything."""
 
 from __future__ import annotations
 

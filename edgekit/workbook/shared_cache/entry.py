@@ -1,9 +1,12 @@
 """The contents of a shared cache: entries for artifacts, executed notebooks and pages, and the paths of all objects.
 
-`cas/<sha256>` holds bytes under their own digest. `keys/<stage key>.<machine class>.json` is the entry of an artifact.
-`keys/<stage key>.<machine class>.<notebook>.json` names the executed copy of a notebook with its receipt, and
-`keys/<digest of sources>.page.json` the page that was drawn from these sources. An entry contains the digest of its own
-values, so damage is detected.
+- `cas/<sha256>` is a blob: the bytes of a file, under their own digest.
+- `keys/<stage key>.<machine class>.json` is the entry of an artifact.
+- `keys/<stage key>.<machine class>.<notebook>.json` is the entry of an executed notebook, with its receipt.
+  `<notebook>` is the beginning of the digest of the notebook before its execution.
+- `keys/<digest of sources>.page.json` is the entry of the report's page that was drawn from these sources.
+
+An entry contains the digest of its own values, so damage is detected.
 """
 
 from __future__ import annotations
@@ -33,7 +36,10 @@ Scope = Literal["bits", "times"]
 TIMED_STAGES = ("profile", "benchmark")
 """Stages whose artifacts are shared only between machines of the same speed, because they contain latencies."""
 SOMETIMES_TIMED_STAGES = ("distill", "prune")
-"""Stages to which the same applies, but only if latencies decided which candidates are trained or what is pruned."""
+"""Stages that contain latencies only if latencies decided which candidates are trained or what is pruned.
+
+Such an artifact is shared like those of `TIMED_STAGES`, and any other between all machines that compute the same bits.
+"""
 
 
 def scopes(stage: str) -> tuple[Scope, ...]:
@@ -94,7 +100,7 @@ def describe_machine(machine: dict[str, Any]) -> str:
 
 FORMAT = 1
 MAX_ENTRY_BYTES = 4 << 20
-"""Limit of an entry's size. No entry that edgekit writes is as large."""
+"""Limit of an entry's size. Entries that edgekit writes are smaller."""
 T = TypeVar("T", bound="Entry | NotebookEntry | PageEntry")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 

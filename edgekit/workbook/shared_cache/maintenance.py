@@ -24,7 +24,8 @@ DAY_S = 86_400.0
 class CacheReport:
     """The result of a check.
 
-    Objects are listed by path. `damaged` says what is wrong with an object, and `unused` are blobs without an entry.
+    Objects are listed by path. `damaged` says what is wrong with an object. A blob holds the bytes of a file, and
+    `unused` are the blobs that no entry needs.
     """
 
     entries: int = 0
@@ -36,7 +37,7 @@ class CacheReport:
 
 
 def check(cache: SharedCache, remove: bool = False) -> CacheReport:
-    """Hash every object and follow every entry. With `remove`, remove everything that is damaged.
+    """Hash every blob, and check that the blobs that each entry needs are there. With `remove`, remove what is damaged.
 
     Raises
     ------

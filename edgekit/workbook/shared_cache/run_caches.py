@@ -71,7 +71,7 @@ class RunCaches:
                 return
 
     def pull(self, states: StageStates, stage: str, watch: ProgressDisplay) -> StageState:
-        """Recover a stage and return its state. If it would have to run and a cache has it, pull it."""
+        """Recover a stage and return its state. A stage that would have to run is pulled first, if a cache has it."""
         stage_state = states.recover(stage)
         for cache in self._caches:
             if stage_state.is_sealed or stage_state.expected_inputs is None:

@@ -152,8 +152,8 @@ def _write(path: Path, content: Path | bytes, flags: int) -> None:
 def _link(partial: Path, final: Path) -> bool:
     """Give a complete file its name in one step.
 
-    On a file system without hard links, the file is created under that name. A reader may then see only a part of it,
-    which the hash reveals.
+    On a file system without hard links, the content is written to a new file with that name. A reader may then see an
+    incomplete file, but notices it, because the digest does not match.
     """
     try:
         os.link(partial, final)

@@ -77,6 +77,6 @@ def _call(job: dict[str, Any]) -> Any:
     function = processes.function_named(job["function"])
     is_measuring = job["resources"] == "measure"
     with lane.measuring() if is_measuring else nullcontext():
-        if is_measuring:  # its own children measure on its behalf and must not wait for it
+        if is_measuring:  # its children measure on its behalf and must not wait for the lock that it holds
             os.environ.pop(lane.FOLDER_VARIABLE, None)
         return function(**job["arguments"])
