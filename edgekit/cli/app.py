@@ -120,7 +120,7 @@ def bundle(
     version: Annotated[str, typer.Option(help="Version of the bundle.")] = "1.0.0",
     task: Annotated[
         Literal["auto", "classification", "regression", "detection", "segmentation", "embedding", "raw"],
-        typer.Option(help="What the outputs mean; auto: classification, or the task that a classic model states."),
+        typer.Option(help="What the outputs mean; auto: classification, or a classic model's own task."),
     ] = "auto",
     activation: Annotated[
         Literal["auto", "softmax", "none"],
@@ -209,10 +209,15 @@ def load(
         list[str] | None, typer.Option(metavar="NAME", help="single_stream, server or offline; by default all.")
     ] = None,
     rate: Annotated[
-        float | None, typer.Option(help="Arrivals per second in server; by default half of the closed-loop throughput.")
+        float | None,
+        typer.Option(help="Arrivals per second in the scenario server; by default half of the throughput."),
     ] = None,
-    seconds: Annotated[float | None, typer.Option(help="Duration of each; by default MLPerf's minimum.")] = None,
-    p99_ms: Annotated[float | None, typer.Option(help="Limit on the p99 latency of server, in ms [10].")] = None,
+    seconds: Annotated[
+        float | None, typer.Option(help="Seconds of each scenario; by default MLPerf's minimum.")
+    ] = None,
+    p99_ms: Annotated[
+        float | None, typer.Option(help="Limit on the p99 latency of server, in ms; by default 10.")
+    ] = None,
     max_rate: Annotated[bool, typer.Option("--max-rate", help="Find the highest rate within the p99 limit.")] = False,
     threads: Annotated[int, typer.Option(min=1, max=256, help="Threads of the interpreter.")] = 1,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

@@ -22,7 +22,7 @@ def compare(
     ],
     run_b: Annotated[str, typer.Argument(metavar="RUN_B", help="The run, or the field report, to compare it with.")],
     out: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("artifacts"),
-    json_: Annotated[bool, typer.Option("--json", help="Print JSON; of field reports only.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON. Only for field reports.")] = False,
     all_: Annotated[
         bool,
         typer.Option(
@@ -37,8 +37,8 @@ def compare(
     only if both runs were measured under the same conditions. For field reports (.json), it shows latency by part,
     drift, temperature, and what to do.
 
-    Exit codes: 0: compared, whatever differs; 2: no such run; 4: a run without a verdict, or no field report; 8: an
-    artifact whose record was edited.
+    Exit codes: 0: compared, even if they differ; 2: no such run; 4: a run has no verdict, or a file is no field report;
+    8: the record of an artifact was edited.
     """
     with errors_as_exit_codes():
         from rich.console import Console

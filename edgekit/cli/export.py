@@ -50,7 +50,7 @@ def export(
     ] = None,
     scrape: Annotated[
         list[str] | None,
-        typer.Option(metavar="HOST:PORT", help="prometheus: a server's admin port. Repeat for more [localhost:8002]."),
+        typer.Option(metavar="HOST:PORT", help="prometheus: a server's admin port; by default localhost:8002."),
     ] = None,
     docs: Annotated[
         str | None,

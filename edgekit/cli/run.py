@@ -110,7 +110,7 @@ def run(
 ) -> None:
     """Run the plan of one config to completion and print what ships. Stages that did not change are reused.
 
-    Several configs run in their own processes, one at a time or as many as there are workers, and end with a table.
+    Several configs run in a process each, as many at a time as --workers says. A table of their results follows.
     Exit codes: 0: done; 2: config; 3: budget missed; 4: data or model; 5: conversion; 6: a stage died; 7: resources; 8:
     trust.
     """

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the policy; devices get a copy.")]
 Root = Annotated[
-    Path, typer.Option(metavar="KEY", help="The root's private key, or its .pub where an agent holds the key.")
+    Path,
+    typer.Option(metavar="KEY", help="The root's private key, or its .pub if an SSH agent holds the private one."),
 ]
 Days = Annotated[int, typer.Option(min=1, max=36_500, help="Days until the policy expires.")]
 Bundle = Annotated[Path, typer.Argument(metavar="BUNDLE", help="A NAME-TARGET-VERSION.edge.zip.")]
@@ -26,7 +27,7 @@ app = typer.Typer(no_args_is_help=True, help="Make and change the signed policy 
 
 def sign(
     bundle: Bundle,
-    key: Annotated[Path, typer.Option(metavar="KEY", help="Private key, or a .pub whose key an agent holds.")],
+    key: Annotated[Path, typer.Option(metavar="KEY", help="Private key, or its .pub if an SSH agent holds it.")],
     trust: Trust,
     counter: Annotated[
         int | None,
@@ -147,7 +148,7 @@ def rotate(
 
 @app.command()
 def renew(folder: Folder, root: Root, days: Days = 365) -> None:
-    """Extend the policy. Nothing else changes."""
+    """Extend the time for which the policy is valid. Nothing else changes."""
     with errors_as_exit_codes():
         from edgekit.fleet.signing import policy_change
 

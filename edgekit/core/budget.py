@@ -20,7 +20,7 @@ class RelativeLimit(StrictModel):
     ratio: float = Field(gt=0, le=1000, description="largest fraction of what the reference needs, such as 0.6")
     of: str = Field(
         min_length=1,
-        description="reference: file name of one of benchmark.rivals, or baseline, its float file on the same target",
+        description="reference: file name of one of benchmark.rivals, or baseline: its float file on the same target",
     )
 
     @model_validator(mode="after")
@@ -69,8 +69,10 @@ class TargetBudget(StrictModel):
 
     latency_p50_ms: float | None = Field(None, gt=0, description="largest median latency of one call, milliseconds")
     size_bytes: int | None = Field(None, gt=0, description="largest size of the model's files, bytes")
-    latency_p50: RelativeLatencyLimit | None = Field(None, description="largest p50 of one call, beside a reference's")
-    size: RelativeSizeLimit | None = Field(None, description="largest size of the model's files, beside a reference's")
+    latency_p50: RelativeLatencyLimit | None = Field(
+        None, description="largest p50 of one call, relative to a reference"
+    )
+    size: RelativeSizeLimit | None = Field(None, description="largest size of the files, relative to a reference's")
 
     @model_validator(mode="before")
     @classmethod
@@ -106,10 +108,12 @@ class Budget(StrictModel):
     )
     latency_p50_ms: float | None = Field(None, gt=0, description="largest median latency of one call, milliseconds")
     size_bytes: int | None = Field(None, gt=0, description="largest size of the model's files, bytes")
-    latency_p50: RelativeLatencyLimit | None = Field(None, description="largest p50 of one call, beside a reference's")
-    size: RelativeSizeLimit | None = Field(None, description="largest size of the model's files, beside a reference's")
+    latency_p50: RelativeLatencyLimit | None = Field(
+        None, description="largest p50 of one call, relative to a reference"
+    )
+    size: RelativeSizeLimit | None = Field(None, description="largest size of the files, relative to a reference's")
     targets: dict[Target, TargetBudget] = Field(
-        default_factory=dict, description="limits of single targets, in place of those of latency and size above"
+        default_factory=dict, description="limits on latency and size of single targets, which replace those above"
     )
 
     @model_validator(mode="before")

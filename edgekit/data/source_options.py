@@ -70,7 +70,7 @@ class PictureSourceConfig(SourceConfig):
         0.01,
         ge=0,
         lt=1,
-        description="largest share of pictures that cannot be read, and of boxes that are empty or outside, to skip",
+        description="largest share of unreadable pictures, and of bad boxes, that is skipped; more is an error",
     )
     cache: PathText | None = Field(None, description="folder for decoded samples; none: ~/.cache/edgekit")
 

@@ -51,10 +51,12 @@ class SourceConfig(StrictModel):
         "train if it has fewer than 400",
     )
     limit: int | None = Field(
-        None, ge=10, description="most samples of the train pool, stratified; validation and test shrink in proportion"
+        None,
+        ge=10,
+        description="largest train pool, stratified; validation and test shrink in proportion",
     )
     overlap: Literal["error", "drop"] = Field(
-        "error", description="sample in two splits: stop with an error, or drop it from the earlier split"
+        "error", description="a sample that is in two splits: stop with an error, or drop it from the earlier split"
     )
 
     @property

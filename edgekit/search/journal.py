@@ -155,7 +155,7 @@ class History:
     def _close(self, row: BatchRow) -> None:
         rows = self.batch_trials()
         if (digest := chain_digest(self.digest, rows)) != row["digest"]:
-            raise TrustError(f"has the digest {row['digest'][:16]} for trials with {digest[:16]}")
+            raise TrustError(f"records the digest {row['digest'][:16]} for trials whose digest is {digest[:16]}")
         self.trials += rows
         self.batches.append(row)
         self.proposed, self.finished, self.is_noisy = [], {}, False

@@ -111,7 +111,7 @@ class RunConfig(StrictModel):
     targets: list[Target] = Field(
         default_factory=lambda: list(get_args(Target)),
         min_length=1,
-        description="formats to convert to, each once; named ones are required, by default impossible ones are skipped",
+        description="formats to convert to, each once; a named one is required, by default all possible ones are made",
     )
     profile: dict[str, Any] = Field(default_factory=dict, description="options of the stage profile")
     distill: dict[str, Any] = Field(default_factory=dict, description="options of the stage distill")

@@ -93,7 +93,7 @@ def test_a_variant_that_became_slower_smaller_and_worse_is_told(calm: Path, othe
         ("threads", 4, "threads: 1 and 4"),
         ("python", "3.13.1", "Python: "),
         ("calls_per_round", 99, "calls in a round: 5 and 99"),
-        ("warmup_per_round", 9, "untimed calls before them: 2 and 9"),
+        ("warmup_per_round", 9, "untimed calls before each round: 2 and 9"),
     ],
 )
 def test_latencies_of_other_conditions_are_not_compared(

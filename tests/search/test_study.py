@@ -144,7 +144,9 @@ class TestJournal:
         shutil.copytree(whole, tmp_path / "study")
         text = (tmp_path / "study" / FILE).read_text()
         (tmp_path / "study" / FILE).write_text(text.replace('"state":"complete"', '"state":"stopped"', 1))
-        with pytest.raises(TrustError, match=r"trials.jsonl: line 7 has the digest \w{16} for trials with \w{16}; "):
+        with pytest.raises(
+            TrustError, match=r"trials.jsonl: line 7 records the digest \w{16} for trials whose digest is \w{16}; "
+        ):
             studies.run(tmp_path / "study", tmp_path)
 
     @pytest.mark.parametrize("line", ['{"trial": 0}', '{"batch": 3}', '{"asked": 3}', '{"other": 1}'])

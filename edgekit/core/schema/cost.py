@@ -97,7 +97,7 @@ class BreakEven(Record):
     saved: Annotated[Estimate | None, Field(description="what each call saves against the baseline; null: not known")]
     answer: Annotated[
         Literal["after", "perhaps never", "never", "unknown"],
-        Field(description="perhaps never: the interval of what a call saves contains zero; never: it lies below zero"),
+        Field(description="perhaps never: the interval of what a call saves contains 0; never: it is at or below 0"),
     ]
     calls: Annotated[
         float | None, Field(ge=0, description="calls that save what the run has cost; null: there is no such number")

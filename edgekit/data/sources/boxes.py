@@ -28,7 +28,7 @@ class BoxesConfig(PictureSourceConfig):
     annotations: Literal["voc", "coco", "yolo"] = Field(
         description="format of the annotations: XML of Pascal VOC, JSON of COCO, or text of YOLO"
     )
-    most_boxes: int = Field(MAX_BOXES, ge=1, le=MAX_BOXES, description="most boxes that a picture may have")
+    most_boxes: int = Field(MAX_BOXES, ge=1, le=MAX_BOXES, description="largest number of boxes in a picture")
     classes: list[str] | None = Field(
         None,
         min_length=1,

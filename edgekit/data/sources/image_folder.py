@@ -33,7 +33,7 @@ class ImageFolderConfig(SourceConfig):
     fit: Literal["stretch", "crop", "letterbox"] = Field(
         "stretch", description="picture that is not square: stretch it, crop a square at its centre, or add bars"
     )
-    share: float = Field(1.0, gt=0, le=1, description="side of the square that is cropped, of the shorter side")
+    share: float = Field(1.0, gt=0, le=1, description="side of the cropped square, as a share of the shorter side")
     fill: int = Field(0, ge=0, le=255, description="grey value of the bars: 0 is black")
     filter: Literal["bilinear", "bicubic", "sampled"] = Field(
         "bilinear", description="how pictures are scaled; sampled is bilinear without smoothing, as in OpenCV"

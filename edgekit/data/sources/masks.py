@@ -28,7 +28,7 @@ class MasksConfig(PictureSourceConfig):
         "folders", description="how the masks are laid out: in the folders images and masks, or as in Pascal VOC"
     )
     max_bad_fraction: float = Field(
-        0.01, ge=0, lt=1, description="largest share of pictures that cannot be read with their masks, to skip"
+        0.01, ge=0, lt=1, description="largest share of unreadable pictures or masks that is skipped; more is an error"
     )
 
 

@@ -41,7 +41,10 @@ class WavTrackConfig(AudioSourceConfig):
     source: Literal["wav_track"] = "wav_track"
     path: PathText = Field(description="a .wav, or a folder of them; each has its track NAME.txt beside it")
     stride_s: float | None = Field(
-        None, gt=0, le=600, description="from the start of a window to that of the next, seconds; none: seconds"
+        None,
+        gt=0,
+        le=600,
+        description="from the start of a window to that of the next, seconds; none: a window's length",
     )
     least_share: float = Field(0.5, gt=0, le=1, description="share of a window that its label must cover")
     background: str | None = Field(

@@ -23,7 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--warmup", metavar="N", type=_shared.non_negative, help=f"untimed calls in a round (default: {WARMUP})"
     )
-    parser.add_argument("--compare", action="store_true", help="time every interpreter and number of threads instead")
+    parser.add_argument("--compare", action="store_true", help="time every interpreter with every number of threads")
     several = parser.add_argument_group("several bundles in turns, or one bundle with --rounds")
     several.add_argument(
         "--rounds", metavar="N", type=_shared.positive, help="rounds; each times every bundle once (default: 30)"

@@ -7,7 +7,7 @@ import argparse
 from edgekit.device.commands import _options
 from edgekit.runner.commands import _shared
 
-HELP = "remove old releases, and files that belong to none"
+HELP = "remove old releases, and files that belong to no release"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

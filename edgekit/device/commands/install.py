@@ -22,10 +22,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=_options.whole_number_between(1, 1000),
         default=3,
-        help="starts within which it must be confirmed (default: 3)",
+        help="number of starts within which it must be confirmed (default: 3)",
     )
     parser.add_argument(
-        "--statement", metavar="SHA256", type=_options.sha256, help="its signed statement, which was received too"
+        "--statement",
+        metavar="SHA256",
+        type=_options.sha256,
+        help="its signed statement, which was received before",
     )
     parser.add_argument(
         "--signature",

@@ -27,7 +27,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=_shared.non_negative,
         default=0,
-        help="print the offset every N bytes (default: 0)",
+        help="print the offset every N bytes (default: 0, only at the end)",
     )
     parser.add_argument("--restart", action="store_true", help="first remove the part of the file that has arrived")
     _options.add_home_argument(parser)

@@ -169,7 +169,7 @@ class Settings:
     )
     admin_port: int = _option(
         "where", "--admin-port", 8002,
-        "port of the metrics and the repository; 0 takes a free one, none opens none (default: 8002)",
+        "port of the metrics and of the model repository; 0 takes a free one, none opens none (default: 8002)",
         _port_or_none, "PORT",
     )  # fmt: skip
     grpc_port: int = _option(

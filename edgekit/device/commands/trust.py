@@ -39,6 +39,6 @@ def run(options: argparse.Namespace) -> None:
         refusal = current_release.refusal_reason(home)
     print(f"root    {sshsig.fingerprint(policy.root_key(home.trust))}")
     print(f"policy  version {adopted.version}, epoch {adopted.epoch}, until {format_time(adopted.expires_s)}")
-    print(f"signers {', '.join(sorted(adopted.signers)) or 'nobody yet'}; {adopted.threshold} must sign")
+    print(f"signers {', '.join(sorted(adopted.signers)) or 'nobody yet'}; at least {adopted.threshold} must sign")
     if refusal:
         _shared.warn(f"{refusal}; this release will not be loaded, so install a signed bundle")

@@ -54,7 +54,7 @@ COMPARED_KEYS = {
     "governor": "governor",
     "emulator": "emulator",
     "calls_per_round": "calls in a round",
-    "warmup_per_round": "untimed calls before them",
+    "warmup_per_round": "untimed calls before each round",
 }
 """Keys of a result's `conditions` that must be equal for latencies to be compared, and their names in messages."""
 
@@ -219,7 +219,7 @@ def differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str
         reasons.append(f"pace: the same work took {paces_ms[0]:.3g} ms and {paces_ms[1]:.3g} ms")
     for position, each in (("first", first), ("second", second)):
         if each.get("disturbed") is None:
-            reasons.append(f"no other activity on the machine was recorded during the {position}; measure it again")
+            reasons.append(f"what else the machine did during the {position} was not recorded; measure it again")
         elif each["disturbed"]:
             reasons.append(f"the {position} was noisy: {'; '.join(each['disturbed'])}")
     return reasons

@@ -132,7 +132,7 @@ def _confidence(sketch: Mapping[str, Any]) -> DriftFinding | None:
     if change is None:
         return None
     text = (
-        f"confidence moved from {change['before']:.3g} to {change['since']:.3g} about sample {change['at']:,} "
+        f"confidence moved from {change['before']:.3g} to {change['since']:.3g} at about sample {change['at']:,} "
         f"({change['by']})"
     )
     return DriftFinding("confidence_change", ALARM * change["alarm"], change["alarm"], change["since"], None, text)

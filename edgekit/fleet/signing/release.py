@@ -66,7 +66,7 @@ def sign(request: SignRequest) -> Iterator[str]:
     trust.check_floor(release, rules, None, str(path))
     replaced = 0 if request.cosign else _replace_statement(path, text)
     write_atomically(place, armour)
-    yield f"signed by   {', '.join(signers)}; {rules.threshold} must sign"
+    yield f"signed by   {', '.join(signers)}; at least {rules.threshold} must sign"
     yield f"wrote       {path} and {place.name}{f'; {replaced} earlier signatures removed' if replaced else ''}"
 
 

@@ -85,7 +85,7 @@ def run_load(load: Load, subject: Subject, capacity_per_s: float, folder: Path) 
     finally:
         loadgen.DestroyQSL(qsl)
         loadgen.DestroySUT(sut)
-    shortfalls = ["LoadGen prepares all queries in memory, which has no room for more"] if load != requested else []
+    shortfalls = ["LoadGen prepares all queries in memory, and more did not fit"] if load != requested else []
     return _result(load, rate_per_s, recorder, conditions_recorder, bytes_before, folder, shortfalls)
 
 

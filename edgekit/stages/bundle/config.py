@@ -24,7 +24,7 @@ class Smoothing(StrictModel):
     """How answers to a stream are smoothed: a method with its options, or a choice between several."""
 
     method: Literal["majority", "mean", "hysteresis"] | None = Field(
-        None, description="the method, if none is to be chosen automatically"
+        None, description="the method; leave it out if one is to be chosen automatically"
     )
     windows: int | None = Field(None, description="number of windows that majority or mean combine")
     enter: float | None = Field(

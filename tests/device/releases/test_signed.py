@@ -156,7 +156,7 @@ def test_a_revoked_key_ends_what_it_signed_at_every_door(signed: Device, desk: D
     desk.add("bert")
     desk.revoke("anna")
     done = signed.run("trust", desk.trust)
-    assert done.returncode == 0 and "signers bert; 1 must sign" in done.stdout
+    assert done.returncode == 0 and "signers bert; at least 1 must sign" in done.stdout
     assert done.stderr.startswith("edgerun: release 1: ") and "is revoked; sign with a key of" in done.stderr
     assert "is revoked" in signed.refused(8, "boot")
     assert "is revoked" in signed.refused(8, "install", at(desk, 2))
