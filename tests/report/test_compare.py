@@ -116,7 +116,7 @@ def test_more_rounds_are_the_same_conditions(calm: Path, other: Path) -> None:
 
 def test_a_disturbed_measurement_is_not_compared(calm: Path, other: Path) -> None:
     runs.edit(other, "benchmark", lambda metrics: metrics["conditions"].update(disturbed=["others took 90 %"]))
-    assert "the second was noisy: others took 90 %" in told(calm, other)
+    assert "the second measurement was noisy: others took 90 %" in told(calm, other)
 
 
 def test_another_interpreter_is_told_for_the_variants_that_it_ran(calm: Path, other: Path) -> None:

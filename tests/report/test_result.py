@@ -163,7 +163,7 @@ def test_a_result_says_what_went_on_beside_its_measurement(result: Result) -> No
     assert set(content["interpreters"]) >= {"torch", "litert"} and content["calls_per_round"] == 5
     assert differences({**content, "disturbed": []}, {**content, "disturbed": []}) == []
     if content["disturbed"]:
-        assert differences(content, content)[0].startswith("the first was noisy: ")
+        assert differences(content, content)[0].startswith("the first measurement was noisy: ")
     loud = {**result, "conditions": {**content, "disturbed": ["other processes took 31% of the processor's time"]}}
     console = Console(file=io.StringIO(), width=200)
     print_run(loud, Path("artifacts/tiny"), console)

@@ -178,7 +178,7 @@ def test_each_disturbance_is_told_with_its_figure(change: dict[str, object], wor
         ({"calls_per_round": 50}, "calls in a round: 20 and 50"),
         ({"seen": {**QUIET.to_dict(), "pace_ms": 1.3}}, "pace: the same work took 1 ms and 1.3 ms"),
         ({"seen": {**QUIET.to_dict(), "pace_ms": 1.05}}, None),
-        ({"disturbed": ["a", "b"]}, "the second was noisy: a; b"),
+        ({"disturbed": ["a", "b"]}, "the second measurement was noisy: a; b"),
     ],
 )
 def test_results_of_other_conditions_are_not_compared(change: dict[str, object], words: str | None) -> None:
@@ -187,4 +187,4 @@ def test_results_of_other_conditions_are_not_compared(change: dict[str, object],
 
 def test_a_result_that_says_nothing_of_its_conditions_is_not_compared() -> None:
     old = {name: value for name, value in RESULT.items() if name not in ("seen", "disturbed")}
-    assert differences(old, RESULT) == ["what else the machine did during the first was not recorded; measure it again"]
+    assert differences(old, RESULT) == ["what else the machine did during the first measurement was not recorded; measure it again"]
