@@ -59,7 +59,13 @@ class RunOutcome(NamedTuple):
 
 
 def run(
-    plan: Plan, out: Path, *, force: Collection[str] = (), caches: Sequence[str] = (), say: Say = print
+    plan: Plan,
+    out: Path,
+    *,
+    force: Collection[str] = (),
+    caches: Sequence[str] = (),
+    checked: bool = False,
+    say: Say = print,
 ) -> RunOutcome:
     """Run the plan to completion. Stages that measure wait until no other run on this machine is measuring.
 
@@ -73,6 +79,8 @@ def run(
         Stages to run again although nothing has changed.
     caches
         URLs of shared caches (see `edgekit.workbook.shared_cache`). Each stage is looked up in them in this order.
+    checked
+        Whether the data and the networks have just been tried, so that they need not be before the first kernel starts.
     say
         Called with each line of progress.
 
@@ -102,7 +110,7 @@ def run(
         write_json(folder / PLAN_FILE, {"config": str(plan.path), "settings": plan.settings})
         with ProgressDisplay(folder) as watch:
             shared.say = partial(watch.say, say=say)
-            return _complete_run(plan, out, folder, force, shared, watch, shared.say, data_digest)
+            return _complete_run(plan, out, folder, force, shared, watch, shared.say, data_digest, checked)
 
 
 def _complete_run(
@@ -114,11 +122,12 @@ def _complete_run(
     watch: ProgressDisplay,
     say: Say,
     data_digest: DataDigest | None,
+    checked: bool,
 ) -> RunOutcome:
     """Run the stages, then write the result and its page."""
     try:
         moved = earlier_bundles.recover(
-            folder, met=_run_stages(plan, out, folder, force, shared, watch, say, data_digest)
+            folder, met=_run_stages(plan, out, folder, force, shared, watch, say, data_digest, checked)
         )
     except BudgetUnreachable:  # this is a missed budget as well, so no bundle may stay where it could be shipped
         earlier_bundles.recover(folder, met=False)
@@ -187,6 +196,7 @@ def _run_stages(
     watch: ProgressDisplay,
     say: Say,
     data_digest: DataDigest | None,
+    checked: bool,
 ) -> bool:
     """Run or reuse each stage. Return True if a variant met the budget, so that there are bundles.
 
@@ -205,7 +215,7 @@ def _run_stages(
     with watch.during("checking data and networks", quietly=True):
         if "benchmark" in force or states.state_of("benchmark").state != "done":
             preflight.check_benchmark_hosts(plan, folder, connect=True)
-        _preflight(plan, states, force, say)
+        _preflight(plan, states, force, checked, say)
     announced = False
     for number, step in enumerate(notebook.steps(plan, out)):
         if _read_bytes(plan.path) != config_bytes:
@@ -242,8 +252,8 @@ def _recovery_advice(plan: Plan, out: Path, folder: Path, stage: str) -> str:
     return f"{advice}\nafter fixing it, continue with: {next_command(plan, out)}"
 
 
-def _preflight(plan: Plan, states: StageStates, force: Collection[str], say: Say) -> None:
-    """Check data and networks before a kernel starts, if a stage that opens them is going to run."""
+def _preflight(plan: Plan, states: StageStates, force: Collection[str], checked: bool, say: Say) -> None:
+    """Install converters, and check data and networks unless that is done, if a stage that opens them will run."""
     if any(
         stage in force or not states.state_of(stage).is_sealed for stage in PREFLIGHT_STAGES if stage in plan.pipeline
     ):
@@ -255,6 +265,8 @@ def _preflight(plan: Plan, states: StageStates, force: Collection[str], say: Say
             compatibility.install_converters(
                 plan.source, conversion.targets, targets_are_named=conversion.targets_named
             )
+        if checked:
+            return
         results = preflight.check(plan)
         if note := results.get(preflight.NOT_CHECKED):
             say(f"The checks of data and networks did not finish: {note}")
