@@ -1,4 +1,6 @@
-"""A fully connected autoencoder, smaller than MLPerf Tiny's for anomalous sounds (Koizumi et al. 2020, DCASE task 2).
+"""A fully connected autoencoder, smaller than the one of MLPerf Tiny, which detects anomalous sounds.
+
+MLPerf Tiny took it from the baseline of Koizumi et al. 2020 (DCASE task 2).
 
 It is trained on normal samples. The details of other samples are lost in its bottleneck, so it reconstructs them badly.
 """

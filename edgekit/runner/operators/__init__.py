@@ -20,7 +20,7 @@ SUFFIXES = {"tflite": ".tflite", "onnx": ".onnx", "openvino": ".xml"}
 
 @dataclass(frozen=True, order=True)
 class Operator:
-    """A type of operator. `domain` says who defines it: "builtin" or "custom" (tflite), an ONNX domain, or an opset."""
+    """A type of operator. `domain` is who defines it: "builtin" or "custom" in TFLite, an ONNX domain, or an opset."""
 
     domain: str
     name: str
