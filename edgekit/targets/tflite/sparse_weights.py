@@ -2,9 +2,10 @@
 
 The format has sparse tensors (`SparsityParameters`). All axes of a sparse weight but one are dense. The remaining axis
 lists the indices of single values or of blocks, in as few bytes as its length needs. The operator DENSIFY converts such
-a tensor for the operator that uses it. XNNPACK processes both when it loads the file. On processors for which it has
-sparse kernels (Elsen et al. 2020), it skips the zeros of float 1x1 convolutions. These kernels add in another order, so
-that the last bits may differ there. Everywhere else, weights are dense in memory, and only the file is smaller.
+a tensor for the operator that uses it. XNNPACK processes DENSIFY and that operator when it loads the file. On
+processors for which it has sparse kernels (Elsen et al. 2020), it skips the zeros of float 1x1 convolutions. These
+kernels add in another order than dense ones, so that the last bits of their answers may differ. Everywhere else,
+weights are dense in memory, and only the file is smaller.
 """
 
 from __future__ import annotations
@@ -215,7 +216,7 @@ def _replace(model: Any, graph: Any, index: int, weight: SparseWeight) -> None:
 
     tensor, dense = graph.tensors[index], schema.TensorT()
     dense.shape, dense.type, dense.quantization, dense.hasRank = tensor.shape, tensor.type, tensor.quantization, True
-    dense.buffer = 0  # the first one is the empty one
+    dense.buffer = 0  # the first buffer is the empty one
     graph.tensors.append(dense)
     dense_index = len(graph.tensors) - 1
     for op in graph.operators:
