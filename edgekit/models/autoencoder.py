@@ -1,8 +1,7 @@
-"""A fully connected autoencoder, smaller than the one of MLPerf Tiny, which detects anomalous sounds.
+"""A fully connected autoencoder. MLPerf Tiny detects anomalous sounds with a larger one (Koizumi et al. 2020, DCASE).
 
-MLPerf Tiny took it from the baseline of Koizumi et al. 2020 (DCASE task 2).
-
-It is trained on normal samples. The details of other samples are lost in its bottleneck, so it reconstructs them badly.
+The network is trained on normal samples. The details of other samples are lost in its bottleneck, so it reconstructs
+them badly.
 """
 
 from __future__ import annotations

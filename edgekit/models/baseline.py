@@ -17,9 +17,9 @@ from edgekit.models.spec import ModelSpec
 def opener(
     folder: Path, module: nn.Module, spec: ModelSpec, x: np.ndarray, threads: int = 1
 ) -> Callable[[], Callable[[], object]]:
-    """Return a function that opens the baseline anew.
+    """Return a function that opens the baseline anew and returns a second function, which runs one inference.
 
-    The function that it returns in turn runs one inference, and is what is timed.
+    The second function is the one to be timed.
 
     Parameters
     ----------

@@ -98,7 +98,7 @@ def _check_python(module: nn.Module, called: str) -> None:
 
 
 def _check_same_route(called: str, routes: list[list[str]]) -> None:
-    """Raise ModelError unless all samples reach the same layers, and an input of zeros, the last of `routes`, too."""
+    """Raise ModelError unless all `routes` have the same layers; the last one is the route of an input of zeros."""
     first, *others, zeros = routes
     other = next((route for route in (*others, zeros) if route != first), first)
     if other == first:

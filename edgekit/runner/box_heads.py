@@ -73,7 +73,7 @@ class BoxHead(NamedTuple):
     anchors
         For each grid, finest first, the (width, height) of its anchors in pixels.
     priors
-        Prior boxes of each grid, see `prior_boxes`.
+        Prior boxes of each grid, see `prior_points`.
     variances
         Two factors for offsets from prior boxes: one for centres, one for sizes.
     """
@@ -266,7 +266,8 @@ def _logits(parts: Mapping[str, np.ndarray], head: BoxHead) -> np.ndarray:
 def _one_hot_logits(parts: Mapping[str, np.ndarray], head: BoxHead) -> np.ndarray:
     """Return logits of finished boxes: that of the score for the box's class, the lowest one for all others."""
     values = parts["index"][:, 0]
-    values = np.where(np.isfinite(values) & (np.abs(values) < MAX_INDEX), values, -1)  # other casts differ by machine
+    # machines cast other values to different integers
+    values = np.where(np.isfinite(values) & (np.abs(values) < MAX_INDEX), values, -1)
     indices = np.rint(values).astype(np.int64) - head.first_index
     valid = (indices >= 0) & (indices < head.classes)
     if "count" in parts:
@@ -294,7 +295,7 @@ def _foreground(columns: int, background: int | None) -> list[int]:
 def anchor_points(head: BoxHead, points: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the cell (column, row), stride and anchor size of every point, each (points, 2) or (points, 1) float32.
 
-    The points are ordered by grid, then anchor, row and column. Raises BundleError if no grids have that number.
+    The points are ordered by grid, then anchor, row and column. Raises BundleError if no grids have that many points.
     """
     height, width = head.size
     return _anchor_points((height, width), _as_tuples(head.anchors), points)

@@ -1,7 +1,7 @@
 """Recognise what the outputs of a published detector hold, from their shapes and from the values for one image.
 
 Each way to read the outputs is a form. "Finished" boxes are those that the file has already selected, each with its
-class and score; all other forms have rows for all cells of one or several grids.
+class and the score of this class; in other forms, each box has a score for every class.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class Form:
 
 
 def _cells(size: Sequence[int], points: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield centres and strides of the points of grids that have this number of points, in the usual orders."""
+    """Yield centres and strides for each set of grids with this number of points, in each of the usual orders."""
     for first, last in combinations(range(len(boxes.STRIDES) + 1), 2):
         grids = [boxes.centres_of_strides(size, [stride]) for stride in boxes.STRIDES[first:last]]
         anchors, rest = divmod(points, sum(len(centres) for centres, _ in grids))
@@ -211,7 +211,7 @@ def _undecoded(raw: np.ndarray, head: BoxHead, scores: np.ndarray) -> Form | Non
 
 
 def _distributions(raw: np.ndarray, head: BoxHead, scores: np.ndarray) -> list[Form]:
-    """Return the form of distributions of distances, which NanoDet returns; empty if no grid has this many cells."""
+    """Return the form of distributions of distances, which NanoDet returns; empty if no grids have this many points."""
     try:
         strides = boxes.grid_strides(head.size, len(raw))
     except BundleError:

@@ -36,7 +36,7 @@ class QuantizationGrid:
 
     @property
     def limits(self) -> tuple[float, float]:
-        """The smallest and the largest value that it can represent."""
+        """The smallest and the largest value that the input can represent."""
         integers = np.iinfo(self.dtype)
         return self.scale * (int(integers.min) - self.zero_point), self.scale * (int(integers.max) - self.zero_point)
 

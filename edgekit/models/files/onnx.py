@@ -62,7 +62,8 @@ def open(path: Path, threads: int, tensors: Tensors = (), needed: TaskOutputs = 
     options.inter_op_num_threads = 1
     options.log_severity_level = QUIET
     content, weight_files = _read(path), members(path, "onnx")[1:]
-    _check_weights(path, _parse(content), weight_files)  # ONNX Runtime would search the current folder
+    # first, because ONNX Runtime would look for missing weights in the current folder
+    _check_weights(path, _parse(content), weight_files)
     for file in weight_files:
         weights = file.read_bytes()
         options.add_external_initializers_from_files_in_memory([file.name], [weights], [len(weights)])
@@ -226,7 +227,7 @@ def _run_onnx2tf(onnx2tf: Any, content: bytes, sample_shape: tuple[int, ...]) ->
 
 
 def _with_equal_splits(content: bytes) -> bytes:
-    """Return the model without the sizes of parts that splits into equal parts list, because they are not needed.
+    """Return the model after removing the lists of sizes from splits into equal parts, which do not need them.
 
     onnx2tf passes a list of sizes on as 64-bit integers, for which TFLite has no split of its own.
     """

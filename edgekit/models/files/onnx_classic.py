@@ -35,8 +35,8 @@ SAMPLES_PER_SCALE = 250
 MAX_TIES = 0.01
 """The largest share of samples for which the class of the largest score may differ from the label.
 
-They differ at ties, because scikit-learn does not use the scores to break them. Ties are between probabilities or, in
-support vector machines of several classes, between votes.
+The two differ at ties, because scikit-learn does not use the scores to break them. Ties are between probabilities or,
+in support vector machines of several classes, between votes.
 """
 CLEAR_MARGIN = 1e-5
 """If the two largest scores differ by less than this, relative to them, rounding in float32 may change their order."""

@@ -145,7 +145,7 @@ def _grids(form: Form) -> Iterator[list[_Grid]]:
     order in the outputs of the file.
     """
     size, rows = form.head.size, len(form.corners)
-    if form.is_finished:  # the most grids first, because all boxes of one image may come from one of the grids
+    if form.is_finished:  # the most grids first, because a few of the grids may also explain all boxes of one image
         ranges = sorted(combinations(range(len(boxes.STRIDES) + 1), 2), key=lambda ends: ends[0] - ends[1])
         for first, last in ranges:
             yield [_Grid(*boxes.centres_of_strides(size, boxes.STRIDES[first:last]))]

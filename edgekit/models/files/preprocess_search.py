@@ -149,7 +149,7 @@ def evaluate(folder: str, path: str, kind: str, task: Task, classes: int, steps:
 
 
 class Prepare:
-    """Makes a model's input of raw samples, with these steps and in this layout."""
+    """Makes a model's input from raw samples, with these steps and in this layout."""
 
     def __init__(self, steps: Steps, layout: interface.Layout) -> None:
         self._apply, self._layout = pipeline(steps), layout

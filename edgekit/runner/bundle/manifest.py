@@ -43,7 +43,7 @@ def combined_input(inputs: Sequence[TensorSpec]) -> TensorSpec:
 class StateSpec:
     """A recurrent state that a model keeps between the samples of a stream.
 
-    It starts as zeros, and then takes the value that the tensor `output` had after the sample before. `input` and
+    It starts as zeros, and then takes the value that the tensor `output` had after the previous sample. `input` and
     `output` are tensors of the model file, both of this `shape` and `dtype`.
     """
 

@@ -117,7 +117,7 @@ def _batch_axes(one: Sequence[int], two: Sequence[int], after: Sequence[int]) ->
 
 
 def _best_axis(model: Any, axes: Sequence[int], write: Callable[[int], None]) -> int:
-    """Return the first of the axes with which the most shapes can be inferred for two samples."""
+    """Return the axis with which the most shapes can be inferred for two samples; of equal axes, the first."""
     if len(axes) == 1:
         return axes[0]
     inferred = []

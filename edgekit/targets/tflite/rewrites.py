@@ -20,7 +20,7 @@ SMALLEST_RANGE = 1e-6
 
 
 def keep_biases(content: bytes, ranges: Mapping[str, Mapping[str, Any]]) -> bytes:
-    """Make the biases of channels whose weights are all zero representable.
+    """Make biases representable in channels whose weights are all zero.
 
     `ranges` has the minimum and maximum of each tensor by its name.
 

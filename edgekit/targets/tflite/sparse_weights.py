@@ -68,7 +68,7 @@ class SparseWeight:
 
 
 Samples = np.ndarray | Mapping[str, np.ndarray]
-"""Samples (n, …), float32, in the layout of the file's input, or of each input by its name."""
+"""Samples (n, …), float32, in the layout of the file's input, or such samples for each input by its name."""
 
 
 def encode(content: bytes, inputs: Samples | None) -> tuple[bytes, str]:
