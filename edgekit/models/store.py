@@ -47,7 +47,7 @@ SHAPE, SHAPES = "input_shape", "input_shapes"
 def build(spec: ModelSpec, seed: int = 0) -> nn.Module:
     """Build a new network in eval mode, with initial weights from `seed`. The global random generator does not change.
 
-    The builder gets those of these arguments that its signature has:
+    Of the following arguments, the builder gets those that its signature has:
 
     - `input_shape` and `num_classes`; for an embedding, `num_classes` and `dimensions` are both the number of
       dimensions

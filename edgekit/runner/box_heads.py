@@ -264,7 +264,7 @@ def _logits(parts: Mapping[str, np.ndarray], head: BoxHead) -> np.ndarray:
 
 
 def _one_hot_logits(parts: Mapping[str, np.ndarray], head: BoxHead) -> np.ndarray:
-    """Return logits of finished boxes: that of the score for the box's class, the lowest one for all others."""
+    """Return logits of finished boxes: that of the score for the box's class, the lowest one for all other classes."""
     values = parts["index"][:, 0]
     # machines cast other values to different integers
     values = np.where(np.isfinite(values) & (np.abs(values) < MAX_INDEX), values, -1)

@@ -319,8 +319,8 @@ def _value_for_zero(sigmoids: np.ndarray, margin: float) -> float:
 def output_kind(outputs: np.ndarray, step: float) -> OutputKind:
     """Detect whether outputs (n, classes) are logits, probabilities or sigmoids.
 
-    The logits of many samples do not all lie between 0 and 1. So if all outputs lie there, but do not sum to 1, they
-    are sigmoids. `step` is the difference between two adjacent values of integer outputs, and 0 for floats.
+    The logits of many samples do not all lie between 0 and 1. So if all outputs lie in that range, but do not sum to 1,
+    they are sigmoids. `step` is the difference between two adjacent values of integer outputs, and 0 for floats.
     """
     if are_probabilities(outputs, step):
         return "probabilities"

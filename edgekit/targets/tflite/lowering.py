@@ -2,7 +2,7 @@
 
 A transposed convolution with `output_padding` is computed without padding, and then cropped. An adaptive maximum is
 computed as a maximum over the whole map if its output has a single value, as plain pooling if the size of the map is a
-multiple of that of the output, and otherwise cell by cell.
+multiple of the output's size, and otherwise cell by cell.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ def encode(content: bytes, inputs: Samples | None) -> tuple[bytes, str]:
 
 
 def encode_weights(content: bytes) -> tuple[bytes | None, str]:
-    """Store every weight as a sparse tensor for which that is smaller, without comparing answers.
+    """Store those weights as sparse tensors that become smaller by it, without comparing answers.
 
     Returns the file and a description of the change, or None and the reason why it would not be smaller.
     """
@@ -233,7 +233,7 @@ def _replace(model: Any, graph: Any, index: int, weight: SparseWeight) -> None:
 
 
 def _code(schema: Any, model: Any) -> int:
-    """Return the index of DENSIFY in the file's list of operators, and add it if it is not there."""
+    """Return the index of DENSIFY in the file's list of operators, and add DENSIFY if the list does not have it."""
     for number, code in enumerate(model.operatorCodes):
         if code.builtinCode == schema.BuiltinOperator.DENSIFY:
             return number
