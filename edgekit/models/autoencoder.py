@@ -1,6 +1,7 @@
-"""A fully connected autoencoder, smaller than MLPerf Tiny's for anomalous sounds (Koizumi et al. 2020, DCASE task 2).
+"""A fully connected autoencoder. MLPerf Tiny detects anomalous sounds with a larger one (Koizumi et al. 2020, DCASE).
 
-It is trained on normal samples. The details of other samples are lost in its bottleneck, so it reconstructs them badly.
+The network is trained on normal samples. The details of other samples are lost in its bottleneck, so it reconstructs
+them badly.
 """
 
 from __future__ import annotations

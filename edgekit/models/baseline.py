@@ -17,7 +17,9 @@ from edgekit.models.spec import ModelSpec
 def opener(
     folder: Path, module: nn.Module, spec: ModelSpec, x: np.ndarray, threads: int = 1
 ) -> Callable[[], Callable[[], object]]:
-    """Return a function that opens the baseline anew and returns one inference as a function, to be timed.
+    """Return a function that opens the baseline anew and returns a second function, which runs one inference.
+
+    The second function is the one to be timed.
 
     Parameters
     ----------
@@ -28,7 +30,7 @@ def opener(
     x
         The network's input for one sample: (1, C, H, W), (1, F) or (1, time, channels).
     threads
-        The number of threads with which a model file is run. PyTorch uses the number that is set already.
+        The number of threads with which a model file is run. A network runs with the number already set in PyTorch.
     """
     if spec.is_torch:
         return lambda: eager_call(copy.deepcopy(module), x)

@@ -1,9 +1,9 @@
 """BC-ResNet for sounds (Kim et al. 2021, "Broadcasted Residual Learning for Efficient Keyword Spotting").
 
 A block filters the two-dimensional map along the frequencies. It then filters the mean over the frequencies along the
-time, and adds the result to every frequency. Unlike the paper, it uses batch normalisation instead of sub-spectral
-normalisation, ReLU instead of swish, and no dropout. Converters can therefore fold the normalisation, and int8 needs
-no exponential.
+time, and adds the result to every frequency. This network differs from the paper's: it uses batch normalisation
+instead of sub-spectral normalisation, ReLU instead of swish, and no dropout. Converters can therefore fold the
+normalisation, and int8 needs no exponential.
 """
 
 from __future__ import annotations

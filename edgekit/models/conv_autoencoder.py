@@ -18,7 +18,7 @@ GRID = 4
 def conv_autoencoder(input_shape: tuple[int, ...], width: int = 16, bottleneck: int = 4) -> nn.Module:
     """Build an autoencoder (N, C, H, W) -> (N, C, H, W).
 
-    The bottleneck has `bottleneck` channels, and its shorter side has 4 to 7 rows or columns. For images of
+    The bottleneck has `bottleneck` channels, and its shorter side has 4 to 6 rows or columns. For images of
     (1, 16, 16) the bottleneck holds 64 numbers, and there are 10,341 parameters.
     """
     channels = image_channels(input_shape)

@@ -63,7 +63,7 @@ class LayerCost:
 
     @property
     def bytes(self) -> int:
-        """Bytes of its inputs, weights and outputs."""
+        """Bytes of the layer's inputs, weights and outputs."""
         return self.weight_bytes + self.activation_bytes
 
 

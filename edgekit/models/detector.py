@@ -56,8 +56,9 @@ def detector(
 ) -> nn.Module:
     """Build a detector (N, C, H, W) -> boxes and logits on grids of 8 and 16 pixels.
 
-    H and W must be multiples of 16. The first block has `width` channels and the last 8 times as many. Each grid has
-    `depth` further blocks. With width 16 and 10 classes there are 62,716 parameters on 1 channel and 63,004 on 3.
+    H and W must be multiples of 16. The first block has `width` channels and the last 8 times as many. For each grid, a
+    block halves the image, and `depth` blocks that keep its size follow. With width 16 and 10 classes there are 62,716
+    parameters on 1 channel and 63,004 on 3.
     """
     channels = image_channels(input_shape)
     check_sizes("detector", width, depth)

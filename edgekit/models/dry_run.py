@@ -30,7 +30,7 @@ RESHAPING = tuple(f"{name}Backward" for name in ("View", "UnsafeView", "ReshapeA
 BATCH_TOLERANCE = 1e-2
 """The largest allowed difference between a sample's answer in a batch and its answer alone.
 
-It is a share of the largest answer. Differences by rounding are smaller.
+The difference is given as a share of the largest answer. Rounding alone causes smaller differences.
 """
 
 
@@ -98,7 +98,7 @@ def _check_python(module: nn.Module, called: str) -> None:
 
 
 def _check_same_route(called: str, routes: list[list[str]]) -> None:
-    """Raise ModelError unless all samples, and the zeros that come last, reach the same layers."""
+    """Raise ModelError unless all `routes` have the same layers; the last one is the route of an input of zeros."""
     first, *others, zeros = routes
     other = next((route for route in (*others, zeros) if route != first), first)
     if other == first:

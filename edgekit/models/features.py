@@ -54,7 +54,7 @@ class Features:
             output = output.unsqueeze(2)
         if isinstance(output, Tensor) and output.ndim == 4 and output.shape[2:] != (1, 1):
             size = (output.shape[2], output.shape[3])
-            self._maps.pop(size, None)  # the order is that of the last execution, not of the first map of a size
+            self._maps.pop(size, None)  # so that a later map of the same size is put at the end, in order of execution
             self._maps[size] = output
 
     def _try(self) -> None:

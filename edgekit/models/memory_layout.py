@@ -34,7 +34,7 @@ NEEDS_CONTIGUOUS = "_edgekit_needs_contiguous"
 
 
 def detect(module: nn.Module, x: Tensor) -> torch.memory_format:
-    """Detect the layout that a network in eval mode needs for an input like `x` (1, *input), and store it there.
+    """Detect the layout that a network in eval mode needs for an input like `x` (1, *input); store it in the network.
 
     A network that needs contiguous tensors gets a hook that makes its inputs contiguous.
     """

@@ -1,4 +1,4 @@
-"""MobileNetV1 (Howard et al. 2017) with strides for 32x32 images: the stem and two of the four strides are 1."""
+"""MobileNetV1 (Howard et al. 2017) for 32x32 images: the first two strides of 2 in the paper's table 1 are 1 here."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Save and restore networks that NNCF quantized, bit for bit and without a pickle.
 
 A saved network is a folder with `config.json`, which says where the quantizers are, and `state.safetensors`, which
-holds every tensor: weights, statistics and ranges. To restore it, the float network that `edgekit.models.store` saved
-is loaded and quantized with these.
+holds every tensor: weights, statistics and ranges. To restore the network, the float network that
+`edgekit.models.store` saved is loaded, and quantized as the two files say.
 """
 
 from __future__ import annotations

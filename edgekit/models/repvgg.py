@@ -17,7 +17,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_weights
 from edgekit.models.layers import check_multipliers, classifier, conv_bn, image_channels, reduce_strides, round_channels
 
 WIDTHS = (64, 128, 256, 512)
-"""Channels of the stages with alpha and top 1; the stem has as many as the first stage."""
+"""Channels of the stages with alpha and top 1; the stem has as many as the first stage, but at most 64."""
 
 
 class RepVGGBlock(nn.Module):
@@ -60,7 +60,7 @@ def _centred(pointwise: Tensor) -> Tensor:
 
 
 def _fold_batchnorms(kernel: Tensor, norm: nn.Module) -> tuple[Tensor, Tensor]:
-    """Fold a norm into the convolution before it. Kernel and bias are float64, because three of each are added up."""
+    """Fold a norm into the convolution before it. Kernel and bias are float64, to be added up with little rounding."""
     assert isinstance(norm, nn.BatchNorm2d) and norm.running_mean is not None and norm.running_var is not None
     statistics = (norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias)
     doubles = [each.detach().double() if isinstance(each, Tensor) else each for each in statistics]

@@ -72,11 +72,11 @@ def resnet(
     stem_stride: int = 1,
     strides: list[int] | None = None,
 ) -> nn.Module:
-    """Build a CIFAR ResNet of `depth` layers, with `width` channels in the first group and twice as many in each next.
+    """Build a CIFAR ResNet of `depth` layers in groups; each group has twice as many channels as the one before.
 
-    `strides` has one entry for each group, by default the paper's 1, 2, 2. `depth` must be 2 plus a multiple of twice
-    the number of groups. With depth 20 and width 16 there are 272,186 parameters on 1 channel and 272,474 on 3, and
-    40.8 M multiply-adds at 32x32x3.
+    The first group has `width` channels. `strides` has one entry for each group, by default the paper's 1, 2, 2.
+    `depth` must be 2 plus a multiple of twice the number of groups. With depth 20 and width 16 there are 272,186
+    parameters on 1 channel and 272,474 on 3, and 40.8 M multiply-adds at 32x32x3.
     """
     groups = [1, 2, 2] if strides is None else list(strides)
     if not groups:

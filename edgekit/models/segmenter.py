@@ -54,9 +54,9 @@ def segmenter(
 ) -> nn.Module:
     """Build a network (N, C, H, W) -> masks, as logits (N, classes, H / 2, W / 2).
 
-    H and W must be multiples of 16. The finest map has `width` channels and the coarsest 4 times as many. Every map
-    except the finest has `depth` further blocks. With width 16 and 10 classes there are 33,562 parameters on 1 channel
-    and 33,850 on 3.
+    H and W must be multiples of 16. The finest map has `width` channels and the coarsest 4 times as many. In the
+    encoder, every map except the finest is made by a block that halves the size and `depth` blocks that keep it. With
+    width 16 and 10 classes there are 33,562 parameters on 1 channel and 33,850 on 3.
     """
     channels = image_channels(input_shape)
     check_sizes("segmenter", width, depth)

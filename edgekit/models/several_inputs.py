@@ -95,8 +95,8 @@ def wrap_inputs(module: nn.Module, spec: ModelSpec) -> nn.Module:
 def _order(network: nn.Module, names: Sequence[str]) -> list[str]:
     """Return the names of the arguments of `forward`, in order.
 
-    If `forward` takes any number of arguments, or cannot be inspected, they are the names in the data. An exported
-    program has them in `input_names`.
+    If `forward` takes any number of arguments, or cannot be inspected, the names are those in the data. An exported
+    program lists its own names in `input_names`.
     """
     if own := getattr(network, "input_names", None):
         return list(own)

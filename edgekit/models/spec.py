@@ -35,10 +35,10 @@ class Source(StrictModel):
 
     `probabilities` means that the model ends in a softmax, and `sigmoids` that it ends in a sigmoid for each class.
     `integers` means that it is quantized already, either inside or at its inputs and outputs. `decoding` describes the
-    outputs of a detector whose file decodes the boxes itself. The file is cut before the decoding where that is
-    possible; otherwise, and if the cut outputs are not distances and logits, `head` says how its outputs are read
-    (`edgekit.runner.box_heads`). `suppressed` means that the detector gives one box for each object. `parameters`,
-    `macs` and `weight_bytes` are counted in the graph that OpenVINO reads, and are 0 if OpenVINO cannot read it.
+    outputs of a detector whose file decodes the boxes itself. If possible, the file is cut before the decoding. If its
+    outputs are then not distances and logits, `head` says how they are read (`edgekit.runner.box_heads`). `suppressed`
+    means that the detector gives one box for each object. `parameters`, `macs` and `weight_bytes` are counted in the
+    graph that OpenVINO reads, and are 0 if OpenVINO cannot read it.
     """
 
     kind: Literal["exported", "keras", "onnx", "openvino", "tflite"]

@@ -47,12 +47,12 @@ SHAPE, SHAPES = "input_shape", "input_shapes"
 def build(spec: ModelSpec, seed: int = 0) -> nn.Module:
     """Build a new network in eval mode, with initial weights from `seed`. The global random generator does not change.
 
-    The builder gets those of these arguments that its signature has:
+    Of the following arguments, the builder gets those that its signature has:
 
     - `input_shape` and `num_classes`; for an embedding, `num_classes` and `dimensions` are both the number of
       dimensions
-    - for several inputs, `input_shapes` by name instead of `input_shape`, and `id_counts`, which has the largest value
-      plus one of each tensor of integers, by name
+    - for several inputs, `input_shapes` by name instead of `input_shape`, and `id_counts`, which maps the name of each
+      tensor of non-negative integers to its largest value plus one
     - for texts, `vocabulary_size` and `pad_id`
 
     Raises

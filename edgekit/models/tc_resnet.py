@@ -67,7 +67,7 @@ def tc_resnet(
 ) -> nn.Module:
     """Build a network (N, time, channels) -> logits.
 
-    It has three groups of `blocks` blocks, each of which halves the time, and `alpha` multiplies all channels. With
+    It has three groups of `blocks` blocks. Each group halves the time once, and `alpha` multiplies all channels. With
     1 block it is TC-ResNet8, with 66 K parameters for 40 channels and 12 classes; with 2 blocks it is TC-ResNet14. With
     alpha 1 and 10 classes there are 63,210 parameters on 1 channel and 63,306 on 3, and 1.7 M multiply-adds for 128
     time steps of 3 channels.

@@ -60,7 +60,7 @@ def failure_of(what: str, error: BaseException, root: nn.Module | None = None) -
 
 @contextmanager
 def reporting_failures(called: str, doing: str, root: nn.Module | None = None) -> Iterator[None]:
-    """Convert errors of a network into `failure_of`; errors of edgekit and of other code are not changed.
+    """Raise the exception of `failure_of` for errors of a network; errors of edgekit and of other code do not change.
 
     `called` is the name of the network, and `doing` what was done with it, for example "in training".
     """

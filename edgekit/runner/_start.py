@@ -1,8 +1,8 @@
 """The user's cache folder, and the `__main__.py` of edgerun.pyz, in which `pyz.py` fills in DIGEST.
 
 Python does not store compiled code for modules that it imports from a zip file, so a tenth of every start would be
-spent on compiling. The first start therefore copies the sources into the cache folder, where Python does store it. The
-copy is used only if no other user could have written to it.
+spent on compiling. The first start therefore copies the sources into the cache folder, where Python stores compiled
+code. The copy is used only if no other user could have written to it.
 """
 
 import atexit

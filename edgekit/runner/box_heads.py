@@ -65,7 +65,7 @@ class BoxHead(NamedTuple):
     bins
         Number of logits for each distance.
     offset
-        Where in its cell a point lies from which distances are measured, as a share of the cell: 0.5 is its centre.
+        Where in a cell the point lies from which distances are measured, as a share of the cell: 0.5 is the centre.
     background
         Index of the background among the classes, which then have one column more.
     first_index
@@ -73,9 +73,9 @@ class BoxHead(NamedTuple):
     anchors
         For each grid, finest first, the (width, height) of its anchors in pixels.
     priors
-        Prior boxes of each grid, see `prior_boxes`.
+        Prior boxes of each grid, see `prior_points`.
     variances
-        What the offsets of centres and of sizes from prior boxes are multiplied by.
+        Two factors for offsets from prior boxes: one for centres, one for sizes.
     """
 
     size: Sequence[int]
@@ -264,9 +264,10 @@ def _logits(parts: Mapping[str, np.ndarray], head: BoxHead) -> np.ndarray:
 
 
 def _one_hot_logits(parts: Mapping[str, np.ndarray], head: BoxHead) -> np.ndarray:
-    """Return logits of finished boxes: that of the score for the box's class, the lowest one for all others."""
+    """Return logits of finished boxes: that of the score for the box's class, the lowest one for all other classes."""
     values = parts["index"][:, 0]
-    values = np.where(np.isfinite(values) & (np.abs(values) < MAX_INDEX), values, -1)  # the cast of others differs
+    # machines cast other values to different integers
+    values = np.where(np.isfinite(values) & (np.abs(values) < MAX_INDEX), values, -1)
     indices = np.rint(values).astype(np.int64) - head.first_index
     valid = (indices >= 0) & (indices < head.classes)
     if "count" in parts:
@@ -294,7 +295,7 @@ def _foreground(columns: int, background: int | None) -> list[int]:
 def anchor_points(head: BoxHead, points: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the cell (column, row), stride and anchor size of every point, each (points, 2) or (points, 1) float32.
 
-    The points are ordered by grid, then anchor, row and column. Raises BundleError if no grids have that number.
+    The points are ordered by grid, then anchor, row and column. Raises BundleError if no grids have that many points.
     """
     height, width = head.size
     return _anchor_points((height, width), _as_tuples(head.anchors), points)
@@ -303,7 +304,7 @@ def anchor_points(head: BoxHead, points: int) -> tuple[np.ndarray, np.ndarray, n
 def prior_points(head: BoxHead, points: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the centres and sizes (points, 2) of all prior boxes, in pixels and float32.
 
-    Raises BundleError if the priors of the head are not that many.
+    Raises BundleError if the head does not have `points` prior boxes.
     """
     height, width = head.size
     return _prior_points((height, width), tuple(_hashable(each) for each in head.priors), points)

@@ -84,7 +84,7 @@ def grid_centres(size: Sequence[int], points: int) -> tuple[np.ndarray, np.ndarr
 
 
 def centres_of_strides(size: Sequence[int], strides: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Return what `grid_centres` returns, for grids with these strides."""
+    """Return the points' centres and strides, like `grid_centres`, for grids with these strides."""
     centres, widths = [], []
     for stride in strides:
         rows, columns = grid_shape(size, stride)
@@ -95,7 +95,7 @@ def centres_of_strides(size: Sequence[int], strides: Sequence[int]) -> tuple[np.
 
 
 def point_centres(size: Sequence[int], points: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return what `grid_centres` returns; points that belong to no grids have the centre 0 and the stride 1."""
+    """Return centres and strides, like `grid_centres`; points that belong to no grids have the centre 0, stride 1."""
     try:
         return grid_centres(size, points)
     except BundleError:

@@ -32,7 +32,7 @@ def find_home(folder: str | None = None) -> str:
     home = folder or os.environ.get(HOME_VARIABLE)
     if not home:
         home = os.path.expanduser("~/.edge")
-        if exists(SYSTEM_HOME) or home.startswith("~"):  # the latter if the user has no home folder
+        if exists(SYSTEM_HOME) or home.startswith("~"):  # "~" remains if the user has no home folder
             home = SYSTEM_HOME
     return os.path.abspath(home)
 

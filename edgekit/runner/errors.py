@@ -75,9 +75,9 @@ class TrustError(RunnerError):
 def keep_exit_code_after_interrupt() -> None:
     """Let the process end with its own exit code. Call it after catching KeyboardInterrupt.
 
-    CPython sets a flag when an interrupt leaves code that `exec` runs from a string, as dataclasses do to create their
-    methods. With that flag set, Python ends with SIGINT at exit even though the exception was caught. Every further
-    `exec` of a string clears the flag.
+    CPython sets a flag when an interrupt ends code that `exec` runs from a string; dataclasses create their methods
+    with such code. With that flag set, Python ends with SIGINT at exit even though the exception was caught. Every
+    further `exec` of a string clears the flag.
     """
     exec("")
 

@@ -1,6 +1,6 @@
 """Hooks through which the device package extends the runner: signed mode, releases, tuning, metrics and the monitor.
 
-The runner works without it. If `edgekit.device` is installed as well, `find` returns that package's extension. It is
+The runner works without that package. If `edgekit.device` is installed, `find` returns its extension. The package is
 looked up by name and never imported from here, so that the runner can be copied to a device on its own.
 """
 

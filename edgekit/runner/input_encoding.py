@@ -56,7 +56,7 @@ def encoder(manifest: Manifest, backend: Backend) -> Encode:
 
 
 def encoder_with_sample(manifest: Manifest, backend: Backend) -> EncodeWithSample:
-    """Return a function like that of `encoder`, which also returns the preprocessed sample.
+    """Return a function like that of `encoder` that returns the preprocessed sample, too.
 
     The steps then need to run only once. The function never uses a lookup table, because it has to compute the sample
     in any case.

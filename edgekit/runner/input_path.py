@@ -52,7 +52,7 @@ OPTIONAL: dict[str, dict[str, Rule]] = {
     },
 }
 """Options that a step may have besides: `fill` is the grey value of the bars of a letterbox, by default 0; `filter` is
-Pillow's bilinear one by default; `share` is the part of the sides that a crop keeps, by default all of the shorter one.
+Pillow's bilinear one by default; `share` is the sides of a crop as a share of the largest crop's, by default 1.
 """
 ORDER = {
     "image": ("read_array", "decode_picture", "resize_picture"),

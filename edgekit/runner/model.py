@@ -321,7 +321,7 @@ class Model:
             yield FileAnswer(prediction, sample.span)
 
     def stream(self, source: Any, format: str | None = None, **options: Any) -> Stream:
-        """Return answers for the windows of a stream of sound or sensor values, each as soon as it is complete.
+        """Return answers for the windows of a stream of sound or sensor values, each as soon as its window is complete.
 
         A window's answer is, bit for bit, that of `predict_file` for the same samples.
 
@@ -343,8 +343,8 @@ class Model:
         Raises
         ------
         InputError
-            The stream can never match the bundle. During iteration, after all answers: the stream ended in the
-            middle of a sample, or changed its format.
+            The stream can never match the bundle. Iterating raises it too, after all answers, if the stream ended in
+            the middle of a sample or changed its format.
 
         Examples
         --------

@@ -65,7 +65,7 @@ def majority(options: Mapping[str, Any], manifest: Manifest) -> Smoother:
 
 
 def mean(options: Mapping[str, Any], manifest: Manifest) -> Smoother:
-    """Smooth by the mean of the last `windows` windows, of probabilities, values or scores.
+    """Smooth by the mean of probabilities, values or scores over the last `windows` windows.
 
     The task's own rule then derives the labels.
     """

@@ -18,7 +18,7 @@ They cost accuracy or time on most networks, and only some kernels support them.
 """
 
 OPTIONAL_PRECISIONS = ("w8", "dynamic", *LOW_BIT_PRECISIONS)
-"""Optional precisions. If a target cannot make one, or its file exceeds the tolerance, the variant is left out."""
+"""If a target cannot make one of these precisions, or its file exceeds the tolerance, the variant is left out."""
 
 CARRY_RANGES = ("openvino",)
 """Targets whose int8 model keeps the ranges that QAT learned; the others choose new ranges for the tuned weights."""

@@ -96,5 +96,5 @@ def file_outputs(
         rows = [model.run(inputs[order[start : start + batch]]) for start in range(0, len(order), batch)]
         return np.concatenate(rows)[: len(inputs)]
     except RunnerError as error:
-        cause, *_ = str(error).split("; ")  # the rest is advice about a bundle, and there is none yet
+        cause, *_ = str(error).split("; ")  # the rest is advice about a bundle, which is not made yet
         raise ConversionError(f"{what}: the converted model does not run: {cause}") from None

@@ -46,7 +46,7 @@ OPENVINO_FUSED = {"Add", "Subtract", "Multiply", "Maximum", "Minimum", "Relu", "
 
 
 def tflite(content: bytes, finished: bool = False) -> tuple[str, ...]:
-    """Return the operators of a TFLite file that compute in float, judged by the types of their tensors.
+    """Return the operators of a TFLite file that compute in float, according to the types of their tensors.
 
     Raises ConversionError if no operator with weights computes in integers, unless the file is `finished`, which means
     that it was quantized before edgekit got it.
@@ -63,7 +63,7 @@ def onnx(content: bytes, finished: bool = False) -> tuple[str, ...]:
 
 
 def openvino(path: Path, finished: bool = False) -> tuple[str, ...]:
-    """Return the operators of an OpenVINO file that compute in float, judged by FakeQuantize and int8 constants.
+    """Return the operators of an OpenVINO file that compute in float, according to FakeQuantize and int8 constants.
 
     `path` is the .xml, with its .bin beside it. Raises the same error as `tflite`.
     """

@@ -97,7 +97,7 @@ def find_scale(values: np.ndarray) -> tuple[float, int] | str:
 
 
 def _scale_candidates(mean: float, values: np.ndarray, zero: int) -> list[np.float32]:
-    """Return candidates for the scale: the value of the byte next to `zero`, `mean`, and its neighbours in float32."""
+    """Return candidates for the scale: the value of the byte next to `zero`, and `mean` with its float32 neighbours."""
     candidates = [np.float32(mean)]
     for direction in (np.float32(0), np.float32(np.inf)):
         candidates.append(np.nextafter(candidates[0], direction))

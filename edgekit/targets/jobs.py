@@ -52,7 +52,7 @@ class ConvertedFiles:
     float_ops
         Operators of an int8 model that still compute in float (`edgekit.targets.float_ops`).
     not_offered
-        Options of its `Quantization` that the target does not support.
+        Options of the step's `Quantization` that the target does not support.
     debris
         Redundant operators that the converter left in the file.
     free_batch
@@ -120,7 +120,7 @@ class ConversionStep:
 
     @property
     def key(self) -> str:
-        """The name that identifies the step in its job. Its precision does not, because recipes may share one."""
+        """The name that identifies the step in its job. A precision is not enough, because recipes may share one."""
         return self.out.name
 
     def depends_on(self, other: ConversionStep) -> bool:

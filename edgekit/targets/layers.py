@@ -1,6 +1,6 @@
 """Find the operators of a converted model that belong to a layer of the network, by their weights.
 
-Names do not survive a conversion: a convolution into which a batch norm was folded gets a new one. Weights do survive,
+Names do not survive a conversion: a convolution gets a new name if a batch norm is folded into it. Weights do survive,
 except for two changes. Folding multiplies the weights of each output channel by a factor, and another layout changes
 the order of the weights within a channel.
 """

@@ -60,7 +60,7 @@ class ModelFile:
         return str(reason_of(self.path)) if reason_of else ""
 
     def convert(self, target: str, *options: Any) -> Any:
-        """Convert the file for a target with the module of its format. Raises ConversionError if it cannot be."""
+        """Convert the file for a target with the module of its format. Raises ConversionError if that is impossible."""
         if reason := self.refusal(target):
             raise ConversionError(reason)
         return getattr(self._module, target)(self.path, *options)

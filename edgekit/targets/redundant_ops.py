@@ -37,8 +37,8 @@ class RedundantOperator:
 def find_redundant(graph: OperatorGraph, compiled: bool = False) -> tuple[RedundantOperator, ...]:
     """Return the redundant operators in order of execution, then the copies of constants.
 
-    In a `compiled` graph, copies and operators that depend on constants only are not counted, because those were
-    computed when the graph was compiled.
+    In a `compiled` graph, operators that depend on constants only are not counted, because they were computed when the
+    graph was compiled. Copies are not counted either, because a compiled model does not expose its constants.
     """
     redundant = []
     for op in graph.operators:

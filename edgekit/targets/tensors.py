@@ -118,7 +118,7 @@ NO_SIMILARITY = Similarity(0.0, -EQUAL_DB)
 
 @dataclass(frozen=True)
 class Match:
-    """The index of a tensor of the network, and its similarity."""
+    """The index of the network's tensor that is closest to an operator's output, and how similar the two are."""
 
     node: int
     similarity: Similarity

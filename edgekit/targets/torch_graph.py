@@ -41,7 +41,7 @@ def plain_attention() -> Iterator[None]:
     In eval mode and without gradients, `nn.MultiheadAttention` and `nn.TransformerEncoderLayer` call a fused operator.
     A trace contains it only for the first call, so PyTorch reports "Graphs differed across invocations".
     `nn.TransformerEncoder` inspects the values of its mask to see whether it is causal, but an export does not know
-    these values. If the inspection is disabled, it uses the mask itself, with the same result.
+    these values. If the inspection is disabled, the encoder uses the mask as it is, with the same result.
     """
     previous = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)

@@ -76,7 +76,8 @@ def augment_boxes(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Augment images with boxes, labels (N, 1 + most, 5), as `augment` does.
 
-    Boxes of which less than `MIN_VISIBLE` stays inside the image are dropped.
+    `most` is the largest number of boxes in an image. Boxes of which less than `MIN_VISIBLE` stays inside the image are
+    dropped.
     """
     if kind == "none":
         return images, labels

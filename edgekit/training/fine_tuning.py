@@ -85,7 +85,7 @@ def feature_maps_obstacle(teacher: nn.Module | TeacherFile, name: str, module: n
 
 
 def without_features(options: LossOptions) -> LossOptions:
-    """Return soft targets with the options that they share with this loss."""
+    """Return the options of soft targets, with the values of `options` for those that both losses have."""
     shared = soft_targets.Options.model_fields.keys() & type(options).model_fields.keys() - {"loss"}
     return soft_targets.Options.model_validate({name: getattr(options, name) for name in shared})
 

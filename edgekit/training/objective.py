@@ -74,8 +74,8 @@ class LabelObjective:
     def cached_logits(self, rows: int) -> np.ndarray | None:
         """Return the teacher's cached logits for the next `rows` samples of the epoch, or None if they are not cached.
 
-        This is used if other processes compute the loss. Logits that are not cached are computed there, and passed to
-        `take_computed` in the same order.
+        This is used if other processes compute the loss. Those processes compute the logits that are not cached, which
+        are then passed to `take_computed` in the same order.
         """
         return None
 

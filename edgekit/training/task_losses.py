@@ -40,7 +40,8 @@ def detection_loss(outputs: Tensor, labels: Tensor) -> Tensor:
     outputs : Tensor
         (N, points, 4 + classes), as defined by the task detection.
     labels : Tensor
-        (N, 1 + most, 5), as defined by the task detection: the first row has the size of the image.
+        (N, 1 + most, 5), as defined by the task detection: the first row has the size of the image, and `most` is the
+        largest number of boxes in an image.
 
     Returns
     -------
@@ -64,7 +65,7 @@ def detection_loss(outputs: Tensor, labels: Tensor) -> Tensor:
     distances = distances / strides[..., None]
     predicted, expected = outputs[..., :BOX_SIDES][is_assigned], distances[is_assigned]
     giou_loss = (1 - _giou(predicted.clamp(min=0), expected)).sum()
-    # this term is needed because that of the GIoU has no gradient where a predicted side lies beyond the point
+    # needed because the GIoU loss has no gradient where a predicted side lies beyond the point
     side_loss = ((predicted - expected).abs() / (1 + expected)).sum()
     return (class_loss + BOX_WEIGHT * giou_loss + SIDE_WEIGHT * side_loss) / count
 

@@ -21,7 +21,7 @@ from edgekit.runner.native_stderr import quiet_native
 
 NOTHING = OpCount()
 THREADS = 1
-"""The number of threads with which every interpreter is timed. TensorFlow accepts it only once in a process."""
+"""The number of threads with which every interpreter is timed. TensorFlow lets a process set it only once."""
 
 
 def network(
@@ -32,10 +32,10 @@ def network(
 
 
 class FileModule(nn.Module):
-    """The file at `path` as a layer: (n, C, H, W) or (n, F) float32 -> its outputs joined, (n, …), in task order.
+    """The file at `path` as a layer: (n, C, H, W) or (n, F) float32 -> all outputs joined in one array, (n, …).
 
-    `input_shape` is (C, H, W) or (F,). A copy of the layer opens the file again. Samples are passed one by one, unless
-    the file gives the same answers for several at once.
+    The outputs are in the order that the task expects. `input_shape` is (C, H, W) or (F,). A copy of the layer opens
+    the file again. Samples are passed one by one, unless the file gives the same answers for several at once.
     """
 
     def __init__(

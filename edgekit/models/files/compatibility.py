@@ -26,9 +26,9 @@ WAIT_S = 600.0
 def ensure_onnx2tf() -> None:
     """Make onnx2tf importable here and in the processes that this one starts; install it if it is missing.
 
-    onnx2tf requires older versions of packages than those installed here, although it works with them. No resolver can
-    therefore install it beside them, so the first run that needs it installs it without its requirements into the
-    user's cache.
+    onnx2tf declares older versions of some packages than edgekit needs, although it works with the newer ones. No
+    resolver can therefore install both together, so the first run that needs onnx2tf installs it into the user's
+    cache, without its requirements.
 
     Raises
     ------
@@ -94,7 +94,8 @@ def check_targets(path: Path, targets: Sequence[str], *, is_only_model: bool, ta
     Parameters
     ----------
     is_only_model
-        Whether the run converts nothing else. If not, a target that refuses the file can still use the student.
+        Whether the run converts only this file. If it also has a student, a target that refuses the file can still
+        convert the student.
     targets_are_named
         Whether the config names the targets. If so, each of them must accept the file; otherwise one is enough.
 
@@ -104,7 +105,7 @@ def check_targets(path: Path, targets: Sequence[str], *, is_only_model: bool, ta
         Too few targets accept the file. The message says what to change.
     """
     kind = detect.model_kind(path)
-    if kind == "exported":  # every target accepts it, and its module imports torch, which would slow down the check
+    if kind == "exported":  # every target accepts one, and importing the format's module would import torch, too
         return
     refused = {target: reason for target in targets if (reason := _refusal(path, kind, target))}
     if is_only_model and (len(refused) == len(targets) or (targets_are_named and refused)):

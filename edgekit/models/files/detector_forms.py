@@ -1,4 +1,8 @@
-"""Recognise what the outputs of a published detector hold, from their shapes and from the values for one image."""
+"""Recognise what the outputs of a published detector hold, from their shapes and from the values for one image.
+
+Each way to read the outputs is a form. "Finished" boxes are those that the file has already selected, each with its
+class and the score of this class; in other forms, each box has a score for every class.
+"""
 
 from __future__ import annotations
 
@@ -23,26 +27,26 @@ from edgekit.runner.box_heads import (
 from edgekit.runner.errors import BundleError
 
 MIN_VALID = 0.9
-"""Share of the boxes that must be valid in a form."""
+"""The share of its boxes that must be valid for a form to be accepted."""
 MAX_SHARE = 2.0
-"""Largest coordinate if coordinates are shares of the image. A box may reach beyond the image."""
+"""Coordinates that are shares of the image are at most this large: more than 1, because boxes may reach beyond it."""
 SLACK = 0.5
-"""How far the sides of a valid box may lie outside, as a share of the image."""
+"""How far the sides of a valid box may lie outside the image, as a share of the image's width or height."""
 SUM_TOLERANCE = 1e-3
 """How far the sum of the probabilities of a softmax may be from 1."""
 NEAR_STRIDES = 3.0
-"""Median distance, in strides, of boxes from the cells that predict them, below which they belong to these cells."""
+"""Boxes are taken for those of a grid's cells if their median distance from the cells is below this, in strides."""
 MAX_ANCHORS = 9
 """Largest number of anchors in a cell."""
 NANODET_BINS = 8
-"""Numbers for each side of a box in the output of NanoDet, which gives distributions."""
+"""NanoDet returns a distribution for each side of a box, in this many numbers."""
 NANODET_PLUS_GRIDS = 4
-"""NanoDet-Plus has a grid more than NanoDet, and the points of its cells are their top left corners."""
+"""NanoDet-Plus has this many grids, one more than NanoDet. It measures distances from the top left corners of cells."""
 Parts = dict[str, np.ndarray]
 NANODET: tuple[tuple[Part, ...], ...] = (("classes", "boxes"),)
 FINISHED: tuple[Part, ...] = ("index", "score")
 SEPARATE: tuple[tuple[Part, ...], ...] = (("boxes",), ("index",), ("score",), ("count",))
-"""Finished boxes in outputs of their own, in whatever order."""
+"""The parts of finished boxes if each part has its own output. `LAYOUTS` lists these outputs in every order."""
 LAYOUTS: tuple[tuple[tuple[Part, ...], ...], ...] = (
     (("boxes", "classes"),),
     (("boxes", "objectness", "classes"),),
@@ -75,8 +79,8 @@ class Form:
     corners
         The sides of the boxes in pixels, (rows, 4).
     scores
-        Probabilities of the classes (rows, classes), multiplied by the objectness if there is one. Of finished boxes,
-        those of their own class (rows, 1).
+        Probabilities of the classes (rows, classes), multiplied by the objectness if there is one. A finished box has
+        only the probability of its own class (rows, 1).
     kinds
         The classes of finished boxes, (rows,).
     valid_share
@@ -91,7 +95,7 @@ class Form:
 
     @property
     def is_valid(self) -> bool:
-        """Whether the boxes may be boxes at all."""
+        """Whether so many of the boxes are valid that these numbers may be boxes at all."""
         return self.valid_share >= MIN_VALID
 
     @property
@@ -127,7 +131,7 @@ class Form:
 
 
 def _cells(size: Sequence[int], points: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield centres and strides of grids whose cells have this number of points, in the usual orders."""
+    """Yield centres and strides for each set of grids with this number of points, in each of the usual orders."""
     for first, last in combinations(range(len(boxes.STRIDES) + 1), 2):
         grids = [boxes.centres_of_strides(size, [stride]) for stride in boxes.STRIDES[first:last]]
         anchors, rest = divmod(points, sum(len(centres) for centres, _ in grids))
@@ -192,7 +196,10 @@ def _forms_of_layout(parts: Parts, head: BoxHead) -> list[Form]:
 
 
 def _undecoded(raw: np.ndarray, head: BoxHead, scores: np.ndarray) -> Form | None:
-    """Return the form of offsets and logarithms, as YOLOX gives them without its decoding; None without cells."""
+    """Return the form of offsets and logarithms, which YOLOX returns if exported without its decoding.
+
+    The result is None if the rows are not those of a grid's cells.
+    """
     form_head = head._replace(boxes="exponential")
     try:
         with np.errstate(over="ignore"):
@@ -204,7 +211,7 @@ def _undecoded(raw: np.ndarray, head: BoxHead, scores: np.ndarray) -> Form | Non
 
 
 def _distributions(raw: np.ndarray, head: BoxHead, scores: np.ndarray) -> list[Form]:
-    """Return the form of distributions of distances, as NanoDet gives them; none without cells."""
+    """Return the form of distributions of distances, which NanoDet returns; empty if no grids have this many points."""
     try:
         strides = boxes.grid_strides(head.size, len(raw))
     except BundleError:
@@ -218,16 +225,19 @@ def _distributions(raw: np.ndarray, head: BoxHead, scores: np.ndarray) -> list[F
 
 
 def _finished_scores(parts: Parts, head: BoxHead) -> tuple[Parts, BoxHead, np.ndarray] | None:
-    """Return the valid rows of finished boxes, their head and their scores; None if they are no scores and indices."""
+    """Return the valid rows of finished boxes, their head and their scores.
+
+    The result is None if the values cannot be scores and indices of classes.
+    """
     count = int(parts["count"][0, 0]) if "count" in parts else len(parts["boxes"])
     parts = {name: values[: max(count, 0)] for name, values in parts.items()}  # the other rows may be any bytes
     if head.background is not None or not _is_index(parts["index"]) or not _is_probability(parts["score"]):
         return None
     if len(head.parts) > 1 and _is_index(parts["score"]):
-        return None  # nothing was found, so that the scores cannot be told from the classes
+        return None  # no box was found, so the scores are all zero and look like the indices of classes
     has_box = parts["score"][:, 0] > 0
     if not has_box.any():
-        return None  # rows that are filled up with zeros show nothing
+        return None  # all rows are padding, which shows nothing about the form
     parts = {name: values[has_box] for name, values in parts.items() if name != "count"} | (
         {"count": parts["count"]} if "count" in parts else {}
     )
@@ -235,7 +245,7 @@ def _finished_scores(parts: Parts, head: BoxHead) -> tuple[Parts, BoxHead, np.nd
 
 
 def _with_background(parts: Parts, head: BoxHead) -> tuple[Parts, BoxHead, np.ndarray] | None:
-    """Return the head of scores of which one column is the background, and the probabilities of the classes.
+    """Return the parts, the head if one column of the scores is the background, and the probabilities of the classes.
 
     The background is the first or the last column, whichever is more probable. The result is None if the scores are
     not those of a softmax.
@@ -254,7 +264,10 @@ def _with_background(parts: Parts, head: BoxHead) -> tuple[Parts, BoxHead, np.nd
 
 
 def _with_score_codes(parts: Parts, head: BoxHead) -> tuple[Parts, BoxHead, np.ndarray] | None:
-    """Return the head with what its scores are, and the probabilities of the classes; None if they are no scores."""
+    """Return the parts, the head with the kind of its scores, and the probabilities of the classes.
+
+    The scores are logits or probabilities. The result is None if the values cannot be scores.
+    """
     values = parts["classes"]
     are_logits = not _is_probability(values)
     if (are_logits and _has_probabilities(values)) or ("level" in parts and not _is_level(parts["level"])):
@@ -276,7 +289,7 @@ def _is_probability(values: np.ndarray) -> bool:
 
 
 def _has_probabilities(values: np.ndarray) -> bool:
-    """Whether one of the columns may be a probability, so that the columns together are no logits."""
+    """Whether the values of a column may all be probabilities. If so, the columns together cannot be logits."""
     return any(_is_probability(column) for column in values.T)
 
 
@@ -285,7 +298,7 @@ def _is_index(values: np.ndarray) -> bool:
 
 
 def _is_level(values: np.ndarray) -> bool:
-    """Whether values are the number of the grid of each point, in ascending order."""
+    """Whether the values are grid numbers, one for each point, ascending from 0."""
     return _is_index(values) and bool((np.diff(values[:, 0]) >= 0).all()) and values[0, 0] == 0 and values[-1, 0] > 0
 
 

@@ -34,7 +34,7 @@ UNSUPPORTED_TARGETS: dict[str, str] = {}
 class Exported(nn.Module):
     """A program as a network. If it was exported for a fixed batch, larger batches are split.
 
-    Several outputs are returned in the order of their task.
+    Several outputs are returned in the order that the task expects.
     """
 
     def __init__(self, program: torch.export.ExportedProgram, needed: TaskOutputs = ANY_OUTPUT) -> None:
@@ -157,7 +157,7 @@ TENSOR = re.compile(r"(weight|tensor)_\d+")
 DUNDERS = "__i?(and|or|xor|lshift|rshift)__"
 NUMBERS = "add|sub|mul|truediv|floordiv|mod|pow|neg|pos|eq|ne|lt|le|gt|ge|and_|or_|lshift|rshift|getitem"
 FILES = "from_file|save"
-"""Operators of aten that take a file's name, and could therefore read or write any file (all those in PyTorch 2.13)."""
+"""All operators of aten in PyTorch 2.13 that take a file's name, and could therefore read or write any file."""
 OPERATOR = re.compile(
     rf"torch\.ops\.(aten|prims|quantized|quantized_decomposed)\.(?:(?!\w*__|(?:{FILES})(?:\.|$))\w+|{DUNDERS})"
     r"(\.(?!\w*__)\w+)?"
@@ -180,7 +180,7 @@ SIZE = re.compile(
 )
 """An expression over open dimensions, for example "Mul(Integer(2), Symbol('s0', integer=True))".
 
-Other names and attributes are not allowed.
+Names that `NAMES` does not list are not allowed, and neither are attributes.
 """
 
 
@@ -192,8 +192,8 @@ def plain_archive(path: Path) -> io.BytesIO:
     any function that a graph names in PyTorch's modules, evaluates sizes and guards as Python, imports the classes in
     the structure of a call, and writes names into code. Therefore example inputs and guards are removed, and only
     tensors, PyTorch's operators, arithmetic on sizes, plain names, and tuples, lists and dicts of tensors are accepted.
-    PyTorch's own advice still holds, because the graph becomes Python code in the end: from untrusted sources, accept
-    only ONNX or TFLite.
+    Even so, PyTorch turns the graph into Python code in the end. Its own advice therefore still holds: from untrusted
+    sources, accept only ONNX or TFLite.
 
     Raises
     ------

@@ -25,13 +25,14 @@ class FileFacts:
     Attributes
     ----------
     kind
-        A module of `edgekit.models.files`.
+        The format, named after its module in `edgekit.models.files`.
     input_shape
         Shape of its only input, the batch first; an open dimension is -1.
     output_shapes
-        Shapes of its outputs, the batch first; empty where the format does not state them.
+        Shapes of its outputs, the batch first; read from ONNX files only, and empty for other formats.
     metadata
-        Texts that the exporter left in the file, parsed where they are JSON or Python literals.
+        Texts that the exporter left in an ONNX file, parsed where they are JSON or Python literals; empty for other
+        formats.
     """
 
     kind: str
@@ -43,7 +44,7 @@ class FileFacts:
     def picture(self) -> tuple[int, int, int] | None:
         """(height, width, channels) of the pictures that it takes; None if it takes no pictures.
 
-        Open sides come from the metadata; they are -1 if those do not name them.
+        Open sides are taken from the metadata. A side that the metadata do not state either is -1.
         """
         shape = self.input_shape
         if len(shape) != 4:

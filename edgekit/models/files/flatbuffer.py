@@ -14,7 +14,7 @@ BUFFER_ALIGNMENT_BYTES = 16  # the format's schema requires it for the data of a
 
 
 class _Sharing(flatbuffers.Builder):
-    """A builder that writes equal vectors only once, because several tables may refer to the same one."""
+    """A builder that writes equal vectors only once. The format allows it: several tables may refer to one vector."""
 
     def __init__(self) -> None:
         super().__init__(1024)

@@ -36,12 +36,12 @@ class QuantizationGrid:
 
     @property
     def limits(self) -> tuple[float, float]:
-        """The smallest and the largest value that it can represent."""
+        """The smallest and the largest value that the input can represent."""
         integers = np.iinfo(self.dtype)
         return self.scale * (int(integers.min) - self.zero_point), self.scale * (int(integers.max) - self.zero_point)
 
     def lost_share(self, x: np.ndarray) -> float:
-        """Return the quantization error of `x` as a share of its sum of magnitudes; it may exceed 1."""
+        """Return the sum of the quantization errors of `x`, divided by the sum of its magnitudes; it may exceed 1."""
         values = x.astype(np.float64)
         quantized = np.clip(np.rint(values / self.scale) * self.scale, *self.limits)
         total = float(np.abs(values).sum())
@@ -78,7 +78,7 @@ def range_fault(
 def range_ambiguity(grid: QuantizationGrid, raw_dtype: str, steps: Sequence[Step]) -> str:
     """Describe the ambiguity if raw bytes are passed unchanged to an input of bytes that has a scale; otherwise empty.
 
-    On a device, the bytes would reach the input unchanged, but elsewhere they would be converted by its scale.
+    On a device, the bytes would reach the input unchanged, but elsewhere the input's scale would convert them.
     """
     step = grid.step_for_raw(raw_dtype)
     if raw_dtype != grid.dtype or step is None or any(each["step"] not in GEOMETRY for each in steps):
@@ -142,7 +142,7 @@ class OpenedModel:
 
 
 class DeviceModel(NamedTuple):
-    """A model as the runner opens it: its files by name, its inputs in its own order, its outputs in task order."""
+    """A model as the runner opens it: its files by name, its inputs in the file's order, its outputs in the task's."""
 
     files: dict[str, bytes]
     inputs: Sequence[TensorSpec]

@@ -50,7 +50,7 @@ def is_quantized(path: Path) -> bool:
 def open(path: Path, threads: int, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPUT) -> OpenedModel:
     """Open the model at `path`; files that would run their own code are refused.
 
-    TensorFlow accepts a number of threads only before its first operation; 0 does not set it.
+    TensorFlow accepts a number of threads only before its first operation. With 0 threads, the number is not set.
     """
     tf = _tensorflow()
     if threads:
@@ -102,7 +102,7 @@ def tflite(
 
 
 def _one_by_one(samples: Mapping[str, np.ndarray]) -> Iterator[Any]:
-    """Yield the samples for the converter. Several inputs are given by name, because the converter sorts them by it."""
+    """Yield the samples for the converter. Several inputs are given by name, because the converter sorts the names."""
     for index in range(len(next(iter(samples.values())))):
         sample = {name: part[index : index + 1] for name, part in samples.items()}
         yield sample if len(sample) > 1 else list(sample.values())
@@ -171,7 +171,7 @@ def _specs(tf: Any, model: Any, shapes: Sequence[Sequence[int]]) -> list[Any]:
 
 
 def _graph(tf: Any, model: Any, shapes: Sequence[Sequence[int]]) -> Any:
-    """Return the graph for inputs of exactly these shapes, which is also what `predict` runs, but without callbacks."""
+    """Return the graph for inputs of exactly these shapes. Keras's `predict` runs the same graph, with callbacks."""
     return tf.function(_caller(model), autograph=False).get_concrete_function(*_specs(tf, model, shapes))
 
 
@@ -186,7 +186,7 @@ def _tensorflow() -> Any:
 
 def _read(path: Path) -> Any:
     tf = _tensorflow()
-    warnings.filterwarnings("ignore", "The structure of `inputs` doesn't match")  # one tensor for a list of one
+    warnings.filterwarnings("ignore", "The structure of `inputs` doesn't match")  # a tensor in place of a list of one
 
     with contextlib.ExitStack() as stack:
         for name, options in KERAS_2.items():
@@ -246,7 +246,7 @@ def _leaving_out(options: Sequence[str], layer: Any) -> Iterator[None]:
 
 
 def _load(load_model: Any, path: Path) -> Any:
-    """Load a file under a name with the right suffix, because Keras decides by the name."""
+    """Load a file under a name with the right suffix, because Keras tells the two formats apart by the suffix."""
     name = "model.keras" if zipfile.is_zipfile(path) else "model.h5"
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / name).symlink_to(path.absolute())

@@ -45,7 +45,7 @@ CONVERSION_TOLERANCE = 1e-2
 Differences by rounding are smaller.
 """
 FIRST_OPSET_WITH_NUM_OUTPUTS = 18
-"""From this version on, a Split without sizes states its number of outputs."""
+"""From this version of the operator set on, a Split without sizes has to state its number of outputs."""
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 ONE_FILE = "python -c \"import onnx; onnx.save(onnx.load('MODEL.onnx'), 'one-file.onnx')\""
 
@@ -62,7 +62,8 @@ def open(path: Path, threads: int, tensors: Tensors = (), needed: TaskOutputs = 
     options.inter_op_num_threads = 1
     options.log_severity_level = QUIET
     content, weight_files = _read(path), members(path, "onnx")[1:]
-    _check_weights(path, _parse(content), weight_files)  # ONNX Runtime would look for them in the current folder
+    # first, because ONNX Runtime would look for missing weights in the current folder
+    _check_weights(path, _parse(content), weight_files)
     for file in weight_files:
         weights = file.read_bytes()
         options.add_external_initializers_from_files_in_memory([file.name], [weights], [len(weights)])
@@ -217,18 +218,18 @@ def _run_onnx2tf(onnx2tf: Any, content: bytes, sample_shape: tuple[int, ...]) ->
                     input_onnx_file_path="model.onnx",
                     output_folder_path="made",
                     keep_shape_absolutely_input_names=None if channels_first else input_names,
-                    not_use_onnxsim=True,  # it would run any program of that name on PATH
+                    not_use_onnxsim=True,  # otherwise onnx2tf runs any program called onnxsim on PATH
                     non_verbose=True,
                 )
             return Path("made/model_float32.tflite").read_bytes()
-        except (SystemExit, OSError) as error:  # it exits the process when it gives up, or writes no file
+        except (SystemExit, OSError) as error:  # onnx2tf exits the process when it gives up, or writes no file
             raise RuntimeError(f"onnx2tf gave up: {_last_lines(output.getvalue()) or error}") from None
 
 
 def _with_equal_splits(content: bytes) -> bytes:
-    """Return the model with splits into equal parts that do not list the sizes of the parts.
+    """Return the model after removing the lists of sizes from splits into equal parts, which do not need them.
 
-    onnx2tf passes a list of sizes on as 64-bit integers, for which TFLite has no operator of its own.
+    onnx2tf passes a list of sizes on as 64-bit integers, for which TFLite has no split of its own.
     """
     import onnx as library
 
@@ -272,7 +273,10 @@ def _fold_constants(content: bytes) -> bytes:
 
 
 def _agrees(content: bytes, converted: bytes) -> bool:
-    """Return whether TFLite answers a sample as ONNX Runtime does; True for models of several inputs or outputs."""
+    """Return whether TFLite answers a sample as ONNX Runtime does.
+
+    Models with several inputs or outputs, or with an input that is not float32, are not compared; the result is True.
+    """
     from ai_edge_litert.interpreter import Interpreter
 
     session, interpreter = runner.session(content, None), Interpreter(model_content=converted)

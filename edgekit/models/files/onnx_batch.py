@@ -68,7 +68,7 @@ def set_image_size(model: Any, size: tuple[int, int]) -> list[str]:
 
 
 def image_axes(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the axes of height and width in an image input, judged by its channels; empty if they are not clear."""
+    """Return the axes of height and width in an image input; empty if 1 or 3 channels do not show which they are."""
     if len(shape) != 4 or (shape[1] in CHANNELS) == (shape[3] in CHANNELS):
         return ()
     return (2, 3) if shape[1] in CHANNELS else (1, 2)
@@ -132,7 +132,7 @@ def _node_tensors(nodes: Any) -> Iterator[Any]:
 
 
 def unused_name(name: str, used: set[str]) -> str:
-    """Append `_` to `name` until it is not in `used`, add it there and return it."""
+    """Append `_` to `name` until `used` does not contain the result; add the result to `used` and return it."""
     while name in used:
         name += "_"
     used.add(name)

@@ -35,8 +35,8 @@ SAMPLES_PER_SCALE = 250
 MAX_TIES = 0.01
 """The largest share of samples for which the class of the largest score may differ from the label.
 
-They differ at ties, because support vector machines of several classes vote, and because scikit-learn does not use the
-scores to break ties of votes or of probabilities.
+The two differ at ties, because scikit-learn does not use the scores to break them. Ties are between probabilities or,
+in support vector machines of several classes, between votes.
 """
 CLEAR_MARGIN = 1e-5
 """If the two largest scores differ by less than this, relative to them, rounding in float32 may change their order."""
@@ -343,8 +343,8 @@ def compare_labels(
 def _compare_classes(scores: np.ndarray, labels: np.ndarray, classes: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Compare the class of the largest score of each sample with its label.
 
-    Returns which samples have one score that is clearly the largest (n,), and in which of these its class is not the
-    label (n,).
+    Returns two masks (n,): the samples of which one score is clearly the largest, and those among them for which the
+    class of that score is not the label.
     """
     largest = np.sort(scores, axis=1)[:, -2:]
     is_clear = largest[:, 1] - largest[:, 0] > CLEAR_MARGIN * np.abs(largest).max(axis=1)

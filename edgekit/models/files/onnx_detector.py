@@ -7,7 +7,7 @@ scale, which cannot hold pixels and probabilities together. The tensors before t
 The place to cut is found by evidence and not by the names of operators, which differ between exporters. The file is run
 on a random image with its intermediate tensors as additional outputs. A tensor with four numbers for each point is the
 code of the boxes if decoding it gives the boxes of the file, and a tensor with a number for each class is the logits if
-its sigmoid gives the scores of the file. What matches is therefore proved for this file.
+its sigmoid gives the scores of the file. The values of the file itself therefore prove that the place is right.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MAX_ANCHORS = 9
 BOXES, SCORES = "boxes", "scores"
 """Names of the outputs of a cut file."""
 HEAD, DECODING = "edgekit.head", "edgekit.decoding"
-"""Keys of the metadata of a cut file whose outputs need a head."""
+"""Keys of the metadata of a cut file, if a manifest needs a `head` that says how its outputs are read."""
 Columns = tuple[int, int]
 
 
@@ -57,9 +57,9 @@ class _Grid:
 class _Tensor:
     """An intermediate tensor that has, after a reshape and a transposition, a row for each point of a grid.
 
-    Of the columns, those from the first to before the second of `columns` are used. Distances are divided by `divisor`
-    to be in strides, and `shift` is subtracted from those to the right and the bottom and added to the others, to start
-    at the centres of the cells.
+    `columns` are the first column that is used, and the one after the last. Distances in the tensor become strides when
+    they are divided by `divisor`. `shift` is then added to those to the left and the top, and subtracted from those to
+    the right and the bottom, so that all of them start at the centres of the cells.
     """
 
     name: str
@@ -73,7 +73,7 @@ class _Tensor:
 
 @dataclass(frozen=True)
 class _Boxes:
-    """The tensor with the codes of the boxes of a grid. `anchors` are (width, height) in pixels, for that code."""
+    """The tensor with the boxes of a grid, in `code`. The code "anchors" has `anchors`, (width, height) in pixels."""
 
     tensor: _Tensor
     code: BoxCode
@@ -101,7 +101,7 @@ def cut(content: bytes, form: Form, tensors: dict[str, np.ndarray]) -> tuple[byt
     form
         How the outputs of the file are read.
     tensors
-        The intermediate tensors for the image for which `form` has the outputs; see `trace`.
+        The intermediate tensors for the same image as the outputs that `form` reads; see `trace`.
     """
     import onnx
 
@@ -145,7 +145,7 @@ def _grids(form: Form) -> Iterator[list[_Grid]]:
     order in the outputs of the file.
     """
     size, rows = form.head.size, len(form.corners)
-    if form.is_finished:  # the most grids first, because all boxes of one image may come from one of the grids
+    if form.is_finished:  # the most grids first, because a few of the grids may also explain all boxes of one image
         ranges = sorted(combinations(range(len(boxes.STRIDES) + 1), 2), key=lambda ends: ends[0] - ends[1])
         for first, last in ranges:
             yield [_Grid(*boxes.centres_of_strides(size, boxes.STRIDES[first:last]))]
@@ -206,7 +206,7 @@ def _find_scores(tensors: dict[str, np.ndarray], grid: _Grid, form: Form, classe
 
 
 def _class_columns(classes: int, bins: int) -> dict[int, Columns]:
-    """Return, by the number of columns of a tensor, those that hold the classes."""
+    """Return which columns of a tensor hold the classes, by the number of columns that the tensor has."""
     if bins > 1:
         return {classes: (0, classes), classes + boxes.BOX_SIDES * bins: (0, classes)}
     return {classes: (0, classes), 5 + classes: (5, 5 + classes), 4 + classes: (4, 4 + classes)}
@@ -237,10 +237,9 @@ def _as_distributions(tensors: dict[str, np.ndarray], grid: _Grid, form: Form, c
 
 
 def _as_distances(tensor: _Tensor, rows: np.ndarray, grid: _Grid, form: Form) -> _Boxes | None:
-    """Return the boxes if they are distances from the centres of the cells.
+    """Return the boxes if the tensor holds distances from the centres or from the top left corners of the cells.
 
-    Distances may be in strides or, if there is one stride, in pixels, and they may start at the centre or at the top
-    left corner of a cell.
+    The distances may be in strides or, if all points have the same stride, in pixels.
     """
     has_one_stride = bool((grid.strides == grid.strides[0]).all())
     for divisor in (1.0, float(grid.strides[0, 0])) if has_one_stride else (1.0,):
@@ -389,7 +388,7 @@ def _with_outputs(model: Any, places: Sequence[_Boxes], scores: Sequence[_Scores
 
 
 def _other_name(name: str) -> str:
-    """Return the name that a tensor of the file has beside the new tensors, whose names begin with those of outputs."""
+    """Return the name of one of the file's tensors after the cut; only names that a new tensor may have are changed."""
     return f"{name}.file" if name.startswith((BOXES, SCORES)) else name
 
 

@@ -78,6 +78,6 @@ def _macs(op: Any) -> int:
         return int(prod(op.output(0).get_shape()) * inner)
     if kind in RECURRENT:
         *_, weights, recurrent, _bias = (port.get_shape() for port in op.inputs())
-        *steps, _features = op.input(0).get_shape()  # (batch, time, features), of a cell (batch, features)
+        *steps, _features = op.input(0).get_shape()  # (batch, time, features); a cell has (batch, features)
         return int(prod(steps) * (prod(weights) + prod(recurrent)))
     return 0

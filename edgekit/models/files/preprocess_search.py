@@ -26,7 +26,7 @@ CONFIDENCE = 0.95
 """Confidence with which a chain must be better than another one."""
 MAX_SAMPLES = {"detection": 120}
 DEFAULT_MAX_SAMPLES = 300
-"""Most samples on which each chain is tried."""
+"""The largest number of samples on which each chain is tried."""
 DETECTOR_SAMPLES = 4
 LIMIT_S = 900.0
 IMAGENET_MEAN, IMAGENET_STD = [123.675, 116.28, 103.53], [58.395, 57.12, 57.375]
@@ -38,7 +38,7 @@ SCALES: dict[str, Steps] = {
     "ImageNet's mean and deviation": [{"step": "normalize", "mean": IMAGENET_MEAN, "std": IMAGENET_STD}],
     "ImageNet's mean": [{"step": "normalize", "mean": IMAGENET_MEAN, "std": [1.0]}],
 }
-"""Usual scales of the bytes of a picture. The numbers of ImageNet belong to red, green and blue."""
+"""Usual scales of the bytes of a picture. The three numbers of ImageNet are for red, green and blue, in that order."""
 BGR = {"step": "bgr"}
 
 
@@ -46,7 +46,7 @@ BGR = {"step": "bgr"}
 class Chain:
     """The way from a picture to the input of a model: options of the data source, and preprocess steps.
 
-    `scale` names the steps, `is_bgr` is the order of the colours, None for grey.
+    `scale` is a key of `SCALES`. `is_bgr` says whether blue comes first; it is None for grey pictures.
     """
 
     scale: str
@@ -70,7 +70,7 @@ class Chain:
 
 @dataclass(frozen=True, eq=False)
 class TriedChain:
-    """A chain with its accuracy on the samples, and what `tasks.drop` compares."""
+    """A chain with its accuracy on the samples, and its results by sample, which `tasks.drop` compares."""
 
     chain: Chain
     accuracy: float
@@ -149,7 +149,7 @@ def evaluate(folder: str, path: str, kind: str, task: Task, classes: int, steps:
 
 
 class Prepare:
-    """Makes a model's input of raw samples, with these steps and in this layout."""
+    """Makes a model's input from raw samples, with these steps and in this layout."""
 
     def __init__(self, steps: Steps, layout: interface.Layout) -> None:
         self._apply, self._layout = pipeline(steps), layout
@@ -170,6 +170,6 @@ def _read_detector(path: Path, kind: str, needed: TaskOutputs, home: Path, x: np
 
 
 def best_of(tried: Sequence[TriedChain]) -> tuple[TriedChain, list[TriedChain]]:
-    """Return the chain with the highest accuracy, the first of several, and the others that it does not beat."""
+    """Return the chain with the highest accuracy, and the others that it does not beat; of equal chains, the first."""
     best = max(tried, key=lambda each: each.accuracy)
     return best, [each for each in tried if each is not best and not best.beats(each)]

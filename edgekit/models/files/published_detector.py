@@ -30,7 +30,7 @@ OTHER_TASKS = {
     "obb": "predicts rotated boxes, which have an angle",
     "classify": "is a classifier",
 }
-"""Tasks in the metadata of files exported by Ultralytics that are no detection, and what such a network does."""
+"""What a network does, by the task that Ultralytics states in the metadata of its files, unless that is detection."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ def read(path: Path, kind: str, needed: TaskOutputs, samples: Iterable[np.ndarra
     needed
         The outputs of the task, for its classes and the size of the images.
     samples
-        Images (height, width, channels) as the network takes them, in which a file that keeps only likely boxes finds
-        some, whereas it may find none in a random image.
+        Images (height, width, channels) as the network takes them. They are used if a random image shows too little: a
+        file that keeps only likely boxes may find none in it.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def _only_reading(candidates: Sequence[Form], outputs: Sequence[np.ndarray], nee
     Raises
     ------
     ModelError
-        They differ in what the columns hold, and not only in what the numbers of a box are.
+        The forms differ in what the columns hold, and not only in what the four numbers of a box are.
     """
     readings = {(form.head.parts, form.head.points_last, form.scores_in_words): form for form in reversed(candidates)}
     if len(readings) == 1:

@@ -1,6 +1,6 @@
 """Run a model file in its own interpreter without PyTorch around it, to time a baseline that came as a file.
 
-Variants are timed on the runner's backends, so the file from which they were made is timed there as well. The module
+Variants are timed on the runner's backends, so the file from which they were made is timed on them as well. The module
 that wraps a file for PyTorch (`as_module.py`) adds 60 to 140 µs to a call, which is more than a small model takes.
 """
 

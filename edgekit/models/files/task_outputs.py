@@ -1,6 +1,6 @@
 """The outputs of a model file for a task: in the task's order, for many samples, and converted to logits.
 
-Whatever the order in the file, boxes come before logits, and channels before rows and columns.
+In the task's order, boxes come before logits, and channels before rows and columns, whatever their order in the file.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def box_outputs(shapes: Shapes, classes: int, size: Sequence[int], boxes_index: 
 def head_outputs(shapes: Shapes, head: dict[str, Any]) -> list[int]:
     """Return the indices of a published detector's outputs in the order of the parts of its head.
 
-    Converters may reorder the outputs, which are then known by their shapes; those of one shape keep their order.
+    Converters may reorder the outputs, so they are recognised by their shapes. Outputs of equal shape keep their order.
 
     Raises
     ------
@@ -141,9 +141,10 @@ IMAGE_TASKS = ("detection", "segmentation")
 
 @dataclass(frozen=True)
 class TaskOutputs:
-    """The outputs that a file needs for a task: numbers for `classes` classes or values, boxes and logits, or a grid.
+    """The outputs that a file needs for a task: a number for each class or value, boxes with logits, or a grid.
 
-    `size` is the height and width of a sample. `head` is that of a bundle's manifest, for a published detector.
+    `classes` is the number of classes or values. `size` is the height and width of a sample. `head` is that of a
+    bundle's manifest, for a published detector.
     """
 
     classes: int
@@ -177,7 +178,7 @@ class TaskOutputs:
         return parts[0]
 
     def in_task_order(self, outputs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
-        """Return a manifest's outputs in task order; the grid of a segmentation gets its layout."""
+        """Return a manifest's outputs in the task's order; the grid of a segmentation gets its layout."""
         shapes = [each.shape[1:] for each in outputs]
         if self.task == "detection":
             return tuple(outputs[index] for index in self.task_order(shapes))
@@ -304,7 +305,7 @@ def to_logits(outputs: np.ndarray, step: float) -> np.ndarray:
     if kind == "probabilities":
         return np.log(np.maximum(outputs, np.float32(margin)))
     if kind == "sigmoids":
-        sigmoids = outputs.astype(np.float64)  # in which 1 - p is exact
+        sigmoids = outputs.astype(np.float64)  # because 1 - p is exact in float64
         inside = np.clip(sigmoids, _value_for_zero(sigmoids, margin), 1 - _value_for_zero(1 - sigmoids, margin))
         return (np.log(inside) - np.log1p(-inside)).astype(np.float32)
     return outputs
@@ -318,8 +319,8 @@ def _value_for_zero(sigmoids: np.ndarray, margin: float) -> float:
 def output_kind(outputs: np.ndarray, step: float) -> OutputKind:
     """Detect whether outputs (n, classes) are logits, probabilities or sigmoids.
 
-    The logits of many samples do not all lie between 0 and 1. So if all outputs lie there, but do not sum to 1, they
-    are sigmoids. `step` is the difference between two adjacent values of integer outputs, and 0 for floats.
+    The logits of many samples do not all lie between 0 and 1. So if all outputs lie in that range, but do not sum to 1,
+    they are sigmoids. `step` is the difference between two adjacent values of integer outputs, and 0 for floats.
     """
     if are_probabilities(outputs, step):
         return "probabilities"

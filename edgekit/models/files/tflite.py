@@ -93,7 +93,7 @@ def on_device(path: Path, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPU
 
 
 def _signature(detail: Any) -> list[int]:
-    """Return the shape with -1 for open dimensions. They are marked in `shape_signature` only; `shape` has 1 there."""
+    """Return the shape with -1 for open dimensions. Only `shape_signature` marks them; in `shape`, they are 1."""
     shape, signature = ([int(side) for side in detail[key]] for key in ("shape", "shape_signature"))
     return signature if len(signature) == len(shape) else shape
 

@@ -5,7 +5,7 @@ A row of `INTERPRETERS` names the module here that opens models on it. Each such
     open(files, inputs, outputs, threads, device, batch, states, name)
                                                    -> a `BaseBackend` model that takes `batch` samples per call
 
-It gets its model from `base.closed_model_file`, which refuses models that open files outside their bundle.
+`open` gets the model from `base.closed_model_file`, which refuses models that open files outside their bundle.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ class BaseBackend:
     """A model on an interpreter.
 
     `invoke` takes and returns the model's own dtypes; `run` takes float32 or int32 token IDs, and returns float32.
-    `encode` and `decode` convert between the two, and are None if there is nothing to convert. Several inputs are
-    passed as one float32 vector (`input_vector.py`), which `invoke` converts.
+    `encode` converts to the model's dtypes and `decode` from them; either is None if there is nothing to convert.
+    Several inputs are passed as one float32 vector (`input_vector.py`), which `invoke` converts.
     """
 
     def __init__(

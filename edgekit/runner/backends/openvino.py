@@ -69,7 +69,7 @@ def export_compiled(
 ) -> bytes:
     """Return the compiled model, which `import_compiled` can load with this OpenVINO on this CPU.
 
-    The file's remark about byte inputs precedes it, in a line of its own.
+    The file's remark about byte inputs precedes the model, in a line of its own.
     """
     import io
 

@@ -1,6 +1,6 @@
 """The zip format of a bundle in its only valid form: stored regular files, timestamps of 1980, no extra fields.
 
-Any zip tool can open it. This reader accepts nothing else, so nothing can hide between the members, and a device needs
+Any zip tool can open it. This reader accepts no other form, so nothing can hide between the members, and a device needs
 neither `zipfile` nor OpenSSL (10 ms and 5 MB) to read a bundle. The fields are those of APPNOTE.TXT 6.3.4, sections
 4.3.7, 4.3.12 and 4.3.16.
 """

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import Manifest
 
 MAX_ANCHORS = 64
-"""Largest number of anchors or prior boxes in a cell, and of grids."""
+"""Largest number of anchors or prior boxes in a cell, of grids, and of bins."""
 MAX_INDEX = 1000
 
 
@@ -73,7 +73,7 @@ HEAD = {
 }
 REQUIRED = ("size", "classes", "parts", "boxes", "scores")
 NEEDED_PARTS = {"index": {"boxes", "score", "index"}}
-"""Parts that a `ScoreCode` needs; the others need boxes and classes."""
+"""Parts that a `ScoreCode` needs; codes not listed need boxes and classes."""
 
 
 def check_head(head: Any, manifest: Manifest) -> None:

@@ -43,7 +43,7 @@ def combined_input(inputs: Sequence[TensorSpec]) -> TensorSpec:
 class StateSpec:
     """A recurrent state that a model keeps between the samples of a stream.
 
-    It starts as zeros, and then takes the value that the tensor `output` had after the sample before. `input` and
+    It starts as zeros, and then takes the value that the tensor `output` had after the previous sample. `input` and
     `output` are tensors of the model file, both of this `shape` and `dtype`.
     """
 
@@ -65,7 +65,7 @@ class RawSpec:
     "text" (tokens,), or "tensors" (width,), which are several tensors joined (`input_vector.py`).
 
     `dtype` is uint8, int8 or float32, or int32 for the token IDs of a text, which reach the model unchanged. Preprocess
-    steps convert other integers to float32, unless the model takes the same integers and all steps only change the
+    steps convert uint8 and int8 to float32, unless the model takes the same integers and all steps only change the
     geometry. In that case, the integers are quantized values and reach the model unchanged (`input_encoding.py`).
 
     `range` is [lowest, highest] for float samples, and [0, the highest ID] for token IDs. Audio is mono in [-1, 1] at

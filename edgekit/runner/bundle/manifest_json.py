@@ -20,7 +20,7 @@ from edgekit.runner.rules import check_rules as check_values
 OPTIONAL = ("threshold", "boxes", "head", "smoothing", "states", "reference")
 """Keys that are absent unless they apply."""
 RAW_OPTIONAL = ("columns", "tensors")
-"""The same for the keys of `raw`."""
+"""Keys of `raw` that are absent unless they apply."""
 LISTS: dict[str, Any] = {"inputs": TensorSpec, "outputs": TensorSpec, "states": StateSpec}
 """Keys whose values are lists of objects, and the type of these objects."""
 

@@ -39,9 +39,9 @@ TEXT_READERS = ("text", "text_table")
 
 
 def input_files(name: str, raw: RawSpec) -> list[str]:
-    """Return the files that an argument names: the file itself, or those in a folder.
+    """Return the files that an argument names: the file itself, or those in a folder that may hold samples.
 
-    A folder without such files is returned as it is.
+    A folder without any is returned as it is.
     """
     if not os.path.isdir(name):
         return [name]

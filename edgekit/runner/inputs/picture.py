@@ -2,8 +2,7 @@
 
 A picture is turned upright by its EXIF tag and converted to Pillow's "L" or "RGB". Then Pillow resizes it to the
 bundle's height and width, with its bilinear filter unless the input path names another. The input path declares these
-steps, and training runs the same code
-(`edgekit/data/image_cache.py`). An alpha channel is dropped.
+steps, and training runs the same code (`edgekit/data/image_cache.py`). An alpha channel is dropped.
 """
 
 from __future__ import annotations

@@ -116,8 +116,8 @@ def _gray(buffer: np.ndarray, width: int, height: int) -> np.ndarray:
 def _yuv420p(buffer: np.ndarray, width: int, height: int) -> np.ndarray:
     """Convert from ITU-R BT.601 in limited range (luma 16 to 235). Each colour sample applies to four pixels.
 
-    The matrix is the inverse of BT.601-7, 2.5.1 to 2.5.3, times 2^16: 255/219 for luma; 1.402, 0.344136, 0.714136 and
-    1.772, each times 255/224, for Cr into red, Cb and Cr out of green, and Cb into blue.
+    The matrix is the inverse of that in BT.601-7 (sections 2.5.1 to 2.5.3), times 2^16: 255/219 for luma; 1.402,
+    0.344136, 0.714136 and 1.772, each times 255/224, for Cr into red, Cb and Cr out of green, and Cb into blue.
     """
     tall, wide = -(-height // 2), -(-width // 2)
     luma, colours = buffer[: width * height], buffer[width * height :].reshape(2, tall, wide)

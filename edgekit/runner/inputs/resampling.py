@@ -85,7 +85,7 @@ class Resampler:
         return self._outputs_until(-(-self._samples * self._up // self._down))
 
     def _outputs_until(self, count: int) -> np.ndarray:
-        """Return the outputs from the last one up to number `count`."""
+        """Return the outputs after the last one returned, up to number `count`."""
         parts = blocks(self._buffer, self._first, self._output_count, count, self._up, self._down)
         outputs = np.concatenate([np.empty(0, np.float32), *parts])
         self._output_count = max(self._output_count, count)

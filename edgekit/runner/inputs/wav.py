@@ -154,7 +154,7 @@ def parse_format(path: str, chunk: bytes) -> tuple[int, int, int, int]:
 
 
 def _check(path: str, header: WavHeader, spec: AudioSpec) -> None:
-    """Raise InputError for the first problem that no declared step corrects, with the command that corrects all."""
+    """Raise InputError for the first problem that no declared step corrects, with a command that solves them all."""
     frame_bytes = header.channels * header.bits // 8
     rate_hz = spec.rate_hz
     if (header.code, header.bits) not in DTYPES:

@@ -11,7 +11,7 @@ from edgekit.runner.input_path import Step
 
 
 class Span(NamedTuple):
-    """The part of a recording that a sample covers: start and exclusive end, in samples, or in rows without a rate."""
+    """The part of a recording that a sample covers: start and exclusive end, in samples, or rows if it has no rate."""
 
     start: int
     end: int

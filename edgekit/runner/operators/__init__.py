@@ -1,4 +1,4 @@
-"""The requirements that a model file has of its interpreter, read without any library.
+"""What a model file requires of its interpreter, read without any library.
 
 Each target has a reader, a module with the target's name. It offers `read(data: bytes) -> ModelRequirements`, and
 `check_closed(data: bytes)`, which refuses a file that makes an interpreter open other files. Both raise BundleError,
@@ -20,7 +20,7 @@ SUFFIXES = {"tflite": ".tflite", "onnx": ".onnx", "openvino": ".xml"}
 
 @dataclass(frozen=True, order=True)
 class Operator:
-    """A type of operator. `domain` says who defines it: "builtin" or "custom" (tflite), an ONNX domain, or an opset."""
+    """A type of operator. Its origin, `domain`, is "builtin" or "custom" in TFLite, an ONNX domain, or an opset."""
 
     domain: str
     name: str

@@ -64,7 +64,7 @@ def make_postprocessor(manifest: Manifest) -> Callable[[np.ndarray, int, dict[st
 def _make_small_postprocessor(
     labels: list[str], is_logits: bool
 ) -> Callable[[np.ndarray, int, dict[str, float]], Classification]:
-    """Return a function that does the same in Python floats, which takes less than half the time for ten classes.
+    """Return the postprocessor in Python floats, which takes less than half the time for ten classes.
 
     Each NumPy call has a fixed cost, which dominates for so few numbers.
     """

@@ -104,7 +104,7 @@ def _butterfly(even: np.ndarray, rotated: np.ndarray) -> np.ndarray:
 def _bands(triangles: list[tuple[int, list[float]]], last: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return the bins (mels,) and their weights (mels,) for each position within the triangles.
 
-    A triangle that is shorter has the weight 0 there. Each position is added for all mels at once, which is cheap even
+    Beyond its end, a triangle has the weight 0. Each position is added for all mels at once, which is cheap even
     for few frames, and each mel still adds up its bins in their order.
     """
     longest = max(len(weights) for _, weights in triangles)

@@ -1,7 +1,7 @@
 """Checks of the preprocess steps, a declarative list that has the same keys in a config and in a bundle.
 
-A step is, for example, `{"step": "scale", "factor": 0.00392156862745098}`. This module needs no NumPy, so that it can
-report errors on a device without it. `transform.py` does the arithmetic.
+A step is, for example, `{"step": "scale", "factor": 0.00392156862745098}`. This module needs no NumPy, so that errors
+are reported on a device without NumPy too. `transform.py` does the arithmetic.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class Stream:
     from zeros again.
 
     A window's log-mel spectrogram has `frames` frames, of which `new_frames` are computed; the others are those of the
-    window before. Both are None if the bundle has no such step.
+    window before. Both are None if the bundle has no log-mel step whose frames windows can share.
 
     Parameters
     ----------
@@ -113,8 +113,8 @@ class Stream:
     Raises
     ------
     InputError
-        An option is invalid, or the stream can never match the bundle. During iteration: the stream ended in the
-        middle of a sample, or changed its format. This is raised after the answers to everything that was complete.
+        An option is invalid, or the stream can never match the bundle. Iterating raises it if the stream ended in the
+        middle of a sample or changed its format, after the answers to everything that was complete.
     """
 
     def __init__(

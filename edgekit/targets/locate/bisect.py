@@ -4,7 +4,7 @@ Names do not survive a conversion, and the output of a wrong layer matches no te
 therefore looks for agreement. An operator agrees if its output matches some tensor of the network, or if it leads to an
 operator that agrees (for example a convolution whose bias is another operator). The file diverges at the operator that
 does not agree although the operators before it do. The layer to report is the one that takes the same inputs in the
-network.
+network as this operator in the file.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def _float_model(model_folder: Path) -> bytes:
     except torch.onnx.errors.OnnxExporterError as error:
         if NO_VIEW not in str(error_causes.root_cause(error)):
             raise
-        # the output of PyTorch's fused attention has other strides, so that a view after it fails (Swin's windows)
+        # fused attention returns other strides than plain attention, so that a view after it fails (Swin's windows)
         FakeTensorMode.cache_clear()  # which would otherwise contain these strides
         with sdpa_kernel(SDPBackend.MATH):
             model = _export(module, sample)

@@ -25,7 +25,10 @@ MAX_SHAPE_VALUES = 64
 PAIRS = 4
 MIN_VOCABULARY = 4
 FLOAT_TOLERANCE = 1e-3
-"""How far a float output may differ in a batch, as a share of how much it differs from the next sample's output."""
+"""How far a sample's float output may differ between a batch and a call of its own.
+
+It is a share of the largest difference between the outputs for two samples.
+"""
 QUANTIZED_TOLERANCE = 0.25
 """The same for quantized models, where the last bit may decide between two quantized values."""
 
@@ -114,7 +117,7 @@ def _batch_axes(one: Sequence[int], two: Sequence[int], after: Sequence[int]) ->
 
 
 def _best_axis(model: Any, axes: Sequence[int], write: Callable[[int], None]) -> int:
-    """Return the first of the axes with which the most shapes can be inferred for two samples."""
+    """Return the axis with which the most shapes can be inferred for two samples; of equal axes, the first."""
     if len(axes) == 1:
         return axes[0]
     inferred = []

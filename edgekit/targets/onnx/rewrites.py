@@ -167,7 +167,7 @@ SIDES = ([2, 3], [-2, -1])
 """The axes of height and width, counted from the start or from the end."""
 RANK = 4
 SHAPES = {"Reshape", "Squeeze"}
-"""ONNX Runtime moves a QuantizeLinear from after these to before them."""
+"""If a QuantizeLinear follows one of these operators, ONNX Runtime moves it in front of the operator."""
 
 
 def rename_global_pools(content: bytes) -> bytes:

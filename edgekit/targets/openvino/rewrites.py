@@ -55,10 +55,10 @@ def separate_scales(model: Any) -> int:
 
     Such scales and shifts come from a batch norm after a dense layer's ReLU, from a layer scale, or from an added
     constant. If a FakeQuantize follows, OpenVINO 2026.4 fuses everything into the dense layer, and on one thread the
-    answers are wrong: their SNR is -85 to -200 dB, and 36 to 50 dB on two threads or with the operators separated.
+    answers are wrong: their SNR is -85 to -200 dB. On two threads, or with the operators separated, it is 36 to 50 dB.
 
-    A PReLU with slope one computes nothing, but the plug-in neither fuses nor removes it there, so it keeps the
-    operators separate. This works for graphs from every source, and for networks after QAT, whose weights must not
+    A PReLU with slope one computes nothing, but the plug-in neither fuses nor removes a PReLU in that place, so the
+    operators stay separate. This works for graphs from every source, and for networks after QAT, whose weights must not
     change any more. Folding the scale into the next dense layer would not work, because the scale of a channel that is
     always zero (1 / sqrt(eps) = 316) would use up that layer's range of weights. Feature maps and sequences need no
     separation, because they are computed correctly.

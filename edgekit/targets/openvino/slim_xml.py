@@ -97,7 +97,7 @@ def _merge_constants(graph: Element) -> None:
 
 
 def _without_names(layer: Element) -> bytes:
-    """Return the text of a constant without its names, by which constants can be compared.
+    """Return the text of a constant without its names, so that constants can be compared.
 
     The numbers of their ports do not matter, because every constant has one port with the same number.
     """

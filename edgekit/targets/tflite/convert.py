@@ -1,10 +1,10 @@
 """Convert to TFLite: litert-torch makes the float model, and ai-edge-quantizer casts its weights or quantizes it.
 
 Images are NHWC. The int8 model takes and returns int8, with the scales in its own tensors. In `w8` (int8 weights, float
-arithmetic) and `dynamic` (int8 activations by the range of each call), inputs and outputs stay float. ai-edge-quantizer
-has no recipes for some precisions, so they are defined here: `int4` stores the weights of convolutions and dense layers
-in 4 bits, and everything else in int8. `int16x8` has int8 weights and int16 activations. `int4_dense` is `dynamic` with
-the weights of dense layers and embeddings in 4 bits.
+arithmetic) and `dynamic` (int8 activations by the range of each call), inputs and outputs stay float. `int4` stores the
+weights of convolutions and dense layers in 4 bits, and everything else in int8. `int16x8` has int8 weights and int16
+activations. `int4_dense` is `dynamic` with the weights of dense layers and embeddings in 4 bits. The recipes of `int4`
+and `int4_dense` are made here, from recipes of ai-edge-quantizer with int8 weights.
 """
 
 from __future__ import annotations
@@ -320,7 +320,7 @@ def _quantize(
     ranges = calibrate(content)
     if quantization.ranges == "percentile":
         ranges = clip_ranges(content, samples, ranges)
-    if bounds is not None and sources[0].name in ranges:  # the input may be in float as well
+    if bounds is not None and sources[0].name in ranges:  # missing if the input stays in float
         input_range = ranges[sources[0].name]
         input_range.update(
             {key: np.full_like(input_range[key], value) for key, value in zip(("min", "max"), bounds, strict=True)}

@@ -20,7 +20,7 @@ SMALLEST_RANGE = 1e-6
 
 
 def keep_biases(content: bytes, ranges: Mapping[str, Mapping[str, Any]]) -> bytes:
-    """Make the biases of channels whose weights are all zero representable.
+    """Make biases representable in channels whose weights are all zero.
 
     `ranges` has the minimum and maximum of each tensor by its name.
 
@@ -255,7 +255,7 @@ def strip_names(content: bytes) -> bytes:
 
 
 def _drop_unused_buffers(model: Any) -> None:
-    """Remove buffers that no tensor uses, except buffer 0, which is always empty, for tensors without data."""
+    """Remove buffers that no tensor uses, except buffer 0, the empty one, to which tensors without data refer."""
     tensors = [tensor for graph in model.subgraphs for tensor in graph.tensors]
     used = sorted({0, *(tensor.buffer for tensor in tensors)})
     model.buffers = [model.buffers[index] for index in used]

@@ -2,9 +2,10 @@
 
 The format has sparse tensors (`SparsityParameters`). All axes of a sparse weight but one are dense. The remaining axis
 lists the indices of single values or of blocks, in as few bytes as its length needs. The operator DENSIFY converts such
-a tensor for the operator that uses it. XNNPACK processes both when it loads the file. On processors for which it has
-sparse kernels (Elsen et al. 2020), it skips the zeros of float 1x1 convolutions. These kernels add in another order, so
-that the last bits may differ there. Everywhere else, weights are dense in memory, and only the file is smaller.
+a tensor for the operator that uses it. XNNPACK processes DENSIFY and that operator when it loads the file. On
+processors for which it has sparse kernels (Elsen et al. 2020), it skips the zeros of float 1x1 convolutions. These
+kernels add in another order than dense ones, so that the last bits of their answers may differ. Everywhere else,
+weights are dense in memory, and only the file is smaller.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class SparseWeight:
 
 
 Samples = np.ndarray | Mapping[str, np.ndarray]
-"""Samples (n, …), float32, in the layout of the file's input, or of each input by its name."""
+"""Samples (n, …), float32, in the layout of the file's input, or such samples for each input by its name."""
 
 
 def encode(content: bytes, inputs: Samples | None) -> tuple[bytes, str]:
@@ -106,7 +107,7 @@ def encode(content: bytes, inputs: Samples | None) -> tuple[bytes, str]:
 
 
 def encode_weights(content: bytes) -> tuple[bytes | None, str]:
-    """Store every weight as a sparse tensor for which that is smaller, without comparing answers.
+    """Store those weights as sparse tensors that become smaller by it, without comparing answers.
 
     Returns the file and a description of the change, or None and the reason why it would not be smaller.
     """
@@ -215,7 +216,7 @@ def _replace(model: Any, graph: Any, index: int, weight: SparseWeight) -> None:
 
     tensor, dense = graph.tensors[index], schema.TensorT()
     dense.shape, dense.type, dense.quantization, dense.hasRank = tensor.shape, tensor.type, tensor.quantization, True
-    dense.buffer = 0  # the first one is the empty one
+    dense.buffer = 0  # the first buffer is the empty one
     graph.tensors.append(dense)
     dense_index = len(graph.tensors) - 1
     for op in graph.operators:
@@ -232,7 +233,7 @@ def _replace(model: Any, graph: Any, index: int, weight: SparseWeight) -> None:
 
 
 def _code(schema: Any, model: Any) -> int:
-    """Return the index of DENSIFY in the file's list of operators, and add it if it is not there."""
+    """Return the index of DENSIFY in the file's list of operators, and add DENSIFY if the list does not have it."""
     for number, code in enumerate(model.operatorCodes):
         if code.builtinCode == schema.BuiltinOperator.DENSIFY:
             return number

@@ -1,9 +1,9 @@
 """RandAugment: Cubuk, Zoph, Shlens, Le, "RandAugment: Practical automated data augmentation", NeurIPS 2020.
 
-A few randomly drawn operations are applied to each image, all with the same magnitude from 0 to 10. Their ranges are
-those of AutoAugment (Cubuk et al. 2019, table 6). Images are rotated and sheared about their centre, with
-nearest-neighbour sampling. Everything is written in NumPy, so that a new version of an image library cannot change a
-training.
+A few randomly drawn operations are applied to each image, all with the same magnitude from 0 to 10. The ranges of the
+operations are those of AutoAugment (Cubuk et al. 2019, table 6). Images are rotated and sheared about their centre,
+with nearest-neighbour sampling. Everything is written in NumPy, so that a new version of an image library cannot change
+a training.
 """
 
 from __future__ import annotations

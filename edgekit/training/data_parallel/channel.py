@@ -19,7 +19,7 @@ from torch import Tensor
 SILENCE_LIMIT = timedelta(days=1)
 """The longest time between two messages. It is long because the workers wait while process 0 validates.
 
-A process that dies is noticed at once, without this limit.
+A process that dies is noticed at once, not only after this time.
 """
 
 

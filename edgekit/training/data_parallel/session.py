@@ -62,7 +62,7 @@ def open_coordinator(
 
 
 def check_positives(labels: Any, batch_size: int, shards: int) -> None:
-    """Check that a shard has pairs of samples with one label, because an embedding compares samples within a shard.
+    """Check that a shard has pairs of samples with the same label, which an embedding compares within a shard.
 
     Raises ConfigError like `positives.check_batch_size`.
     """

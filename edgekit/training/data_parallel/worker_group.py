@@ -118,7 +118,7 @@ def _wait_until_ready(peers: list[_WorkerProcess]) -> None:
 
 @contextmanager
 def _explain_lost_peer(peers: list[_WorkerProcess]) -> Iterator[None]:
-    """Turn `PeerLost` into an error that says why the process at the other end died: a StageError, or its own error."""
+    """Turn `PeerLost` into an error that says why the other process died: a StageError, or that process's own error."""
     try:
         yield
     except PeerLost as lost:

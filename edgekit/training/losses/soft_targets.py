@@ -36,7 +36,7 @@ def combined_loss(
     """Return alpha * the distance to the teacher's outputs + (1 - alpha) * `losses.label_loss`.
 
     For logits (N, classes) the distance is T^2 * KL(teacher || student), with both softened by T. The factor T^2 keeps
-    the gradient of this term at the scale of the other's. The same distance is computed for each label if there are
+    the gradient of this term at the scale of the other term. The same distance is computed for each label if there are
     several, and for each cell of a mask. For values and reconstructions it is the squared error, and for embeddings
     1 - cosine, in both cases without T. For boxes see `task_losses.detection_distance`.
     """

@@ -17,7 +17,7 @@ from edgekit.runner.preprocess.transform import pipeline
 from edgekit.training.teachers.model_file import CUT, JOURNAL, LOGITS, SAMPLES
 
 DETECTOR_SAMPLES = 8
-"""Number of samples for which the outputs of a detector are recognised, if it finds nothing in a random image."""
+"""Number of samples from which the outputs of a detector are recognised, if it detects nothing in a random image."""
 RANGE_CHECK_SAMPLES = 64
 """Number of samples that are compared with the range of a quantized input."""
 INT8_SOFTMAX_STEP = 1 / 255
@@ -38,7 +38,7 @@ def write_logits(
     """Write the logits of the samples to the folder `home`, and return facts about the model.
 
     With `is_baseline`, the model must also be usable on a device, and its operations are counted. A detector that
-    decodes its boxes itself is cut before that, and the file that remains is written to `home`, too.
+    decodes its boxes itself is cut before its decoding, and the file that remains is written to `home`, too.
     """
     folder = Path(home)
     x = np.load(folder / SAMPLES, mmap_mode="r", allow_pickle=False)
