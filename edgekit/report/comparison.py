@@ -28,7 +28,8 @@ class RunComparison:
     """Two results and their differences.
 
     `config`, `versions` and `machine` hold the values that differ, as pairs (None if a run lacks the value).
-    `no_latencies` and `no_accuracies` say why latencies or accuracies are not compared; empty if they are.
+    `no_latencies` says why the latencies are not compared, and is empty if they are compared; `no_accuracies` does the
+    same for the accuracies.
     """
 
     a: Result
@@ -166,7 +167,8 @@ def _bytes(a: Variant | None, b: Variant | None) -> str:
 def _latency_note(comparison: RunComparison, name: str, a: Variant | None, b: Variant | None) -> str:
     """Return the comparison of the latencies in words.
 
-    A difference within the margin counts as no difference, because two processes may differ as much.
+    A difference within the margin counts as no difference, because the latency of one and the same file may differ as
+    much between two processes.
     """
     if a is None or b is None:
         letter, other, other_result = ("A", "B", comparison.b) if a else ("B", "A", comparison.a)

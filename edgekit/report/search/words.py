@@ -40,7 +40,10 @@ CONSTRAINT_WORDS = {
 
 @dataclass(frozen=True)
 class FidelityWork:
-    """A fidelity: the trials that reached it, those that ended there by state, and the work of those that ended."""
+    """A fidelity, the number of trials that reached it (`came`), and the trials that went no further.
+
+    Of these, `ended` has the numbers of the incomplete ones by state, and `seconds` is the work of all.
+    """
 
     name: str
     came: int
@@ -70,7 +73,7 @@ def work_by_fidelity(study: Study) -> list[FidelityWork]:
 
 
 def work_by_part(study: Study) -> dict[str, float]:
-    """Return seconds by part: first fidelities and stages in their order, then all other parts."""
+    """Return the seconds of work by part of the search. Fidelities and stages come first, in their order."""
     seconds: Counter[str] = Counter()
     for each in study.trials:
         seconds.update(each["took_s"])
@@ -137,9 +140,9 @@ def spared(study: Study) -> str:
 
 
 def disturbed(study: Study) -> str:
-    """Return a sentence about the batches with noisy latencies, counted from 1.
+    """Return a sentence that names the batches with noisy latencies, numbered from 1.
 
-    The result is empty if there is none.
+    The result is empty if there is no such batch.
     """
     batches = [str(each["number"] + 1) for each in study.row["batches"] if each["disturbed"]]
     if not batches:
@@ -182,7 +185,10 @@ def _worst_excess(trial: TrialRow, limits: Mapping[str, object]) -> float:
 
 
 def _relative_limit(name: str, limits: Mapping[str, object]) -> float | None:
-    """Return a limit relative to a reference model as a number: a ratio of latencies, or bytes if they are known."""
+    """Return, as a number, a limit that is relative to a reference model.
+
+    It is a ratio for the latency, and bytes for the size if the size of the reference model is known.
+    """
     whole = Budget.model_validate(limits).limits("")
     if name == "latency_p50":
         return whole.latency_p50.ratio if whole.latency_p50 else None

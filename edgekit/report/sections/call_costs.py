@@ -20,7 +20,8 @@ from edgekit.report.tables import Column, Table, build_table, grid_from_columns
 
 MILLION = 1_000_000
 AXIS_FACTOR = 100.0
-"""The axis reaches this factor below and above the number of calls that pay for the run."""
+"""The axis begins at the number of calls that pay for the run divided by this factor, and ends at that number times
+this factor."""
 TITLES = {"never": "Never worth it", "perhaps never": "Perhaps never worth it"}
 DEFAULT_CALLS = 1e7
 """The middle of the axis if no number of calls pays for the run."""
