@@ -368,7 +368,10 @@ class App:
 
     @property
     def ready(self) -> bool:
-        """Whether requests are accepted: from when all models are open until the server begins to drain."""
+        """Whether requests are accepted. This is so from when all models are open until the server begins to shut down.
+
+        A server that shuts down still answers, for a while, the requests that arrive.
+        """
         return self.is_ready and not self.is_draining
 
     def distinct(self) -> list[ServedModel]:

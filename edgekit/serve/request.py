@@ -110,9 +110,9 @@ class BodyBuffer:
         return self._small if self._pages is None else memoryview(self._pages)[: self.size]
 
     def _grow(self, size: int) -> mmap.mmap:
-        """Make room for twice `size` bytes if `size` does not fit, so that this is rarely necessary.
+        """Make room for twice `size` bytes if `size` bytes do not fit, so that the buffer rarely has to grow.
 
-        The spare room costs no memory, because the system provides only pages that are written to.
+        The unused half costs no memory, because the system provides only pages that are written to.
         """
         if self._pages is None:
             self._pages = mmap.mmap(-1, 2 * size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

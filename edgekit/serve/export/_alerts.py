@@ -67,7 +67,8 @@ class Alert:
 
 
 FEWEST_BAD = 5
-"""An alert needs at least this many slow or refused requests in the long window. One at night must not raise it."""
+"""An alert needs at least this many slow or refused requests in the long window, so that a single one at night, when
+there are few requests, raises no alert."""
 
 
 class Burn(NamedTuple):

@@ -22,7 +22,8 @@ from edgekit.serve.export._subjects import ExportedBundle
 
 FILES = {"tflite": ("model.tflite",), "onnx": ("model.onnx",), "openvino": ("model.xml", "model.bin")}
 SETTINGS = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
-"""Also written to the server's configuration, because some CPUs would otherwise compute in bfloat16."""
+"""The settings with which OpenVINO runs the golden samples. The server's configuration gets the same ones, because some
+CPUs would otherwise compute in bfloat16."""
 LIMIT_S = 600.0
 ADVICE = "export its openvino or onnx bundle, or serve this one with `edgekit serve`"
 
