@@ -123,9 +123,10 @@ def install_corrections() -> None:
 def correct_concat_widths(graph: Any) -> None:
     """Correct the channel indices of flattened parts of a concatenation in a dependency graph, in place.
 
-    torch-pruning 1.6 takes the width after the concatenation for the width of the flattened part, and so counts each
-    channel more than once. In fact each channel becomes height times width indices. torch-pruning builds its graph
-    anew for every group, so `install_corrections` hooks this function into the building of the graph.
+    Flattening turns each channel of a feature map into height times width indices. torch-pruning 1.6 computes this
+    number from the width after the concatenation instead of the width of the flattened part, and so counts each channel
+    more than once. It builds its graph anew for every group, so `install_corrections` hooks this function into the
+    building of the graph.
     """
     for node in graph.module2node.values():
         if node.type != ops.OPTYPE.CONCAT or _axes(node) != VECTOR_AXES:
