@@ -66,7 +66,7 @@ class NetworkToConvert:
         return ConversionStep(precision, plain_method(precision), self.folder, out)
 
     def jobs(self, config: ConvertConfig, calibration: Path, out: Path) -> list[ConversionJob]:
-        """Return a job for each target. Its first step makes the float file, with which all other files are compared."""
+        """Return a job for each target. Its first step makes the float file that the other files are compared with."""
         jobs = []
         for target in config.targets:
             offered = model_file.offered_precisions(target, precisions(target), self.folder)
