@@ -78,7 +78,10 @@ def compare_runs(folder_a: Path, folder_b: Path) -> RunComparison:
 
 
 def print_comparison(comparison: RunComparison, console: Console, *, show_all: bool = False) -> None:
-    """Print the differences, what is not compared and why, and the variants that ship or, with `show_all`, all."""
+    """Print the differences, what is not compared and why, and the variants that ship.
+
+    With `show_all`, print all variants.
+    """
     for letter, result, folder in zip("AB", (comparison.a, comparison.b), comparison.folders, strict=True):
         console.print(f"[bold]{letter}[/bold]  {escape(_run_summary(result, folder))}", highlight=False, soft_wrap=True)
     parts = {"config": comparison.config, "versions": comparison.versions, "machine": comparison.machine}

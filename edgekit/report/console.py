@@ -105,7 +105,7 @@ def _build_table(
 
 
 def _leakage_lines(result: Result) -> list[str]:
-    """Return one line for each model that seems to know validation samples."""
+    """Return one line for each model that seems to have seen validation samples in training."""
     rows = checks.leakage_rows(result)
     return [f"Validation: {checks.leakage_message(row)}." for row in rows if row["known"]]
 

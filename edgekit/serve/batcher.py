@@ -25,7 +25,7 @@ from edgekit.serve.timeline import CURRENT, error_type
 SIZES = (1, 2, 4, 8, 16)
 """Batch sizes that are measured. Other numbers of samples are split into batches of these sizes."""
 MIN_GAIN = 0.10
-"""A batch size is used only if its time per sample is at least this share below that of the next smaller size."""
+"""A batch size is used only if its time per sample is at least this share below that of the next smaller used size."""
 QUEUE_COST_MS = 0.05
 """CPU time that queueing costs a request (measured). A batch that saves less per sample would be a loss."""
 INLINE_MS = 1.0

@@ -223,7 +223,7 @@ AnswerOrFuture = Union["asyncio.Future[Answer]", Answer]
 
 
 class Waiter:
-    """A request that waits for a flight; its caller awaits `future`."""
+    """A request that waits for a `Flight`, the computation that equal requests share. Its caller awaits `future`."""
 
     __slots__ = ("arrived_ns", "deadline_s", "future", "timer")
 

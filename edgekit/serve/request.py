@@ -35,9 +35,10 @@ def check_token(tokens: tuple[bytes, ...], headers: Headers) -> None:
 
 
 def header_bytes(headers: Headers) -> int | None:
-    """Return the length of the JSON before the binary tensors: None if all is JSON, 0 if nothing is.
+    """Return the length of the JSON before the binary tensors.
 
-    Raises RequestError (400) if the header is not a number.
+    The result is None if the whole body is JSON, and 0 if the body has no JSON at all. Raises RequestError (400) if the
+    header is not a number.
     """
     value = headers.get(HEADER_LENGTH)
     if value is None:

@@ -320,7 +320,10 @@ class BoundedSession(requests.Session):
 
 
 class CountingExporter(SpanExporter):
-    """Passes spans to another exporter, counts those that were delivered and lost, and logs failures once."""
+    """Passes spans to another exporter, and counts those that were delivered and lost.
+
+    Failures are logged at most once in `LOG_INTERVAL_S`.
+    """
 
     def __init__(self, exporter: SpanExporter, session: BoundedSession, url: str) -> None:
         self._exporter, self._session, self._url = exporter, session, url

@@ -163,7 +163,7 @@ class _Levels:
     def level(self, value: Any) -> int:
         """Return the level of a value, from 0.
 
-        A number outside the range gets the nearest level, an unknown choice the first.
+        A number outside the range gets the nearest level, and an unknown choice gets the first level.
         """
         if self._choices:
             text = json.dumps(value, sort_keys=True)

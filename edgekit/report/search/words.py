@@ -42,7 +42,7 @@ CONSTRAINT_WORDS = {
 class FidelityWork:
     """A fidelity, the number of trials that reached it (`came`), and the trials that went no further.
 
-    Of these, `ended` has the numbers of the incomplete ones by state, and `seconds` is the work of all.
+    `ended` counts those of the latter that did not complete, by state, and `seconds` is the work of all of the latter.
     """
 
     name: str
@@ -121,7 +121,7 @@ def budget(study: Study) -> str:
 
 
 def targets(study: Study) -> list[str]:
-    """Return the targets whose files represent a trial: those of the objectives, or all."""
+    """Return the targets whose files represent a trial: those of the objectives or, if they name none, all targets."""
     return list(dict.fromkeys(each.target for each in study.objectives if each.target)) or list(TARGETS)
 
 

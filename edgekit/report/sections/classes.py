@@ -1,4 +1,7 @@
-"""Show the accuracy by class, which classes are confused, and which samples were lost."""
+"""Show the accuracy by class, which classes are confused, and which samples were lost.
+
+A sample is lost by a variant if the baseline answers it correctly and the variant does not.
+"""
 
 from __future__ import annotations
 
@@ -185,7 +188,7 @@ def _cells(axes: Axes, counts: np.ndarray, wrong: np.ndarray, top: float) -> Non
     axes.imshow(wrong, cmap="Oranges", vmin=-0.1 * top, vmax=1.25 * top, aspect="auto")
     for (row, column), number in np.ndenumerate(counts):
         if number:
-            colour = "white" if wrong[row, column] > 0.7 * top else "#1b1f24"  # not for NaN, which compares as False
+            colour = "white" if wrong[row, column] > 0.7 * top else "#1b1f24"  # False for NaN
             weight = "bold" if row == column else "normal"
             text, size = _fit_number(int(number), len(counts))
             axes.text(column, row, text, ha="center", va="center", fontsize=size, color=colour, weight=weight)

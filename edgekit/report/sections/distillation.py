@@ -118,7 +118,10 @@ def candidate_points(artifact: Artifact) -> list[CandidatePoint]:
 
 
 def latency_limit_ms(artifact: Artifact) -> float | None:
-    """Return the limit of the candidates' latency, or None if there is none, or if it is not the same for all."""
+    """Return the latency limit of the candidates in ms.
+
+    Returns None if there is no limit, or if the budget has relative limits or limits for single targets.
+    """
     shortlist = artifact.metrics["shortlist"]
     return shortlist["latency_p50_ms"] if shortlist and "limits" not in shortlist else None
 
@@ -149,8 +152,8 @@ class Network(NamedTuple):
 def candidates_figure(points: Sequence[CandidatePoint], limit_ms: float | None = None) -> Figure | None:
     """Draw p50 against multiply-adds, with a panel for each target. Returns None if there are no points.
 
-    Markers of fp32 files are hollow, and those of int8 files are filled.
-    Numbers above a panel name the networks in the order of their multiply-adds. Each family has its own marker.
+    Markers of fp32 files are hollow, and those of int8 files are filled. Numbers above a panel name the networks in the
+    order of their multiply-adds. Each family has its own marker.
     """
     if not points:
         return None

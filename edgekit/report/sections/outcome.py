@@ -173,7 +173,7 @@ def missed_lines(result: Result) -> list[str]:
 
 
 def leakage_lines(result: Result) -> list[str]:
-    """Return a line for each model trained elsewhere, about whether it knows validation samples."""
+    """Return a line for each model trained elsewhere, which says whether it has seen validation samples in training."""
     return [f"{checks.leakage_message(row)}." for row in checks.leakage_rows(result)]
 
 

@@ -74,7 +74,7 @@ there are few requests, raises no alert."""
 class Burn(NamedTuple):
     """A burn rate: the budget is used `rate` times too fast. A rate of 1 uses exactly the budget in its period.
 
-    `long` and `short` are the two windows in which this must be so.
+    An alert is raised if the budget is used this fast in both of the windows `long` and `short`.
     """
 
     rate: float

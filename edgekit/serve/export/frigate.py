@@ -2,7 +2,8 @@
 
 Frigate's detectors `onnx` and `openvino` read a detector with the model type `yolo-generic`: one input (1, 3, height,
 width) with values from 0 to 1, and one output (1, 4 + classes, points) with centres and sizes in pixels of the input
-and a probability for each class. Frigate then drops what is below 0.4, suppresses overlaps, and keeps 20 boxes.
+and a probability for each class. Frigate then drops boxes with a probability below 0.4, suppresses overlapping boxes,
+and keeps at most 20.
 """
 
 from __future__ import annotations

@@ -161,11 +161,11 @@ def evaluate_smoothing(
 
     `outputs` and `samples` are in the order of time.
 
-    If a class is the background, smoothings are compared by their events. A smoothing may detect fewer events than no
-    smoothing does only by the share that `smoothing.detection_drop_pp` allows. Of the smoothings that meet this
-    condition, the one with the fewest false alarms is selected. In a tie, more detected events decide, then a shorter
-    delay, then a higher accuracy. The selected smoothing is a point on the curve of misses against false alarms by
-    which keyword spotting is evaluated (`edgekit/core/stream_events.py`).
+    If a class is the background, smoothings are compared by their events. A smoothing may detect fewer events than are
+    detected without smoothing, but at most by the share of all events that `smoothing.detection_drop_pp` allows. Of the
+    smoothings that meet this condition, the one with the fewest false alarms is selected. In a tie, more detected
+    events decide, then a shorter delay, then a higher accuracy. The selected smoothing is a point on the curve of
+    misses against false alarms by which keyword spotting is evaluated (`edgekit/core/stream_events.py`).
 
     Without a background, the smoothing whose answers have the highest accuracy is selected. If several are equally good
     by all of these rules, the first is selected: no smoothing comes first, then the candidates in their order.

@@ -109,7 +109,9 @@ def layer_ranges(module: nn.Module, calibration: np.ndarray, check_inputs: np.nd
 
 
 def outside_by_chance(samples: int) -> float:
-    """Return the largest fraction of new samples that may lie by chance outside the range of `samples` samples.
+    """Return the largest fraction of new samples that may lie, by chance, outside the range of the calibration samples.
+
+    `samples` is the number of calibration samples.
 
     For any continuous distribution, this fraction follows Beta(2, n - 1) (Wilks 1941). The result is its quantile at
     `CONFIDENCE`: 0.14 for 60 samples, 0.045 for 200 and 0.018 for 500.

@@ -174,9 +174,10 @@ class BoundaryChecker:
     def _explaining_conditioning(
         self, agreement: numerics.Agreement, outputs: np.ndarray, reference: np.ndarray
     ) -> numerics.Conditioning | None:
-        """Return the network's conditioning if it explains why a float file exceeds its tolerance, else None.
+        """Return how much the network amplifies rounding, if this explains why a float file exceeds its tolerance.
 
-        The conditioning is measured only if a file exceeds its tolerance, so that no time is spent on other networks.
+        Otherwise the result is None. This conditioning of the network is measured only if a file exceeds its tolerance,
+        so that no time is spent on other networks.
         """
         tolerance = self.config.tolerance(FLOAT)
         if not numerics.tolerance_faults(agreement, tolerance, self.task) or not np.isfinite(outputs).all():

@@ -228,8 +228,8 @@ def _float64_outputs(model_folder: Path, inputs: np.ndarray) -> np.ndarray | Non
 def _outputs_of_moved_inputs(model_folder: Path, inputs: np.ndarray) -> Iterator[np.ndarray]:
     """Yield outputs for inputs that are moved by a few units in the last place.
 
-    The inputs are first moved away from zero, then towards it, then in random directions. Integers are only moved away
-    from zero, because operators that use them as an index round down.
+    The inputs are first moved away from zero, then towards it, then in random directions. Values that are integers are
+    only moved away from zero, because operators that use them as an index round down.
     """
     random = np.random.default_rng(0)
     is_integer = inputs == np.trunc(inputs)
