@@ -173,7 +173,7 @@ def tune_candidate(tuner: Tuner, module: nn.Module, name: str) -> None:
 def retrain_from_scratch(
     step: Step, rows: list[Step], networks: list[nn.Module], distill: Artifact, tuner: Tuner
 ) -> tuple[list[Step], dict[str, Any]]:
-    """Train the shape of `step` from new weights and compare the two networks.
+    """Train the shape of `step` from new weights and compare the result with the fine-tuned network of this shape.
 
     Training uses the loss and the teacher with which distill trained its student, even if fine-tuning uses the labels
     alone. The trained network is appended to `networks`.

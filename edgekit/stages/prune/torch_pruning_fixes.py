@@ -37,8 +37,8 @@ class SearchTimeout(Exception):
 def search_limits(module: nn.Module, seconds: float = LIMIT_S) -> Iterator[None]:
     """Limit the search for groups of channels in this network.
 
-    After `nn.LocalResponseNorm` and a flattening, torch-pruning 1.6 follows a cycle in its graph, multiplies the
-    indices in each round and fills the memory. The groups of a real network stay far below these limits.
+    If a network has an `nn.LocalResponseNorm` before a flattening, torch-pruning 1.6 follows a cycle in its graph,
+    multiplies the indices in each round and fills the memory. The groups of a real network stay far below these limits.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def _with_time_limit(infer: Callable[..., Any]) -> Callable[..., Any]:
 MAP_AXES = 4
 """Number of axes of a tensor before flattening: samples, channels, height, width."""
 VECTOR_AXES = 2
-"""Number of axes after flattening. torch-pruning handles tokens (samples, channels, positions) correctly."""
+"""Number of axes after flattening. Tokens have a third axis (samples, channels, positions) and need no correction."""
 
 
 _update: Callable[[Any], None] = index_mapping.update_index_mapping

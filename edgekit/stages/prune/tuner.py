@@ -112,8 +112,8 @@ class Tuner:
 def untrained_pruned_network(spec: store.ModelSpec, pruned: nn.Module, seed: int) -> nn.Module:
     """Build a network with the shapes of `pruned` and the initial weights of its builder.
 
-    Each tensor is the first part of the builder's tensor; weights are scaled up for the smaller fan-in. Training it
-    from scratch shows whether pruning was worthwhile (Liu et al., 2019).
+    Each tensor is the first part of the builder's tensor; weights are scaled up for the smaller fan-in. Training this
+    network from scratch shows whether pruning was worthwhile (Liu et al., 2019).
     """
     module = store.build(spec, seed)
     full_size = {name: value.clone() for name, value in module.state_dict().items()}
