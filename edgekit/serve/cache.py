@@ -263,7 +263,7 @@ class Flight:
         return asyncio.get_running_loop().create_task(work)
 
     def note_lookup(self) -> None:
-        """Record how long the answer was looked up. Called when the model is about to run."""
+        """Record how long looking up the answer took. Called when the model is about to run."""
         self.lookup_ns = perf_counter_ns() - self.leader.arrived_ns
 
     def open_waiters(self) -> list[Waiter]:

@@ -40,9 +40,10 @@ CONSTRAINT_WORDS = {
 
 @dataclass(frozen=True)
 class FidelityWork:
-    """A fidelity, the number of trials that reached it (`came`), and the trials that went no further.
+    """A fidelity, and the number of trials that reached it (`came`).
 
-    `ended` counts those of the latter that did not complete, by state, and `seconds` is the work of all of the latter.
+    `ended` counts the trials that ended at this fidelity without being complete, by state. `seconds` is the work of all
+    trials that went no further than this fidelity, complete or not.
     """
 
     name: str

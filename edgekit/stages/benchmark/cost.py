@@ -156,8 +156,8 @@ def measure_energy(
 
     Counters and meters are too coarse for the short rounds of timing, so energy is measured in `ROUNDS` separate
     rounds. In each of them, every model is opened anew and called for `seconds`. For the same time, nothing is called,
-    to measure the energy of the idle machine, which is then subtracted. The energy that other processes cause during
-    the calls is not subtracted.
+    to measure the energy of the idle machine, which is then subtracted. The energy that other processes use during the
+    calls is not subtracted.
 
     Raises EnergyUnavailable if `source` fails.
     """

@@ -54,7 +54,7 @@ from edgekit.stages.benchmark.winners import (
 ABOVE_LIMIT = "whole interval above the limit"
 NO_GAIN_FROM_ZEROS = "neither faster nor smaller than without them"
 GAIN_RESOLUTION = 0.15
-"""The value of a speed-up is settled if the bounds of its interval differ from it by no more than this share of it."""
+"""A speed-up is settled if neither bound of its interval differs from it by more than this share of the speed-up."""
 
 
 @dataclass(frozen=True)

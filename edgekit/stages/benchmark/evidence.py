@@ -141,8 +141,9 @@ def _confusion(answers: Answers, y: np.ndarray, names: Sequence[str]) -> Confusi
     """Count, for each network, the samples of each true class (rows) by the predicted class (columns).
 
     If there are many classes, only the classes that the shipped network (the second) confuses most often are listed.
-    All other classes share the last row and the last column. The last cell of both counts correct answers only: samples
-    of an unlisted class that were mistaken for another unlisted class are counted in `among_the_rest`.
+    All other classes share the last row and the last column. The cell in the last row and the last column counts
+    correct answers only: samples of an unlisted class that were mistaken for another unlisted class are counted in
+    `among_the_rest`.
     """
     variant_answers = list(answers.values())[:2][-1]
     is_wrong = variant_answers != y

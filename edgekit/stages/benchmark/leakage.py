@@ -1,6 +1,6 @@
 """Detect leakage: test whether a model that was trained outside this run has seen validation samples in training.
 
-Such a model is significantly more accurate on validation than on test.
+Such a model is more accurate on validation than on test. It is reported if this difference is significant.
 
 The test is Fisher's exact test (Fisher 1935), one-sided: if the correct answers were distributed over both splits at
 random, how often would at least as many as observed fall into validation? The test keeps its significance level for any

@@ -124,7 +124,7 @@ def _single_student(
 def _usable_losses(
     loss_options: list[LossOptions], teacher: Teacher, spec: store.ModelSpec
 ) -> tuple[list[LossOptions], dict[str, str]]:
-    """Return the losses that this teacher and this student support, and the reason against each other loss, by name."""
+    """Return the losses that this teacher and this student support, and the reason against every other one, by name."""
     reason = ""
     if any(losses.needs_features(options) for options in loss_options):
         reason = feature_maps_obstacle(teacher.model, teacher.name, store.build(spec), spec)

@@ -143,8 +143,8 @@ def _latency(stamps: np.ndarray) -> dict[str, dict[str, float]]:
 def _session(started_ns: int, ready: Mapping[str, int], stamps: np.ndarray) -> SessionTime:
     """Return the total time of each part in ms, the length of the session, and the share of it that the parts cover.
 
-    `calls_covered` is how much of the time from the start of a call to the start of the next one its parts cover. It is
-    the median of these shares over all calls.
+    `calls_covered` compares each call with the time from its start to the start of the next call: it is the share of
+    this time that the parts of the call cover, as the median over all calls.
     """
     cold_parts = np.diff([started_ns, ready["began"], ready["imported"], ready["loaded"], ready["warm"]]) / 1e6
     call_parts = np.diff(stamps, axis=1).sum(axis=0) / 1e6
