@@ -261,7 +261,7 @@ class Verdicts:
         self._models = models
 
     def receive_sketches(self, worker: int, process_id: int, sketches: dict[str, dict[str, Any]]) -> None:
-        """Store the sketches of a worker in place of its earlier ones. Each covers the whole time since the worker began.
+        """Store the sketches of a worker in place of its earlier ones. Each covers all the time since the worker began.
 
         `process_id` changes if the worker is restarted.
         """
