@@ -68,7 +68,8 @@ def budget_met(benchmark: Artifact) -> None:
 def budget_possible(budget: Budget, samples: int, task: str = "classification") -> None:
     """Print whether this many validation samples can show that the budget is met.
 
-    Too few samples are a note, not an error, because a network may also gain accuracy.
+    If there are too few samples, only a note is printed and no error is raised: a network that is more accurate than
+    the baseline can still meet the budget.
     """
     task_class = tasks.load_task(task)
     if not task_class.AT_MOST_ONE:
@@ -86,7 +87,7 @@ def budget_possible(budget: Budget, samples: int, task: str = "classification") 
 
 
 def validation_unseen(benchmark: Artifact) -> None:
-    """Print whether models that were trained elsewhere seem to know validation samples.
+    """Print whether models that were trained outside this run seem to have seen validation samples in training.
 
     This raises no error, because only the owners of these models can know for certain.
     """
@@ -95,16 +96,19 @@ def validation_unseen(benchmark: Artifact) -> None:
 
 
 def leakage_rows(source: Mapping[str, Any]) -> list[SeenValidation]:
-    """Return the rows of a result, or of the benchmark's metrics, about models that may know validation samples.
+    """Return the rows about models that may have seen validation samples in training.
 
-    The baseline comes first, then the teacher and the reference models.
+    `source` is a result or the metrics of the benchmark stage. The baseline comes first, then the teacher and the
+    reference models.
     """
     baseline = source["seen_validation"]
     return [*([baseline] if baseline else []), *(source.get("others_seen_validation") or [])]
 
 
 def decisions_follow(benchmark: Artifact) -> None:
-    """Check that every winner follows from its evidence by the rule. A recorded decision is only printed.
+    """Check that every winner follows from its evidence: of the variants in the tie, it has the smallest file.
+
+    A decision that this run replays from an earlier record is printed, but not checked.
 
     Raises
     ------
@@ -175,7 +179,7 @@ ADVICE_IF_SEEN = {
     "rival": "It was most likely trained on the samples that validation is taken from, so use its accuracy on test "
     "alone",
 }
-"""What to do about a model that knows validation, by its role in the run."""
+"""What to do about a model that has seen validation samples in training, by its role in the run."""
 
 
 def leakage_message(row: SeenValidation) -> str:
@@ -196,7 +200,10 @@ def leakage_message(row: SeenValidation) -> str:
 
 
 def short_leakage_message(row: SeenValidation) -> str:
-    """Return the message about a model that knows validation, without the statistical test, for the end of a run."""
+    """Return the message for the end of a run about a model that has seen validation samples in training.
+
+    Unlike `leakage_message`, it does not mention the statistical test.
+    """
     role = row.get("role", "baseline")
     name = row["name"] if role == "baseline" else f"The {role} {row['name']}"
     return (

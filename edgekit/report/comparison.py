@@ -28,7 +28,8 @@ class RunComparison:
     """Two results and their differences.
 
     `config`, `versions` and `machine` hold the values that differ, as pairs (None if a run lacks the value).
-    `no_latencies` and `no_accuracies` say why latencies or accuracies are not compared; empty if they are.
+    `no_latencies` says why the latencies are not compared, and is empty if they are compared; `no_accuracies` does the
+    same for the accuracies.
     """
 
     a: Result
@@ -77,7 +78,10 @@ def compare_runs(folder_a: Path, folder_b: Path) -> RunComparison:
 
 
 def print_comparison(comparison: RunComparison, console: Console, *, show_all: bool = False) -> None:
-    """Print the differences, what is not compared and why, and the variants that ship or, with `show_all`, all."""
+    """Print the differences, what is not compared and why, and the variants that ship.
+
+    With `show_all`, print all variants.
+    """
     for letter, result, folder in zip("AB", (comparison.a, comparison.b), comparison.folders, strict=True):
         console.print(f"[bold]{letter}[/bold]  {escape(_run_summary(result, folder))}", highlight=False, soft_wrap=True)
     parts = {"config": comparison.config, "versions": comparison.versions, "machine": comparison.machine}
@@ -166,7 +170,8 @@ def _bytes(a: Variant | None, b: Variant | None) -> str:
 def _latency_note(comparison: RunComparison, name: str, a: Variant | None, b: Variant | None) -> str:
     """Return the comparison of the latencies in words.
 
-    A difference within the margin counts as no difference, because two processes may differ as much.
+    A difference within the margin counts as no difference, because the latency of one and the same file may differ as
+    much between two processes.
     """
     if a is None or b is None:
         letter, other, other_result = ("A", "B", comparison.b) if a else ("B", "A", comparison.a)

@@ -21,7 +21,8 @@ from edgekit.report.tables import Column
 
 ANY_WIDTH = 10_000
 VERDICT_WIDTH = 24
-"""A second accuracy is shown only if the verdict column is then at least this much wider than its longest word."""
+"""Some tasks have a second accuracy metric. Its columns are shown only if they leave the verdict column at least this
+many characters wider than its longest word."""
 
 
 def print_run(result: Result, folder: Path, console: Console, *, has_report: bool = False) -> None:
@@ -69,7 +70,7 @@ def print_run(result: Result, folder: Path, console: Console, *, has_report: boo
 
 
 def _table(result: Result, console: Console) -> Table:
-    """Return the table of variants, with a second accuracy if the terminal is wide enough."""
+    """Return the table of variants, with the task's second accuracy metric if the terminal is wide enough for it."""
     variants_table = variants.variants_of_result(result)
     narrow_table = _build_table(result, variants_table, variants_table.plain_figures)
     if not variants_table.second:
@@ -88,7 +89,8 @@ def _build_table(
     )
     columns = (variants.NAME, *figures, variants.VERDICT)
     for column in columns:
-        # two lines for these headings, because the names of a second accuracy and of a device are longer than figures
+        # These headings are split into two lines, because the names of a second accuracy and of a device are longer
+        # than the figures below them.
         heading = (
             column.heading.replace(" ", "\n")
             if column in variants_table.second
@@ -103,7 +105,7 @@ def _build_table(
 
 
 def _leakage_lines(result: Result) -> list[str]:
-    """Return one line for each model that seems to know validation samples."""
+    """Return one line for each model that seems to have seen validation samples in training."""
     rows = checks.leakage_rows(result)
     return [f"Validation: {checks.leakage_message(row)}." for row in rows if row["known"]]
 

@@ -78,7 +78,7 @@ def milliseconds_with_bounds(value_ms: float, low_ms: float | None, high_ms: flo
 
 
 def bound_note(confidence: float) -> str:
-    """Return the note about the bound of a drop, below every table that has one. `confidence` is a fraction."""
+    """Return the note that is shown below every table with upper bounds of drops. `confidence` is a fraction."""
     drop = "the largest drop, in pp, that the validation samples leave open"
     return f"At most: {drop} at {100 * confidence:g} % confidence"
 

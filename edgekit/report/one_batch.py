@@ -28,9 +28,10 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 def student_and_teacher(profile: Artifact, data: Data, config: DistillConfig) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the outputs of the untrained student and of the baseline for one batch, and the batch's targets.
+    """Return the outputs of the untrained student and of the baseline for one batch, and the batch's labels.
 
-    The batch consists of training samples. If there are candidates, the first of them is the student.
+    The batch consists of training samples. If the task is to reconstruct its input, the inputs are returned as the
+    labels. If there are candidates, the first of them is the student.
     """
     import torch
 

@@ -28,7 +28,10 @@ MASK_OPACITY = 130
 
 
 def box_label(axes: Axes, label: np.ndarray) -> str:
-    """Draw the boxes of a label (1 + most, 5), and return their number in words."""
+    """Draw the boxes of a label, and return their number in words.
+
+    `label` has shape (1 + n, 5), where n is the largest number of boxes in a label; its first row is not a box.
+    """
     boxes = select_boxes(label[1:])
     for kind, sides in zip(boxes.classes, boxes.sides, strict=True):
         _draw_box(axes, int(kind), sides)
@@ -95,7 +98,10 @@ def _pattern(kind: int) -> Literal["-"] | tuple[float, Sequence[float]]:
 
 
 def mask_label(axes: Axes, label: np.ndarray) -> str:
-    """Draw the mask (height, width) of a label, black where no class is known, and return its labelled share."""
+    """Draw the mask (height, width) of a label, black where no class is known.
+
+    Returns in words the share of its pixels that are labelled.
+    """
     _draw_mask(axes, label)
     return f"{(label != UNKNOWN).mean():.0%} labelled"
 

@@ -100,7 +100,7 @@ def _pruning_rows(metrics: Mapping[str, Any]) -> Iterator[RejectedStep]:
 
 
 def quantization_rows(metrics: Mapping[str, Any]) -> Iterator[RejectedStep]:
-    """Yield the rejected steps of quantization. Those that NNCF could not make have no figures."""
+    """Yield the rejected steps of quantization. Networks that NNCF could not quantize have no figures."""
     recipes: list[RecipeRow] = metrics["recipes"]
     for recipe in recipes:
         if not recipe["kept"]:
@@ -126,7 +126,7 @@ def _left_out_rows(metrics: Mapping[str, Any]) -> Iterator[RejectedStep]:
 def _variant_rows(metrics: Mapping[str, Any]) -> Iterator[RejectedStep]:
     """Yield the variants outside the budget.
 
-    Variants inside it that did not win are among the decisions, with intervals.
+    Variants inside the budget that did not win are not listed here, because the decisions show them, with intervals.
     """
     for row in metrics["rows"][1:]:
         if not row["inside_budget"]:

@@ -86,8 +86,8 @@ def with_sources(result: Mapping[str, Any], folder: Path) -> Result:
 def is_current(result: Any, folder: Path) -> bool:
     """Return whether a result is unchanged and belongs to the artifacts in `folder` as they are now.
 
-    If another version of edgekit wrote it, it is built again and compared, and stays current if the content is the
-    same.
+    If another version of edgekit wrote the result, a result is built from the artifacts and compared with it. The old
+    result stays current if it has the same content.
     """
     try:
         if result["schema"] != SCHEMA or result[SOURCES]["digest"] != _digest(result, folder):

@@ -63,7 +63,7 @@ def output_paths(result: Result, folder: Path, *, has_report: bool) -> Iterator[
         for label, file in (("Runner", "edgerun.pyz"), *(("SBOM", name) for name in EVIDENCE_FILES)):
             yield f"{label:<10} {bundles / file}"
     for stage in (stage for stage in STAGES if stage in result["stages"]):
-        failed = failed_notebook(folder, stage)  # a copy from an earlier, successful run may lie beside it
+        failed = failed_notebook(folder, stage)  # the executed notebook of an earlier run may exist, too
         yield f"Notebook   {failed if failed.exists() else folder / 'notebooks' / notebook_name(stage)}"
     if (folder / earlier_bundles.EARLIER_BUNDLES).exists():
         yield f"The bundles of an earlier run lie in {folder / earlier_bundles.EARLIER_BUNDLES}."

@@ -183,7 +183,7 @@ def _bundles_in(paths: Sequence[str], excluded: Container[str] = ()) -> list[tup
 
 
 def _check_parameters(body: bytes) -> None:
-    """Raise RequestError (400) if the request contains model files or a config, which Triton would accept."""
+    """Raise RequestError (400) if the request contains model files or a config. Triton would accept both."""
     if not body:
         return
     values = wire.parse_json(body)

@@ -190,8 +190,8 @@ class App:
         """Put samples into the model's queue and wait for the answer.
 
         The queue refuses requests that would miss their deadline. While the samples wait, they are held as float32
-        input tensors, whose bytes are charged to `reservation`. `receive` reports that the client has disconnected. It
-        is None over gRPC, where a client that disconnects cancels the caller's task.
+        input tensors, whose bytes are charged to `reservation`. `receive` reports that the client has disconnected.
+        Over gRPC, `receive` is None, because a client that disconnects cancels the caller's task.
         """
         timeline, answer = CURRENT.get(), self._run(served, samples, deadline_s, receive, reservation)
         return answer if timeline is None else timeline.await_answer(served.name, served.bundle, answer)
@@ -368,7 +368,10 @@ class App:
 
     @property
     def ready(self) -> bool:
-        """Whether requests are accepted: from when all models are open until the server begins to drain."""
+        """Whether requests are accepted. This is so from when all models are open until the server begins to shut down.
+
+        A server that shuts down still answers, for a while, the requests that arrive.
+        """
         return self.is_ready and not self.is_draining
 
     def distinct(self) -> list[ServedModel]:

@@ -25,7 +25,7 @@ from edgekit.serve.timeline import CURRENT, error_type
 SIZES = (1, 2, 4, 8, 16)
 """Batch sizes that are measured. Other numbers of samples are split into batches of these sizes."""
 MIN_GAIN = 0.10
-"""A batch size is used only if its time per sample is at least this share below that of the next smaller size."""
+"""A batch size is used only if its time per sample is at least this share below that of the next smaller used size."""
 QUEUE_COST_MS = 0.05
 """CPU time that queueing costs a request (measured). A batch that saves less per sample would be a loss."""
 INLINE_MS = 1.0
@@ -265,7 +265,10 @@ class Batcher:
         )
 
     def _slack_s(self) -> float:
-        """Return how many seconds remain between the expected end of all waiting samples and the earliest deadline."""
+        """Return the seconds from when all waiting samples will probably be answered to the earliest deadline.
+
+        The result is negative if the answers will probably come after this deadline.
+        """
         return min(job.deadline_s for job in self._queue) - monotonic() - self._curve.total_ms(self._waiting) / 1e3
 
     def _run_next(self) -> None:
@@ -331,7 +334,7 @@ class Batcher:
     def _finish(self, batch: list[Job], started_s: float, outcome: np.ndarray | BaseException) -> None:
         self._is_running = False
         execute_ns = int((monotonic() - started_s) * 1e9)
-        if isinstance(outcome, StopIteration):  # a future accepts no StopIteration
+        if isinstance(outcome, StopIteration):  # a future cannot hold a StopIteration
             outcome = RuntimeError("the model raised StopIteration")
         count = sum(len(job.x) for job in batch)
         _note_timelines(batch, started_s, outcome, count)
@@ -351,7 +354,11 @@ class Batcher:
 
 
 def _note_timelines(batch: list[Job], started_s: float, outcome: np.ndarray | BaseException, count: int) -> None:
-    """Record a call in the timelines of its traced requests. `monotonic` and `perf_counter` are one clock on Linux."""
+    """Record a call of the model in the timelines of its traced requests.
+
+    `started_s` is on the clock of `time.monotonic`, and timelines use that of `time.perf_counter`. On Linux, both are
+    the same clock.
+    """
     traced = [(job, job.timeline) for job in batch if job.timeline is not None and not job.future.done()]
     error = error_type(outcome) if isinstance(outcome, BaseException) else ""
     links = tuple(timeline.context for _, timeline in traced) if len(batch) > 1 else ()

@@ -54,7 +54,7 @@ class AnswerStore:
 
     @property
     def size_bytes(self) -> int:
-        """Memory in use, counted as for `max_bytes`."""
+        """Memory in use, counted in the same way as for the limit `max_bytes`."""
         return int(self._answers.currsize)
 
     @property
@@ -159,7 +159,7 @@ class AnswerCache:
         return 4 * int(np.prod(self._output_shape))
 
     def submit(self, samples: np.ndarray, deadline_s: float) -> AnswerOrFuture:
-        """Answer raw samples (n, *raw) from the cache, or else as `Batcher.submit` does.
+        """Answer raw samples (n, *raw) from the cache if it has the answer, and otherwise like `Batcher.submit`.
 
         An answer for which the model was not run has `batch` 0.
         """
@@ -195,8 +195,9 @@ class AnswerCache:
     def _store_answer(self, flight: Flight, answer: Answer, waiting: int) -> np.ndarray:
         """Store and count an answer, and return the outputs that the other waiting requests receive.
 
-        `waiting` is the number of requests that wait. If the model was run, it was run for the first of them, which
-        counts as a miss of the cache; all others count as hits.
+        `waiting` is the number of requests that wait. If the model was run, the first of them counts as a miss of the
+        cache, because the model was run for it, and all others count as hits. If the answer came from Redis, all count
+        as hits.
         """
         started_ns = perf_counter_ns()
         outputs = answer.outputs
@@ -222,7 +223,7 @@ AnswerOrFuture = Union["asyncio.Future[Answer]", Answer]
 
 
 class Waiter:
-    """A request that waits for a flight; its caller awaits `future`."""
+    """A request that waits for a `Flight`, the computation that equal requests share. Its caller awaits `future`."""
 
     __slots__ = ("arrived_ns", "deadline_s", "future", "timer")
 
@@ -257,12 +258,12 @@ class Flight:
         return self.leader.deadline_s
 
     def task(self, work: Coroutine[Any, Any, Answer]) -> asyncio.Task[Answer]:
-        """Start a task that asks Redis first."""
+        """Start a task for `work`, which asks Redis for the answer before it runs the model."""
         self.asked_redis = True
         return asyncio.get_running_loop().create_task(work)
 
     def note_lookup(self) -> None:
-        """Record how long the lookup took, now that the model is about to run."""
+        """Record how long looking up the answer took. Called when the model is about to run."""
         self.lookup_ns = perf_counter_ns() - self.leader.arrived_ns
 
     def open_waiters(self) -> list[Waiter]:
@@ -270,7 +271,7 @@ class Flight:
         return [waiter for waiter in self.waiters if not waiter.future.done()]
 
     def waited_ns(self, now_ns: int, skip: int) -> int:
-        """Return the total waiting time of the requests that still wait, without the first `skip`."""
+        """Return the total waiting time of the requests that still wait, not counting the first `skip` requests."""
         return sum(now_ns - waiter.arrived_ns for waiter in self.open_waiters()[skip:])
 
 
@@ -371,7 +372,7 @@ class Flights:
             flight = Flight(old.key, old.samples, leader, is_retry)
             try:
                 answer = self._start(flight)
-            except Exception as error:  # the same error that this request would have met alone
+            except Exception as error:  # this request would have met the same error without the others
                 leader.future.set_exception(error)
                 continue
             flight.waiters = waiters[index:]

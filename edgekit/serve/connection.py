@@ -23,7 +23,8 @@ from edgekit.serve.load_shedding import ANSWER, EarlyRefusal, LoopLag
 
 logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # one line per bad request could fill a disk
 REFUSED_READ_S = 1.0
-"""How long a connection beyond the limit is still read after it was refused. It does not count as open."""
+"""How long a connection is still read after it was refused because too many are open. Meanwhile it does not count as
+open."""
 
 NEW_CONNECTION_S = 1.0
 """How long a connection without a request may still send one while the server shuts down."""
@@ -102,7 +103,9 @@ class GuardedProtocol(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            if self._has_ignored_upgrade:  # no real client does that, and each request would add a recursive call
+            # `_answer_without_upgrade` calls this method again. No real client offers another protocol in several
+            # requests in a row, and each of them would make the recursion deeper.
+            if self._has_ignored_upgrade:
                 self._refuse(400, "several requests in a row offer another protocol; wait for the first answer")
             else:
                 self._answer_without_upgrade(data[upgrade.args[0] :])
@@ -112,7 +115,9 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._has_ended or self.transport.is_closing():
             return
         if self._is_receiving:
-            if self._requests_begun:  # if other data precedes a request, the position of its first byte is not known
+            # Bytes can be counted only if the new request begins at the start of the data. If other data precedes it,
+            # the position of its first byte is not known.
+            if self._requests_begun:
                 self._bare_bytes = (
                     len(data) if self._requests_begun == 1 and not was_receiving and self._in_headers else 0
                 )
@@ -297,7 +302,7 @@ class GuardedProtocol(HttpToolsProtocol):
             super().shutdown()
 
     def pause_writing(self) -> None:
-        """Note that the client does not read, and abort the connection if that lasts too long."""
+        """Note that the client does not read the answer, and abort the connection if it does not read for too long."""
         super().pause_writing()
         if self._write_deadline is None:
             self._write_deadline = self.loop.call_later(self.limits.receive_s, self._abort)
@@ -328,7 +333,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._has_ended or self.transport.is_closing():
             self.transport.abort()
             return
-        if self.flow.read_paused:  # the delay is ours: reading is paused
+        if self.flow.read_paused:  # the server itself has paused reading, so the client is not late
             self._start_deadline()
             return
         answering = self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
@@ -433,7 +438,8 @@ class BufferedTransport:
     def forget(self) -> None:
         """Discard all further writes, because the connection is lost.
 
-        Of several pipelined requests, uvicorn notifies only the newest, so the others would continue to write.
+        If several requests are pipelined, uvicorn tells only the newest that the connection is lost, so the others
+        would continue to write.
         """
         self._connection, self._head = None, b""
 
@@ -453,7 +459,7 @@ async def _continue(coroutine: Coroutine[Any, Any, None], waits_for: Any) -> Non
 
 @types.coroutine
 def _drive(coroutine: Coroutine[Any, Any, None], waits_for: Any) -> Generator[Any, Any, None]:
-    """Drive a coroutine that has been started: await what it waits for, and send it the result."""
+    """Drive a coroutine that has been started: await each object that it waits for, and send it the result."""
     while True:
         error: BaseException | None = None
         value = None

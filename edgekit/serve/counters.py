@@ -23,7 +23,8 @@ from edgekit.serve.request import MemoryBudget, Reservation
 
 MAX_MODELS = 64
 NO_MODEL = MAX_MODELS
-"""The slot of counters that belong to no model: requests refused before their model was known, and the cache's size."""
+"""The index (slot) of the counters that belong to no model. They count the requests that were refused before their
+model was known, and hold the cache's size."""
 TIMED = ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output", "cache_hit", "cache_miss")
 """The events that are both counted and timed in ns, as in the statistics extension of the protocol."""
 UNTIMED = ("inference_count", "execution_count", "last_inference_ms", "pending", "cache_bytes", "cache_entries")

@@ -1,7 +1,8 @@
 """Files as request bodies: the content decides the file type, and the bundle's own input path reads it.
 
-Tables and texts look alike, so the model decides between them: for a model for texts, a body that looks like a table is
-a text. Even a body that begins like a picture or a sound is a text for it if it is valid UTF-8, but an array never is.
+Tables and texts look alike, so the kind of the model decides between them. A model for texts takes a body that looks
+like a table as a text. It also takes a body that begins like a picture or a sound as a text if the whole body is valid
+UTF-8, but never an array.
 
 The readers of `edgekit.runner` expect paths, so the body is written to a file in memory (memfd). No disk can therefore
 run full, and the file name that a client sends is never used.
@@ -21,7 +22,7 @@ from edgekit.serve.errors import RequestError
 from edgekit.serve.request import Body
 
 ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
-"""The first bytes of an `.npz` file; the second is that of an empty one."""
+"""The first bytes of an `.npz` file with arrays, and those of an empty `.npz` file."""
 HEAD_BYTES = 4096
 MAX_SAMPLES = 1024
 """The largest number of windows in a recording, or of rows in a table."""

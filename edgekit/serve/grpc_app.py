@@ -95,7 +95,7 @@ class InferenceService:
         return message("ServerLiveResponse")(live=True)
 
     async def server_ready(self, request: Any, context: Any, headers: Headers) -> Any:
-        """Report whether the server accepts requests: from when all models are open until it begins to drain."""
+        """Report whether the server accepts requests: from when all models are open until it begins to shut down."""
         return message("ServerReadyResponse")(ready=self.app.ready)
 
     async def server_metadata(self, request: Any, context: Any, headers: Headers) -> Any:

@@ -33,8 +33,8 @@ RAW_FIELD = 7
 def check_size(body: bytes, is_infer_request: bool, limit_bytes: int) -> None:
     """Raise RequestError (400 or 413) if parsing a message would take much more memory than its bytes.
 
-    Only the raw tensors of an inference request may be long. An output, for example, may take two bytes in a message
-    and thirty times as much once it is parsed.
+    Only the raw tensors of an inference request may be long. Other fields grow when they are parsed: a requested
+    output, for example, may take two bytes in the message and thirty times as much afterwards.
     """
     if len(body) <= PLAIN_BYTES:
         return

@@ -64,7 +64,7 @@ def read_tokens(path: str) -> tuple[str, ...]:
 
 
 def read_redis(url_or_path: str) -> str:
-    """Return the URL of the Redis, which is given directly or read from a file so that it may hold a password."""
+    """Return the URL of the Redis. It is given directly, or in a file, which may contain a URL with a password."""
     if not url_or_path or is_redis(url_or_path):
         return url_or_path
     url = _read_private_file(url_or_path).decode("utf-8", "replace").strip()

@@ -1,9 +1,9 @@
 """Load shedding: refuses requests that cannot be answered in time, before they cost anything.
 
-In each round, the event loop reads all sockets that are ready. Under load, these may be a hundred, and the last one is
-read only after the requests of the others have been answered. Its request arrived during the previous round, so its
-deadline counts from then. If it counted from when the request is read, no request would ever be refused as late, and
-all would be answered too late.
+In each round, the event loop reads all sockets that are ready. Under load, these may be a hundred, and the last socket
+is read only after the requests of the others have been answered. The request in this socket arrived during the previous
+round, so its deadline counts from the start of that round. If the deadline counted from when the request is read, no
+request would ever be refused as late, and all would be answered too late.
 
 If a server is overloaded for longer than its clients are willing to wait, long rounds only make all clients wait.
 Rounds are then kept short, and the requests that remain are refused. CoDel (RFC 8289) distinguishes bursts from
@@ -44,7 +44,7 @@ SHORT_ROUND_S = 3e-3
 SHORT_ROUND_SHARE = 0.2
 """Under overload, a round lasts at most this share of a request's time limit, or `SHORT_ROUND_S` if that is longer.
 
-Queueing is thereby limited to two rounds.
+A request waits for at most two rounds: the one in which it arrives and the one in which it is read.
 """
 
 
@@ -74,7 +74,7 @@ class LoopLag:
         self._ended_s, self._ended_cpu_s = monotonic(), thread_time()
 
     def arrived_s(self) -> float:
-        """Estimate when the current request arrived: if the loop was busy, at the start of the round before."""
+        """Estimate when the current request arrived: if the loop was busy, at the start of the previous round."""
         return monotonic() if self._began_s is None else self._arrived_s
 
     @property

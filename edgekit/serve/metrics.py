@@ -1,4 +1,4 @@
-"""Metrics for Prometheus. Metrics that Triton has as well have its names and microseconds; all others use seconds."""
+"""Metrics for Prometheus. A metric that Triton also has keeps Triton's name and unit (µs); all others use seconds."""
 
 from __future__ import annotations
 

@@ -19,7 +19,8 @@ import numpy as np
 from edgekit.serve.log import log
 
 TIMEOUT_S = 0.02
-"""Timeout of a command that a request waits for, including the connection. A nearby Redis needs a fiftieth of this."""
+"""Timeout of a command that a request waits for, including the time to connect. A nearby Redis takes a fiftieth of
+this time."""
 BACKGROUND_TIMEOUT_S = 0.1
 """Timeout of a command that no request waits for."""
 MAX_TIMEOUTS = 3
@@ -152,7 +153,10 @@ class RedisCache:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def summary(self, output_bytes: int, execute_ms: float) -> str:
-        """Say in one sentence whether a model's answers are shared through Redis, with both measured times."""
+        """Say in one sentence whether a model's answers are shared through Redis.
+
+        The sentence has the measured times of Redis and of the model.
+        """
         cost_ms = self._cost_ms.get(output_bytes)
         if cost_ms is None:
             return f"Redis at {self.name} does not answer, and will be tried again"

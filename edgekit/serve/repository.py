@@ -242,9 +242,9 @@ async def validate_in_child(path: str, threads: int, interpreter: str) -> Valida
 def assign_names(bundles_to_serve: Iterable[ValidatedBundle], slots: dict[str, int]) -> list[RepositoryEntry]:
     """Assign names and slots to bundles.
 
-    Bundles with the same name and version but different targets are called NAME-TARGET. The bare NAME then refers to
-    the fastest of them on this machine, in the highest version. `slots` maps the identities of bundles to the slots in
-    use, and new ones are added to it.
+    Bundles with the same name and version but different targets are called NAME-TARGET. NAME alone then refers to the
+    one that is fastest on this machine. If a name refers to several versions, requests that give no version get the
+    highest. `slots` maps the identities of bundles to the slots in use, and new slots are added to it.
 
     Raises BundleError for two different bundles of one name, version and target, or for too many models.
     """

@@ -35,9 +35,10 @@ def check_token(tokens: tuple[bytes, ...], headers: Headers) -> None:
 
 
 def header_bytes(headers: Headers) -> int | None:
-    """Return the length of the JSON before the binary tensors: None if all is JSON, 0 if nothing is.
+    """Return the length of the JSON before the binary tensors.
 
-    Raises RequestError (400) if the header is not a number.
+    The result is None if the whole body is JSON, and 0 if the body has no JSON at all. Raises RequestError (400) if the
+    header is not a number.
     """
     value = headers.get(HEADER_LENGTH)
     if value is None:
@@ -110,9 +111,9 @@ class BodyBuffer:
         return self._small if self._pages is None else memoryview(self._pages)[: self.size]
 
     def _grow(self, size: int) -> mmap.mmap:
-        """Make room for twice `size` bytes if `size` does not fit, so that this is rarely necessary.
+        """Make room for twice `size` bytes if `size` bytes do not fit, so that the buffer rarely has to grow.
 
-        The spare room costs no memory, because the system provides only pages that are written to.
+        The unused half costs no memory, because the system provides only pages that are written to.
         """
         if self._pages is None:
             self._pages = mmap.mmap(-1, 2 * size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

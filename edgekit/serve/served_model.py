@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from edgekit.serve.watch import Watcher
 
 OUTPUT, ANSWER = "output", "answer"
-"""The names of a model's outputs: the values of the network, and the answer that the task derives from them, as JSON.
+"""The names of a model's two outputs: the values of the network, and the answer, as JSON, that the task derives from
+these values.
 
-A network with several outputs keeps its own names for them.
+If a network has several outputs, each of them keeps the name that it has in the network.
 """
 
 
@@ -135,8 +136,8 @@ class ServedModel:
     ) -> list[tuple[wire.Tensor, bool]]:
         """Return the outputs that a request asks for, each with a flag that says whether it is sent as binary.
 
-        Without `requested_outputs`, all outputs are returned, as binary or JSON by `is_binary`. Raises RequestError
-        (500) if the outputs are not finite.
+        If `requested_outputs` is None, all outputs are returned, and `is_binary` says whether they are sent as binary
+        or as JSON. Raises RequestError (500) if the outputs are not finite.
         """
         started_ns = perf_counter_ns()
         try:
@@ -258,7 +259,7 @@ class ServedModel:
         }
 
     def facts(self, memory: SharedCounters, slot: int) -> dict[str, Any]:
-        """Return what the page shows of the model."""
+        """Return the facts about the model that the server's page shows."""
         sums = memory.sums(slot)
         return {
             "name": self.name,

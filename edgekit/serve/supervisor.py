@@ -74,7 +74,7 @@ class WorkerProcess:
                     answer.set_exception(BackendError(message["error"]))
                 else:
                     answer.set_result(None)
-        except OSError:  # the worker was killed before it read an order
+        except OSError:  # the worker was killed before it read the last order
             pass
         finally:
             for answer in self._answers.values():
@@ -263,7 +263,7 @@ class Supervisor:
         self._workers[number] = worker
 
     async def _keep_running(self, number: int) -> None:
-        """Restart a worker whenever it dies, until the server stops."""
+        """Start the worker `number` again whenever its process dies, until the server stops."""
         pause_s = FIRST_PAUSE_S
         while True:
             worker = self._workers.get(number)

@@ -1,4 +1,4 @@
-"""The timeline of a traced request: when its parts began and ended. Spans are made from it after the answer is sent.
+"""The timeline of a traced request: when its parts began and ended. It is turned into spans after the answer is sent.
 
 Timelines do not depend on OpenTelemetry. Requests that are not traced have no timeline.
 """
@@ -21,7 +21,10 @@ MAX_PARTS = 64
 
 
 class Answer(Protocol):
-    """The part of an answer that a timeline uses: the number of samples in the model's call, 0 for a cached answer."""
+    """An answer, as far as a timeline uses it: `batch` is the number of samples in the model's call.
+
+    It is 0 if the answer came from the cache.
+    """
 
     @property
     def batch(self) -> int: ...
@@ -77,8 +80,8 @@ class Timeline:
     async def await_answer(self, name: str, bundle: Any, answer: Awaitable[A]) -> A:
         """Await the answer of a model to decoded samples.
 
-        This records the parts that are recorded nowhere else: decoding, the wait of a request that never ran, and an
-        answer from the cache.
+        This records the parts of the request that are recorded nowhere else: decoding its body, waiting in the queue if
+        the model was never run for it, and waiting for the cache.
         """
         if not self._is_decoded:
             self._is_decoded = True
@@ -152,5 +155,8 @@ def note_error(error: BaseException) -> None:
 
 
 def error_type(error: BaseException) -> str:
-    """Return `error.type` by OpenTelemetry's conventions: the status if there is one, else the exception's class."""
+    """Return the value of the attribute `error.type` as OpenTelemetry's conventions define it.
+
+    It is the HTTP status if the error has one, else the name of the exception's class.
+    """
     return str(error.status) if isinstance(error, RequestError) else type(error).__name__

@@ -27,12 +27,13 @@ from edgekit.serve.log import log, where
 from edgekit.serve.repository import RepositoryEntry
 
 TICK_S = 0.5
-"""How long samples are collected before they are examined. Examining many at once costs little more than one."""
+"""How long samples are collected before they are examined together, which costs little more than examining one."""
 STEP_S = 1e-3
 MAX_STEP_SAMPLES = 64
 """One step examines as many samples as take about `STEP_S`, but at least one and at most `MAX_STEP_SAMPLES`."""
 MAX_LOOP_SHARE = 0.02
-"""The share of the event loop's time that watching may take. If examining a sample takes long, fewer are examined."""
+"""The share of the event loop's time that watching may take. If examining a sample takes long, fewer samples are
+examined."""
 SEND_S = 2.0
 MAX_WAITING_BYTES = 32 << 20
 
@@ -67,7 +68,7 @@ class Watcher:
         self._is_broken = False
 
     def note_answer(self, samples: np.ndarray, outputs: np.ndarray) -> None:
-        """Store one of the samples (n, *raw) with its outputs (n, …), if one is due."""
+        """Store one of the samples (n, *raw) with its row of the outputs (n, …), if it is time for another sample."""
         if not self._is_sample_due():
             return
         index = self._sample_count % len(samples)
@@ -75,9 +76,9 @@ class Watcher:
         self._waiting.append((raw, outputs[index].copy()))
 
     def note_refusal(self, error: RunnerError) -> None:
-        """Store the refusal of a sample, if one is due.
+        """Store the refusal of a sample, if it is time for another sample.
 
-        Refusals are picked as often as answers, so that the failure rate is right.
+        Refusals are chosen at the same rate as answers, so that their share among the stored samples is right.
         """
         if self._is_sample_due():
             self._waiting.append(error)
@@ -101,9 +102,9 @@ class Watcher:
             while self._waiting:
                 self._observe_waiting()
                 await asyncio.sleep(0)
-            if not self._is_broken:  # the model may have been closed meanwhile
+            if not self._is_broken:  # the model may have been closed while the samples were examined
                 self._run_canary()
-        except Exception as error:  # requests are still answered
+        except Exception as error:  # only the watching ends; requests are still answered
             self.close()
             log(f"{self._name}: is no longer watched: {where(error)}")
 
@@ -155,10 +156,10 @@ class Watcher:
 
 
 async def watch(watchers: Callable[[], Iterable[tuple[str, Watcher]]], send: Callable[[dict[str, Any]], None]) -> None:
-    """Run all watchers until cancelled.
+    """Run all watchers until this coroutine is cancelled.
 
-    `watchers` returns the current watchers, each with the identity of its bundle. `send` passes their sketches to the
-    supervisor.
+    `watchers` returns the current watchers, each with the identity of its bundle. `send` passes their sketches, which
+    are summaries of the samples that they have examined, to the supervisor.
     """
     due_s = 0.0
     while True:
@@ -175,7 +176,7 @@ async def watch(watchers: Callable[[], Iterable[tuple[str, Watcher]]], send: Cal
 
 
 LOG_INTERVAL_S = 600.0
-"""A verdict that comes and goes is logged at most once in this time."""
+"""If a verdict changes back and forth, the same verdict is logged at most once in this time."""
 MAX_FINDINGS = 16
 """Number of findings, the strongest first, that are sent to the workers for the page. Metrics have all of them."""
 COUNTED = ("samples", "runs", "failures")
@@ -199,7 +200,10 @@ class _WatchedModel:
         self._logged_s: dict[str, float] = {}
 
     def receive_sketch(self, worker: int, process_id: int, sketch: dict[str, Any]) -> None:
-        """Store the sketch of a worker since its start. The counts of earlier processes of this worker are kept."""
+        """Store the sketch of a worker, which covers the time since the start of its process.
+
+        If the worker was restarted, the counts of its earlier process are added to those of ended processes.
+        """
         if self.process_ids.setdefault(worker, process_id) != process_id:
             self.process_ids[worker] = process_id
             counts = _counts(self.sketches[worker])
@@ -257,7 +261,7 @@ class Verdicts:
         self._models = models
 
     def receive_sketches(self, worker: int, process_id: int, sketches: dict[str, dict[str, Any]]) -> None:
-        """Store the sketches of a worker since its start, which replace its earlier ones.
+        """Store the sketches of a worker in place of its earlier ones. Each covers all the time since the worker began.
 
         `process_id` changes if the worker is restarted.
         """

@@ -48,8 +48,8 @@ class RequestedOutput(NamedTuple):
 class InferRequest(NamedTuple):
     """A parsed request.
 
-    `samples` has the shape (n, *raw). `outputs` is None if the request asks for all of them, as binary or JSON by
-    `is_binary`. `timeout_ms` is 0 if the request sets no deadline.
+    `samples` has the shape (n, *raw). `outputs` is None if the request asks for all outputs; `is_binary` then says
+    whether they are sent as binary or as JSON. `timeout_ms` is 0 if the request sets no deadline.
     """
 
     samples: np.ndarray

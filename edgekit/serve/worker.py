@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
 IDLE_CHECK_S = 0.05
 MAX_UNREAD_BYTES = 1 << 20
-"""Summaries of watched samples are not sent while the supervisor has at least this many unread bytes."""
+"""Sketches, the worker's summaries of the samples that it has watched, are not sent while the supervisor has at least
+this many unread bytes."""
 SO_ATTACH_FILTER = 26
 """From Linux' <asm-generic/socket.h>; Python has no name for it."""
 
@@ -101,7 +102,10 @@ class Worker:
         self._clock = asyncio.create_task(self._keep_time())
 
     async def _keep_time(self) -> None:
-        """Update the cache's metrics and the `Date` header, which RFC 9110 requires of servers with a clock."""
+        """Update the `Date` header and the metrics of the cache once a second.
+
+        RFC 9110 requires the header of servers that have a clock.
+        """
         row = self.app.row
         row[FIELDS["cache_bytes"]] = row[FIELDS["cache_entries"]] = 0  # left by a worker that was killed
         while True:
@@ -112,7 +116,7 @@ class Worker:
             await asyncio.sleep(1)
 
     async def serve(self, entries: list[RepositoryEntry]) -> None:
-        """Serve exactly these models. New ones are opened beside the old ones, then all names change at once."""
+        """Serve exactly these models. New models are opened beside the old ones, and then all names change at once."""
         app = self.app
         open_models = {served.bundle.identity: served for served in app.versions.values()}
         models: dict[str, ServedModel] = {}
@@ -184,12 +188,13 @@ def _create_cache(settings: Settings, number: int, redis: str) -> WorkerCache:
 def _drop_new_connections(listening: socket.socket) -> None:
     """Make the kernel drop packets that would open a new connection.
 
-    A connection that is opened but never accepted would lose its request. A client whose SYN is dropped tries again a
-    second later, and is then refused.
+    The request of a connection that is opened, but never accepted, would be lost. If the packet that opens a connection
+    (SYN) is dropped, the client sends it again a second later, and is then refused.
     """
     if listening.family == socket.AF_UNIX:
         return
-    flags, is_ack = 13, 0x10  # the byte of a TCP header with the flags, and the flag that only a first segment lacks
+    # The position of the flags in a TCP header, and the flag that only the first packet of a client lacks.
+    flags, is_ack = 13, 0x10
     instructions = ((0x30, 0, 0, flags), (0x45, 0, 1, is_ack), (0x06, 0, 0, 0xFFFFFFFF), (0x06, 0, 0, 0))
     program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *instruction) for instruction in instructions))
     with suppress(OSError):

@@ -1,6 +1,6 @@
 """Recommend by fixed rules what to do next.
 
-Each rule reads a report, and the comparison with an earlier one if there is one, and yields steps with reasons.
+Each rule reads a report and, if there is an earlier report, the comparison of the two. It yields steps with reasons.
 
 The rules are in the order in which users should follow them. The latency of a device that throttles says nothing about
 the network, so throttling comes before the other rules about latency. Wrong answers come before slow ones.
@@ -35,7 +35,7 @@ OUTPUT_STATISTICS = (
     "class:",
     "output_",
 )
-"""Prefixes of the statistics of answers; all other statistics are of inputs."""
+"""The beginnings of the names of statistics about answers. All other statistics are about inputs."""
 DRIFT_LEVELS = ("doubtful", "wrong")
 REFUSED_STATISTIC = "refused"
 """The statistic of rejected samples, which never reached the network."""

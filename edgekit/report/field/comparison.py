@@ -37,7 +37,10 @@ PART_NAMES = {"wait": "waiting", "whole": "the whole answer"}
 
 @dataclass(frozen=True)
 class PartComparison:
-    """One percentile of one part of an answer in both reports, and the ratio of the second to the first."""
+    """A percentile of the latency of one part of an answer in both reports, and the later one divided by the earlier.
+
+    The parts of an answer are, for example, `preprocess` and `execute`.
+    """
 
     part: str
     percentile: str

@@ -25,7 +25,7 @@ from edgekit.report.tables import Table
 
 LEVELS = ("early", "sound", "doubtful", "wrong")
 MIN_EVIDENCE = 0.01
-"""Findings with less evidence than this are not shown."""
+"""Findings with less evidence (−log₁₀ of the corrected p-value) than this are not shown."""
 COLUMNS = ("report", "from", "bundle", "host", "interpreter", "answered", "refused", "dropped", "hottest, °C", "health")
 RANKS = {0.5: "p50", 0.9: "p90", 0.99: "p99"}
 CURVE_STYLES: dict[str, tuple[str, str]] = {"then": ("#333333", "--"), "now": (DARK, "-")}
@@ -179,9 +179,10 @@ def steps_table(history: ReportHistory) -> Table:
 
 
 def latency_figure(counts: Mapping[str, Sequence[int]], parts: Sequence[Mapping[str, Any]]) -> Figure:
-    """Draw two panels: the distributions of all latencies by name ("then", "now"), and the ratio of each part's p50.
+    """Draw two panels: the latency distributions of both reports, and the ratio of each part's p50, now to then.
 
-    `parts` are rows of part, ratio, low, high. Without an interval, only the ratio is drawn.
+    `counts` has the counted latencies by the name of the report, "then" or "now". `parts` has a row for each part of an
+    answer, with `part`, `ratio`, `low` and `high`. If a row has no interval, only its ratio is drawn.
     """
     shown = [row for row in parts if row["ratio"] is not None]
     with plt.rc_context(STYLE):
@@ -290,7 +291,10 @@ def _curve(axes: Axes, name: str, counts: Sequence[int]) -> None:
 
 
 def _axis_limit_ms(counts: Sequence[int]) -> float:
-    """Return the end of the axis: 99.5 % of the answers took less, and the rest would take up most of the figure."""
+    """Return the end of the latency axis. It is a little above the latency that 99.5 % of the answers did not exceed.
+
+    The slowest answers are cut off, because they would take up most of the figure.
+    """
     return 1.2 * (percentile_ms(counts, 0.995) or BOUNDS_MS[0])
 
 

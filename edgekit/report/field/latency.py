@@ -2,12 +2,12 @@
 
 Latencies are counted in bins whose bounds are 15 % apart. Within a bin, a percentile is interpolated evenly in the
 logarithm. Its interval is that of order statistics (Wilks 1948; Conover 1999, "Practical Nonparametric Statistics",
-section 3.2): the percentile lies between the k-th and the l-th shortest call, which follow from the normal
+section 3.2): the percentile lies between the k-th and the l-th shortest call, where k and l follow from the normal
 approximation of the binomial distribution. The ends of the interval are the outer bounds of the bins in which these two
 calls lie, so the interval does not depend on the interpolation. The interval of a ratio combines the intervals of both
-reports, each at half the error (Bonferroni).
+reports. Each of these has half the probability of error that the interval of the ratio may have (Bonferroni).
 
-The interval covers chance between independent calls. It does not cover differences between days or devices.
+The intervals cover chance between independent calls. They do not cover differences between days or devices.
 """
 
 from __future__ import annotations
@@ -80,7 +80,10 @@ def percentile(counts: Sequence[int], share: float, confidence: float = CONFIDEN
 def latency_ratio(
     then: Sequence[int], now: Sequence[int], share: float, confidence: float = CONFIDENCE
 ) -> LatencyRatio | None:
-    """Return how many times as long as before a call takes now, or None if one of the reports has no calls."""
+    """Return the percentile of the calls in `now` divided by that of the calls in `then`.
+
+    Returns None if one of the reports has no calls.
+    """
     each = 1 - (1 - confidence) / 2
     a, b = percentile(then, share, each), percentile(now, share, each)
     if a is None or b is None:

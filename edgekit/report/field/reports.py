@@ -158,9 +158,9 @@ class FieldReport:
         return self.content["machine"]["looks"]
 
     def counts(self, part: str) -> list[int]:
-        """Return the number of answers of a part in each bin of `histogram.BOUNDS_MS`.
+        """Return how many times the latency of a part of an answer fell into each bin of `histogram.BOUNDS_MS`.
 
-        If there is no such part, all are zero.
+        If the report has no such part, all counts are zero.
         """
         counts = [0] * (len(BOUNDS_MS) + 1)
         for index, count in self.content["latency_ms"].get(part, {}).get("counts", ()):
@@ -169,7 +169,7 @@ class FieldReport:
 
     @property
     def parts(self) -> list[str]:
-        """The parts of an answer that have latencies. The whole answer comes last."""
+        """The names of the parts of an answer whose latencies the report has. The name of the whole answer is last."""
         latencies = self.content["latency_ms"]
         return [part for part in ("wait", "preprocess", "execute", "postprocess", TOTAL) if part in latencies]
 

@@ -113,7 +113,10 @@ def _share_change(comparison: FieldComparison, label: str) -> float:
 
 
 def _latency_table(comparison: FieldComparison, show_all: bool) -> Table:
-    """Show the latency of the whole answer and of the parts that became slower or faster; with `show_all`, of all."""
+    """Show the latency of the whole answer and of the parts that became slower or faster.
+
+    With `show_all`, show that of all parts.
+    """
     title = f"Latency, ms, B against A; intervals at {100 * CONFIDENCE:g} %"
     rows = [each for each in comparison.parts if show_all or each.part == WHOLE_ANSWER or each.outcome != NO_DIFFERENCE]
     hidden = len({each.part for each in comparison.parts} - {each.part for each in rows})

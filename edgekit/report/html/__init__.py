@@ -1,7 +1,7 @@
-"""`report.html`: one page about a finished run, which loads nothing from elsewhere.
+"""`report.html`: one page about a finished run. The page loads nothing from elsewhere.
 
-It is built from `result.json`, the sealed artifacts and the executed notebooks, whose HTML copies lie beside it in
-`report/`. The page carries a digest of its sources, so that a current page is not built again.
+It is built from `result.json`, the sealed artifacts and the executed notebooks. HTML copies of the notebooks lie beside
+the page in `report/`. The page carries a digest of its sources, so that a current page is not built again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Convert a notebook to HTML. HTML inside the notebook is not used, but shown as text.
 
-Markdown is rendered with its tags escaped. Only text, Markdown and images are kept from a cell's outputs, and only the
-size of an image from their metadata. So nothing in a notebook can add a script, a frame, or an address that a browser
-loads.
+Markdown is rendered with its HTML tags escaped. From a cell's outputs, only text, Markdown and images are kept; from
+the metadata of an output, only the size of an image. So nothing in a notebook can add a script, a frame, or an address
+that a browser loads.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbformat import NotebookNode, from_dict
 
 OUTPUT_KINDS = ("text/markdown", "image/svg+xml", "text/latex", "image/png", "image/jpeg", "text/plain")
-"""Kinds of output, of which the first available one is shown. An SVG becomes a data URI, so its scripts cannot run."""
+"""The kinds of output that can be shown. If an output exists in several kinds, the first of them in this order is
+shown. An SVG becomes a data URI, so its scripts cannot run."""
 IMAGE_KINDS = ("image/png", "image/jpeg", "image/gif", "image/webp")
-"""Kinds of images in Markdown, from its attachments or written as data URIs."""
+"""The kinds of images that Markdown may show. They are attachments of a cell or written as data URIs."""
 _TO_DOCS = re.compile(r"^\.\./(docs/[\w/.-]+\.md)(?:#|$)")
 """Links from the notebooks to the documentation, which does not exist beside a report."""
 _TO_NOTEBOOK = re.compile(r"^(?:\./)?(\d\d_[a-z]+)\.ipynb(?=#|$)")
@@ -59,7 +60,7 @@ class MarkdownRenderer(IPythonRenderer):
         self.formulas = formulas
 
     def text(self, text: str) -> str:
-        """Keep an entity as the character that it stands for."""
+        """Return an escaped text in which an HTML entity, such as `&eacute;`, became the character it stands for."""
         return html.escape(html.unescape(text))
 
     def link(self, text: str, url: str, title: str | None = None) -> str:
@@ -109,6 +110,9 @@ def _safe_output(output: NotebookNode) -> NotebookNode:
 
 
 def _size(metadata: Any) -> dict[str, float]:
-    """Return those of width and height that are numbers. Others are unsafe: nbconvert writes them without quotes."""
+    """Return the width and the height in the metadata, each only if it is a number.
+
+    Any other value is unsafe, because nbconvert writes it into the page without quotes.
+    """
     sizes = metadata if isinstance(metadata, dict) else {}
     return {side: sizes[side] for side in ("width", "height") if isinstance(sizes.get(side), (int, float))}

@@ -170,7 +170,7 @@ class _Scale:
 
     @classmethod
     def of_option(cls, study: Study, key: str) -> _Scale:
-        """Return the scale of all entries of a key in the space."""
+        """Return the scale of an option. If the space has several entries for its key, the scale covers all of them."""
         rows = [each for each in study.row["space"] if each["key"] == key]
         if any("choices" in row for row in rows):
             listed = {json.dumps(each): each for row in rows for each in row.get("choices", ())}
@@ -347,10 +347,11 @@ def draw_parallel(axes: Sequence[Mapping[str, Any]], lines: Sequence[Mapping[str
     Parameters
     ----------
     axes
-        Rows of `heading`, `ticks` as (position, text) with positions from 0 to 1, and `option`, whether it is an
-        option.
+        A row for each axis: `heading`; `ticks`, pairs (position, text) with positions from 0 to 1; and `option`,
+        which is True for an option and False for an objective.
     lines
-        Rows of `kind` and `places`, a position for each axis, or None if the trial has no such option or value.
+        A row for each trial: its `kind`, and `places`, its position on each axis. A position is None if the trial has
+        no such option or value.
     """
     if not lines or len(axes) < 2:
         return None

@@ -1,10 +1,8 @@
 """Compute how important each option is: the share of an objective's variance that it explains alone.
 
-The method is functional ANOVA.
-Hutter, Hoos and Leyton-Brown, *An Efficient Approach for Assessing Hyperparameter Importance*, ICML 2014, as
-implemented
-in Optuna with scikit-learn's forests. A conditional option is explained with the trials that have it, together with the
-options that all of those have.
+The method is functional ANOVA (Hutter, Hoos and Leyton-Brown, "An Efficient Approach for Assessing Hyperparameter
+Importance", ICML 2014), as implemented in Optuna with scikit-learn's forests. An option that only some trials have is
+explained from these trials, together with all other options that each of these trials has.
 """
 
 from __future__ import annotations
@@ -26,7 +24,8 @@ MIN_TRIALS = 20
 """Smallest number of complete trials with an option. With fewer, a forest cannot distinguish an effect from chance."""
 TREES, SEED = 48, 0
 LEAVE_OUT_PARTS, TREES_PER_PART = 4, 16
-"""The range of an importance comes from this many repetitions, each of which leaves out another part of the trials."""
+"""The range of an importance comes from repeating the computation `LEAVE_OUT_PARTS` times with `TREES_PER_PART` trees.
+Each repetition leaves out another of `LEAVE_OUT_PARTS` equal parts of the trials."""
 LEVELS = 10
 """Numbers are binned to this many levels, because the computing time grows with the number of levels. On a log scale,
 their logarithms are binned."""
@@ -96,9 +95,9 @@ def too_few_message(complete: int, few: Mapping[str, int]) -> str:
 def _group_importances(
     study: Study, objective: StudyObjective, keys: Sequence[str], trials: Sequence[TrialRow]
 ) -> list[Importance]:
-    """Return the importances of options that the same trials have.
+    """Return the importances of the options `keys`, which exactly the trials `trials` have.
 
-    They are computed together with all other options that all of these trials have.
+    The computation also includes every other option that all of these trials have.
     """
     entries = study.row["space"]
     space = {key: _Levels([row for row in entries if row["key"] == key]) for key in option_names(study)}
@@ -164,7 +163,7 @@ class _Levels:
     def level(self, value: Any) -> int:
         """Return the level of a value, from 0.
 
-        A number outside the range gets the nearest level, an unknown choice the first.
+        A number outside the range gets the nearest level, and an unknown choice gets the first level.
         """
         if self._choices:
             text = json.dumps(value, sort_keys=True)

@@ -1,4 +1,4 @@
-"""`search.html`: one page about a study, built from study.json alone, which loads nothing from elsewhere."""
+"""`search.html`: one page about a study. It is built from study.json alone, and loads nothing from elsewhere."""
 
 from __future__ import annotations
 

@@ -40,7 +40,11 @@ CONSTRAINT_WORDS = {
 
 @dataclass(frozen=True)
 class FidelityWork:
-    """A fidelity: the trials that reached it, those that ended there by state, and the work of those that ended."""
+    """A fidelity, and the number of trials that reached it (`came`).
+
+    `ended` counts the trials that ended at this fidelity without being complete, by state. `seconds` is the work of all
+    trials that went no further than this fidelity, complete or not.
+    """
 
     name: str
     came: int
@@ -70,7 +74,7 @@ def work_by_fidelity(study: Study) -> list[FidelityWork]:
 
 
 def work_by_part(study: Study) -> dict[str, float]:
-    """Return seconds by part: first fidelities and stages in their order, then all other parts."""
+    """Return the seconds of work by part of the search. Fidelities and stages come first, in their order."""
     seconds: Counter[str] = Counter()
     for each in study.trials:
         seconds.update(each["took_s"])
@@ -118,7 +122,7 @@ def budget(study: Study) -> str:
 
 
 def targets(study: Study) -> list[str]:
-    """Return the targets whose files represent a trial: those of the objectives, or all."""
+    """Return the targets whose files represent a trial: those of the objectives or, if they name none, all targets."""
     return list(dict.fromkeys(each.target for each in study.objectives if each.target)) or list(TARGETS)
 
 
@@ -137,9 +141,9 @@ def spared(study: Study) -> str:
 
 
 def disturbed(study: Study) -> str:
-    """Return a sentence about the batches with noisy latencies, counted from 1.
+    """Return a sentence that names the batches with noisy latencies, numbered from 1.
 
-    The result is empty if there is none.
+    The result is empty if there is no such batch.
     """
     batches = [str(each["number"] + 1) for each in study.row["batches"] if each["disturbed"]]
     if not batches:
@@ -182,7 +186,10 @@ def _worst_excess(trial: TrialRow, limits: Mapping[str, object]) -> float:
 
 
 def _relative_limit(name: str, limits: Mapping[str, object]) -> float | None:
-    """Return a limit relative to a reference model as a number: a ratio of latencies, or bytes if they are known."""
+    """Return, as a number, a limit that is relative to a reference model.
+
+    It is a ratio for the latency, and bytes for the size if the size of the reference model is known.
+    """
     whole = Budget.model_validate(limits).limits("")
     if name == "latency_p50":
         return whole.latency_p50.ratio if whole.latency_p50 else None

@@ -20,7 +20,7 @@ from edgekit.report.tables import Column, Table, build_table, grid_from_columns
 
 MILLION = 1_000_000
 AXIS_FACTOR = 100.0
-"""The axis reaches this factor below and above the number of calls that pay for the run."""
+"""If n calls pay for the run, the axis goes from n divided by this factor to n times this factor."""
 TITLES = {"never": "Never worth it", "perhaps never": "Perhaps never worth it"}
 DEFAULT_CALLS = 1e7
 """The middle of the axis if no number of calls pays for the run."""

@@ -1,4 +1,7 @@
-"""Show the accuracy by class, which classes are confused, and which samples were lost."""
+"""Show the accuracy by class, which classes are confused, and which samples were lost.
+
+A sample is lost by a variant if the baseline answers it correctly and the variant does not.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +33,11 @@ RIGHT = "#e8e8e8"
 MIN_DARKEST_SHARE = 0.05
 """The darkest colour stands for at least this share of a class, so that a single mistake does not look like many."""
 LARGEST, SMALLEST, WIDTH = 7.0, 5.0, 240.0
-"""Largest and smallest font size of a number in a cell, in points. In between, the size is WIDTH divided by the number
-of columns and by the number of characters."""
+"""Largest and smallest font size, in points, of a number in a cell of the confusion matrix. Between these bounds, the
+size is `WIDTH` divided by the number of columns and by the number of characters."""
 SAMPLE_COLUMNS = 6
 TITLE, NAME_LINES = 14, 2
-"""Largest number of characters in a line above a sample, and of lines of a name."""
+"""Largest number of characters in a line above a sample, and largest number of lines for a label or an answer."""
 
 
 def table(artifact: Artifact) -> Table:
@@ -111,8 +114,8 @@ def _grid(by_class: ByClass) -> Grid:
 def confusion_figure(confusion: Confusion, variants: Sequence[str]) -> Figure:
     """Draw the confusion matrices of the first two of the `variants`, which are the baseline and the shipped variant.
 
-    Right answers are on the grey diagonal. The darker another cell, the larger the share of its class that is mistaken
-    for the other one.
+    Each row is a true class and each column an answer. Right answers are on the grey diagonal. The darker a cell
+    outside the diagonal, the larger the share of the samples in its row that are mistaken for the class of its column.
     """
     shown = {name: np.array(confusion["counts"][name]) for name in variants if name in confusion["counts"]}
     shown = dict(list(shown.items())[:2])
@@ -167,7 +170,8 @@ def _heading(name: str, counts: np.ndarray, confusion: Confusion) -> str:
 def _wrong_shares(counts: np.ndarray, rest: bool) -> np.ndarray:
     """Return the share of each class that is mistaken for each of the other classes.
 
-    It is NaN for zeros, for right answers, and in the row and the column that all other classes share.
+    The result has the shape of `counts`. It is NaN where a count is zero, for right answers and, if `rest` is true, in
+    the last row and the last column, which stand for all classes that are not listed.
     """
     shares = np.array(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1))
     np.fill_diagonal(shares, np.nan)
@@ -184,7 +188,7 @@ def _cells(axes: Axes, counts: np.ndarray, wrong: np.ndarray, top: float) -> Non
     axes.imshow(wrong, cmap="Oranges", vmin=-0.1 * top, vmax=1.25 * top, aspect="auto")
     for (row, column), number in np.ndenumerate(counts):
         if number:
-            colour = "white" if wrong[row, column] > 0.7 * top else "#1b1f24"  # not for NaN, which compares as False
+            colour = "white" if wrong[row, column] > 0.7 * top else "#1b1f24"  # False for NaN
             weight = "bold" if row == column else "normal"
             text, size = _fit_number(int(number), len(counts))
             axes.text(column, row, text, ha="center", va="center", fontsize=size, color=colour, weight=weight)

@@ -22,7 +22,10 @@ MAX_NAMES = 4
 
 
 def boundary_rows(artifact: Artifact) -> list[FinalBoundary]:
-    """Return the last boundary of each variant, with its name, target and precision."""
+    """Return the last boundary of each variant, with the variant's name, target and precision.
+
+    A boundary is the comparison of one conversion step with the step before it.
+    """
     return [
         {
             **variant["boundaries"][-1],
@@ -89,10 +92,11 @@ def transposes_table(artifact: Artifact) -> Table:
 
 
 def ends_table(artifact: Artifact) -> Table:
-    """Show the boundaries before and after the converters.
+    """Show the checks of the steps before and after the converters, each of which is called a boundary, too.
 
-    They are raw sample to input, calibration to ranges, scores to answer and, if a network's branches were merged after
-    training, branches to merged.
+    These boundaries lead from the raw sample to the network's input, from the calibration samples to the ranges of
+    int8, and from the scores to the answer. If a network's branches were merged after training, a further one leads
+    from the network with branches to the merged network.
     """
     return Table(
         ("model", "boundary", "samples", "result"),
@@ -282,10 +286,11 @@ def left_behind_grid(convert: Artifact, result: Result) -> Grid:
 
 
 def _error_size(row: Mapping[str, Any]) -> float:
-    """Return how large the error of a row is, by which the worst row of a boundary is found.
+    """Return how large the error of a row is, so that the worst row of a boundary can be found.
 
-    It depends on the SNR of inputs, the share of values outside their range, or the share of wrong answers.
-    For merged branches, it is the change of the outputs relative to the largest output.
+    The error is measured in another way at each boundary: by the SNR of the inputs, the share of values outside the
+    calibrated range, or the accuracy of the answers. For merged branches, it is the change of the outputs relative to
+    the largest output.
     """
     if "snr_db" in row:
         return -float(row["snr_db"])

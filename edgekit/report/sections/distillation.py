@@ -118,7 +118,10 @@ def candidate_points(artifact: Artifact) -> list[CandidatePoint]:
 
 
 def latency_limit_ms(artifact: Artifact) -> float | None:
-    """Return the limit of the candidates' latency, or None if there is none, or if it is not the same for all."""
+    """Return the latency limit of the candidates in ms.
+
+    Returns None if there is no limit, or if the budget has relative limits or limits for single targets.
+    """
     shortlist = artifact.metrics["shortlist"]
     return shortlist["latency_p50_ms"] if shortlist and "limits" not in shortlist else None
 
@@ -138,7 +141,7 @@ def _title(shortlist: ShortlistRow) -> str:
 
 
 class Network(NamedTuple):
-    """A timed network, whatever its files are."""
+    """A timed network. All its files, in every precision and for every target, are drawn at the same multiply-adds."""
 
     macs: int
     name: str
@@ -149,8 +152,8 @@ class Network(NamedTuple):
 def candidates_figure(points: Sequence[CandidatePoint], limit_ms: float | None = None) -> Figure | None:
     """Draw p50 against multiply-adds, with a panel for each target. Returns None if there are no points.
 
-    Markers of fp32 files are hollow, and those of int8 files are filled.
-    Numbers above a panel name the networks in the order of their multiply-adds. Each family has its own marker.
+    Markers of fp32 files are hollow, and those of int8 files are filled. Numbers above a panel name the networks in the
+    order of their multiply-adds. Each family has its own marker.
     """
     if not points:
         return None
@@ -188,13 +191,13 @@ def candidates_figure(points: Sequence[CandidatePoint], limit_ms: float | None =
 def family(builder: str) -> str:
     """Return the name of a builder's module, such as `resnet` for `edgekit.models.resnet:resnet8`.
 
-    A module's networks share a style.
+    Networks of the same module are drawn in the same style.
     """
     return builder.partition(":")[0].rpartition(".")[2]
 
 
 def _networks(axes: Axes, rows: Sequence[CandidatePoint], looks: dict[str, tuple[str, str]]) -> None:
-    """Draw both precisions of each network on a line, which is thick for the student."""
+    """Draw the fp32 and the int8 file of each network on a vertical line, which is thick for the student."""
     for name in dict.fromkeys(row["name"] for row in rows):
         own = [row for row in rows if row["name"] == name]
         marker, colour = looks[family(own[0]["builder"])]
@@ -222,7 +225,10 @@ def _numbers(axes: Axes, networks: Sequence[Network], lines: Sequence[int]) -> N
 
 
 def label_rows(macs: Sequence[float], low: float, high: float) -> list[int]:
-    """Assign a row to each number, so that numbers do not overlap. `macs` are ascending, between `low` and `high`."""
+    """Return the row above the panel in which each network's number is written, so that the numbers do not overlap.
+
+    `macs` are the multiply-adds of the networks, ascending. The axis goes from `low` to `high`.
+    """
     ends: list[float] = []
     rows = []
     for value in macs:
@@ -248,7 +254,7 @@ def _legend(figure: Figure, networks: Sequence[Network], looks: dict[str, tuple[
 
 
 def _axis_ends(values: Sequence[float]) -> tuple[float, float]:
-    """Return the ends of a log axis with a margin on both sides, wide enough for a tick at 1, 2 or 5."""
+    """Return the ends of a log axis. It has a margin on both sides and is long enough for a tick at 1, 2 or 5."""
     margin = max((max(values) / min(values)) ** 0.12, 1.6)
     return min(values) / margin, max(values) * margin
 
@@ -258,7 +264,7 @@ def _budget_label(limit_ms: float | None, near: bool) -> str:
 
 
 def _tick_steps(low: float, high: float) -> tuple[float, ...]:
-    """Return the ticks within a decade. An axis with many decades has fewer of them."""
+    """Return the ticks within a decade of a log axis. An axis over many decades has fewer ticks in each."""
     return (1.0, 2.0, 5.0) if high / low < 300 else (1.0,)
 
 

@@ -63,7 +63,7 @@ def rate_text(row: LoadRate) -> str:
 
 
 def _run(row: LoadRun, best: LoadRate | None) -> tuple[str, ...]:
-    offline = row["scenario"] == "offline"  # the latencies of offline only say how long the whole run took
+    offline = row["scenario"] == "offline"  # in this scenario, latencies only say how long the whole run took
     latencies = (
         ("",) * 3
         if offline
@@ -142,7 +142,10 @@ def rates_grid(loads: Loads) -> Grid | None:
 
 
 def latencies_grid(loads: Loads, confidence: float) -> Grid | None:
-    """Show percentiles with their intervals, without `offline`, in which they depend only on the length of the run."""
+    """Show the percentiles of every run with their intervals, except for runs of the scenario `offline`.
+
+    In this scenario, the percentiles depend only on the length of the run.
+    """
     rows = [row for row in loads["runs"] if row["scenario"] != "offline"]
     lines = [
         Line(

@@ -50,7 +50,10 @@ NOISE_SOURCES: tuple[tuple[str, str, str, float | None], ...] = (
 
 
 def disturbance_text(artifact: Artifact) -> str:
-    """Say how noisy the measurement of profile or benchmark was, with a line for each unsettled comparison."""
+    """Say how noisy the measurement of the profile or benchmark stage was.
+
+    The text has a line for each comparison that noise left unsettled.
+    """
     conditions = artifact.metrics["conditions"]
     noise = conditions["seen"]["noise"]
     spread = "" if noise is None else f"; opening the same variant again changed its p50 by {noise:.1%} in the median"

@@ -85,7 +85,7 @@ def _loss(drop_pp: float) -> str:
 
 
 def facts(result: Result) -> list[tuple[str, str, str]]:
-    """Return the main figures, each with a description and the figure with which it is compared."""
+    """Return the main figures, each as (figure, description, text); the text says what the figure is compared with."""
     verdict = result["verdict"]
     if not verdict["met"]:
         return []
@@ -173,7 +173,7 @@ def missed_lines(result: Result) -> list[str]:
 
 
 def leakage_lines(result: Result) -> list[str]:
-    """Return a line for each model trained elsewhere, about whether it knows validation samples."""
+    """Return a line for each model trained elsewhere, which says whether it has seen validation samples in training."""
     return [f"{checks.leakage_message(row)}." for row in checks.leakage_rows(result)]
 
 
@@ -184,7 +184,8 @@ def _unmet(result: Result) -> dict[str, Any]:
 def limit_lines(budget: Recorded, targets: Sequence[str], elsewhere: bool) -> list[Line]:
     """Return a line with the limits of all targets, or one for each target if they differ.
 
-    `elsewhere` says that devices decided, so that this machine's latencies have a column without a limit.
+    `elsewhere` says that the latencies on devices decided. The table then has a further column for the latencies of
+    this machine, to which no limit applies.
     """
     whole = Budget.model_validate(budget)
     limits_by_name = {f"limit for {target}": _limit(whole.limits(target)) for target in targets}

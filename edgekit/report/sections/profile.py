@@ -22,7 +22,8 @@ from edgekit.report.tables import Grid, Line, Table, grid
 from edgekit.stages.profile.session import COLD, PARTS
 
 PART_ORDER = (*COLD, *PARTS)
-"""The order of the parts of a session, which a record does not keep. The parts from `queue` on are those of a call."""
+"""The parts of a session in their order, which the records of a session do not keep. The parts from `queue` on belong
+to each call."""
 PART_STYLES = (
     (LIGHT, "///"),
     (MID, "..."),
@@ -219,7 +220,10 @@ def predicted_grid(predicted: Sequence[PredictedSpeedup], result: Result) -> Gri
 
 
 def execute_grid(result: Result) -> Grid | None:
-    """Show the latency of the model alone, before and after, measured in the same rounds; None if nothing won."""
+    """Show the latency of the model alone, without the other parts of a call, for the baseline and the winner.
+
+    Both were measured in the same rounds. Returns None if no variant won.
+    """
     rows = {row["name"]: row for row in result["variants"]}
     if not result["verdict"]["met"]:
         return None
@@ -245,7 +249,10 @@ def _place(part: str) -> tuple[int, str]:
 
 
 def parts_figure(latency: dict[str, dict[str, float]], shares: Mapping[str, float]) -> Figure:
-    """Draw the mean time of each part of a call with percentiles of the call, and below it the limiting factors."""
+    """Draw one call as a bar of its parts' mean times, with percentiles of the call, and below it the limiting factors.
+
+    The limiting factors are the causes to which the diagnosis attributes the time, with their shares.
+    """
     with plt.rc_context(STYLE):
         figure, (parts, causes) = plt.subplots(2, 1, figsize=(7.2, 3.9), layout="constrained")
         values = {name: latency[name]["mean_ms"] for name in PARTS}
@@ -352,7 +359,8 @@ def roofline_figure(layers: Sequence[LayerTime], machine: Mapping[str, float]) -
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.2, 3.8), layout="constrained")
         for name, key, style in (("float", "gmacs_per_s", "-"), ("int8", "int8_gmacs_per_s", "--")):
-            # an int8 value takes a quarter of the bytes, so the same layer lies further to the right
+            # The layers are drawn for float. In int8, a value takes a quarter of the bytes, so the same layer would lie
+            # further to the right.
             roof = np.minimum(machine[key], along * machine["gbytes_per_s"])
             axes.plot(
                 along, roof, color="#333333", linestyle=style, label=f"ceiling in {name}: {machine[key]:.0f} GMAC/s"
@@ -394,7 +402,7 @@ def _unshown(layers: Sequence[LayerTime]) -> str:
 
 
 def predicted_figure(rows: Sequence[PredictedSpeedup]) -> Figure:
-    """Draw the predicted against the measured speed-up of each variant. On the line, both agree."""
+    """Draw the measured speed-up of each variant against the predicted one. They agree where a point is on the line."""
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.2, 3.8), layout="constrained")
         ends = [value for row in rows for value in (row["predicted"], row["achieved_low"], row["achieved_high"])]

@@ -115,9 +115,9 @@ def speed_table(artifact: Artifact) -> Table:
 
 
 def cuts_table(artifact: Artifact) -> Table:
-    """Show every timed cut that significantly saves time, with the chosen one.
+    """Show every timed cut that significantly saves time, with the chosen cuts marked.
 
-    The table is empty if channels are removed by a ratio.
+    A cut leaves fewer channels in one group of layers. The table is empty if channels are removed by a ratio instead.
     """
     rows: list[TimedCut] = artifact.metrics.get("cuts", [])
     if not rows:
@@ -198,9 +198,10 @@ def gained_table(benchmark: Artifact) -> Table:
 
 
 def patterns(artifact: Artifact) -> list[SparsityPattern]:
-    """Return a row for each layer of the sparse network: its name, its share of zeros, and a part of its weights.
+    """Return a row for each layer of the sparse network: its name, its share of zeros, and which weights are not zero.
 
-    `nonzero` is (outputs, inputs * kernel) bool, at most 64 x 144 of `shape`.
+    `shape` is the shape (outputs, inputs * kernel) of all weights. `nonzero` is bool and covers at most the first 64 x
+    144 of them.
     """
     from safetensors.numpy import load
 
@@ -250,7 +251,8 @@ def _title(artifact: Artifact, text: str) -> str:
 def figure(structured: Sequence[PruneStep], unstructured: Sequence[PruneStep], floor: float) -> Figure:
     """Draw accuracy against MACs and against sparsity, with the selected step marked.
 
-    A whisker reaches down to the lowest accuracy that the samples do not rule out. It must not cross the budget's line.
+    A whisker reaches down to the lowest accuracy that the samples do not rule out. A step is inside the budget only if
+    its whisker does not cross the budget's line.
     """
     with plt.rc_context(STYLE):
         figure, (left, right) = plt.subplots(1, 2, figsize=(7.6, 3.1), layout="constrained", sharey=True)
@@ -321,7 +323,7 @@ def cost_figure(steps: Sequence[PruneStep], latencies: Sequence[StepLatency], fl
 def speed_figure(latencies: Sequence[StepLatency]) -> Figure:
     """Draw the measured speed-up of every structured step against the one predicted from MACs.
 
-    On the line, both agree.
+    The two agree where a point lies on the continuous line.
     """
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
@@ -338,7 +340,7 @@ def speed_figure(latencies: Sequence[StepLatency]) -> Figure:
             label=f"{EXPECTED_GAIN_SHARE:.0%}",
         )
         for number, (target, precision, rows) in enumerate(series):
-            aside = (number - (len(series) - 1) / 2) * 0.009 * most  # so that whiskers do not overlap
+            aside = (number - (len(series) - 1) / 2) * 0.009 * most  # keeps the whiskers of different files apart
             x = [row["predicted"] + (aside if row["step"] else 0) for row in rows]
             y = [row["measured"] for row in rows]
             ends = [[row["measured"] - row["measured_low"] for row in rows],

@@ -132,9 +132,9 @@ def calibration_table(artifact: Artifact) -> Table:
 
 
 def calibration_sentence(artifact: Artifact) -> str:
-    """Say what the study means for this run's number of samples.
+    """Say what the study means for this run's number of calibration samples.
 
-    Draws with common samples are ignored, because they agree more for that reason alone.
+    Pairs of draws that have samples in common are ignored, because the common samples alone make the two agree more.
     """
     study, used = _calibration(artifact), artifact.metrics["calibration_samples"]
     rows = [row for row in study["sizes"] if not row["shared_samples"]]

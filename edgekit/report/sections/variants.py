@@ -48,8 +48,8 @@ from edgekit.targets import LOW_BIT_PRECISIONS
 
 Standing = Literal["baseline", "ships", "inside", "out"]
 STANDINGS: tuple[Standing, ...] = ("baseline", "ships", "inside", "out")
-"""The order of the table: the baseline, then variants that ship, other variants inside the budget, and those outside.
-Each group is sorted by latency."""
+"""The order of the table: the baseline, the variants that ship, the other variants inside the budget, and the variants
+outside the budget. Each of these groups is sorted by latency."""
 STYLE_CLASSES = {"baseline": "", "ships": "ships", "inside": "inside", "out": "out"}
 """Classes of the style sheet, by the variant's standing."""
 REFERENCE_COLUMNS: tuple[Column[ReferenceModelRow], ...] = (
@@ -122,7 +122,10 @@ class Variants:
 
     @property
     def _all_figures(self) -> tuple[Column[VariantLine], ...]:
-        """All columns except the second accuracy. A deciding device has its p50 before that of this machine."""
+        """All columns except those of the second accuracy metric.
+
+        If devices decided, the column of the deciding device's p50 comes before the column of this machine's p50.
+        """
         if self.devices is None:
             return FIGURES
         there = f"p50, ms on {self.devices['slowest'] or self.devices['where']}"
@@ -135,13 +138,13 @@ class Variants:
 
     @property
     def second(self) -> tuple[Column[VariantLine], ...]:
-        """The columns of the second accuracy. The result is empty if the task has only one."""
+        """The columns of the task's second accuracy metric. The result is empty if the task has only one metric."""
         metrics = {line.second["metric"] for line in self.lines if line.second}
         return tuple(column for metric in metrics for column in _second(metric))
 
     @property
     def figures(self) -> tuple[Column[VariantLine], ...]:
-        """All columns. The second accuracy comes last, because a wide table has to be scrolled."""
+        """All columns. Those of the second accuracy metric come last, because a wide table has to be scrolled."""
         return (*self._all_figures, *self.second)
 
     @property
@@ -201,7 +204,10 @@ def _variant(row: VariantRow, winners: Mapping[str, str], decisions: Sequence[De
 
 
 def _beside_reference(row: VariantRow) -> str:
-    """Compare the latency with the reference of a relative limit in words. The result is empty if there is none."""
+    """If the latency limit is relative, say how the variant's latency compares with that of its reference.
+
+    Otherwise the result is empty.
+    """
     relative = row["limits"].get("beside") if "limits" in row else None
     if relative is None:
         return ""
@@ -237,7 +243,7 @@ def _line(
 
 
 def _standing(row: VariantRow, winners: Mapping[str, str], decisions: Sequence[Decision]) -> tuple[Standing, str]:
-    """Return the standing of a variant, and the verdict as text, which explains it."""
+    """Return the standing of a variant, and the text of its verdict, which explains the standing."""
     own = (one for one in decisions if is_winner_decision(one) and one["decision"] == winner_of(row["target"]))
     choice = next(own, None)
     rule = choice["rule"] if choice else ""
@@ -274,9 +280,9 @@ def page_grid(result: Result) -> Grid:
 def pareto_figure(rows: Sequence[BaselineRow | VariantRow], budget: BudgetLimits, winners: Sequence[str]) -> Figure:
     """Draw accuracy against measured p50 of every variant, with the budget; winners are marked and named.
 
-    A whisker reaches down to the lowest accuracy that the samples do not rule out. It must not cross the budget's line.
-    The limit of latency is not drawn if devices decided, if it differs between targets, or if it is relative, because a
-    relative limit changes with every round.
+    A whisker reaches down to the lowest accuracy that the samples do not rule out. A variant meets the accuracy budget
+    only if its whisker does not cross the budget's line. The latency limit is not drawn if devices decided, if it
+    differs between targets, or if it is relative, because a relative limit changes with every round.
     """
     elsewhere = any("device" in row for row in rows)
     limit_ms = None if elsewhere or "targets" in budget else budget["latency_p50_ms"]

@@ -67,13 +67,14 @@ class Alert:
 
 
 FEWEST_BAD = 5
-"""An alert needs at least this many slow or refused requests in the long window. One at night must not raise it."""
+"""An alert needs at least this many slow or refused requests in the long window, so that a single one at night, when
+there are few requests, raises no alert."""
 
 
 class Burn(NamedTuple):
     """A burn rate: the budget is used `rate` times too fast. A rate of 1 uses exactly the budget in its period.
 
-    `long` and `short` are the two windows in which this must be so.
+    An alert is raised if the budget is used this fast in both of the windows `long` and `short`.
     """
 
     rate: float

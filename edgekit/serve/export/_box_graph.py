@@ -1,8 +1,9 @@
-"""The graphs that make a detector's file take pictures as they are, and give decoded boxes, in plain ONNX operators.
+"""Two graphs of plain ONNX operators, with which a detector's file takes unchanged pictures and returns decoded boxes.
 
-A bundle's model takes a preprocessed sample and gives what `edgekit.runner.boxes` and `box_heads` decode. Other
-programs know neither. The graph in front of the model turns a picture into the model's input, and the graph behind it
-decodes the outputs: the centre and size of each box in pixels, and a probability for each class.
+A bundle's model takes a preprocessed sample, and its outputs are decoded by `edgekit.runner.boxes` and `box_heads`.
+Other programs can neither preprocess the sample nor decode the outputs. The graph in front of the model therefore turns
+a picture into the model's input, and the graph behind it decodes the outputs into the centre and size of each box in
+pixels, and a probability for each class.
 
 All operators have the same form from opset 11 on, so that the graphs can be joined with files of different opsets.
 """
@@ -121,8 +122,9 @@ def output_graph(manifest: Manifest) -> Any:
     """Return the ONNX model from the outputs of a bundle's model to decoded boxes.
 
     The result `DECODED` is float32 (1, 4 + classes, points): x and y of the centre, width and height in pixels of the
-    sample, and the probability of each class. Boxes end at the edges of the sample. If there are not more points than
-    rows, points with a probability of 0 follow, so that the longer axis has the points.
+    sample, and the probability of each class. Boxes end at the edges of the sample. Frigate takes the longer of the
+    last two axes for the points. If there are not more points than rows (4 + classes), points with a probability of 0
+    are therefore appended until there are.
 
     Raises
     ------
@@ -143,7 +145,10 @@ def output_graph(manifest: Manifest) -> Any:
 
 
 def _head(manifest: Manifest) -> BoxHead:
-    """Return a bundle's head. A bundle without one has distances and logits, in one output or in two."""
+    """Return the head that a bundle declares. If it declares none, its outputs are distances and logits.
+
+    These are in one output or in two.
+    """
     if manifest.head is not None:
         return BoxHead(**manifest.head)
     parts: Sequence[Sequence[Part]] = (
@@ -195,7 +200,10 @@ def _corners(graph: _Graph, raw: str, head: BoxHead, points: int) -> tuple[str, 
 
 
 def _centres(graph: _Graph, raw: str, head: BoxHead, points: int) -> tuple[str, str]:
-    """Return the centres and sizes in pixels, each (1, points, 2), of boxes relative to cells, anchors or priors."""
+    """Return the centres and sizes of all boxes in pixels, each (1, points, 2).
+
+    The model's outputs are relative to cells, anchors or priors, depending on the head.
+    """
     half, two = np.float32(0.5), np.float32(2)
     if head.boxes == "anchors":
         cells, strides, sizes = box_heads.anchor_points(head, points)
@@ -249,7 +257,7 @@ def _probabilities(graph: _Graph, parts: dict[str, str], head: BoxHead, points: 
 
 
 def _one_hot(graph: _Graph, parts: dict[str, str], head: BoxHead, points: int) -> str:
-    """Return the scores of finished boxes in the columns of their classes, and 0 in all others."""
+    """Return a column for each class with the scores of the finished boxes of this class, and 0 for all other boxes."""
     indices = np.arange(head.first_index, head.first_index + head.classes, dtype=np.float32).reshape(1, 1, -1)
     distance = graph.add("Abs", graph.add("Sub", parts["index"], indices))
     selected = graph.add("Cast", graph.add("Less", distance, np.float32(0.5)), to=_elem_type("float32"))

@@ -29,9 +29,9 @@ from edgekit.serve.export._subjects import ExportedBundle
 FILES = {"onnx": ("model.onnx",), "openvino": ("model.xml", "model.bin")}
 LIMIT_S = 600.0
 MAX_PIXELS, MAX_SCORE = 0.5, 1e-3
-"""How far a side of a box and a probability may differ from those of the bundle."""
+"""How far a side of a box (in pixels) and a probability may differ from those of the bundle."""
 METADATA_KEY = byte_inputs.METADATA_KEY
-"""Metadata whose keys begin with it describe the input and the outputs of the bundle's own file."""
+"""The beginning of the metadata keys that describe the input and the outputs of the bundle's own file."""
 CHECKED_POINTS = 100
 """The number of boxes, those with the highest probability, that are compared for each golden sample."""
 Run = Callable[[np.ndarray], list[np.ndarray]]
@@ -130,7 +130,7 @@ def _join_onnx(bundle: Bundle, folder: Path) -> None:
         (graph.initializer, [*graph.initializer, *first.graph.initializer, *last.graph.initializer]),
         (graph.input, [*first.graph.input, *(each for each in graph.input if each.name in weights)]),
         (graph.output, list(last.graph.output)),
-        (graph.value_info, []),  # they may name the batch, which is fixed now
+        (graph.value_info, []),  # their shapes may have a named batch axis, but its length is fixed now
         (model.metadata_props, [each for each in model.metadata_props if not each.key.startswith(METADATA_KEY)]),
     ):
         copies = [type(each).FromString(each.SerializeToString()) for each in values]

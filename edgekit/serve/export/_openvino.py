@@ -1,4 +1,4 @@
-"""Runs the golden samples on OpenVINO in the same way as OpenVINO Model Server: the model file with its own tensors.
+"""Runs the golden samples on OpenVINO as OpenVINO Model Server would: the model file alone, on its own input tensors.
 
 OpenVINO runs in a child process, because it may crash on a file.
 """
@@ -22,7 +22,8 @@ from edgekit.serve.export._subjects import ExportedBundle
 
 FILES = {"tflite": ("model.tflite",), "onnx": ("model.onnx",), "openvino": ("model.xml", "model.bin")}
 SETTINGS = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
-"""Also written to the server's configuration, because some CPUs would otherwise compute in bfloat16."""
+"""The settings with which OpenVINO runs the golden samples. The server's configuration gets the same ones, because some
+CPUs would otherwise compute in bfloat16."""
 LIMIT_S = 600.0
 ADVICE = "export its openvino or onnx bundle, or serve this one with `edgekit serve`"
 
@@ -38,7 +39,7 @@ def check(subject: ExportedBundle) -> None:
     Raises ConversionError if OpenVINO cannot read the file or gives a wrong answer; the message names the first wrong
     answer and its error. Raises BackendError if OpenVINO is not installed.
     """
-    installed_interpreters("openvino")  # says what to install
+    installed_interpreters("openvino")  # raises the error that says what to install
     reply = _run_openvino(subject)
     if "error" in reply:
         raise ConversionError(f"{subject.path}: OpenVINO cannot run this file: {reply['error']}; {ADVICE}")

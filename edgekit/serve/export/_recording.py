@@ -18,7 +18,7 @@ from edgekit.device.monitor import histogram
 P99 = "100ms"
 AVAILABILITY = "99.9"
 LATENCY_BUDGET = 0.01
-"""The share of answers that may be slower, by the definition of p99."""
+"""The share of answers that may be slower than the latency of the objective, which is a p99."""
 LEAST, MOST = 95.0, 99.999
 """Bounds of the availability in percent.
 
@@ -32,9 +32,8 @@ UNITS_MS = {"us": 1e-3, "ms": 1.0, "s": 1e3}
 class Objective:
     """The service level objective.
 
-    `requested_ms` is the requested latency. The nearest bound of a histogram bucket is used instead; `bound` is that
-    bucket's label `le`, in seconds.
-    `availability` is in percent.
+    `requested_ms` is the requested latency. The nearest bound of a histogram bucket is used instead; `bound` is this
+    bound, in seconds, as the bucket's label `le` has it. `availability` is in percent.
     """
 
     requested_ms: float

@@ -2,7 +2,8 @@
 
 Frigate's detectors `onnx` and `openvino` read a detector with the model type `yolo-generic`: one input (1, 3, height,
 width) with values from 0 to 1, and one output (1, 4 + classes, points) with centres and sizes in pixels of the input
-and a probability for each class. Frigate then drops what is below 0.4, suppresses overlaps, and keeps 20 boxes.
+and a probability for each class. Frigate then drops boxes with a probability below 0.4, suppresses overlapping boxes,
+and keeps at most 20.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from edgekit.serve.export._subjects import Export, ExportedBundle, ExportRequest
 HELP = "Frigate: a model file with its decoding, the label map and the part of the config"
 OPTIONS = ()
 DETECTORS = {"onnx": {"type": "onnx"}, "openvino": {"type": "openvino", "device": "CPU"}}
-"""The detector of each target. OpenVINO's CPU is in every machine; a GPU or an NPU is the user's choice."""
+"""The section `detectors` of Frigate's config for each target. OpenVINO runs on the CPU, because every machine has one;
+users can choose a GPU or an NPU instead."""
 PLACE = "/config/model_cache"
 """The folder of model files in Frigate's container."""
 MIN_SCORE, MAX_BOXES = 0.4, 20
-"""What Frigate does with the output: boxes with a lower score are dropped, and no more boxes are kept."""
+"""Frigate drops boxes with a score below `MIN_SCORE`, and keeps at most `MAX_BOXES` of the others."""
 UNTRIED = (
     "prepared for Frigate 0.16 to 0.18 by its documentation: edgekit's tests run the file and read its output as "
     "Frigate does, but do not run Frigate"

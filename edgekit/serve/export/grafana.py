@@ -36,8 +36,8 @@ class Query:
 class Panel:
     """A panel.
 
-    `unit` is one of Grafana's ids, `limit` draws a line, `most` is the upper end of the axis, and `states` are (value,
-    text, color).
+    `unit` is one of Grafana's ids of units, `limit` is the value at which a line is drawn, `most` is the upper end of
+    the axis, and `states` has a (value, text, color) for each value that is shown as a text.
     """
 
     title: str

@@ -27,7 +27,10 @@ UNTRIED = "prepared, not verified: the manifests were not applied to a cluster"
 
 
 def export(subjects: Sequence[ExportedBundle], request: ExportRequest) -> Export:
-    """Create both manifests and the repository. Raises ConfigError if the address or image is missing or invalid."""
+    """Create the manifests for KServe and for Kubernetes, and the model repository.
+
+    Raises ConfigError if the address of the repository or the image is missing or invalid.
+    """
     uri = _required_option("--storage-uri", request.storage_uri, URI, "s3://bucket/folder or pvc://claim/folder")
     image = _required_option("--image", request.image, IMAGE, "registry.example/edgekit:1.0.0")
     files, lines = triton.repository(subjects, request.backend)

@@ -48,10 +48,10 @@ class CostOptions(StrictModel):
 class BenchmarkConfig(StageConfig):
     """Options of the benchmark stage: how long to measure, and how large a difference must be to count as faster.
 
-    The calls of a variant follow one another within a round, so its caches are warm. A variant is faster than another
-    if the confidence interval of the ratio of their p50s lies completely above 1 + `tie_margin`. As long as noise
-    leaves a winner or a gain unsettled, rounds of the variants in question are added, up to `most_rounds` and
-    `most_minutes`. The result lists the comparisons that are still unsettled then.
+    The calls of a variant follow one another within a round, so the processor's caches are warm. Variant A is faster
+    than variant B if the confidence interval of B's p50 divided by A's lies completely above 1 + `tie_margin`. As long
+    as noise leaves a winner or a gain unsettled, rounds of the variants in question are added, up to `most_rounds` and
+    `most_minutes`. The result lists the comparisons that are still unsettled after these rounds.
     """
 
     budget: Budget = Field(default_factory=lambda: Budget.model_validate({}))

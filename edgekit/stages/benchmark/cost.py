@@ -155,8 +155,9 @@ def measure_energy(
     """Measure the energy of a call of each model.
 
     Counters and meters are too coarse for the short rounds of timing, so energy is measured in `ROUNDS` separate
-    rounds. In each of them, every model is opened anew and called for `seconds`. For as long, nothing is called, which
-    gives the energy of the idle machine to be subtracted. The energy of other processes is not subtracted.
+    rounds. In each of them, every model is opened anew and called for `seconds`. For the same time, nothing is called,
+    to measure the energy of the idle machine, which is then subtracted. The energy that other processes use during the
+    calls is not subtracted.
 
     Raises EnergyUnavailable if `source` fails.
     """
@@ -184,7 +185,7 @@ def measure_energy(
 class _CallBlock:
     """Call a function repeatedly for some seconds, and count the calls.
 
-    The first calls after the model was opened are made beforehand and are not counted.
+    The first calls after opening the model are made before these seconds begin, and are not counted.
     """
 
     def __init__(self, call: Callable[[], object], seconds: float) -> None:

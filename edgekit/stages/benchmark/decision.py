@@ -54,7 +54,7 @@ from edgekit.stages.benchmark.winners import (
 ABOVE_LIMIT = "whole interval above the limit"
 NO_GAIN_FROM_ZEROS = "neither faster nor smaller than without them"
 GAIN_RESOLUTION = 0.15
-"""A speed-up is settled if the bounds of its interval differ from it by no more than this share of its value."""
+"""A speed-up is settled if neither bound of its interval differs from it by more than this share of the speed-up."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def decide(
 
 
 def replayed_decisions(rows: Sequence[DecisionRow]) -> list[DecisionRow]:
-    """Mark recorded decisions of devices as replayed. Their evidence is the recorded one, as no device was timed."""
+    """Mark recorded decisions of devices as replayed. They keep the recorded evidence, because no device was timed."""
     return [cast("DecisionRow", {**row, "rule": RECORDED, "replayed": True}) for row in rows]
 
 
@@ -226,9 +226,8 @@ def check_all_limits(rows: Sequence[Mapping[str, Any]], budget: Budget) -> list[
 def check_limits(row: Mapping[str, Any], budget: Budget, rows: Sequence[Mapping[str, Any]] = ()) -> CheckedVariant:
     """Return the row with its accuracy drop on validation, the upper bound of the drop, and the broken limits.
 
-    Only the limits on accuracy and size are checked here.
-
-    A size limit relative to the baseline refers to the baseline's float file among the `rows`.
+    Only the limits on accuracy and size are checked here. If the size limit is relative to the baseline, it refers to
+    the baseline's float file for the same target, which is taken from `rows`.
     """
     figures = {field.name: row[field.name] for field in fields(Drop) if field.name in row}
     drop = (
@@ -279,8 +278,8 @@ def _if_unresolved(
 ) -> list[OpenComparison]:
     """Return the comparison if its interval is too wide, else an empty list.
 
-    A ratio near 1 must be known precisely enough to tell a difference of a few percent from none. For other ratios,
-    ±`GAIN_RESOLUTION` is enough.
+    A ratio near 1 must be known precisely enough to distinguish a difference of a few percent from no difference. For
+    other ratios, ±`GAIN_RESOLUTION` is enough.
     """
     low, high = record[f"{field}_low"], record[f"{field}_high"]
     is_near_one = is_too_wide(low, high, tie_margin)

@@ -1,6 +1,7 @@
-"""Time the variants that meet the other limits on every device of a class, and let the slowest device decide.
+"""Time variants on every device of a class, and let the latencies of the slowest device decide.
 
-Each variant is sent as a bundle with a golden sample. If its answer on a device differs, it is not timed there.
+Only variants that meet the limits on accuracy and size are timed. Each of them is sent as a bundle with a golden
+sample. If a device answers this sample differently, the variant is not timed on that device.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ from edgekit.stages.benchmark.winners import (
 
 VERSION = "0"
 FLOAT_TOLERANCE, INT8_TOLERANCE = 1e-3, 0.05
-"""How far the outputs of a float and of an int8 variant may differ on another processor, as a share of the largest."""
+"""How far the outputs of a float variant and of an int8 variant may differ on another processor, as a share of the
+largest output."""
 
 
 class DeviceTimings(NamedTuple):
@@ -63,8 +65,8 @@ def time_on_devices(
 ) -> DeviceTimings:
     """Time variants on all devices until the timings of the slowest device settle every winner, or a limit is reached.
 
-    If no variant meets the other limits, nothing is sent to the devices, and no variant counts as too slow. The
-    baseline's float file is timed as well if a limit refers to it.
+    If no variant meets the limits on accuracy and size, nothing is sent to the devices, and no variant counts as too
+    slow. The baseline's float file is timed as well if a limit refers to it.
     """
     eligible = {row["name"] for row in rows if row["inside_budget"]}
     if not eligible:
@@ -130,7 +132,7 @@ class MeasurementTotal:
         return cls(samples, total.rounds + plan.rounds, total.openings + measurement.openings, measurement, reasons)
 
     def timings(self, config: BenchmarkConfig) -> Timings:
-        """Return the measurements in the form of this machine's timings."""
+        """Return the measurements of the device as `Timings`, the form in which the timings of this machine come."""
         return Timings(self.samples_ms, self.openings, config.confidence, config.tie_margin)
 
 
@@ -152,7 +154,7 @@ def _class_timings(totals: dict[str, MeasurementTotal], config: BenchmarkConfig)
 
 
 def _noise_notes(totals: dict[str, MeasurementTotal], config: BenchmarkConfig) -> list[str]:
-    """Return a line for each device whose latencies count although all its measurements were noisy."""
+    """Return a line for each device whose latencies count although a measurement stayed noisy when it was repeated."""
     return [
         f"latencies of {name}, class {config.where}: every measurement was noisy ({each.noise_reasons[0]})"
         for name, each in totals.items()

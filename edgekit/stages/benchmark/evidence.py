@@ -22,7 +22,7 @@ from edgekit.data import Data
 
 ANSWERS_FILE, LOST_FILE = f"{artifacts.EVIDENCE}/answers.npz", f"{artifacts.EVIDENCE}/lost.npz"
 MAX_GROUPS = 30
-"""Largest number of groups, such as classes, in tables and in result.json. If there are more, those in which the
+"""Largest number of groups, such as classes, in tables and in result.json. If there are more, the groups in which the
 shipped variant loses most are shown."""
 MAX_CLASSES = 12
 """Largest number of classes with a row of their own in a confusion matrix. All others share one row and one column."""
@@ -140,9 +140,10 @@ def _worst_first(baseline_groups: list[Group], variant_groups: list[Group], high
 def _confusion(answers: Answers, y: np.ndarray, names: Sequence[str]) -> Confusion:
     """Count, for each network, the samples of each true class (rows) by the predicted class (columns).
 
-    If there are many classes, only those that the shipped network (the second) confuses most often are listed, and all
-    others share the last row and the last column. The cell where these two meet counts correct answers only. Samples of
-    an unlisted class that were mistaken for another unlisted class are counted in `among_the_rest`.
+    If there are many classes, only the classes that the shipped network (the second) confuses most often are listed.
+    All other classes share the last row and the last column. The cell in the last row and the last column counts
+    correct answers only: samples of an unlisted class that were mistaken for another unlisted class are counted in
+    `among_the_rest`.
     """
     variant_answers = list(answers.values())[:2][-1]
     is_wrong = variant_answers != y
@@ -173,9 +174,9 @@ def _confusion(answers: Answers, y: np.ndarray, names: Sequence[str]) -> Confusi
 
 
 def _spread_over_strata(indices: np.ndarray, strata: np.ndarray) -> list[int]:
-    """Return at most `MAX_LOST` of the indices, sorted by stratum.
+    """Return at most `MAX_LOST` of the indices, sorted by stratum (in a classification, by class).
 
-    The first index of every stratum is taken, then the second of every stratum, and so on.
+    To choose them, the first index of every stratum is taken, then the second of every stratum, and so on.
     """
     indices_by_stratum = [indices[strata[indices] == stratum] for stratum in np.unique(strata[indices])]
     candidates = (
@@ -198,7 +199,7 @@ def _lost_rows(
 ) -> list[LostSample]:
     """Return the samples at `indices` with their labels and the answers of both networks.
 
-    `describe_answers` is called with all answers, because some tasks derive a threshold from them.
+    The task's `describe_answers` is called with all answers, because some tasks derive a threshold from all of them.
     """
     labels = task_module.describe_labels(y[list(indices)], names)
     answers_in_words = [

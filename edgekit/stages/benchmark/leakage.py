@@ -1,4 +1,6 @@
-"""Detect leakage: a model trained elsewhere that has seen validation is significantly more accurate there than on test.
+"""Detect leakage: test whether a model that was trained outside this run has seen validation samples in training.
+
+Such a model is more accurate on validation than on test. It is reported if this difference is significant.
 
 The test is Fisher's exact test (Fisher 1935), one-sided: if the correct answers were distributed over both splits at
 random, how often would at least as many as observed fall into validation? The test keeps its significance level for any
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from edgekit.data import Data, Split
 
 SIGNIFICANCE_LEVEL = 0.01
-"""Significance level: the largest share of models without leakage that are reported as having seen validation."""
+"""The significance level: at most this share of the models without leakage is reported as having seen validation."""
 
 
 def check_leakage(
@@ -101,8 +103,8 @@ def check_model_file(
 ) -> SeenValidation | None:
     """Test whether a model file has seen validation. Returns None if its accuracy is not a share of correct answers.
 
-    `test` has the results of the file on the test split, if they are already available. The file is not run on
-    validation if no conclusion is possible.
+    `test` has the results of the file on the test split, if they are already available. If None is returned, the
+    file was not run on validation.
     """
     if test is None:
         test = score_split(role, file, data.test, data, threads)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class ReferenceModel:
     """The facts about a reference model that need no timing, and a function that opens it for calls.
 
-    `leakage` says whether it has seen validation; it is None if that cannot be tested for the task.
+    `leakage` says whether the model has seen validation; it is None if the task does not allow this test.
     """
 
     row: ReferenceModelFacts

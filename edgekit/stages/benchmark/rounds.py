@@ -19,7 +19,7 @@ from edgekit.stages.benchmark.timings import Timings
 from edgekit.stages.benchmark.winners import ClassTimings, OpenComparison, too_close_to_call
 
 TRIAL_CALLS = 2
-"""Calls before the rounds, from which their duration is predicted."""
+"""The number of calls of each model before the rounds, from which the duration of the rounds is predicted."""
 
 Opener = Callable[[], Callable[[], object]]
 
@@ -44,9 +44,9 @@ def measure_rounds(
 
     Another run then gives the same decision, even if the machine is less busy. The added rounds time only the variants
     of unsettled comparisons, because a significantly slower variant can no longer win. `most_rounds` and `most_minutes`
-    limit the added rounds. Comparisons that are still unsettled at a limit are decided by the point estimates and
-    listed in the result. If `deciding` has the latencies of devices, these rounds only settle the gains, because the
-    winners are decided on the devices.
+    limit the added rounds. Comparisons that are still unsettled at a limit are listed in the result. A variant whose
+    interval is still too wide then stays in the tie, so that the smallest file wins. If `deciding` has the latencies of
+    devices, these rounds only settle the gains, because the winners are decided on the devices.
     """
     counts = (config.rounds, config.most_rounds, config.calls_per_round, config.warmup_per_round)
     openings = opening_count(config.rounds)
@@ -105,7 +105,10 @@ def open_now(decision: Decision, tie_margin: float, winners: bool = True) -> lis
 
 
 def expected_duration(openers: Mapping[str, Opener], config: BenchmarkConfig) -> str:
-    """Predict from a few calls of each model how long the rounds will take, and describe that with the time limit."""
+    """Predict from a few calls of each model how long the rounds will take.
+
+    Returns a sentence with this duration and the time limit.
+    """
     opening_s, call_s = map(sum, zip(*map(_time_trial_calls, openers.values()), strict=True))
 
     def seconds(openings: int, rounds: int) -> float:
@@ -135,7 +138,7 @@ def _planned(models: int, planned_s: float, least_s: float, config: BenchmarkCon
 
 
 def _time_trial_calls(open_anew: Opener) -> tuple[float, float]:
-    """Return the seconds that opening a model and its first call take together, and those that a later call takes."""
+    """Return two durations in seconds: of opening a model and its first call together, and of a later call."""
     started = time.perf_counter()
     call = open_anew()
     call()

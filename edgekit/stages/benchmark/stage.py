@@ -43,8 +43,8 @@ from edgekit.training import predict
 from edgekit.training.predict import check_finite
 
 EAGER, UNMODIFIED = "baseline-eager", "baseline-unmodified"
-"""The name of the baseline: the first if it is a PyTorch network, the second if it is a file with an interpreter of its
-own."""
+"""The name of the baseline: `EAGER` if it is a PyTorch network, `UNMODIFIED` if it is a model file, which has an
+interpreter of its own."""
 
 
 def benchmark(source: Artifact, data: Data, config: BenchmarkConfig, out: Path) -> Artifact:
@@ -53,7 +53,7 @@ def benchmark(source: Artifact, data: Data, config: BenchmarkConfig, out: Path) 
     recorded = replay.read(source.path.parent, "benchmark")
     if config.where and recorded is None:
         hosts_of_class(config.hosts, config.where)  # so that an error appears before minutes of work
-    energy_meter = energy_source(config.cost)  # here for the same reason
+    energy_meter = energy_source(config.cost)  # its errors, too, appear before minutes of work
     reference_models = open_reference_models(config.rivals, data, config.inference_threads)
     others_leakage = [check_teacher(source, data, config.threads), *(model.leakage for model in reference_models)]
     evaluation = _evaluate_all(source, data, config)
@@ -150,9 +150,9 @@ def protocol(rounds: Sequence[int], openings: Sequence[int], calls_per_round: in
 
 
 def _span(counts: Sequence[int]) -> str:
-    """Return the smallest and the largest count as text.
+    """Return the smallest and the largest count as text, or the one count if all are equal.
 
-    Variants whose comparison was not settled at first have more rounds.
+    They differ if rounds were added for variants whose comparison was not settled at first.
     """
     smallest, largest = min(counts), max(counts)
     return f"{smallest}" if smallest == largest else f"{smallest} to {largest}"
@@ -167,8 +167,8 @@ class Evaluation:
     """What is known about the baseline and every variant before anything is timed.
 
     `rows` has the facts about each model, `openers` has a function by name that opens the model for calls, and
-    `answers` has the answers to the validation samples by name. The baseline comes first. `leakage` says whether a
-    baseline that was trained elsewhere has seen validation (`leakage.py`).
+    `answers` has the answers to the validation samples by name. In each of the three, the baseline comes first.
+    `leakage` says whether a baseline that was trained elsewhere has seen validation (`leakage.py`).
     """
 
     rows: list[ModelFacts]

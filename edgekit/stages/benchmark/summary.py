@@ -28,7 +28,8 @@ ANCESTORS = {
     "pruned": ("baseline", "student", "pruned"),
     "sparse": ("baseline", "student"),
 }
-"""For each network, the networks of the steps that lead to it. Sparsity is a step of its own, so it is not listed."""
+"""For each network, the networks of the steps that lead to it. The sparse network is not in its own list, because the
+waterfall shows sparsity as a separate last step."""
 
 
 def waterfall(
@@ -127,8 +128,8 @@ def nearest_miss(
 
     The excess over each limit is computed as a share of that limit, and the variant with the smallest sum is returned.
     If several have the same sum, the fastest of them is returned. `timings` are those of this machine. If `devices`
-    decided, their latencies are compared with the limit instead. `deciding` are the timings for the comparison with the
-    reference of a relative limit.
+    decided, their latencies are compared with the limit instead. If the latency limit is relative, `deciding` has the
+    timings by which the variant is compared with the reference of this limit.
     """
 
     def deciding_ms(name: str) -> float:

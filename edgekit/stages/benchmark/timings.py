@@ -68,7 +68,7 @@ class Timings:
         return intervals.ratio_interval(self._first(name, rounds), self._first(to, rounds), rounds, self.confidence)
 
     def is_slower(self, ratio: intervals.RatioInterval) -> bool:
-        """Return True if the whole interval lies above the margin; otherwise the two variants tie."""
+        """Return True if the whole interval of a ratio of latencies lies above 1 + `tie_margin`."""
         return ratio.low > 1 + self.tie_margin
 
     def median(self, name: str) -> intervals.MedianInterval:

@@ -126,7 +126,8 @@ def winner_rows(choices: Mapping[str, Choice], chosen: Mapping[str, str], is_rep
 def decision_row(decision: str, choice: Choice, chosen: Any, own_choice: Any, is_replayed: bool = False) -> DecisionRow:
     """Return the record of a decision.
 
-    `chosen` may be recorded. The evidence in `choice`, and `own_choice`, which follows from it, are of this run.
+    `chosen` may come from a record. The evidence in `choice` and the decision `own_choice`, which follows from this
+    evidence, are always those of this run.
     """
     record = {
         "decision": decision,
@@ -217,7 +218,7 @@ TARGET_LIMIT = "the limit of its target"
 def reference_name(reference: str, target: str, rows: Iterable[Mapping[str, Any]]) -> str:
     """Return the name under which a reference was timed.
 
-    Raises StageError if it is the baseline, and the baseline has no float file for the target.
+    Raises StageError if the reference is the baseline and the baseline has no float file for the target.
     """
     return str(_float_baseline(target, rows)["name"]) if reference == BASELINE else reference
 
@@ -238,7 +239,10 @@ def baseline_bytes(target: str, rows: Iterable[Mapping[str, Any]], limits: Varia
 def reference_field(
     row: CheckedVariant, rows: Sequence[CheckedVariant], timings: Timings, budget: Budget
 ) -> dict[str, ReferenceComparison]:
-    """Return the `beside` field of a row: the ratio of its p50 to that of the reference of a relative limit."""
+    """Return the `beside` field of a row if its latency limit is relative, else no field.
+
+    The field has the ratio of the variant's p50 to the p50 of the reference of this limit.
+    """
     relative = budget.limits(row["target"]).latency_p50
     if relative is None:
         return {}
@@ -253,7 +257,7 @@ def reference_field(
 def limits_field(
     row: CheckedVariant, rows: Sequence[CheckedVariant], timings: Timings | None, budget: Budget
 ) -> dict[str, AppliedLimits]:
-    """Return the `limits` field of a row, unless the budget consists of plain numbers.
+    """Return the `limits` field of a row, or no field if the budget consists of plain numbers.
 
     Without `timings`, for example because devices decided in another run, the ratio to the reference is left out.
     """
@@ -272,9 +276,11 @@ def latency_excess(
     budget: Budget,
     devices: DeviceClass | None,
 ) -> float:
-    """Return by how much the p50 of a row exceeds its limit, as a share of the limit; negative if it is below it.
+    """Return by how much the p50 of a row exceeds its limit, as a share of the limit.
 
-    If devices decided, their p50s are used.
+    The result is negative if the p50 is below the limit.
+
+    If devices decided, the p50s of the slowest device are used.
     """
 
     def deciding_ms(name: str) -> float:
@@ -317,7 +323,8 @@ def compare_all_with_dense(
 ) -> list[DenseComparison]:
     """Compare each sparse variant with its dense counterpart of the same precision and target.
 
-    A counterpart outside the budget is ignored, because it could not be used instead.
+    A sparse variant whose counterpart is outside the budget is not compared, because the counterpart could not be used
+    instead.
 
     Zeros make a call shorter only if the kernels skip them. They make a file smaller only if its weights are stored in
     a sparse format (`convert.sparse_weights`) or if the file is compressed, and files in a bundle are not compressed.

@@ -1,8 +1,8 @@
 """Evaluate the answers of a variant to the validation windows in the order of time, as on a device.
 
 The validation split holds pieces of recordings, because the parts between them belong to other splits. The pieces are
-joined, and smoothing is not reset between them. At the start of a piece, it still holds answers from the previous
-piece, so the evaluation includes the errors at such a transition.
+joined, and smoothing is not reset between them. At the start of a piece, smoothing still combines answers from the
+previous piece, so the evaluation includes the errors at such a transition.
 """
 
 from __future__ import annotations
@@ -156,16 +156,19 @@ def evaluate_smoothing(
 ) -> StreamResult:
     """Compare the smoothings of the config with each other and with no smoothing, and select one.
 
+    If the config names a single method, this method is selected. The rules below apply if it lists several methods, or
+    leaves their choice to edgekit (`auto`).
+
     `outputs` and `samples` are in the order of time.
 
-    If a class is the background, smoothings are compared by their events. A smoothing may detect fewer events than no
-    smoothing does only by the share that `smoothing.detection_drop_pp` allows. Of the smoothings that meet this
-    condition, the one with the fewest false alarms is selected. In a tie, more detected events decide, then a shorter
-    delay, then a higher accuracy. The selected smoothing is a point on the curve of misses against false alarms by
-    which keyword spotting is evaluated (`edgekit/core/stream_events.py`).
+    If a class is the background, smoothings are compared by their events. A smoothing may detect fewer events than are
+    detected without smoothing, but at most by the share of all events that `smoothing.detection_drop_pp` allows. Of the
+    smoothings that meet this condition, the one with the fewest false alarms is selected. In a tie, more detected
+    events decide, then a shorter delay, then a higher accuracy. The selected smoothing is a point on the curve of
+    misses against false alarms by which keyword spotting is evaluated (`edgekit/core/stream_events.py`).
 
-    Without a background, the smoothing whose answers have the highest accuracy is selected. If there is still a tie,
-    the first of the candidates is selected, and no smoothing comes before all of them.
+    Without a background, the smoothing whose answers have the highest accuracy is selected. If several are equally good
+    by all of these rules, the first is selected: no smoothing comes first, then the candidates in their order.
 
     The figures of the selected smoothing are optimistic, because it is the best of several on the same windows.
     """
@@ -220,7 +223,7 @@ def choose_by_events(
 ) -> tuple[int, list[str]]:
     """Return the index of the selected smoothing, and the reason against each smoothing that was not selected.
 
-    The first entry of both arguments is that of no smoothing. The reason at the selected index is empty.
+    The first entries of `counts` and `accuracies` are those of no smoothing. The reason at the selected index is empty.
     """
     min_detected = counts[0].detected - drop_pp / 100 * counts[0].events
     eligible = [index for index, each in enumerate(counts) if each.detected >= min_detected - 1e-9]
@@ -239,7 +242,10 @@ def choose_by_events(
 
 
 def choose_by_accuracy(accuracies: Sequence[float]) -> tuple[int, list[str]]:
-    """Select the smoothing with the highest accuracy over the windows, and return the same as `choose_by_events`."""
+    """Return the index of the smoothing with the highest accuracy over the windows, and the reasons against the others.
+
+    Like `choose_by_events`, it returns an empty reason at the selected index.
+    """
     best = max(range(len(accuracies)), key=lambda index: (accuracies[index], -index))
     reasons = [
         "" if index == best else _accuracy_reason(accuracy, accuracies[best])

@@ -28,8 +28,9 @@ def run(source: Artifact, data: Data, config: ConvertConfig, out: Path) -> Artif
     Raises
     ------
     ConversionError
-        A target has no variant; the inputs, calibrated ranges or answers are wrong; or, with `strict`, a variant would
-        be left out. The message names the model, target, precision or boundary.
+        No target has a variant, or a target that the config names has none; the inputs, calibrated ranges or answers
+        are wrong; or, with `strict`, a variant would be left out. The message names the model, target, precision or
+        boundary.
     """
     from edgekit.stages.convert.stage import convert
 

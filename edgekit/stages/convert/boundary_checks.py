@@ -17,7 +17,8 @@ from edgekit.stages.convert import numerics
 from edgekit.targets import evaluate
 
 MIN_EXPLAINED = 0.9995
-"""Fraction of the variance that a simple relation must explain to be reported as the cause."""
+"""A simple relation, such as a factor and an offset, is reported as the cause of a difference if it explains at least
+this fraction of the variance."""
 MAX_SHIFT = 2
 
 Prepare = Callable[[np.ndarray], np.ndarray]
@@ -43,7 +44,8 @@ def training_inputs(
 ) -> tuple[str, np.ndarray]:
     """Return the name of the function that prepared the samples for training, and the network inputs that it gives.
 
-    `function_name` is the user's own function as `package.module:function`, or empty.
+    `function_name` names the user's own function as `package.module:function`. If it is empty, the preprocessing of the
+    config prepared the samples.
     """
     if not function_name:
         return "training here", evaluate.network_inputs(raw, preprocess)
@@ -102,9 +104,10 @@ def check_input(
 
 
 def describe_cause(trained: np.ndarray, deployed: np.ndarray) -> str:
-    """Describe why the inputs differ, with values where there are any.
+    """Describe why the inputs of training differ from those of the runner, with figures if they are known.
 
-    The cause is the layout, the order of the channels, scale or normalize, a crop or shift, or the resizing.
+    The possible causes are the layout, the order of the channels, the steps scale and normalize, a crop or shift, and
+    the resizing.
     """
     if trained.ndim == 3:
         return _describe_window_cause(trained, deployed)
@@ -142,7 +145,7 @@ def _describe_window_cause(trained: np.ndarray, deployed: np.ndarray) -> str:
 
 
 def _expected_shape(axes: int) -> str:
-    """Return the shape that a function must return, for a number of axes."""
+    """Return the shape that a function must return for samples with this number of axes, as text."""
     return {2: "(n, F)", 3: "(n, time, channels)"}.get(axes, "(n, C, H, W)")
 
 
@@ -214,8 +217,8 @@ def _explained(one: np.ndarray, other: np.ndarray) -> float:
 SUM_TOLERANCE = 1e-3
 MIN_SAMPLES = 20
 MIN_GAIN, MIN_ACCURACY, STANDARD_ERRORS = 0.15, 0.5, 3.0
-"""Another order of the labels is reported if it raises the accuracy by at least `MIN_GAIN` and at least this many
-standard errors, and if the accuracy is then at least `MIN_ACCURACY`."""
+"""Another order of the labels is reported if it raises the accuracy by at least `MIN_GAIN` and by at least
+`STANDARD_ERRORS` standard errors, and if the accuracy in this order is at least `MIN_ACCURACY`."""
 
 
 def check_answer(
@@ -281,8 +284,8 @@ def are_probabilities(scores: np.ndarray) -> bool:
 def best_order(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, float]:
     """Return the order of the labels that fits the outputs best, (classes,), and the accuracy in that order.
 
-    For each output, the order has the class to which most of the samples belong whose largest score is that output. If
-    two outputs would mean the same class, the order is not changed.
+    An output means the class to which most of those samples belong whose largest score is at this output. If two
+    outputs would mean the same class, the order is not changed.
     """
     count = scores.shape[1]
     identity = np.arange(count)

@@ -1,8 +1,9 @@
 """Check that the calibration samples represent the data, because int8 clips values outside the calibrated ranges.
 
-The check runs on the float network, layer by layer. Values of the check samples outside the calibrated range would be
-clipped, and a range much wider than these values wastes int8 levels. The ranges that a converter derives are checked
-elsewhere.
+The check runs the calibration samples and the check samples, which come from validation, through the float network, and
+compares their values layer by layer. Values of the check samples outside the range of the calibration samples would be
+clipped, and a range much wider than the values of the check samples wastes int8 levels. The ranges that a converter
+derives are checked elsewhere.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 LEVELS = 255
 MIN_CLASS_SHARE = 0.5
 MIN_CHECK_SAMPLES = 20
-"""With fewer check samples, the range that they use is not checked."""
+"""If there are fewer check samples than this, a calibrated range that is too wide for them is not an error."""
 BATCH = 32
 CONFIDENCE, HALVINGS = 0.999, 40
 
@@ -70,8 +71,8 @@ class LayerRange:
 def without_clipped_anomalies(data: Data, preprocess: list[dict[str, Any]]) -> Data:
     """Return the data without validation anomalies whose inputs exceed the range of the calibration inputs.
 
-    Calibration samples are all normal, so int8 rightly clips such anomalies, and their outputs change. Whether they can
-    still be told from normal samples is checked by the budget, on the whole validation split.
+    Calibration samples are all normal, so int8 rightly clips such anomalies, and their outputs change. The benchmark
+    stage measures, on the whole validation split, whether they can still be distinguished from normal samples.
     """
     if not tasks.load_task(data.task).RECONSTRUCTS:
         return data
@@ -108,7 +109,9 @@ def layer_ranges(module: nn.Module, calibration: np.ndarray, check_inputs: np.nd
 
 
 def outside_by_chance(samples: int) -> float:
-    """Return the largest fraction of new samples that may lie by chance outside the range of `samples` samples.
+    """Return the largest fraction of new samples that may lie, by chance, outside the range of the calibration samples.
+
+    `samples` is the number of calibration samples.
 
     For any continuous distribution, this fraction follows Beta(2, n - 1) (Wilks 1941). The result is its quantile at
     `CONFIDENCE`: 0.14 for 60 samples, 0.045 for 200 and 0.018 for 500.

@@ -174,9 +174,10 @@ class BoundaryChecker:
     def _explaining_conditioning(
         self, agreement: numerics.Agreement, outputs: np.ndarray, reference: np.ndarray
     ) -> numerics.Conditioning | None:
-        """Return the network's conditioning if it explains why a float file exceeds its tolerance, else None.
+        """Return how much the network amplifies rounding, if this explains why a float file exceeds its tolerance.
 
-        The conditioning is measured only if a file exceeds its tolerance, so that no time is spent on other networks.
+        Otherwise the result is None. This conditioning of the network is measured only if a file exceeds its tolerance,
+        so that no time is spent on other networks.
         """
         tolerance = self.config.tolerance(FLOAT)
         if not numerics.tolerance_faults(agreement, tolerance, self.task) or not np.isfinite(outputs).all():
@@ -205,8 +206,8 @@ class BoundaryChecker:
         """Reject an int8 file in which a single layer loses more than `int8_max_layer_loss_db`.
 
         With min-max ranges every layer should lose little, so a large loss means a fault of the converter. If the
-        layers cannot be examined, the file is not rejected, because its outputs agree, and the reason is returned.
-        Otherwise the result is empty.
+        layers cannot be examined, the file is not rejected, because its outputs agree. In this case, the result says
+        why they cannot be examined; otherwise it is empty.
         """
         limit_db = self.config.int8_max_layer_loss_db
         try:
@@ -265,7 +266,10 @@ def _record(
 
 
 def _set_by_target(job: ConversionJob, step: ConversionStep) -> bool:
-    """Return whether the target chooses the int8 ranges by the step's quantization, and not by QAT."""
+    """Return whether the target itself determines the int8 ranges, as the step's quantization says.
+
+    After QAT, some targets take the ranges that were learned in training instead.
+    """
     return step.precision == "int8" and not (step.method == "qat" and job.target in CARRY_RANGES)
 
 
@@ -278,7 +282,8 @@ LOOSEN_INT8 = "leave int8 out of convert.precisions, or loosen convert.int8_min_
 INT8_STEP = 1 / 255
 """Resolution of int8, as a fraction of the range of all values."""
 CONSTANT = 0.05
-"""The outputs of a file count as constant if they vary less than this fraction of what the network's outputs vary."""
+"""The outputs of a file count as constant if their variation is less than this fraction of that of the network's
+outputs."""
 
 
 @dataclass(frozen=True)
@@ -286,7 +291,7 @@ class Divergence:
     """A file outside its tolerance.
 
     `reference` and `outputs`, of shape (n, …), are the expected and the actual outputs. `layer` is the layer at which
-    the file diverges, empty if it is not a single one. `tuned` says whether its weights come from QAT.
+    the file diverges, or empty if no single layer is the cause. `tuned` says whether the weights come from QAT.
     """
 
     model_folder: Path

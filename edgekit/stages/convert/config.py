@@ -155,7 +155,10 @@ class ConvertConfig(StageConfig):
         return {name: value for name, value in values.items() if name != "targets_named" or not value}
 
     def check_consistency(self) -> None:
-        """Raise ConfigError for targets and precisions that do not fit together, or a missing module."""
+        """Raise ConfigError if targets and precisions do not fit together.
+
+        The same error is raised if the module of `reference_preprocess` does not exist.
+        """
         from edgekit.targets import precisions
 
         module = top_module(self.reference_preprocess)

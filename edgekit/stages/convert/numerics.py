@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 COSINE_DIGITS = 9
 SNR_CEILING_DB = 200.0
-"""Reported for equal outputs, because JSON has no infinity. float32 reaches about 150 dB."""
+"""The SNR that is reported for equal outputs, because JSON has no infinity. Two computations in float32 agree to about
+150 dB."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """The limits of an agreement. `max_abs` is None if it is not limited."""
+    """The limits of an agreement. `max_abs` is None if the largest absolute difference is not limited."""
 
     min_top1_agreement: float
     min_snr_db: float
@@ -108,14 +109,16 @@ def tolerance_faults(agreement: Agreement, tolerance: Tolerance, task: str = "cl
 FLOAT64 = "float64 against float32"
 MOVED_INPUTS = "inputs eight units in the last place apart"
 ULPS = 8
-"""By how many units in the last place inputs are moved. Between engines, sums differ by about as much, and a move by a
-single unit may be rounded away."""
+"""By how many units in the last place inputs are moved. The sums that two engines compute differ by about as much, and
+a change by a single unit could be rounded away."""
 PATTERNS = 6
 """Number of random patterns of signs with which inputs are moved."""
 MARGIN_DB = 6.0
-"""How far the SNR of a file may be below the network's own, because rounding errors add up and vary by chance."""
+"""How far the SNR of a file may be below the SNR of the network compared with itself, because rounding errors add up
+and vary by chance."""
 MIN_SNR_DB = 20.0
-"""Below this, the network's outputs consist of rounding errors, and no file can be compared with them."""
+"""If the SNR of the network compared with itself is below this, its outputs consist of rounding errors, and no file can
+be compared with them."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +144,10 @@ class Conditioning:
         return self.snr_db >= MIN_SNR_DB
 
     def tolerance(self, requested: Tolerance) -> Tolerance:
-        """Return the requested tolerance of float files, loosened to what the network itself reaches, less a margin."""
+        """Return the tolerance of float files: the requested one, or what the network reaches compared with itself.
+
+        For each limit, the looser of the two applies. What the network reaches is first loosened by a margin.
+        """
         factor = 10 ** (MARGIN_DB / 20)
         agreement = 1 - factor * (1 - self.top1_agreement)
         return Tolerance(
@@ -153,8 +159,8 @@ class Conditioning:
     def explains(self, reference: np.ndarray, outputs: np.ndarray, requested_db: float) -> bool:
         """Return whether the median sample differs by no more than rounding explains.
 
-        A wrong file differs on every sample, while rounding is amplified more on some samples than on others. The
-        overall SNR cannot tell the two apart, because the worst samples dominate it.
+        A wrong file differs on every sample, whereas rounding is amplified more on some samples than on others. The SNR
+        over all samples cannot distinguish these two cases, because the worst samples dominate it.
         """
         return median_db(reference, outputs) >= min(requested_db, self.median_db - MARGIN_DB)
 
@@ -206,7 +212,7 @@ def _float64_outputs(model_folder: Path, inputs: np.ndarray) -> np.ndarray | Non
         return None
 
     def widened(module: torch.nn.Module) -> torch.nn.Module:
-        torch.set_default_dtype(torch.float64)  # for the tensors that its forward creates
+        torch.set_default_dtype(torch.float64)  # for the tensors that the network's forward creates
         return module.double()
 
     default_dtype = torch.get_default_dtype()
@@ -222,8 +228,8 @@ def _float64_outputs(model_folder: Path, inputs: np.ndarray) -> np.ndarray | Non
 def _outputs_of_moved_inputs(model_folder: Path, inputs: np.ndarray) -> Iterator[np.ndarray]:
     """Yield outputs for inputs that are moved by a few units in the last place.
 
-    The inputs are first moved away from zero, then towards it, then in random directions. Integers are only moved away
-    from zero, because operators that use them as an index round down.
+    The inputs are first moved away from zero, then towards it, then in random directions. Values that are integers are
+    only moved away from zero, because operators that use them as an index round down.
     """
     random = np.random.default_rng(0)
     is_integer = inputs == np.trunc(inputs)

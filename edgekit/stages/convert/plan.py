@@ -66,7 +66,7 @@ class NetworkToConvert:
         return ConversionStep(precision, plain_method(precision), self.folder, out)
 
     def jobs(self, config: ConvertConfig, calibration: Path, out: Path) -> list[ConversionJob]:
-        """Return a job for each target. Its first step is the float file, with which the others are compared."""
+        """Return a job for each target. Its first step makes the float file that the other files are compared with."""
         jobs = []
         for target in config.targets:
             offered = model_file.offered_precisions(target, precisions(target), self.folder)
@@ -162,7 +162,7 @@ def _verified_folder(artifact: Artifact, folder: str) -> Path:
 
 
 def left_out_row(model: str, target: str, precision: str, failure: ConversionFailure) -> LeftOutVariant:
-    """Return the record of a variant that failed. It has the parts of the failure, and `reason` joins them as text."""
+    """Return the record of a variant that failed: the parts of the failure as fields, and all of them in `reason`."""
     return cast("LeftOutVariant", {**_names(model, target, precision), **failure.row()})
 
 

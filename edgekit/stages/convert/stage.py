@@ -123,7 +123,10 @@ def check_inputs_and_answers(checker: BoundaryChecker, data: Data) -> Iterator[d
 
 
 def _calibration_strata(data: Data, indices: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return the stratum of each calibration sample, as in the splits, and the number of strata in train."""
+    """Return the stratum of each calibration sample, and the number of strata in train.
+
+    In a classification, the strata are the classes.
+    """
     strata = tasks.load_task(data.task).strata
     return strata(data.calibration.y[indices]), len(np.unique(strata(data.train.y)))
 
@@ -133,7 +136,7 @@ def _convert_all(
 ) -> tuple[list[ConvertedVariant | LeftOutVariant], dict[str, float]]:
     """Run all jobs; return the records of their steps in order, and the seconds that each variant took.
 
-    If the config is strict, the first variant that is left out stops the rest.
+    With `strict`, ConversionError is raised at the first variant that is left out, and nothing more is converted.
     """
     records: dict[ConversionJob, list[ConvertedVariant | LeftOutVariant]] = {}
     seconds: dict[str, float] = {}
@@ -152,7 +155,7 @@ def _convert_all(
 
 
 def _machine_independent(variant: ConvertedVariant) -> ConvertedVariant:
-    """Return the record without redundant operators of compiled models, which depend on this machine."""
+    """Return the record without the redundant operators of compiled models, because these depend on the machine."""
     return {**variant, "debris": [one for one in variant["debris"] if not one["compiled"]]}
 
 

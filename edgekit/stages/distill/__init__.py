@@ -4,8 +4,8 @@ If the config names several `candidates`, each is timed untrained on every targe
 budget becomes the student. The student is also trained with the labels alone, which shows what the teacher adds; losses
 that add nothing are rejected. With `lone_student: false`, this comparison is left out.
 
-The artifact holds `model/` (the student that is best on validation), `teacher/` if the teacher was trained here, and
-`decision.json`.
+The artifact holds `model/` (the student that is best on validation), `teacher/` (unless the teacher is the baseline),
+and `decision.json`.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class TeacherConfig(StrictModel):
 
     @model_serializer(mode="wrap")
     def _only_what_is_set(self, plain: Any) -> dict[str, Any]:
-        """Leave out options that were not set, and the folder of a path."""
+        """Leave out the options that were not set, and all of `path` except the file's name."""
         values = {name: value for name, value in plain(self).items() if value}
         return {**values, "path": PurePath(self.path).name} if self.path else values
 

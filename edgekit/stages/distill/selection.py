@@ -32,10 +32,10 @@ NO_SCORES = dict.fromkeys(("validation_accuracy", "drop_pp", "lost", "gained", "
 class Selection:
     """The selected student.
 
-    `student` is the network as it was trained with the labels alone for the selection, or None if it was selected
-    without training or trained for another number of epochs than the config's. `rows` has a record for each candidate.
-    The records hold no latencies, so that they are the same on every machine, except for `in_time` and the fields that
-    follow from it.
+    `student` is the network as it was trained with the labels alone for the selection. It is None if the network was
+    selected without training, or trained for another number of epochs than the config's. `rows` has a record for each
+    candidate. The records hold no latencies. They are therefore the same on every machine, except for `in_time`, which
+    says whether the candidate is within the budget, and the fields that follow from it.
     """
 
     trainer: StudentTrainer

@@ -34,8 +34,8 @@ from edgekit.targets import evaluate
 from edgekit.training.resume import ResumeFolder
 
 ReferenceTimes = Sequence[TimedFile]
-"""Timings, from the same rounds, of the models to which limits are relative. A reference file has one timing and is
-identified by its name; the baseline has a timing for each target."""
+"""Timings of the models to which limits are relative, from the rounds in which the candidates were timed. A reference
+file has one timing and is identified by its name; the baseline has a timing for each target."""
 
 
 def within_size(files: Sequence[TimedFile], budget: Budget, reference_times: ReferenceTimes) -> list[TimedFile]:
@@ -49,7 +49,7 @@ def within_size(files: Sequence[TimedFile], budget: Budget, reference_times: Ref
 def meets_limits(files: Sequence[TimedFile], budget: Budget, reference_times: ReferenceTimes) -> bool:
     """Return whether any file meets the limits on size and latency.
 
-    As in the benchmark stage, a latency exceeds its limit only if its whole confidence interval does.
+    As in the benchmark stage, a latency exceeds its limit only if its whole confidence interval lies above the limit.
     """
     return any(
         not budget.limits(file.target).exceeds_latency(file.low_ms, partial(_ratio_low, file, reference_times))
@@ -105,13 +105,14 @@ CALIBRATION_SAMPLES = 32
 PRECISIONS = ("fp32", "int8")
 TIMES_FILE = "candidates.json"
 REFERENCES_KEY = "(beside)"
-"""Key of the reference models in the stored timings."""
+"""Key of the models to which limits are relative, in the stored timings."""
 NOT_CONVERTIBLE = "it cannot be converted for any target"
 STALE_RECORD = "an earlier stage or the config has changed since the record was made; run without the record"
 
 ShortlistChoice = dict[str, list[str]]
-"""`in_time` has the titles of the candidates within the budget, and `trained` those of the candidates to train: the
-fastest of those that the most targets support. Both are in the order of the config."""
+"""`in_time` has the titles of the candidates within the budget. `trained` has the titles of the candidates to train: of
+those within the budget, only the ones that can be converted for the largest number of targets are considered, and the
+fastest of these are trained. Both lists are in the order of the config."""
 
 
 @dataclass(frozen=True)
@@ -213,10 +214,10 @@ def time_candidates(
 def choose_candidates(
     timed: Mapping[str, Sequence[TimedFile]], budget: Budget, max_trained: int, reference_times: ReferenceTimes = ()
 ) -> ShortlistChoice:
-    """Choose the candidates within the budget and, for training, the fastest of those that the most targets support.
+    """Choose the candidates within the budget, and those of them to train.
 
-    A candidate that a target does not support would leave that target without a student. At most `max_trained`
-    candidates are trained; 0 means all.
+    Only candidates that can be converted for the largest number of targets are trained, because a target for which the
+    student cannot be converted would have no student. The fastest `max_trained` of these are trained; 0 means all.
     """
     within_budget = [title for title, files in timed.items() if meets_limits(files, budget, reference_times)]
     most_targets = max((len(_targets(timed[title])) for title in within_budget), default=0)

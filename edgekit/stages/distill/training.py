@@ -31,8 +31,8 @@ from edgekit.training.resume import ResumeFolder
 
 LABELS_ALONE = "alone"
 CONFIDENCE = 0.95
-"""Confidence level of the upper bounds of drops, which are not recorded here. The level of the budget is not used,
-because a change of the budget must not cause a new training."""
+"""Confidence level of the upper bounds of drops. These bounds are computed, but not recorded here. The level of the
+budget is not used for them, because a change of the budget must not cause a new training."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,8 @@ def stop_worse_losses(
         return {}
     path = trainer.resume_folder.folder / STOPPED_FILE
     stopped = _read_stopped(path, trainer.resume_folder.key)
-    # after an interruption, losses that were not stopped may have continued, so they cannot be compared again
+    # If an earlier attempt has compared the losses, only the stopped ones are loaded here. The others may have been
+    # trained further before the interruption, so they cannot be compared again at the same epoch.
     students: dict[str, TrainedStudent] = {}
     to_train = [options for options in loss_options if stopped is None or options.loss in stopped]
     for options in progress.track(

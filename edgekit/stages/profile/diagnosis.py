@@ -71,7 +71,8 @@ class Recommendation:
 def diagnose(measurements: ProfileMeasurements) -> Diagnosis:
     """Return the bottleneck, the shares of a call's time by cause, ranked recommendations, and a summary as text.
 
-    Recommendations that address the bottleneck come first. Within both groups they are sorted by predicted speed-up.
+    Recommendations that address the bottleneck come first, then the others. Each of these two groups is sorted by
+    predicted speed-up.
     """
     shares = _time_shares(measurements)
     bound = "thread" if _is_thread_bound(measurements, shares) else max(shares, key=lambda name: shares[name])

@@ -34,8 +34,9 @@ from edgekit.stages.profile.runtimes import CONFIDENCE, ROUNDS
 def operator_table(module: nn.Module, data: Data, preprocess: list[dict[str, Any]], calls: int) -> list[Operator]:
     """Return the calls and the self time in ms of each operator in one inference, slowest first.
 
-    `dispatched` counts the calls that the network makes itself. For example, the network calls `conv2d`, which calls
-    `convolution`, and so on down to the kernel. Each of these has a row of its own.
+    An operator may call others. For example, the network calls `conv2d`, which calls `convolution`, and so on down to
+    the kernel. Each of these has a row of its own, but only the calls that the network itself makes are counted in
+    `dispatched`.
     """
     x = eager_input(data.validation.x[:1], preprocess)
     with quiet_native(), single_thread(), torch.inference_mode():
@@ -61,7 +62,8 @@ def operator_table(module: nn.Module, data: Data, preprocess: list[dict[str, Any
 
 
 SAMPLES = 256
-"""Number of validation samples in rotation, so many that no sample is still in a cache when its turn comes again."""
+"""Number of validation samples that are requested in turn. There are so many that no sample is still in a cache of the
+processor when its turn comes again."""
 SINGLE_THREAD: ThreadGain = {"threads": 1, "speedup": 1.0, "speedup_low": 1.0, "speedup_high": 1.0}
 """The result on a machine with one core, and for models of other frameworks, which are opened with one thread."""
 

@@ -47,7 +47,10 @@ def measure_machine() -> dict[str, float]:
 
 
 def _fastest(call: Callable[[], object], repeats: int) -> float:
-    """Return the shortest of several runs in seconds, because a ceiling is what an otherwise idle machine can do."""
+    """Return the duration of the shortest of several runs in seconds.
+
+    The shortest is used, because the roofline is meant to show what the machine reaches when nothing else runs on it.
+    """
     call()
     best = float("inf")
     for _ in range(repeats):
@@ -136,7 +139,7 @@ def _row(cost: LayerCost, ms: float, machine: dict[str, float]) -> LayerTime:
         "compute": cost.macs / machine["gmacs_per_s"] / 1e6,
         "memory": cost.bytes / machine["gbytes_per_s"] / 1e6,
     }
-    is_torch_layer = cost.kind != FileModule.__name__  # it is unknown what takes time in another framework's model
+    is_torch_layer = cost.kind != FileModule.__name__  # what takes time inside another framework's model is unknown
     intensity = cost.macs / cost.bytes if cost.bytes and is_torch_layer else None
     roof = machine["gmacs_per_s"]
     return {

@@ -2,8 +2,8 @@
 
 The parent records when it starts the process, sends each request and receives each answer. The process records the
 steps in between, so that the parts of a call leave no gap. Two errors remain possible: time between calls that belongs
-to no part, and the cost of taking the time stamps. Both are measured, the first as the share of the session that the
-parts cover, the second by alternating calls with and without time stamps.
+to no part, and the cost of taking the time stamps. Both are measured: the time between calls as the share of the
+session that the parts cover, and the cost of the time stamps by alternating calls with and without them.
 """
 
 from __future__ import annotations
@@ -143,8 +143,8 @@ def _latency(stamps: np.ndarray) -> dict[str, dict[str, float]]:
 def _session(started_ns: int, ready: Mapping[str, int], stamps: np.ndarray) -> SessionTime:
     """Return the total time of each part in ms, the length of the session, and the share of it that the parts cover.
 
-    `calls_covered` is the share of the time between the starts of two successive calls that the parts of the first call
-    cover, as the median over all calls.
+    `calls_covered` compares each call with the time from its start to the start of the next call: it is the share of
+    this time that the parts of the call cover, as the median over all calls.
     """
     cold_parts = np.diff([started_ns, ready["began"], ready["imported"], ready["loaded"], ready["warm"]]) / 1e6
     call_parts = np.diff(stamps, axis=1).sum(axis=0) / 1e6

@@ -14,7 +14,8 @@ LIBRARIES = ("numpy", "torch", "torch-pruning", "safetensors", *model_file.LIBRA
 
 LATENCY_OPTIONS = ("latency_ratio", "cuts_per_step", "widths_per_group", "candidate_epochs")
 RATIO_OPTIONS = ("ratio", "scope")
-"""Options that only one of the two methods of structured pruning uses."""
+"""Options that only one method of structured pruning uses: `latency` uses `LATENCY_OPTIONS`, and `ratio` uses
+`RATIO_OPTIONS`."""
 TIMING_OPTIONS = ("rounds", "calls_per_round", "timeout_s")
 """Options that have an effect only if something is timed."""
 

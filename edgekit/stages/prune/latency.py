@@ -43,7 +43,8 @@ from edgekit.training.resume import ResumeFolder
 
 PRECISIONS = ("fp32", "int8")
 CALIBRATION_SAMPLES = 64
-"""A few suffice, because the int8 ranges of these files do not change their latency."""
+"""The number of calibration samples. A few suffice, because the int8 ranges of these files do not change their
+latency."""
 SPARSE = "sparse"
 
 
@@ -163,7 +164,8 @@ def _step_name(step: int) -> str:
 
 CUT_TIMES_FILE = "cuts.json"
 CUT_PRECISIONS = ("int8", "fp32")
-"""Cuts are timed in the first precision in which they can be converted; int8 is the most common one on devices."""
+"""Cuts are timed in the first of these precisions in which the uncut network can be timed. int8 comes first, because it
+is the most common precision on devices."""
 STUDENT, CURRENT = "student", "now"
 
 
@@ -191,7 +193,10 @@ class CutTime:
 
 @dataclass(frozen=True)
 class CutTimings:
-    """All cuts of one network, timed in the same rounds. `reached` is that network's p50 divided by the student's."""
+    """All cuts of one network, timed in the same rounds.
+
+    `reached` is the p50 of the network before these cuts, divided by the student's.
+    """
 
     target: str
     precision: str
@@ -203,7 +208,7 @@ class CutTimer:
     """Times candidate cuts, and reuses the timings of an interrupted attempt.
 
     The latency of a network depends only on its shape, so cuts are timed before fine-tuning. Timings are stored, so
-    that an interrupted stage resumes with those on which it based its decisions.
+    that an interrupted stage resumes with the timings on which it has already based decisions.
     """
 
     def __init__(self, spec: store.ModelSpec, data: Data, config: PruneConfig, resume_folder: ResumeFolder) -> None:

@@ -2,9 +2,9 @@
 
 The goal of a step is a p50. The step reaches it by several cuts, and each of them aims at an equal factor of the
 speed-up that is still missing. For every cut, each group of coupled channels proposes the smallest cut (the one that
-leaves the largest width) that reaches the goal. If no group has such a cut, each group proposes its fastest one. Only
-cuts that make the network significantly faster are considered. The proposal that loses the least accuracy for the time
-that it saves is chosen.
+leaves the largest width) that reaches the goal of this cut. If no group has such a cut, each group proposes its fastest
+one. Only cuts that make the network significantly faster are considered. Of all proposals, the one that loses the least
+accuracy for the time that it saves is chosen.
 """
 
 from __future__ import annotations
@@ -145,7 +145,8 @@ class NetAdaptPruner:
             self._proposal(module, time, f"candidate-{name}-{time.group}-{time.width}")
             for time in propose_cuts(timing.cuts, goal)
         ]
-        one_sample = 1 / len(self.data.validation)  # added to every loss, so that the fastest of lossless cuts wins
+        # One sample is added to every loss, so that the fastest of several cuts without a loss wins.
+        one_sample = 1 / len(self.data.validation)
         return min(
             proposals,
             key=lambda each: (max(accuracy_before - each.accuracy, 0.0) + one_sample) / -math.log(each.time.of_before),
@@ -216,8 +217,8 @@ class NetAdaptPruner:
 def propose_cuts(cuts: Sequence[CutTime], goal: float) -> list[CutTime]:
     """Return for each group the smallest cut that is significantly faster and reaches `goal`, if there is one.
 
-    The smallest cut leaves the largest width. If no group has such a cut, return the fastest cut of each group, of
-    those that are significantly faster.
+    The smallest cut leaves the largest width. If no group has such a cut, return for each group the fastest of its cuts
+    that are significantly faster than no cut.
     """
     faster = [one for one in cuts if one.is_faster]
     proposals: dict[str, CutTime] = {}
@@ -257,8 +258,9 @@ def parse_recorded_cuts(cuts: Any, widths: dict[str, int]) -> list[Cut]:
 def refit_batch_norms(module: nn.Module, data: Data, preprocess: list[dict[str, Any]]) -> None:
     """Re-estimate the statistics of the batch norms on training samples, in place.
 
-    Stale statistics make the accuracy right after a cut meaningless, so they are re-estimated first, as in EagleEye (Li
-    et al. 2020, arXiv 2007.02491). Samples are used in order and on one thread, so results are identical bit by bit.
+    With the statistics from before a cut, the accuracy of the cut network would be meaningless, so they are
+    re-estimated before the accuracy is measured, as in EagleEye (Li et al. 2020, arXiv 2007.02491). Samples are used in
+    order and on one thread, so results are identical bit by bit.
     """
     norms = [layer for layer in module.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
     momenta = [norm.momentum for norm in norms]

@@ -40,7 +40,8 @@ OFF = "prune: false in the config"
 Technique = Callable[[nn.Module], Iterator[tuple[float, Callable[[nn.Module], None] | None]]]
 """Prunes a module in place, step by step.
 
-Yields the goal of each step, and a function that restores the zeros after each optimizer update (None if not needed).
+Yields, for each step, its goal and a function that sets the pruned weights to zero again after each optimizer update,
+or None if the technique sets no weights to zero.
 """
 
 
@@ -109,7 +110,7 @@ def prune(source: Artifact, data: Data, config: PruneConfig, out: Path) -> Artif
     elif config.measure:
         timed_step = (
             selected_step_number(weights) or len(weights) - 1
-        )  # if no step was kept, the last one shows which speed-up the zeros would have given
+        )  # if no sparse step was selected, the last one shows which speed-up the zeros would have given
         latency, rows = time_steps(pruned, sparse[timed_step], [row["macs"] for row in channels], spec, data, config)
         latency["sparse_step"] = timed_step
         artifacts.write_json(out / artifacts.EVIDENCE / "latency.json", {**latency, "networks": rows})
@@ -172,7 +173,7 @@ def tune_candidate(tuner: Tuner, module: nn.Module, name: str) -> None:
 def retrain_from_scratch(
     step: Step, rows: list[Step], networks: list[nn.Module], distill: Artifact, tuner: Tuner
 ) -> tuple[list[Step], dict[str, Any]]:
-    """Train the shape of `step` from new weights and compare the two networks.
+    """Train the shape of `step` from new weights and compare the result with the fine-tuned network of this shape.
 
     Training uses the loss and the teacher with which distill trained its student, even if fine-tuning uses the labels
     alone. The trained network is appended to `networks`.

@@ -225,12 +225,18 @@ def _pruner(module: nn.Module, spec: ModelSpec, config: PruneConfig, pinned: Seq
 
 
 def empty_group_arguments() -> dict[str, dict[Any, Any]]:
-    """Return new dicts for arguments whose default dicts are shared by all pruners and keep every network in memory."""
+    """Return new, empty dicts for some arguments of a pruner.
+
+    The default dicts of torch-pruning are shared by all pruners, and would keep every pruned network in memory.
+    """
     return {"in_channel_groups": {}, "out_channel_groups": {}, "num_heads": {}}
 
 
 def _dry_run(module: nn.Module, spec: ModelSpec, config: PruneConfig, pinned: Sequence[str]) -> tuple[str, bool]:
-    """Prune a copy in all steps, except pinned layers. Return the error, if any, and whether the copy is smaller."""
+    """Prune a copy of the network in all steps, but not its pinned layers.
+
+    Returns the error as text, which is empty if there was none, and whether the copy became smaller.
+    """
     copied = copy.deepcopy(module)
     quick = config.model_copy(update={"importance": "l2" if config.importance == "taylor" else config.importance})
     try:

@@ -37,8 +37,8 @@ class SearchTimeout(Exception):
 def search_limits(module: nn.Module, seconds: float = LIMIT_S) -> Iterator[None]:
     """Limit the search for groups of channels in this network.
 
-    After `nn.LocalResponseNorm` and a flattening, torch-pruning 1.6 follows a cycle in its graph, multiplies the
-    indices in each round and fills the memory. The groups of a real network stay far below these limits.
+    If a network has an `nn.LocalResponseNorm` before a flattening, torch-pruning 1.6 follows a cycle in its graph,
+    multiplies the indices in each round and fills the memory. The groups of a real network stay far below these limits.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def _with_time_limit(infer: Callable[..., Any]) -> Callable[..., Any]:
 MAP_AXES = 4
 """Number of axes of a tensor before flattening: samples, channels, height, width."""
 VECTOR_AXES = 2
-"""Number of axes after flattening. torch-pruning handles tokens (samples, channels, positions) correctly."""
+"""Number of axes after flattening. Tokens have a third axis (samples, channels, positions) and need no correction."""
 
 
 _update: Callable[[Any], None] = index_mapping.update_index_mapping
@@ -123,9 +123,10 @@ def install_corrections() -> None:
 def correct_concat_widths(graph: Any) -> None:
     """Correct the channel indices of flattened parts of a concatenation in a dependency graph, in place.
 
-    torch-pruning 1.6 takes the width after the concatenation for the width of the flattened part, and so counts each
-    channel more than once. In fact each channel becomes height times width indices. torch-pruning builds its graph
-    anew for every group, so `install_corrections` hooks this function into the building of the graph.
+    Flattening turns each channel of a feature map into height times width indices. torch-pruning 1.6 computes this
+    number from the width after the concatenation instead of the width of the flattened part, and so counts each channel
+    more than once. It builds its graph anew for every group, so `install_corrections` hooks this function into the
+    building of the graph.
     """
     for node in graph.module2node.values():
         if node.type != ops.OPTYPE.CONCAT or _axes(node) != VECTOR_AXES:

@@ -112,8 +112,8 @@ class Tuner:
 def untrained_pruned_network(spec: store.ModelSpec, pruned: nn.Module, seed: int) -> nn.Module:
     """Build a network with the shapes of `pruned` and the initial weights of its builder.
 
-    Each tensor is the first part of the builder's tensor; weights are scaled up for the smaller fan-in. Training it
-    from scratch shows whether pruning was worthwhile (Liu et al., 2019).
+    Each tensor is the first part of the builder's tensor; weights are scaled up for the smaller fan-in. Training this
+    network from scratch shows whether pruning was worthwhile (Liu et al., 2019).
     """
     module = store.build(spec, seed)
     full_size = {name: value.clone() for name, value in module.state_dict().items()}
@@ -128,8 +128,8 @@ def options_from_scratch(distill_config: dict[str, Any], config: PruneConfig, tu
     """Return the options for training a pruned shape from new weights.
 
     They are the options with which distill trained the student, read from its config `distill_config`, except for the
-    number of epochs. That is `scratch_epochs` or, if it is 0, the number of epochs that the student and its fine-tuning
-    took together.
+    number of epochs. This number is `scratch_epochs` or, if `scratch_epochs` is 0, the number of epochs that the
+    student and its fine-tuning took together.
     """
     recipe = TrainOptions.model_validate(
         {name: value for name, value in distill_config.items() if name in TrainOptions.model_fields}

@@ -1,11 +1,13 @@
 """Quantize a network to int8 in simulation, by PTQ, QAT or mixed precision.
 
-Several PTQ recipes are compared, QAT fine-tunes the best one, and if neither meets the budget, the most sensitive
-layers stay in float. The stage reads the model of its source and the baseline. The artifact holds:
+Several PTQ recipes are compared, and QAT fine-tunes the network that the best recipe gives. If neither PTQ nor QAT
+meets the budget, the most sensitive layers stay in float. The stage reads the model of its source and the baseline. The
+artifact holds:
 
 - `model/`: float weights for the converters to quantize
 - `nncf/`: the chosen network with its quantizers
-- `decision.json`: how the converters must quantize, and the measurements of every recipe and step
+- `decision.json`: how the converters must quantize, and the measurements of every recipe and of every step of mixed
+  precision
 - `sensitivity.json`: how much accuracy is lost by quantizing each layer
 - `history.json`: the epochs of QAT
 - `calibration.json`: the effect of the choice of calibration samples

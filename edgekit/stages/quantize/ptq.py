@@ -115,7 +115,10 @@ reaches from the 0.1 to the 99.9 percentile."""
 
 
 def _percentile(outermost: AggregatorType) -> StatisticsCollectorParameters:
-    """Take the outermost of the percentiles of all samples, because nncf has no percentile over all values."""
+    """Return nncf's parameters for one end of a range: the `outermost` of the percentiles of the single samples.
+
+    nncf cannot compute a percentile over the values of all samples together.
+    """
     return StatisticsCollectorParameters(StatisticsType.QUANTILE, outermost, quantile_outlier_prob=OUTLIER_FRACTION)
 
 
@@ -212,7 +215,7 @@ def compare_recipes(
     """Quantize with every recipe and select the first one, unless another is significantly better.
 
     Each of the k other recipes is compared with the first at confidence 1 - (1 - c) / k (Bonferroni correction), where
-    c is the confidence of the budget. With confidence c, no recipe is therefore selected by chance.
+    c is the confidence of the budget. The probability that any recipe is selected by chance is therefore at most 1 - c.
 
     Returns the selected recipe, and a record for each recipe. Raises ModelError if nncf fails with all recipes.
     """
@@ -257,7 +260,10 @@ def best_so_far(results: Sequence[RecipeResult]) -> str:
 
 
 def choose_recipe(first: str, below_first: dict[str, Drop]) -> str:
-    """Return the recipe with the largest lower bound of its gain over the first, or the first if no gain is certain."""
+    """Return the recipe whose gain over the first recipe has the largest lower bound.
+
+    If no gain is significant, the first recipe is returned.
+    """
     better = [name for name, drop in below_first.items() if drop.bound_pp < 0]
     return min(better, key=lambda name: below_first[name].bound_pp) if better else first
 

@@ -53,7 +53,10 @@ def tune(
 
 
 def without_bias_correction(recipe: Quantization) -> Quantization:
-    """Return the recipe for tuned weights. Correcting their biases would partly undo the tuning."""
+    """Return the recipe without bias correction, for a network after QAT.
+
+    Correcting the biases of such a network would partly undo the tuning.
+    """
     return replace(recipe, bias_correction=False)
 
 

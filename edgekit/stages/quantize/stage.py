@@ -153,7 +153,7 @@ def _try_mixed(
 ) -> tuple[list[MixedStep], str]:
     """Try mixed precision if it is needed, and add it to `scores` and `options`.
 
-    Returns the records of its steps, and the reason if there is no such network.
+    Returns the records of the steps, and the reason if there is no network in mixed precision.
     """
     config = float_network.config
     if reason := reason_against_mixed(scores, config.budget, config.max_float_layers):
