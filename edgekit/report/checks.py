@@ -194,7 +194,7 @@ def leakage_message(row: SeenValidation) -> str:
     role = row.get("role", "baseline")
     called = row["name"] if role == "baseline" else f"the {role} {row['name']}"
     return (
-        f"{called} seems to know validation: {rates}, a larger difference than chance can explain ({test}). "
+        f"{called} has probably seen validation samples: {rates}, a larger gap than chance can explain ({test}). "
         f"{ADVICE_IF_SEEN[role]}"
     )
 

@@ -215,7 +215,7 @@ def worth(cost: Cost) -> list[str]:
     spent += [f"{_three_digits(run_cost['money']['value'])} {currency}"] if run_cost["money"] else []
     sentences = [f"The run has cost {', '.join(spent)}{''.join(f'; {note}' for note in run_cost['notes'])}."]
     if not cost["break_even"]:
-        return [*sentences, "Nothing ships, so no call pays it back."]
+        return [*sentences, "No variant ships, so no call saves anything that could pay for the run."]
     for row in cost["break_even"]:
         unit = currency if row["unit"] == "money" else row["unit"]
         sentences.append(f"{row['name']}, in {unit}: {row['text']}.")

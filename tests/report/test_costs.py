@@ -188,7 +188,10 @@ def test_the_table_has_a_column_for_what_is_known_and_the_sentences_an_answer_fo
     text = costs.worth(known)
     assert text[0].startswith("The run has cost 300 CPU-seconds, about 3 kJ, 0.0303 EUR; its energy is an estimate")
     assert [line.partition(":")[0] for line in text[1:]] == ["mine, in CPU-seconds", "mine, in joules", "mine, in EUR"]
-    assert costs.worth(built(about(0.003), won=False))[-1] == "Nothing ships, so no call pays it back."
+    assert (
+        costs.worth(built(about(0.003), won=False))[-1]
+        == "No variant ships, so no call saves anything that could pay for the run."
+    )
 
 
 def test_the_figure_is_drawn_where_there_is_an_answer() -> None:

@@ -219,7 +219,7 @@ def differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str
         reasons.append(f"pace: the same work took {paces_ms[0]:.3g} ms and {paces_ms[1]:.3g} ms")
     for position, each in (("first", first), ("second", second)):
         if each.get("disturbed") is None:
-            reasons.append(f"what else the machine did during the {position} measurement was not recorded; measure it again")
+            reasons.append(f"the {position} measurement has no record of what else the machine did; measure it again")
         elif each["disturbed"]:
             reasons.append(f"the {position} measurement was noisy: {'; '.join(each['disturbed'])}")
     return reasons

@@ -268,7 +268,7 @@ def parts_figure(latency: dict[str, dict[str, float]], shares: Mapping[str, floa
         parts.set_title("Where one call of the baseline goes")
         _stack(causes, {name: 100 * share for name, share in shares.items()},
                {name: f"{name} {share:.0%}" for name, share in shares.items()})  # fmt: skip
-        causes.set(ylim=(-0.5, 0.5), xlim=(0, 100), xlabel="share of a call, including its part of the start, %")
+        causes.set(ylim=(-0.5, 0.5), xlim=(0, 100), xlabel="share of a call in %, with its share of the start-up time")
         causes.set_title("What limits it")
         for axes in (parts, causes):
             axes.set_yticks([])

@@ -135,7 +135,7 @@ def _section(subject: ExportedBundle, decoded: DecodedModel) -> str:
         f"- {names}: the input is float32[1, 3, {facts.raw.shape[0]}, {facts.raw.shape[1]}], red first, from 0 to 1. "
         f"The output is float32{list(decoded.shape)}: x and y of the centre, width and height in pixels of the input, "
         "and the probability of each class.",
-        "- The preprocess steps and the decoding of the boxes are in the file. It answers only for such a picture.",
+        "- The preprocess steps and the decoding of the boxes are in the file. The file takes no other pictures.",
         f"- Frigate drops boxes with a score below {MIN_SCORE}, suppresses overlaps across all classes, gives each box "
         f"its most probable class, and keeps {MAX_BOXES} boxes in a picture.",
         *_threshold_lines(facts.boxes),

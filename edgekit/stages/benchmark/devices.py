@@ -156,7 +156,8 @@ def _class_timings(totals: dict[str, MeasurementTotal], config: BenchmarkConfig)
 def _noise_notes(totals: dict[str, MeasurementTotal], config: BenchmarkConfig) -> list[str]:
     """Return a line for each device whose latencies count although a measurement stayed noisy when it was repeated."""
     return [
-        f"latencies of {name}, class {config.where}: every measurement was noisy ({each.noise_reasons[0]})"
+        f"latencies of {name}, class {config.where}: its measurement stayed noisy when it was repeated "
+        f"({each.noise_reasons[0]})"
         for name, each in totals.items()
         if each.noise_reasons
     ]

@@ -202,7 +202,7 @@ def _describe_output(manifest: Manifest) -> str:
     if manifest.task == "regression":
         return ", ".join(manifest.labels)
     if manifest.task == "embedding":
-        return f"a vector of {manifest.output_shape[0]} numbers, of length 1: alike is what has a cosine near 1"
+        return f"a vector of {manifest.output_shape[0]} numbers, of length 1; the cosine of similar samples is near 1"
     return f"float32, {'×'.join(map(str, manifest.output_shape))}"
 
 

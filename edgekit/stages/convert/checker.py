@@ -24,8 +24,8 @@ from edgekit.targets.locate import first_divergence
 
 AMPLIFIES_ROUNDING = (
     "the network amplifies rounding until its answers depend on the machine that computes them, so no file can be "
-    "compared with it: scale or normalise what it subtracts, divides or iterates, or loosen convert.fp32_min_… and "
-    "fp32_max_…"
+    "compared with it: scale or normalise the values that it subtracts, divides or computes in a loop, or "
+    "loosen convert.fp32_min_… and fp32_max_…"
 )
 RAISE_LAYER_LIMIT = "raise convert.int8_max_layer_loss_db"
 

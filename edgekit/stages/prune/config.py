@@ -82,7 +82,7 @@ class PruneConfig(TuningStageConfig):
         0,
         ge=0,
         le=10_000,
-        description="epochs of that training; 0: as many as the student and its fine-tuning had together",
+        description="epochs of training from new weights; 0: as many as the student and its fine-tuning had together",
     )
     channel_multiple: int = Field(4, ge=1, le=64, description="every number of channels is a multiple of this number")
     sparsity: float = Field(

@@ -52,7 +52,7 @@ def reason_against_mixed(scores: Mapping[str, SampleResults], budget: Budget, ma
     if not (refusals["ptq"] and refusals.get("qat", NO_QAT)):
         return f"not needed: {'QAT' if refusals['ptq'] else 'PTQ'} is inside the budget"
     if refusals["float"]:
-        return "not tried: the float network is outside the budget too, and no layer in float repairs that"
+        return "not tried: the float network is outside the budget too, so keeping layers in float cannot help"
     return "" if max_float_layers else "not tried: max_float_layers is 0"
 
 

@@ -187,4 +187,6 @@ def test_results_of_other_conditions_are_not_compared(change: dict[str, object],
 
 def test_a_result_that_says_nothing_of_its_conditions_is_not_compared() -> None:
     old = {name: value for name, value in RESULT.items() if name not in ("seen", "disturbed")}
-    assert differences(old, RESULT) == ["what else the machine did during the first measurement was not recorded; measure it again"]
+    assert differences(old, RESULT) == [
+        "the first measurement has no record of what else the machine did; measure it again"
+    ]

@@ -89,7 +89,7 @@ def test_it_is_told_where_the_run_is_told(tiny_run: FinishedRun, capsys: pytest.
     result: dict[str, Any] = json.loads((tiny_run.folder / RESULT).read_text())
     assert result["seen_validation"] is None and outcome.leakage_lines(result) == []
     for right, sign in (
-        (359, "✗ net.keras seems to know validation: accuracy 100.00% on 359"),
+        (359, "✗ net.keras has probably seen validation samples: accuracy 100.00% on 359"),
         (317, "✓ net.keras: accuracy 88.30%"),
     ):
         row = check_leakage("net.keras", "baseline", answers(right, 359), answers(316, 359))
