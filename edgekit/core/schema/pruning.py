@@ -27,7 +27,7 @@ class PruneStep(DropFields):
     layers: int
     sparsity: float
     from_scratch: NotRequired[int]
-    """The step whose shape was trained from new weights."""
+    """The number of the step whose shape this network has, if it was trained from new weights."""
 
 
 class RetrainedStep(Record):

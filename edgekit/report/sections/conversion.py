@@ -92,7 +92,7 @@ def transposes_table(artifact: Artifact) -> Table:
 
 
 def ends_table(artifact: Artifact) -> Table:
-    """Show the checks of the steps before and after the converters, each of which is called a boundary, too.
+    """Show the boundaries outside the converters: the checks of the steps before and after conversion.
 
     These boundaries lead from the raw sample to the network's input, from the calibration samples to the ranges of
     int8, and from the scores to the answer. If a network's branches were merged after training, a further one leads
@@ -170,7 +170,9 @@ def _method(variant: ConvertedVariant) -> str:
         {"minmax": "min-max"}.get(recipe["ranges"], recipe["ranges"]),
     ]
     if recipe["bias_correction"]:
-        words.append("biases not corrected: not offered" if variant["not_offered"] else "biases corrected")
+        words.append(
+            "biases not corrected: the target does not support it" if variant["not_offered"] else "biases corrected"
+        )
     if recipe["keep_float"]:
         words.append(f"kept in float: {len(recipe['keep_float'])}")
     return ", ".join(words)
@@ -321,7 +323,7 @@ def _first_names(where: list[str]) -> str:
 
 
 def boundaries_figure(rows: Sequence[FinalBoundary]) -> Figure:
-    """Draw the SNR of every conversion step, with a line for each network on each target."""
+    """Draw the SNR of each variant's last conversion step as a marker, in a row for each network on each target."""
     lines = list(dict.fromkeys(_line(row) for row in rows))[::-1]
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.2, 0.26 * len(lines) + 1.6), layout="constrained")

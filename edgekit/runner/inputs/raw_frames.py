@@ -30,7 +30,7 @@ OnFrame = Callable[[np.ndarray], object]
 def frames(
     source: Any, pixels: str, width: int, height: int, raw: RawSpec, on_frame: OnFrame | None = None
 ) -> Iterator[tuple[np.ndarray, float]]:
-    """Yield raw samples, each with the milliseconds from its first byte to the sample.
+    """Yield raw samples, each with the milliseconds from the arrival of its frame's first bytes until the sample was ready.
 
     A sample is valid only until the next one is read.
 
@@ -116,8 +116,9 @@ def _gray(buffer: np.ndarray, width: int, height: int) -> np.ndarray:
 def _yuv420p(buffer: np.ndarray, width: int, height: int) -> np.ndarray:
     """Convert from ITU-R BT.601 in limited range (luma 16 to 235). Each colour sample applies to four pixels.
 
-    The matrix is the inverse of that in BT.601-7 (sections 2.5.1 to 2.5.3), times 2^16: 255/219 for luma; 1.402,
-    0.344136, 0.714136 and 1.772, each times 255/224, for Cr into red, Cb and Cr out of green, and Cb into blue.
+    The factors are those of the inverse of the matrix in BT.601-7 (sections 2.5.1 to 2.5.3), times 2^16: 255/219 for
+    luma, and for the colours 255/224 times 1.402 (Cr, added to red), 0.344136 and 0.714136 (Cb and Cr, subtracted from
+    green) and 1.772 (Cb, added to blue).
     """
     tall, wide = -(-height // 2), -(-width // 2)
     luma, colours = buffer[: width * height], buffer[width * height :].reshape(2, tall, wide)

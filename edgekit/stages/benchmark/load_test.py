@@ -28,8 +28,9 @@ from edgekit.stages.benchmark.config import BenchmarkConfig
 SAMPLES = 64
 """Number of validation samples, which are requested in random order."""
 P99_FACTOR = 10.0
-"""The limit of the p99 as a multiple of the budget's p50. A single worker with a constant service time reaches this
-limit at four fifths of its capacity (the waiting time in an M/D/1 queue; Kleinrock, "Queueing Systems", 1975)."""
+"""The limit of the p99 as a multiple of the budget's p50. A single worker whose service time is constant and equal
+to that p50 reaches this limit at about four fifths of its capacity (the waiting time in an M/D/1 queue; Kleinrock,
+"Queueing Systems", 1975)."""
 
 
 def p99_bound_ms(config: BenchmarkConfig) -> float:

@@ -93,7 +93,7 @@ def _run_config(chain: Sequence[Artifact], last: str, config: dict[str, Any]) ->
 LOCK, SBOM = EVIDENCE_FILES
 SPEC_VERSION = "1.6"
 TIMEOUT_S = 300
-FIX = "`pip install cyclonedx-bom` installs it"
+FIX = "`pip install cyclonedx-bom` installs cyclonedx-py"
 
 
 def write_sbom(out: Path) -> None:
