@@ -250,7 +250,7 @@ def _summary(results: PeerResults) -> str:
             rows.append([title, "the winner", str(count), reason, "–"])
     header = ("target", "compared with", "files", "better ones", "their p50 / ours")
     return f"""
-A file counts as better if it is no less accurate on test, and smaller or significantly faster.
+A file counts as better if it is no less accurate on test and is also smaller or significantly faster. A smaller file counts even if it is slower.
 
 {markdown(header, rows, text_columns=(0, 1, 3))}
 """

@@ -172,9 +172,9 @@ def _excesses(nearest: NearestMiss, budget: BudgetLimits) -> list[str]:
 
 
 ADVICE_IF_SEEN = {
-    "baseline": "If so, the drops on validation, which decide about the budget, look larger than they are: set "
-    "data.validation_from: test, or give validation samples that it has not seen",
-    "teacher": "It was chosen for an accuracy that it does not have: set data.validation_from: test, or name another "
+    "baseline": "If so, the drops on validation look larger than they are, and the budget limits these: set "
+    "data.validation_from to test, or give validation samples that it has not seen",
+    "teacher": "It was chosen for an accuracy that it does not have: set data.validation_from to test, or name another "
     "teacher",
     "rival": "It was most likely trained on the samples that validation is taken from, so use its accuracy on test "
     "alone",

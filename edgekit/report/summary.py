@@ -164,9 +164,9 @@ def _notes(result: Result, has_report: bool) -> Iterator[str]:
     if result["winners"]:
         baseline = result["variants"][0]
         yield (
-            f"The {METRICS[result['task']]} and its drop are measured on the test samples; speed-ups are "
-            f"medians of repeated comparisons with {baseline_runtime(baseline['interpreter'])} "
-            f"({latency(baseline['p50_ms'])}), so they may differ slightly from the quotient of the latencies."
+            f"The {METRICS[result['task']]} and its drop are measured on the test samples; speed-ups are medians of "
+            f"repeated comparisons with {baseline_runtime(baseline['interpreter'])}, {latency(baseline['p50_ms'])}, so "
+            "they may differ slightly from the quotient of the latencies."
         )
     if rejected_note := _not_kept(result, has_report):
         yield rejected_note

@@ -117,7 +117,7 @@ def test_warnings_say_what_to_do(result: dict[str, Any]) -> None:
         "2 of 3 targets ship",
         "No bundle for onnx: no variant meets the budget; the nearest miss is pruned-int8-onnx",
         "net.keras was probably trained on validation samples: its accuracy is 100.00% there, and 88.00% on the test",
-        "set data.validation_from: test",
+        "set data.validation_from to test",
         "Not significantly faster than other.tflite.",
         "The latencies are noisy: other processes took 77% of the processor's time. For figures",
         "measure again with --force benchmark.",

@@ -48,7 +48,9 @@ class QuantizationGrid:
         return float(np.abs(values - quantized).sum()) / total if total else 0.0
 
     def step_for_raw(self, raw_dtype: str) -> Step | None:
-        """Return the preprocess step with which raw integers reach the input unchanged; None if no step is needed.
+        """Return the preprocess step that cancels the input's quantization, or None if no step is needed.
+
+        With this step, the input receives the raw integers.
 
         If the raw integers are signed and the input is not, or the other way round, the integers are shifted by 128.
         """
@@ -78,7 +80,8 @@ def range_fault(
 def range_ambiguity(grid: QuantizationGrid, raw_dtype: str, steps: Sequence[Step]) -> str:
     """Describe the ambiguity if raw bytes are passed unchanged to an input of bytes that has a scale; otherwise empty.
 
-    On a device, the bytes would reach the input unchanged, but elsewhere the input's scale would convert them.
+    On a device, the bytes would reach the input unchanged. On the workstation, where samples are float32, they would be
+    quantized with the input's scale.
     """
     step = grid.step_for_raw(raw_dtype)
     if raw_dtype != grid.dtype or step is None or any(each["step"] not in GEOMETRY for each in steps):
@@ -99,8 +102,10 @@ def _advice(grid: QuantizationGrid, raw_dtype: str, steps: Sequence[Step]) -> st
     if step is None:
         return "leave out the steps that scale"
     step_text = ", ".join(f"{key}: {value}" for key, value in step.items())
-    change = f"{'in place of the steps that scale' if has_scaling else 'add to its preprocess'}: {{{step_text}}}"
-    return f"give it the numbers of the raw samples unchanged, {change}"
+    change = (
+        f"{'replace the steps that scale by' if has_scaling else 'add this step to its preprocess:'} {{{step_text}}}"
+    )
+    return f"to give it the numbers of the raw samples unchanged, {change}"
 
 
 def _short(value: float) -> float:
@@ -174,8 +179,8 @@ def check_inputs_and_outputs(inputs: Sequence[str], outputs: int, tensors: Tenso
         )
     if not tensors and len(inputs) != 1:
         raise ModelError(
-            f"has {len(inputs)} inputs ({', '.join(inputs)}), but the samples are one array each; give the data's "
-            "arrays by these names: x_train.NAME"
+            f"has {len(inputs)} inputs ({', '.join(inputs)}), but each sample is one array; give one array for each "
+            "input, named after it: x_train.NAME"
         )
     names = [each["name"] for each in tensors]
     if tensors and sorted(inputs) != sorted(names):

@@ -30,7 +30,7 @@ OnFrame = Callable[[np.ndarray], object]
 def frames(
     source: Any, pixels: str, width: int, height: int, raw: RawSpec, on_frame: OnFrame | None = None
 ) -> Iterator[tuple[np.ndarray, float]]:
-    """Yield raw samples, each with the milliseconds from the arrival of its frame's first bytes until the sample was ready.
+    """Yield raw samples, each with the milliseconds from the arrival of its frame's first bytes until it was ready.
 
     A sample is valid only until the next one is read.
 

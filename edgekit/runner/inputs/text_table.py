@@ -32,8 +32,8 @@ def samples(path: str, raw: RawSpec, strict: bool, members: Mapping[str, bytes])
         raise InputError(f"{path}: more than {LARGEST_BYTES:,} bytes; divide it")
     texts = list(_texts(path, content, step))
     if not texts or (strict and len(texts) > 1):
-        fix = "give it as many, or leave --strict out" if texts else "check the delimiter and the header"
-        raise InputError(f"{path}: {len(texts)} rows, but the bundle takes 1; {fix}")
+        fix = "give one row, or leave --strict out" if texts else "check the delimiter and the header"
+        raise InputError(f"{path}: {len(texts)} rows, but the bundle takes 1 text; {fix}")
     tokenizer = tokenization.read_tokenizer(members[tokenize["vocabulary"]], tokenize["vocabulary"])
     for number, (line, cell) in enumerate(texts, 1):
         token_sample = text.nonempty_token_ids(f"{path}, line {line}", cell, tokenizer, tokenize, strict)
@@ -79,12 +79,12 @@ def rows(name: str, content: bytes, delimiter: str) -> Iterator[tuple[int, list[
                 yield reader.line_num, cells
     except csv.Error as error:
         raise InputError(
-            f"{name}, line {reader.line_num}: not CSV ({error}); double a quotation mark in a cell"
+            f"{name}, line {reader.line_num}: not CSV ({error}); write each quotation mark in a cell twice"
         ) from None
 
 
 def column_position(name_or_number: str | int, cells: Sequence[str], where: str) -> int:
-    """Return the position of a column in the first row, from 0: by its name in a header, or by its number from 1."""
+    """Return the position of a column in its row, counted from 0, by its name in the header or its number from 1."""
     if isinstance(name_or_number, int):
         if 1 <= name_or_number <= len(cells):
             return name_or_number - 1

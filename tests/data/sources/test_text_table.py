@@ -127,7 +127,7 @@ def test_a_table_that_the_device_cannot_take_is_refused_in_one_line(fault: str, 
 def test_strict_takes_a_table_of_one_row_alone(tmp_path: Path) -> None:
     data = load(parse(config(table(tmp_path / "x.tsv"))))
     raw = RawSpec(**spec_for(data, "edgekit.models.mlp:mlp", {}, []).raw)
-    with pytest.raises(InputError, match="90 rows, but the bundle takes 1; give it as many, or leave --strict out"):
+    with pytest.raises(InputError, match="90 rows, but the bundle takes 1 text; give one row, or leave --strict out"):
         inputs.read_first_sample(str(tmp_path / "x.tsv"), raw, strict=True, members=data.members)
     (tmp_path / "x.tsv").write_text("text\nsee you\n")
     inputs.read_first_sample(str(tmp_path / "x.tsv"), raw, strict=True, members=data.members)

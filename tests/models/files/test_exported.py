@@ -283,5 +283,5 @@ def test_two_inputs_are_refused(tmp_path: Path) -> None:
     buffer = io.BytesIO()
     torch.export.save(torch.export.export(Two(), (torch.zeros(1, 3), torch.zeros(1, 3))), buffer)
     (tmp_path / "two.pt2").write_bytes(buffer.getvalue())
-    with pytest.raises(ModelError, match=r"has 2 inputs \(a, b\), but the samples are one array each"):
+    with pytest.raises(ModelError, match=r"has 2 inputs \(a, b\), but each sample is one array"):
         exported.network(tmp_path / "two.pt2")

@@ -62,7 +62,7 @@ def test_bytes_that_were_scaled_for_a_file_that_takes_bytes() -> None:
     told = range_fault(QuantizationGrid("uint8"), apply(steps, BYTES), "uint8", steps)
     assert told.endswith("leave out the steps that scale")
     told = range_fault(QuantizationGrid("int8", 0.0078125, 0), apply(steps, BYTES) * 1000, "uint8", steps)
-    assert "in place of the steps that scale: {step: normalize, mean: [128.0], std: [128.0]}" in told
+    assert "replace the steps that scale by {step: normalize, mean: [128.0], std: [128.0]}" in told
 
 
 def test_bytes_that_mean_other_bytes_are_unclear() -> None:

@@ -167,7 +167,7 @@ def test_a_file_of_other_shapes_is_refused(opened: tuple[str, Path, Path, np.nda
 def test_a_file_of_several_inputs_for_samples_of_one_array_is_refused(
     opened: tuple[str, Path, Path, np.ndarray],
 ) -> None:
-    with pytest.raises(ModelError, match=r"has 3 inputs \(.*\), but the samples are one array each"):
+    with pytest.raises(ModelError, match=r"has 3 inputs \(.*\), but each sample is one array"):
         ask(opened[1], np.zeros((4, 73), np.float32), [])
 
 

@@ -100,7 +100,7 @@ def test_it_is_told_where_the_run_is_told(tiny_run: FinishedRun, capsys: pytest.
         assert [line for line in outcome.leakage_lines(changed) if sign[2:] in line]
         stream = io.StringIO()
         console.print_run(changed, tiny_run.folder, Console(file=stream, width=200))
-        assert ("set data.validation_from: test" in stream.getvalue()) == (right == 359)
+        assert ("set data.validation_from to test" in stream.getvalue()) == (right == 359)
         for role, remedy in (("teacher", "name another teacher"), ("rival", "use its accuracy on test alone")):
             others = [{**row, "role": role}] if row else []
             changed = {**result, "others_seen_validation": others}
