@@ -112,7 +112,7 @@ def test_a_worker_tells_in_a_line_what_it_could_not_make(tmp_path: Path) -> None
 def test_a_worker_that_ends_badly_is_told_with_its_log(tmp_path: Path) -> None:
     peer = Peer("nowhere", "a worker that does not exist", ("nothing==1",))
     environment(tmp_path / "environments", peer)
-    with pytest.raises(NotRun, match=r"nowhere: ended with exit code 1; .*worker.log has its words"):
+    with pytest.raises(NotRun, match=r"nowhere: ended with exit code 1; see .*worker.log"):
         peer.files(tmp_path, tmp_path / "out", tmp_path / "environments", 1)
     assert "benchmarks.peers.workers.nowhere" in (tmp_path / "out" / "worker.log").read_text()
 

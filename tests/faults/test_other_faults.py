@@ -151,7 +151,7 @@ def test_a_clock_that_jumps_changes_nothing(tree: Tree, undisturbed: Undisturbed
     assert told.returncode == 0, told.stderr
     again = tree.run("run", SMALLEST, "--out", str(tmp_path / "out"), PYTHONPATH=path)
     assert again.returncode == 0, again.stderr
-    assert "reused: profile, distill" in again.stdout
+    assert "every stage is reused" in again.stdout
 
 
 def test_a_folder_that_cannot_be_written(tree: Tree, tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_a_recording_becomes_bundles_whose_streams_are_smoothed_as_validation_ch
     assert values["data"]["background"] == "background" and values["bundle"] == {"smoothing": "auto"}
     kept = {name: values[name] for name in values if name not in ("distill", "prune", "quantize")}
     kept["profile"] |= {"epochs": 3, "runtimes": False, "latency_calls": 40, "operator_calls": 5, "warmup_calls": 5}
-    kept["convert"] |= {"precisions": ["fp32"]}
+    kept["convert"] = {"precisions": ["fp32"]}
     kept["benchmark"] = {"rounds": 10, "calls_per_round": 5, "warmup_per_round": 2, "most_rounds": 10, "load_s": 0}
     kept["budget"] = {"accuracy_drop_pp": 20.0}
     chosen_by_rule = run(config, kept, tmp_path / "runs")

@@ -34,6 +34,8 @@ def test_windows_walk_through_to_a_bundle_that_tells_walking_from_running(tmp_pa
         "preprocess": [{"step": "normalize", "mean": [0.0, 0.0, 9.81], "std": [1.5, 1.5, 1.5]}],
         "model": {**networks, "kwargs": {"width": 16}},
         "distill": {**values["distill"], "student": {**networks, "kwargs": {"width": 8, "blocks": 2}}},
+        "quantize": {**values["quantize"], "calibration_samples": 50},
+        "convert": {**values["convert"], "calibration_samples": 50},
     }
     config = tmp_path / "worn.yaml"
     config.write_text(yaml.safe_dump(values))
