@@ -82,8 +82,9 @@ class _Boxes:
 
 @dataclass(frozen=True)
 class _Scores:
-    """The tensors with the logits of the classes, and of the objectness if there is one."""
+    """The tensors with the logits of the classes, and of the objectness if there is one, and the probabilities."""
 
+    probabilities: np.ndarray = field(repr=False, compare=False)
     classes: _Tensor
     objectness: _Tensor | None = None
 
@@ -109,7 +110,7 @@ def cut(content: bytes, form: Form, tensors: dict[str, np.ndarray]) -> tuple[byt
     for grids in _grids(form):
         scores = [_find_scores(tensors, grid, form, classes) for grid in grids]
         found_scores = [each for each in scores if each is not None]
-        if len(found_scores) < len(grids):
+        if len(found_scores) < len(grids) or not _are_best(form, found_scores):
             continue
         places = [_find_boxes(tensors, grid, form, classes) for grid in grids]
         found_places = [each for each in places if each is not None]
@@ -194,15 +195,26 @@ def _find_scores(tensors: dict[str, np.ndarray], grid: _Grid, form: Form, classe
     """Return the tensors whose sigmoids give the scores of the file at the points of a grid, or None."""
     candidates = list(_candidates(tensors, grid, classes, _class_columns(classes, form.head.bins)))
     for tensor, rows in candidates:
-        if _has_scores(form, sigmoid32(rows), grid):
-            return _Scores(tensor)
+        if _has_scores(form, probabilities := sigmoid32(rows), grid):
+            return _Scores(probabilities, tensor)
     objectness = list(_candidates(tensors, grid, 1, {1: (0, 1), 5 + classes: (4, 5)}))
     for tensor, rows in candidates:
         probabilities = sigmoid32(rows)
         for other, other_rows in objectness:
-            if _has_scores(form, probabilities * sigmoid32(other_rows), grid):
-                return _Scores(tensor, other)
+            if _has_scores(form, scores := probabilities * sigmoid32(other_rows), grid):
+                return _Scores(scores, tensor, other)
     return None
+
+
+def _are_best(form: Form, scores: Sequence[_Scores]) -> bool:
+    """Whether the finished boxes of a file are the most probable of all points; True for boxes that are not finished.
+
+    A file with a threshold or a suppression inside drops some of them, which the cut would undo.
+    """
+    if not form.is_finished:
+        return True
+    best = np.sort(np.concatenate([each.probabilities.ravel() for each in scores]))[::-1][: form.rows]
+    return _is_close(np.sort(form.scores.ravel())[::-1], best, SCORE_TOLERANCE)
 
 
 def _class_columns(classes: int, bins: int) -> dict[int, Columns]:

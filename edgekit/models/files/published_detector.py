@@ -24,6 +24,7 @@ from edgekit.runner import output_vector
 
 MAX_QUERIES = 1000
 """Largest number of boxes of a detector that predicts a set of boxes, such as DETR, instead of one for each point."""
+END_TO_END = "_e2e"
 OTHER_TASKS = {
     "pose": "predicts key points",
     "segment": "predicts masks of instances",
@@ -88,7 +89,8 @@ def read(path: Path, kind: str, needed: TaskOutputs, samples: Iterable[np.ndarra
         for form in candidates:
             if (cut := onnx_detector.cut(content, form, tensors)) is not None:
                 head = cut[1]._asdict() if cut[1] else None
-                return PublishedDetector(form.description, cut[0], head, form.is_finished)
+                is_suppressed = form.is_finished or _is_end_to_end(facts)
+                return PublishedDetector(form.description, cut[0], head, is_suppressed)
     candidates = [form for form in candidates if form.is_valid]
     if not candidates:
         for outputs in _outputs(path, kind, needed, samples):
@@ -169,9 +171,20 @@ def _are_distances(outputs: Sequence[np.ndarray], needed: TaskOutputs) -> bool:
 
 
 def _is_suppressed(form: Form) -> bool:
-    """Whether the boxes are finished, or a set of boxes that do not belong to cells."""
-    is_set = len(form.corners) <= MAX_QUERIES and form.head.background != 0 and form.cell_distance >= NEAR_STRIDES
-    return form.is_finished or is_set
+    """Whether the boxes are finished, or a set of boxes that do not belong to cells.
+
+    EfficientDet's thousands of boxes with score and class are candidates, of which many belong to one object.
+    """
+    is_set = form.head.background != 0 and form.cell_distance >= NEAR_STRIDES
+    return len(form.corners) <= MAX_QUERIES and (form.is_finished or is_set)
+
+
+def _is_end_to_end(facts: dict[str, Any]) -> bool:
+    """Whether the metadata, those of libreyolo, say that the network needs no suppression although it keeps all points.
+
+    Its outputs are those of a network that needs one.
+    """
+    return str(facts.get("model_family", "")).endswith(END_TO_END)
 
 
 def _seen(outputs: Sequence[np.ndarray], needed: TaskOutputs) -> str:
