@@ -21,7 +21,7 @@ from tests.heads.families import LABELS, Family
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / "build" / "heads" / "bin" / "python"
 PEERS = Path(__file__).parent / "peers"
-PICTURES, CALIBRATION = 4, 16
+PICTURES, CALIBRATION = 3, 8
 LEAST, OVERLAP, MOST = 0.25, 0.5, 300
 LIMIT_S = 1100
 OFFLINE = {"YOLO_OFFLINE": "true", "YOLO_AUTOINSTALL": "false", "HF_HUB_OFFLINE": "1"}

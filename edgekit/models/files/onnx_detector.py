@@ -29,9 +29,13 @@ from edgekit.runner.box_heads import BoxCode, BoxHead, exp32, mean_distances, si
 BOX_TOLERANCE = 0.02
 """Pixels by which a decoded box may differ from the box in the file's output."""
 SCORE_TOLERANCE = 1e-5
+FAR = 2000.0
+"""Pixels up to which coordinates are compared with a fixed tolerance."""
 MAX_CHECKED_ROWS = 50
 MAX_ANCHORS = 9
 """Largest number of anchors in a cell."""
+SUPPRESSION = "NonMaxSuppression"
+"""The operator that drops boxes of one object, which a cut would bring back."""
 BOXES, SCORES = "boxes", "scores"
 """Names of the outputs of a cut file."""
 HEAD, DECODING = "edgekit.head", "edgekit.decoding"
@@ -106,7 +110,9 @@ def cut(content: bytes, form: Form, tensors: dict[str, np.ndarray]) -> tuple[byt
     """
     import onnx
 
-    classes = form.head.classes
+    classes, source = form.head.classes, onnx.load_model_from_string(content)
+    if form.is_finished and any(node.op_type == SUPPRESSION for node in source.graph.node):
+        return None
     for grids in _grids(form):
         scores = [_find_scores(tensors, grid, form, classes) for grid in grids]
         found_scores = [each for each in scores if each is not None]
@@ -115,7 +121,7 @@ def cut(content: bytes, form: Form, tensors: dict[str, np.ndarray]) -> tuple[byt
         places = [_find_boxes(tensors, grid, form, classes) for grid in grids]
         found_places = [each for each in places if each is not None]
         if len(found_places) == len(grids) and len({each.code for each in found_places}) == 1:
-            model, head = onnx.load_model_from_string(content), _head(form, found_places, found_scores)
+            model, head = source, _head(form, found_places, found_scores)
             if head is not None:
                 facts = {HEAD: json.dumps(head._asdict()), DECODING: json.dumps(form.description)}
                 onnx.helper.set_model_props(model, facts)
@@ -209,7 +215,7 @@ def _find_scores(tensors: dict[str, np.ndarray], grid: _Grid, form: Form, classe
 def _are_best(form: Form, scores: Sequence[_Scores]) -> bool:
     """Whether the finished boxes of a file are the most probable of all points; True for boxes that are not finished.
 
-    A file with a threshold or a suppression inside drops some of them, which the cut would undo.
+    A file with a suppression of its own drops some of them, which the cut would undo.
     """
     if not form.is_finished:
         return True
@@ -328,7 +334,11 @@ def _arrangements(
 
 
 def _is_close(one: np.ndarray, other: np.ndarray, tolerance: float) -> bool:
-    return one.shape == other.shape and bool(np.abs(one - other).max() <= tolerance)
+    """Whether values differ by at most the tolerance, which grows with values that float32 rounds more coarsely."""
+    if one.shape != other.shape:
+        return False
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool((np.abs(one - other) <= tolerance * np.maximum(1, np.abs(other) / FAR)).all())
 
 
 def trace(content: bytes, size: Sequence[int]) -> tuple[list[np.ndarray], dict[str, np.ndarray]]:

@@ -87,6 +87,8 @@ def answer(job: peer.Job) -> peer.Answers:
 
     def predict(picture: np.ndarray, overlap: float) -> peer.Boxes:
         found = model.predict(Image.fromarray(picture), imgsz=size, conf=job.least, iou=overlap, max_det=job.most).boxes
+        if not len(found.conf):
+            return []
         columns = [torch.as_tensor(each).reshape(len(found.conf), -1) for each in (found.xyxy, found.conf, found.cls)]
         boxes: peer.Boxes = torch.cat(columns, dim=1).tolist()
         return boxes

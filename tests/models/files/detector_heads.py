@@ -111,7 +111,7 @@ class Distances(nn.Module):
             shares = (boxes.view(1, POINTS, 4, self.bins) * 2).softmax(-1)
             boxes = (shares * torch.arange(self.bins).float()).sum(-1) * 0.3
         if self.reach != 1:
-            boxes = boxes * self.reach
+            boxes = boxes.abs() * self.reach
         before, after = boxes.chunk(2, -1)
         corners = torch.cat([self.points - before * self.strides, self.points + after * self.strides], -1)
         return (corners if self.kind == CORNERS else centres_of(corners)), logits
@@ -174,10 +174,10 @@ class WithThreshold(NearEndToEnd):
 
 
 class Selected(NearEndToEnd):
-    """Of the best boxes every second one, as if the others had been suppressed."""
+    """All of the best boxes but one, as if that one had been suppressed."""
 
     def forward(self, x: torch.Tensor) -> Any:
-        return super().forward(x)[:, ::2]
+        return super().forward(x)[:, 1:]
 
 
 class FromOne(NearEndToEnd):
