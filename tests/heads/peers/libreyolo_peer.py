@@ -58,7 +58,7 @@ NETWORKS = {
     }),
     "retinanet": Network("LibreRetinaNet", "r50", {r".*cls_logits": [classes(-6.0)], r".*bbox_reg": [sides(0.0, 0.5)]}),
     "fcos": Network("LibreFCOS", "r50", {
-        r".*cls_logits": [classes()], r".*bbox_reg": [sides(1.0, 0.5)], r".*bbox_ctrness": [Channels(1, (1.0,))],
+        r".*cls_logits": [classes(-7.5)], r".*bbox_reg": [sides(1.0, 0.5)], r".*bbox_ctrness": [Channels(1, (1.0,))],
     }),
     "efficientdet": Network("LibreEfficientDet", "d0", {
         r".*class_net\.predict.*": [classes(-6.0)], r".*box_net\.predict.*": [sides(0.0, 0.5)],

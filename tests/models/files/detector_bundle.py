@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 
 from edgekit.models import store
+from edgekit.models.files.onnx_detector import BOXES, SCORES
 from edgekit.runner import bundle
 from edgekit.runner.boxes import BoxOptions
 from edgekit.runner.bundle.manifest import Manifest, RawSpec
@@ -83,4 +85,5 @@ def convert(
     job = ConversionJob("baseline", target, home / "calibration.npy", (step,))
     [converted] = launch.convert(job, home, LIMIT_S, threading.Event())
     assert isinstance(converted, launch.ConvertedStep), converted
-    return ConvertedDetector(target, pictures, outputs, steps, labels, facts, cut.exists(), converted, home / "fp32")
+    is_cut = cut.exists() and [each.name for each in onnx.load(cut).graph.output] == [BOXES, SCORES]
+    return ConvertedDetector(target, pictures, outputs, steps, labels, facts, is_cut, converted, home / "fp32")

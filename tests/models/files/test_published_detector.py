@@ -142,6 +142,19 @@ def test_the_metadata_say_that_a_network_needs_no_suppression(tmp_path: Path) ->
     assert detector is not None and detector.content is not None and detector.is_suppressed
 
 
+def test_a_file_for_any_size_that_is_not_cut_is_fixed_to_that_of_the_pictures(tmp_path: Path) -> None:
+    model = onnx.load_model_from_string(exported(BY_NAME["RetinaNet"].build))
+    for dimension, name in zip(model.graph.input[0].type.tensor_type.shape.dim[2:], ("height", "width"), strict=True):
+        dimension.dim_param = name
+    detector = read(model.SerializeToString(), tmp_path)
+    assert detector is not None and detector.content is not None and detector.head is not None
+    [source] = onnx.load_model_from_string(detector.content).graph.input
+    assert [dimension.dim_value for dimension in source.type.tensor_type.shape.dim] == [1, 3, *SIZE]
+    image = images()[0]
+    expected = BY_NAME["RetinaNet"].decode(run(model.SerializeToString(), image))
+    check_same_boxes(decoded(detector.content, detector.head, image), expected)
+
+
 def test_anchors_are_those_of_the_network(tmp_path: Path) -> None:
     detector = read(exported(BY_NAME["YOLOv5"].build), tmp_path)
     assert detector is not None and detector.head is not None
