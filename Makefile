@@ -16,12 +16,12 @@ WORKERS := -n 2 --dist loadfile --no-loadscope-reorder -p no:nbval --timeout=120
 # because rewriting the assertions of 600 files takes pytest longer than running most of them.
 TEST_ENV := GOMP_SPINCOUNT=0 PYTHONDONTWRITEBYTECODE=
 # Selects the tests of `make test`: all that have no target of their own.
-COMMON := not long and not zoo and not numerics and not matrix and not aarch64 and not docs and not serving and not processes and not fuzz and not tasks and not fleet and not defaults and not wheel
+COMMON := not long and not zoo and not numerics and not matrix and not aarch64 and not docs and not serving and not processes and not fuzz and not tasks and not fleet and not defaults and not wheel and not heads
 # The suites of `make nightly`. tests/README.md says what each of them shows.
-NIGHTLY := test bare processes fleet fuzz numerics zoo docs defaults tasks matrix aarch64 serving long faults wheel pythons newest
+NIGHTLY := test bare processes fleet fuzz numerics zoo docs defaults tasks matrix aarch64 serving heads long faults wheel pythons newest
 
 .DEFAULT_GOAL := help
-.PHONY: help run quick test bare pythons wheel newest processes fleet fuzz docs numerics zoo long defaults tasks faults matrix aarch64 serving nightly mutants durations reference lab \
+.PHONY: help run quick test bare pythons wheel newest processes fleet fuzz docs numerics zoo long defaults tasks faults matrix aarch64 serving heads nightly mutants durations reference lab \
 	lint nbval bench aa clean
 
 help: ## list all targets
@@ -158,6 +158,19 @@ build/kubernetes/.made:
 
 serving: $(VENV)/.dev build/triton/.made build/kubernetes/.made ## test the server and its exports against Triton, perf_analyzer and Kubernetes' schemas
 	$(BIN)/pytest -q -m serving tests/serve
+
+# Packages with detectors, which export and run their networks; see tests/heads. They need torchvision and with it a
+# build of torch that has it, which on Linux contains CUDA's libraries, 6 GB in all. Ultralytics is under the AGPL; it is
+# run as a program of its own, and nothing of it is copied.
+build/heads/.made:
+	$(call with_heartbeat,creating build/heads) $(PYTHON) -m venv build/heads
+	$(call with_heartbeat,installing detectors) build/heads/bin/pip install --quiet --disable-pip-version-check \
+		torch==2.14.1 torchvision==0.29.1 ultralytics==8.4.190 libreyolo==1.6.0 onnx==1.23.2 onnxruntime==1.32.0 \
+		onnxscript==0.7.2
+	touch $@
+
+heads: $(VENV)/.dev build/heads/.made ## compare the boxes of detectors of other packages with those of their bundles
+	$(BIN)/pytest -q -p no:nbval -m heads tests/heads
 
 # The OpenSSF's model_signing needs other package versions than the workbook, and pyOpenSSL, which it does not declare.
 build/oms/.made:

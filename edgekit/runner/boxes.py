@@ -125,6 +125,9 @@ class Decoder:
         sides = outputs.take(points, axis=0)[:, :BOX_SIDES] * self.reaches.take(points, axis=0)
         sides += self.places.take(points, axis=0)
         np.minimum(np.maximum(sides, ZERO, out=sides), self.limits, out=sides)
+        inside = area(sides) > 0
+        if not inside.all():
+            sides, scores, classes = sides[inside], scores[inside], classes[inside]
         selected = non_maximum_suppression(sides, classes, self.options.overlap, self.options.most)
         return Boxes(sides.take(selected, axis=0), scores[selected], classes[selected])
 

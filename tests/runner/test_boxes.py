@@ -36,7 +36,8 @@ def by_hand(rows: np.ndarray, options: BoxOptions) -> list[tuple[int, float, tup
                   if 1 / (1 + math.exp(-logit)) >= options.least_probability]  # fmt: skip
     kept: list[tuple[int, float, tuple[float, ...]]] = []
     for minus, _, kind, sides in sorted(found)[: boxes.MAX_CANDIDATES]:
-        if all(other != kind or overlap(sides, theirs) <= options.overlap for other, _, theirs in kept):
+        has_area = sides[2] > sides[0] and sides[3] > sides[1]
+        if has_area and all(other != kind or overlap(sides, theirs) <= options.overlap for other, _, theirs in kept):
             kept.append((kind, -minus, sides))
     return kept[: options.most]
 
@@ -67,6 +68,15 @@ def test_of_equal_logits_the_first_point_and_the_first_class_come_first() -> Non
     found = Decoder(SIZE, POINTS, BoxOptions(0.5, 0.5, 100))(rows)
     assert found.classes.tolist()[:4] == [0, 1, 0, 1]
     assert found.sides[0].tolist() == [4, 4, 4, 4]
+
+
+def test_a_box_outside_the_picture_or_with_its_sides_reversed_is_no_answer() -> None:
+    rows = np.full((POINTS, 5), -9, dtype=np.float32)
+    rows[0] = [2, 2, -1, 2, 3]  # its right side lies left of the picture
+    rows[9] = [-1, 1, 0.5, 1, 2]  # its left side lies right of its right one
+    rows[20] = [1, 1, 1, 1, 1]
+    found = Decoder(SIZE, POINTS)(rows)
+    assert found.logits.tolist() == [1.0]
 
 
 def test_nothing_is_found_where_no_logit_is_high_enough() -> None:

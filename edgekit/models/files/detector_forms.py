@@ -81,10 +81,12 @@ class Form:
     scores
         Probabilities of the classes (rows, classes), multiplied by the objectness if there is one. A finished box has
         only the probability of its own class (rows, 1).
-    kinds
-        The classes of finished boxes, (rows,).
     valid_share
         Share of the boxes whose sides are in order and near the image.
+    kinds
+        The classes of finished boxes, (rows,).
+    rows
+        Number of finished boxes in the outputs, also of those that hold nothing and are left out of the other fields.
     """
 
     head: BoxHead
@@ -92,6 +94,7 @@ class Form:
     scores: np.ndarray
     valid_share: float
     kinds: np.ndarray | None = None
+    rows: int = 0
 
     @property
     def is_valid(self) -> bool:
@@ -177,6 +180,7 @@ def _forms_of_layout(parts: Parts, head: BoxHead) -> list[Form]:
         read = _with_score_codes(parts, head)
     if read is None:
         return []
+    rows = len(parts["boxes"])
     parts, head, scores = read
     if head.bins > 1:
         return _distributions(parts["boxes"], head, scores)
@@ -186,8 +190,8 @@ def _forms_of_layout(parts: Parts, head: BoxHead) -> list[Form]:
     for code in codes:
         form_head = head._replace(boxes=code, normalized=normalized)
         corners = corners_of(parts["boxes"], form_head)
-        kinds = parts["index"][:, 0].astype(np.int64).clip(0, head.classes - 1) if "index" in parts else None
-        candidates.append(Form(form_head, corners, scores, _valid_share(corners, head.size), kinds))
+        kinds = parts["index"][:, 0].astype(np.int64) - head.first_index if "index" in parts else None
+        candidates.append(Form(form_head, corners, scores, _valid_share(corners, head.size), kinds, rows))
     candidates.sort(key=lambda form: -form.valid_share)
     if "objectness" in parts and (undecoded := _undecoded(parts["boxes"], head, scores)) is not None:
         are_decoded = any(form.is_valid and form.cell_distance < NEAR_STRIDES for form in candidates)
@@ -241,7 +245,11 @@ def _finished_scores(parts: Parts, head: BoxHead) -> tuple[Parts, BoxHead, np.nd
     parts = {name: values[has_box] for name, values in parts.items() if name != "count"} | (
         {"count": parts["count"]} if "count" in parts else {}
     )
-    return parts, head._replace(scores="index"), parts["score"]
+    lowest, highest = int(parts["index"].min()), int(parts["index"].max())
+    first_index = int(lowest > 0 and highest == head.classes)
+    if lowest < 0 or highest - first_index >= head.classes:
+        return None  # classes that the data do not have
+    return parts, head._replace(scores="index", first_index=first_index), parts["score"]
 
 
 def _with_background(parts: Parts, head: BoxHead) -> tuple[Parts, BoxHead, np.ndarray] | None:
@@ -294,7 +302,7 @@ def _has_probabilities(values: np.ndarray) -> bool:
 
 
 def _is_index(values: np.ndarray) -> bool:
-    return bool((values == np.rint(values)).all())
+    return bool((np.isfinite(values) & (values == np.rint(values))).all())
 
 
 def _is_level(values: np.ndarray) -> bool:

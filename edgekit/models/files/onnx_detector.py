@@ -29,9 +29,13 @@ from edgekit.runner.box_heads import BoxCode, BoxHead, exp32, mean_distances, si
 BOX_TOLERANCE = 0.02
 """Pixels by which a decoded box may differ from the box in the file's output."""
 SCORE_TOLERANCE = 1e-5
+FAR = 2000.0
+"""Pixels up to which coordinates are compared with a fixed tolerance."""
 MAX_CHECKED_ROWS = 50
 MAX_ANCHORS = 9
 """Largest number of anchors in a cell."""
+SUPPRESSION = "NonMaxSuppression"
+"""The operator that drops boxes of one object, which a cut would bring back."""
 BOXES, SCORES = "boxes", "scores"
 """Names of the outputs of a cut file."""
 HEAD, DECODING = "edgekit.head", "edgekit.decoding"
@@ -82,8 +86,9 @@ class _Boxes:
 
 @dataclass(frozen=True)
 class _Scores:
-    """The tensors with the logits of the classes, and of the objectness if there is one."""
+    """The tensors with the logits of the classes, and of the objectness if there is one, and the probabilities."""
 
+    probabilities: np.ndarray = field(repr=False, compare=False)
     classes: _Tensor
     objectness: _Tensor | None = None
 
@@ -105,16 +110,18 @@ def cut(content: bytes, form: Form, tensors: dict[str, np.ndarray]) -> tuple[byt
     """
     import onnx
 
-    classes = form.head.classes
+    classes, source = form.head.classes, onnx.load_model_from_string(content)
+    if form.is_finished and any(node.op_type == SUPPRESSION for node in source.graph.node):
+        return None
     for grids in _grids(form):
         scores = [_find_scores(tensors, grid, form, classes) for grid in grids]
         found_scores = [each for each in scores if each is not None]
-        if len(found_scores) < len(grids):
+        if len(found_scores) < len(grids) or not _are_best(form, found_scores):
             continue
         places = [_find_boxes(tensors, grid, form, classes) for grid in grids]
         found_places = [each for each in places if each is not None]
         if len(found_places) == len(grids) and len({each.code for each in found_places}) == 1:
-            model, head = onnx.load_model_from_string(content), _head(form, found_places, found_scores)
+            model, head = source, _head(form, found_places, found_scores)
             if head is not None:
                 facts = {HEAD: json.dumps(head._asdict()), DECODING: json.dumps(form.description)}
                 onnx.helper.set_model_props(model, facts)
@@ -194,15 +201,26 @@ def _find_scores(tensors: dict[str, np.ndarray], grid: _Grid, form: Form, classe
     """Return the tensors whose sigmoids give the scores of the file at the points of a grid, or None."""
     candidates = list(_candidates(tensors, grid, classes, _class_columns(classes, form.head.bins)))
     for tensor, rows in candidates:
-        if _has_scores(form, sigmoid32(rows), grid):
-            return _Scores(tensor)
+        if _has_scores(form, probabilities := sigmoid32(rows), grid):
+            return _Scores(probabilities, tensor)
     objectness = list(_candidates(tensors, grid, 1, {1: (0, 1), 5 + classes: (4, 5)}))
     for tensor, rows in candidates:
         probabilities = sigmoid32(rows)
         for other, other_rows in objectness:
-            if _has_scores(form, probabilities * sigmoid32(other_rows), grid):
-                return _Scores(tensor, other)
+            if _has_scores(form, scores := probabilities * sigmoid32(other_rows), grid):
+                return _Scores(scores, tensor, other)
     return None
+
+
+def _are_best(form: Form, scores: Sequence[_Scores]) -> bool:
+    """Whether the finished boxes of a file are the most probable of all points; True for boxes that are not finished.
+
+    A file with a suppression of its own drops some of them, which the cut would undo.
+    """
+    if not form.is_finished:
+        return True
+    best = np.sort(np.concatenate([each.probabilities.ravel() for each in scores]))[::-1][: form.rows]
+    return _is_close(np.sort(form.scores.ravel())[::-1], best, SCORE_TOLERANCE)
 
 
 def _class_columns(classes: int, bins: int) -> dict[int, Columns]:
@@ -315,7 +333,11 @@ def _arrangements(
 
 
 def _is_close(one: np.ndarray, other: np.ndarray, tolerance: float) -> bool:
-    return one.shape == other.shape and bool(np.abs(one - other).max() <= tolerance)
+    """Whether values differ by at most the tolerance, which grows with values that float32 rounds more coarsely."""
+    if one.shape != other.shape:
+        return False
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool((np.abs(one - other) <= tolerance * np.maximum(1, np.abs(other) / FAR)).all())
 
 
 def trace(content: bytes, size: Sequence[int]) -> tuple[list[np.ndarray], dict[str, np.ndarray]]:

@@ -24,6 +24,7 @@ from edgekit.runner import output_vector
 
 MAX_QUERIES = 1000
 """Largest number of boxes of a detector that predicts a set of boxes, such as DETR, instead of one for each point."""
+END_TO_END = "_e2e"
 OTHER_TASKS = {
     "pose": "predicts key points",
     "segment": "predicts masks of instances",
@@ -42,7 +43,7 @@ class PublishedDetector:
     decoding
         What the outputs of the file are, in words.
     content
-        The ONNX file without its decoding; None if the file could not be cut.
+        The ONNX file without its decoding, or for pictures of one size if it takes any; None if it stays as it is.
     head
         How the outputs of the cut file, or of the whole one, are read; None if they are distances and logits.
     is_suppressed
@@ -73,7 +74,7 @@ def read(path: Path, kind: str, needed: TaskOutputs, samples: Iterable[np.ndarra
     ModelError
         The file does not run on an image of this size, or its outputs are not those of a known head.
     """
-    content = _fixed_onnx(path, needed.size) if kind == "onnx" else None
+    content, is_changed = _fixed_onnx(path, needed.size) if kind == "onnx" else (None, False)
     candidates: list[Form] = []
     outputs: list[np.ndarray] = []
     if content is not None:
@@ -88,7 +89,8 @@ def read(path: Path, kind: str, needed: TaskOutputs, samples: Iterable[np.ndarra
         for form in candidates:
             if (cut := onnx_detector.cut(content, form, tensors)) is not None:
                 head = cut[1]._asdict() if cut[1] else None
-                return PublishedDetector(form.description, cut[0], head, form.is_finished)
+                is_suppressed = form.is_finished or _is_end_to_end(facts)
+                return PublishedDetector(form.description, cut[0], head, is_suppressed)
     candidates = [form for form in candidates if form.is_valid]
     if not candidates:
         for outputs in _outputs(path, kind, needed, samples):
@@ -100,7 +102,8 @@ def read(path: Path, kind: str, needed: TaskOutputs, samples: Iterable[np.ndarra
         else:
             raise ModelError(_refusal(outputs, needed))
     best = _only_reading(candidates, outputs, needed)
-    return PublishedDetector(best.description, None, best.head._asdict(), _is_suppressed(best))
+    fixed = _with_output_shapes(content, outputs) if content is not None and is_changed else None
+    return PublishedDetector(best.description, fixed, best.head._asdict(), _is_suppressed(best))
 
 
 def _only_reading(candidates: Sequence[Form], outputs: Sequence[np.ndarray], needed: TaskOutputs) -> Form:
@@ -124,15 +127,30 @@ def _only_reading(candidates: Sequence[Form], outputs: Sequence[np.ndarray], nee
     )
 
 
-def _fixed_onnx(path: Path, size: Sequence[int]) -> bytes | None:
-    """Return the ONNX file for one image of (height, width); None if it does not take channels-first images."""
+def _fixed_onnx(path: Path, size: Sequence[int]) -> tuple[bytes | None, bool]:
+    """Return the ONNX file for one image of (height, width), and whether the file itself takes other sizes, too.
+
+    The first is None if the file does not take channels-first images.
+    """
     import onnx
 
     model = onnx.load_model_from_string(onnx_file.onnx(path))
+    was_open = any(-1 in port["shape"][2:] for port in onnx_batch.describe_ports(model)["inputs"])
     onnx_batch.set_image_size(model, (size[0], size[1]))
     shapes = [port["shape"] for port in onnx_batch.describe_ports(model)["inputs"]]
     if shapes != [[1, 3, *size]] and shapes != [[1, 1, *size]]:
-        return None
+        return None, False
+    return bytes(model.SerializeToString(deterministic=True)), was_open
+
+
+def _with_output_shapes(content: bytes, outputs: Sequence[np.ndarray]) -> bytes:
+    """Return an ONNX file whose outputs have the shapes that they had for an image."""
+    import onnx
+
+    model = onnx.load_model_from_string(content)
+    for declared, output in zip(model.graph.output, outputs, strict=True):
+        kind = declared.type.tensor_type.elem_type
+        declared.CopyFrom(onnx.helper.make_tensor_value_info(declared.name, kind, output.shape))
     return bytes(model.SerializeToString(deterministic=True))
 
 
@@ -169,9 +187,20 @@ def _are_distances(outputs: Sequence[np.ndarray], needed: TaskOutputs) -> bool:
 
 
 def _is_suppressed(form: Form) -> bool:
-    """Whether the boxes are finished, or a set of boxes that do not belong to cells."""
-    is_set = len(form.corners) <= MAX_QUERIES and form.head.background != 0 and form.cell_distance >= NEAR_STRIDES
-    return form.is_finished or is_set
+    """Whether the boxes are finished, or a set of boxes that do not belong to cells.
+
+    EfficientDet's thousands of boxes with score and class are candidates, of which many belong to one object.
+    """
+    is_set = form.head.background != 0 and form.cell_distance >= NEAR_STRIDES
+    return len(form.corners) <= MAX_QUERIES and (form.is_finished or is_set)
+
+
+def _is_end_to_end(facts: dict[str, Any]) -> bool:
+    """Whether the metadata, those of libreyolo, say that the network needs no suppression although it keeps all points.
+
+    Its outputs are those of a network that needs one.
+    """
+    return str(facts.get("model_family", "")).endswith(END_TO_END)
 
 
 def _seen(outputs: Sequence[np.ndarray], needed: TaskOutputs) -> str:

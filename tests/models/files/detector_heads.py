@@ -98,7 +98,7 @@ class Anchors(nn.Module):
 class Distances(nn.Module):
     """YOLOv8, v9, v11 and v12: (1, 4 + classes, points), distances as means of distributions, sigmoid scores."""
 
-    bins, points_last, kind = 16, True, CENTRES
+    bins, points_last, kind, reach = 16, True, CENTRES, 1.0
 
     def __init__(self) -> None:
         super().__init__()
@@ -110,6 +110,8 @@ class Distances(nn.Module):
         if self.bins > 1:
             shares = (boxes.view(1, POINTS, 4, self.bins) * 2).softmax(-1)
             boxes = (shares * torch.arange(self.bins).float()).sum(-1) * 0.3
+        if self.reach != 1:
+            boxes = boxes.abs() * self.reach
         before, after = boxes.chunk(2, -1)
         corners = torch.cat([self.points - before * self.strides, self.points + after * self.strides], -1)
         return (corners if self.kind == CORNERS else centres_of(corners)), logits
@@ -155,6 +157,48 @@ class EndToEnd(Distances):
         values, places = scores.flatten(1).topk(30, 1)
         boxes = boxes.gather(1, (places // CLASSES).unsqueeze(-1).repeat(1, 1, 4))
         return torch.cat([boxes, values.unsqueeze(-1), (places % CLASSES).unsqueeze(-1).float()], -1)
+
+
+class NearEndToEnd(EndToEnd):
+    """The same with smaller boxes, which do not reach far beyond the image."""
+
+    reach = 0.3
+
+
+class WithThreshold(NearEndToEnd):
+    """As a file with suppression inside: rows below a threshold are zero."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        table = super().forward(x)
+        return table * (table[..., 4:5] > 0.9)
+
+
+class Selected(NearEndToEnd):
+    """All of the best boxes but one, as if that one had been suppressed."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return super().forward(x)[:, 1:]
+
+
+class FromOne(NearEndToEnd):
+    """The classes are numbered from one."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return super().forward(x) + torch.tensor([0, 0, 0, 0, 0, 1.0])
+
+
+class FromTwo(FromOne):
+    """The classes are numbered from two, so that one of them is unknown."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return super().forward(x) + torch.tensor([0, 0, 0, 0, 0, 1.0])
+
+
+class Candidates(NearEndToEnd):
+    """EfficientDet of libreyolo: thousands of boxes with score and class before any suppression."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return super().forward(x).repeat(1, 40, 1)
 
 
 class Exponential(nn.Module):
@@ -382,7 +426,7 @@ def _distributions(offset: float, strides: Sequence[int]) -> Callable[[list[np.n
     return decode
 
 
-def _finished(outputs: list[np.ndarray]) -> Answer:
+def finished(outputs: list[np.ndarray]) -> Answer:
     table = _columns(outputs)
     return table[:, :4], np.eye(CLASSES)[table[:, 5].astype(int)] * table[:, 4:5]
 
@@ -413,7 +457,7 @@ FAMILIES = (
     Family("PicoDet", Corners, _corners, "", ("corners in pixels", "probabilities")),
     Family("Coarsest grid first", CoarsestFirst, _corners, "", ("corners in pixels", "probabilities")),
     Family("PP-YOLOE", TwoOutputs, _corners, "", ("corners in pixels", "probabilities")),
-    Family("YOLOv10", EndToEnd, _finished, "", ("finished boxes", "corners in pixels"), True),
+    Family("YOLOv10", EndToEnd, finished, "", ("finished boxes", "corners in pixels"), True),
     Family("YOLOX", Exponential, _objectness, "exponential", ("centres and sizes in pixels", "objectness")),
     Family("YOLOX, undecoded", UndecodedExponential, _undecoded, "exponential", ("offsets from cells", "objectness")),
     Family("NanoDet-Plus", Distributions, _distributions(0.0, (8, 16, 32, 64)), "distances", ("distributions",)),

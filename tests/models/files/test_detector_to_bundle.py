@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from edgekit.models import store
 from edgekit.runner import bundle, load
-from edgekit.runner.boxes import BoxOptions
-from edgekit.runner.bundle.manifest import Manifest, RawSpec
-from edgekit.targets import launch
-from edgekit.targets.jobs import ConversionJob, ConversionStep
-from edgekit.training.teachers.model_file import logits_and_facts, open_file
-from tests.models.files import detection_postprocess, detector_heads
+from tests.models.files import detection_postprocess, detector_bundle, detector_heads
 from tests.models.files.detector_heads import CLASSES, FAMILIES, SIZE, Answer, exported
 from tests.models.files.test_published_detector import run, run_tflite
-from tests.runner.conftest import npy
 
 LABELS = ["RBC", "WBC", "Platelets"]
 SCALE = [{"step": "scale", "factor": 1 / 255}]
-RAW = {"kind": "image", "shape": [*SIZE, 3], "dtype": "uint8"}
 BY_NAME = {family.name: family for family in FAMILIES}
 LEAST, MOST = 0.3, 100
 
@@ -32,35 +23,8 @@ def pictures(count: int = 3) -> np.ndarray:
 
 
 def bundled(path: Path, target: str, home: Path) -> Path:
-    """The bundle of a detector's file: opened and cut as by the profile stage, saved, converted in a child, packed."""
-    cut = home / "cut" / path.name
-    cut.parent.mkdir()
-    outputs, facts = logits_and_facts(
-        open_file(path, SCALE), pictures(), classes=CLASSES, timeout_s=250, threads=1, task="detection", cut_file=cut
-    )
-    spec = store.ModelSpec(
-        builder=None, source=store.Source(**facts), kwargs={}, input_shape=(3, *SIZE), num_classes=CLASSES,
-        classes=tuple(LABELS), raw=RAW, task="detection", preprocess=SCALE,
-    )  # fmt: skip
-    store.save_source(home / "model", cut if cut.exists() else path, spec)
-    inputs = pictures().transpose(0, 3, 1, 2).astype(np.float32) / 255
-    np.save(home / "calibration.npy", inputs)
-    step = ConversionStep("fp32", "float", home / "model", home / "fp32")
-    job = ConversionJob("baseline", target, home / "calibration.npy", (step,))
-    [converted] = launch.convert(job, home, 250, threading.Event())
-    assert isinstance(converted, launch.ConvertedStep), converted
-    files = converted.files
-    content = {name: (home / "fp32" / name).read_bytes() for name in files.names}
-    options = BoxOptions(LEAST, 1.0 if facts["suppressed"] else 0.5, MOST)
-    manifest = Manifest(
-        name="cells", version="1.0.0", target=target, variant=f"baseline-fp32-{target}", task="detection",
-        raw=RawSpec("image", (*SIZE, 3), "uint8"), inputs=files.inputs, outputs=files.outputs, preprocess=SCALE,
-        labels=LABELS, model_files=sorted(content), activation="sigmoid", boxes=options._asdict(), head=files.head,
-        golden={"inputs": "i.npy", "outputs": "o.npy", "atol": 1e-3, "top1": False},
-    )  # fmt: skip
-    golden = {"i.npy": npy(pictures()), "o.npy": npy(outputs.astype(np.float32))}
-    bundle.write(home / "cells.edge.zip", manifest, {**content, **golden})
-    return home / "cells.edge.zip"
+    """The bundle of a detector's file, with the options of this module."""
+    return detector_bundle.convert(path, target, home, pictures(), SCALE, LABELS).bundled(LEAST, MOST)
 
 
 def suppressed(answer: Answer, overlap: float) -> list[tuple[str, float, list[float]]]:

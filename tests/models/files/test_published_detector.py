@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,55 @@ def test_the_newer_exporter_of_pytorch_gives_files_that_are_cut(name: str, tmp_p
     assert detector is not None and detector.content is not None
     for image in images(2):
         check_same_boxes(decoded(detector.content, detector.head, image), family.decode(run(content, image)))
+
+
+@pytest.mark.parametrize("build", [detector_heads.WithThreshold, detector_heads.Selected])
+def test_a_file_that_selects_among_its_boxes_keeps_its_outputs(build: Callable[[], Any], tmp_path: Path) -> None:
+    """A cut would bring back the boxes that a suppression inside the file has dropped."""
+    content = exported(build)
+    detector = read(content, tmp_path)
+    assert detector is not None and detector.content is None and detector.is_suppressed
+    image = images()[0]
+    check_same_boxes(decoded(content, detector.head, image), detector_heads.finished(run(content, image)))
+
+
+def test_thousands_of_boxes_with_score_and_class_are_still_to_be_suppressed(tmp_path: Path) -> None:
+    detector = read(exported(detector_heads.Candidates), tmp_path)
+    assert detector is not None and "finished boxes" in detector.decoding and not detector.is_suppressed
+
+
+def test_classes_may_be_numbered_from_one(tmp_path: Path) -> None:
+    content = exported(detector_heads.FromOne)
+    detector = read(content, tmp_path)
+    assert detector is not None
+    boxes, scores = detector_heads.finished(run(exported(detector_heads.NearEndToEnd), images()[0]))
+    check_same_boxes(decoded(detector.content or content, detector.head, images()[0]), (boxes, scores))
+
+
+def test_finished_boxes_of_classes_that_the_data_do_not_have_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="The data have 3 classes"):
+        read(exported(detector_heads.FromTwo), tmp_path)
+
+
+def test_the_metadata_say_that_a_network_needs_no_suppression(tmp_path: Path) -> None:
+    """The outputs of libreyolo's YOLOv9 without suppression are those of YOLOv9."""
+    model = onnx.load_model_from_string(exported(BY_NAME["YOLOv8"].build))
+    onnx.helper.set_model_props(model, {"model_family": "yolo9_e2e"})
+    detector = read(model.SerializeToString(), tmp_path)
+    assert detector is not None and detector.content is not None and detector.is_suppressed
+
+
+def test_a_file_for_any_size_that_is_not_cut_is_fixed_to_that_of_the_pictures(tmp_path: Path) -> None:
+    model = onnx.load_model_from_string(exported(BY_NAME["RetinaNet"].build))
+    for dimension, name in zip(model.graph.input[0].type.tensor_type.shape.dim[2:], ("height", "width"), strict=True):
+        dimension.dim_param = name
+    detector = read(model.SerializeToString(), tmp_path)
+    assert detector is not None and detector.content is not None and detector.head is not None
+    [source] = onnx.load_model_from_string(detector.content).graph.input
+    assert [dimension.dim_value for dimension in source.type.tensor_type.shape.dim] == [1, 3, *SIZE]
+    image = images()[0]
+    expected = BY_NAME["RetinaNet"].decode(run(model.SerializeToString(), image))
+    check_same_boxes(decoded(detector.content, detector.head, image), expected)
 
 
 def test_anchors_are_those_of_the_network(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Detectors of other packages: the boxes of their bundles against those that the packages find themselves."""

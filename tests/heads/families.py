@@ -1,0 +1,72 @@
+"""The detectors of other packages whose boxes are compared, and how each of them takes its pictures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+Steps = list[dict[str, Any]]
+BYTES_TO_ONE: Steps = [{"step": "scale", "factor": 1 / 255}]
+LABELS = ("RBC", "WBC", "Platelets")
+
+
+@dataclass(frozen=True)
+class Family:
+    """A detector that a program of `peers` makes.
+
+    Attributes
+    ----------
+    name
+        As in the table of the documentation.
+    peer, model
+        The program, and the name of the network there.
+    size
+        (height, width) of its pictures.
+    steps
+        The preprocess steps of the bundle.
+    file
+        The name of the file that the package exports.
+    """
+
+    name: str
+    peer: str
+    model: str
+    size: tuple[int, int] = (192, 256)
+    steps: Steps = field(default_factory=lambda: BYTES_TO_ONE)
+    file: str = "net.onnx"
+
+
+BYTES: Steps = []
+BGR_BYTES: Steps = [{"step": "bgr"}]
+IMAGENET_BYTES: Steps = [{"step": "normalize", "mean": [123.675, 116.28, 103.53], "std": [58.395, 57.12, 57.375]}]
+IMAGENET: Steps = [*BYTES_TO_ONE, {"step": "normalize", "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}]
+SSD_STEPS: Steps = [{"step": "normalize", "mean": [123.0, 117.0, 104.0], "std": [1.0, 1.0, 1.0]}]
+ULTRALYTICS, LIBREYOLO = "ultralytics_peer", "libreyolo_peer"
+SQUARE = (192, 192)
+
+FAMILIES = (
+    Family("YOLOv5u", ULTRALYTICS, "yolov5n"),
+    Family("YOLOv8", ULTRALYTICS, "yolov8n"),
+    Family("YOLOv8 with suppression", ULTRALYTICS, "yolov8n suppressed"),
+    Family("YOLOv9", ULTRALYTICS, "yolov9t"),
+    Family("YOLOv10", ULTRALYTICS, "yolov10n"),
+    Family("YOLOv10 end-to-end", ULTRALYTICS, "yolov10n end-to-end"),
+    Family("YOLO11", ULTRALYTICS, "yolo11n"),
+    Family("YOLO12", ULTRALYTICS, "yolo12n"),
+    Family("YOLO26", ULTRALYTICS, "yolo26n"),
+    Family("YOLO26 end-to-end", ULTRALYTICS, "yolo26n end-to-end"),
+    Family("RT-DETR-l", ULTRALYTICS, "rtdetr-l"),
+    Family("YOLOX", LIBREYOLO, "yolox", SQUARE, BGR_BYTES),
+    Family("YOLOv7", LIBREYOLO, "yolo7", SQUARE),
+    Family("YOLOv9 of libreyolo", LIBREYOLO, "yolo9"),
+    Family("YOLOv9 end-to-end", LIBREYOLO, "yolo9_e2e"),
+    Family("YOLO-NAS", LIBREYOLO, "yolonas", SQUARE),
+    Family("PicoDet", LIBREYOLO, "picodet", SQUARE, IMAGENET_BYTES),
+    Family("PP-YOLOE", LIBREYOLO, "ppyoloe", SQUARE, IMAGENET_BYTES),
+    Family("RTMDet", LIBREYOLO, "rtmdet", SQUARE, [
+        {"step": "bgr"}, {"step": "normalize", "mean": [103.53, 116.28, 123.675], "std": [57.375, 57.12, 58.395]},
+    ]),
+    Family("SSD", LIBREYOLO, "ssd", (300, 300), SSD_STEPS),
+    Family("RetinaNet", LIBREYOLO, "retinanet", SQUARE, IMAGENET),
+    Family("FCOS", LIBREYOLO, "fcos", SQUARE, IMAGENET),
+)  # fmt: skip

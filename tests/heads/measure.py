@@ -1,0 +1,125 @@
+"""Let a package make and export a detector and find boxes, and compare them with those of the bundle of its file."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgekit.core.errors import EdgekitError
+from edgekit.runner import load
+from edgekit.runner.inputs.picture import fit_picture
+from tests.heads.compare import Comparison, compare
+from tests.heads.families import LABELS, Family
+
+ROOT = Path(__file__).resolve().parents[2]
+PYTHON = ROOT / "build" / "heads" / "bin" / "python"
+PEERS = Path(__file__).parent / "peers"
+PICTURES, CALIBRATION = 3, 8
+LEAST, OVERLAP, MOST = 0.25, 0.5, 300
+LIMIT_S = 1100
+OFFLINE = {"YOLO_OFFLINE": "true", "YOLO_AUTOINSTALL": "false", "HF_HUB_OFFLINE": "1"}
+GEOMETRY = {"fit": "letterbox", "fill": 114, "filter": "sampled"}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was found for a family.
+
+    Attributes
+    ----------
+    package
+        The package and its version.
+    form
+        How the outputs of the file are read, in words.
+    is_cut
+        Whether the file was cut before its decoding.
+    candidates, boxes
+        The boxes before and after suppression; None for a file that is refused.
+    refusal
+        Why the file is refused.
+    """
+
+    family: str
+    package: str
+    form: str = ""
+    is_cut: bool = False
+    candidates: Comparison | None = None
+    boxes: Comparison | None = None
+    refusal: str = ""
+
+
+def pictures(archive: Path, size: tuple[int, int], count: int, first: int) -> np.ndarray:
+    """Return pictures of blood cells (count, height, width, 3) as bytes, brought to (height, width) with grey bars."""
+    from PIL import Image
+
+    step = {"step": "resize_picture", "height": size[0], "width": size[1], **GEOMETRY}
+    with zipfile.ZipFile(archive) as content:
+        names = sorted(name for name in content.namelist() if name.endswith(".jpg"))[first : first + count]
+        return np.stack([fit_picture(Image.open(content.open(name)), 3, step) for name in names])
+
+
+def prepare(family: Family, home: Path, archive: Path) -> None:
+    """Write the job and the pictures of a family for its package."""
+    np.save(home / "calibration.npy", pictures(archive, family.size, CALIBRATION, 0))
+    np.save(home / "pictures.npy", pictures(archive, family.size, PICTURES, 0))
+    job = {
+        "network": family.model, "name": family.file, "size": family.size, "labels": LABELS, "least": LEAST,
+        "overlap": OVERLAP, "most": MOST,
+    }  # fmt: skip
+    (home / "job.json").write_text(json.dumps(job))
+
+
+def run_peer(family: Family, home: Path) -> dict[str, Any]:
+    """Let the package export its file into `home`, and return the boxes that it finds.
+
+    Raises RuntimeError with the last lines of the program if it does not answer.
+    """
+    environment = {**os.environ, "PYTHONPATH": "", "HOME": str(home), "CUDA_VISIBLE_DEVICES": "", **OFFLINE}
+    command = [str(PYTHON), str(PEERS / f"{family.peer}.py"), str(home)]
+    done = subprocess.run(
+        command, cwd=home, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S
+    )
+    if not (home / "answers.json").exists():
+        raise RuntimeError(f"{family.name}: {done.stdout[-4000:]}")
+    answers: dict[str, Any] = json.loads((home / "answers.json").read_text())
+    if "error" in answers:
+        raise RuntimeError(f"{family.name}: {answers['error']}")
+    return answers
+
+
+def measure(family: Family, home: Path, archive: Path) -> Measured:
+    """Return how the boxes of the bundle of a family's file differ from those of its package."""
+    prepare(family, home, archive)
+    answers = run_peer(family, home)
+    return compared(family, home, answers)
+
+
+def compared(family: Family, home: Path, answers: dict[str, Any]) -> Measured:
+    """Return how the boxes of the bundle of the exported file differ from these answers."""
+    from tests.models.files import detector_bundle
+
+    samples = np.load(home / "pictures.npy")
+    file = home / family.file
+    try:
+        detector = detector_bundle.convert(file, file.suffix[1:], home / "bundle", samples, family.steps, list(LABELS))
+    except EdgekitError as error:
+        return Measured(family.name, answers["package"], refusal=str(error).removeprefix(f"{file}: "))
+    found = {}
+    for key, overlap in (("candidates", 1.0), ("boxes", 1.0 if detector.facts["suppressed"] else OVERLAP)):
+        model = load(detector.bundled(LEAST, MOST, overlap), trial=False)
+        own = [_as_rows(model.predict(sample).boxes) for sample in samples]
+        expected = [np.array(rows, dtype=np.float64).reshape(-1, 6) for rows in answers[key]]
+        found[key] = compare(own, expected, LEAST)
+    return Measured(family.name, answers["package"], detector.facts.get("decoding", ""), detector.is_cut, **found)
+
+
+def _as_rows(boxes: Any) -> np.ndarray:
+    rows = [[*each.box, each.probability, LABELS.index(each.label)] for each in boxes]
+    return np.array(rows, dtype=np.float64).reshape(-1, 6)
