@@ -37,6 +37,8 @@ BOXES, SCORES = "boxes", "scores"
 HEAD, DECODING = "edgekit.head", "edgekit.decoding"
 """Keys of the metadata of a cut file whose outputs need a head."""
 Columns = tuple[int, int]
+Trace = tuple[list[np.ndarray], dict[str, np.ndarray]]
+"""The outputs of a file for one image, and its intermediate tensors by name."""
 
 
 @dataclass(frozen=True)
@@ -319,8 +321,17 @@ def _is_close(one: np.ndarray, other: np.ndarray, tolerance: float) -> bool:
     return one.shape == other.shape and bool(np.abs(one - other).max() <= tolerance)
 
 
-def trace(content: bytes, size: Sequence[int]) -> tuple[list[np.ndarray], dict[str, np.ndarray]]:
-    """Run a model on a random image; return its outputs, and its float32 intermediate tensors by name.
+def suppresses(content: bytes) -> bool:
+    """Whether a model drops overlapping boxes itself."""
+    import onnx
+
+    return any(node.op_type == "NonMaxSuppression" for node in onnx.load_model_from_string(content).graph.node)
+
+
+def trace(content: bytes, size: Sequence[int], image: np.ndarray | None = None) -> Trace:
+    """Run a model on an image; return its outputs, and its float32 intermediate tensors by name.
+
+    The image is (height, width, channels) as the network takes it; by default, it is random.
 
     Raises
     ------
@@ -348,8 +359,11 @@ def trace(content: bytes, size: Sequence[int]) -> tuple[list[np.ndarray], dict[s
     try:
         session = runner.session(model.SerializeToString(), None)
         source = session.get_inputs()[0]
-        image = np.random.default_rng(0).random((1, source.shape[1], *size), dtype=np.float32)
-        results = session.run(None, {source.name: image})
+        if image is None:
+            x = np.random.default_rng(0).random((1, source.shape[1], *size), dtype=np.float32)
+        else:
+            x = np.ascontiguousarray(image.transpose(2, 0, 1)[None], dtype=np.float32)
+        results = session.run(None, {source.name: x})
     except runner.runtime_errors() as error:
         reason = " ".join(str(error).split())[:300]
         raise ModelError(f"does not run on an image of {size[1]}×{size[0]} pixels: {reason}") from None
