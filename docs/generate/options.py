@@ -24,6 +24,7 @@ from edgekit.core.config import (
     TrainingOptions,
     TrainOptions,
 )
+from edgekit.core.tried_preprocess import PreprocessRecord, TriedPreprocess
 from edgekit.data import SourceConfig, config_class, source_names, sources
 from edgekit.stages.benchmark.config import CostOptions
 from edgekit.stages.bundle.config import Smoothing, StreamOptions
@@ -40,6 +41,8 @@ PARTS: dict[str, Model] = {
     "budget.size": RelativeSizeLimit,
     "budget.targets": TargetBudget,
     "model": ModelConfig,
+    "preprocess_tried": PreprocessRecord,
+    "preprocess_tried.tried": TriedPreprocess,
     "training": TrainingOptions,
     "distill.student": NetworkConfig,
     "distill.teachers": TeacherConfig,

@@ -35,6 +35,9 @@ def optimize(
     preprocess: Annotated[
         str | None, typer.Option(metavar="NAME", help="How its input is scaled, if the data do not decide.")
     ] = None,
+    head: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Detector whose outputs it has, such as yolov8, if undecided.")
+    ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the run; by default the file's name.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for the config, the notebook and the runs.")] = Path("."),
 ) -> None:
@@ -54,7 +57,7 @@ def optimize(
 
         run_name = name or re.sub(r"[^a-z0-9_-]+", "-", Path(file).stem.lower()).strip("-_")[:64] or DEFAULT_NAME
         config = out / f"{run_name}.yaml"
-        options = ModelOptions(file, preprocess, _drop_pp(drop), _targets(targets))
+        options = ModelOptions(file, preprocess, _drop_pp(drop), _targets(targets), head)
         if config.exists():
             _check_existing(config, options, data)
             print(f"using  {config}, which is already there")
@@ -78,6 +81,11 @@ def _check_existing(config: Path, options: ModelOptions, data: str) -> None:
         resolved = Path(expand_path(given, option)).resolve()
         if not isinstance(written, str) or (config.parent / expand_path(written, key)).resolve() != resolved:
             raise ConfigError(f"{option}: {config} is already there and has {key}: {written}; give another --name")
+    head = (values.get("model") or {}).get("head")
+    if options.head not in (None, head):
+        raise ConfigError(
+            f"--head: {config} is already there and has {head or 'none'}; change it there, or give another --name"
+        )
     drop_pp, targets = (values.get("budget") or {}).get("accuracy_drop_pp"), values.get("targets")
     if options.drop_pp is not None and options.drop_pp != drop_pp:
         raise ConfigError(

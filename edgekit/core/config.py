@@ -72,6 +72,9 @@ class ModelConfig(StrictModel):
     )
     source: str | None = Field(None, description="path of a .pt2, .keras, .h5, .onnx, OpenVINO .xml or .tflite file")
     sha256: str | None = Field(None, description="SHA-256 of the source; a file with a different SHA-256 is refused")
+    head: str | None = Field(
+        None, description="detector whose outputs a source has, such as yolov8, if the file and the labels do not say"
+    )
 
     @model_validator(mode="after")
     def _one_of_two(self) -> ModelConfig:
@@ -79,7 +82,7 @@ class ModelConfig(StrictModel):
             raise ValueError("names no model; give builder: package.module:function, or source: a model file")
         if self.builder is not None and self.source is not None:
             raise ValueError("names both builder and source; leave one of them out")
-        for name, owner in (("kwargs", "builder"), ("weights", "builder"), ("sha256", "source")):
+        for name, owner in (("kwargs", "builder"), ("weights", "builder"), ("sha256", "source"), ("head", "source")):
             if getattr(self, name) and getattr(self, owner) is None:
                 raise ValueError(f"{name} belongs to a model with {owner}; leave it out")
         return self

@@ -16,7 +16,7 @@ from edgekit.core.schema.result import Result
 from edgekit.core.schema.variants import WaterfallStep
 from edgekit.report import checks, costs, verdict
 from edgekit.report.formatting import faster_with_bounds
-from edgekit.report.sections import decisions, devices, loads, variants
+from edgekit.report.sections import branches, decisions, devices, loads, variants
 from edgekit.report.tables import Column
 
 ANY_WIDTH = 10_000
@@ -40,6 +40,8 @@ def print_run(result: Result, folder: Path, console: Console, *, has_report: boo
         console.print(f"[bold]No bundle for {target}:[/bold] {escape(why)}", soft_wrap=True)
     for line in verdict.left_out_lines(result):
         console.print(f"[bold]Could not be made:[/bold] {escape(line)}.", soft_wrap=True, highlight=False)
+    for line in branches.sentences(result.get("branches", [])):
+        console.print(escape(line), soft_wrap=True, highlight=False)
     others = filter(None, map(variants.reference_sentence, result["rivals"]))
     for line in [*others, *decisions.ties(result), *loads.sentences(result), *_leakage_lines(result)]:
         console.print(line, soft_wrap=True, highlight=False)

@@ -61,6 +61,7 @@ def build_result(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
         "seen_validation": metrics["seen_validation"],
         **({"others_seen_validation": others} if (others := metrics.get("others_seen_validation")) else {}),
         "by_class": metrics["by_class"],
+        **({"branches": metrics["branches"]} if "branches" in metrics else {}),
         **({"devices": metrics["devices"]} if "devices" in metrics else {}),
         "streams": bundle.metrics["streams"] if bundle else {},
         "rejected": rejected_steps.rejected_steps(benchmark),

@@ -23,6 +23,7 @@ from edgekit.core.schema.variants import BaselineRow, VariantRow
 from edgekit.measure.forecast import baseline_runtime
 from edgekit.report import checks, html, verdict
 from edgekit.report.formatting import byte_size, capitalised, latency, percent, speedup
+from edgekit.report.sections import branches
 
 MAX_LINES = 25
 UNWRAPPED_WIDTH = 10_000
@@ -157,6 +158,7 @@ def _notes(result: Result, has_report: bool) -> Iterator[str]:
     """Yield the sentences between the table and the paths, the most important first."""
     for target, why in verdict.unmet_targets(result):
         yield f"No bundle for {target}: {why}"
+    yield from branches.sentences(result.get("branches", []))
     for leakage_row in (row for row in checks.leakage_rows(result) if row["known"]):
         yield checks.short_leakage_message(leakage_row)
     yield from _rivals_ahead(result)

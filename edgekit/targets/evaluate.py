@@ -18,7 +18,7 @@ from edgekit.targets.jobs import ConvertedFiles
 if TYPE_CHECKING:
     from torch import nn
 
-    from edgekit.data import Split
+    from edgekit.data import Data, Split
 
 
 def spread_samples(split: Split, count: int) -> np.ndarray:
@@ -30,6 +30,13 @@ def spread_samples(split: Split, count: int) -> np.ndarray:
 def spread_indices(split: Split, count: int) -> np.ndarray:
     """Return the indices of at most `count` samples, spread evenly over the split, ascending."""
     return np.unique(np.linspace(0, len(split) - 1, min(count, len(split))).round().astype(np.int64))
+
+
+def labelled_train_samples(data: Data, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return at most `most` raw samples of train and calibration with their labels, spread evenly over each of them."""
+    chosen = [(split, spread_indices(split, most)) for split in (data.train, data.calibration)]
+    x, y = (np.concatenate([getattr(split, name)[rows] for split, rows in chosen])[:most] for name in "xy")
+    return x, y
 
 
 def network_inputs(raw: np.ndarray, preprocess: Sequence[dict[str, Any]]) -> np.ndarray:

@@ -33,6 +33,7 @@ from edgekit.core.config import (
 )
 from edgekit.core.errors import ConfigError, EdgekitError, FaultCollector
 from edgekit.core.tasks import Task
+from edgekit.core.tried_preprocess import PreprocessRecord
 from edgekit.core.yaml_file import parse
 from edgekit.data.paths import expand_path
 from edgekit.models.files import detect
@@ -106,6 +107,9 @@ class RunConfig(StrictModel):
     model: ModelConfig = Field(description="the network to optimise")
     preprocess: list[dict[str, Any]] = Field(
         default_factory=list, description="steps from a raw sample to the network's input"
+    )
+    preprocess_tried: PreprocessRecord | None = Field(
+        None, description="what edgekit init measured with this and other ways to prepare the input of a model file"
     )
     budget: Budget = Field(default_factory=lambda: Budget.model_validate({}), description="limits of a variant")
     targets: list[Target] = Field(

@@ -55,7 +55,7 @@ def with_user_paths(message: str, plan: Plan, folder: Path) -> str:
 def _describe(plan: Plan) -> dict[str, Any]:
     run = plan.run
     return {
-        "model": _model_file(plan.source)
+        "model": _model_file(plan.source, run.model.head)
         if plan.source
         else {"builder": run.model.builder, "kwargs": run.model.kwargs},
         "source_sha256": cache_key.source_digest(run.model.builder) if run.model.builder else None,
@@ -67,6 +67,7 @@ def _describe(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _model_file(source: Path) -> dict[str, str]:
+def _model_file(source: Path, head: str | None) -> dict[str, str]:
     """Describe a model file by name and digest, because its folder has no influence on the result."""
-    return {"source": source.name, "sha256": detect.sha256(source, detect.model_kind(source))}
+    described = {"source": source.name, "sha256": detect.sha256(source, detect.model_kind(source))}
+    return described | ({"head": head} if head is not None else {})

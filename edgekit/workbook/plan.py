@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from edgekit.core import yaml_file
+from edgekit.core import detector_names, yaml_file
 from edgekit.core.config import (
     StageConfig,
     refuse_secrets,
@@ -20,6 +20,7 @@ from edgekit.core.config import (
     validate,
 )
 from edgekit.core.errors import MAX_FAULT_LINES, ConfigError, FaultCollector
+from edgekit.core.tasks import Task
 from edgekit.data import SourceConfig
 from edgekit.data import parse as parse_data
 from edgekit.data.paths import expand_path
@@ -144,12 +145,24 @@ def load_plan(path: Path, settings: str | Iterable[str] = (), *, checked_before:
     if plan.source:
         faults.collect(lambda: check_task("model.source", run.task))
         faults.collect(partial(detect.check_source, plan.source, run.model.sha256, "model.source"))
+    if run.model.head is not None:
+        faults.collect(partial(_check_head, run.model.head, run.task))
     if not checked_before and not (plan.source and faults.messages):  # a missing file cannot be checked for conversion
         faults.collect(lambda: check_consistency(plan))
     faults.raise_all(MAX_FAULT_LINES)
     if plan.weights:
         detect.check_weights(plan.weights)  # a ModelError must not hide faults of the config
     return plan
+
+
+def _check_head(head: str, task: Task) -> None:
+    """Raise ConfigError if `model.head` is no known name, or the task has no heads."""
+    try:
+        detector_names.parse(head)
+    except ConfigError as error:
+        raise ConfigError(f"model.head: {error}") from None
+    if task != "detection":
+        raise ConfigError(f"task and model.head disagree: a head belongs to a detection, but task is {task}")
 
 
 def _parse_sections(path: Path, values: dict[str, Any]) -> tuple[RunConfig, dict[str, StageConfig], SourceConfig]:

@@ -39,8 +39,8 @@ def classes_folder(home: Path, each: int = 12, colours: Mapping[str, tuple[int, 
     return home
 
 
-def boxes_folder(home: Path, count: int = 20, names: bool = True) -> Path:
-    """Pictures with YOLO labels: cells of a grid that are painted in the colour of a class."""
+def boxes_folder(home: Path, count: int = 20, names: bool = True, white: bool = False) -> Path:
+    """Pictures with YOLO labels: cells of a grid that are painted in the colour of a class, and perhaps a white one."""
     random = np.random.default_rng(0)
     for folder in ("images", "labels"):
         (home / folder).mkdir(parents=True)
@@ -54,11 +54,54 @@ def boxes_folder(home: Path, count: int = 20, names: bool = True) -> Path:
             pixels[top : top + CELL, left : left + CELL] = list(COLOURS.values())[kind]
             centre = [(left + CELL / 2) / SIDE, (top + CELL / 2) / SIDE]
             lines.append(f"{kind} {centre[0]} {centre[1]} {CELL / SIDE} {CELL / SIDE}")
+        if white:
+            top, left = divmod(int(np.setdiff1d(np.arange((SIDE // CELL) ** 2), cells)[0]), SIDE // CELL)
+            pixels[top * CELL : (top + 1) * CELL, left * CELL : (left + 1) * CELL] = 255
         Image.fromarray(pixels).save(home / "images" / f"{number:02}.png")
         (home / "labels" / f"{number:02}.txt").write_text("\n".join(lines))
     if names:
         (home / "data.yaml").write_text(f"names: [{', '.join(COLOURS)}]\n")
     return home
+
+
+def one_object_folder(home: Path, box: tuple[int, int, int, int], count: int = 60) -> Path:
+    """Pictures with YOLO labels: one object in the colour of a class, always at the same place (left, top, …)."""
+    random = np.random.default_rng(0)
+    for folder in ("images", "labels"):
+        (home / folder).mkdir(parents=True)
+    left, top, right, bottom = box
+    place = [(left + right) / 2 / SIDE, (top + bottom) / 2 / SIDE, (right - left) / SIDE, (bottom - top) / SIDE]
+    for number in range(count):
+        kind = number % len(COLOURS)
+        pixels = random.integers(0, 8, (SIDE, SIDE, 3)).astype(np.uint8)
+        pixels[top:bottom, left:right] = list(COLOURS.values())[kind]
+        Image.fromarray(pixels).save(home / "images" / f"{number:02}.png")
+        (home / "labels" / f"{number:02}.txt").write_text(f"{kind} {' '.join(map(str, place))}")
+    (home / "data.yaml").write_text(f"names: [{', '.join(COLOURS)}]\n")
+    return home
+
+
+def one_object_detector(
+    path: Path, box: tuple[int, int, int, int], numbers: Sequence[float], steps: Steps = ZERO_TO_ONE
+) -> Path:
+    """A detector (1, 4 + classes, 1) that gives the class of the colour at a place, and these numbers for the box."""
+    weights, bias = _nearest(centroids(steps).astype(np.float64))
+    left, top, right, bottom = box
+    mask = np.zeros((SIDE, SIDE))
+    mask[top:bottom, left:right] = 1 / ((right - left) * (bottom - top))
+    nodes = [
+        helper.make_node("Conv", ["image", "weights", "bias"], ["grid"]),
+        helper.make_node("Reshape", ["grid", "scores_shape"], ["likeness"]),
+        helper.make_node("Softmax", ["likeness"], ["probabilities"], axis=1),
+        helper.make_node("Concat", ["boxes", "probabilities"], ["output0"], axis=1),
+    ]
+    constants = {
+        "weights": 20 * weights[:, :, None, None] * mask,
+        "bias": 20 * bias,
+        "scores_shape": np.array([1, len(COLOURS), 1]),
+        "boxes": np.array(numbers, dtype=np.float64).reshape(1, 4, 1),
+    }
+    return _save(path, nodes, constants, {"output0": [1, 4 + len(COLOURS), 1]}, {})
 
 
 def centroids(steps: Steps, colours: Mapping[str, tuple[int, int, int]] = COLOURS) -> np.ndarray:
@@ -120,6 +163,33 @@ def detector(path: Path, steps: Steps = ZERO_TO_ONE, **facts: Any) -> Path:
         "stride": np.array(float(CELL)),
     }
     return _save(path, nodes, constants, {"output0": [1, 4 + len(COLOURS), cells**2]}, facts)
+
+
+def with_outliers(path: Path) -> Path:
+    """Change a detector, in place, so that it gives boxes of thousands of pixels for white cells.
+
+    Int8 has one scale for all boxes, which is then too coarse for the others.
+    """
+    model = onnx.load(path)
+    place = next(index for index, node in enumerate(model.graph.node) if node.output[0] == "reach")
+    del model.graph.node[place]
+    nodes = [
+        helper.make_node("Conv", ["cells", "red", "not_white"], ["whiteness"]),
+        helper.make_node("Relu", ["whiteness"], ["white"]),
+        helper.make_node("Add", ["white", "usual"], ["side"]),
+        helper.make_node("Concat", ["side"] * 4, ["reach"], axis=1),
+    ]
+    for offset, node in enumerate(nodes):
+        model.graph.node.insert(place + offset, node)
+    constants = {
+        "red": np.array([6000, 0, 0], dtype=np.float32).reshape(1, 3, 1, 1),
+        "not_white": np.array([-0.95 * 6000], dtype=np.float32),
+        "usual": np.array(0.5, dtype=np.float32),
+    }
+    model.graph.initializer.extend(numpy_helper.from_array(values, name) for name, values in constants.items())
+    onnx.checker.check_model(model)
+    onnx.save(model, path)
+    return path
 
 
 def _nearest(known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

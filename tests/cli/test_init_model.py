@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from PIL import Image
 
 from edgekit.data import load
 from edgekit.models.files.preprocess_search import Chain
+from edgekit.report.sections import preprocessing
 from edgekit.workbook.plan import load_plan
 from tests.cli import painted
 from tests.cli.test_init import edgekit, write_config
@@ -40,8 +42,26 @@ def test_the_config_lists_what_was_tried(tmp_path: Path) -> None:
     painted.classifier(tmp_path / "net.onnx")
     done = edgekit("init", "mine", "--model", tmp_path / "net.onnx", "--data", tmp_path / "data", "--out", tmp_path)
     assert "input  0 to 1, RGB, stretch: top-1 accuracy 100.0%" in done.output, done.output
-    text = (tmp_path / "mine.yaml").read_text()
-    assert "#   100.0%  0 to 1, RGB, stretch" in text and "0 to 255, RGB" in text
+    record = load_plan(tmp_path / "mine.yaml").run.preprocess_tried
+    assert record is not None and record.metric == "top-1 accuracy" and record.samples <= 48
+    chosen, *others = record.tried
+    assert (chosen.input, chosen.accuracy, chosen.behind_pp) == ("0 to 1, RGB, stretch", 1.0, [0.0, 0.0])
+    [bytes_too] = [each for each in others if each.input.startswith("0 to 255, RGB")]
+    least, most = bytes_too.behind_pp
+    assert 0 < least < 100 * (1 - bytes_too.accuracy) < most
+    shown = str(preprocessing.table(record))
+    assert "0 to 1, RGB, stretch" in shown and f"{least:.1f} to {most:.1f}" in shown
+
+
+def test_ways_to_size_that_are_as_good_are_named_and_the_usual_one_is_kept(tmp_path: Path) -> None:
+    painted.classes_folder(tmp_path / "data")
+    for path in (tmp_path / "data").rglob("*.png"):
+        Image.open(path).resize((100, 80)).save(path)
+    painted.classifier(tmp_path / "net.onnx")
+    done = edgekit("init", "mine", "--model", tmp_path / "net.onnx", "--data", tmp_path / "data", "--out", tmp_path)
+    [line] = [line for line in done.output.splitlines() if "is not significantly better than" in line]
+    assert line.strip().startswith("stretch is not") and "crop 100.0%" in line, done.output
+    assert line.endswith("the usual way is kept")
 
 
 def test_only_samples_of_train_are_tried(tmp_path: Path) -> None:
@@ -55,7 +75,8 @@ def test_only_samples_of_train_are_tried(tmp_path: Path) -> None:
     painted.classifier(tmp_path / "net.onnx")
     values = write_config("--model", tmp_path / "net.onnx", "--data", tmp_path / "data", out=tmp_path)
     assert values["preprocess"] == painted.ZERO_TO_ONE
-    assert "#   100.0%  0 to 1, RGB" in (tmp_path / "mine.yaml").read_text()
+    record = load_plan(tmp_path / "mine.yaml").run.preprocess_tried
+    assert record is not None and record.tried[0].accuracy == 1
 
 
 def test_chains_that_the_data_cannot_tell_apart_are_asked_for(tmp_path: Path) -> None:
@@ -120,6 +141,59 @@ def test_classes_that_no_picture_has_keep_their_place(tmp_path: Path) -> None:
     data = load(load_plan(tmp_path / "mine.yaml").data)
     assert data.classes == tuple(names)
     assert set(np.unique(data.validation.y[:, 1:, 0]).tolist()) == {-1, 1, 2, 3}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "head"), [((24, 24, 48, 48), "yolov8"), ((0, 0, 48, 48), "picodet")], ids=["centres", "corners"]
+)
+def test_labels_decide_between_centres_and_corners(numbers: tuple[int, ...], head: str, tmp_path: Path) -> None:
+    """Both ways give boxes in the picture, so that the numbers alone do not tell."""
+    box = (0, 0, 48, 48)
+    painted.one_object_folder(tmp_path / "data", box)
+    painted.one_object_detector(tmp_path / "net.onnx", box, numbers)
+    values = write_config("--model", tmp_path / "net.onnx", "--data", tmp_path / "data", out=tmp_path)
+    assert values["model"] == {"source": "net.onnx", "head": head}
+
+
+def test_two_ways_to_read_boxes_that_the_labels_do_not_decide_are_asked_for(tmp_path: Path) -> None:
+    box, numbers = (5, 5, 50, 50), (10, 10, 60, 60)
+    painted.one_object_folder(tmp_path / "data", box)
+    painted.one_object_detector(tmp_path / "net.onnx", box, numbers)
+    arguments = ("--model", tmp_path / "net.onnx", "--data", tmp_path / "data")
+    asked = edgekit("init", "mine", *arguments, "--out", tmp_path)
+    assert asked.exit_code == 2 and "do not decide how its outputs are read" in asked.output, asked.output
+    assert "--head 'picodet'" in asked.output and "--head 'yolov8'" in asked.output
+    assert not (tmp_path / "mine.yaml").exists()
+    values = write_config(*arguments, "--head", "YOLOv8, corners in pixels", out=tmp_path)
+    assert values["model"]["head"] == "YOLOv8, corners in pixels"
+
+
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        ("yolov99", "the known names are yolov8, "),
+        ("yolov8, somewhere", "after yolov8 may follow centres in pixels"),
+        ("yolov5", "These cannot be read as 'yolov5', but as "),
+        ("picodet", "--head names another detector"),
+    ],
+)
+def test_a_head_that_does_not_fit_is_refused(head: str, message: str, tmp_path: Path) -> None:
+    box = (0, 0, 48, 48)
+    painted.one_object_folder(tmp_path / "data", box)
+    painted.one_object_detector(tmp_path / "net.onnx", box, (24, 24, 48, 48))
+    done = edgekit(
+        "init", "mine", "--model", tmp_path / "net.onnx", "--data", tmp_path / "data", "--head", head, "--out", tmp_path
+    )
+    assert done.exit_code in (2, 4) and message in done.output, done.output
+    assert not (tmp_path / "mine.yaml").exists()
+
+
+def test_a_head_belongs_to_a_detector(tmp_path: Path) -> None:
+    painted.classes_folder(tmp_path / "data")
+    painted.classifier(tmp_path / "net.onnx")
+    arguments = ("--model", tmp_path / "net.onnx", "--data", tmp_path / "data", "--head", "yolov8")
+    done = edgekit("init", "mine", *arguments, "--out", tmp_path)
+    assert done.exit_code == 2 and "--head yolov8: belongs to a detector" in done.output, done.output
 
 
 @pytest.mark.parametrize(
@@ -205,3 +279,23 @@ def test_optimize_gives_a_bundle_for_each_target(kind: str, tmp_path: Path) -> N
     assert sorted(decision["bundles"]) == ["onnx", "openvino", "tflite"]
     again = edgekit(*arguments)
     assert again.exit_code == 0 and "already there" in again.output
+
+
+@pytest.mark.long
+def test_a_detector_whose_int8_is_too_coarse_for_its_boxes_says_so(tmp_path: Path) -> None:
+    painted.boxes_folder(tmp_path / "data", count=40, white=True)
+    painted.with_outliers(painted.detector(tmp_path / "net.onnx", **YOLO_FACTS))
+    write_config("--model", tmp_path / "net.onnx", "--data", tmp_path / "data", out=tmp_path)
+    out = ("--out", tmp_path / "artifacts", "--set", "targets=[onnx]")
+    done = edgekit("run", tmp_path / "mine.yaml", *out)
+    assert done.exit_code == 0, done.output
+    [left_out] = json.loads((tmp_path / "artifacts/mine/result.json").read_text())["left_out"]
+    assert "with the boxes of the float file, the fraction is 1.0000, with its scores 0.0000" in left_out["cause"]
+    done = edgekit("run", tmp_path / "mine.yaml", *out, "--set", "convert.int8_min_top1_agreement=0")
+    assert done.exit_code == 0, done.output
+    [lost] = json.loads((tmp_path / "artifacts/mine/result.json").read_text())["branches"]
+    assert (lost["name"], lost["lost_by"]) == ("baseline-int8-onnx", "boxes")
+    reached = {row["branch"]: row["accuracy"] for row in lost["replaced"]}
+    assert reached["boxes"] == pytest.approx(lost["reference_accuracy"], abs=0.1)
+    assert reached["scores"] < lost["accuracy"] + 0.1
+    assert "by its boxes" in done.output.replace("\n", " ")

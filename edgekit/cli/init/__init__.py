@@ -30,15 +30,16 @@ MAX_LISTED_CLASSES = 8
 class ModelOptions:
     """A model file for which a config is written.
 
-    `preprocess` names the way in which the model's input is scaled; by default the data decide. `drop_pp` is the limit
-    on the accuracy drop; by default it is derived from the data. `targets` are the targets that the config requires; if
-    there are none, the run converts to every possible target.
+    `preprocess` names the way in which the model's input is scaled, and `head` the detector whose outputs it has; by
+    default the data decide. `drop_pp` is the limit on the accuracy drop; by default it is derived from the data.
+    `targets` are the targets that the config requires; if there are none, the run converts to every possible target.
     """
 
     path: str
     preprocess: str | None = None
     drop_pp: float | None = None
     targets: tuple[str, ...] = ()
+    head: str | None = None
 
     @property
     def absolute(self) -> Path:
@@ -138,13 +139,14 @@ def _draft_for_file(
         path,
         (data_in_config, model_in_config),
         preprocess=model.preprocess,
+        head=model.head,
         drop_pp=model.drop_pp,
         targets=model.targets,
     )
 
 
 def _describe_preprocess(draft: ConfigDraft | ModelDraft) -> list[str]:
-    """Return the line about the preprocessing of a model file: the chosen steps, and the next best scale.
+    """Return the lines about a model file: the chosen preprocessing, the next best scale, and its outputs.
 
     The list is empty if the config trains a network instead.
     """
@@ -155,7 +157,13 @@ def _describe_preprocess(draft: ConfigDraft | ModelDraft) -> list[str]:
     chosen, metric = draft.chosen, load_task(draft.task).METRIC
     others = [each for each in draft.ranking[1:] if each.chain.scale != chosen.chain.scale]
     beside = f"; next {others[0].accuracy:.1%} with {others[0].chain.scale}" if others else ""
-    return [f"input  {chosen.chain.name}: {metric} {chosen.accuracy:.1%} on {len(chosen.results)} of train{beside}"]
+    lines = [f"input  {chosen.chain.name}: {metric} {chosen.accuracy:.1%} on {len(chosen.results)} of train{beside}"]
+    if note := draft.geometry_note:
+        lines.append(f"       {note}")
+    if chosen.reading:
+        name = f"{chosen.reading.head}: " if chosen.head else ""
+        lines.append(f"head   {name}{chosen.reading.description}")
+    return lines
 
 
 def _check_name(name: str) -> None:

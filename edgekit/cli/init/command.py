@@ -44,6 +44,14 @@ def init(
             show_default=False,
         ),
     ] = None,
+    head: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Detector whose outputs it has, such as yolov8, if the file and the data do not decide.",
+            show_default=False,
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder to write into.")] = Path("."),
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:
@@ -70,9 +78,10 @@ def init(
     with errors_as_exit_codes():
         from edgekit.cli.init import ModelOptions, create_project
 
-        if preprocess is not None and model is None:
-            raise ConfigError("--preprocess: belongs to --model; name the model file too")
-        options = ModelOptions(model, preprocess) if model is not None else None
+        for option, value in (("--preprocess", preprocess), ("--head", head)):
+            if value is not None and model is None:
+                raise ConfigError(f"{option}: belongs to --model; name the model file too")
+        options = ModelOptions(model, preprocess, head=head) if model is not None else None
         config = create_project(name, task, data, out, force=force, say=print, model=options)
         notebook = config.with_suffix(".ipynb").name
         print(f"next   edgekit run {config} --dry-run, then edgekit run {config}; or open {notebook} in JupyterLab")

@@ -6,8 +6,9 @@ The model's input decides the size of the samples, and the model's accuracy on s
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,19 @@ import numpy as np
 from edgekit.cli.init.config import comment_lines, describe_sizes, entry_lines, step_lines, to_yaml
 from edgekit.cli.init.config_check import read_data
 from edgekit.cli.init.inspection import Findings
+from edgekit.cli.init.model_inputs import (
+    GEOMETRY_OPTIONS,
+    SOUND_OPTIONS,
+    TASKS,
+    chains_for,
+    describe_unchanged,
+    first_trials,
+    is_yolo,
+    other_geometries,
+    sized,
+)
 from edgekit.cli.init.sizes import SplitSizes
-from edgekit.core import tasks
+from edgekit.core import detector_names, tasks
 from edgekit.core.errors import ConfigError, DataError
 from edgekit.core.tasks import Task
 from edgekit.data import Data
@@ -29,14 +41,11 @@ from edgekit.models.files.preprocess_search import (
     Chain,
     TriedChain,
     best_of,
-    scale_chains,
     try_chains,
     with_geometry,
 )
-from edgekit.targets.evaluate import spread_indices
+from edgekit.targets.evaluate import labelled_train_samples
 
-TASKS: dict[str, Task] = {"boxes": "detection", "image_folder": "classification"}
-"""The sources of pictures for which a config is written, with their tasks."""
 VALIDATION_FRACTION, TEST_FRACTION = 0.4, 0.2
 """Nothing is trained, so most samples can be used to measure the accuracy."""
 MAX_CALIBRATION = 100
@@ -50,23 +59,6 @@ MAX_DECODED = 3000
 """If there are more pictures than this, the ways to bring pictures to size are not compared, because all pictures would
 have to be decoded again for each of them.
 """
-YOLO_GEOMETRY = {"fit": "letterbox", "fill": 114, "filter": "sampled"}
-GEOMETRIES: dict[str, tuple[dict[str, Any], ...]] = {
-    "classification": (
-        {"fit": "stretch"},
-        {"fit": "crop"},
-        {"fit": "crop", "share": 0.875},
-        {"fit": "letterbox"},
-    ),
-    "detection": (
-        {"fit": "letterbox", "fill": 114},
-        {"fit": "letterbox"},
-        {"fit": "stretch"},
-    ),
-}
-"""Usual ways to bring a picture to the size of the input, the most usual first."""
-FILTERS = ("sampled", "bicubic")
-GEOMETRY_OPTIONS = ("fit", "fill", "filter", "share")
 GUESSING_DEVIATIONS = 3.0
 """How many standard deviations the accuracy must be above that of a constant answer."""
 
@@ -75,9 +67,11 @@ GUESSING_DEVIATIONS = 3.0
 class ModelDraft:
     """Everything that the config for a model file is made from.
 
-    A chain leads from a picture to the model's input: it consists of options of the data source and preprocess steps.
+    A chain leads from a sample to the model's input: it consists of options of the data source and preprocess steps.
     `tried` are the chains that were compared, and `chosen` is one of them. `section` is the section `data` and `source`
-    is the path of the model file, both as they are written into the file. `drop_pp` limits the accuracy drop.
+    is the path of the model file, both as they are written into the file. `drop_pp` limits the accuracy drop. `head`
+    names how the outputs of a detector are read, if they can be read in several ways. `date` is the day of the
+    comparison.
     """
 
     name: str
@@ -92,6 +86,8 @@ class ModelDraft:
     tried: tuple[TriedChain, ...]
     drop_pp: float
     targets: tuple[str, ...] = ()
+    head: str | None = None
+    date: str = ""
 
     @property
     def chain(self) -> Chain:
@@ -100,7 +96,6 @@ class ModelDraft:
 
     def text(self) -> str:
         """Return the config as YAML."""
-        metric = tasks.load_task(self.task).METRIC
         lines = [
             *comment_lines(f"Written by `edgekit init` for {TITLES[self.facts.kind]}; {self.findings.description}."),
             *comment_lines(f"{describe_sizes(self.sizes)}. Check it with: edgekit run {self.name}.yaml --dry-run"),
@@ -113,14 +108,14 @@ class ModelDraft:
             *entry_lines(self.section, self.findings.comments),
             "",
             "model: # used as it is; with a distill section it teaches a smaller network",
-            *entry_lines({"source": self.source}),
+            *entry_lines(
+                {"source": self.source} | ({"head": self.head} if self.head else {}), {"head": self._reading_comment}
+            ),
             "",
-            *comment_lines(f"{metric} on {len(self.chosen.results)} samples of train with this and other usual steps:"),
-            *(f"#   {each.accuracy:6.1%}  {each.chain.name}" for each in self.ranking[:MAX_LISTED]),
             *self._preprocess(),
             "",
             "budget:",
-            f"  accuracy_drop_pp: {self.drop_pp:g} # of {metric}, on the validation split",
+            f"  accuracy_drop_pp: {self.drop_pp:g} # of {tasks.load_task(self.task).METRIC}, on the validation split",
             "  # latency_p50_ms: 5.0 # of one call on this machine",
             "  # size_bytes: 100000 # of the model's files",
             "",
@@ -142,8 +137,34 @@ class ModelDraft:
                     "load_s": "1 measures the winners under load too, which takes a minute or more",
                 },
             ),
+            "",
+            "preprocess_tried: # what edgekit init measured with this and other ways; notebook 01 shows it",
+            *self._tried_lines(),
         ]
         return "\n".join(lines) + "\n"
+
+    def _tried_lines(self) -> list[str]:
+        """Return the record of the ways that were tried, see `core.tried_preprocess`."""
+        shown = self.ranking[:MAX_LISTED]
+        facts = {
+            "date": self.date,
+            "samples": len(self.chosen.results),
+            "metric": tasks.load_task(self.task).METRIC,
+            "left_out": len(self.tried) - len(shown),
+        }
+        rows = [
+            {
+                "input": self._input_name(each),
+                "accuracy": round(each.accuracy, 4),
+                "behind_pp": [round(float(bound), 1) + 0.0 for bound in each.behind_pp(self.chosen)],
+            }
+            for each in shown
+        ]
+        return [*entry_lines(facts), "  tried:", *(f"    - {to_yaml(row)}" for row in rows)]
+
+    def _input_name(self, tried: TriedChain) -> str:
+        has_readings = any(each.reading != self.chosen.reading for each in self.tried)
+        return f"{tried.chain.name}, read as {tried.head}" if has_readings else tried.chain.name
 
     @property
     def ranking(self) -> list[TriedChain]:
@@ -151,13 +172,38 @@ class ModelDraft:
         others = sorted((each for each in self.tried if each is not self.chosen), key=lambda each: -each.accuracy)
         return [self.chosen, *others]
 
+    @property
+    def _reading_comment(self) -> str:
+        reading = self.chosen.reading
+        return f"how its outputs are read: {reading.description}" if reading else ""
+
+    @property
+    def geometry_note(self) -> str:
+        """Which other ways to bring pictures to size are not significantly worse; empty if there are none."""
+        chain, others = self.chain, [each for each in self.ranking if each.chain != self.chain]
+        equal = [
+            each
+            for each in others
+            if with_geometry(each.chain, chain.geometry) == chain
+            and each.reading == self.chosen.reading
+            and not self.chosen.beats(each)
+        ]
+        if not equal:
+            return ""
+        kept = ", and the usual way is kept" if chain.geometry == self.tried[0].chain.geometry else ""
+        more = f" and {len(equal) - MAX_EQUAL} others" if len(equal) > MAX_EQUAL else ""
+        listed = ", ".join(f"{each.chain.geometry_name} {each.accuracy:.1%}" for each in equal[:MAX_EQUAL])
+        return f"{chain.geometry_name} is not significantly better than {listed}{more}{kept}"
+
     def _preprocess(self) -> list[str]:
         if not self.chain.steps:
-            return ["preprocess: [] # the model takes bytes as they are"]
+            return [f"preprocess: [] # {describe_unchanged(self.data)}"]
         return ["preprocess:", *(line for step in self.chain.steps for line in step_lines(step, self.chain.scale))]
 
 
 MOST_ROUNDS = 10
+MAX_EQUAL = 3
+"""Number of ways to bring pictures to size that are listed in the output."""
 MAX_LISTED = 8
 """Number of chains that are listed in the config."""
 
@@ -171,6 +217,7 @@ def draft_model_config(
     paths: tuple[str | None, str],
     *,
     preprocess: str | None,
+    head: str | None,
     drop_pp: float | None,
     targets: Sequence[str],
 ) -> ModelDraft:
@@ -182,6 +229,8 @@ def draft_model_config(
         The paths of the data and of the model file to write into the config.
     preprocess
         Name of the chain to use. If it is None, the samples have to decide.
+    head
+        Name of the detector whose outputs the file has, if neither the file nor the labels decide.
     drop_pp
         The limit on the accuracy drop, percentage points; None for one that the number of validation samples can show.
 
@@ -193,8 +242,9 @@ def draft_model_config(
         The file cannot be run.
     """
     task = _task(task, findings, facts)
-    findings = _sized(findings, facts, task)
-    section = {**findings.section, **GEOMETRIES[task][0], **(YOLO_GEOMETRY if _is_yolo(facts) else {})}
+    _check_head(head, task)
+    findings = sized(findings, facts)
+    section = {**findings.section}
     fractions = {"validation": VALIDATION_FRACTION, "test": TEST_FRACTION}
     section |= {f"{split}_fraction": share for split, share in fractions.items() if split not in findings.splits}
     section |= _classes(findings, facts)
@@ -206,8 +256,10 @@ def draft_model_config(
     if any(note.startswith("overlap:") for note in data.notes):
         section["overlap"] = "drop"
     data = read_data(name, task, section)
-    comparison = _Comparison(name, task, facts, model, section, data)
+    comparison = _Comparison(name, task, facts, model, section, data, head)
     chosen, tried = comparison.decide(preprocess)
+    if head is None and any(each.reading != chosen.reading for each in tried):
+        head = chosen.head
     section = {key: value for key, value in section.items() if key not in GEOMETRY_OPTIONS} | {**chosen.chain.geometry}
     data = read_data(name, task, section)
     splits = (data.train, data.calibration, data.validation, data.test)
@@ -217,63 +269,54 @@ def draft_model_config(
     if paths[0] is not None:
         section["path"] = paths[0]
     return ModelDraft(
-        name, task, findings, facts, section, paths[1], data, sizes, chosen, tuple(tried), drop_pp, tuple(targets)
+        name,
+        task,
+        findings,
+        facts,
+        section,
+        paths[1],
+        data,
+        sizes,
+        chosen,
+        tuple(tried),
+        drop_pp,
+        tuple(targets),
+        head,
+        time.strftime("%Y-%m-%d"),
     )
 
 
 def _task(task: Task | None, findings: Findings, facts: FileFacts) -> Task:
     source = findings.section["source"]
-    if source not in TASKS or facts.picture is None:
-        seen = f"takes {_dashed(facts.input_shape)}" if facts.picture is None else f"and the data are {source}"
+    if source not in TASKS:
         raise ConfigError(
-            f"--model: {TITLES[facts.kind]} {seen}; for a file, edgekit init writes configs for pictures in folders of "
-            "classes or with boxes; write other configs by hand, with model.source"
+            f"--model: {TITLES[facts.kind]}, and the data are {source}; for a file, edgekit init writes configs for "
+            "pictures in folders of classes or with boxes, sounds in folders of classes, and tables with a class for "
+            "each row; write other configs by hand, with model.source"
         )
     if task not in (None, TASKS[source]):
         raise ConfigError(
-            f"--task {task}: {findings.description}, which serve {TASKS[source]} of a model file; leave --task out"
+            f"--task {task}: {findings.description}, which serve {TASKS[source]} of a model file; leave --task out, or "
+            "write the config by hand, with model.source"
+        )
+    if findings.labels is not None and findings.labels.dtype.kind == "f":
+        raise ConfigError(
+            f"--model: the labels are numbers such as {findings.labels[0]:g}, and no classes; write the config by "
+            "hand, with task: regression and model.source"
         )
     return TASKS[source]
 
 
-def _sized(findings: Findings, facts: FileFacts, task: Task) -> Findings:
-    """Return the findings with the size of the model's input."""
-    assert facts.picture is not None
-    height, width, channels = facts.picture
-    if facts.input_shape[0] > 1:
-        raise ConfigError(
-            f"--model: {TITLES[facts.kind]} takes {facts.input_shape[0]} pictures at a time, but a device has one; "
-            "export it for a batch of 1 or of any size"
-        )
-    if min(height, width) < 0:
-        raise ConfigError(
-            f"--model: {TITLES[facts.kind]} leaves the size of its pictures open, {_dashed(facts.input_shape)}; export "
-            "it for one size, because the files for a device have one"
-        )
-    section = {key: value for key, value in findings.section.items() if key not in ("size", "height", "width")}
-    section["channels"] = channels
-    if task == "classification":
-        if height != width:
-            raise ConfigError(
-                f"--model: takes pictures of {width}×{height}, but a folder of classes is read as squares; write the "
-                "config by hand, with the source npz or python"
-            )
-        section["size"] = height
-    else:
-        section |= {"height": height, "width": width}
-    comment = "the size of the model's input"
-    limit_comment = "nothing is trained, so that these are enough; without this line all are read"
-    return replace(
-        findings,
-        section=section,
-        description=f"{findings.description.partition(', seen as')[0]}, seen as {width}×{height}",
-        comments={"size": comment, "height": comment, "limit": limit_comment},
-    )
-
-
-def _is_yolo(facts: FileFacts) -> bool:
-    """Whether the metadata are those that Ultralytics' exporter leaves in a detector."""
-    return {"stride", "imgsz", "names"} <= set(facts.metadata) and facts.task == "detect"
+def _check_head(head: str | None, task: Task) -> None:
+    """Raise ConfigError if `--head` is no known name, or there are no boxes."""
+    if head is None:
+        return
+    try:
+        detector_names.parse(head)
+    except ConfigError as error:
+        raise ConfigError(f"--head: {error}") from None
+    if task != "detection":
+        raise ConfigError(f"--head {head}: belongs to a detector, but the data serve {task}; leave it out")
 
 
 def _classes(findings: Findings, facts: FileFacts) -> dict[str, Any]:
@@ -297,14 +340,10 @@ def _classes(findings: Findings, facts: FileFacts) -> dict[str, Any]:
 
 def _class_count(facts: FileFacts, source: str) -> int | None:
     """Return the number of classes of a classifier with one output of known shape."""
-    if source != "image_folder" or len(facts.output_shapes) != 1:
+    if source == "boxes" or len(facts.output_shapes) != 1:
         return None
     sides = [side for side in facts.output_shapes[0][1:] if side != 1]
     return sides[0] if len(sides) == 1 and sides[0] > 0 else None
-
-
-def _dashed(shape: Sequence[int]) -> str:
-    return f"[{', '.join('?' if side < 0 else str(side) for side in shape)}]"
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,44 +356,69 @@ class _Comparison:
     model: Path
     section: Mapping[str, Any]
     data: Data
+    head: str | None = None
 
     def decide(self, preferred: str | None) -> tuple[TriedChain, list[TriedChain]]:
         """Return the chosen chain and all that were tried.
 
-        Scale and colours are compared first, and then the ways to bring pictures to size. The scale and colours that
-        `preferred` names are used in any case. Otherwise, if other scales are not significantly worse than the best
-        one, that of the program that exported the file is used if it is known and among them. If it is not, the user
-        has to name one.
+        Scale and colours are compared first, together with the ways to read the outputs, and then the ways to bring
+        pictures to size. The scale and colours that `preferred` names are used in any case. Otherwise, if other scales
+        are not significantly worse than the best one, that of the program that exported the file is used if it is known
+        and among them. If it is not, the user has to name one.
         """
-        geometry = {key: self.section[key] for key in GEOMETRY_OPTIONS if key in self.section}
-        chains = [with_geometry(chain, geometry) for chain in scale_chains(self.data.raw_shape[2])]
+        usual, *others = first_trials(self.section, self.facts)
         seen = self._samples(None)
-        tried = self._try(chains, seen)
-        best, rivals = best_of(tried)
-        self._refuse_guessing(best)
-        stated = next((each for each in tried if _is_yolo(self.facts) and each.chain == chains[0]), None)
-        if preferred is not None:
-            best = self._named(preferred, tried)
-        elif stated is not None and stated in rivals:
+        chains = chains_for(usual, self.data, seen[0])
+        tried = self._try(chains, seen, self.head)
+        for trial in others:
+            samples = self._samples(trial.geometry)
+            tried += self._try(chains_for(trial, self.data, samples[0]), samples, self.head)
+        self._refuse_guessing(best_of(tried)[0])
+        candidates = self._of_one_reading(tried if preferred is None else self._named(preferred, tried))
+        best, rivals = best_of(candidates)
+        stated = next((each for each in candidates if is_yolo(self.facts) and each.chain == chains[0]), None)
+        if stated is not None and stated in rivals:
             best = stated
         elif rivals and best is not stated:
             raise ConfigError(self._question(best, rivals))
         self._refuse_guessing(best)  # also if the user named it
-        others: list[TriedChain] = []
-        for other in self._geometries(geometry):
+        resized: list[TriedChain] = []
+        for other in self._geometries():
             samples = self._samples(other)
             if not np.array_equal(samples[0], seen[0]):  # pictures that have the size already stay as they are
-                others += self._try([with_geometry(best.chain, other)], samples)
-        better = [each for each in others if each.beats(best)]
-        return max(better, key=lambda each: each.accuracy, default=best), [*tried, *others]
+                resized += self._try([with_geometry(best.chain, other)], samples, best.head or self.head)
+        better = [each for each in resized if each.beats(best)]
+        return max(better, key=lambda each: each.accuracy, default=best), [*tried, *resized]
 
-    def _geometries(self, usual: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def _of_one_reading(self, tried: Sequence[TriedChain]) -> Sequence[TriedChain]:
+        """Return the chains with the most accurate way to read the outputs.
+
+        Raises
+        ------
+        ConfigError
+            With its best chain, another way is not significantly worse.
+        """
+        best, _ = best_of(tried)
+        ways = dict.fromkeys(each.reading for each in tried)
+        others = [best_of([each for each in tried if each.reading == way])[0] for way in ways if way != best.reading]
+        if rivals := [each for each in others if not best.beats(each)]:
+            raise ConfigError(self._question_of_reading(best, rivals))
+        return [each for each in tried if each.reading == best.reading]
+
+    def _question_of_reading(self, best: TriedChain, rivals: Sequence[TriedChain]) -> str:
+        listed = "".join(
+            f"\n  {each.accuracy:6.1%}  --head {each.head!r}{f': {each.reading.description}' if each.reading else ''}"
+            for each in (best, *rivals)
+        )
+        return (
+            f"--model: {len(best.results)} samples of train do not decide how its outputs are read; name the right "
+            f"way, or give more data. {tasks.load_task(self.task).METRIC} with each:{listed}"
+        )
+
+    def _geometries(self) -> list[dict[str, Any]]:
         """Return the other ways to bring pictures to size, if there are not too many pictures."""
         total = sum(map(len, (self.data.train, self.data.calibration, self.data.validation, self.data.test)))
-        if total > MAX_DECODED:
-            return []
-        others = [*GEOMETRIES[self.task], *({**GEOMETRIES[self.task][0], "filter": name} for name in FILTERS)]
-        return [each for each in others if each != dict(usual)]
+        return other_geometries(self.section) if total <= MAX_DECODED else []
 
     def _samples(self, geometry: Mapping[str, Any] | None) -> tuple[np.ndarray, np.ndarray]:
         """Return samples of train with their labels, brought to size in another way if a geometry is given."""
@@ -362,13 +426,12 @@ class _Comparison:
         if geometry is not None:
             section = {key: value for key, value in self.section.items() if key not in GEOMETRY_OPTIONS}
             data = read_data(self.name, self.task, {**section, **geometry})
-        most = MAX_SAMPLES.get(self.task, DEFAULT_MAX_SAMPLES)
-        chosen = [(split, spread_indices(split, most)) for split in (data.train, data.calibration)]
-        x, y = (np.concatenate([getattr(split, name)[rows] for split, rows in chosen])[:most] for name in "xy")
-        return x, y
+        return labelled_train_samples(data, MAX_SAMPLES.get(self.task, DEFAULT_MAX_SAMPLES))
 
-    def _try(self, chains: Sequence[Chain], samples: tuple[np.ndarray, np.ndarray]) -> list[TriedChain]:
-        return try_chains(self.model, self.facts.kind, self.task, len(self.data.classes), *samples, chains)
+    def _try(
+        self, chains: Sequence[Chain], samples: tuple[np.ndarray, np.ndarray], head: str | None
+    ) -> list[TriedChain]:
+        return try_chains(self.model, self.facts.kind, self.task, len(self.data.classes), *samples, chains, head)
 
     def _refuse_guessing(self, best: TriedChain) -> None:
         """Raise DataError if a chain is not significantly more accurate than always giving the same answer."""
@@ -380,14 +443,22 @@ class _Comparison:
                 f"--model: no usual preprocessing fits: its {task.METRIC} is {best.accuracy:.1%} on "
                 f"{len(best.results)} samples of train ({best.chain.name}), and {description} would give "
                 f"{guessing:.1%}; check that its classes are in this order: {', '.join(self.data.classes[:8])}"
+                f"{self._other_head(best)}"
             )
 
-    def _named(self, name: str, tried: Sequence[TriedChain]) -> TriedChain:
-        named = next((each for each in tried if _matches(name, each.chain)), None)
+    def _other_head(self, best: TriedChain) -> str:
+        """Return that `--head` may help, if it may."""
+        if self.task != "detection" or (best.reading and best.reading.is_proved):
+            return ""
+        read_as = best.reading.description if best.reading else "distances and logits"
+        return f". Its outputs were read as {read_as}; --head names another detector"
+
+    def _named(self, name: str, tried: Sequence[TriedChain]) -> list[TriedChain]:
+        named = next((each.chain for each in tried if _matches(name, each.chain)), None)
         if named is None:
-            known = ", ".join(f"{_short(each.chain)!r}" for each in tried)
+            known = ", ".join(dict.fromkeys(f"{_short(each.chain)!r}" for each in tried))
             raise ConfigError(f"--preprocess: got {name!r}; use one of {known}")
-        return named
+        return [each for each in tried if each.chain == named]
 
     def _question(self, best: TriedChain, rivals: Sequence[TriedChain]) -> str:
         metric = tasks.load_task(self.task).METRIC
@@ -402,7 +473,9 @@ class _Comparison:
 
 
 def _short(chain: Chain) -> str:
-    return with_geometry(chain, {}).name
+    """Return the name of a chain without the way to bring pictures to size, which is compared later."""
+    kept = {key: value for key, value in chain.geometry.items() if key in SOUND_OPTIONS}
+    return with_geometry(chain, kept).name
 
 
 def _matches(name: str, chain: Chain) -> bool:

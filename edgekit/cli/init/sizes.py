@@ -186,7 +186,7 @@ def measured_steps(data: Data) -> list[tuple[Step, str]]:
     if data.kind == "vector" and data.raw_shape[0] > MAX_FEATURES:
         grouping, together = "of all features together", True
     x = data.train.x if data.kind != "audio" else data.train.x[:MAX_SOUNDS]
-    mean, std = _moments(x, [step for step, _ in steps_so_far], together=together)
+    mean, std = moments(x, [step for step, _ in steps_so_far], together=together)
     steps = {"step": "normalize", "mean": mean, "std": std}
     return [*steps_so_far, (steps, f"of the train split, {grouping}")]
 
@@ -211,7 +211,7 @@ def log_mel(samples: int, rate_hz: int) -> Step:
     }
 
 
-def _moments(x: np.ndarray, steps: list[Step], together: bool) -> tuple[list[float], list[float]]:
+def moments(x: np.ndarray, steps: list[Step], together: bool) -> tuple[list[float], list[float]]:
     """Return mean and deviation over all but the last axis in double precision; constant features have deviation 1."""
     count, total, square_sum = 0, np.zeros(1), np.zeros(1)
     for chunk in _chunks(x, steps, together):

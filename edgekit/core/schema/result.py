@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import AfterValidator, Field, GetPydanticSchema, TypeAdapter
 
 from edgekit.core.config import STAGES, TRAINING_STAGES
+from edgekit.core.schema.branches import BranchLosses
 from edgekit.core.schema.by_class import ByClass
 from edgekit.core.schema.conditions import Conditions
 from edgekit.core.schema.cost import Cost
@@ -158,6 +159,12 @@ class Result(Record):
         ]
     ]
     by_class: Annotated[ByClass, Field(description="accuracy by class, for the baseline and the variants that ship")]
+    branches: NotRequired[
+        Annotated[
+            list[BranchLosses],
+            Field(description="which outputs of a detector lost its accuracy in int8; absent if none lost too much"),
+        ]
+    ]
     devices: NotRequired[
         Annotated[DeviceClass, Field(description="the devices whose latencies decided; absent if this machine decided")]
     ]
@@ -225,6 +232,7 @@ def _check_consistency(result: Result) -> Result:
         "loads": {run["name"] for run in result["loads"]["runs"]} <= names,
         "cost": "cost" not in result or {row["name"] for row in result["cost"]["calls"]} == names,
         "by_class": set(result["by_class"]["variants"]) <= names,
+        "branches": {row[key] for row in result.get("branches", []) for key in ("name", "reference")} <= names,
         "unmet": not set(result["unmet"]) & set(result["winners"]),
         "targets_left_out": set(result.get("targets_left_out", {}))
         <= {target for target, nearest in result["unmet"].items() if not nearest},

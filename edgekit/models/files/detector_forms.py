@@ -13,6 +13,8 @@ from itertools import combinations, permutations, product
 
 import numpy as np
 
+from edgekit.core import detector_names
+from edgekit.core.detector_names import Structure
 from edgekit.runner import boxes
 from edgekit.runner.box_heads import (
     BoxCode,
@@ -66,6 +68,16 @@ TITLES: dict[BoxCode, str] = {
     "exponential": "offsets from cells and logarithms of sizes",
     "distances": "distributions of distances",
 }
+COORDINATES = ("centre", "corners", "corners_yx")
+"""Codes whose numbers are places in the image, in pixels or as shares of it."""
+PLACES: dict[BoxCode, str] = {
+    "exponential": detector_names.OFFSETS,
+    "distances": detector_names.DISTANCES,
+    "centre": "centres",
+    "corners": "corners",
+    "corners_yx": "corners",
+}
+"""What the boxes are in a name."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +119,37 @@ class Form:
         return self.head.scores == "index"
 
     @property
+    def structure(self) -> Structure:
+        """What the outputs hold, as in a name."""
+        if self.is_finished:
+            return "finished"
+        if self.head.background is not None:
+            return "background"
+        if self.head.bins > 1:
+            return "distributions"
+        return "objectness" if any("objectness" in names for names in self.head.parts) else "plain"
+
+    @property
+    def place(self) -> str:
+        """What the numbers of a box are, as in a name."""
+        if self.head.boxes not in COORDINATES:
+            return PLACES[self.head.boxes]
+        return f"{PLACES[self.head.boxes]} {'as shares' if self.head.normalized else 'in pixels'}"
+
+    @property
+    def order(self) -> str:
+        """Which output holds the boxes, if there are two of the same shape; otherwise empty."""
+        columns = self.head.classes + (self.head.background is not None)
+        if len(self.head.parts) != 2 or columns != boxes.BOX_SIDES:
+            return ""
+        return detector_names.ORDERS[tuple(self.head.parts[0]) != ("boxes",)]
+
+    @property
+    def name(self) -> str:
+        """The name for `--head`."""
+        return detector_names.name_of(self.structure, self.place, self.order)
+
+    @property
     def scores_in_words(self) -> str:
         """What the scores are, in words."""
         has_objectness = any("objectness" in names for names in self.head.parts)
@@ -118,7 +161,7 @@ class Form:
     def description(self) -> str:
         """What the outputs hold, in words."""
         place = TITLES[self.head.boxes]
-        if self.head.boxes in ("centre", "corners", "corners_yx"):
+        if self.head.boxes in COORDINATES:
             place += " as shares of the image" if self.head.normalized else " in pixels"
         return f"finished boxes: {place}, score and class" if self.is_finished else f"{place}, {self.scores_in_words}"
 
@@ -184,19 +227,27 @@ def _forms_of_layout(parts: Parts, head: BoxHead) -> list[Form]:
     parts, head, scores = read
     if head.bins > 1:
         return _distributions(parts["boxes"], head, scores)
-    normalized = bool(np.abs(parts["boxes"]).max(initial=0) <= MAX_SHARE)
     codes: Sequence[BoxCode] = ("corners_yx",) if "count" in parts else ("corners", "centre")
     candidates = []
-    for code in codes:
+    for normalized, code in product(_scales(parts["boxes"]), codes):
         form_head = head._replace(boxes=code, normalized=normalized)
         corners = corners_of(parts["boxes"], form_head)
         kinds = parts["index"][:, 0].astype(np.int64) - head.first_index if "index" in parts else None
         candidates.append(Form(form_head, corners, scores, _valid_share(corners, head.size), kinds, rows))
-    candidates.sort(key=lambda form: -form.valid_share)
+    candidates.sort(key=lambda form: (not form.is_valid, not form.head.normalized, -form.valid_share))
     if "objectness" in parts and (undecoded := _undecoded(parts["boxes"], head, scores)) is not None:
         are_decoded = any(form.is_valid and form.cell_distance < NEAR_STRIDES for form in candidates)
         return candidates if are_decoded else [undecoded]
     return candidates
+
+
+def _scales(coordinates: np.ndarray) -> Sequence[bool]:
+    """Return whether coordinates may be shares of the image, and whether they may be pixels, the likelier first.
+
+    A network that gives shares may give some that are far outside the image.
+    """
+    are_small = np.abs(coordinates) <= MAX_SHARE
+    return (True,) if are_small.all() else (True, False) if are_small.mean() >= MIN_VALID else (False,)
 
 
 def _undecoded(raw: np.ndarray, head: BoxHead, scores: np.ndarray) -> Form | None:

@@ -35,12 +35,14 @@ MAX_CHECKED_ROWS = 50
 MAX_ANCHORS = 9
 """Largest number of anchors in a cell."""
 SUPPRESSION = "NonMaxSuppression"
-"""The operator that drops boxes of one object, which a cut would bring back."""
+"""The operator that drops overlapping boxes. The runner does so after the cut."""
 BOXES, SCORES = "boxes", "scores"
 """Names of the outputs of a cut file."""
 HEAD, DECODING = "edgekit.head", "edgekit.decoding"
 """Keys of the metadata of a cut file, if a manifest needs a `head` that says how its outputs are read."""
 Columns = tuple[int, int]
+Trace = tuple[list[np.ndarray], dict[str, np.ndarray]]
+"""The outputs of a file for one image, and its intermediate tensors by name."""
 
 
 @dataclass(frozen=True)
@@ -111,12 +113,11 @@ def cut(content: bytes, form: Form, tensors: dict[str, np.ndarray]) -> tuple[byt
     import onnx
 
     classes, source = form.head.classes, onnx.load_model_from_string(content)
-    if form.is_finished and any(node.op_type == SUPPRESSION for node in source.graph.node):
-        return None
+    keeps_best = form.is_finished and not _suppresses(source)
     for grids in _grids(form):
         scores = [_find_scores(tensors, grid, form, classes) for grid in grids]
         found_scores = [each for each in scores if each is not None]
-        if len(found_scores) < len(grids) or not _are_best(form, found_scores):
+        if len(found_scores) < len(grids) or (keeps_best and not _are_best(form, found_scores)):
             continue
         places = [_find_boxes(tensors, grid, form, classes) for grid in grids]
         found_places = [each for each in places if each is not None]
@@ -213,12 +214,10 @@ def _find_scores(tensors: dict[str, np.ndarray], grid: _Grid, form: Form, classe
 
 
 def _are_best(form: Form, scores: Sequence[_Scores]) -> bool:
-    """Whether the finished boxes of a file are the most probable of all points; True for boxes that are not finished.
+    """Whether the finished boxes of a file are the most probable of all points.
 
-    A file with a suppression of its own drops some of them, which the cut would undo.
+    A file that drops some of them in a way of its own must not be cut, because the cut would bring them back.
     """
-    if not form.is_finished:
-        return True
     best = np.sort(np.concatenate([each.probabilities.ravel() for each in scores]))[::-1][: form.rows]
     return _is_close(np.sort(form.scores.ravel())[::-1], best, SCORE_TOLERANCE)
 
@@ -340,8 +339,21 @@ def _is_close(one: np.ndarray, other: np.ndarray, tolerance: float) -> bool:
         return bool((np.abs(one - other) <= tolerance * np.maximum(1, np.abs(other) / FAR)).all())
 
 
-def trace(content: bytes, size: Sequence[int]) -> tuple[list[np.ndarray], dict[str, np.ndarray]]:
-    """Run a model on a random image; return its outputs, and its float32 intermediate tensors by name.
+def suppresses(content: bytes) -> bool:
+    """Whether a model drops overlapping boxes itself."""
+    import onnx
+
+    return _suppresses(onnx.load_model_from_string(content))
+
+
+def _suppresses(model: Any) -> bool:
+    return any(node.op_type == SUPPRESSION for node in model.graph.node)
+
+
+def trace(content: bytes, size: Sequence[int], image: np.ndarray | None = None) -> Trace:
+    """Run a model on an image; return its outputs, and its float32 intermediate tensors by name.
+
+    The image is (height, width, channels) as the network takes it; by default, it is random.
 
     Raises
     ------
@@ -369,8 +381,11 @@ def trace(content: bytes, size: Sequence[int]) -> tuple[list[np.ndarray], dict[s
     try:
         session = runner.session(model.SerializeToString(), None)
         source = session.get_inputs()[0]
-        image = np.random.default_rng(0).random((1, source.shape[1], *size), dtype=np.float32)
-        results = session.run(None, {source.name: image})
+        if image is None:
+            x = np.random.default_rng(0).random((1, source.shape[1], *size), dtype=np.float32)
+        else:
+            x = np.ascontiguousarray(image.transpose(2, 0, 1)[None], dtype=np.float32)
+        results = session.run(None, {source.name: x})
     except runner.runtime_errors() as error:
         reason = " ".join(str(error).split())[:300]
         raise ModelError(f"does not run on an image of {size[1]}×{size[0]} pixels: {reason}") from None

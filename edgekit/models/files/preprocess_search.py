@@ -1,4 +1,4 @@
-"""Evaluate a model file on labelled pictures with the preprocessing that is usual in the field.
+"""Evaluate a model file on labelled samples with the preprocessing that is usual in the field.
 
 Wrong preprocessing is the most common reason why a good model answers badly. The scale of the numbers, the order of the
 colours and the way a picture is brought to size are rarely written down, so each usual chain is tried.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,14 @@ import numpy as np
 from edgekit.core import tasks
 from edgekit.core.errors import ModelError
 from edgekit.core.tasks import SampleResults, SampleScores, Task
-from edgekit.models.files import interface, module, published_detector, task_outputs
+from edgekit.models.files import published_detector, task_outputs
+from edgekit.models.files.detector_readings import CONFIDENCE, ReadFile, is_better
+from edgekit.models.files.detector_readings import MAX_SAMPLES as DETECTOR_MAX_SAMPLES
 from edgekit.models.files.file_facts import call_with_file
 from edgekit.models.files.task_outputs import TaskOutputs
 from edgekit.runner.preprocess.transform import pipeline
 
-CONFIDENCE = 0.95
-"""Confidence with which a chain must be better than another one."""
-MAX_SAMPLES = {"detection": 120}
+MAX_SAMPLES = {"detection": DETECTOR_MAX_SAMPLES}
 DEFAULT_MAX_SAMPLES = 300
 """The largest number of samples on which each chain is tried."""
 DETECTOR_SAMPLES = 4
@@ -44,41 +45,75 @@ BGR = {"step": "bgr"}
 
 @dataclass(frozen=True)
 class Chain:
-    """The way from a picture to the input of a model: options of the data source, and preprocess steps.
+    """The way from a sample to the input of a model: options of the data source, and preprocess steps.
 
-    `scale` is a key of `SCALES`. `is_bgr` says whether blue comes first; it is None for grey pictures.
+    `scale` is a key of `SCALES`. `is_bgr` says whether blue comes first; it is None for grey pictures. `other_steps` are
+    the steps for samples that are no pictures.
     """
 
     scale: str
     is_bgr: bool | None = False
     geometry: Mapping[str, Any] = field(default_factory=dict)
+    other_steps: Sequence[Mapping[str, Any]] = ()
 
     @property
     def steps(self) -> Steps:
         """The preprocess steps."""
-        steps = [dict(step) for step in SCALES[self.scale]]
+        steps = [dict(step) for step in SCALES.get(self.scale, self.other_steps)]
         return [*steps, dict(BGR)] if self.is_bgr else steps
 
     @property
     def name(self) -> str:
         """The chain in words."""
         colours = "" if self.is_bgr is None else "BGR" if self.is_bgr else "RGB"
+        return ", ".join(filter(None, (self.scale, colours, self.geometry_name)))
+
+    @property
+    def geometry_name(self) -> str:
+        """The options of the data source in words."""
         words = [str(value) if isinstance(value, str) else f"{key} {value}" for key, value in self.geometry.items()]
-        geometry = ", ".join(words)
-        return ", ".join(filter(None, (self.scale, colours, geometry)))
+        return ", ".join(words)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the outputs of a detector were read: a name for `--head`, and what they are, in words.
+
+    It `is_proved` if the file was cut before its decoding.
+    """
+
+    head: str
+    description: str
+    is_proved: bool
 
 
 @dataclass(frozen=True, eq=False)
 class TriedChain:
-    """A chain with its accuracy on the samples, and its results by sample, which `tasks.drop` compares."""
+    """A chain with its accuracy on the samples, and its results by sample, which `tasks.drop` compares.
+
+    `reading` is how the outputs of a published detector were read; None for other files.
+    """
 
     chain: Chain
     accuracy: float
     results: SampleResults
+    reading: Reading | None = None
+
+    @property
+    def head(self) -> str | None:
+        """The name of the way to read the outputs, if it has one."""
+        return (self.reading.head or None) if self.reading else None
 
     def beats(self, other: TriedChain) -> bool:
         """Whether its accuracy is significantly higher than the other chain's on the same samples."""
-        return tasks.drop(other.results, self.results, CONFIDENCE).bound_pp < 0
+        return is_better(self.results, other.results)
+
+    def behind_pp(self, chosen: TriedChain) -> tuple[float, float]:
+        """Return the bounds of how much less accurate it is than the chosen chain, in percentage points."""
+        if self is chosen:
+            return 0.0, 0.0
+        least = -tasks.drop(self.results, chosen.results, CONFIDENCE).bound_pp
+        return least, tasks.drop(chosen.results, self.results, CONFIDENCE).bound_pp
 
 
 def scale_chains(channels: int) -> list[Chain]:
@@ -94,9 +129,19 @@ def with_geometry(chain: Chain, geometry: Mapping[str, Any]) -> Chain:
 
 
 def try_chains(
-    path: Path, kind: str, task: Task, classes: int, x: np.ndarray, y: np.ndarray, chains: Sequence[Chain]
+    path: Path,
+    kind: str,
+    task: Task,
+    classes: int,
+    x: np.ndarray,
+    y: np.ndarray,
+    chains: Sequence[Chain],
+    head: str | None = None,
 ) -> list[TriedChain]:
-    """Run a model file on pictures (n, height, width, channels) with each chain's steps, in a process of its own.
+    """Run a model file on raw samples (n, …) with each chain's steps, in a process of its own.
+
+    If the outputs of a detector can be read in several ways, each is tried with each chain. `head` is the name of the
+    only one that is considered.
 
     Raises
     ------
@@ -113,60 +158,68 @@ def try_chains(
             "task": task,
             "classes": classes,
             "steps": [chain.steps for chain in chains],
+            "head": head,
         }
-        call_with_file(path, f"{__name__}:evaluate", job, folder, LIMIT_S)
+        readings = call_with_file(path, f"{__name__}:evaluate", job, folder, LIMIT_S)
         tried = []
-        for index, chain in enumerate(chains):
-            if not (file := folder / f"results-{index}.npy").exists():
+        for (index, chain), (number, reading) in product(enumerate(chains), enumerate(readings or [None])):
+            if not (file := folder / f"results-{index}-{number}.npy").exists():
                 continue
             values = np.load(file)
             results: SampleResults = values if values.dtype == bool else SampleScores(task, values)
-            tried.append(TriedChain(chain, tasks.accuracy(results), results))
+            tried.append(TriedChain(chain, tasks.accuracy(results), results, Reading(*reading) if reading else None))
         return tried
 
 
-def evaluate(folder: str, path: str, kind: str, task: Task, classes: int, steps: Sequence[Steps]) -> None:
-    """Write the results of the samples in `folder` for each list of steps; `try_chains` calls this in a child."""
+def evaluate(
+    folder: str, path: str, kind: str, task: Task, classes: int, steps: Sequence[Steps], head: str | None
+) -> list[tuple[str, str, bool]]:
+    """Write the results of the samples in `folder` for each list of steps; `try_chains` calls this in a child.
+
+    Return the fields of a `Reading` for each way in which the outputs of a published detector were read.
+    """
     home, file = Path(folder), Path(path)
     x, y = np.load(home / "x.npy"), np.load(home / "y.npy")
-    needed = task_outputs.for_task(task, classes, x.shape[1:])
+    needed = [task_outputs.for_task(task, classes, x.shape[1:])]
+    readings: list[tuple[str, str, bool]] = []
     if task == "detection":
-        file, needed = _read_detector(file, kind, needed, home, x[:DETECTOR_SAMPLES])
-    model = module(kind).open(file, 0, (), needed)
-    layout = interface.find_layout(model.shape, x.shape[1:])
+        file, needed, readings = _read_detector(file, kind, needed[0], home, x[:DETECTOR_SAMPLES], head)
+    opened = ReadFile(file, kind, needed)
     failures: list[ModelError] = []
     for index, each in enumerate(steps):
-        prepare = Prepare(each, layout)
         try:
-            answers = task_outputs.outputs(model, layout, x, prepare, needed, lambda count: None)
+            answers = opened.answers(x, pipeline(each))
         except ModelError as error:  # numbers of another scale may overflow
             failures.append(error)
             continue
-        results = tasks.load_task(task).score_samples(answers, None, y)
-        np.save(home / f"results-{index}.npy", results.values if isinstance(results, SampleScores) else results)
+        for number, values in enumerate(answers):
+            results = tasks.load_task(task).score_samples(values, None, y)
+            scores = results.values if isinstance(results, SampleScores) else results
+            np.save(home / f"results-{index}-{number}.npy", scores)
     if len(failures) == len(steps):
         raise failures[0]
+    return readings
 
 
-class Prepare:
-    """Makes a model's input from raw samples, with these steps and in this layout."""
+def _read_detector(
+    path: Path, kind: str, needed: TaskOutputs, home: Path, x: np.ndarray, head: str | None
+) -> tuple[Path, list[TaskOutputs], list[tuple[str, str, bool]]]:
+    """Return the file to run, its outputs in each way to read them, and these ways as fields of a `Reading`.
 
-    def __init__(self, steps: Steps, layout: interface.Layout) -> None:
-        self._apply, self._layout = pipeline(steps), layout
-
-    def __call__(self, raw: np.ndarray) -> np.ndarray:
-        return self._layout.arrange(self._apply(raw))
-
-
-def _read_detector(path: Path, kind: str, needed: TaskOutputs, home: Path, x: np.ndarray) -> tuple[Path, TaskOutputs]:
-    """Return the file to run and its outputs: a published detector without its decoding, or the file itself."""
-    detector = published_detector.read(path, kind, needed, pipeline(SCALES["0 to 1"])(x))
-    if detector is None:
-        return path, needed
-    if detector.content is not None:
+    The file is a published detector without its decoding, or the file itself.
+    """
+    scales = [pipeline(chain.steps) for chain in scale_chains(x.shape[-1]) if not chain.is_bgr]
+    samples = [scale(image[None])[0].astype(np.float32) for image, scale in product(x, scales)]
+    found = published_detector.readings(path, kind, needed, samples, head)
+    if not found:
+        return path, [needed], []
+    if (content := found[0].content) is not None:
         path = home / "cut.onnx"
-        path.write_bytes(detector.content)
-    return path, replace(needed, head=detector.head)
+        path.write_bytes(content)
+    is_cut = not found[0].seen
+    words = "; cut before its decoding" if is_cut else ""
+    fields = [(each.name, f"{each.decoding}{words}", is_cut) for each in found]
+    return path, [replace(needed, head=each.head) for each in found], fields
 
 
 def best_of(tried: Sequence[TriedChain]) -> tuple[TriedChain, list[TriedChain]]:

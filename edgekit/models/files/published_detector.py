@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from edgekit.core import detector_names
 from edgekit.core.errors import ModelError
 from edgekit.models.files import interface, module, onnx_batch, onnx_detector
 from edgekit.models.files import onnx as onnx_file
@@ -25,6 +27,8 @@ from edgekit.runner import output_vector
 MAX_QUERIES = 1000
 """Largest number of boxes of a detector that predicts a set of boxes, such as DETR, instead of one for each point."""
 END_TO_END = "_e2e"
+MAX_TRACED = 8
+"""Most images, beside a random one, in which a file may find the boxes by which it is recognised."""
 OTHER_TASKS = {
     "pose": "predicts key points",
     "segment": "predicts masks of instances",
@@ -48,16 +52,58 @@ class PublishedDetector:
         How the outputs of the cut file, or of the whole one, are read; None if they are distances and logits.
     is_suppressed
         Whether there is one box for each object, so that overlapping boxes are not to be dropped.
+    name
+        The name of such a detector, see `edgekit.core.detector_names`.
+    seen
+        What the file gave for one image, output by output; empty if it was cut.
     """
 
     decoding: str
     content: bytes | None
     head: dict[str, Any] | None
     is_suppressed: bool
+    name: str = ""
+    seen: str = ""
 
 
-def read(path: Path, kind: str, needed: TaskOutputs, samples: Iterable[np.ndarray] = ()) -> PublishedDetector | None:
-    """Recognise the detector at `path`; None if it gives distances and logits, which need no conversion.
+def read(
+    path: Path, kind: str, needed: TaskOutputs, samples: Iterable[np.ndarray] = (), head: str | None = None
+) -> PublishedDetector | None:
+    """Return the most likely of the `readings` of a file; None if it needs no conversion.
+
+    Raises
+    ------
+    ModelError
+        See `readings`; also if the readings differ in what the columns hold, and not only in what the numbers of a box
+        are.
+    """
+    found = readings(path, kind, needed, samples, head)
+    if len({_columns(each) for each in found}) > 1:
+        raise ModelError(f"gives {found[0].seen}. These can be read in several ways: {describe_readings(found)}")
+    return found[0] if found else None
+
+
+def _columns(detector: PublishedDetector) -> str:
+    """Return what the columns of the outputs hold."""
+    return str([(detector.head or {}).get(key) for key in ("parts", "points_last", "background")])
+
+
+def describe_readings(found: Sequence[PublishedDetector]) -> str:
+    """List ways to read a file, and say how one of them is named."""
+    ways = "; ".join(f"{each.name!r} ({each.decoding})" for each in found)
+    return (
+        f"{ways}. Name the right one as model.head or --head, or export the network with its boxes and its scores in "
+        "two outputs, or as logits without its decoding"
+    )
+
+
+def readings(
+    path: Path, kind: str, needed: TaskOutputs, samples: Iterable[np.ndarray] = (), head: str | None = None
+) -> list[PublishedDetector]:
+    """Return the ways in which the outputs of the detector at `path` can be read, the likeliest first.
+
+    There is only one if the file could be cut, because that proves it, and none if it gives distances and logits, which
+    need no conversion.
 
     Parameters
     ----------
@@ -66,65 +112,72 @@ def read(path: Path, kind: str, needed: TaskOutputs, samples: Iterable[np.ndarra
     needed
         The outputs of the task, for its classes and the size of the images.
     samples
-        Images (height, width, channels) as the network takes them. They are used if a random image shows too little: a
-        file that keeps only likely boxes may find none in it.
+        Images (height, width, channels) as the network takes them, in which a file that keeps only likely boxes finds
+        some, whereas it may find none in a random image.
+    head
+        The name of the only way to read them that is considered, if that is known.
 
     Raises
     ------
     ModelError
         The file does not run on an image of this size, or its outputs are not those of a known head.
+    ConfigError
+        There is no such name.
     """
     content, is_changed = _fixed_onnx(path, needed.size) if kind == "onnx" else (None, False)
-    candidates: list[Form] = []
-    outputs: list[np.ndarray] = []
-    if content is not None:
+    facts: dict[str, Any] = {}
+    named = detector_names.parse(head) if head is not None else None
+    if content is None:
+        traces: Iterable[onnx_detector.Trace] = ((each, {}) for each in _outputs(path, kind, needed, samples))
+    else:
         facts = onnx_metadata(content)
         if onnx_detector.HEAD in facts:
-            return PublishedDetector(facts.get(onnx_detector.DECODING, ""), None, facts[onnx_detector.HEAD], False)
+            return [PublishedDetector(facts.get(onnx_detector.DECODING, ""), None, facts[onnx_detector.HEAD], False)]
         _refuse_other_tasks(facts)
-        outputs, tensors = onnx_detector.trace(content, needed.size)
-        if _are_distances(outputs, needed):
-            return None
-        candidates = forms(outputs, needed.size, needed.classes)
-        for form in candidates:
-            if (cut := onnx_detector.cut(content, form, tensors)) is not None:
-                head = cut[1]._asdict() if cut[1] else None
-                is_suppressed = form.is_finished or _is_end_to_end(facts)
-                return PublishedDetector(form.description, cut[0], head, is_suppressed)
-    candidates = [form for form in candidates if form.is_valid]
-    if not candidates:
-        for outputs in _outputs(path, kind, needed, samples):
-            if _are_distances(outputs, needed):
-                return None
-            candidates = [form for form in forms(outputs, needed.size, needed.classes) if form.is_valid]
-            if candidates:
-                break
-        else:
-            raise ModelError(_refusal(outputs, needed))
-    best = _only_reading(candidates, outputs, needed)
-    fixed = _with_output_shapes(content, outputs) if content is not None and is_changed else None
-    return PublishedDetector(best.description, fixed, best.head._asdict(), _is_suppressed(best))
+        traces = (onnx_detector.trace(content, needed.size, each) for each in (None, *islice(samples, MAX_TRACED)))
+    outputs: list[np.ndarray] = []
+    for outputs, tensors in traces:
+        if named is None and _are_distances(outputs, needed):
+            return []
+        candidates = [
+            form
+            for form in forms(outputs, needed.size, needed.classes)
+            if named is None or named.fits(form.structure, form.place, form.order)
+        ]
+        if content is not None:
+            is_suppressed = _is_end_to_end(facts)
+            if (detector := _without_decoding(content, candidates, tensors, is_suppressed)) is not None:
+                return [detector]
+        if valid := [form for form in candidates if form.is_valid]:
+            suppresses = content is not None and onnx_detector.suppresses(content)
+            fixed = _with_output_shapes(content, outputs) if content is not None and is_changed else None
+            return [_uncut(form, outputs, needed, suppresses, fixed) for form in valid]
+    raise ModelError(_refusal(outputs, needed, head))
 
 
-def _only_reading(candidates: Sequence[Form], outputs: Sequence[np.ndarray], needed: TaskOutputs) -> Form:
-    """Return the first of the forms that are valid for the outputs of a file.
+def _without_decoding(
+    content: bytes, candidates: Sequence[Form], tensors: dict[str, np.ndarray], is_suppressed: bool
+) -> PublishedDetector | None:
+    """Return an ONNX detector cut before its decoding, and before its suppression if it has one; None if impossible.
 
-    Raises
-    ------
-    ModelError
-        The forms differ in what the columns hold, and not only in what the four numbers of a box are.
+    `is_suppressed` says whether its points are one for each object although they belong to cells.
     """
-    readings = {(form.head.parts, form.head.points_last, form.scores_in_words): form for form in reversed(candidates)}
-    if len(readings) == 1:
-        return candidates[0]
-    ways = "; or ".join(
-        f"{', '.join(' and '.join(names) for names in form.head.parts)} ({form.description})"
-        for form in reversed(readings.values())
-    )
-    raise ModelError(
-        f"gives {_seen(outputs, needed)}. These can be read in several ways: {ways}. Export the network with its boxes "
-        "and its scores in two outputs, or as logits without its decoding"
-    )
+    suppresses = onnx_detector.suppresses(content)
+    for form in candidates:
+        if (cut := onnx_detector.cut(content, form, tensors)) is not None:
+            fields = cut[1]._asdict() if cut[1] else None
+            one_each = is_suppressed or (form.is_finished and not suppresses)
+            return PublishedDetector(form.description, cut[0], fields, one_each, form.name)
+    return None
+
+
+def _uncut(
+    form: Form, outputs: Sequence[np.ndarray], needed: TaskOutputs, suppresses: bool, content: bytes | None
+) -> PublishedDetector:
+    """Return a detector that keeps its outputs, and its suppression if it has one."""
+    words = ", after a suppression that stays in the file" if suppresses else ""
+    fields, seen = form.head._asdict(), _seen(outputs, needed)
+    return PublishedDetector(f"{form.description}{words}", content, fields, _is_suppressed(form), form.name, seen)
 
 
 def _fixed_onnx(path: Path, size: Sequence[int]) -> tuple[bytes | None, bool]:
@@ -212,11 +265,15 @@ def _seen(outputs: Sequence[np.ndarray], needed: TaskOutputs) -> str:
     return f"for an image of {needed.size[1]}×{needed.size[0]} pixels {seen}"
 
 
-def _refusal(outputs: Sequence[np.ndarray], needed: TaskOutputs) -> str:
-    """Say what was seen, output by output, and what would help."""
-    count = needed.classes
+def _refusal(outputs: Sequence[np.ndarray], needed: TaskOutputs, head: str | None) -> str:
+    """Say what was seen, output by output, and what would help: another name only if there is one."""
+    count, seen = needed.classes, _seen(outputs, needed)
+    if head is not None:
+        names = dict.fromkeys(form.name for form in forms(outputs, needed.size, count) if form.is_valid)
+        if names:
+            return f"gives {seen}. These cannot be read as {head!r}, but as {' or '.join(map(repr, names))}"
     return (
-        f"gives {_seen(outputs, needed)}. The data have {count} classes, for "
+        f"gives {seen}. The data have {count} classes, for "
         f"which a known head gives boxes and scores in one output of {4 + count} or {5 + count} numbers for each box, "
         f"boxes (4) and scores ({count} or {count + 1}) in two outputs, or finished boxes (6); if the network has "
         "other classes, name all of them under data.classes, in its order"

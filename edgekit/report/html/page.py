@@ -14,6 +14,7 @@ from edgekit.report import finished_run
 from edgekit.report.html.notebooks import NotebookPage
 from edgekit.report.result import RESULT
 from edgekit.report.sections import (
+    branches,
     bundles,
     call_costs,
     classes,
@@ -54,6 +55,7 @@ def build_context(folder: Path, result: Result, links: list[NotebookPage]) -> di
         "cost": call_costs.section(result),
         "time_breakdown": profile.section(chain["profile"].metrics, result, predicted),
         "by_class": classes.section(result, benchmark),
+        "branches": branches.page_grid(result),
         "streams": streams.page_grid(result),
         "devices": devices.page_grid(result),
         "variants": variants.page_grid(result),

@@ -30,6 +30,7 @@ from edgekit.models.from_artifact import open_model
 from edgekit.runner.backends import Backend
 from edgekit.runner.preprocess.transform import apply, to_layout
 from edgekit.stages.benchmark import devices
+from edgekit.stages.benchmark.branches import branch_losses
 from edgekit.stages.benchmark.config import LIBRARIES, BenchmarkConfig
 from edgekit.stages.benchmark.cost import energy_source, measure_costs
 from edgekit.stages.benchmark.decision import check_all_limits
@@ -58,6 +59,8 @@ def benchmark(source: Artifact, data: Data, config: BenchmarkConfig, out: Path) 
     others_leakage = [check_teacher(source, data, config.threads), *(model.leakage for model in reference_models)]
     evaluation = _evaluate_all(source, data, config)
     rows, openers, answers = evaluation.rows, evaluation.openers, evaluation.answers
+    spec = store.read_spec(source.ancestor("profile").file("model/model.json").parent)
+    branches = branch_losses(source, rows, data.validation, spec, config.budget, config.inference_threads)
     threads_before = torch.get_num_threads()
     torch.set_num_threads(config.inference_threads)
     try:
@@ -105,6 +108,7 @@ def benchmark(source: Artifact, data: Data, config: BenchmarkConfig, out: Path) 
             "by_class": breakdown.by_class,
             "confusion": breakdown.confusion,
             "lost": {**breakdown.lost, "kind": data.kind},
+            **({"branches": branches} if branches else {}),
             **evidence,
         },
         libraries=LIBRARIES,

@@ -14,6 +14,7 @@ import numpy as np
 from edgekit.core.errors import ConversionError
 from edgekit.core.schema.conversion import BoundaryAgreement, ConvertedVariant, RedundantOperator
 from edgekit.core.schema.variants import LeftOutVariant
+from edgekit.core.tasks.box_branches import describe_difference
 from edgekit.stages.convert import numerics, plan
 from edgekit.stages.convert.config import ConvertConfig
 from edgekit.stages.convert.plan import NetworkToConvert
@@ -158,7 +159,8 @@ class BoundaryChecker:
             message = (
                 f"{self.network.name}: {source} → {result} is outside its tolerance on {len(outputs)} validation "
                 f"samples: {'; '.join(faults)} (max |Δ| {agreement.max_abs:.3g}, cosine {agreement.cosine:.4g}); "
-                f"{self._own_rounding() if is_float else ''}{divergence.message}"
+                f"{self._own_rounding() if is_float else self._lost_branch(files, outputs, reference)}"
+                f"{divergence.message}"
             )
             raise _Rejected(
                 ConversionFailure.from_cause(
@@ -194,6 +196,12 @@ class BoundaryChecker:
     def _own_rounding(self) -> str:
         conditioning = self._conditioning
         return f"the network differs from itself by {conditioning.describe()}; " if conditioning else ""
+
+    def _lost_branch(self, files: ConvertedFiles, outputs: np.ndarray, reference: np.ndarray) -> str:
+        """Say whether the boxes or the scores of a detector with several outputs differ; empty for other files."""
+        if self.task != "detection" or len(files.outputs) < 2 or not np.isfinite(outputs).all():
+            return ""
+        return f"{describe_difference(reference, outputs, self.inputs)}; "
 
     def _advice(self, step: ConversionStep, outputs: np.ndarray, reference: np.ndarray, layer: str) -> str:
         conditioning = self._conditioning if step.precision == FLOAT else None

@@ -17,10 +17,12 @@ from edgekit.models import dry_run, reparameterize, store
 from edgekit.models.cost import cost
 from edgekit.models.eager import eager_input
 from edgekit.models.files import TITLES, task_outputs
+from edgekit.models.files.detector_readings import MAX_SAMPLES
 from edgekit.models.from_artifact import spec_for
 from edgekit.models.user_errors import reporting_failures
 from edgekit.stages.profile.config import LIBRARIES, ProfileConfig
 from edgekit.stages.profile.measure import measure
+from edgekit.targets.evaluate import labelled_train_samples
 from edgekit.training import resume
 from edgekit.training.fit import fit
 from edgekit.training.predict import evaluate
@@ -51,6 +53,8 @@ def load_model_file(
             task=data.task,
             tensors=data.tensors or (),
             cut_file=cut_file,
+            head=origin["model"].get("head"),
+            labelled=labelled_train_samples(data, MAX_SAMPLES) if data.task == "detection" else None,
         )
         task_outputs.check_answers(path.name, outputs, split.y, data.classes, origin["preprocess"], data.task)
         spec = spec_for(data, None, {}, origin["preprocess"], store.Source(**facts))

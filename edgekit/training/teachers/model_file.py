@@ -37,6 +37,8 @@ SAMPLES, LOGITS, JOURNAL, CUT = "samples.npy", "logits.npy", "journal", "cut.onn
 
 The journal's last line is the number of finished samples, and `CUT` is a detector without its decoding.
 """
+LABELLED = ("labelled-x.npy", "labelled-y.npy")
+"""Files with samples of train and their labels, if they may be needed to decide how a detector is read."""
 
 
 @dataclass(frozen=True)
@@ -140,14 +142,29 @@ def logits_and_facts(
     task: Task = "classification",
     tensors: Tensors = (),
     cut_file: Path | None = None,
+    head: str | None = None,
+    labelled: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> tuple[np.ndarray, dict[str, Any]]:
     """Run a model file that is to be the baseline of a run, and return its logits and facts about the model.
 
     The facts are the fields of `models.store.Source`. In addition to what `logits` checks, the model must be usable on
     a device. `x` needs at least one sample. If the model is a detector that decodes its boxes itself, the file without
-    the decoding is written to `cut_file`, and the facts are those of this file.
+    the decoding is written to `cut_file`, and the facts are those of this file. If its outputs can be read in several
+    ways, the way is that with the name `head`, or that which is best on the `labelled` samples (x, y).
     """
-    outputs, facts = _run(teacher, x, classes, timeout_s, threads, task, tensors, is_baseline=True, cut_file=cut_file)
+    outputs, facts = _run(
+        teacher,
+        x,
+        classes,
+        timeout_s,
+        threads,
+        task,
+        tensors,
+        is_baseline=True,
+        cut_file=cut_file,
+        head=head,
+        labelled=labelled,
+    )
     return outputs, {"kind": teacher.kind, "file": teacher.path.name, **facts}
 
 
@@ -163,6 +180,8 @@ def _run(
     is_baseline: bool,
     progress: Callable[[int, int], None] | None = None,
     cut_file: Path | None = None,
+    head: str | None = None,
+    labelled: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> tuple[np.ndarray, dict[str, Any]]:
     import numpy as np
 
@@ -182,6 +201,8 @@ def _run(
         try:
             home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="edgekit-teacher-")))
             np.save(home / SAMPLES, x)
+            for name, values in zip(LABELLED, labelled or (), strict=False):
+                np.save(home / name, values)
         except OSError as error:
             raise ResourceError(
                 f"{teacher.path}: cannot copy {len(x):,} samples to {tempfile.gettempdir()} "
@@ -204,6 +225,7 @@ def _run(
             "task": task,
             "is_baseline": is_baseline,
             "tensors": list(tensors),
+            "head": head,
         }
         facts = _run_in_process(teacher.path, job, home, timeout_s, report_progress)
         if cut_file is not None and (home / CUT).exists():

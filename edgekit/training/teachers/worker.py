@@ -10,11 +10,13 @@ import numpy as np
 
 from edgekit.core import tasks
 from edgekit.core.errors import RESOURCE_ERRNOS, EdgekitError, ModelError, ResourceError
-from edgekit.models.files import interface, module, op_count, published_detector, task_outputs
+from edgekit.models.files import detector_readings, interface, module, op_count, published_detector, task_outputs
 from edgekit.models.files.interface import OpenedModel, Run
+from edgekit.models.files.published_detector import PublishedDetector
+from edgekit.models.files.task_outputs import Prepare, TaskOutputs
 from edgekit.runner import input_vector
 from edgekit.runner.preprocess.transform import pipeline
-from edgekit.training.teachers.model_file import CUT, JOURNAL, LOGITS, SAMPLES
+from edgekit.training.teachers.model_file import CUT, JOURNAL, LABELLED, LOGITS, SAMPLES
 
 DETECTOR_SAMPLES = 8
 """Number of samples from which the outputs of a detector are recognised, if it detects nothing in a random image."""
@@ -34,6 +36,7 @@ def write_logits(
     task: tasks.Task,
     is_baseline: bool,
     tensors: list[dict[str, Any]],
+    head: str | None,
 ) -> dict[str, Any]:
     """Write the logits of the samples to the folder `home`, and return facts about the model.
 
@@ -47,8 +50,7 @@ def write_logits(
     needed = task_outputs.for_task(task, classes, sample)
     file = Path(path)
     try:
-        samples = steps(x[:DETECTOR_SAMPLES])
-        detector = published_detector.read(file, kind, needed, samples=samples) if task == "detection" else None
+        detector = _read_detector(file, kind, needed, folder, x, steps, head) if task == "detection" else None
     except Exception as error:
         raise _model_error("cannot be read as a detector", error) from None
     if detector is not None:
@@ -98,6 +100,21 @@ def write_logits(
         "head": detector.head if detector else None,
         **costs,
     }
+
+
+def _read_detector(
+    file: Path, kind: str, needed: TaskOutputs, folder: Path, x: np.ndarray, steps: Prepare, head: str | None
+) -> PublishedDetector | None:
+    """Return how the outputs of a detector are read; labelled samples decide if there are any in the folder."""
+    samples = steps(x[:DETECTOR_SAMPLES])
+    labelled = [folder / name for name in LABELLED]
+    if not all(path.exists() for path in labelled):
+        return published_detector.read(file, kind, needed, samples, head)
+    found = published_detector.readings(file, kind, needed, samples, head)
+    if len(found) < 2:
+        return found[0] if found else None
+    known_x, known_y = (np.load(path, allow_pickle=False) for path in labelled)
+    return detector_readings.most_accurate(file, kind, needed, found, (known_x, known_y), steps)
 
 
 def _check_input_range(model: OpenedModel, x: np.ndarray, preprocess: list[dict[str, Any]], is_baseline: bool) -> None:

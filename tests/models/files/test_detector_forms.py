@@ -92,3 +92,18 @@ def test_boxes_are_near_the_cells_of_grids_or_belong_to_none() -> None:
     table = np.concatenate([near - 6, near + 6, uniform(96, 3)], axis=1).astype(np.float32)
     assert valid([table], 3)[0].cell_distance < 0.1
     assert valid([np.concatenate([corners(19), uniform(19, 3)], axis=1)], 3)[0].cell_distance == np.inf
+
+
+def test_shares_of_which_one_is_far_outside_may_be_pixels_too() -> None:
+    shares = corners(60) / 96
+    shares[0, 2:] = 5
+    found = valid([shares, uniform(60, 3)], 3)
+    assert found[0].head.normalized and {form.head.normalized for form in found} == {True, False}
+    assert {form.name for form in found} >= {"yolov8, corners as shares", "picodet"}
+
+
+def test_outputs_of_one_shape_are_named_by_their_order() -> None:
+    found = valid([corners(19) / 96, uniform(19, 4)], 4)
+    orders = {form.head.parts[0]: form.order for form in found}
+    assert orders == {("boxes",): "boxes first", ("classes",): "boxes last"}
+    assert all(form.name.endswith(form.order) for form in found)

@@ -20,6 +20,7 @@ from edgekit.runner.box_heads import BoxHead, HeadDecoder
 from edgekit.runner.boxes import BoxOptions, Decoder
 from tests.models.files import detection_postprocess, detector_heads
 from tests.models.files.detector_heads import CLASSES, FAMILIES, SIZE, Family, exported, images
+from tests.models.files.suppression import with_suppression
 
 NEEDED = for_task("detection", CLASSES, (*SIZE, 3))
 MAX_PIXELS, MAX_SCORE = 0.05, 1e-4
@@ -274,3 +275,41 @@ def test_a_file_that_finds_nothing_in_noise_is_read_by_its_samples(tmp_path: Pat
     samples = images().transpose(0, 2, 3, 1) * 4
     detector = published_detector.read(tmp_path / "net.tflite", "tflite", NEEDED, samples=samples)
     assert detector is not None and detector.is_suppressed
+
+
+def test_a_suppression_inside_the_file_is_cut_off(tmp_path: Path) -> None:
+    plain = exported(BY_NAME["YOLOv8"].build)
+    detector = read(with_suppression(plain, least=0.6), tmp_path)
+    assert detector is not None and detector.content is not None and detector.head is None
+    assert not detector.is_suppressed, "the boxes that overlap are there again"
+    assert "finished boxes: corners in pixels" in detector.decoding
+    operators = {node.op_type for node in onnx.load_model_from_string(detector.content).graph.node}
+    assert not {"NonMaxSuppression", "Sigmoid"} & operators
+    for image in images():
+        check_same_boxes(decoded(detector.content, None, image), BY_NAME["YOLOv8"].decode(run(plain, image)))
+
+
+def test_a_suppression_that_leaves_nothing_of_noise_is_cut_off_with_a_sample(tmp_path: Path) -> None:
+    plain = exported(BY_NAME["YOLOv8"].build)
+    samples = 4 * images()
+    noise = np.random.default_rng(0).random((3, *SIZE), dtype=np.float32)
+    of_noise, *of_samples = (run(plain, image)[0][0, 4:].max() for image in (noise, *samples))
+    content = with_suppression(plain, least=(of_noise + max(of_samples)) / 2)
+    assert of_noise < max(of_samples)
+    with pytest.raises(ModelError):
+        read(content, tmp_path)
+    detector = published_detector.read(tmp_path / "net.onnx", "onnx", NEEDED, samples.transpose(0, 2, 3, 1))
+    assert detector is not None and detector.content is not None and detector.head is None
+
+
+def test_a_suppression_that_cannot_be_cut_off_is_named(tmp_path: Path) -> None:
+    """No tensor of RetinaNet is proved to be the code of its boxes, because they are relative to priors."""
+    model = onnx.load_model_from_string(exported(BY_NAME["RetinaNet"].build))
+    node = onnx.helper.make_node("Transpose", [model.graph.output[0].name], ["points_last"], perm=[0, 2, 1])
+    columns, points = 4 + CLASSES, model.graph.output[0].type.tensor_type.shape.dim[1].dim_value
+    model.graph.node.append(node)
+    del model.graph.output[:]
+    model.graph.output.append(onnx.helper.make_tensor_value_info("points_last", 1, [1, columns, points]))
+    detector = read(with_suppression(model.SerializeToString(), least=0.5), tmp_path)
+    assert detector is not None and detector.content is None and detector.is_suppressed
+    assert detector.decoding.endswith("after a suppression that stays in the file")
