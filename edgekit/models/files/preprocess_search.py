@@ -47,8 +47,8 @@ BGR = {"step": "bgr"}
 class Chain:
     """The way from a sample to the input of a model: options of the data source, and preprocess steps.
 
-    `scale` is a key of `SCALES`. `is_bgr` says whether blue comes first; it is None for grey pictures. `other_steps` are
-    the steps for samples that are no pictures.
+    `scale` is a key of `SCALES`. `is_bgr` says whether blue comes first; it is None for grey pictures. `other_steps`
+    are the steps for samples that are no pictures.
     """
 
     scale: str

@@ -109,7 +109,7 @@ def test_the_newer_exporter_of_pytorch_gives_files_that_are_cut(name: str, tmp_p
 
 @pytest.mark.parametrize("build", [detector_heads.WithThreshold, detector_heads.Selected])
 def test_a_file_that_selects_among_its_boxes_keeps_its_outputs(build: Callable[[], Any], tmp_path: Path) -> None:
-    """A cut would bring back the boxes that a suppression inside the file has dropped."""
+    """A cut would bring back the boxes that the file itself drops."""
     content = exported(build)
     detector = read(content, tmp_path)
     assert detector is not None and detector.content is None and detector.is_suppressed
