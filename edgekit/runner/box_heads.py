@@ -211,7 +211,7 @@ def keypoint_offsets(raw: np.ndarray, head: BoxHead) -> np.ndarray:
         places = values[..., :2] * factor + summand
     else:
         centres, strides = boxes.point_centres(head.size, len(raw))
-        places = (values[..., :2] * _picture_scale(head)[:2] - centres[:, None]) / strides[:, None]
+        places = (values[..., :2] * picture_scale(head)[:2] - centres[:, None]) / strides[:, None]
     if head.keypoint_columns < keypoints.VALUES:
         seen = np.full((*values.shape[:2], 1), logit32(np.array(1)))
     else:
@@ -247,7 +247,7 @@ def mean_distances(raw: np.ndarray, bins: int) -> np.ndarray:
 
 def corners_of(raw: np.ndarray, head: BoxHead) -> np.ndarray:
     """Return left, top, right and bottom of boxes (points, 4) in pixels, float32; `head.boxes` is not "distances"."""
-    scale = _picture_scale(head)
+    scale = picture_scale(head)
     if head.boxes == "corners":
         return raw * scale
     if head.boxes == "corners_yx":
@@ -269,7 +269,7 @@ def corners_of(raw: np.ndarray, head: BoxHead) -> np.ndarray:
     return _from_centres(raw[:, :2] * offset * sizes + centres, exp32(raw[:, 2:] * growth) * sizes)
 
 
-def _picture_scale(head: BoxHead) -> np.ndarray:
+def picture_scale(head: BoxHead) -> np.ndarray:
     """Return what coordinates (x, y, x, y) are multiplied by to be pixels."""
     height, width = head.size
     return np.array([width, height, width, height] if head.normalized else [1, 1, 1, 1], dtype=np.float32)

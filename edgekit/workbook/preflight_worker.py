@@ -87,6 +87,7 @@ def _check_model_file(plan: Plan, data: Data) -> str:
         threads=1,
         task=data.task,
         tensors=data.tensors or (),
+        keypoints=data.keypoint_count,
     )
     return f"{TITLES[opened.kind]}, which answers these samples"
 

@@ -17,7 +17,7 @@ from edgekit.cli.init.sizes import SplitSizes
 from edgekit.core import tasks
 from edgekit.core.errors import ConfigError, DataError
 from edgekit.core.tasks import Task
-from edgekit.data import Data
+from edgekit.data import Data, archives, box_formats
 from edgekit.models.files import TITLES
 from edgekit.models.files.file_facts import FileFacts
 from edgekit.models.files.preprocess_search import (
@@ -32,7 +32,7 @@ from edgekit.models.files.preprocess_search import (
 )
 from edgekit.targets.evaluate import spread_indices
 
-TASKS: dict[str, Task] = {"boxes": "detection", "image_folder": "classification"}
+TASKS: dict[str, Task] = {"boxes": "detection", "keypoints": "keypoints", "image_folder": "classification"}
 """The sources of pictures for which a config is written, with their tasks."""
 VALIDATION_FRACTION, TEST_FRACTION = 0.4, 0.2
 """Nothing is trained, so most samples can be used to measure the accuracy."""
@@ -57,6 +57,7 @@ GEOMETRIES: dict[str, tuple[dict[str, Any], ...]] = {
     ),
 }
 """Usual ways to bring a picture to the size of the input, the most usual first."""
+GEOMETRIES["keypoints"] = GEOMETRIES["detection"]
 FILTERS = ("sampled", "bicubic")
 GEOMETRY_OPTIONS = ("fit", "fill", "filter", "share")
 GUESSING_DEVIATIONS = 3.0
@@ -183,6 +184,7 @@ def draft_model_config(
     ModelError
         The file cannot be run.
     """
+    findings = _with_keypoints(findings, facts, task)
     task = _task(task, findings, facts)
     findings = _sized(findings, facts, task)
     section = {**findings.section, **GEOMETRIES[task][0], **(YOLO_GEOMETRY if _is_yolo(facts) else {})}
@@ -212,13 +214,34 @@ def draft_model_config(
     )
 
 
+def _with_keypoints(findings: Findings, facts: FileFacts, task: Task | None) -> Findings:
+    """Return findings of the source `keypoints` if the data have keypoints and the file predicts them.
+
+    If neither the user nor the metadata of the file names the task, the shapes of the outputs decide; if the format of
+    the file does not state them, the data do.
+    """
+    count, classes = findings.keypoints, len(facts.class_names or findings.classes or ())
+    widths = {start + columns * count for start in (4 + classes, 6) for columns in (2, 3)} | {2 * count, 3 * count}
+    sides = {side for shape in facts.output_shapes for side in shape[1:]}
+    stated = {"pose": "keypoints", None: "keypoints" if widths & sides or not sides else None}.get(facts.task)
+    if not count or (task or stated) != "keypoints":
+        return findings
+    section = {**findings.section, "source": "keypoints"}
+    path = Path(section["path"])
+    with archives.FolderArchive(path) if path.is_dir() else archives.ZipArchive(path) as source:
+        annotations = box_formats.read_annotations(section["annotations"], source, with_keypoints=True)
+    total = sum(len(picture.boxes) for picture in annotations.pictures)
+    description = findings.description.replace(" boxes (", f" boxes, of which {total:,} have {count} keypoints (", 1)
+    return replace(findings, section=section, description=description, classes=annotations.classes, task="keypoints")
+
+
 def _task(task: Task | None, findings: Findings, facts: FileFacts) -> Task:
     source = findings.section["source"]
     if source not in TASKS or facts.picture is None:
         seen = f"takes {_dashed(facts.input_shape)}" if facts.picture is None else f"and the data are {source}"
         raise ConfigError(
             f"--model: {TITLES[facts.kind]} {seen}; for a file, edgekit init writes configs for pictures in folders of "
-            "classes or with boxes; write other configs by hand, with model.source"
+            "classes, or with boxes or keypoints; write other configs by hand, with model.source"
         )
     if task not in (None, TASKS[source]):
         raise ConfigError(
@@ -264,7 +287,7 @@ def _sized(findings: Findings, facts: FileFacts, task: Task) -> Findings:
 
 def _is_yolo(facts: FileFacts) -> bool:
     """Whether the metadata are those that Ultralytics' exporter leaves in a detector."""
-    return {"stride", "imgsz", "names"} <= set(facts.metadata) and facts.task == "detect"
+    return {"stride", "imgsz", "names"} <= set(facts.metadata) and facts.task in ("detect", "pose")
 
 
 def _classes(findings: Findings, facts: FileFacts) -> dict[str, Any]:

@@ -53,9 +53,7 @@ RECONSTRUCTS = False
 NEEDS_SHAPE = True
 GROUP, SCORE, SCORE_RISES = "class", "AP@0.5", True
 CORRECT_WHEN = "every labelled object is found with a probability of one half or more, and nothing else"
-SECOND = SecondMetric(
-    "OKS mAP@0.5:0.95", "averages it over similarities from 0.5 to 0.95", mean_accuracy_over_overlaps
-)
+SECOND = SecondMetric("OKS mAP@0.5:0.95", "averages it over similarities from 0.5 to 0.95", mean_accuracy_over_overlaps)
 
 LABEL_FIELDS = BOX_FIELDS + 2
 """Columns of a label before its keypoints."""
@@ -84,6 +82,11 @@ class Poses(NamedTuple):
 def deviations(keypoints: int) -> np.ndarray:
     """Return the deviation of each keypoint: COCO's for 17, and otherwise 1 / keypoints for each, as is usual."""
     return np.array(PERSON_DEVIATIONS if keypoints == len(PERSON_DEVIATIONS) else [1 / keypoints] * keypoints)
+
+
+def keypoint_count(y: np.ndarray) -> int:
+    """Return the number of keypoints in labels (n, 1 + most, 7 + 3 · keypoints)."""
+    return int(y.shape[2] - LABEL_FIELDS) // VALUES
 
 
 def normalize_labels(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
@@ -124,7 +127,7 @@ def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray)
     size = int(y[0, 0, 4]), int(y[0, 0, 3])
     for row, poses, labels in zip(values, decode(outputs, size), y, strict=True):
         objects = labels[1:][labels[1:, 0] >= 0]
-        counted = objects[~_is_ignored(objects)]
+        counted = objects[~is_ignored(objects)]
         row[:classes] = np.bincount(counted[:, 0].astype(np.int64), minlength=classes)
         fields = row[classes:].reshape(most, FIELDS_PER_BOX)[: len(poses.boxes.logits)]
         fields[:, 0], fields[:, 1] = poses.boxes.classes, poses.boxes.logits
@@ -142,27 +145,36 @@ def decode(outputs: np.ndarray, size: tuple[int, int], min_logit: float = -np.in
 
 
 def match_poses(poses: Poses, labels: np.ndarray) -> np.ndarray:
-    """Return the bits (objects,) of `detection.FIELDS_PER_BOX`, by greedy matching with labels (n, 7 + 3 · keypoints).
+    """Return the bits (objects,) of `detection.FIELDS_PER_BOX` for labels (n, 7 + 3 · keypoints)."""
+    matches = matched_labels(poses, labels)
+    ignored = np.append(is_ignored(labels), False)[matches]
+    weights = 1 << OVERLAP_INDICES
+    bits: np.ndarray = ((matches >= 0) & ~ignored) @ weights + (ignored @ weights << len(OVERLAPS))
+    return bits
+
+
+def matched_labels(poses: Poses, labels: np.ndarray) -> np.ndarray:
+    """Match objects with labels greedily; return (objects, similarities) int64, the index of the label or -1.
 
     The most confident object is matched first, with the label of its class that is most similar. A label that counts
     comes before one that does not, and a crowd can be matched any number of times.
     """
-    bits = np.zeros(len(poses.boxes.logits), dtype=np.int64)
+    matches = np.full((len(poses.boxes.logits), len(SIMILARITIES)), -1, dtype=np.int64)
     for kind in np.unique(labels[:, 0]).astype(np.int64):
-        of_class = labels[labels[:, 0] == kind]
+        places = np.flatnonzero(labels[:, 0] == kind)
         indices = np.flatnonzero(poses.boxes.classes == kind)
-        shares = similarities(poses.keypoints[indices], of_class)
-        is_ignored, is_crowd = _is_ignored(of_class), of_class[:, CROWD] > 0
+        of_class = labels[places]
+        ignored, is_crowd = is_ignored(of_class), of_class[:, CROWD] > 0
         free = np.ones((len(SIMILARITIES), len(of_class)), dtype=bool)
-        for index, row in zip(indices, shares, strict=True):
-            for counts, place in ((~is_ignored, 0), (is_ignored, len(OVERLAPS))):
+        for index, row in zip(indices, similarities(poses.keypoints[indices], of_class), strict=True):
+            for counts in (~ignored, ignored):
                 allowed = np.where((free | is_crowd) & counts, row, -1.0)
                 best = allowed.shape[1] - 1 - allowed[:, ::-1].argmax(axis=1)  # the last of equal ones, as in COCO
-                is_open = bits[index] >> OVERLAP_INDICES & 1 == 0
-                matched = np.flatnonzero((allowed[OVERLAP_INDICES, best] >= SIMILARITIES) & is_open)
-                free[matched, best[matched]] = False
-                bits[index] |= (1 << (matched + place)).sum()
-    return bits
+                is_similar = allowed[OVERLAP_INDICES, best] >= SIMILARITIES
+                found = np.flatnonzero(is_similar & (matches[index] < 0))
+                free[found, best[found]] = False
+                matches[index, found] = places[best[found]]
+    return matches
 
 
 def similarities(keypoints: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -238,7 +250,7 @@ def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Gro
         for answer, label in zip(answers, y, strict=True):
             poses = poses_of_answer(answer[answer[:, 0] == kind], -np.inf)
             objects = label[1:][label[1:, 0] == kind]
-            total += int((~_is_ignored(objects)).sum())
+            total += int((~is_ignored(objects)).sum())
             parts.append(np.column_stack([poses.boxes.logits, match_poses(poses, objects)]))
         logits, bits = np.concatenate(parts).T
         is_hit, counts = bits.astype(np.int64) & 1 > 0, bits.astype(np.int64) >> len(OVERLAPS) & 1 == 0
@@ -260,7 +272,7 @@ def describe_labels(y: np.ndarray, names: Sequence[str]) -> list[str]:
     return [describe_counts(label[1:][label[1:, CROWD] <= 0][:, 0], names) for label in y]
 
 
-def _is_ignored(labels: np.ndarray) -> np.ndarray:
+def is_ignored(labels: np.ndarray) -> np.ndarray:
     """Return which labels do not count, because they are crowds or have no keypoint."""
     ignored: np.ndarray = (labels[:, CROWD] > 0) | ~(labels[:, LABEL_FIELDS + 2 :: VALUES] > 0).any(axis=1)
     return ignored
@@ -281,5 +293,5 @@ def _shared(poses: Poses, labels: np.ndarray) -> float:
     labels = labels[labels[:, 0] >= 0]
     bits = match_poses(poses, labels)
     hits, ignored = int((bits & 1).sum()), int((bits >> len(OVERLAPS) & 1).sum())
-    total = len(bits) - ignored + int((~_is_ignored(labels)).sum())
+    total = len(bits) - ignored + int((~is_ignored(labels)).sum())
     return 2 * hits / total if total else 1.0

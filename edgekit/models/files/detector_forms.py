@@ -17,6 +17,7 @@ from edgekit.runner.box_heads import (
     converted_shape,
     corners_of,
     mean_distances,
+    picture_scale,
     sigmoid32,
     split_parts,
 )
@@ -55,6 +56,12 @@ LAYOUTS: tuple[tuple[tuple[Part, ...], ...], ...] = (
     *permutations(SEPARATE[:3]),
 )
 """The parts that the outputs of detectors hold, the usual orders first."""
+KEYPOINT_LAYOUTS: tuple[tuple[tuple[Part, ...], ...], ...] = (
+    (("boxes", "classes", "keypoints"),),
+    (("boxes", "score", "index", "keypoints"),),
+    (("boxes",), ("classes",), ("keypoints",)),
+)
+"""The same for those that predict keypoints, too."""
 TITLES: dict[BoxCode, str] = {
     "centre": "centres and sizes",
     "corners": "corners",
@@ -77,10 +84,12 @@ class Form:
     scores
         Probabilities of the classes (rows, classes), multiplied by the objectness if there is one. Of finished boxes,
         those of their own class (rows, 1).
-    kinds
-        The classes of finished boxes, (rows,).
     valid_share
         Share of the boxes whose sides are in order and near the image.
+    kinds
+        The classes of finished boxes, (rows,).
+    keypoints
+        x and y in pixels and, if there is one, the visibility as a probability, (rows, keypoints, 2 or 3).
     """
 
     head: BoxHead
@@ -88,6 +97,7 @@ class Form:
     scores: np.ndarray
     valid_share: float
     kinds: np.ndarray | None = None
+    keypoints: np.ndarray | None = None
 
     @property
     def is_valid(self) -> bool:
@@ -113,7 +123,8 @@ class Form:
         place = TITLES[self.head.boxes]
         if self.head.boxes in ("centre", "corners", "corners_yx"):
             place += " as shares of the image" if self.head.normalized else " in pixels"
-        return f"finished boxes: {place}, score and class" if self.is_finished else f"{place}, {self.scores_in_words}"
+        text = f"finished boxes: {place}, score and class" if self.is_finished else f"{place}, {self.scores_in_words}"
+        return f"{text}, with {self.head.keypoints} keypoints" if self.head.keypoints else text
 
     @property
     def cell_distance(self) -> float:
@@ -142,19 +153,24 @@ def _per_anchor(rows: np.ndarray, anchors: int, anchors_last: bool) -> np.ndarra
     return np.repeat(rows, anchors, axis=0) if anchors_last else np.tile(rows, (anchors, 1))
 
 
-def forms(outputs: Sequence[np.ndarray], size: Sequence[int], classes: int) -> list[Form]:
-    """Return the ways to read outputs (1, …) for one image of (height, width), the most likely first."""
+def forms(outputs: Sequence[np.ndarray], size: Sequence[int], classes: int, keypoints: int = 0) -> list[Form]:
+    """Return the ways to read outputs (1, …) for one image of (height, width), the most likely first.
+
+    With a number of keypoints, only those are returned in which each box has so many.
+    """
     if not all(output.ndim > 0 and output.shape[0] == 1 for output in outputs):
         return []
     tables = [(output[0] if output.ndim > 1 else output).astype(np.float32) for output in outputs]
     shapes = [table.shape for table in tables]
     candidates: list[Form] = []
-    for layout in LAYOUTS:
+    layouts = KEYPOINT_LAYOUTS if keypoints else LAYOUTS
+    for layout, columns in product(layouts, (3, 2) if keypoints else (3,)):
         bins = NANODET_BINS if layout == NANODET else 1
-        for points_last, background in product((False, True), (None, classes)):
+        for points_last, background in product((False, True), (None,) if keypoints else (None, classes)):
             head = BoxHead(
-                tuple(size), classes, layout, "corners", points_last=points_last, bins=bins, background=background
-            )
+                tuple(size), classes, layout, "corners", points_last=points_last, bins=bins, background=background,
+                keypoints=keypoints, keypoint_columns=columns,
+            )  # fmt: skip
             try:
                 converted_shape(head._asdict(), shapes)
             except BundleError:
@@ -183,12 +199,27 @@ def _forms_of_layout(parts: Parts, head: BoxHead) -> list[Form]:
         form_head = head._replace(boxes=code, normalized=normalized)
         corners = corners_of(parts["boxes"], form_head)
         kinds = parts["index"][:, 0].astype(np.int64).clip(0, head.classes - 1) if "index" in parts else None
-        candidates.append(Form(form_head, corners, scores, _valid_share(corners, head.size), kinds))
+        form_head, keypoints = _keypoints(parts, form_head)
+        candidates.append(Form(form_head, corners, scores, _valid_share(corners, head.size), kinds, keypoints))
     candidates.sort(key=lambda form: -form.valid_share)
     if "objectness" in parts and (undecoded := _undecoded(parts["boxes"], head, scores)) is not None:
         are_decoded = any(form.is_valid and form.cell_distance < NEAR_STRIDES for form in candidates)
         return candidates if are_decoded else [undecoded]
     return candidates
+
+
+def _keypoints(parts: Parts, head: BoxHead) -> tuple[BoxHead, np.ndarray | None]:
+    """Return the head with what the visibility is, and the keypoints in pixels; None if there are none."""
+    if not head.keypoints:
+        return head, None
+    values = parts["keypoints"].reshape(-1, head.keypoints, head.keypoint_columns)
+    places = values[..., :2] * picture_scale(head)[:2]
+    seen = values[..., 2:]
+    if not _is_probability(seen):
+        head, seen = head._replace(visibility="logits"), sigmoid32(seen)
+    elif head.keypoint_columns > places.shape[2]:
+        head = head._replace(visibility="probabilities")
+    return head, np.concatenate([places, seen], axis=2)
 
 
 def _undecoded(raw: np.ndarray, head: BoxHead, scores: np.ndarray) -> Form | None:

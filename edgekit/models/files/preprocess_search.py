@@ -17,6 +17,7 @@ import numpy as np
 from edgekit.core import tasks
 from edgekit.core.errors import ModelError
 from edgekit.core.tasks import SampleResults, SampleScores, Task
+from edgekit.core.tasks import keypoints as keypoint_labels
 from edgekit.models.files import interface, module, published_detector, task_outputs
 from edgekit.models.files.file_facts import call_with_file
 from edgekit.models.files.task_outputs import TaskOutputs
@@ -24,7 +25,7 @@ from edgekit.runner.preprocess.transform import pipeline
 
 CONFIDENCE = 0.95
 """Confidence with which a chain must be better than another one."""
-MAX_SAMPLES = {"detection": 120}
+MAX_SAMPLES = dict.fromkeys(tasks.BOX_TASKS, 120)
 DEFAULT_MAX_SAMPLES = 300
 """Most samples on which each chain is tried."""
 DETECTOR_SAMPLES = 4
@@ -129,8 +130,9 @@ def evaluate(folder: str, path: str, kind: str, task: Task, classes: int, steps:
     """Write the results of the samples in `folder` for each list of steps; `try_chains` calls this in a child."""
     home, file = Path(folder), Path(path)
     x, y = np.load(home / "x.npy"), np.load(home / "y.npy")
-    needed = task_outputs.for_task(task, classes, x.shape[1:])
-    if task == "detection":
+    keypoints = keypoint_labels.keypoint_count(y) if task == "keypoints" else 0
+    needed = task_outputs.for_task(task, classes, x.shape[1:], keypoints=keypoints)
+    if task in tasks.BOX_TASKS:
         file, needed = _read_detector(file, kind, needed, home, x[:DETECTOR_SAMPLES])
     model = module(kind).open(file, 0, (), needed)
     layout = interface.find_layout(model.shape, x.shape[1:])

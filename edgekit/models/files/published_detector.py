@@ -24,13 +24,26 @@ from edgekit.runner import output_vector
 
 MAX_QUERIES = 1000
 """Largest number of boxes of a detector that predicts a set of boxes, such as DETR, instead of one for each point."""
+FILE_TASKS = {"detection": "detect", "keypoints": "pose"}
+"""The tasks of edgekit, and what Ultralytics calls them in the metadata of a file."""
 OTHER_TASKS = {
-    "pose": "predicts key points",
-    "segment": "predicts masks of instances",
-    "obb": "predicts rotated boxes, which have an angle",
-    "classify": "is a classifier",
+    "detect": "predicts boxes without keypoints; use data with boxes and task: detection",
+    "pose": "predicts keypoints; use data that have them, with the source keypoints and task: keypoints",
+    "segment": (
+        "predicts masks of instances, which edgekit can neither evaluate nor draw; export the network for detection, "
+        "or use task: segmentation with a network that gives a class for each pixel"
+    ),
+    "obb": (
+        "predicts rotated boxes, which have an angle; labels, accuracy and suppression are missing in edgekit for "
+        "them, so export a network for boxes without an angle"
+    ),
+    "classify": "is a classifier; use data with a class for each picture and task: classification",
 }
-"""Tasks in the metadata of files exported by Ultralytics that are no detection, and what such a network does."""
+"""Tasks in the metadata of files exported by Ultralytics, and what to say of a file for another one."""
+ROTATED = (
+    "; an output of {0} numbers, the last an angle, would be rotated boxes, for which labels, accuracy and suppression "
+    "are missing in edgekit"
+)
 
 
 @dataclass(frozen=True)
@@ -58,6 +71,8 @@ class PublishedDetector:
 def read(path: Path, kind: str, needed: TaskOutputs, samples: Iterable[np.ndarray] = ()) -> PublishedDetector | None:
     """Recognise the detector at `path`; None if it gives distances and logits, which need no conversion.
 
+    A network for keypoints always needs one.
+
     Parameters
     ----------
     kind
@@ -79,12 +94,13 @@ def read(path: Path, kind: str, needed: TaskOutputs, samples: Iterable[np.ndarra
     if content is not None:
         facts = onnx_metadata(content)
         if onnx_detector.HEAD in facts:
+            _check_keypoints(facts[onnx_detector.HEAD].get("keypoints", 0), needed)
             return PublishedDetector(facts.get(onnx_detector.DECODING, ""), None, facts[onnx_detector.HEAD], False)
-        _refuse_other_tasks(facts)
+        _refuse_other_tasks(facts, needed)
         outputs, tensors = onnx_detector.trace(content, needed.size)
         if _are_distances(outputs, needed):
             return None
-        candidates = forms(outputs, needed.size, needed.classes)
+        candidates = forms(outputs, needed.size, needed.classes, needed.keypoints)
         for form in candidates:
             if (cut := onnx_detector.cut(content, form, tensors)) is not None:
                 head = cut[1]._asdict() if cut[1] else None
@@ -94,7 +110,8 @@ def read(path: Path, kind: str, needed: TaskOutputs, samples: Iterable[np.ndarra
         for outputs in _outputs(path, kind, needed, samples):
             if _are_distances(outputs, needed):
                 return None
-            candidates = [form for form in forms(outputs, needed.size, needed.classes) if form.is_valid]
+            read_forms = forms(outputs, needed.size, needed.classes, needed.keypoints)
+            candidates = [form for form in read_forms if form.is_valid]
             if candidates:
                 break
         else:
@@ -136,13 +153,20 @@ def _fixed_onnx(path: Path, size: Sequence[int]) -> bytes | None:
     return bytes(model.SerializeToString(deterministic=True))
 
 
-def _refuse_other_tasks(facts: dict[str, Any]) -> None:
-    """Raise ModelError if the metadata say that the file is for another task than detection."""
-    task = facts.get("task")
-    if isinstance(task, str) and task in OTHER_TASKS:
+def _refuse_other_tasks(facts: dict[str, Any], needed: TaskOutputs) -> None:
+    """Raise ModelError if the metadata say that the file is for another task, or has other keypoints."""
+    task, shape = facts.get("task"), facts.get("kpt_shape")
+    if isinstance(task, str) and task in OTHER_TASKS and task != FILE_TASKS.get(needed.task):
+        raise ModelError(f"{OTHER_TASKS[task]} (its metadata say task: {task})")
+    if isinstance(shape, list) and shape and isinstance(shape[0], int):
+        _check_keypoints(shape[0], needed)
+
+
+def _check_keypoints(count: int, needed: TaskOutputs) -> None:
+    """Raise ModelError unless a file predicts as many keypoints as the data have."""
+    if count != needed.keypoints:
         raise ModelError(
-            f"{OTHER_TASKS[task]} (its metadata say task: {task}); a detection needs a network that was exported for "
-            "detection"
+            f"predicts {count} keypoints, but the data have {needed.keypoints}; both must be the same, in the same order"
         )
 
 
@@ -160,6 +184,8 @@ def _outputs(path: Path, kind: str, needed: TaskOutputs, samples: Iterable[np.nd
 
 def _are_distances(outputs: Sequence[np.ndarray], needed: TaskOutputs) -> bool:
     """Whether the outputs are distances for the points of grids, and logits."""
+    if needed.keypoints:
+        return False
     try:
         order = box_outputs([each.shape[1:] for each in outputs], needed.classes, needed.size)
     except ModelError:
@@ -185,10 +211,19 @@ def _seen(outputs: Sequence[np.ndarray], needed: TaskOutputs) -> str:
 
 def _refusal(outputs: Sequence[np.ndarray], needed: TaskOutputs) -> str:
     """Say what was seen, output by output, and what would help."""
-    count = needed.classes
+    count, points = needed.classes, needed.keypoints
+    advice = "if the network has other classes, name all of them under data.classes, in its order"
+    if points:
+        widths = " or ".join(str(4 + count + columns * points) for columns in (3, 2))
+        finished = " or ".join(str(6 + columns * points) for columns in (3, 2))
+        return (
+            f"gives {_seen(outputs, needed)}. The data have {count} classes and {points} keypoints, for which a known "
+            f"head gives one output of {widths} numbers for each box, or finished boxes of {finished}; {advice}"
+        )
+    has_angle = any(5 + count in each.shape[1:] for each in outputs)
     return (
         f"gives {_seen(outputs, needed)}. The data have {count} classes, for "
         f"which a known head gives boxes and scores in one output of {4 + count} or {5 + count} numbers for each box, "
-        f"boxes (4) and scores ({count} or {count + 1}) in two outputs, or finished boxes (6); if the network has "
-        "other classes, name all of them under data.classes, in its order"
+        f"boxes (4) and scores ({count} or {count + 1}) in two outputs, or finished boxes (6); {advice}"
+        f"{ROTATED.format(5 + count) if has_angle else ''}"
     )

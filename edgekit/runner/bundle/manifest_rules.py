@@ -292,6 +292,7 @@ def _check_task(manifest: Manifest) -> None:
     if task != "classification":
         require(not manifest.golden["top1"], "golden.top1", True, f"a {task} has no first label")
 
+
 def _only_output(manifest: Manifest) -> TensorSpec:
     count = len(manifest.outputs)
     require(count == 1, "outputs", count, f"a model for the task {manifest.task} has one")

@@ -50,6 +50,7 @@ def load_model_file(
             threads=config.threads,
             task=data.task,
             tensors=data.tensors or (),
+            keypoints=data.keypoint_count,
             cut_file=cut_file,
         )
         task_outputs.check_answers(path.name, outputs, split.y, data.classes, origin["preprocess"], data.task)
@@ -70,7 +71,8 @@ def describe(spec: store.ModelSpec) -> str:
         else next((name for name, applies in output_kinds.items() if applies), "logits")
     )
     cost = f", {source.parameters:,} parameters, {source.macs / 1e6:.1f} M multiply-adds" if source.parameters else ""
-    prefix = {"detection": "boxes and ", "segmentation": "a grid of "}.get(spec.task, "")
+    prefixes = {"detection": "boxes and ", "keypoints": "boxes, keypoints and ", "segmentation": "a grid of "}
+    prefix = prefixes.get(spec.task, "")
     outputs = (
         f"{spec.num_classes} {kind}" if spec.task == "regression" else f"{prefix}{kind} of {spec.num_classes} classes"
     )

@@ -34,6 +34,7 @@ def write_logits(
     task: tasks.Task,
     is_baseline: bool,
     tensors: list[dict[str, Any]],
+    keypoints: int,
 ) -> dict[str, Any]:
     """Write the logits of the samples to the folder `home`, and return facts about the model.
 
@@ -44,11 +45,12 @@ def write_logits(
     x = np.load(folder / SAMPLES, mmap_mode="r", allow_pickle=False)
     steps = pipeline(preprocess)
     sample = steps(x[:1]).shape[1:]
-    needed = task_outputs.for_task(task, classes, sample)
+    needed = task_outputs.for_task(task, classes, sample, keypoints=keypoints)
     file = Path(path)
     try:
         samples = steps(x[:DETECTOR_SAMPLES])
-        detector = published_detector.read(file, kind, needed, samples=samples) if task == "detection" else None
+        has_boxes = task in tasks.BOX_TASKS
+        detector = published_detector.read(file, kind, needed, samples=samples) if has_boxes else None
     except Exception as error:
         raise _model_error("cannot be read as a detector", error) from None
     if detector is not None:
