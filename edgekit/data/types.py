@@ -283,8 +283,8 @@ def digest_splits(
 ) -> str:
     """Return the hex SHA-256 of everything that defines the samples, and of each split.
 
-    It covers classes, kind, rate, columns, tensors, keypoints, the input path with the files that it reads (`members`), and the
-    temporal order if it is known.
+    It covers classes, kind, rate, columns, tensors, keypoints, the input path with the files that it reads
+    (`members`), and the temporal order if it is known.
     """
     more: dict[str, Any] = {} if rate_hz is None else {"sample_rate_hz": rate_hz}
     more |= {} if columns is None else {"columns": list(columns)}

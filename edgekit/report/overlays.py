@@ -64,7 +64,7 @@ def box_legend(names: Sequence[str], with_marks: bool = True) -> list[Line2D]:
 
 
 def pose_label(axes: Axes, label: np.ndarray, skeleton: Lines = ()) -> str:
-    """Draw the boxes and keypoints of a label (1 + most, 7 + 3 · keypoints), and return the number of boxes in words."""
+    """Draw boxes and keypoints of a label (1 + most, 7 + 3 · keypoints), and return the number of boxes in words."""
     for row in label[1:][label[1:, 0] >= 0]:
         points = row[keypoints.LABEL_FIELDS :].reshape(-1, 3)
         _draw_pose(axes, int(row[0]), row[1:5], points[:, :2], points[:, 2] > 0, skeleton)

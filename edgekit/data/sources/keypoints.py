@@ -7,7 +7,7 @@ source `boxes`, and keypoints are transformed like the boxes.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -27,7 +27,7 @@ class KeypointsConfig(BoxSourceConfig):
     annotations: Literal["coco", "yolo"] = Field(
         description="format of the annotations: JSON of COCO, or text of YOLO-pose"
     )
-    skeleton: list[tuple[int, int]] | None = Field(
+    skeleton: list[Annotated[list[int], Field(min_length=2, max_length=2)]] | None = Field(
         None,
         description="pairs of keypoints, counted from 0, between which lines are drawn; none: those of the data",
     )
@@ -44,7 +44,6 @@ def read(config: KeypointsConfig, progress: ProgressCallback | None = None) -> P
     count = len(pools.keypoints.names)
     outside = next((line for line in config.skeleton if not all(0 <= end < count for end in line)), None)
     if outside is not None:
-        raise ConfigError(
-            f"data.skeleton: got {list(outside)}; the {count} keypoints are counted from 0 to {count - 1}"
-        )
-    return replace(pools, keypoints=replace(pools.keypoints, skeleton=tuple(config.skeleton)))
+        raise ConfigError(f"data.skeleton: got {outside}; the {count} keypoints are counted from 0 to {count - 1}")
+    lines = tuple((start, end) for start, end in config.skeleton)
+    return replace(pools, keypoints=replace(pools.keypoints, skeleton=lines))

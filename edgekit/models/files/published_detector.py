@@ -166,7 +166,8 @@ def _check_keypoints(count: int, needed: TaskOutputs) -> None:
     """Raise ModelError unless a file predicts as many keypoints as the data have."""
     if count != needed.keypoints:
         raise ModelError(
-            f"predicts {count} keypoints, but the data have {needed.keypoints}; both must be the same, in the same order"
+            f"predicts {count} keypoints, but the data have {needed.keypoints}; both must have the same, in the same "
+            "order"
         )
 
 

@@ -1,4 +1,4 @@
-"""`predict --coco`: the boxes and keypoints of all pictures as COCO results, in a JSON file that is complete or absent."""
+"""`predict --coco`: boxes and keypoints of all pictures as COCO results, in a JSON file that is complete or absent."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DetectedPose(DetectedBox):
-    """One object with its keypoints: by name x and y in pixels of the sample, and the probability that it is visible."""
+    """One object with its keypoints: by name x and y in pixels of the sample, and the probability of being visible."""
 
     keypoints: dict[str, tuple[float, float, float]] = field(default_factory=dict)
 

@@ -145,8 +145,9 @@ def logits_and_facts(
     """Run a model file that is to be the baseline of a run, and return its logits and facts about the model.
 
     The facts are the fields of `models.store.Source`. In addition to what `logits` checks, the model must be usable on
-    a device. `x` needs at least one sample. `keypoints` is the number of keypoints of each object in the data. If the model is a detector that decodes its boxes itself, the file without
-    the decoding is written to `cut_file`, and the facts are those of this file.
+    a device. `x` needs at least one sample. `keypoints` is the number of keypoints of each object in the data. If the
+    model is a detector that decodes its boxes itself, the file without the decoding is written to `cut_file`, and the
+    facts are those of this file.
     """
     outputs, facts = _run(
         teacher, x, classes, timeout_s, threads, task, tensors, is_baseline=True, keypoints=keypoints, cut_file=cut_file

@@ -1,4 +1,4 @@
-"""Pictures with keypoints: both formats give the same labels, pictures and points move together, bad files are named."""
+"""Pictures with keypoints: both formats give the same labels, points move with pictures, and bad files are named."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def _set(key: str, value: Any, part: str = "annotations") -> Callable[[dict[str,
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (_set("keypoints", [1, 2, 2]), "train2017.json: keypoints are .1, 2, 2.; expected x, y and visibility for each of 5"),
+        (_set("keypoints", [1, 2, 2]), "2017.json: keypoints are .1, 2, 2.; expected x, y and visibility for each"),
         (_set("keypoints", [1, 2, 3] * 5), "the visibility is 0 .not labelled., 1 .hidden. or 2"),
         (_set("area", -1), "area is -1; expected square pixels"),
         (_set("keypoints", ["a", "a"], "categories"), "keypoints are .'a', 'a'.; give each its own name"),
