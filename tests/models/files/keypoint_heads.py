@@ -1,0 +1,210 @@
+"""Small networks that predict keypoints with the decoding of YOLO-pose, after its published formulas.
+
+Each takes an image (1, 3, 64, 96), and every box has five keypoints. `decode` reads what a file gives, in float64 and
+independently of edgekit.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from torch import nn
+from torch.nn import functional
+
+from tests.data import posed
+from tests.models.files.detector_heads import STRIDES, Backbone, cells, centres_of, flat, from_centres
+
+SIZE, COUNT, BEST = (64, 96), 5, 30
+POINTS = sum((SIZE[0] // stride) * (SIZE[1] // stride) for stride in STRIDES)
+
+Answer = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Corners in pixels (rows, 4), probabilities (rows, classes), keypoints (rows, 5, 3) of x, y and probability."""
+
+
+class Pose(nn.Module):
+    """YOLOv8-pose and YOLO11-pose: (1, 4 + classes + 15, points), the visibility behind a sigmoid."""
+
+    classes, columns, bins, factor, summand = 1, 3, 16, 2.0, -0.5
+    strides = STRIDES
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backbone = Backbone(4 * self.bins + self.classes + self.columns * COUNT, self.strides)
+        self.points, self.steps = cells(self.strides)
+
+    def parts(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """The corners, the logits, and the keypoints as they are given."""
+        table = flat(self.features(x))
+        boxes, logits, raw = table.split([4 * self.bins, self.classes, self.columns * COUNT], -1)
+        if self.bins > 1:
+            shares = boxes.reshape(*boxes.shape[:2], 4, self.bins).softmax(-1)
+            boxes = (shares * torch.arange(self.bins).float()).sum(-1) * 0.1
+        before, after = boxes.chunk(2, -1)
+        corners = torch.cat([self.points - before * self.steps, self.points + after * self.steps], -1)
+        values = raw.reshape(*raw.shape[:2], COUNT, self.columns)
+        centres, steps = self.points[:, None] / self.steps[:, None], self.steps[:, None]
+        points = [(values[..., :2] * self.factor + (centres + self.summand)) * steps]
+        return corners, logits, torch.cat([*points, values[..., 2:].sigmoid()], -1).flatten(2)
+
+    def features(self, x: torch.Tensor) -> list[torch.Tensor]:
+        return self.backbone(x)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        corners, logits, keypoints = self.parts(x)
+        return torch.cat([centres_of(corners), logits.sigmoid(), keypoints], -1).transpose(1, 2)
+
+
+class SeveralClasses(Pose):
+    """The same with three classes."""
+
+    classes = 3
+
+
+class WithoutVisibility(Pose):
+    """The same with x and y alone."""
+
+    columns = 2
+
+
+class Shares(Pose):
+    """The same with coordinates as shares of the image, as Ultralytics exports it to TFLite."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        corners, logits, keypoints = self.parts(x)
+        size = torch.tensor([96.0, 64, 96, 64])
+        keypoints = keypoints / torch.tensor([96.0, 64, 1]).repeat(COUNT)
+        return torch.cat([centres_of(corners) / size, logits.sigmoid(), keypoints], -1).transpose(1, 2)
+
+
+class EndToEnd(Pose):
+    """YOLO26-pose: (1, 30, 6 + 15), the best boxes with score, class and keypoints, and keypoints of another scale."""
+
+    classes, bins, factor, summand = 2, 1, 1.0, 0.0
+
+    def forward(self, x: torch.Tensor) -> Any:
+        corners, logits, keypoints = self.parts(x)
+        values, places = logits.sigmoid().flatten(1).topk(BEST, 1)
+        rows = (places // self.classes).unsqueeze(-1)
+        boxes, points = (each.gather(1, rows.repeat(1, 1, each.shape[2])) for each in (corners, keypoints))
+        kinds = (places % self.classes).unsqueeze(-1).float()
+        return torch.cat([boxes, values.unsqueeze(-1), kinds, points], -1)
+
+
+class Trained(Pose):
+    """A network with one grid that learns to find the crosses of `tests.data.posed`."""
+
+    strides, bins = (8,), 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        layers: list[nn.Module] = []
+        for inputs, outputs, stride in ((3, 16, 2), (16, 32, 2), (32, 48, 2), (48, 48, 1), (48, 48, 1)):
+            layers += [nn.Conv2d(inputs, outputs, 3, stride, 1), nn.BatchNorm2d(outputs), nn.ReLU()]
+        self.backbone = nn.Sequential(*layers, nn.Conv2d(48, 5 + self.columns * COUNT, 1))  # type: ignore[assignment]
+
+    def features(self, x: torch.Tensor) -> list[torch.Tensor]:
+        return [self.backbone(x)]  # type: ignore[list-item]
+
+
+def targets(each: posed.Posed, points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Whether a point belongs to a cross, its box, its keypoints, and whether they are visible (2) or hidden (1)."""
+    is_cross, boxes = np.zeros(len(points), np.float32), np.zeros((len(points), 4), np.float32)
+    places, seen = np.zeros((len(points), COUNT, 2), np.float32), np.zeros((len(points), COUNT), np.float32)
+    for cross in each.crosses:
+        near = np.abs(points - cross.points[0, :2]).max(axis=1) <= 4.5
+        is_cross[near], boxes[near], places[near] = 1, cross.box, cross.points[:, :2]
+        seen[near] = 1
+    return is_cross, boxes, places, seen
+
+
+@functools.cache
+def train(steps: int = 300) -> Trained:
+    """The network after some steps of Adam on new pictures, which take a minute on an idle core."""
+    network = Trained().train()
+    optimizer = torch.optim.Adam(network.parameters(), 3e-3)
+    points = network.points.numpy()
+    for step in range(steps):
+        made = posed.pictures(16, seed=1000 + step)
+        x = torch.from_numpy(np.stack([each.pixels for each in made])).permute(0, 3, 1, 2).float() / 255
+        goal = [np.stack(part) for part in zip(*(targets(each, points) for each in made), strict=True)]
+        is_cross, boxes, places, seen = map(torch.from_numpy, goal)
+        corners, logits, keypoints = network.parts(x)
+        values = keypoints.reshape(*keypoints.shape[:2], COUNT, 3)
+        loss = functional.binary_cross_entropy_with_logits(logits[..., 0], is_cross)
+        weight = is_cross / is_cross.sum()
+        loss = loss + ((corners - boxes).abs().mean(-1) * weight).sum() / 8
+        loss = loss + ((values[..., :2] - places).abs().mean((-1, -2)) * weight).sum() / 8
+        loss = loss + (functional.binary_cross_entropy(values[..., 2], seen, reduction="none").mean(-1) * weight).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return network.eval()
+
+
+@functools.cache
+def exported(build: Callable[[], nn.Module], dynamo: bool = False) -> bytes:
+    """The network as an ONNX file, by PyTorch's older exporter or the newer one."""
+    buffer = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            build().eval(), (torch.zeros(1, 3, *SIZE),), buffer, dynamo=dynamo, verbose=False,
+            **({"external_data": False} if dynamo else {"opset_version": 17}),
+        )  # fmt: skip
+    return buffer.getvalue()
+
+
+def save_trained(path: Path) -> Path:
+    """Write the trained network with the metadata that Ultralytics' exporter leaves."""
+    model = onnx.load_model_from_string(exported(train))
+    facts = {"task": "pose", "stride": "32", "imgsz": "[64, 96]", "names": "{0: 'cross'}", "kpt_shape": "[5, 3]"}
+    onnx.helper.set_model_props(model, facts)
+    onnx.save(model, path)
+    return path
+
+
+@dataclass(frozen=True)
+class Family:
+    """`is_cut` says whether a file is cut before its decoding, and `words` are in the description of its outputs."""
+
+    build: type[Pose]
+    words: tuple[str, ...]
+    is_cut: bool = True
+    is_suppressed: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.build.__name__
+
+    def decode(self, outputs: list[np.ndarray]) -> Answer:
+        table = outputs[0][0].astype(np.float64)
+        table = table if self.build is EndToEnd else table.T
+        columns, classes = self.build.columns, self.build.classes
+        if self.build is EndToEnd:
+            boxes, scores = table[:, :4], np.eye(classes)[table[:, 5].astype(int)] * table[:, 4:5]
+        else:
+            scale = [96, 64, 96, 64] if self.build is Shares else [1, 1, 1, 1]
+            boxes, scores = from_centres(table[:, :4] * scale), table[:, 4 : 4 + classes]
+        points = table[:, -columns * COUNT :].reshape(-1, COUNT, columns)
+        points = points * [96, 64, 1] if self.build is Shares else points
+        seen = points[..., 2:] if columns == 3 else np.ones((*points.shape[:2], 1))
+        return boxes, scores, np.concatenate([points[..., :2], seen], 2)
+
+
+FAMILIES = (
+    Family(Pose, ("centres and sizes in pixels", "probabilities", "with 5 keypoints")),
+    Family(SeveralClasses, ("centres and sizes in pixels", "with 5 keypoints")),
+    Family(WithoutVisibility, ("centres and sizes in pixels", "with 5 keypoints")),
+    Family(Shares, ("centres and sizes as shares", "with 5 keypoints")),
+    Family(EndToEnd, ("finished boxes: corners in pixels", "with 5 keypoints"), is_suppressed=True),
+)
