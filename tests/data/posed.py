@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,8 +42,24 @@ class Posed:
     crosses: tuple[Cross, ...]
 
 
-def pictures(count: int, size: tuple[int, int] = SIZE, seed: int = 0) -> list[Posed]:
-    """A third is test; every picture has one or two crosses that do not overlap."""
+def fixed_crosses() -> tuple[Cross, Cross]:
+    """The crosses that all pictures of `pictures(…, fixed=True)` have."""
+    return _cross(24, 20, 10, 7), _cross(68, 44, 9, 6)
+
+
+def _cross(x: int, y: int, across: int, down: int, seen: Sequence[int] = (2, 2, 2, 2, 2)) -> Cross:
+    ends = [(x, y), (x - across, y), (x, y - down), (x + across, y), (x, y + down)]
+    return Cross(np.column_stack([ends, seen]).astype(np.float64))
+
+
+def _draw(pixels: np.ndarray, cross: Cross) -> None:
+    (x, y), left, top, right, bottom = cross.points[:, :2].astype(int)
+    pixels[y - 1 : y + 2, left[0] : right[0] + 1] = (255, 120, 0)
+    pixels[top[1] : bottom[1] + 1, x - 1 : x + 2] = (0, 200, 255)
+
+
+def pictures(count: int, size: tuple[int, int] = SIZE, seed: int = 0, *, fixed: bool = False) -> list[Posed]:
+    """A third is test; every picture has one or two crosses that do not overlap, or always the same two."""
     random, made = np.random.default_rng(seed), []
     width, height = size
     for number in range(count):
@@ -53,11 +70,10 @@ def pictures(count: int, size: tuple[int, int] = SIZE, seed: int = 0) -> list[Po
             x = int(random.integers(low + REACH[0], high - REACH[0]))
             y = int(random.integers(REACH[1], height - REACH[1]))
             across, down = int(random.integers(8, REACH[0])), int(random.integers(5, REACH[1]))
-            ends = [(x, y), (x - across, y), (x, y - down), (x + across, y), (x, y + down)]
-            pixels[y - 1 : y + 2, x - across : x + across + 1] = (255, 120, 0)
-            pixels[y - down : y + down + 1, x - 1 : x + 2] = (0, 200, 255)
-            seen = random.choice([1, 2], len(ends), p=[0.1, 0.9])
-            crosses.append(Cross(np.column_stack([ends, seen]).astype(np.float64)))
+            crosses.append(_cross(x, y, across, down, random.choice([1, 2], len(NAMES), p=[0.1, 0.9])))
+        crosses = list(fixed_crosses()) if fixed else crosses
+        for cross in crosses:
+            _draw(pixels, cross)
         made.append(Posed(f"pose{number:03}", "test" if number % 3 == 0 else "train", pixels, tuple(crosses)))
     return made
 

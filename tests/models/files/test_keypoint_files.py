@@ -138,7 +138,9 @@ def test_a_file_whose_metadata_do_not_fit_is_refused(facts: dict[str, str], word
 def test_rotated_boxes_without_metadata_are_refused_and_it_is_said_what_is_missing(tmp_path: Path) -> None:
     (tmp_path / "net.onnx").write_bytes(detector_heads.exported(detector_heads.Rotated))
     needed = for_task("detection", detector_heads.CLASSES, (*SIZE, 3))
-    with pytest.raises(ModelError, match="8 numbers, the last an angle, .* labels, accuracy and suppression are missing"):
+    with pytest.raises(
+        ModelError, match="8 numbers, the last an angle, .* labels, accuracy and suppression are missing"
+    ):
         published_detector.read(tmp_path / "net.onnx", "onnx", needed)
 
 
