@@ -36,7 +36,7 @@ class Decoder:
         candidates = decoder.likely(outputs[:, LOGIT])
         classes = np.rint(outputs[candidates, CLASS] * CLASS_UNIT).astype(np.int64)
         found, points = decoder.select(outputs, candidates, outputs[candidates, LOGIT], classes)
-        keypoints = outputs[points, FIELDS:].reshape(len(points), -1, VALUES)
+        keypoints = outputs[points, FIELDS:].reshape(len(points), (outputs.shape[1] - FIELDS) // VALUES, VALUES)
         keypoints[..., :2] *= decoder.reaches[points, None, 2:]
         keypoints[..., :2] += decoder.places[points, None, :2]
         return found, keypoints

@@ -126,6 +126,12 @@ def test_the_answer_has_boxes_with_keypoints_and_the_bundle_tests_itself(tmp_pat
     json.dumps(answer.to_dict(), allow_nan=False)
 
 
+def test_a_picture_without_objects_has_an_empty_answer(tmp_path: Path) -> None:
+    opened = load(write(tmp_path, boxes={"least_probability": 0.99, "overlap": 0.3, "most": 20}), trial=False)
+    answer = opened.predict(np.zeros((HEIGHT, WIDTH, 3), np.uint8))
+    assert answer.boxes == [] and answer.lines() == ["nothing"]
+
+
 def test_a_tie_of_classes_moves_the_outputs_little_and_classes_are_read_back() -> None:
     rows = expected_outputs()[0]
     rows[:, 5] = np.arange(POINTS) / np.float32(1000)

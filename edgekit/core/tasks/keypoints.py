@@ -228,7 +228,8 @@ def poses_of_answer(answer: np.ndarray, min_logit: float = MIN_LOGIT) -> Poses:
     """Return the objects of an answer (20, 6 + 3 · keypoints) that have at least this logit."""
     rows = answer[(answer[:, 0] >= 0) & (answer[:, BOX_FIELDS] >= min_logit)]
     boxes = Boxes(rows[:, 1:BOX_FIELDS], rows[:, BOX_FIELDS], rows[:, 0].astype(np.int64))
-    return Poses(boxes, rows[:, ANSWER_FIELDS:].reshape(len(rows), -1, VALUES))
+    count = (rows.shape[1] - ANSWER_FIELDS) // VALUES
+    return Poses(boxes, rows[:, ANSWER_FIELDS:].reshape(len(rows), count, VALUES))
 
 
 def is_correct(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
