@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 from edgekit.core.errors import ModelError
-from edgekit.models.files import published_detector
+from edgekit.models.files import published_detector, standalone
 from edgekit.models.files.published_detector import PublishedDetector
 from edgekit.models.files.task_outputs import for_task
 from edgekit.runner import output_vector
@@ -89,6 +89,17 @@ def test_a_cut_file_ends_before_its_decoding_and_is_read_again(tmp_path: Path) -
     assert again.head["keypoints"] == COUNT and again.decoding == detector.decoding
     with pytest.raises(ModelError, match="predicts 5 keypoints, but the data have 6"):
         read(detector.content, tmp_path, count=6)
+
+
+def test_a_file_that_is_timed_gives_converted_outputs(tmp_path: Path) -> None:
+    """As a bundle does, so that both are timed alike."""
+    detector = read(exported(FAMILIES[0].build), tmp_path)
+    assert detector is not None and detector.content is not None and detector.head is not None
+    (tmp_path / "cut.onnx").write_bytes(detector.content)
+    needed = for_task("keypoints", 1, (*SIZE, 3), detector.head)
+    opened = standalone.open(tmp_path / "cut.onnx", "onnx", (*SIZE, 3), needed=needed)
+    x = images(1)[0].transpose(1, 2, 0)[None]
+    assert opened.run(opened.layout.arrange(x)).shape == opened.call(x)().shape == (1, 126, 6 + 3 * COUNT)
 
 
 def test_the_newer_exporter_of_pytorch_gives_files_that_are_cut(tmp_path: Path) -> None:
