@@ -183,8 +183,8 @@ def similarities(keypoints: np.ndarray, labels: np.ndarray) -> np.ndarray:
     For a label without keypoints, the distances are those to its box, made larger by its own size on each side.
     """
     points = labels[:, LABEL_FIELDS:].reshape(len(labels), -1, VALUES).astype(np.float64)
-    is_labelled = points[..., 2] > 0
-    has_points = is_labelled.any(axis=1)
+    is_labelled: np.ndarray = points[..., 2] > 0
+    has_points: np.ndarray = is_labelled.any(axis=1)
     places = keypoints[:, None, :, :2].astype(np.float64)
     first, last = labels[:, None, 1:3].astype(np.float64), labels[:, None, 3:5].astype(np.float64)
     span = last - first
@@ -192,7 +192,7 @@ def similarities(keypoints: np.ndarray, labels: np.ndarray) -> np.ndarray:
     apart = np.where(has_points[:, None, None], places - points[..., :2], outside)
     variances = (2 * deviations(points.shape[1])) ** 2
     scaled = np.square(apart).sum(axis=3) / variances / (labels[:, AREA, None] + np.spacing(1)) / 2
-    weights = np.where(has_points[:, None], is_labelled, True)
+    weights: np.ndarray = is_labelled | ~has_points[:, None]
     result: np.ndarray = (np.exp(-scaled) * weights).sum(axis=2) / weights.sum(axis=1)
     return result
 

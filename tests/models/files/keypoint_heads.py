@@ -119,15 +119,13 @@ class Known(Pose):
             table[row, 4] = 3.0
             raw = torch.cat([((points - place) / step - self.summand) / self.factor, torch.full((COUNT, 1), 3.0)], 1)
             table[row, 5:] = raw.flatten()
-        self.register_buffer("table", table)
+        counts = [(SIZE[0] // stride) * (SIZE[1] // stride) for stride in self.strides]
+        for stride, part in zip(self.strides, table.split(counts), strict=True):
+            self.register_buffer(f"table{stride}", part.T.reshape(1, -1, SIZE[0] // stride, SIZE[1] // stride))
 
     def features(self, x: torch.Tensor) -> list[torch.Tensor]:
-        counts = [(SIZE[0] // stride) * (SIZE[1] // stride) for stride in self.strides]
         little = x.mean() * 1e-4
-        return [
-            part.T.reshape(1, -1, SIZE[0] // stride, SIZE[1] // stride) + little
-            for part, stride in zip(self.table.split(counts), self.strides, strict=True)  # type: ignore[operator]
-        ]
+        return [getattr(self, f"table{stride}") + little for stride in self.strides]
 
 
 @functools.cache
