@@ -184,7 +184,7 @@ def similarities(keypoints: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """
     points = labels[:, LABEL_FIELDS:].reshape(len(labels), -1, VALUES).astype(np.float64)
     is_labelled: np.ndarray = points[..., 2] > 0
-    has_points: np.ndarray = is_labelled.any(axis=1)
+    has_points = np.asarray(is_labelled.any(axis=1))
     places = keypoints[:, None, :, :2].astype(np.float64)
     first, last = labels[:, None, 1:3].astype(np.float64), labels[:, None, 3:5].astype(np.float64)
     span = last - first
