@@ -101,7 +101,7 @@ class EndToEnd(Pose):
 class Known(Pose):
     """A network that always finds the two crosses of `posed.pictures(…, fixed=True)`, whatever the picture shows.
 
-    A little of the mean of the picture is added to its tables, so that they are not constant for a converter.
+    A little of the features of the picture is added to its tables, so that converters treat it like other networks.
     """
 
     bins = 1
@@ -124,8 +124,10 @@ class Known(Pose):
             self.register_buffer(f"table{stride}", part.T.reshape(1, -1, SIZE[0] // stride, SIZE[1] // stride))
 
     def features(self, x: torch.Tensor) -> list[torch.Tensor]:
-        little = x.mean() * 1e-4
-        return [getattr(self, f"table{stride}") + little for stride in self.strides]
+        levels = self.backbone(x)
+        return [
+            level * 1e-3 + getattr(self, f"table{stride}") for level, stride in zip(levels, self.strides, strict=True)
+        ]
 
 
 @functools.cache
