@@ -42,8 +42,7 @@ class Pose(nn.Module):
 
     def parts(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """The corners, the logits, and the keypoints as they are given."""
-        table = flat(self.features(x))
-        boxes, logits, raw = table.split([4 * self.bins, self.classes, self.columns * COUNT], -1)
+        boxes, logits, raw = self.rows(x).split([4 * self.bins, self.classes, self.columns * COUNT], -1)
         if self.bins > 1:
             shares = boxes.reshape(*boxes.shape[:2], 4, self.bins).softmax(-1)
             boxes = (shares * torch.arange(self.bins).float()).sum(-1) * 0.1
@@ -54,8 +53,8 @@ class Pose(nn.Module):
         points = [(values[..., :2] * self.factor + (centres + self.summand)) * steps]
         return corners, logits, torch.cat([*points, values[..., 2:].sigmoid()], -1).flatten(2)
 
-    def features(self, x: torch.Tensor) -> list[torch.Tensor]:
-        return self.backbone(x)
+    def rows(self, x: torch.Tensor) -> torch.Tensor:
+        return flat(self.backbone(x))
 
     def forward(self, x: torch.Tensor) -> Any:
         corners, logits, keypoints = self.parts(x)
@@ -119,15 +118,10 @@ class Known(Pose):
             table[row, 4] = 3.0
             raw = torch.cat([((points - place) / step - self.summand) / self.factor, torch.full((COUNT, 1), 3.0)], 1)
             table[row, 5:] = raw.flatten()
-        counts = [(SIZE[0] // stride) * (SIZE[1] // stride) for stride in self.strides]
-        for stride, part in zip(self.strides, table.split(counts), strict=True):
-            self.register_buffer(f"table{stride}", part.T.reshape(1, -1, SIZE[0] // stride, SIZE[1] // stride))
+        self.register_buffer("table", table[None])
 
-    def features(self, x: torch.Tensor) -> list[torch.Tensor]:
-        levels = self.backbone(x)
-        return [
-            level * 1e-3 + getattr(self, f"table{stride}") for level, stride in zip(levels, self.strides, strict=True)
-        ]
+    def rows(self, x: torch.Tensor) -> torch.Tensor:
+        return super().rows(x) * 1e-3 + self.table
 
 
 @functools.cache
